@@ -1,0 +1,140 @@
+"""The errors of sbredis: one tree, under Azure Service Bus's names.
+
+::
+
+    ServiceBusError
+    ├── ServiceBusConnectionError           no connection could be made, or it is of no use
+    │   └── ServerUnsuitableError           the server answers, but must be set up differently first
+    ├── ServiceBusCommunicationError        the connection was lost while a call was under way
+    ├── ServiceBusAuthenticationError       wrong or missing credentials
+    ├── ServiceBusAuthorizationError        the credentials do not permit this
+    ├── ServiceBusServerBusyError           the server or this client cannot take more at the moment
+    ├── OperationTimeoutError               the call's deadline passed
+    └── ScriptRefusedError                  a script or command was answered with an error of its own
+    InvalidConnectionStringError            (also a ValueError) a connection string that names no server
+
+Every error says what happened, whether a retry can help (:attr:`ServiceBusError.is_transient`), what is known about
+the operation's effect (:attr:`ServiceBusError.outcome`), and carries a :attr:`ServiceBusError.tracking_id` that stands in
+the log as well.
+"""
+
+from __future__ import annotations
+
+import enum
+import secrets
+
+__all__ = [
+    "InvalidConnectionStringError",
+    "OperationTimeoutError",
+    "Outcome",
+    "ScriptRefusedError",
+    "ServerUnsuitableError",
+    "ServiceBusAuthenticationError",
+    "ServiceBusAuthorizationError",
+    "ServiceBusCommunicationError",
+    "ServiceBusConnectionError",
+    "ServiceBusError",
+    "ServiceBusServerBusyError",
+]
+
+
+class Outcome(enum.Enum):
+    """What is known about the effect of an operation that failed."""
+
+    NEVER_SENT = "never sent"
+    """The operation did not run. Doing it again, here or elsewhere, cannot do it twice."""
+
+    REFUSED = "refused"
+    """The server answered with an error, and nothing was changed."""
+
+    UNKNOWN = "unknown"
+    """The operation was sent and no answer came: it may or may not have run."""
+
+
+class ServiceBusError(Exception):
+    """The root of the tree: anything sbredis reports about an operation or a server."""
+
+    is_transient: bool = False
+    """Whether the same operation may succeed later without anything being changed by hand."""
+
+    outcome: Outcome | None
+    """What is known about the operation's effect; ``None`` where no operation was under way."""
+
+    tracking_id: str
+    """Names this one failure in the error's text and in the log."""
+
+    def __init__(
+        self,
+        message: str = "Service Bus has encountered an error.",
+        *,
+        outcome: Outcome | None = None,
+        is_transient: bool | None = None,
+        tracking_id: str | None = None,
+    ) -> None:
+        self.message = message
+        self.outcome = outcome
+        self.tracking_id = tracking_id or secrets.token_hex(8)
+        if is_transient is not None:
+            self.is_transient = is_transient
+        super().__init__(message)
+
+    def __str__(self) -> str:
+        notes = [f"outcome: {self.outcome.value}"] if self.outcome else []
+        notes.append("a retry may help" if self.is_transient else "a retry will not help")
+        notes.append(f"tracking id {self.tracking_id}")
+        return f"{self.message} ({'; '.join(notes)})"
+
+
+class ServiceBusConnectionError(ServiceBusError):
+    """No connection to a server could be made."""
+
+    is_transient = True
+
+
+class ServerUnsuitableError(ServiceBusConnectionError):
+    """The server answers, but must be set up differently before it can carry messages; the text says how."""
+
+    is_transient = False
+
+
+class ServiceBusCommunicationError(ServiceBusError):
+    """The connection was lost while a call was under way."""
+
+    is_transient = True
+
+
+class ServiceBusAuthenticationError(ServiceBusError):
+    """The server does not accept the credentials."""
+
+
+class ServiceBusAuthorizationError(ServiceBusError):
+    """The credentials are good, but do not permit this operation."""
+
+
+class ServiceBusServerBusyError(ServiceBusError):
+    """The server, or the queue of calls to it in this client, cannot take more at the moment."""
+
+    is_transient = True
+
+
+class OperationTimeoutError(ServiceBusError):
+    """The operation did not end before its deadline."""
+
+    is_transient = True
+
+
+class ScriptRefusedError(ServiceBusError):
+    """The server answered a script or a command with an error that is not about reaching it.
+
+    :attr:`code` is the first word of the reply, :attr:`detail` the rest. The engine turns the codes of its own scripts
+    into the named errors of Service Bus.
+    """
+
+    def __init__(self, code: str, detail: str, *, tracking_id: str | None = None) -> None:
+        self.code = code
+        self.detail = detail
+        super().__init__(f"{code} {detail}".strip(), outcome=Outcome.REFUSED, tracking_id=tracking_id)
+
+
+class InvalidConnectionStringError(ServiceBusError, ValueError):
+    """A connection string is malformed; the text names the part that is wrong."""

@@ -1,0 +1,55 @@
+"""Multiplexed connections to Redis and Valkey: slot map, redirections, retries, deadlines. Knows nothing of messages.
+
+Importing this package imports nothing of redis-py; :func:`open_transport` does.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from sbredis.transport._address import Durability, Endpoint, Target, TlsOptions, parse_target, redacted
+from sbredis.transport._facts import ServerFacts
+from sbredis.transport._open import open_transport, require_asyncio
+from sbredis.transport._script import Argument, Script
+from sbredis.transport._slots import SLOTS, key_slot
+
+if TYPE_CHECKING:
+    from sbredis.transport._listening import Listener, Subscription
+    from sbredis.transport._multiplexed import Transport
+    from sbredis.transport._wire import WireLimits
+
+__all__ = [
+    "SLOTS",
+    "Argument",
+    "Durability",
+    "Endpoint",
+    "Listener",
+    "Script",
+    "ServerFacts",
+    "Subscription",
+    "Target",
+    "TlsOptions",
+    "Transport",
+    "WireLimits",
+    "key_slot",
+    "open_transport",
+    "parse_target",
+    "redacted",
+    "require_asyncio",
+]
+
+_LAZY = {
+    "Listener": "sbredis.transport._listening",
+    "Subscription": "sbredis.transport._listening",
+    "Transport": "sbredis.transport._multiplexed",
+    "WireLimits": "sbredis.transport._wire",
+}
+
+
+def __getattr__(name: str) -> Any:
+    """The names that need redis-py, imported when they are first asked for."""
+    if name not in _LAZY:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    from importlib import import_module
+
+    return getattr(import_module(_LAZY[name]), name)

@@ -1,0 +1,335 @@
+"""Connection strings: from text to a :class:`Target`, without touching a network.
+
+::
+
+    redis://[user[:password]@]host[:port][/db]            one server             rediss:// with TLS
+    redis+cluster://[user[:password]@]host[:port],host…   Redis Cluster          rediss+cluster://
+    redis+sentinel://[…@]host[:port],host…/master-name    Redis Sentinel         rediss+sentinel://
+    unix://[user[:password]@]/path/to/socket              one server, by socket
+    embedded:///folder  (or embedded://relative/folder)   a server of our own in that folder
+    memory://name                                         fakeredis in this process, for tests
+
+Options follow as a query: ``?namespace=orders&durability=replicated``. Whatever is wrong with a string, the error names the
+part, and never shows a password.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from typing import Any, Literal, NamedTuple
+from urllib.parse import unquote
+
+from sbredis.exceptions import InvalidConnectionStringError
+
+__all__ = ["DEFAULT_NAMESPACE", "Durability", "Endpoint", "Target", "TlsOptions", "parse_target", "redacted"]
+
+Kind = Literal["standalone", "cluster", "sentinel", "unix", "embedded", "memory"]
+Durability = Literal["master", "replicated", "fsync"]
+Verification = Literal["full", "ca", "none"]
+
+DEFAULT_NAMESPACE = "default"
+
+_SCHEMES: Mapping[str, tuple[Kind, bool]] = {
+    "redis": ("standalone", False),
+    "rediss": ("standalone", True),
+    "redis+cluster": ("cluster", False),
+    "rediss+cluster": ("cluster", True),
+    "redis+sentinel": ("sentinel", False),
+    "rediss+sentinel": ("sentinel", True),
+    "unix": ("unix", False),
+    "embedded": ("embedded", False),
+    "memory": ("memory", False),
+}
+_NETWORKED = ("standalone", "cluster", "sentinel")
+_REDIS_PORT, _SENTINEL_PORT = 6379, 26379
+_NAMESPACE = re.compile(r"[A-Za-z0-9](?:[A-Za-z0-9._-]{0,48}[A-Za-z0-9])?")
+_HOST = re.compile(r"[A-Za-z0-9_](?:[A-Za-z0-9._-]*[A-Za-z0-9_.])?")
+_MEMORY_NAME = re.compile(r"[A-Za-z0-9._-]{1,64}")
+
+
+class Endpoint(NamedTuple):
+    """Where one server answers: host and port, or the path of a unix socket with port 0."""
+
+    host: str
+    port: int
+
+    def __str__(self) -> str:
+        if not self.port:
+            return f"unix:{self.host}"
+        return f"[{self.host}]:{self.port}" if ":" in self.host else f"{self.host}:{self.port}"
+
+
+@dataclass(frozen=True, slots=True)
+class TlsOptions:
+    """What a TLS connection checks and presents."""
+
+    verify: Verification = "full"
+    """``full``: certificate and host name; ``ca``: certificate only; ``none``: neither."""
+    ca_file: str | None = None
+    certificate_file: str | None = None
+    key_file: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Target:
+    """A connection string, understood. Its ``repr`` never shows a password."""
+
+    kind: Kind
+    endpoints: tuple[Endpoint, ...] = ()
+    path: str = ""
+    """Unix socket, embedded folder, or name of the in-memory server."""
+    master_name: str = ""
+    username: str | None = None
+    password: str | None = field(default=None, repr=False)
+    sentinel_username: str | None = None
+    sentinel_password: str | None = field(default=None, repr=False)
+    database: int = 0
+    tls: TlsOptions | None = None
+    namespace: str = DEFAULT_NAMESPACE
+    durability: Durability = "master"
+    embedded_fsync: Literal["everysec", "always"] = "everysec"
+    replicas: int | None = None
+    """How many replicas ``replicated`` waits for; ``None``: as many as the deployment says there are."""
+
+    def __str__(self) -> str:
+        where = ",".join(map(str, self.endpoints)) or self.path
+        return f"{self.kind} {where}"
+
+
+def parse_target(text: str) -> Target:
+    """Understand a connection string, or raise :class:`InvalidConnectionStringError` naming the part that is wrong."""
+    if not isinstance(text, str):  # pyright: ignore[reportUnnecessaryIsInstance]  # callers are not all typed
+        raise InvalidConnectionStringError(f"A connection string is text, not {type(text).__name__}.")
+    return _Parser(text).target()
+
+
+def redacted(text: str) -> str:
+    """The connection string with anything that may be a secret replaced, fit for logs and errors."""
+    text = re.sub(r"(?i)(://)[^/?#]*@", r"\1***@", text, count=1)
+    text = re.sub(r"(?i)((?:password|key|secret|token)[^=&;]*=)[^&;]*", r"\1***", text)
+    return re.sub(r"://[^?#]*@", "://***@", text)
+
+
+class _Parser:
+    def __init__(self, text: str) -> None:
+        self.text = text
+
+    def wrong(self, part: str, why: str) -> InvalidConnectionStringError:
+        return InvalidConnectionStringError(f"Connection string {redacted(self.text)!r}: {part}: {why}")
+
+    def target(self) -> Target:
+        text = self.text
+        if re.match(r"\s*Endpoint\s*=", text, re.IGNORECASE):
+            raise InvalidConnectionStringError(
+                "This is a connection string of Azure Service Bus; sbredis connects to Redis or Valkey. "
+                "Use redis://HOST:6379?namespace=NAME, redis+cluster://HOST:6379?namespace=NAME, "
+                "embedded:///FOLDER, or memory://NAME in tests."
+            )
+        scheme, separator, rest = text.partition("://")
+        if not separator:
+            raise InvalidConnectionStringError(
+                "Connection string: scheme: there is no '://' in it. It starts with one of "
+                f"{', '.join(name + '://' for name in _SCHEMES)}."
+            )
+        if scheme.lower() not in _SCHEMES:
+            raise self.wrong("scheme", f"{scheme!r} is not one of {', '.join(_SCHEMES)}")
+        if any(ord(character) < 33 or ord(character) == 127 for character in text):
+            raise self.wrong("characters", "white space and control characters must be percent-encoded")
+        kind, secure = _SCHEMES[scheme.lower()]
+        if "#" in rest:
+            raise self.wrong("'#'", "a fragment has no meaning here; in a password write %23")
+        location, _, query = rest.partition("?")
+        options = self.options(kind, secure, query)
+        if kind == "memory":
+            return self.memory(location, options)
+        if kind == "embedded":
+            return self.embedded(location, options)
+        authority, slash, path = location.partition("/")
+        if "@" not in authority and "@" in rest and kind != "unix":
+            raise self.wrong(
+                "credentials", "an '@' stands behind '/' or '?': percent-encode '/', '?' and '@' (%2F, %3F, %40)"
+            )
+        credentials, at, hosts = authority.rpartition("@")
+        username, password = self.credentials(credentials) if at else (None, None)
+        if kind == "unix":
+            return self.unix(hosts, slash + path, username, password, options)
+        endpoints = self.endpoints(hosts, _SENTINEL_PORT if kind == "sentinel" else _REDIS_PORT)
+        if kind == "standalone" and len(endpoints) > 1:
+            raise self.wrong("host", "several hosts need redis+cluster:// or redis+sentinel://")
+        database, master_name = self.path(kind, path, options.pop("db", None))
+        return Target(
+            kind=kind,
+            endpoints=endpoints,
+            master_name=master_name,
+            username=username,
+            password=password,
+            database=database,
+            **options,
+        )
+
+    # -- parts ---------------------------------------------------------------------------------------------------------
+
+    def credentials(self, text: str) -> tuple[str | None, str | None]:
+        if "@" in text:
+            raise self.wrong("credentials", "an '@' in the user name or password must be written %40")
+        username, colon, password = text.partition(":")
+        return (unquote(username) or None), (unquote(password) if colon else None)
+
+    def endpoints(self, text: str, default_port: int) -> tuple[Endpoint, ...]:
+        if not text:
+            raise self.wrong("host", "it is missing")
+        found: list[Endpoint] = []
+        for item in text.split(","):
+            bracketed = re.fullmatch(r"\[([0-9A-Fa-f:.%]+)\](?::(.*))?", item)
+            if bracketed:
+                host, port = bracketed[1], bracketed[2]
+            elif item.count(":") > 1 or "[" in item or "]" in item:
+                raise self.wrong("host", f"an IPv6 address stands in brackets, as in [::1]:6379, not {item!r}")
+            else:
+                host, colon, after = item.partition(":")
+                port = after if colon else None
+                if not host:
+                    raise self.wrong("host", "it is missing" if len(text) == len(item) else "one in the list is empty")
+                if not _HOST.fullmatch(host):
+                    raise self.wrong("host", f"{host!r} is not a host name or address")
+            endpoint = Endpoint(host, self.port(port, default_port))
+            if endpoint not in found:
+                found.append(endpoint)
+        return tuple(found)
+
+    def port(self, text: str | None, default: int) -> int:
+        if text is None:
+            return default
+        if not (text.isascii() and text.isdigit() and 1 <= int(text) <= 65535):
+            raise self.wrong("port", f"{text!r} is not a number from 1 to 65535")
+        return int(text)
+
+    def path(self, kind: Kind, path: str, option: int | None) -> tuple[int, str]:
+        """The database and the master's name, from what stands behind the hosts."""
+        first, _, more = path.partition("/")
+        master_name = ""
+        if kind == "sentinel":
+            master_name = unquote(first)
+            if not master_name:
+                raise self.wrong("master name", "redis+sentinel://host:26379/NAME names the master that Sentinel watches")
+            first, _, more = more.partition("/")
+        if more:
+            raise self.wrong("path", f"nothing is expected behind '/{first}'")
+        if first and option is not None:
+            raise self.wrong("db", "it is given twice, in the path and in the query")
+        database = option or 0
+        if first:
+            database = self.number("database", first, 0, 100_000)
+        if kind == "cluster" and database:
+            raise self.wrong("database", "a cluster has only database 0; use namespace= to keep things apart")
+        return database, master_name
+
+    def unix(
+        self, before: str, path: str, username: str | None, password: str | None, options: dict[str, Any]
+    ) -> Target:
+        if before or not path.strip("/"):
+            raise self.wrong("path", "unix:///path/to/socket takes an absolute path")
+        path = unquote(path)
+        database = options.pop("db", None) or 0
+        return Target(
+            "unix",
+            (Endpoint(path, 0),),
+            path=path,
+            username=username,
+            password=password,
+            database=database,
+            **options,
+        )
+
+    def embedded(self, location: str, options: dict[str, Any]) -> Target:
+        path = unquote(location)
+        if not path.strip("/"):
+            raise self.wrong("folder", "embedded:///absolute/folder or embedded://relative/folder names the data folder")
+        if options.get("durability") == "fsync":
+            options["embedded_fsync"] = "always"
+        return Target("embedded", path=path, **options)
+
+    def memory(self, location: str, options: dict[str, Any]) -> Target:
+        if not _MEMORY_NAME.fullmatch(location):
+            raise self.wrong("name", "memory://NAME takes 1 to 64 letters, digits, '.', '-' or '_'")
+        if options.get("durability", "master") != "master":
+            raise self.wrong("durability", "memory:// keeps nothing; only 'master' is accepted")
+        return Target("memory", path=location, **options)
+
+    # -- options -------------------------------------------------------------------------------------------------------
+
+    def options(self, kind: Kind, secure: bool, query: str) -> dict[str, Any]:
+        given: dict[str, str] = {}
+        for item in filter(None, query.split("&")):
+            name, equals, value = item.partition("=")
+            if name not in _OPTIONS:
+                raise self.wrong("option", f"{name!r} is not known; there are {', '.join(sorted(_OPTIONS))}")
+            if not equals or not value:
+                raise self.wrong(name, "it has no value")
+            if name in given:
+                raise self.wrong(name, "it is given twice")
+            given[name] = unquote(value)
+        found: dict[str, Any] = {}
+        tls: dict[str, Any] = {}
+        for name, value in given.items():
+            kinds, read = _OPTIONS[name]
+            if kind not in kinds:
+                raise self.wrong(name, f"it has no meaning for {kind} connections")
+            if name.startswith("tls_"):
+                if not secure:
+                    raise self.wrong(name, "TLS options need a scheme that begins with rediss")
+                tls[_TLS_FIELDS[name]] = read(self, name, value)
+            else:
+                found[_FIELDS.get(name, name)] = read(self, name, value)
+        if secure:
+            if tls.get("key_file") and not tls.get("certificate_file"):
+                raise self.wrong("tls_key", "it needs tls_cert beside it")
+            found["tls"] = TlsOptions(**tls)
+        return found
+
+    def number(self, part: str, text: str, low: int, high: int) -> int:
+        if not (text.isascii() and text.isdigit() and low <= int(text) <= high):
+            raise self.wrong(part, f"{text!r} is not a number from {low} to {high}")
+        return int(text)
+
+    def choice(self, part: str, text: str, *choices: str) -> str:
+        if text not in choices:
+            raise self.wrong(part, f"{text!r} is not one of {', '.join(choices)}")
+        return text
+
+    def namespace(self, part: str, text: str) -> str:
+        if not _NAMESPACE.fullmatch(text):
+            raise self.wrong(
+                part,
+                f"{text!r} is not 1 to 50 letters, digits, '.', '-' or '_' that begin and end with a letter or digit",
+            )
+        return text
+
+
+_ANY: tuple[Kind, ...] = ("standalone", "cluster", "sentinel", "unix", "embedded", "memory")
+_TLS_FIELDS = {"tls_verify": "verify", "tls_ca": "ca_file", "tls_cert": "certificate_file", "tls_key": "key_file"}
+_FIELDS = {"fsync": "embedded_fsync"}
+
+
+def _text(_: _Parser, __: str, value: str) -> str:
+    return value
+
+
+_OPTIONS: Mapping[str, tuple[tuple[str, ...], Callable[[_Parser, str, str], object]]] = {
+    "namespace": (_ANY, _Parser.namespace),
+    "durability": (_ANY, lambda parser, part, text: parser.choice(part, text, "master", "replicated", "fsync")),
+    "db": (("standalone", "sentinel", "unix"), lambda parser, part, text: parser.number(part, text, 0, 100_000)),
+    "replicas": (
+        ("standalone", "sentinel", "unix"),
+        lambda parser, part, text: parser.number(part, text, 1, 100),
+    ),
+    "fsync": (("embedded",), lambda parser, part, text: parser.choice(part, text, "everysec", "always")),
+    "sentinel_username": (("sentinel",), _text),
+    "sentinel_password": (("sentinel",), _text),
+    "tls_verify": (_NETWORKED, lambda parser, part, text: parser.choice(part, text, "full", "ca", "none")),
+    "tls_ca": (_NETWORKED, _text),
+    "tls_cert": (_NETWORKED, _text),
+    "tls_key": (_NETWORKED, _text),
+}

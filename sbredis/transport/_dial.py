@@ -1,0 +1,154 @@
+"""Making connections: the only module that knows redis-py's connection classes, and which of its errors mean what."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Sequence
+from importlib import import_module
+from typing import Any, Protocol
+
+from redis.asyncio.connection import Connection, SSLConnection, UnixDomainSocketConnection
+from redis.credentials import CredentialProvider
+from redis.driver_info import DriverInfo
+from redis.exceptions import (
+    AuthenticationError,
+    AuthorizationError,
+    BusyLoadingError,
+    RedisError,
+    ResponseError,
+)
+
+from sbredis._version import __version__
+from sbredis.exceptions import ServerUnsuitableError
+from sbredis.transport._address import Endpoint, Target, TlsOptions
+from sbredis.transport._resp import ReplyError
+
+__all__ = ["Dialer", "Link", "ask", "hang_up", "reply_error", "socket_of"]
+
+
+class Link(Protocol):
+    """What is used of redis-py's ``Connection``."""
+
+    async def connect(self) -> None: ...
+    async def disconnect(self, nowait: bool = False) -> None: ...
+    async def send_packed_command(self, command: Any, check_health: bool = True) -> None: ...
+    async def read_response(self, *, disable_decoding: bool = False, disconnect_on_error: bool = True) -> Any: ...
+
+
+def reply_error(error: BaseException) -> ReplyError | None:
+    """The error reply that redis-py raised as ``error``; ``None`` if it tells of the connection and not of a reply.
+
+    redis-py gives some replies the class of a connection error (LOADING, NOAUTH); a reply is known by the status code that it
+    was parsed from.
+    """
+    if not isinstance(error, (ResponseError, BusyLoadingError, AuthenticationError, AuthorizationError)):
+        return None
+    return ReplyError(f"{error.status_code} {error}" if error.status_code else str(error))
+
+
+class Dialer:
+    """Makes unopened connections to the servers of one target, with its credentials and its TLS."""
+
+    def __init__(self, target: Target, credential_provider: CredentialProvider | None, connect_timeout: float) -> None:
+        self._target = target
+        self._driver = DriverInfo().add_upstream_driver("sbredis", __version__)
+        self._connect_timeout = connect_timeout
+        self._credentials: dict[str, Any] = (
+            {"credential_provider": credential_provider}
+            if credential_provider
+            else {"username": target.username, "password": target.password}
+        )
+        self._tls = _tls_arguments(target.tls) if target.tls else None
+        self._memory = _memory_arguments(target.path) if target.kind == "memory" else None
+
+    @property
+    def strips_shebang(self) -> bool:
+        """fakeredis does not know the ``#!lua`` line that real servers want first."""
+        return self._memory is not None
+
+    def server(self, endpoint: Endpoint, *, protocol: int = 3) -> Link:
+        """A connection to a data server."""
+        common = self._common(protocol) | self._credentials | {"db": self._target.database}
+        if self._memory is not None:
+            from fakeredis.aioredis import FakeAsyncRedisConnection
+
+            return FakeAsyncRedisConnection(**(common | self._memory))
+        if not endpoint.port:
+            return UnixDomainSocketConnection(path=endpoint.host, **common)
+        return self._network(endpoint, common)
+
+    def sentinel(self, endpoint: Endpoint) -> Link:
+        """A connection to a Sentinel."""
+        credentials = {"username": self._target.sentinel_username, "password": self._target.sentinel_password}
+        return self._network(endpoint, self._common(3) | credentials)
+
+    def _common(self, protocol: int) -> dict[str, Any]:
+        # No socket time-out: deadlines belong to calls, and one late reply must not cost the others their connection.
+        return {
+            "protocol": protocol,
+            "driver_info": self._driver,
+            "socket_timeout": None,
+            "socket_connect_timeout": self._connect_timeout,
+        }
+
+    def _network(self, endpoint: Endpoint, arguments: dict[str, Any]) -> Link:
+        arguments = arguments | {"host": endpoint.host, "port": endpoint.port, "socket_keepalive": True}
+        return SSLConnection(**(arguments | self._tls)) if self._tls is not None else Connection(**arguments)
+
+
+async def ask(link: Link, packed: Sequence[bytes]) -> list[Any]:
+    """Write some commands together on a connection nobody else uses yet, and read their replies; errors as values."""
+    await link.send_packed_command([b"".join(packed)], check_health=False)
+    replies: list[Any] = []
+    for _ in packed:
+        try:
+            replies.append(await link.read_response(disable_decoding=True, disconnect_on_error=False))
+        except RedisError as error:
+            reply = reply_error(error)
+            if reply is None:
+                raise
+            replies.append(reply)
+    return replies
+
+
+def socket_of(link: Link) -> asyncio.Transport | None:
+    """The transport under an open connection; fakeredis has none."""
+    transport = getattr(getattr(link, "_writer", None), "transport", None)
+    return transport if isinstance(transport, asyncio.Transport) or hasattr(transport, "set_protocol") else None
+
+
+async def hang_up(link: Link) -> None:
+    """Close a connection at once. What is still buffered is dropped, so that a server that wakes up later does not get it."""
+    transport = socket_of(link)
+    if transport is not None:
+        transport.abort()
+    try:
+        await link.disconnect(nowait=True)
+    except (RedisError, OSError, TimeoutError):
+        return  # it is gone, which is what was wanted
+
+
+def _tls_arguments(options: TlsOptions) -> dict[str, Any]:
+    return {
+        "ssl_cert_reqs": "none" if options.verify == "none" else "required",
+        "ssl_check_hostname": options.verify == "full",
+        "ssl_ca_certs": options.ca_file,
+        "ssl_certfile": options.certificate_file,
+        "ssl_keyfile": options.key_file,
+    }
+
+
+def _memory_arguments(name: str) -> dict[str, Any]:
+    try:
+        fakeredis = import_module("fakeredis")
+        import_module("lupa")
+    except ImportError as error:
+        raise ServerUnsuitableError(
+            f"memory:// needs fakeredis with Lua: pip install 'sbredis[memory]' (cannot import {error.name})"
+        ) from None
+    # One server a name, shared by everything in this process that asks for it.
+    server = _MEMORY_SERVERS.setdefault(name, fakeredis.FakeServer(version=(7, 4), server_type="redis"))
+    return {"server": server}
+
+
+_MEMORY_SERVERS: dict[str, Any] = {}

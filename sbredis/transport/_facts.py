@@ -1,0 +1,155 @@
+"""What a server says of itself, and whether sbredis can live on it. Pure.
+
+What a managed server does not let us read is unknown, which is never a refusal: one warning names all of it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Literal
+
+from sbredis.transport._address import Durability, Endpoint, Kind
+
+__all__ = ["ServerFacts", "UNKNOWN_RUN_ID", "durability_note", "parse_info", "problems", "unknown_note"]
+
+UNKNOWN_RUN_ID = b"?"
+Product = Literal["redis", "valkey"]
+_OLDEST: Mapping[Product, tuple[int, int]] = {"redis": (7, 0), "valkey": (7, 2)}
+
+
+@dataclass(frozen=True, slots=True)
+class ServerFacts:
+    """One server process as it described itself when a connection to it was opened; ``None`` is unknown."""
+
+    endpoint: Endpoint
+    run_id: bytes = UNKNOWN_RUN_ID
+    product: Product | None = None
+    version: str | None = None
+    mode: str | None = None
+    role: str | None = None
+    master: str | None = None
+    connected_replicas: int | None = None
+    eviction: str | None = None
+    append_only: bool | None = None
+    append_fsync: str | None = None
+    scripts: Literal["allowed", "denied"] | None = None
+
+    def __str__(self) -> str:
+        product = (self.product or "unknown server").capitalize()
+        return f"{product} {self.version or '(version unknown)'} at {self.endpoint}"
+
+
+def parse_info(text: str) -> dict[str, str]:
+    """INFO's lines as a mapping."""
+    pairs = (line.partition(":") for line in text.splitlines() if line and not line.startswith("#"))
+    return {name: value for name, separator, value in pairs if separator}
+
+
+def server_facts(
+    endpoint: Endpoint,
+    info: str | None,
+    append_fsync: str | None,
+    scripts: Literal["allowed", "denied"] | None,
+) -> ServerFacts:
+    """The facts out of the answers to INFO, CONFIG GET appendfsync and a trial EVALSHA; ``None`` for what was not answered."""
+    if info is None:
+        return ServerFacts(endpoint, append_fsync=append_fsync, scripts=scripts)
+    said = parse_info(info)
+    product: Product | None = "valkey" if "valkey_version" in said else "redis" if "redis_version" in said else None
+    replicas = said.get("connected_slaves", "")
+    role = said.get("role")
+    return ServerFacts(
+        endpoint,
+        run_id=said.get("run_id", "").encode() or UNKNOWN_RUN_ID,
+        product=product,
+        version=said.get("valkey_version") or said.get("redis_version"),
+        mode=said.get("server_mode") or said.get("redis_mode"),
+        role=role,
+        master=f"{said.get('master_host')}:{said.get('master_port')}" if role == "slave" else None,
+        connected_replicas=int(replicas) if replicas.isdigit() else None,
+        eviction=said.get("maxmemory_policy"),
+        append_only=said["aof_enabled"] == "1" if "aof_enabled" in said else None,
+        append_fsync=append_fsync,
+        scripts=scripts,
+    )
+
+
+def problems(facts: ServerFacts, kind: Kind, durability: Durability) -> list[str]:
+    """Everything that keeps sbredis from working on this server, each with what to change."""
+    found: list[str] = []
+    server = str(facts)
+    if facts.product and facts.version:
+        oldest = _OLDEST[facts.product]
+        if _numbers(facts.version) < oldest:
+            found.append(f"{server} is too old: sbredis needs Redis 7.0 or Valkey 7.2 at least. Upgrade the server.")
+    if facts.mode == "sentinel":
+        found.append(f"{server} is a Sentinel, not a data server: use redis+sentinel://{facts.endpoint}/MASTER-NAME.")
+    elif kind == "cluster" and facts.mode == "standalone":
+        found.append(f"{server} is not part of a cluster: use redis://{facts.endpoint}.")
+    elif kind in ("standalone", "unix", "sentinel") and facts.mode == "cluster":
+        found.append(f"{server} is part of a cluster: use redis+cluster://{facts.endpoint}.")
+    if facts.role == "slave" and kind in ("standalone", "unix"):
+        found.append(
+            f"{server} is a read-only replica of {facts.master}: connect to its master, or use redis+sentinel:// to follow it."
+        )
+    if facts.eviction and facts.eviction != "noeviction":
+        found.append(
+            f"{server} evicts keys when its memory is full (maxmemory-policy {facts.eviction}), which would lose messages "
+            "silently. Set maxmemory-policy noeviction."
+        )
+    if facts.scripts == "denied":
+        found.append(
+            f"{server} does not let this user run scripts (EVALSHA), and the broker is scripts. Permit EVALSHA to the user, "
+            "or undo its renaming in the server's configuration."
+        )
+    if durability == "fsync":
+        if facts.append_only is False:
+            found.append(f"{server} writes no append-only file: durability=fsync needs appendonly yes and appendfsync always.")
+        elif facts.append_fsync not in (None, "always"):
+            found.append(f"{server} runs appendfsync {facts.append_fsync}: durability=fsync needs appendfsync always.")
+    return found
+
+
+def unknown_note(facts: ServerFacts, durability: Durability) -> str | None:
+    """One warning that names all that could not be read and what follows from it, if anything could not."""
+    unread: list[str] = []
+    if facts.version is None:
+        unread.append("its version, role and run id (INFO): a restart is not recognised as a new epoch")
+    elif facts.run_id == UNKNOWN_RUN_ID:
+        unread.append("its run id (INFO): a restart is not recognised as a new epoch")
+    if facts.eviction is None:
+        unread.append("maxmemory-policy (INFO): make sure that it is noeviction")
+    if facts.append_fsync is None:
+        unread.append(
+            "appendfsync (CONFIG): make sure that it is always, as durability=fsync needs"
+            if durability == "fsync"
+            else "appendfsync (CONFIG): how much a crash loses is not known"
+        )
+    return f"{facts}: not permitted to read {'; '.join(unread)}." if unread else None
+
+
+def durability_note(facts: ServerFacts, durability: Durability, *, replicated: bool) -> str:
+    """What an acknowledgement is worth on this server, in a sentence for the log."""
+    if facts.append_only is None or (facts.append_only and facts.append_fsync is None):
+        crash = "what a crash of the server loses depends on its append-only file, which could not be read"
+    elif not facts.append_only:
+        crash = "a crash of the server loses everything since its last snapshot (it writes no append-only file)"
+    elif facts.append_fsync == "always":
+        crash = "a crash of the server loses nothing acknowledged"
+    elif facts.append_fsync == "no":
+        crash = "a crash of the machine loses what its operating system had not written yet (appendfsync no)"
+    else:
+        crash = "a crash of the machine loses about the last second (appendfsync everysec)"
+    if durability == "replicated":
+        failover = "a failover to any replica of the shard loses nothing acknowledged"
+    elif replicated:
+        failover = "a failover loses what had not reached the new master (durability=replicated waits for it)"
+    else:
+        failover = "there is no replica to fail over to"
+    return f"durability={durability} on {facts}: {crash}; {failover}."
+
+
+def _numbers(version: str) -> tuple[int, ...]:
+    parts = version.split(".")[:2]
+    return tuple(int(part) if part.isdigit() else 0 for part in parts)

@@ -1,0 +1,120 @@
+"""A call that the first attempt did not finish: attempts, waits and redirections, until its deadline."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Any, Protocol
+
+from tenacity import AsyncRetrying, RetryCallState, retry_if_result
+
+from sbredis.exceptions import Outcome
+from sbredis.transport._backoff import Backoff
+from sbredis.transport._node import Node
+from sbredis.transport._replies import Failure, FailureKind
+from sbredis.transport._script import Call
+
+__all__ = ["Journey", "Router"]
+
+
+class Router(Protocol):
+    """What a journey needs of the transport."""
+
+    def route(self, slot: int | None) -> Node | None:
+        """The server of a slot, as far as we know."""
+        ...
+
+    def redirected(self, failure: Failure) -> Node:
+        """The server that a MOVED or ASK names; MOVED mends the slot map."""
+        ...
+
+    def troubled(self, failure: Failure) -> None:
+        """A failure that may mean that the slot map is out of date."""
+        ...
+
+    async def pause(self, seconds: float) -> None:
+        """Wait, but not beyond a change of the slot map."""
+        ...
+
+
+class Journey:
+    """One call, from attempt to attempt. The waiting and stopping are tenacity's, the arithmetic is :class:`Backoff`'s."""
+
+    def __init__(
+        self, router: Router, call: Call, started: float, deadline: float, backoff: Backoff, *, replicated: bool
+    ) -> None:
+        self._router = router
+        self._call = call
+        self._started = started
+        self._deadline = deadline
+        self._backoff = backoff
+        self._replicated = replicated
+        self._clock = asyncio.get_running_loop().time
+        self._attempts = 0
+        self._redirections = 0
+        self._maybe_ran = False
+        self._next: Node | None = None
+        self._asking = False
+
+    async def finish(self, first: Failure | None) -> Any:
+        """The reply, or the error that names the last failure. ``first`` is what an attempt before this has brought."""
+        retrying = AsyncRetrying(
+            retry=retry_if_result(self._goes_on),
+            wait=self._wait,
+            stop=self._stop,
+            sleep=self._router.pause,
+            retry_error_callback=_last_result,
+        )
+        result = await retrying(self._attempt, [first] if first is not None else [])
+        if not isinstance(result, Failure):
+            return result
+        raise result.error(
+            self._call,
+            maybe_ran=self._maybe_ran and result.outcome is not Outcome.REFUSED,
+            attempts=self._attempts,
+            seconds=self._clock() - self._started,
+        )
+
+    async def _attempt(self, done_before: list[Failure]) -> Any:
+        self._attempts += 1
+        reply = done_before.pop() if done_before else await self._execute()
+        if isinstance(reply, Failure):
+            self._learn(reply)
+        return reply
+
+    async def _execute(self) -> Any:
+        node, asking = self._next, self._asking
+        self._next, self._asking = None, False
+        if node is None:
+            node = self._router.route(self._call.slot)
+        if node is None:
+            return Failure(FailureKind.UNSERVED, f"no server is known for slot {self._call.slot}")
+        return await node.execute(self._call, self._deadline, asking=asking, replicated=self._replicated)
+
+    def _learn(self, failure: Failure) -> None:
+        if failure.outcome is Outcome.UNKNOWN:
+            self._maybe_ran = True
+        if failure.redirects:
+            self._redirections += 1
+            try:
+                self._next = self._router.redirected(failure)
+            except ValueError:
+                self._router.troubled(failure)
+                return
+            self._asking = failure.kind is FailureKind.ASK
+        else:
+            self._redirections = 0
+            self._router.troubled(failure)
+
+    def _goes_on(self, reply: Any) -> bool:
+        return isinstance(reply, Failure) and reply.may_repeat(self._call)
+
+    def _wait(self, state: RetryCallState) -> float:
+        return self._backoff.delay(state.attempt_number, self._redirections)
+
+    def _stop(self, state: RetryCallState) -> bool:
+        return self._clock() + state.upcoming_sleep >= self._deadline
+
+
+def _last_result(state: RetryCallState) -> Any:
+    assert state.outcome is not None  # tenacity calls this after an attempt
+    return state.outcome.result()

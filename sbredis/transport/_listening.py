@@ -1,0 +1,319 @@
+"""Sharded pub/sub: one connection per node, made when somebody listens there.
+
+A subscription follows its slot. Whenever it had to be made anew, its listener is told of the gap, because what was published
+meanwhile is lost: a waking that was missed must be made good by looking.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections import deque
+from collections.abc import Awaitable, Callable
+from typing import Any, Protocol
+
+import anyio
+from anyio.abc import TaskGroup
+from redis.exceptions import RedisError
+
+from sbredis.exceptions import OperationTimeoutError, Outcome, ServiceBusError
+from sbredis.transport._address import Endpoint
+from sbredis.transport._backoff import Backoff
+from sbredis.transport._dial import Dialer, Link, hang_up, reply_error
+from sbredis.transport._replies import Failure, FailureKind, failure_of_reply
+from sbredis.transport._script import pack
+from sbredis.transport._slots import key_slot
+
+__all__ = ["Listener", "Listening", "Subscription"]
+
+_log = logging.getLogger("sbredis.transport")
+_PING = pack((b"PING",))
+_QUIET = 15.0
+_SILENT = 25.0
+_RESEND_AFTER = 0.1
+
+
+class Listener(Protocol):
+    """Who is called when something arrives; in the event loop, so it must not block."""
+
+    def message(self, payload: bytes) -> None:
+        """Something was published."""
+        ...
+
+    def gap(self) -> None:
+        """The subscription was made anew: messages may have been missed."""
+        ...
+
+
+class _Channel:
+    """A channel somebody listens to."""
+
+    def __init__(self, name: bytes) -> None:
+        self.name = name
+        self.slot = key_slot(name)
+        self.listeners: list[Listener] = []
+        self.endpoint: Endpoint | None = None
+        self.confirmed: asyncio.Future[Failure | None] = asyncio.get_running_loop().create_future()
+
+    def confirm(self) -> None:
+        if not self.confirmed.done():
+            self.confirmed.set_result(None)
+            return
+        for listener in list(self.listeners):
+            _tell(listener.gap)
+
+
+class Subscription:
+    """One listener on one channel, until it is closed."""
+
+    def __init__(self, listening: Listening, channel: bytes, listener: Listener) -> None:
+        self.channel = channel
+        self._listening = listening
+        self._listener = listener
+
+    def close(self) -> None:
+        """Stop listening. Closing again does nothing."""
+        self._listening.unsubscribe(self.channel, self._listener)
+
+
+class Listening:
+    """All subscriptions of a transport."""
+
+    def __init__(
+        self,
+        dialer: Dialer,
+        tasks: TaskGroup,
+        owner: Callable[[int], Endpoint | None],
+        trouble: Callable[[Endpoint], None],
+        before_dial: Callable[[], Awaitable[None]] | None,
+    ) -> None:
+        self.dialer = dialer
+        self.trouble = trouble
+        self.before_dial = before_dial
+        self._tasks = tasks
+        self._owner = owner
+        self._channels: dict[bytes, _Channel] = {}
+        self._ears: dict[Endpoint, _Ear] = {}
+
+    async def subscribe(self, name: bytes, listener: Listener, timeout: float) -> Subscription:
+        """Add a listener to a channel, and wait until the server has confirmed the channel."""
+        channel = self._channels.get(name)
+        if channel is None:
+            channel = self._channels[name] = _Channel(name)
+            self._assign(channel)
+        channel.listeners.append(listener)
+        try:
+            async with asyncio.timeout(timeout):
+                failure = await asyncio.shield(channel.confirmed)
+        except BaseException as error:
+            self.unsubscribe(name, listener)
+            if isinstance(error, TimeoutError):
+                raise OperationTimeoutError(
+                    f"The subscription to {name.decode(errors='replace')!r} was not confirmed within {timeout:.1f} s.",
+                    outcome=Outcome.NEVER_SENT,
+                ) from None
+            raise
+        if failure is not None:
+            self.unsubscribe(name, listener)
+            raise failure.error("the subscription", maybe_ran=False, attempts=1, seconds=0.0)
+        return Subscription(self, name, listener)
+
+    def unsubscribe(self, name: bytes, listener: Listener) -> None:
+        """Remove a listener; the last one of a channel ends the channel."""
+        channel = self._channels.get(name)
+        if channel is None or listener not in channel.listeners:
+            return
+        channel.listeners.remove(listener)
+        if not channel.listeners:
+            del self._channels[name]
+            if channel.endpoint in self._ears:
+                self._ears[channel.endpoint].forget(channel)
+
+    def moved(self) -> None:
+        """The slot map has changed: channels follow their slots."""
+        for channel in list(self._channels.values()):
+            if self._owner(channel.slot) != channel.endpoint:
+                if channel.endpoint in self._ears:
+                    self._ears[channel.endpoint].forget(channel)
+                self._assign(channel)
+
+    def _assign(self, channel: _Channel) -> None:
+        channel.endpoint = self._owner(channel.slot)
+        if channel.endpoint is None:
+            return
+        ear = self._ears.get(channel.endpoint)
+        if ear is None:
+            ear = self._ears[channel.endpoint] = _Ear(self, channel.endpoint)
+            self._tasks.start_soon(self._listen, ear)
+        ear.want(channel)
+
+    async def _listen(self, ear: _Ear) -> None:
+        try:
+            await ear.run()
+        finally:
+            if self._ears.get(ear.endpoint) is ear:
+                del self._ears[ear.endpoint]
+
+
+class _Ear:
+    """The connection to one node on which its channels are heard. It lives while a channel is wanted there."""
+
+    def __init__(self, listening: Listening, endpoint: Endpoint) -> None:
+        self.endpoint = endpoint
+        self._listening = listening
+        self._wanted: dict[bytes, _Channel] = {}
+        self._loop = asyncio.get_running_loop()
+        self._outbox: list[bytes] = []
+        self._asked: deque[bytes] = deque()
+        self._wake = asyncio.Event()
+        self._connected = False
+        self._heard_at = 0.0
+
+    def want(self, channel: _Channel) -> None:
+        """Hear a channel from now on."""
+        self._wanted[channel.name] = channel
+        if self._connected:
+            self._ask(channel.name)
+
+    def forget(self, channel: _Channel) -> None:
+        """Hear a channel no more."""
+        if self._wanted.pop(channel.name, None) is None:
+            return
+        if self._connected:
+            self._write(pack((b"SUNSUBSCRIBE", channel.name)))
+        self._wake.set()
+
+    async def run(self) -> None:
+        """Connect, listen, and connect again, as long as anything is wanted here."""
+        backoff, failures = Backoff(first=0.05), 0
+        while self._wanted:
+            heard = await self._connected_once()
+            if self._wanted:
+                failures = 1 if heard else failures + 1
+                self._listening.trouble(self.endpoint)
+                await anyio.sleep(backoff.delay(failures, 0))
+
+    async def _connected_once(self) -> bool:
+        """One connection from beginning to end; whether it ever was one."""
+        link: Link | None = None
+        try:
+            if self._listening.before_dial is not None:
+                await self._listening.before_dial()
+            # RESP2: messages are then plain replies in order, with no second channel of pushes to look after.
+            link = self._listening.dialer.server(self.endpoint, protocol=2)
+            await link.connect()
+            self._connected = True
+            self._heard_at = self._loop.time()
+            self._outbox.clear()
+            self._asked.clear()
+            for name in self._wanted:
+                self._ask(name)
+            async with anyio.create_task_group() as tasks:
+                for part in (self._read, self._send, self._watch):
+                    tasks.start_soon(self._until_lost, part, link, tasks)
+        except (RedisError, OSError, ServiceBusError) as error:
+            _log.debug("listening at %s: %s", self.endpoint, error)
+            reply = reply_error(error)
+            if reply is not None:
+                self._refused(failure_of_reply(reply.code, reply.detail, self.endpoint))
+        finally:
+            was_connected, self._connected = self._connected, False
+            if link is not None:
+                with anyio.CancelScope(shield=True):
+                    await hang_up(link)
+        return was_connected
+
+    async def _until_lost(
+        self, part: Callable[[Link], Awaitable[None]], link: Link, tasks: TaskGroup
+    ) -> None:
+        try:
+            await part(link)
+        except (RedisError, OSError) as error:
+            _log.debug("listening at %s: %s", self.endpoint, error)
+        tasks.cancel_scope.cancel()
+
+    async def _read(self, link: Link) -> None:
+        while True:
+            try:
+                reply = await link.read_response(disable_decoding=True, disconnect_on_error=False)
+            except RedisError as error:
+                said = reply_error(error)
+                if said is None:
+                    raise
+                self._heard_at = self._loop.time()
+                self._failed(failure_of_reply(said.code, said.detail, self.endpoint))
+                continue
+            self._heard_at = self._loop.time()
+            self._heard(reply)
+
+    def _heard(self, reply: Any) -> None:
+        if not isinstance(reply, list) or len(reply) < 3:
+            return  # the answer to a PING
+        kind, name, payload = reply[:3]
+        channel = self._wanted.get(name)
+        if kind == b"smessage":
+            for listener in list(channel.listeners) if channel else ():
+                _tell(listener.message, payload)
+        elif kind == b"ssubscribe":
+            if self._asked and self._asked[0] == name:
+                self._asked.popleft()
+            if channel is not None:
+                channel.confirm()
+        elif kind == b"sunsubscribe" and channel is not None:
+            # Nobody here asked for it: the slot has moved.
+            self._listening.trouble(self.endpoint)
+            self._loop.call_later(_RESEND_AFTER, self._ask_again, name)
+
+    def _failed(self, failure: Failure) -> None:
+        """An SSUBSCRIBE was answered with an error: MOVED while the slot map is old, or a right that is missing."""
+        name = self._asked.popleft() if self._asked else b""
+        channel = self._wanted.get(name)
+        if channel is None:
+            return
+        if failure.kind in (FailureKind.DENIED, FailureKind.REFUSED):
+            if not channel.confirmed.done():
+                channel.confirmed.set_result(failure)
+            return
+        self._listening.trouble(self.endpoint)
+        self._loop.call_later(_RESEND_AFTER, self._ask_again, name)
+
+    def _refused(self, failure: Failure) -> None:
+        if failure.kind in (FailureKind.DENIED, FailureKind.UNAUTHENTICATED, FailureKind.REFUSED):
+            for channel in self._wanted.values():
+                if not channel.confirmed.done():
+                    channel.confirmed.set_result(failure)
+
+    async def _send(self, link: Link) -> None:
+        while self._wanted or self._outbox:
+            if self._outbox:
+                outbox, self._outbox = self._outbox, []
+                await link.send_packed_command([b"".join(outbox)], check_health=False)
+                continue
+            await self._wake.wait()
+            self._wake.clear()
+
+    async def _watch(self, link: Link) -> None:
+        """Notice a connection that died without a word."""
+        while self._loop.time() - self._heard_at < _SILENT:
+            await anyio.sleep(_QUIET / 3)
+            if self._loop.time() - self._heard_at >= _QUIET:
+                self._write(_PING)
+
+    def _ask(self, name: bytes) -> None:
+        self._asked.append(name)
+        self._write(pack((b"SSUBSCRIBE", name)))
+
+    def _ask_again(self, name: bytes) -> None:
+        if self._connected and name in self._wanted:
+            self._ask(name)
+
+    def _write(self, packed: bytes) -> None:
+        self._outbox.append(packed)
+        self._wake.set()
+
+
+def _tell(listen: Callable[..., None], *arguments: Any) -> None:
+    try:
+        listen(*arguments)
+    except Exception:  # one listener's defect must not deafen the others
+        _log.exception("a listener failed")

@@ -1,0 +1,380 @@
+"""The transport: calls in, replies out, whatever the deployment behind it does meanwhile."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Awaitable, Callable, Sequence
+from typing import Any
+
+import anyio
+from redis.credentials import CredentialProvider
+
+from sbredis.exceptions import ServerUnsuitableError, ServiceBusConnectionError
+from sbredis.transport._address import Durability, Endpoint, Target
+from sbredis.transport._backoff import Backoff, RefreshPacing
+from sbredis.transport._dial import Dialer
+from sbredis.transport._facts import ServerFacts, durability_note, problems, unknown_note
+from sbredis.transport._journey import Journey
+from sbredis.transport._listening import Listener, Listening, Subscription
+from sbredis.transport._node import Node
+from sbredis.transport._opening import Opener
+from sbredis.transport._replies import Failure, FailureKind
+from sbredis.transport._script import Argument, Call, Command, Script
+from sbredis.transport._slots import SLOTS, key_slot, parse_redirection
+from sbredis.transport._topology import Layout, topology_of
+from sbredis.transport._wire import WireLimits
+
+__all__ = ["Transport"]
+
+_log = logging.getLogger("sbredis.transport")
+
+
+class Transport:
+    """Calls scripts on the servers of one target. Made by :func:`sbredis.transport.open_transport`."""
+
+    def __init__(
+        self,
+        target: Target,
+        *,
+        scripts: Sequence[Script] = (),
+        credential_provider: CredentialProvider | None = None,
+        connect_timeout: float = 5.0,
+        limits: WireLimits | None = None,
+        before_dial: Callable[[], Awaitable[None]] | None = None,
+        on_close: Callable[[], Awaitable[None]] | None = None,
+    ) -> None:
+        self.target = target
+        self._loop = asyncio.get_running_loop()
+        self._dialer = Dialer(target, credential_provider, connect_timeout)
+        self._scripts = [self._as_sent(script) for script in scripts]
+        self._connect_timeout = connect_timeout
+        self._limits = limits or WireLimits()
+        self._before_dial = before_dial
+        self._on_close = on_close
+        self._topology = topology_of(target, self._dialer)
+        self._replicated = target.durability == "replicated"
+        self._backoff = Backoff()
+        self._pacing = RefreshPacing()
+        self._nodes: dict[Endpoint, Node] = {}
+        self._routes: list[Node | None] = [None] * SLOTS
+        self._replicas: dict[Endpoint, int] = {}
+        self._refresh_wanted = asyncio.Event()
+        self._layout_changed = asyncio.Event()
+        self._closing = asyncio.Event()
+        self._surveyed: set[Endpoint] = set()
+        self._root: asyncio.Task[None] | None = None
+        self._opener: Opener
+        self._listening: Listening
+
+    # -- for callers ---------------------------------------------------------------------------------------------------
+
+    async def call(
+        self,
+        script: Script,
+        keys: Sequence[bytes],
+        arguments: Sequence[Argument] = (),
+        *,
+        timeout: float = 60.0,
+        repeatable: bool = False,
+        durability: Durability | None = None,
+    ) -> Any:
+        """Run a script where its keys live, and return its reply.
+
+        All keys lie in one hash slot. ``repeatable`` promises that the script recognises a repetition of the same call (by an
+        operation id among its arguments): then a call whose outcome is unknown is sent again, byte for byte, until ``timeout``.
+        Raises a :class:`ServiceBusError` whose ``outcome`` says whether the script may have run.
+        """
+        call = Call(
+            self._as_sent(script) if self._dialer.strips_shebang else script,
+            keys,
+            arguments,
+            slot=key_slot(keys[0]) if keys else None,
+            repeatable=repeatable,
+        )
+        replicated = self._replicated if durability is None else durability == "replicated"
+        # The common case, without another coroutine in between: the connection is there and takes the call.
+        if not replicated and call.slot is not None:
+            node = self._routes[call.slot]
+            wire = node.calls.wire if node is not None else None
+            if wire is not None and wire.has_room:
+                started = self._loop.time()
+                reply = await wire.submit(call, started + timeout)
+                if type(reply) is not Failure:
+                    return reply
+                return await self._go_on(call, started, timeout, reply, replicated=False)
+        return await self._go_on(call, self._loop.time(), timeout, None, replicated=replicated)
+
+    async def command(self, *arguments: Argument, key: bytes | None = None, timeout: float = 60.0) -> Any:
+        """Run a plain command at the server of ``key``, or at any server where none is given. It is not repeated blindly."""
+        slot = key_slot(key) if key is not None else None
+        return await self._go_on(Command(*arguments, slot=slot), self._loop.time(), timeout, None, replicated=False)
+
+    async def subscribe(self, channel: bytes, listener: Listener, *, timeout: float = 60.0) -> Subscription:
+        """Listen to a sharded channel, in the slot of the channel's name. Returns when the server has confirmed it.
+
+        ``listener.message(payload)`` is called for each message. ``listener.gap()`` is called whenever the subscription was made
+        anew, after a reconnection or a move of the slot: messages may have been missed.
+        """
+        self._check_open()
+        return await self._listening.subscribe(channel, listener, timeout)
+
+    @property
+    def servers(self) -> tuple[ServerFacts, ...]:
+        """What is known of each server that a connection is open to."""
+        return tuple(node.calls.wire.facts for node in self._nodes.values() if node.calls.wire and node.calls.open)
+
+    def endpoint_of(self, key: bytes) -> Endpoint | None:
+        """Which server has the slot of a key, as far as is known."""
+        node = self._routes[key_slot(key)]
+        return node.endpoint if node else None
+
+    def server_of(self, key: bytes) -> ServerFacts | None:
+        """What the server of a key's slot said of itself when it was connected to; its run id names the process."""
+        node = self._routes[key_slot(key)]
+        return node.calls.wire.facts if node and node.calls.wire and node.calls.open else None
+
+    async def aclose(self) -> None:
+        """Close all connections. Calls that are under way end with an error that says what is known of them."""
+        self._closing.set()
+        if self._root is not None:
+            await asyncio.wait((self._root,))
+            self._root = None
+            if self._on_close is not None:
+                await self._on_close()
+
+    async def __aenter__(self) -> Transport:
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        await self.aclose()
+
+    def __repr__(self) -> str:
+        state = "closed" if self._closing.is_set() else "open"
+        return f"<Transport {self.target} {state}>"
+
+    # -- the way of a call ---------------------------------------------------------------------------------------------
+
+    async def _go_on(
+        self, call: Call, started: float, timeout: float, failure: Failure | None, *, replicated: bool
+    ) -> Any:
+        """The uncommon case: a first attempt failed, or could not be made."""
+        self._check_open()
+        journey = Journey(self, call, started, started + timeout, self._backoff, replicated=replicated)
+        return await journey.finish(failure)
+
+    def route(self, slot: int | None) -> Node | None:
+        """The server of a slot; without a slot, any server, an unsuspected one first."""
+        if slot is not None:
+            return self._routes[slot]
+        masters = self._masters()
+        return next((node for node in masters if node.calls.open and not node.suspected), masters[0] if masters else None)
+
+    def redirected(self, failure: Failure) -> Node:
+        """The server that MOVED or ASK names. Raises ValueError if it names none."""
+        assert failure.endpoint is not None  # only servers redirect
+        slot, endpoint = parse_redirection(failure.detail, failure.endpoint)
+        node = self._node(endpoint)
+        if failure.kind is FailureKind.MOVED:
+            self._routes[slot] = node
+            self._refresh_wanted.set()
+        return node
+
+    def troubled(self, failure: Failure) -> None:
+        """Ask about the slot map: the failure may mean that it is out of date."""
+        if failure.kind not in (FailureKind.REFUSED, FailureKind.BROKE, FailureKind.TIMED_OUT):
+            self._refresh_wanted.set()
+
+    async def pause(self, seconds: float) -> None:
+        """Wait, but not beyond a change of the slot map."""
+        if self._closing.is_set():
+            self._check_open()
+        if seconds <= 0:
+            return
+        try:
+            async with asyncio.timeout(seconds):
+                await self._layout_changed.wait()
+        except TimeoutError:
+            return
+
+    # -- life ----------------------------------------------------------------------------------------------------------
+
+    async def start(self) -> None:
+        """Connect, check every server, and keep the slot map; raises if nothing suitable answers in time."""
+        started: asyncio.Future[None] = self._loop.create_future()
+        self._root = self._loop.create_task(self._live(started), name=f"sbredis transport {self.target}")
+        try:
+            await started
+            await self._first_layout()
+            await self._check_servers()
+        except BaseException:
+            with anyio.CancelScope(shield=True):
+                await self.aclose()
+            raise
+
+    async def _live(self, started: asyncio.Future[None]) -> None:
+        try:
+            async with anyio.create_task_group() as tasks:
+                self._opener = Opener(
+                    self._dialer,
+                    self._limits,
+                    self._connect_timeout,
+                    tasks,
+                    self._before_dial,
+                    self._trouble_at,
+                    self._accepts,
+                    self._scripts,
+                )
+                self._listening = Listening(self._dialer, tasks, self._owner_endpoint, self._trouble_at, self._before_dial)
+                tasks.start_soon(self._keep_layout)
+                started.set_result(None)
+                await self._closing.wait()
+                tasks.cancel_scope.cancel()
+        finally:
+            self._closing.set()
+            self._layout_changed.set()
+
+    async def _first_layout(self) -> None:
+        deadline = self._loop.time() + self._connect_timeout
+        failures = 0
+        while True:
+            found = await self._discover()
+            if isinstance(found, Layout):
+                self._apply(found)
+                return
+            failures += 1
+            delay = self._backoff.delay(failures, 0)
+            lasting = found.kind in (FailureKind.UNSUITABLE, FailureKind.UNAUTHENTICATED, FailureKind.DENIED)
+            if lasting or self._loop.time() + delay >= deadline:
+                raise found.error("the connection", maybe_ran=False, attempts=failures, seconds=self._connect_timeout)
+            await anyio.sleep(delay)
+
+    async def _check_servers(self) -> None:
+        """Open a connection to every master and say what is wrong with it, or what is not known of it."""
+        deadline = self._loop.time() + self._connect_timeout
+        found: list[str] = []
+        replicated = bool(self._replicas and any(self._replicas.values()))
+        for node in self._masters():
+            wire = await node.calls.get(deadline)
+            if isinstance(wire, Failure):
+                if self.target.kind == "cluster" and wire.kind is FailureKind.UNREACHABLE and len(self._masters()) > 1:
+                    _log.warning("%s; connected without it", wire.detail)
+                    continue
+                raise wire.error("the connection", maybe_ran=False, attempts=1, seconds=0)
+            facts = wire.facts
+            found += problems(facts, self.target.kind, self.target.durability)
+            self._surveyed.add(node.endpoint)
+            if self.target.kind == "memory":
+                continue
+            if note := unknown_note(facts, self.target.durability):
+                _log.warning("%s", note)
+            replicas = self._replicas.get(node.endpoint, facts.connected_replicas)
+            if self._replicated and replicas == 0:
+                found.append(
+                    f"{facts} has no replica, so nothing can confirm with durability=replicated. Give it one, or use "
+                    "durability=master or fsync."
+                )
+            _log.info("%s", durability_note(facts, self.target.durability, replicated=replicated or bool(replicas)))
+        if found:
+            raise ServerUnsuitableError(" ".join(found))
+
+    async def _keep_layout(self) -> None:
+        """Ask about the slot map whenever somebody wants to know, one question at a time and not too often."""
+        asked, failed = -1000.0, 0
+        while True:
+            await self._refresh_wanted.wait()
+            await anyio.sleep(self._pacing.pause(self._loop.time() - asked, failed))
+            self._refresh_wanted.clear()
+            asked = self._loop.time()
+            found = await self._discover()
+            if isinstance(found, Failure):
+                failed += 1
+                _log.debug("the slot map could not be refreshed: %s", found.detail)
+            else:
+                failed = 0
+                self._apply(found)
+
+    async def _discover(self) -> Layout | Failure:
+        return await self._topology.discover(self)
+
+    def _apply(self, layout: Layout) -> None:
+        masters = {endpoint: self._node(endpoint) for endpoint in layout.slots.masters}
+        routes = [masters[owner] if owner is not None else None for owner in layout.slots.owners]
+        self._replicas.update(layout.replicas)
+        if routes == self._routes:
+            return
+        self._routes = routes
+        for endpoint, node in list(self._nodes.items()):
+            if endpoint not in masters:
+                node.depose()
+                node.retire()
+                if not node.wires:
+                    del self._nodes[endpoint]
+        changed, self._layout_changed = self._layout_changed, asyncio.Event()
+        changed.set()
+        self._listening.moved()
+
+    # -- for the parts -------------------------------------------------------------------------------------------------
+
+    async def probe(self, endpoint: Endpoint, commands: Sequence[Sequence[Argument]], seconds: float) -> list[Any] | Failure:
+        """Ask a data server something, over the connection that calls use."""
+        now = self._loop.time()
+        node = self._node(endpoint)
+        wire = await node.calls.get(now + max(seconds, self._connect_timeout if not self._surveyed else 0.0))
+        if isinstance(wire, Failure):
+            return wire
+        deadline = self._loop.time() + seconds
+        replies = [await future for future in [wire.submit(Command(*command), deadline) for command in commands]]
+        lost = next((r for r in replies if isinstance(r, Failure) and r.kind in (FailureKind.LOST, FailureKind.TIMED_OUT)), None)
+        return lost or replies
+
+    def known(self) -> list[Endpoint]:
+        """The servers to ask about the cluster: connected ones first, suspected ones last."""
+        nodes = sorted(self._nodes.values(), key=lambda node: (node.suspected, not node.calls.open))
+        return [node.endpoint for node in nodes]
+
+    def _masters(self) -> list[Node]:
+        return list(dict.fromkeys(node for node in self._routes if node is not None))
+
+    def _node(self, endpoint: Endpoint) -> Node:
+        node = self._nodes.get(endpoint)
+        if node is None:
+            node = self._nodes[endpoint] = Node(endpoint, self._opener, self._replicas.get)
+        return node
+
+    def _owner_endpoint(self, slot: int) -> Endpoint | None:
+        node = self._routes[slot]
+        return node.endpoint if node else None
+
+    def _trouble_at(self, endpoint: Endpoint) -> None:
+        if not self._closing.is_set():
+            self._refresh_wanted.set()
+
+    def _accepts(self, facts: ServerFacts) -> Failure | None:
+        """Whether a server that was connected to later is still what it should be; the first ones get a full answer."""
+        if facts.role == "slave" and self.target.kind == "sentinel":
+            return Failure(
+                FailureKind.READ_ONLY, f"{facts.endpoint} is a replica of {facts.master}", endpoint=facts.endpoint
+            )
+        if self._surveyed and facts.endpoint not in self._surveyed and self.target.kind != "memory":
+            self._surveyed.add(facts.endpoint)
+            if facts.role != "slave":
+                for problem in problems(facts, self.target.kind, self.target.durability):
+                    _log.warning("%s", problem)
+        return None
+
+    def _as_sent(self, script: Script) -> Script:
+        if not self._dialer.strips_shebang:
+            return script
+        stripped = _STRIPPED.get(script.sha)
+        if stripped is None:
+            stripped = _STRIPPED[script.sha] = script.without_shebang()
+        return stripped
+
+    def _check_open(self) -> None:
+        if self._closing.is_set():
+            raise ServiceBusConnectionError(f"The transport to {self.target} is closed.", is_transient=False)
+
+
+_STRIPPED: dict[str, Script] = {}
+

@@ -1,0 +1,175 @@
+"""One server as calls see it: a connection for calls, and one for flushes that end in WAIT."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from typing import Any
+
+from sbredis.exceptions import Outcome
+from sbredis.transport._address import Endpoint
+from sbredis.transport._opening import Opener, WireHolder
+from sbredis.transport._replies import Failure, FailureKind
+from sbredis.transport._script import Call, Command
+from sbredis.transport._wire import Wire
+
+__all__ = ["Node"]
+
+_WAIT_MILLISECONDS = 500
+
+
+class Node:
+    """A server that serves slots, or did."""
+
+    def __init__(self, endpoint: Endpoint, opener: Opener, replicas: Callable[[Endpoint], int | None]) -> None:
+        self.endpoint = endpoint
+        self.calls = WireHolder(endpoint, opener)
+        self.durable = DurableLane(endpoint, opener, lambda: replicas(endpoint))
+
+    @property
+    def suspected(self) -> bool:
+        """It owes an answer, or could not be reached: others are asked first."""
+        return self.calls.failing or any(wire.silent for wire in self.wires)
+
+    @property
+    def wires(self) -> list[Wire]:
+        """The connections that are open."""
+        return [wire for holder in (self.calls, self.durable.holder) if (wire := holder.wire) and holder.open]
+
+    async def execute(self, call: Call, deadline: float, *, asking: bool, replicated: bool) -> Any:
+        """One attempt: the reply, or a :class:`Failure`."""
+        if replicated:
+            return await self.durable.execute(call, deadline, asking=asking)
+        wire = await self.calls.get(deadline)
+        if isinstance(wire, Failure):
+            return wire
+        if not await wire.room(deadline):
+            return wire.failure or Failure(
+                FailureKind.FULL, f"the queue of calls to {self.endpoint} is full", endpoint=self.endpoint
+            )
+        return await wire.submit(call, deadline, asking=asking)
+
+    def depose(self) -> None:
+        """Another server has taken over: what this one still owes is not waited for as long as usual."""
+        for wire in self.wires:
+            wire.deposed = True
+
+    def retire(self) -> None:
+        """Close what is not in use: this server is no longer part of the map."""
+        for wire in self.wires:
+            if not wire.owes:
+                wire.fail("the server is no longer part of the cluster's map")
+
+
+class _Waiting:
+    """A call on its way through a durable flush."""
+
+    __slots__ = ("asking", "call", "deadline", "future", "sent")
+
+    def __init__(self, call: Call, deadline: float, asking: bool, future: asyncio.Future[Any]) -> None:
+        self.call = call
+        self.deadline = deadline
+        self.asking = asking
+        self.future = future
+        self.sent = False
+
+
+class DurableLane:
+    """Calls that are answered when every replica of the shard has them.
+
+    Whatever has gathered while one flush waited goes into the next: one WAIT serves them all, on a connection of their own, since
+    everything behind a stalled WAIT stalls too. The script and its WAIT share the connection, as WAIT counts what *it* wrote.
+    """
+
+    def __init__(self, endpoint: Endpoint, opener: Opener, replicas: Callable[[], int | None]) -> None:
+        self.endpoint = endpoint
+        self.holder = WireHolder(endpoint, opener)
+        self._opener = opener
+        self._replicas = replicas
+        self._queue: list[_Waiting] = []
+        self._flushing = False
+
+    async def execute(self, call: Call, deadline: float, *, asking: bool) -> Any:
+        """One attempt: the reply once all replicas have confirmed it, or a :class:`Failure`."""
+        limits = self._opener.limits
+        if len(self._queue) >= limits.calls:
+            return Failure(FailureKind.FULL, f"the queue of durable calls to {self.endpoint} is full")
+        waiting = _Waiting(call, deadline, asking, asyncio.get_running_loop().create_future())
+        self._queue.append(waiting)
+        if not self._flushing:
+            self._flushing = True
+            self._opener.tasks.start_soon(self._flush_all)
+        try:
+            async with asyncio.timeout_at(deadline):
+                return await waiting.future
+        except TimeoutError:
+            outcome = Outcome.UNKNOWN if waiting.sent else Outcome.NEVER_SENT
+            return Failure(
+                FailureKind.TIMED_OUT, "not all replicas confirmed it", outcome=outcome, endpoint=self.endpoint
+            )
+
+    async def _flush_all(self) -> None:
+        try:
+            while self._queue:
+                batch, self._queue = self._queue, []
+                batch = [waiting for waiting in batch if not waiting.future.done()]
+                try:
+                    await self._flush(batch)
+                finally:
+                    for waiting in batch:
+                        self._settle(waiting, Failure(FailureKind.CLOSED, "the transport was closed"))
+        finally:
+            self._flushing = False
+
+    async def _flush(self, batch: list[_Waiting]) -> None:
+        if not batch:
+            return
+        last = max(waiting.deadline for waiting in batch)
+        replicas = self._replicas()
+        wire = await self.holder.get(last)
+        if isinstance(wire, Wire) and replicas is None:
+            replicas = wire.facts.connected_replicas
+        problem = wire if isinstance(wire, Failure) else None
+        if problem is None and not replicas:
+            self._opener.on_trouble(self.endpoint)
+            problem = Failure(
+                FailureKind.UNSERVED,
+                f"durability=replicated: {self.endpoint} has no replica that could confirm anything",
+                endpoint=self.endpoint,
+            )
+        if problem is not None or not isinstance(wire, Wire) or replicas is None:
+            for waiting in batch:
+                self._settle(waiting, problem)
+            return
+        replies: list[tuple[_Waiting, asyncio.Future[Any]]] = []
+        for waiting in batch:
+            waiting.sent = True
+            replies.append((waiting, wire.submit(waiting.call, waiting.deadline, asking=waiting.asking)))
+        confirmed = await self._confirm(wire, replicas, last)
+        for waiting, future in replies:
+            reply = await future
+            if isinstance(reply, Failure) or confirmed == replicas:
+                self._settle(waiting, reply)
+            elif isinstance(confirmed, Failure):
+                self._settle(waiting, Failure(FailureKind.LOST, confirmed.detail, "", Outcome.UNKNOWN, self.endpoint))
+            else:
+                said = f"{confirmed} of {replicas} replicas confirmed it"
+                self._settle(waiting, Failure(FailureKind.UNCONFIRMED, said, "", Outcome.UNKNOWN, self.endpoint))
+
+    async def _confirm(self, wire: Wire, replicas: int, last: float) -> int | Failure:
+        """WAIT, in short turns, so that the connection is never silent for long, until all have confirmed or nobody waits."""
+        loop = asyncio.get_running_loop()
+        while True:
+            left = last - loop.time()
+            milliseconds = max(1, min(_WAIT_MILLISECONDS, int(left * 1000)))
+            said = await wire.submit(Command("WAIT", replicas, milliseconds), last + 1.0)
+            if isinstance(said, Failure):
+                return said
+            confirmed = min(int(said), replicas)
+            if confirmed == replicas or left <= 0:
+                return confirmed
+
+    @staticmethod
+    def _settle(waiting: _Waiting, reply: Any) -> None:
+        if not waiting.future.done():
+            waiting.future.set_result(reply)

@@ -1,0 +1,85 @@
+"""Opening a transport: the one place that turns a connection string into connections, and that starts embedded servers."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+import anyio.to_thread
+
+from sbredis.transport._address import Endpoint, Target, parse_target
+from sbredis.transport._script import Script
+
+if TYPE_CHECKING:
+    from redis.credentials import CredentialProvider
+
+    from sbredis.transport._multiplexed import Transport
+    from sbredis.transport._wire import WireLimits
+
+__all__ = ["open_transport", "require_asyncio"]
+
+
+def require_asyncio() -> None:
+    """Say at once that sbredis runs on asyncio only, instead of failing somewhere inside."""
+    try:
+        asyncio.get_running_loop()
+    except RuntimeError:
+        raise RuntimeError(
+            "sbredis runs on asyncio. There is no running asyncio event loop here; trio is not supported."
+        ) from None
+
+
+async def open_transport(
+    url: str | Target,
+    *,
+    scripts: Sequence[Script] = (),
+    credential_provider: CredentialProvider | None = None,
+    connect_timeout: float = 5.0,
+    limits: WireLimits | None = None,
+) -> Transport:
+    """Connect to what a connection string names, check that it is fit, and load the scripts.
+
+    ``credential_provider`` is redis-py's: it is asked anew for every connection. Raises
+    :class:`~sbredis.exceptions.InvalidConnectionStringError` for a malformed string,
+    :class:`~sbredis.exceptions.ServerUnsuitableError` for a server that must be set up differently, and
+    :class:`~sbredis.exceptions.ServiceBusConnectionError` when nothing answers within ``connect_timeout``.
+    """
+    require_asyncio()
+    target = parse_target(url) if isinstance(url, str) else url
+    # Only now: importing redis-py costs a quarter of a second.
+    from sbredis.transport._multiplexed import Transport
+
+    before_dial = on_close = None
+    if target.kind == "embedded":
+        from sbredis.servers import acquire
+
+        path, fsync = target.path, target.embedded_fsync
+        lease = await anyio.to_thread.run_sync(lambda: acquire(path, fsync=fsync))
+        target = replace(target, endpoints=(Endpoint(str(lease.socket_path), 0),))
+
+        async def before_dial() -> None:
+            await anyio.to_thread.run_sync(lease.ensure_running)
+
+        async def on_close() -> None:
+            await anyio.to_thread.run_sync(lease.release)
+
+    elif target.kind == "memory":
+        target = replace(target, endpoints=(Endpoint(target.path, 0),))
+    try:
+        transport = Transport(
+            target,
+            scripts=scripts,
+            credential_provider=credential_provider,
+            connect_timeout=connect_timeout,
+            limits=limits,
+            before_dial=before_dial,
+            on_close=on_close,
+        )
+    except BaseException:
+        if on_close is not None:
+            await on_close()
+        raise
+    await transport.start()
+    return transport

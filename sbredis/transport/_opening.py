@@ -1,0 +1,209 @@
+"""Opening a connection: the handshake, the questions to the server, the loading of scripts; and keeping one open on demand."""
+
+from __future__ import annotations
+
+import asyncio
+import ssl
+from collections.abc import Awaitable, Callable, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Literal
+
+import anyio
+from anyio.abc import TaskGroup
+from redis.exceptions import RedisError
+
+from sbredis.exceptions import ServiceBusError
+from sbredis.transport._address import Endpoint
+from sbredis.transport._backoff import Backoff
+from sbredis.transport._dial import Dialer, Link, ask, hang_up, reply_error
+from sbredis.transport._facts import ServerFacts, server_facts
+from sbredis.transport._replies import Failure, FailureKind, failure_of_reply
+from sbredis.transport._resp import ReplyError
+from sbredis.transport._script import Script, pack
+from sbredis.transport._stream import stream_over
+from sbredis.transport._wire import Wire, WireLimits
+
+__all__ = ["Opener", "WireHolder"]
+
+_NO_SUCH_SCRIPT = b"0" * 40
+_OPEN_PACING = Backoff(first=0.05, longest=1.0)
+
+
+@dataclass(slots=True)
+class Opener:
+    """What all nodes of a transport share when they open connections."""
+
+    dialer: Dialer
+    limits: WireLimits
+    connect_timeout: float
+    tasks: TaskGroup
+    before_dial: Callable[[], Awaitable[None]] | None
+    """Called before each dialling; it starts the embedded server again if that is gone."""
+    on_trouble: Callable[[Endpoint], None]
+    """Called when a server is silent, lost, or not what it should be."""
+    accepts: Callable[[ServerFacts], Failure | None]
+    """Says why a server that was reached is of no use, if so."""
+    scripts: Sequence[Script] = ()
+    packed_scripts: list[bytes] = field(default_factory=list[bytes])
+
+    def __post_init__(self) -> None:
+        self.packed_scripts = [pack((b"SCRIPT", b"LOAD", script.source)) for script in self.scripts]
+
+    async def open(self, endpoint: Endpoint) -> tuple[Link, ServerFacts] | Failure:
+        """Dial, introduce ourselves, learn who is there, load the scripts. Never raises but for cancellation."""
+        link: Link | None = None
+        opened = False
+        try:
+            if self.before_dial is not None:
+                await self.before_dial()
+            async with asyncio.timeout(self.connect_timeout):
+                link = self.dialer.server(endpoint)
+                await link.connect()
+                facts = await self._survey(link, endpoint)
+            refusal = facts if isinstance(facts, Failure) else self.accepts(facts)
+            if refusal is not None:
+                return refusal
+            assert isinstance(facts, ServerFacts)  # a failure was returned above
+            opened = True
+            return link, facts
+        except TimeoutError:
+            return Failure(
+                FailureKind.UNREACHABLE,
+                f"{endpoint} did not answer within {self.connect_timeout:.1f} s",
+                endpoint=endpoint,
+            )
+        except ServiceBusError as error:
+            return Failure(FailureKind.UNSUITABLE, error.message, endpoint=endpoint)
+        except (RedisError, OSError) as error:
+            return _dialling_failed(error, endpoint)
+        finally:
+            if link is not None and not opened:
+                with anyio.CancelScope(shield=True):
+                    await hang_up(link)
+
+    async def _survey(self, link: Link, endpoint: Endpoint) -> ServerFacts | Failure:
+        questions = [
+            pack((b"INFO",)),
+            pack((b"CONFIG", b"GET", b"appendfsync")),
+            pack((b"EVALSHA", _NO_SUCH_SCRIPT, 0)),
+        ]
+        info, fsync, trial, *loads = await ask(link, questions + self.packed_scripts)
+        for load in (trial, *loads):
+            if isinstance(load, ReplyError) and load.code in ("LOADING", "BUSY", "MISCONF"):
+                return failure_of_reply(load.code, load.detail, endpoint)
+        return server_facts(endpoint, _as_text(info), _setting(fsync), _verdict(trial))
+
+
+class WireHolder:
+    """Keeps one connection to one server open, made when it is first needed, and again when it was lost.
+
+    However many callers want it, it is dialled once at a time, in a task of its own, so that a caller who goes away does not take
+    the connection from the others; and not again at once after it failed.
+    """
+
+    def __init__(self, endpoint: Endpoint, opener: Opener) -> None:
+        self.endpoint = endpoint
+        self.wire: Wire | None = None
+        self._opener = opener
+        self._opening: asyncio.Future[Wire | Failure] | None = None
+        self._failures = 0
+        self._last_failure: Failure | None = None
+        self._not_before = 0.0
+
+    @property
+    def open(self) -> bool:
+        """Whether the connection is there now."""
+        return self.wire is not None and self.wire.failure is None
+
+    @property
+    def failing(self) -> bool:
+        """Whether the last attempt to make the connection failed."""
+        return self._failures > 0
+
+    async def get(self, deadline: float) -> Wire | Failure:
+        """The open connection, or why there is none."""
+        wire = self.wire
+        if wire is not None and wire.failure is None:
+            return wire
+        loop = asyncio.get_running_loop()
+        opening = self._opening
+        if opening is None:
+            if self._last_failure is not None and loop.time() < self._not_before:
+                return self._last_failure
+            opening = self._opening = loop.create_future()
+            self._opener.tasks.start_soon(self._open, opening)
+        await asyncio.wait((opening,), timeout=max(0.0, deadline - loop.time()))
+        if opening.done():
+            return opening.result()
+        return Failure(
+            FailureKind.TIMED_OUT, f"{self.endpoint} is still being connected to", endpoint=self.endpoint
+        )
+
+    async def _open(self, opening: asyncio.Future[Wire | Failure]) -> None:
+        result: Wire | Failure = Failure(FailureKind.CLOSED, "the transport was closed", endpoint=self.endpoint)
+        try:
+            opened = await self._opener.open(self.endpoint)
+            if isinstance(opened, Failure):
+                result = opened
+            else:
+                link, facts = opened
+                result = Wire(
+                    stream_over(link),
+                    facts,
+                    self._opener.limits,
+                    on_suspect=lambda: self._opener.on_trouble(self.endpoint),
+                )
+        finally:
+            self._opening = None
+            if isinstance(result, Failure):
+                self._failures += 1
+                self._last_failure = result
+                self._not_before = asyncio.get_running_loop().time() + _OPEN_PACING.delay(self._failures, 0)
+                self._opener.on_trouble(self.endpoint)
+            else:
+                self._failures = 0
+                self.wire = result
+            opening.set_result(result)
+        if isinstance(result, Wire):
+            try:
+                await result.run()
+            finally:
+                self._opener.on_trouble(self.endpoint)
+
+
+def _dialling_failed(error: BaseException, endpoint: Endpoint) -> Failure:
+    reply = reply_error(error)
+    if reply is not None:
+        failure = failure_of_reply(reply.code, reply.detail, endpoint)
+        if failure.kind is FailureKind.REFUSED:
+            return Failure(
+                FailureKind.UNSUITABLE, f"{endpoint} refused the handshake: {reply.code} {reply.detail}", endpoint=endpoint
+            )
+        return failure
+    cause: BaseException | None = error
+    while cause is not None:
+        if isinstance(cause, ssl.SSLError):
+            return Failure(FailureKind.UNSUITABLE, f"TLS with {endpoint} failed: {cause}", endpoint=endpoint)
+        cause = cause.__cause__ or cause.__context__
+    return Failure(FailureKind.UNREACHABLE, f"{endpoint} cannot be reached: {error}", endpoint=endpoint)
+
+
+def _as_text(reply: Any) -> str | None:
+    if isinstance(reply, bytes):
+        return reply.decode(errors="replace")
+    return reply if isinstance(reply, str) else None
+
+
+def _setting(reply: Any) -> str | None:
+    """The value out of CONFIG GET's answer, a mapping or a flat list by the version of the protocol."""
+    values = list(reply.values()) if isinstance(reply, dict) else reply[1::2] if isinstance(reply, list) else []
+    return _as_text(values[0]) if values else None
+
+
+def _verdict(reply: Any) -> Literal["allowed", "denied"] | None:
+    if not isinstance(reply, ReplyError):
+        return None
+    if reply.code == "NOSCRIPT":
+        return "allowed"
+    denied = reply.code == "NOPERM" or reply.detail.startswith("unknown command")
+    return "denied" if denied else None

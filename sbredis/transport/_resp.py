@@ -1,0 +1,161 @@
+"""The server's protocol, RESP2 and RESP3, read from whatever pieces the network brings. Pure.
+
+hiredis does the same faster where it is installed; :func:`reply_parser` chooses.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+__all__ = ["PythonParser", "ProtocolError", "ReplyError", "reply_parser"]
+
+
+class ReplyError(Exception):
+    """An error reply of a server: its first word, and the rest. A value among replies; nobody raises it."""
+
+    def __init__(self, text: str | bytes) -> None:
+        if isinstance(text, bytes):
+            text = text.decode(errors="replace")
+        self.code, _, self.detail = text.partition(" ")
+        super().__init__(text)
+
+
+class ProtocolError(Exception):
+    """What came is not the protocol; the connection is of no further use."""
+
+
+class _Open:
+    """An aggregate that is still being read."""
+
+    __slots__ = ("is_map", "items", "missing")
+
+    def __init__(self, missing: int, is_map: bool) -> None:
+        self.items: list[Any] = []
+        self.missing = missing
+        self.is_map = is_map
+
+    def whole(self) -> Any:
+        return dict(zip(self.items[::2], self.items[1::2], strict=True)) if self.is_map else self.items
+
+
+class PythonParser:
+    """Takes bytes, gives whole replies. What is not whole yet is kept, and nothing is read twice."""
+
+    def __init__(self) -> None:
+        self._rest = b""
+        self._late: list[bytes] = []
+        self._short_of = 0
+        self._open: list[_Open] = []
+
+    def feed(self, data: bytes) -> list[Any]:
+        """The replies that are whole now. Raises :class:`ProtocolError`."""
+        if self._short_of:
+            # A long string is on its way: collect it without looking at it again and again.
+            self._late.append(data)
+            self._short_of -= len(data)
+            if self._short_of > 0:
+                return []
+            data = b"".join((self._rest, *self._late))
+            self._late.clear()
+            self._short_of = 0
+        elif self._rest:
+            data = self._rest + data
+        try:
+            replies, position = self._parse(data)
+        except (ValueError, KeyError, TypeError) as error:
+            raise ProtocolError(f"not a reply: {error}") from error
+        self._rest = data[position:]
+        return replies
+
+    def _parse(self, data: bytes) -> tuple[list[Any], int]:
+        replies: list[Any] = []
+        position, size = 0, len(data)
+        while position < size:
+            end = data.find(b"\r\n", position)
+            if end < 0:
+                break
+            kind = data[position]
+            line = data[position + 1 : end]
+            if kind in _STRINGS:
+                length = int(line)
+                if length >= 0:
+                    start = end + 2
+                    end = start + length
+                    if end + 2 > size:
+                        self._short_of = end + 2 - size
+                        break
+                    value: Any = _STRINGS[kind](data[start:end])
+                else:
+                    value = None
+            elif kind in _AGGREGATES:
+                count = int(line) * _AGGREGATES[kind]
+                if count > 0:
+                    self._open.append(_Open(count, kind == _MAP))
+                    position = end + 2
+                    continue
+                value = None if count < 0 else {} if kind == _MAP else []
+            else:
+                value = _SIMPLE[kind](line)
+            position = end + 2
+            while self._open:
+                innermost = self._open[-1]
+                innermost.items.append(value)
+                innermost.missing -= 1
+                if innermost.missing:
+                    break
+                value = self._open.pop().whole()
+            else:
+                replies.append(value)
+        return replies, position
+
+
+def _same(data: bytes) -> bytes:
+    return data
+
+
+def _null(_: bytes) -> None:
+    return None
+
+
+def _boolean(data: bytes) -> bool:
+    return {b"t": True, b"f": False}[data]
+
+
+def _verbatim(data: bytes) -> bytes:
+    return data[4:]
+
+
+_MAP = ord("%")
+_STRINGS: dict[int, Callable[[bytes], Any]] = {ord("$"): _same, ord("="): _verbatim, ord("!"): ReplyError}
+_AGGREGATES = {ord("*"): 1, ord("~"): 1, ord(">"): 1, _MAP: 2}
+_SIMPLE: dict[int, Callable[[bytes], Any]] = {
+    ord("+"): _same,
+    ord("-"): ReplyError,
+    ord(":"): int,
+    ord("("): int,
+    ord("_"): _null,
+    ord(","): float,
+    ord("#"): _boolean,
+}
+
+
+def reply_parser() -> Callable[[bytes], list[Any]]:
+    """A new parser for one connection, as the function that takes bytes and gives whole replies."""
+    try:
+        import hiredis
+    except ImportError:
+        return PythonParser().feed
+    nothing = object()
+    # Errors become values of ours in the parser already; without an encoding strings stay bytes.
+    reader = hiredis.Reader(protocolError=ProtocolError, replyError=ReplyError, notEnoughData=nothing)
+    feed, gets = reader.feed, reader.gets
+
+    def parse(data: bytes) -> list[Any]:
+        feed(data)
+        replies: list[Any] = []
+        while (reply := gets(False)) is not nothing:
+            replies.append(reply)
+        return replies
+
+    return parse

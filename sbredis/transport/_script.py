@@ -1,0 +1,158 @@
+"""Scripts and calls of scripts: what is packed once and may be sent more than once, byte for byte."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from hashlib import sha1
+from typing import Any
+
+__all__ = ["Argument", "Call", "Command", "Script", "pack"]
+
+Argument = bytes | str | int
+
+
+_LENGTHS = [b"\r\n$%d\r\n" % length for length in range(1024)]
+"""What stands before an argument of that length, the end of the one before included."""
+
+
+def pack(arguments: Sequence[Argument]) -> bytes:
+    """A command in the server's protocol."""
+    return _packed(b"*%d" % len(arguments), arguments) + b"\r\n"
+
+
+def _packed(before: bytes, arguments: Sequence[Argument]) -> bytes:
+    """Arguments behind what stands before them; the last one's line is left open."""
+    pieces = [before]
+    for argument in arguments:
+        if type(argument) is not bytes:
+            argument = b"%d" % argument if type(argument) is int else _encoded(argument)
+        length = len(argument)
+        pieces += (_LENGTHS[length] if length < 1024 else b"\r\n$%d\r\n" % length, argument)
+    return b"".join(pieces)
+
+
+def _encoded(argument: Argument) -> bytes:
+    if isinstance(argument, str):
+        return argument.encode()
+    if isinstance(argument, int) and not isinstance(argument, bool):
+        return b"%d" % int(argument)
+    if isinstance(argument, (bytes, bytearray, memoryview)):
+        return bytes(argument)
+    raise TypeError(f"an argument of a command is bytes, text or a whole number, not {type(argument).__name__}")
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Script:
+    """A Lua script as it is sent: its name for people, its source, and the hash that servers know it by.
+
+    With ``takes_run_id`` the first ARGV of every call is the run id of the server process that executes it, put in when the
+    call is written to a connection (``?`` where the server does not tell).
+    """
+
+    name: str
+    source: str
+    takes_run_id: bool = False
+    sha: str = field(init=False)
+    head: bytes = field(init=False, repr=False)
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "sha", sha1(self.source.encode(), usedforsecurity=False).hexdigest())
+        object.__setattr__(self, "head", b"*%%d\r\n$7\r\nEVALSHA\r\n$40\r\n%b" % self.sha.encode())
+
+    def __repr__(self) -> str:
+        return f"Script({self.name!r}, {self.sha[:8]})"
+
+    def without_shebang(self) -> Script:
+        """The same for a server that does not know the ``#!lua`` line; line numbers stay."""
+        first, newline, rest = self.source.partition("\n")
+        if not first.startswith("#!"):
+            return self
+        return Script(self.name, newline + rest, self.takes_run_id)
+
+
+class Call:
+    """One call of one script: where it goes and what is sent. The same object is sent again when a call is repeated."""
+
+    __slots__ = (
+        "_after_run_id",
+        "_before_run_id",
+        "asking",
+        "deadline",
+        "future",
+        "heals",
+        "loads_before",
+        "repeatable",
+        "script",
+        "sha",
+        "size",
+        "slot",
+    )
+
+    # What the wire that the call is on keeps about it. A call is on one wire at a time: it goes to another one only when the
+    # first has answered it or was lost.
+    future: asyncio.Future[Any]
+    deadline: float
+    asking: bool
+    heals: int
+    loads_before: int
+
+    def __init__(
+        self,
+        script: Script,
+        keys: Sequence[bytes],
+        arguments: Sequence[Argument],
+        *,
+        slot: int | None,
+        repeatable: bool = False,
+    ) -> None:
+        self.script: Script | None = script
+        self.sha = script.sha
+        self.slot = slot
+        self.repeatable = repeatable
+        count = len(keys)
+        if not script.takes_run_id:
+            head = script.head % (3 + count + len(arguments))
+            self._before_run_id = _packed(head, (count, *keys, *arguments)) + b"\r\n"
+            self._after_run_id: bytes | None = None
+            self.size = len(self._before_run_id)
+        else:
+            head = script.head % (4 + count + len(arguments))
+            self._before_run_id = _packed(head, (count, *keys))
+            self._after_run_id = _packed(b"", arguments) + b"\r\n"
+            self.size = len(self._before_run_id) + len(self._after_run_id) + 50
+
+    def payload(self, run_id: bytes) -> bytes:
+        """What is written to a connection whose server process has this run id."""
+        if self._after_run_id is None:
+            return self._before_run_id
+        return b"%b\r\n$%d\r\n%b%b" % (self._before_run_id, len(run_id), run_id, self._after_run_id)
+
+    @property
+    def script_source(self) -> bytes:
+        """What SCRIPT LOAD takes for this call."""
+        return self.script.source.encode() if self.script else b""
+
+    def __str__(self) -> str:
+        return f"script {self.script.name}" if self.script else "command"
+
+
+class Command(Call):
+    """A plain command in the place of a script."""
+
+    __slots__ = ("name",)
+
+    def __init__(self, *arguments: Argument, slot: int | None = None, repeatable: bool = False) -> None:
+        self.script = None
+        self.sha = ""
+        self.slot = slot
+        self.repeatable = repeatable
+        self._before_run_id = pack(arguments)
+        self._after_run_id = None
+        self.size = len(self._before_run_id)
+        first = arguments[0]
+        self.name = first.decode() if isinstance(first, bytes) else str(first)
+
+    def __str__(self) -> str:
+        return f"command {self.name}"

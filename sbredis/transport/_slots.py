@@ -1,0 +1,108 @@
+"""Hash slots, and who serves them. Pure: nothing here awaits or opens anything."""
+
+from __future__ import annotations
+
+from binascii import crc_hqx
+from collections.abc import Iterable
+from typing import Any
+
+from sbredis.transport._address import Endpoint
+
+__all__ = ["SLOTS", "SlotMap", "key_slot", "parse_cluster_slots", "parse_redirection", "replica_counts"]
+
+SLOTS = 16384
+
+
+def key_slot(key: bytes) -> int:
+    """The hash slot of a key: CRC16 of its hash tag, or of all of it where it has none."""
+    start = key.find(b"{")
+    if start >= 0:
+        end = key.find(b"}", start + 1)
+        if end > start + 1:
+            key = key[start + 1 : end]
+    return crc_hqx(key, 0) % SLOTS
+
+
+class SlotMap:
+    """Which endpoint serves which slot, as far as we know; a slot nobody serves has ``None``."""
+
+    __slots__ = ("owners",)
+
+    def __init__(self, ranges: Iterable[tuple[int, int, Endpoint]] = ()) -> None:
+        self.owners: list[Endpoint | None] = [None] * SLOTS
+        for first, last, endpoint in ranges:
+            if not 0 <= first <= last < SLOTS:
+                raise ValueError(f"slots {first} to {last} are outside 0 to {SLOTS - 1}")
+            self.owners[first : last + 1] = [endpoint] * (last - first + 1)
+
+    @classmethod
+    def whole(cls, endpoint: Endpoint) -> SlotMap:
+        """One server has everything."""
+        return cls([(0, SLOTS - 1, endpoint)])
+
+    @property
+    def masters(self) -> frozenset[Endpoint]:
+        """All endpoints that serve a slot."""
+        return frozenset(owner for owner in set(self.owners) if owner is not None)
+
+    def move(self, slot: int, endpoint: Endpoint) -> None:
+        """Note that a server said where a slot is now."""
+        self.owners[slot] = endpoint
+
+
+def parse_cluster_slots(reply: Any, asked: Endpoint) -> SlotMap:
+    """The slot map out of an answer to CLUSTER SLOTS given by ``asked``.
+
+    A server that does not know its own address gives an empty one; it is then the address it was asked at. ``?`` marks a node
+    whose address is configured to be hidden and is not yet known.
+    """
+    ranges: list[tuple[int, int, Endpoint]] = []
+    try:
+        for first, last, master, *_ in reply:
+            host = _text(master[0])
+            if host == "?":
+                continue
+            ranges.append((int(first), int(last), Endpoint(host or asked.host, int(master[1]))))
+        return SlotMap(ranges)
+    except (TypeError, ValueError, IndexError, KeyError) as error:
+        raise ValueError(f"CLUSTER SLOTS of {asked} is malformed: {error}") from error
+
+
+def replica_counts(nodes: str, asked: Endpoint) -> dict[Endpoint, int]:
+    """How many replicas each master has, dead ones included, out of the text of CLUSTER NODES.
+
+    The dead are counted on purpose: a replica that one side of a torn network calls dead may be the next master on the other side.
+    """
+    masters: dict[str, Endpoint] = {}
+    of_master: dict[str, int] = {}
+    for line in nodes.splitlines():
+        fields = line.split()
+        if len(fields) < 8:
+            continue
+        identity, address, flags, master = fields[:4]
+        roles = flags.split(",")
+        if "master" in roles:
+            masters[identity] = _endpoint(address.split(",")[0].split("@")[0], asked)
+        elif "slave" in roles or "replica" in roles:
+            of_master[master] = of_master.get(master, 0) + 1
+    return {endpoint: of_master.get(identity, 0) for identity, endpoint in masters.items()}
+
+
+def parse_redirection(detail: str, asked: Endpoint) -> tuple[int, Endpoint]:
+    """Slot and endpoint out of what follows MOVED or ASK, as in ``3999 127.0.0.1:6381``."""
+    slot, _, address = detail.partition(" ")
+    number = int(slot)
+    if not 0 <= number < SLOTS:
+        raise ValueError(f"slot {number}")
+    return number, _endpoint(address.split(" ")[0], asked)
+
+
+def _endpoint(address: str, asked: Endpoint) -> Endpoint:
+    host, _, port = address.rpartition(":")
+    return Endpoint(host or asked.host, int(port))
+
+
+def _text(value: Any) -> str:
+    if value is None:
+        return ""
+    return value.decode() if isinstance(value, bytes) else str(value)

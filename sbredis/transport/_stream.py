@@ -1,0 +1,122 @@
+"""The bytes under a wire. Opened and introduced by redis-py's ``Connection``, then read and written without it.
+
+After the handshake a socket is given a protocol of ours: replies then reach their callers in the call-back that read them,
+without a reader task, a stream buffer or a coroutine for each reply, which would cost more than all the rest of a call. fakeredis
+has no socket and is read as redis-py reads it.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from typing import Any
+
+import anyio
+from redis.exceptions import RedisError
+
+from sbredis.transport._dial import Link, hang_up, reply_error, socket_of
+from sbredis.transport._resp import ProtocolError, reply_parser
+
+__all__ = ["Stream", "stream_over"]
+
+OnReplies = Callable[[list[Any]], None]
+OnLost = Callable[[str], None]
+
+
+class Stream:
+    """What a wire needs of a connection."""
+
+    paused = False
+    """The peer does not take any more at the moment; whoever writes now fills the memory."""
+
+    def write(self, data: bytes) -> None:
+        """Send some bytes, without waiting."""
+        raise NotImplementedError
+
+    async def run(self, on_replies: OnReplies, on_lost: OnLost, on_resumed: Callable[[], None]) -> None:
+        """Deliver replies until cancelled; then the connection is closed. ``on_lost`` is told why there will be no more."""
+        raise NotImplementedError
+
+
+def stream_over(link: Link) -> Stream:
+    """The fastest way to use an open connection from now on."""
+    transport = socket_of(link)
+    return _PumpedStream(link) if transport is None else _SocketStream(link, transport)
+
+
+class _SocketStream(Stream, asyncio.Protocol):
+    def __init__(self, link: Link, transport: asyncio.Transport) -> None:
+        self._link = link
+        self._transport = transport
+        self._parse = reply_parser()
+        self.write = transport.write
+        self._on_replies: OnReplies
+        self._on_lost: OnLost
+        self._on_resumed: Callable[[], None]
+
+    async def run(self, on_replies: OnReplies, on_lost: OnLost, on_resumed: Callable[[], None]) -> None:
+        self._on_replies, self._on_lost, self._on_resumed = on_replies, on_lost, on_resumed
+        try:
+            if self._transport.is_closing():
+                on_lost("the server closed the connection")
+            self._transport.set_protocol(self)
+            if not self._transport.is_reading():
+                self._transport.resume_reading()
+            await anyio.sleep_forever()
+        finally:
+            with anyio.CancelScope(shield=True):
+                await hang_up(self._link)
+
+    def data_received(self, data: bytes) -> None:
+        try:
+            self._on_replies(self._parse(data))
+        except ProtocolError as error:
+            self._on_lost(f"{error}")
+
+    def eof_received(self) -> None:
+        self._on_lost("the server closed the connection")
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        self._on_lost(f"the connection broke: {exc}" if exc else "the connection was closed")
+
+    def pause_writing(self) -> None:
+        self.paused = True
+
+    def resume_writing(self) -> None:
+        self.paused = False
+        self._on_resumed()
+
+
+class _PumpedStream(Stream):
+    def __init__(self, link: Link) -> None:
+        self._link = link
+        self._outbox: list[bytes] = []
+        self._wake = asyncio.Event()
+
+    def write(self, data: bytes) -> None:
+        self._outbox.append(data)
+        self._wake.set()
+
+    async def run(self, on_replies: OnReplies, on_lost: OnLost, on_resumed: Callable[[], None]) -> None:
+        try:
+            async with anyio.create_task_group() as tasks:
+                tasks.start_soon(self._send)
+                while True:
+                    try:
+                        reply = await self._link.read_response(disable_decoding=True, disconnect_on_error=False)
+                    except RedisError as error:
+                        reply = reply_error(error)
+                        if reply is None:
+                            on_lost(str(error))
+                            await anyio.sleep_forever()
+                    on_replies([reply])
+        finally:
+            with anyio.CancelScope(shield=True):
+                await hang_up(self._link)
+
+    async def _send(self) -> None:
+        while True:
+            await self._wake.wait()
+            self._wake.clear()
+            outbox, self._outbox = self._outbox, []
+            await self._link.send_packed_command(outbox, check_health=False)

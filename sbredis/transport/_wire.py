@@ -1,0 +1,291 @@
+"""One multiplexed connection: concurrent calls are written together and answered in order.
+
+A call stands in one of two queues. ``waiting`` holds what has not been written: if the connection is lost, it was never sent.
+``in_flight`` holds what has been written and not been answered: if the connection is lost, its outcome is unknown. Replies come
+in the order of writing, so they need no identifiers. A caller who goes away leaves the call behind, to be answered into
+nothing.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections import deque
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import anyio
+
+from sbredis.exceptions import Outcome
+from sbredis.transport._facts import ServerFacts
+from sbredis.transport._replies import Failure, FailureKind, failure_of_reply
+from sbredis.transport._resp import ReplyError
+from sbredis.transport._script import Call, pack
+from sbredis.transport._stream import Stream
+
+__all__ = ["Wire", "WireLimits"]
+
+_log = logging.getLogger("sbredis.transport")
+_ASKING = pack((b"ASKING",))
+_HEALS = 2
+_TICK = 0.25
+
+
+@dataclass(frozen=True, slots=True)
+class WireLimits:
+    """How much one connection holds, and how long its server may be silent."""
+
+    calls: int = 4096
+    bytes: int = 64 * 1024 * 1024
+    suspect_after: float = 1.0
+    """A server that owes an answer for so long is asked about."""
+    give_up_after: float = 5.0
+    """A server that owes an answer for so long is not waited for any longer."""
+
+
+class Wire:
+    """An open connection to one server process. Made by a node; after :meth:`fail` it is of no further use."""
+
+    def __init__(self, stream: Stream, facts: ServerFacts, limits: WireLimits, *, on_suspect: Callable[[], None]) -> None:
+        self.facts = facts
+        self.failure: Failure | None = None
+        self.deposed = False
+        """The slot map says that another server has taken over: silence is not tolerated for long any more."""
+        self.silent = False
+        """The server has owed an answer for suspiciously long."""
+        self._stream = stream
+        self._limits = limits
+        self._on_suspect = on_suspect
+        self._loop = asyncio.get_running_loop()
+        self._waiting: list[Call] = []
+        self._in_flight: deque[Call | None] = deque()
+        self._flush_is_due = False
+        # One number for calls and bytes: a call takes its size and its share of the bytes that all calls may take.
+        self._room = limits.bytes
+        self._share = limits.bytes // limits.calls
+        self._room_waiters: deque[asyncio.Future[None]] = deque()
+        self._heard_at = self._owing_since = self._loop.time()
+        self._timer: asyncio.TimerHandle | None = None
+        self._timer_at = 0.0
+        self._ended: anyio.CancelScope = anyio.CancelScope()
+        self._loads = 0
+        self._load_of: dict[str, int] = {}
+
+    # -- callers -------------------------------------------------------------------------------------------------------
+
+    @property
+    def has_room(self) -> bool:
+        """Whether one more call may be submitted now."""
+        return self._room > 0 and not self._room_waiters
+
+    @property
+    def owes(self) -> bool:
+        """Whether calls are under way."""
+        return bool(self._in_flight or self._waiting)
+
+    def submit(self, call: Call, deadline: float, *, asking: bool = False) -> asyncio.Future[Any]:
+        """Put a call on the wire. The future brings its reply, or a :class:`Failure`; it raises nothing but cancellation."""
+        future: asyncio.Future[Any] = self._loop.create_future()
+        if self.failure is not None:
+            future.set_result(self._lost(self.failure.detail, sent=False))
+            return future
+        call.future = future
+        call.deadline = deadline
+        call.asking = asking
+        call.heals = 0
+        self._room -= call.size + self._share
+        self._enqueue(call)
+        if self._timer is None or deadline < self._timer_at:
+            self._watch(min(deadline, self._loop.time() + _TICK))
+        return future
+
+    async def room(self, deadline: float) -> bool:
+        """Wait, in order, until one more call may be submitted; ``False`` if the deadline or the connection's end came first.
+
+        The caller submits before it awaits anything else: the room is not held for it.
+        """
+        while self.failure is None and not self.has_room:
+            waiter: asyncio.Future[None] = self._loop.create_future()
+            self._room_waiters.append(waiter)
+            try:
+                async with asyncio.timeout_at(deadline):
+                    await waiter
+            except TimeoutError:
+                return False
+            except asyncio.CancelledError:
+                if waiter.done() and not waiter.cancelled():
+                    self._admit()  # the place that was offered here is the next one's
+                raise
+            finally:
+                if waiter in self._room_waiters:
+                    self._room_waiters.remove(waiter)
+            if self._room > 0:
+                break
+        return self.failure is None
+
+    # -- life ----------------------------------------------------------------------------------------------------------
+
+    async def run(self) -> None:
+        """Live until the connection is lost or this task is cancelled; then the socket is gone."""
+        try:
+            with self._ended:
+                await self._stream.run(self._answer, self.fail, self._flush)
+        except Exception:  # a defect here must end as a lost connection, not as callers who wait for ever
+            _log.exception("the connection to %s broke on a defect", self.facts.endpoint)
+        finally:
+            self.fail("the connection was closed")
+
+    def fail(self, reason: str) -> None:
+        """End the connection: what was not written was never sent, what was not answered is unknown."""
+        if self.failure is not None:
+            return
+        self.failure = Failure(FailureKind.LOST, reason, endpoint=self.facts.endpoint)
+        self._room = 0
+        if self._timer is not None:
+            self._timer.cancel()
+        for queue, sent in ((self._in_flight, True), (self._waiting, False)):
+            for call in queue:
+                if call is not None and not call.future.done():
+                    call.future.set_result(self._lost(reason, sent=sent))
+            queue.clear()
+        while self._room_waiters:
+            waiter = self._room_waiters.popleft()
+            if not waiter.done():
+                waiter.set_result(None)
+        self._ended.cancel()
+
+    def _lost(self, reason: str, *, sent: bool) -> Failure:
+        outcome = Outcome.UNKNOWN if sent else Outcome.NEVER_SENT
+        return Failure(FailureKind.LOST, reason, outcome=outcome, endpoint=self.facts.endpoint)
+
+    # -- writing -------------------------------------------------------------------------------------------------------
+
+    def _enqueue(self, call: Call) -> None:
+        self._waiting.append(call)
+        if not self._flush_is_due:
+            # Not at once: whoever else is woken in this turn of the loop is written with it.
+            self._flush_is_due = True
+            self._loop.call_soon(self._flush)
+
+    def _flush(self) -> None:
+        """Write all that waits, together."""
+        self._flush_is_due = False
+        if self._stream.paused or self.failure is not None or not self._waiting:
+            return
+        in_flight = self._in_flight
+        if not in_flight:
+            self._owing_since = self._loop.time()
+        run_id = self.facts.run_id
+        pieces: list[bytes] = []
+        waiting, self._waiting = self._waiting, []
+        for call in waiting:
+            if call.future.done():
+                self._release(call)  # its caller went away: it is never sent
+                continue
+            if call.heals and self._needs_load(call):
+                pieces.append(pack((b"SCRIPT", b"LOAD", call.script_source)))
+                in_flight.append(None)
+            if call.asking:
+                # ASKING holds for the next command of this connection, so nothing may come between.
+                pieces.append(_ASKING)
+                in_flight.append(None)
+            pieces.append(call.payload(run_id))
+            call.loads_before = self._loads
+            in_flight.append(call)
+        if pieces:
+            self._stream.write(b"".join(pieces))
+
+    def _needs_load(self, call: Call) -> bool:
+        """Whether the script was not yet loaded again since the call that missed it was written."""
+        if self._load_of.get(call.sha, 0) > call.loads_before:
+            return False
+        self._loads += 1
+        self._load_of[call.sha] = self._loads
+        return True
+
+    # -- reading -------------------------------------------------------------------------------------------------------
+
+    def _answer(self, replies: list[Any]) -> None:
+        """Give replies to the calls they belong to, the oldest first."""
+        self._heard_at = self._loop.time()
+        self.silent = False
+        in_flight = self._in_flight
+        for reply in replies:
+            if not in_flight:
+                if self.failure is None:
+                    self.fail(f"the server sent something nobody asked for: {reply!r:.80}")
+                return
+            call = in_flight.popleft()
+            if call is None:
+                continue
+            if type(reply) is ReplyError:
+                if reply.code == "NOSCRIPT" and self._heal(call):
+                    continue
+                reply = failure_of_reply(reply.code, reply.detail, self.facts.endpoint)
+            self._room += call.size + self._share
+            if not call.future.done():
+                call.future.set_result(reply)
+        if self._room_waiters:
+            self._admit()
+
+    def _heal(self, call: Call) -> bool:
+        """Put a call whose script the server does not hold back on the wire, behind a loading of the script."""
+        if not call.sha or call.heals >= _HEALS:
+            return False
+        call.heals += 1
+        self._enqueue(call)
+        return True
+
+    def _release(self, call: Call) -> None:
+        self._room += call.size + self._share
+        if self._room_waiters:
+            self._admit()
+
+    def _admit(self) -> None:
+        """Wake as many of those who wait for room as there is room for calls of no size."""
+        room = self._room
+        while room > 0 and self._room_waiters:
+            waiter = self._room_waiters.popleft()
+            if not waiter.done():
+                waiter.set_result(None)
+                room -= self._share
+
+    # -- time ----------------------------------------------------------------------------------------------------------
+
+    def _watch(self, when: float) -> None:
+        if self._timer is not None:
+            self._timer.cancel()
+        self._timer_at = when
+        self._timer = self._loop.call_at(when, self._tick)
+
+    def _tick(self) -> None:
+        """End calls whose deadline has passed, and look after a server that owes an answer. Runs only while calls are under way."""
+        self._timer = None
+        if self.failure is not None:
+            return
+        now = self._loop.time()
+        earliest = now + _TICK
+        for queue, sent in ((self._in_flight, True), (self._waiting, False)):
+            for call in queue:
+                if call is None or call.future.done():
+                    continue
+                if call.deadline <= now:
+                    outcome = Outcome.UNKNOWN if sent else Outcome.NEVER_SENT
+                    what = "no answer came" if sent else "it could not be written"
+                    call.future.set_result(
+                        Failure(FailureKind.TIMED_OUT, what, outcome=outcome, endpoint=self.facts.endpoint)
+                    )
+                elif call.deadline < earliest:
+                    earliest = call.deadline
+        if self._in_flight:
+            quiet = now - max(self._heard_at, self._owing_since)
+            limit = self._limits.suspect_after if self.deposed else self._limits.give_up_after
+            if quiet >= limit:
+                self.fail(f"no answer for {quiet:.1f} s")
+                return
+            if quiet >= self._limits.suspect_after and not self.silent:
+                self.silent = True
+                self._on_suspect()
+        if self.owes:
+            self._watch(earliest)

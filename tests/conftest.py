@@ -1,0 +1,74 @@
+"""What all tests share: the three targets, each started once, and an event loop that tells of what was forgotten.
+
+A test that takes ``url`` runs over memory, one server and a cluster of three masters. ``SBREDIS_TEST_SERVER`` names another server
+program than the one of the wheel (see :func:`sbredis.servers.find_server`), for the same tests on an older or another server.
+"""
+
+from __future__ import annotations
+
+import os
+import uuid
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+
+from sbredis.servers import LocalCluster, LocalServer
+
+BINARY = os.environ.get("SBREDIS_TEST_SERVER") or None
+TARGETS = ("memory", "server", "cluster")
+
+
+@pytest.fixture
+def anyio_backend() -> tuple[str, dict[str, Any]]:
+    """Asyncio in debug mode: what was never awaited, or blocks the loop, is a warning, and a warning is an error."""
+    return "asyncio", {"debug": True}
+
+
+@pytest.fixture(scope="session")
+def binary() -> str | None:
+    """The server program that this run is about."""
+    return BINARY
+
+
+@pytest.fixture(scope="session")
+def shared_server(binary: str | None) -> Iterator[LocalServer]:
+    """One server for all tests that leave it as it was."""
+    with LocalServer(binary=binary) as server:
+        yield server
+
+
+@pytest.fixture(scope="session")
+def shared_cluster(binary: str | None) -> Iterator[LocalCluster]:
+    """One cluster of three masters for all tests that leave it as it was."""
+    with LocalCluster(3, 0, binary=binary) as cluster:
+        yield cluster
+
+
+@pytest.fixture
+def server(shared_server: LocalServer) -> LocalServer:
+    """The shared server, empty."""
+    shared_server.ask("FLUSHALL")
+    return shared_server
+
+
+@pytest.fixture
+def cluster(shared_cluster: LocalCluster) -> LocalCluster:
+    """The shared cluster, empty."""
+    shared_cluster.flush()
+    return shared_cluster
+
+
+@pytest.fixture(params=TARGETS)
+def target(request: pytest.FixtureRequest) -> str:
+    """Which of the three targets a test runs over."""
+    return str(request.param)
+
+
+@pytest.fixture
+def url(target: str, request: pytest.FixtureRequest) -> str:
+    """A connection string of an empty target: memory, one server, and a cluster in turn."""
+    if target == "memory":
+        return f"memory://{uuid.uuid4().hex}"
+    running: LocalServer | LocalCluster = request.getfixturevalue(target)
+    return running.url

@@ -1,0 +1,36 @@
+"""Waiting for conditions, never for time."""
+
+from __future__ import annotations
+
+import inspect
+import time
+from collections.abc import Awaitable, Callable
+
+import anyio
+
+__all__ = ["eventually", "wait_until"]
+
+
+def wait_until(condition: Callable[[], object], timeout: float = 20.0, what: str = "") -> None:
+    """Return as soon as ``condition()`` is true; fail when it was not within ``timeout`` seconds."""
+    deadline = time.monotonic() + timeout
+    while not condition():
+        if time.monotonic() > deadline:
+            raise AssertionError(f"within {timeout} s it never was so: {what or inspect.getsource(condition).strip()}")
+        time.sleep(0.01)
+
+
+async def eventually(
+    condition: Callable[[], object] | Callable[[], Awaitable[object]], timeout: float = 20.0, what: str = ""
+) -> None:
+    """The same in an event loop."""
+    deadline = time.monotonic() + timeout
+    while True:
+        found = condition()
+        if inspect.isawaitable(found):
+            found = await found
+        if found:
+            return
+        if time.monotonic() > deadline:
+            raise AssertionError(f"within {timeout} s it never was so: {what or inspect.getsource(condition).strip()}")
+        await anyio.sleep(0.01)

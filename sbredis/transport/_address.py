@@ -18,6 +18,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
+from ipaddress import IPv6Address
 from typing import Any, Literal, NamedTuple
 from urllib.parse import unquote
 
@@ -45,19 +46,24 @@ _SCHEMES: Mapping[str, tuple[Kind, bool]] = {
 _NETWORKED = ("standalone", "cluster", "sentinel")
 _REDIS_PORT, _SENTINEL_PORT = 6379, 26379
 _NAMESPACE = re.compile(r"[A-Za-z0-9](?:[A-Za-z0-9._-]{0,48}[A-Za-z0-9])?")
-_HOST = re.compile(r"[A-Za-z0-9_](?:[A-Za-z0-9._-]*[A-Za-z0-9_.])?")
+_SCHEME = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*")
+_LABEL = r"[A-Za-z0-9_](?:[A-Za-z0-9_-]{0,61}[A-Za-z0-9_])?"
+_HOST = re.compile(rf"(?=.{{1,253}}\Z){_LABEL}(?:\.{_LABEL})*\.?")
+_DIGITS = re.compile(r"[0-9]{1,9}")
+_AZURE = re.compile(r"\s*Endpoint\s*=", re.IGNORECASE)
+_SECRET = re.compile(r"((?:password|key|secret|token|signature)[^=;]*=)[^;]*", re.IGNORECASE)
 _MEMORY_NAME = re.compile(r"[A-Za-z0-9._-]{1,64}")
 
 
 class Endpoint(NamedTuple):
-    """Where one server answers: host and port, or the path of a unix socket with port 0."""
+    """Where one server answers: host and port; with port 0 the path of a unix socket, or the URL of one in this process."""
 
     host: str
     port: int
 
     def __str__(self) -> str:
         if not self.port:
-            return f"unix:{self.host}"
+            return self.host if "://" in self.host else f"unix:{self.host}"
         return f"[{self.host}]:{self.port}" if ":" in self.host else f"{self.host}:{self.port}"
 
 
@@ -106,10 +112,27 @@ def parse_target(text: str) -> Target:
 
 
 def redacted(text: str) -> str:
-    """The connection string with anything that may be a secret replaced, fit for logs and errors."""
-    text = re.sub(r"(?i)(://)[^/?#]*@", r"\1***@", text, count=1)
-    text = re.sub(r"(?i)((?:password|key|secret|token)[^=&;]*=)[^&;]*", r"\1***", text)
-    return re.sub(r"://[^?#]*@", "://***@", text)
+    """The connection string with anything that may be a secret replaced, fit for logs and errors.
+
+    It is used on malformed strings, too: whatever stands where a secret may stand is taken for one.
+    """
+    scheme, separator, rest = text.partition("://")
+    if not separator or not _SCHEME.fullmatch(scheme):
+        return _SECRET.sub(r"\1***", text) if _AZURE.match(text) else "***"
+    before, at, rest = rest.rpartition("@")
+    location, mark, query = rest.partition("?")
+    if not at and scheme.lower() not in ("unix", "embedded", "memory"):
+        # Without an '@' what should be a port may be a password: redis://user:password.
+        location = re.sub(r":(?!\d{1,5}(?:[,/]|$))[^,/\[\]:]+", ":***", location)
+    options = [_hidden(option) for option in query.split("&")]
+    return f"{scheme}://{'***@' if at else ''}{location}{mark}{'&'.join(options)}"
+
+
+def _hidden(option: str) -> str:
+    name, equals, value = option.partition("=")
+    if name not in _OPTIONS:
+        return "***" if option else ""
+    return f"{name}={'***' if 'password' in name else value}" if equals else name
 
 
 class _Parser:
@@ -121,7 +144,7 @@ class _Parser:
 
     def target(self) -> Target:
         text = self.text
-        if re.match(r"\s*Endpoint\s*=", text, re.IGNORECASE):
+        if _AZURE.match(text):
             raise InvalidConnectionStringError(
                 "This is a connection string of Azure Service Bus; sbredis connects to Redis or Valkey. "
                 "Use redis://HOST:6379?namespace=NAME, redis+cluster://HOST:6379?namespace=NAME, "
@@ -134,12 +157,17 @@ class _Parser:
                 f"{', '.join(name + '://' for name in _SCHEMES)}."
             )
         if scheme.lower() not in _SCHEMES:
-            raise self.wrong("scheme", f"{scheme!r} is not one of {', '.join(_SCHEMES)}")
+            named = repr(scheme) if _SCHEME.fullmatch(scheme) else "what stands before '://'"
+            raise self.wrong("scheme", f"{named} is not one of {', '.join(_SCHEMES)}")
         if any(ord(character) < 33 or ord(character) == 127 for character in text):
             raise self.wrong("characters", "white space and control characters must be percent-encoded")
         kind, secure = _SCHEMES[scheme.lower()]
         if "#" in rest:
             raise self.wrong("'#'", "a fragment has no meaning here; in a password write %23")
+        if kind in _NETWORKED and "@" in re.sub(r"^[^/?]*", "", rest):
+            raise self.wrong(
+                "credentials", "an '@' stands behind '/' or '?': percent-encode '/', '?' and '@' (%2F, %3F, %40)"
+            )
         location, _, query = rest.partition("?")
         options = self.options(kind, secure, query)
         if kind == "memory":
@@ -147,10 +175,6 @@ class _Parser:
         if kind == "embedded":
             return self.embedded(location, options)
         authority, slash, path = location.partition("/")
-        if "@" not in authority and "@" in rest and kind != "unix":
-            raise self.wrong(
-                "credentials", "an '@' stands behind '/' or '?': percent-encode '/', '?' and '@' (%2F, %3F, %40)"
-            )
         credentials, at, hosts = authority.rpartition("@")
         username, password = self.credentials(credentials) if at else (None, None)
         if kind == "unix":
@@ -175,18 +199,26 @@ class _Parser:
         if "@" in text:
             raise self.wrong("credentials", "an '@' in the user name or password must be written %40")
         username, colon, password = text.partition(":")
-        return (unquote(username) or None), (unquote(password) if colon else None)
+        return (self.decoded("user name", username) or None), (self.decoded("password", password) if colon else None)
+
+    def decoded(self, part: str, text: str) -> str:
+        try:
+            return unquote(text, errors="strict")
+        except UnicodeDecodeError:
+            raise self.wrong(part, "what is percent-encoded in it is not UTF-8") from None
 
     def endpoints(self, text: str, default_port: int) -> tuple[Endpoint, ...]:
         if not text:
             raise self.wrong("host", "it is missing")
         found: list[Endpoint] = []
         for item in text.split(","):
-            bracketed = re.fullmatch(r"\[([0-9A-Fa-f:.%]+)\](?::(.*))?", item)
+            bracketed = re.fullmatch(r"\[([^\[\]]*)\](?::(.*))?", item)
             if bracketed:
-                host, port = bracketed[1], bracketed[2]
+                host, port = unquote(bracketed[1]), bracketed[2]
+                if not _is_ipv6(host):
+                    raise self.wrong("host", f"{bracketed[1]!r} is not an IPv6 address")
             elif item.count(":") > 1 or "[" in item or "]" in item:
-                raise self.wrong("host", f"an IPv6 address stands in brackets, as in [::1]:6379, not {item!r}")
+                raise self.wrong("host", "an IPv6 address stands in brackets, as in [::1]:6379")
             else:
                 host, colon, after = item.partition(":")
                 port = after if colon else None
@@ -202,8 +234,10 @@ class _Parser:
     def port(self, text: str | None, default: int) -> int:
         if text is None:
             return default
-        if not (text.isascii() and text.isdigit() and 1 <= int(text) <= 65535):
-            raise self.wrong("port", f"{text!r} is not a number from 1 to 65535")
+        if not _DIGITS.fullmatch(text) or not 1 <= int(text) <= 65535:
+            # What stands there is not shown if it is no number: somebody may have forgotten the host behind a password.
+            what = text if _DIGITS.fullmatch(text) else "what stands behind ':'"
+            raise self.wrong("port", f"{what} is not a number from 1 to 65535")
         return int(text)
 
     def path(self, kind: Kind, path: str, option: int | None) -> tuple[int, str]:
@@ -211,7 +245,7 @@ class _Parser:
         first, _, more = path.partition("/")
         master_name = ""
         if kind == "sentinel":
-            master_name = unquote(first)
+            master_name = self.decoded("master name", first)
             if not master_name:
                 raise self.wrong("master name", "redis+sentinel://host:26379/NAME names the master that Sentinel watches")
             first, _, more = more.partition("/")
@@ -231,7 +265,7 @@ class _Parser:
     ) -> Target:
         if before or not path.strip("/"):
             raise self.wrong("path", "unix:///path/to/socket takes an absolute path")
-        path = unquote(path)
+        path = self.decoded("path", path)
         database = options.pop("db", None) or 0
         return Target(
             "unix",
@@ -244,7 +278,7 @@ class _Parser:
         )
 
     def embedded(self, location: str, options: dict[str, Any]) -> Target:
-        path = unquote(location)
+        path = self.decoded("folder", location)
         if not path.strip("/"):
             raise self.wrong("folder", "embedded:///absolute/folder or embedded://relative/folder names the data folder")
         if options.get("durability") == "fsync":
@@ -265,12 +299,13 @@ class _Parser:
         for item in filter(None, query.split("&")):
             name, equals, value = item.partition("=")
             if name not in _OPTIONS:
-                raise self.wrong("option", f"{name!r} is not known; there are {', '.join(sorted(_OPTIONS))}")
+                named = repr(name) if equals and name.isidentifier() else "what stands behind '?' or '&'"
+                raise self.wrong("option", f"{named} is not known; there are {', '.join(sorted(_OPTIONS))}")
             if not equals or not value:
                 raise self.wrong(name, "it has no value")
             if name in given:
                 raise self.wrong(name, "it is given twice")
-            given[name] = unquote(value)
+            given[name] = self.decoded(name, value)
         found: dict[str, Any] = {}
         tls: dict[str, Any] = {}
         for name, value in given.items():
@@ -290,7 +325,7 @@ class _Parser:
         return found
 
     def number(self, part: str, text: str, low: int, high: int) -> int:
-        if not (text.isascii() and text.isdigit() and low <= int(text) <= high):
+        if not _DIGITS.fullmatch(text) or not low <= int(text) <= high:
             raise self.wrong(part, f"{text!r} is not a number from {low} to {high}")
         return int(text)
 
@@ -311,6 +346,14 @@ class _Parser:
 _ANY: tuple[Kind, ...] = ("standalone", "cluster", "sentinel", "unix", "embedded", "memory")
 _TLS_FIELDS = {"tls_verify": "verify", "tls_ca": "ca_file", "tls_cert": "certificate_file", "tls_key": "key_file"}
 _FIELDS = {"fsync": "embedded_fsync"}
+
+
+def _is_ipv6(text: str) -> bool:
+    try:
+        IPv6Address(text)
+    except ValueError:
+        return False
+    return True
 
 
 def _text(_: _Parser, __: str, value: str) -> str:

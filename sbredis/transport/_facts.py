@@ -130,7 +130,7 @@ def unknown_note(facts: ServerFacts, durability: Durability) -> str | None:
 
 
 def durability_note(facts: ServerFacts, durability: Durability, *, replicated: bool) -> str:
-    """What an acknowledgement is worth on this server, in a sentence for the log."""
+    """What an acknowledgement is worth on such a server, in a sentence for the log."""
     if facts.append_only is None or (facts.append_only and facts.append_fsync is None):
         crash = "what a crash of the server loses depends on its append-only file, which could not be read"
     elif not facts.append_only:
@@ -147,7 +147,7 @@ def durability_note(facts: ServerFacts, durability: Durability, *, replicated: b
         failover = "a failover loses what had not reached the new master (durability=replicated waits for it)"
     else:
         failover = "there is no replica to fail over to"
-    return f"durability={durability} on {facts}: {crash}; {failover}."
+    return f"{crash}; {failover}."
 
 
 def _numbers(version: str) -> tuple[int, ...]:

@@ -115,7 +115,7 @@ class Listening:
             raise
         if failure is not None:
             self.unsubscribe(name, listener)
-            raise failure.error("the subscription", maybe_ran=False, attempts=1, seconds=0.0)
+            raise failure.error()
         return Subscription(self, name, listener)
 
     def unsubscribe(self, name: bytes, listener: Listener) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Awaitable, Callable, Sequence
-from typing import Any
+from typing import Any, TypeVar
 
 import anyio
 from redis.credentials import CredentialProvider
@@ -23,11 +23,14 @@ from sbredis.transport._replies import Failure, FailureKind
 from sbredis.transport._script import Argument, Call, Command, Script
 from sbredis.transport._slots import SLOTS, key_slot, parse_redirection
 from sbredis.transport._topology import Layout, topology_of
-from sbredis.transport._wire import WireLimits
+from sbredis.transport._wire import Wire, WireLimits
 
 __all__ = ["Transport"]
 
+_T = TypeVar("_T")
 _log = logging.getLogger("sbredis.transport")
+_PASSING = (FailureKind.UNREACHABLE, FailureKind.NOT_READY, FailureKind.READ_ONLY, FailureKind.LOST)
+"""What may be over in a moment when a connection is made for the first time."""
 
 
 class Transport:
@@ -58,6 +61,8 @@ class Transport:
         self._pacing = RefreshPacing()
         self._nodes: dict[Endpoint, Node] = {}
         self._routes: list[Node | None] = [None] * SLOTS
+        self._mended = False
+        """MOVED has changed the routes since the last layout: the parts have not heard of it yet."""
         self._replicas: dict[Endpoint, int] = {}
         self._refresh_wanted = asyncio.Event()
         self._layout_changed = asyncio.Event()
@@ -124,6 +129,11 @@ class Transport:
         """What is known of each server that a connection is open to."""
         return tuple(node.calls.wire.facts for node in self._nodes.values() if node.calls.wire and node.calls.open)
 
+    @property
+    def masters(self) -> tuple[Endpoint, ...]:
+        """The servers that serve slots, as far as is known, whether a connection is open to them or not."""
+        return tuple(node.endpoint for node in self._masters())
+
     def endpoint_of(self, key: bytes) -> Endpoint | None:
         """Which server has the slot of a key, as far as is known."""
         node = self._routes[key_slot(key)]
@@ -177,6 +187,7 @@ class Transport:
         node = self._node(endpoint)
         if failure.kind is FailureKind.MOVED:
             self._routes[slot] = node
+            self._mended = True
             self._refresh_wanted.set()
         return node
 
@@ -205,7 +216,9 @@ class Transport:
         self._root = self._loop.create_task(self._live(started), name=f"sbredis transport {self.target}")
         try:
             await started
-            await self._first_layout()
+            layout = await self._insisting(lambda _: self._discover())
+            assert isinstance(layout, Layout)  # a failure was raised
+            self._apply(layout)
             await self._check_servers()
         except BaseException:
             with anyio.CancelScope(shield=True):
@@ -234,33 +247,34 @@ class Transport:
             self._closing.set()
             self._layout_changed.set()
 
-    async def _first_layout(self) -> None:
-        deadline = self._loop.time() + self._connect_timeout
+    async def _insisting(self, attempt: Callable[[float], Awaitable[_T | Failure]]) -> _T | Failure:
+        """Try to get something from a server until ``connect_timeout``, while it is to be hoped for; else say what is in the way."""
+        started = self._loop.time()
         failures = 0
         while True:
-            found = await self._discover()
-            if isinstance(found, Layout):
-                self._apply(found)
-                return
+            found = await attempt(started + self._connect_timeout)
+            if not isinstance(found, Failure):
+                return found
             failures += 1
             delay = self._backoff.delay(failures, 0)
-            lasting = found.kind in (FailureKind.UNSUITABLE, FailureKind.UNAUTHENTICATED, FailureKind.DENIED)
-            if lasting or self._loop.time() + delay >= deadline:
-                raise found.error("the connection", maybe_ran=False, attempts=failures, seconds=self._connect_timeout)
+            now = self._loop.time()
+            if found.kind not in _PASSING or now + delay >= started + self._connect_timeout:
+                raise found.error(attempts=failures, seconds=now - started)
             await anyio.sleep(delay)
 
     async def _check_servers(self) -> None:
         """Open a connection to every master and say what is wrong with it, or what is not known of it."""
-        deadline = self._loop.time() + self._connect_timeout
         found: list[str] = []
-        replicated = bool(self._replicas and any(self._replicas.values()))
+        worth: dict[str, list[ServerFacts]] = {}
         for node in self._masters():
-            wire = await node.calls.get(deadline)
-            if isinstance(wire, Failure):
-                if self.target.kind == "cluster" and wire.kind is FailureKind.UNREACHABLE and len(self._masters()) > 1:
-                    _log.warning("%s; connected without it", wire.detail)
+            try:
+                wire = await self._insisting(node.calls.get)
+            except ServiceBusConnectionError as error:
+                if len(self._masters()) > 1 and error.is_transient:
+                    _log.warning("%s. Connected without it.", error.message)
                     continue
-                raise wire.error("the connection", maybe_ran=False, attempts=1, seconds=0)
+                raise
+            assert isinstance(wire, Wire)  # a failure was raised
             facts = wire.facts
             found += problems(facts, self.target.kind, self.target.durability)
             self._surveyed.add(node.endpoint)
@@ -274,9 +288,11 @@ class Transport:
                     f"{facts} has no replica, so nothing can confirm with durability=replicated. Give it one, or use "
                     "durability=master or fsync."
                 )
-            _log.info("%s", durability_note(facts, self.target.durability, replicated=replicated or bool(replicas)))
+            worth.setdefault(durability_note(facts, self.target.durability, replicated=bool(replicas)), []).append(facts)
         if found:
             raise ServerUnsuitableError(" ".join(found))
+        for note, servers in worth.items():
+            _log.info("durability=%s on %s: %s", self.target.durability, ", ".join(map(str, servers)), note)
 
     async def _keep_layout(self) -> None:
         """Ask about the slot map whenever somebody wants to know, one question at a time and not too often."""
@@ -301,9 +317,10 @@ class Transport:
         masters = {endpoint: self._node(endpoint) for endpoint in layout.slots.masters}
         routes = [masters[owner] if owner is not None else None for owner in layout.slots.owners]
         self._replicas.update(layout.replicas)
-        if routes == self._routes:
+        if routes == self._routes and not self._mended:
             return
         self._routes = routes
+        self._mended = False
         for endpoint, node in list(self._nodes.items()):
             if endpoint not in masters:
                 node.depose()

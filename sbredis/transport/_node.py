@@ -52,7 +52,7 @@ class Node:
     def depose(self) -> None:
         """Another server has taken over: what this one still owes is not waited for as long as usual."""
         for wire in self.wires:
-            wire.deposed = True
+            wire.depose()
 
     def retire(self) -> None:
         """Close what is not in use: this server is no longer part of the map."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Sequence
 from dataclasses import replace
+from importlib import import_module
 from typing import TYPE_CHECKING
 
 import anyio.to_thread
@@ -48,7 +49,8 @@ async def open_transport(
     """
     require_asyncio()
     target = parse_target(url) if isinstance(url, str) else url
-    # Only now: importing redis-py costs a quarter of a second.
+    # Only now, and not in the event loop: importing redis-py costs a quarter of a second.
+    await anyio.to_thread.run_sync(import_module, "sbredis.transport._multiplexed")
     from sbredis.transport._multiplexed import Transport
 
     before_dial = on_close = None
@@ -66,7 +68,7 @@ async def open_transport(
             await anyio.to_thread.run_sync(lease.release)
 
     elif target.kind == "memory":
-        target = replace(target, endpoints=(Endpoint(target.path, 0),))
+        target = replace(target, endpoints=(Endpoint(f"memory://{target.path}", 0),))
     try:
         transport = Transport(
             target,

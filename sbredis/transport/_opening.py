@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import asyncio
+import os
+import socket
 import ssl
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
@@ -180,12 +182,22 @@ def _dialling_failed(error: BaseException, endpoint: Endpoint) -> Failure:
                 FailureKind.UNSUITABLE, f"{endpoint} refused the handshake: {reply.code} {reply.detail}", endpoint=endpoint
             )
         return failure
-    cause: BaseException | None = error
-    while cause is not None:
+    reason = str(error)
+    for cause in _chain(error):
         if isinstance(cause, ssl.SSLError):
             return Failure(FailureKind.UNSUITABLE, f"TLS with {endpoint} failed: {cause}", endpoint=endpoint)
-        cause = cause.__cause__ or cause.__context__
-    return Failure(FailureKind.UNREACHABLE, f"{endpoint} cannot be reached: {error}", endpoint=endpoint)
+        if isinstance(cause, socket.gaierror):
+            reason = f"its name is not known ({cause.strerror})"
+        elif isinstance(cause, OSError) and cause.errno:
+            reason = os.strerror(cause.errno).lower()
+    return Failure(FailureKind.UNREACHABLE, f"{endpoint} cannot be reached: {reason}", endpoint=endpoint)
+
+
+def _chain(error: BaseException | None) -> Iterator[BaseException]:
+    """An error and what it was raised from; redis-py wraps what it got."""
+    while error is not None:
+        yield error
+        error = error.__cause__ or error.__context__
 
 
 def _as_text(reply: Any) -> str | None:

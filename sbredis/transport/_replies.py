@@ -109,8 +109,10 @@ class Failure:
         """The server said where to go instead; there is nothing to wait for."""
         return self.kind in (FailureKind.MOVED, FailureKind.ASK)
 
-    def error(self, call: object, *, maybe_ran: bool, attempts: int, seconds: float) -> ServiceBusError:
-        """The exception for a caller who gets nothing better than this failure.
+    def error(
+        self, call: Call | None = None, *, maybe_ran: bool = False, attempts: int = 1, seconds: float = 0.0
+    ) -> ServiceBusError:
+        """The exception for a caller who gets nothing better than this failure; without a call, for who wanted a connection.
 
         ``maybe_ran``: an earlier attempt at the same call ended with an unknown outcome, which this one does not undo.
         """
@@ -118,12 +120,13 @@ class Failure:
         tried = f", {attempts} attempts in {seconds:.1f} s" if attempts > 1 else ""
         said = f"{self.code} {self.detail}".strip()
         outcome = Outcome.UNKNOWN if maybe_ran else self.outcome
+        subject = f"{call}" if call is not None else "the connection"
         match self.kind:
             case FailureKind.REFUSED:
                 return ScriptRefusedError(self.code, self.detail)
             case FailureKind.BROKE:
                 return ServiceBusError(
-                    f"{call} broke off inside the server{where}; what it had written stays: {said}",
+                    f"{subject} broke off inside the server{where}; what it had written stays: {said}",
                     outcome=Outcome.UNKNOWN,
                 )
             case FailureKind.UNAUTHENTICATED:
@@ -132,11 +135,11 @@ class Failure:
                 )
             case FailureKind.DENIED:
                 return ServiceBusAuthorizationError(
-                    f"The user is not permitted to run {call}{where}: {said}", outcome=outcome
+                    f"The user is not permitted to use {subject}{where}: {said}", outcome=outcome
                 )
             case FailureKind.NO_SCRIPT:
                 return ServiceBusAuthorizationError(
-                    f"The server{where} does not hold {call}, and the user may not load it. Permit SCRIPT LOAD, or have "
+                    f"The server{where} does not hold {subject}, and the user may not load it. Permit SCRIPT LOAD, or have "
                     "the scripts loaded on every node, replicas included, by a user who may.",
                     outcome=outcome,
                 )
@@ -148,27 +151,27 @@ class Failure:
                     outcome=outcome,
                 )
             case FailureKind.FULL:
-                return ServiceBusServerBusyError(f"{call} was not sent: {self.detail}", outcome=outcome)
+                return ServiceBusServerBusyError(f"{subject} was not sent: {self.detail}", outcome=outcome)
             case FailureKind.NOT_READY | FailureKind.TRY_AGAIN | FailureKind.READ_ONLY | FailureKind.UNSERVED:
                 return ServiceBusServerBusyError(
-                    f"The server{where} could not take {call}{tried}: {said}", outcome=outcome
+                    f"The server{where} could not take {subject}{tried}: {said}", outcome=outcome
                 )
             case FailureKind.MOVED | FailureKind.ASK:
                 return ServiceBusServerBusyError(
-                    f"The cluster sent {call} from node to node{tried}; last: {said}", outcome=outcome
+                    f"The cluster sent {subject} from node to node{tried}; last: {said}", outcome=outcome
                 )
             case FailureKind.UNREACHABLE | FailureKind.CLOSED:
                 return ServiceBusConnectionError(
-                    f"{call} was not sent{tried}: {self.detail}",
+                    f"{self.detail}{tried}" if call is None else f"{call} was not sent{tried}: {self.detail}",
                     outcome=outcome,
                     is_transient=self.kind is FailureKind.UNREACHABLE,
                 )
             case FailureKind.LOST:
                 return ServiceBusCommunicationError(
-                    f"The connection{where} was lost under {call}{tried}: {self.detail}", outcome=outcome
+                    f"The connection{where} was lost under {subject}{tried}: {self.detail}", outcome=outcome
                 )
             case FailureKind.TIMED_OUT | FailureKind.UNCONFIRMED:
-                return OperationTimeoutError(f"{call} did not end in time{where}{tried}: {self.detail}", outcome=outcome)
+                return OperationTimeoutError(f"{subject} did not end in time{where}{tried}: {self.detail}", outcome=outcome)
 
 
 def classify(code: str, detail: str) -> FailureKind:

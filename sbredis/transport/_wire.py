@@ -38,8 +38,8 @@ class WireLimits:
 
     calls: int = 4096
     bytes: int = 64 * 1024 * 1024
-    suspect_after: float = 1.0
-    """A server that owes an answer for so long is asked about."""
+    suspect_after: float = 0.5
+    """A server that owes an answer for so long is asked about; if another has taken over, it is given up."""
     give_up_after: float = 5.0
     """A server that owes an answer for so long is not waited for any longer."""
 
@@ -50,8 +50,7 @@ class Wire:
     def __init__(self, stream: Stream, facts: ServerFacts, limits: WireLimits, *, on_suspect: Callable[[], None]) -> None:
         self.facts = facts
         self.failure: Failure | None = None
-        self.deposed = False
-        """The slot map says that another server has taken over: silence is not tolerated for long any more."""
+        self._deposed = False
         self.silent = False
         """The server has owed an answer for suspiciously long."""
         self._stream = stream
@@ -135,6 +134,12 @@ class Wire:
             _log.exception("the connection to %s broke on a defect", self.facts.endpoint)
         finally:
             self.fail("the connection was closed")
+
+    def depose(self) -> None:
+        """Another server has taken over: silence is not tolerated for long any more."""
+        self._deposed = True
+        if self._in_flight:
+            self._watch(self._loop.time())
 
     def fail(self, reason: str) -> None:
         """End the connection: what was not written was never sent, what was not answered is unknown."""
@@ -280,11 +285,12 @@ class Wire:
                     earliest = call.deadline
         if self._in_flight:
             quiet = now - max(self._heard_at, self._owing_since)
-            limit = self._limits.suspect_after if self.deposed else self._limits.give_up_after
+            limit = self._limits.suspect_after if self._deposed else self._limits.give_up_after
             if quiet >= limit:
                 self.fail(f"no answer for {quiet:.1f} s")
                 return
-            if quiet >= self._limits.suspect_after and not self.silent:
+            if quiet >= self._limits.suspect_after:
+                # Again with each look: a failover may take longer than the first question.
                 self.silent = True
                 self._on_suspect()
         if self.owes:

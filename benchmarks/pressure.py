@@ -1,0 +1,144 @@
+"""Many callers of a script that counts by operation id, while something happens to the servers.
+
+The tests hold the transport to what comes out; the benchmark of faults prints it beside redis-py's.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import itertools
+import time
+from collections import Counter
+from collections.abc import Awaitable, Callable, Sequence
+from dataclasses import dataclass, field
+
+from sbredis.exceptions import Outcome, ServiceBusError
+from sbredis.transport import Script
+
+__all__ = ["COUNT", "COUNT_ONCE", "Pressure", "Report", "beside"]
+
+COUNT = Script(
+    "count",
+    """#!lua
+redis.call('SET', KEYS[2], ARGV[1])
+return redis.call('HINCRBY', KEYS[1], ARGV[1], 1)""",
+)
+"""Counts every execution: a call that was executed twice shows. Two keys, so that a migration can split them."""
+
+COUNT_ONCE = Script(
+    "count_once",
+    """#!lua
+redis.call('SET', KEYS[2], ARGV[1])
+if redis.call('HEXISTS', KEYS[1], ARGV[1]) == 1 then
+  return 1
+end
+return redis.call('HINCRBY', KEYS[1], ARGV[1], 1)""",
+)
+"""Recognises a repetition of the same operation, and may so be sent again."""
+
+
+def beside(key: bytes) -> bytes:
+    """The second key of an operation on ``key``, in the same slot."""
+    return key + b":last"
+
+
+Call = Callable[[bytes, str], Awaitable[object]]
+
+
+@dataclass
+class Report:
+    """What became of every operation."""
+
+    succeeded: set[str] = field(default_factory=set[str])
+    failed: dict[str, BaseException] = field(default_factory=dict[str, BaseException])
+    started: int = 0
+    longest_gap: float = 0.0
+    """The longest time, in seconds, in which no operation on the first key succeeded."""
+
+    @property
+    def errors(self) -> Counter[str]:
+        """How many operations failed, by the class of the error and what it says of the outcome."""
+        return Counter(_described(error) for error in self.failed.values())
+
+    @property
+    def foreign(self) -> list[BaseException]:
+        """Exceptions that are not of the product's own tree."""
+        return [error for error in self.failed.values() if not isinstance(error, ServiceBusError)]
+
+    def executed_twice(self, counts: dict[str, int]) -> list[str]:
+        """Operations that a server counted more than once."""
+        return [operation for operation, count in counts.items() if count > 1]
+
+    def executed_although_denied(self, counts: dict[str, int]) -> list[str]:
+        """Operations that were executed although their error says that they were not."""
+        return [
+            operation
+            for operation, error in self.failed.items()
+            if isinstance(error, ServiceBusError) and error.outcome is not Outcome.UNKNOWN and counts.get(operation)
+        ]
+
+    def executed_although_failed(self, counts: dict[str, int]) -> list[str]:
+        """Operations that were executed although their caller got an error, whatever it says."""
+        return [operation for operation in self.failed if counts.get(operation)]
+
+    def lost(self, counts: dict[str, int]) -> list[str]:
+        """Operations that were acknowledged and are not there."""
+        return [operation for operation in self.succeeded if not counts.get(operation)]
+
+
+class Pressure:
+    """``callers`` callers, each with one operation after the other under way on one of ``keys``."""
+
+    def __init__(self, call: Call, keys: Sequence[bytes], callers: int = 200, pause: float = 0.01) -> None:
+        self.report = Report()
+        self._call = call
+        self._keys = keys
+        self._callers = callers
+        self._pause = pause
+        self._numbers = itertools.count()
+        self._stop = asyncio.Event()
+        self._succeeded_at = time.monotonic()
+        self._successes = 0
+        self._tasks: list[asyncio.Task[None]] = []
+
+    async def __aenter__(self) -> Pressure:
+        self._succeeded_at = time.monotonic()
+        self._tasks = [asyncio.create_task(self._caller(number)) for number in range(self._callers)]
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        self._stop.set()
+        await asyncio.gather(*self._tasks)
+
+    async def flows(self, successes: int = 400, within: float = 30.0) -> None:
+        """Wait until so many more operations on the first key have succeeded."""
+        goal = self._successes + successes
+        deadline = time.monotonic() + within
+        while self._successes < goal:
+            if time.monotonic() > deadline:
+                raise TimeoutError(f"no {successes} operations on the first key succeeded within {within} s")
+            await asyncio.sleep(0.01)
+
+    async def _caller(self, number: int) -> None:
+        key = self._keys[number % len(self._keys)]
+        report = self.report
+        while not self._stop.is_set():
+            operation = f"op{next(self._numbers)}"
+            report.started += 1
+            try:
+                await self._call(key, operation)
+            except Exception as error:  # noqa: BLE001  # what kind of error reaches a caller is the question
+                report.failed[operation] = error
+            else:
+                report.succeeded.add(operation)
+                if key == self._keys[0]:
+                    now = time.monotonic()
+                    report.longest_gap = max(report.longest_gap, now - self._succeeded_at)
+                    self._succeeded_at = now
+                    self._successes += 1
+            await asyncio.sleep(self._pause)
+
+
+def _described(error: BaseException) -> str:
+    outcome = error.outcome if isinstance(error, ServiceBusError) else None
+    return f"{type(error).__name__} ({outcome.value})" if outcome else type(error).__name__

@@ -164,11 +164,11 @@ class _Parser:
         kind, secure = _SCHEMES[scheme.lower()]
         if "#" in rest:
             raise self.wrong("'#'", "a fragment has no meaning here; in a password write %23")
-        if kind in _NETWORKED and "@" in re.sub(r"^[^/?]*", "", rest):
+        location, _, query = rest.partition("?")
+        if "@" in (rest[len(rest.split("/")[0].split("?")[0]) :] if kind in _NETWORKED else query):
             raise self.wrong(
                 "credentials", "an '@' stands behind '/' or '?': percent-encode '/', '?' and '@' (%2F, %3F, %40)"
             )
-        location, _, query = rest.partition("?")
         options = self.options(kind, secure, query)
         if kind == "memory":
             return self.memory(location, options)
@@ -203,9 +203,12 @@ class _Parser:
 
     def decoded(self, part: str, text: str) -> str:
         try:
-            return unquote(text, errors="strict")
+            decoded = unquote(text, errors="strict")
         except UnicodeDecodeError:
             raise self.wrong(part, "what is percent-encoded in it is not UTF-8") from None
+        if "\0" in decoded and "password" not in part:
+            raise self.wrong(part, "there is a zero byte in it")
+        return decoded
 
     def endpoints(self, text: str, default_port: int) -> tuple[Endpoint, ...]:
         if not text:

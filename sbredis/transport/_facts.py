@@ -67,7 +67,7 @@ def server_facts(
         mode=said.get("server_mode") or said.get("redis_mode"),
         role=role,
         master=f"{said.get('master_host')}:{said.get('master_port')}" if role == "slave" else None,
-        connected_replicas=int(replicas) if replicas.isdigit() else None,
+        connected_replicas=int(replicas) if replicas.isdecimal() else None,
         eviction=said.get("maxmemory_policy"),
         append_only=said["aof_enabled"] == "1" if "aof_enabled" in said else None,
         append_fsync=append_fsync,
@@ -152,4 +152,4 @@ def durability_note(facts: ServerFacts, durability: Durability, *, replicated: b
 
 def _numbers(version: str) -> tuple[int, ...]:
     parts = version.split(".")[:2]
-    return tuple(int(part) if part.isdigit() else 0 for part in parts)
+    return tuple(int(part) if part.isdecimal() else 0 for part in parts)

@@ -15,7 +15,7 @@ from sbredis.transport._wire import Wire
 
 __all__ = ["Node"]
 
-_WAIT_MILLISECONDS = 500
+_WAIT_MILLISECONDS = 250
 
 
 class Node:
@@ -88,6 +88,8 @@ class DurableLane:
         self._replicas = replicas
         self._queue: list[_Waiting] = []
         self._flushing = False
+        self._progress = ""
+        """What the last WAIT said, for those who cannot wait any longer."""
 
     async def execute(self, call: Call, deadline: float, *, asking: bool) -> Any:
         """One attempt: the reply once all replicas have confirmed it, or a :class:`Failure`."""
@@ -104,9 +106,8 @@ class DurableLane:
                 return await waiting.future
         except TimeoutError:
             outcome = Outcome.UNKNOWN if waiting.sent else Outcome.NEVER_SENT
-            return Failure(
-                FailureKind.TIMED_OUT, "not all replicas confirmed it", outcome=outcome, endpoint=self.endpoint
-            )
+            said = self._progress if waiting.sent else "it waited for the replicas to confirm what was sent before it"
+            return Failure(FailureKind.TIMED_OUT, said, outcome=outcome, endpoint=self.endpoint)
 
     async def _flush_all(self) -> None:
         try:
@@ -141,6 +142,7 @@ class DurableLane:
             for waiting in batch:
                 self._settle(waiting, problem)
             return
+        self._progress = f"{replicas} replicas have not confirmed it yet"
         replies: list[tuple[_Waiting, asyncio.Future[Any]]] = []
         for waiting in batch:
             waiting.sent = True
@@ -153,8 +155,8 @@ class DurableLane:
             elif isinstance(confirmed, Failure):
                 self._settle(waiting, Failure(FailureKind.LOST, confirmed.detail, "", Outcome.UNKNOWN, self.endpoint))
             else:
-                said = f"{confirmed} of {replicas} replicas confirmed it"
-                self._settle(waiting, Failure(FailureKind.UNCONFIRMED, said, "", Outcome.UNKNOWN, self.endpoint))
+                unconfirmed = Failure(FailureKind.UNCONFIRMED, self._progress, "", Outcome.UNKNOWN, self.endpoint)
+                self._settle(waiting, unconfirmed)
 
     async def _confirm(self, wire: Wire, replicas: int, last: float) -> int | Failure:
         """WAIT, in short turns, so that the connection is never silent for long, until all have confirmed or nobody waits."""
@@ -166,6 +168,7 @@ class DurableLane:
             if isinstance(said, Failure):
                 return said
             confirmed = min(int(said), replicas)
+            self._progress = f"{confirmed} of {replicas} replicas confirmed it"
             if confirmed == replicas or left <= 0:
                 return confirmed
 

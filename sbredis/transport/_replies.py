@@ -84,6 +84,8 @@ _AGAIN = frozenset(
 """Failures of calls that have not run, for which another attempt may find the cluster in a better state."""
 
 _INSIDE_A_SCRIPT = "user_script"
+_BEFORE_ITS_FIRST_WRITE = (FailureKind.NOT_READY, FailureKind.READ_ONLY, FailureKind.OUT_OF_MEMORY)
+"""What a server says to a script's first write only: once a script has written, it is let through to its end."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -177,7 +179,7 @@ class Failure:
 def classify(code: str, detail: str) -> FailureKind:
     """The kind of an error reply, by its first word and what follows."""
     kind = _CODES.get(code)
-    if _INSIDE_A_SCRIPT in detail and kind is not FailureKind.NOT_READY:
+    if _INSIDE_A_SCRIPT in detail and kind not in _BEFORE_ITS_FIRST_WRITE:
         return FailureKind.BROKE
     if kind is None and code == "ERR" and detail.startswith(("unknown command", "max number of clients")):
         return FailureKind.DENIED if detail.startswith("unknown") else FailureKind.NOT_READY

@@ -72,10 +72,12 @@ class PythonParser:
         replies: list[Any] = []
         position, size = 0, len(data)
         while position < size:
+            kind = data[position]
+            if kind not in _KINDS:
+                raise ValueError(f"nothing begins with {data[position : position + 20]!r}")
             end = data.find(b"\r\n", position)
             if end < 0:
                 break
-            kind = data[position]
             line = data[position + 1 : end]
             if kind in _STRINGS:
                 length = int(line)
@@ -140,6 +142,9 @@ _SIMPLE: dict[int, Callable[[bytes], Any]] = {
 }
 
 
+_KINDS = frozenset((*_STRINGS, *_AGGREGATES, *_SIMPLE))
+
+
 def reply_parser() -> Callable[[bytes], list[Any]]:
     """A new parser for one connection, as the function that takes bytes and gives whole replies."""
     try:
@@ -154,8 +159,11 @@ def reply_parser() -> Callable[[bytes], list[Any]]:
     def parse(data: bytes) -> list[Any]:
         feed(data)
         replies: list[Any] = []
-        while (reply := gets(False)) is not nothing:
-            replies.append(reply)
+        try:
+            while (reply := gets(False)) is not nothing:
+                replies.append(reply)
+        except TypeError as error:  # a mapping's key that Python cannot hash
+            raise ProtocolError(f"not a reply: {error}") from error
         return replies
 
     return parse

@@ -71,9 +71,10 @@ def parse_cluster_slots(reply: Any, asked: Endpoint) -> SlotMap:
 def replica_counts(nodes: str, asked: Endpoint) -> dict[Endpoint, int]:
     """How many replicas each master has, dead ones included, out of the text of CLUSTER NODES.
 
+    A master with a host name stands in it twice, since the cluster's configuration decides which of the two the slot map gives.
     The dead are counted on purpose: a replica that one side of a torn network calls dead may be the next master on the other side.
     """
-    masters: dict[str, Endpoint] = {}
+    masters: dict[str, list[Endpoint]] = {}
     of_master: dict[str, int] = {}
     for line in nodes.splitlines():
         fields = line.split()
@@ -82,10 +83,10 @@ def replica_counts(nodes: str, asked: Endpoint) -> dict[Endpoint, int]:
         identity, address, flags, master = fields[:4]
         roles = flags.split(",")
         if "master" in roles:
-            masters[identity] = _endpoint(address.split(",")[0].split("@")[0], asked)
+            masters[identity] = _names(address, asked)
         elif "slave" in roles or "replica" in roles:
             of_master[master] = of_master.get(master, 0) + 1
-    return {endpoint: of_master.get(identity, 0) for identity, endpoint in masters.items()}
+    return {name: of_master.get(identity, 0) for identity, names in masters.items() for name in names}
 
 
 def parse_redirection(detail: str, asked: Endpoint) -> tuple[int, Endpoint]:
@@ -97,8 +98,20 @@ def parse_redirection(detail: str, asked: Endpoint) -> tuple[int, Endpoint]:
     return number, _endpoint(address.split(" ")[0], asked)
 
 
+def _names(address: str, asked: Endpoint) -> list[Endpoint]:
+    """What a node may be called in the slot map, out of ``ip:port@busport[,hostname[,…]]`` in CLUSTER NODES."""
+    where, hostname, *_ = [*address.split(","), ""]
+    try:
+        endpoint = _endpoint(where.split("@")[0], asked)
+    except ValueError:
+        return []  # it has no address now
+    return [endpoint, Endpoint(hostname, endpoint.port)] if hostname and "=" not in hostname else [endpoint]
+
+
 def _endpoint(address: str, asked: Endpoint) -> Endpoint:
     host, _, port = address.rpartition(":")
+    if host == "?":
+        raise ValueError(f"the address of the node is not known: {address}")
     return Endpoint(host or asked.host, int(port))
 
 

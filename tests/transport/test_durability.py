@@ -1,0 +1,115 @@
+"""``durability=replicated``: an acknowledgement means that every replica of the shard has it, and waiting for them stalls nobody else."""
+
+from __future__ import annotations
+
+import asyncio
+import re
+from collections.abc import Iterator
+
+import pytest
+
+from sbredis.exceptions import OperationTimeoutError, Outcome, ServiceBusServerBusyError
+from sbredis.servers import LocalServer
+from sbredis.transport import Script, open_transport
+from tests.waiting import eventually
+
+pytestmark = pytest.mark.anyio
+
+APPEND = Script("append", "#!lua\nreturn redis.call('RPUSH', KEYS[1], ARGV[1])")
+
+
+@pytest.fixture
+def pair(binary: str | None) -> Iterator[tuple[LocalServer, LocalServer]]:
+    """A master, and its replica once it is connected."""
+    with (
+        LocalServer(binary=binary, config={"repl-diskless-sync-delay": "0"}) as master,
+        LocalServer(binary=binary, config={"replicaof": f"{master.host} {master.port}"}) as replica,
+    ):
+        while "master_link_status:up" not in str(replica.ask("INFO", "replication")):
+            pass
+        yield master, replica
+
+
+def waits(server: LocalServer) -> int:
+    """How often the server was told to WAIT."""
+    found = re.search(r"cmdstat_wait:calls=(\d+)", str(server.ask("INFO", "commandstats")))
+    return int(found[1]) if found else 0
+
+
+async def test_what_is_acknowledged_is_on_the_replica(pair: tuple[LocalServer, LocalServer]) -> None:
+    """The replica has it the moment the caller knows."""
+    master, replica = pair
+    async with await open_transport(f"{master.url}?durability=replicated", scripts=[APPEND]) as transport:
+        for number in range(1, 20):
+            assert await transport.call(APPEND, (b"list",), (number,)) == number
+            assert replica.ask("LLEN", "list") == number
+
+
+async def test_one_wait_serves_many_calls(pair: tuple[LocalServer, LocalServer]) -> None:
+    """Calls that come together are confirmed together."""
+    master, _ = pair
+    async with await open_transport(f"{master.url}?durability=replicated", scripts=[APPEND]) as transport:
+        before = waits(master)
+        lengths = await asyncio.gather(*(transport.call(APPEND, (b"list",), (number,)) for number in range(300)))
+        assert sorted(lengths) == list(range(1, 301))
+        assert waits(master) - before <= 6
+
+
+async def test_a_refusal_does_not_wait_and_spoils_no_other_call(pair: tuple[LocalServer, LocalServer]) -> None:
+    """Every call of a flush has its own end."""
+    refuse = Script("refuse", "#!lua\nreturn redis.error_reply('NOTNOW 7')")
+    master, _ = pair
+    async with await open_transport(f"{master.url}?durability=replicated", scripts=[APPEND, refuse]) as transport:
+        good, bad = await asyncio.gather(
+            transport.call(APPEND, (b"list",), ("a",)), transport.call(refuse, (b"list",)), return_exceptions=True
+        )
+        assert good == 1
+        assert getattr(bad, "code", None) == "NOTNOW"
+
+
+async def test_a_stalled_replica_stalls_only_who_waits_for_it(pair: tuple[LocalServer, LocalServer]) -> None:
+    """Calls that need no confirmation go on beside it; the one that needs it ends as unknown, since the master has it."""
+    master, replica = pair
+    async with await open_transport(f"{master.url}?durability=replicated", scripts=[APPEND]) as transport:
+        await transport.call(APPEND, (b"list",), ("confirmed",))
+        replica.pause()
+        try:
+            stalled = asyncio.create_task(transport.call(APPEND, (b"list",), ("stalled",), timeout=1.5))
+            others = 0
+            while not stalled.done():
+                await transport.call(APPEND, (b"others",), ("x",), durability="master", timeout=1.0)
+                others += 1
+            assert others > 20
+            with pytest.raises(OperationTimeoutError, match="replicas") as caught:
+                await stalled
+            assert caught.value.outcome is Outcome.UNKNOWN
+            assert master.ask("LLEN", "list") == 2
+        finally:
+            replica.resume()
+        await transport.call(APPEND, (b"list",), ("confirmed again",))
+        assert replica.ask("LLEN", "list") == 3
+
+
+async def test_all_replicas_are_waited_for_not_only_those_that_are_up(pair: tuple[LocalServer, LocalServer]) -> None:
+    """A shard that should have two replicas and has one confirms nothing: the missing one may be the next master."""
+    master, _ = pair
+    url = f"{master.url}?durability=replicated&replicas=2"
+    async with await open_transport(url, scripts=[APPEND]) as transport:
+        with pytest.raises(OperationTimeoutError, match="1 of 2 replicas") as caught:
+            await transport.call(APPEND, (b"list",), ("a",), timeout=0.7)
+        assert caught.value.outcome is Outcome.UNKNOWN
+
+
+async def test_a_lost_replica_is_an_error_that_may_pass(pair: tuple[LocalServer, LocalServer]) -> None:
+    """With its replica gone the server takes nothing that must be confirmed, and says why; with it back it does again."""
+    master, replica = pair
+    async with await open_transport(f"{master.url}?durability=replicated", scripts=[APPEND]) as transport:
+        await transport.call(APPEND, (b"list",), ("a",))
+        replica.kill()
+        await eventually(lambda: "connected_slaves:0" in str(master.ask("INFO", "replication")))
+        with pytest.raises((OperationTimeoutError, ServiceBusServerBusyError), match="replica") as caught:
+            await transport.call(APPEND, (b"list",), ("b",), timeout=0.7)
+        assert caught.value.is_transient
+        replica.restart()
+        await eventually(lambda: "connected_slaves:1" in str(master.ask("INFO", "replication")))
+        await transport.call(APPEND, (b"list",), ("c",))

@@ -1,0 +1,138 @@
+"""Under 200 callers something happens to a cluster: every call ends, none is executed twice, no foreign exception gets out.
+
+Each fault is gone through twice: by calls that must not be repeated (then an error says whether the call ran), and by calls that
+their script recognises (then no caller sees anything but a pause).
+"""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Iterator
+from contextlib import asynccontextmanager
+
+import pytest
+
+from benchmarks.faults import (
+    FAULTS,
+    KEYS,
+    NODE_TIMEOUT,
+    SLOT,
+    Fault,
+    counts_on,
+    fail_over_by_hand,
+    in_thread,
+    migrate_atomically,
+    migrate_key_by_key,
+)
+from benchmarks.pressure import COUNT, COUNT_ONCE, Pressure, Report, beside
+from sbredis.servers import LocalCluster
+from sbredis.transport import Transport, open_transport
+
+pytestmark = pytest.mark.anyio
+
+
+@pytest.fixture
+def anyio_backend() -> str:
+    """Without asyncio's debug mode, which would let 200 callers do little else than be watched."""
+    return "asyncio"
+
+
+@pytest.fixture
+def replicated_cluster(binary: str | None) -> Iterator[LocalCluster]:
+    """A fresh cluster with a replica for each master: what happens here leaves it damaged."""
+    with LocalCluster(3, 1, node_timeout=NODE_TIMEOUT, binary=binary) as cluster:
+        yield cluster
+
+
+SILENT_FAULTS = (fail_over_by_hand, migrate_key_by_key, migrate_atomically)
+"""In these the servers answer every call, if only with a redirection: nothing needs to be unknown."""
+
+
+@asynccontextmanager
+async def under(
+    cluster: LocalCluster, *, repeatable: bool, query: str = ""
+) -> AsyncIterator[tuple[Pressure, Transport]]:
+    """200 callers, warmed up, and what they call through."""
+    script = COUNT_ONCE if repeatable else COUNT
+    async with await open_transport(cluster.url + query, scripts=[script]) as transport:
+
+        async def call(key: bytes, operation: str) -> None:
+            await transport.call(script, (key, beside(key)), (operation,), timeout=20, repeatable=repeatable)
+
+        async with Pressure(call, KEYS) as pressure:
+            await pressure.flows()
+            yield pressure, transport
+
+
+def skip_unless_possible(cluster: LocalCluster, fault: Fault) -> None:
+    """Older servers move a slot in one way only."""
+    if fault is migrate_atomically and not cluster.supports_atomic_migration:
+        pytest.skip("this server has no CLUSTER MIGRATESLOTS (Valkey 9 has)")
+
+
+def show(report: Report, lost: list[str]) -> None:
+    """What pytest prints beside a failure."""
+    print(f"{report.started} calls; errors {dict(report.errors)}; lost {len(lost)}; gap {report.longest_gap:.2f} s")
+
+
+@pytest.mark.parametrize("fault", FAULTS, ids=lambda fault: str(fault.__name__))
+async def test_a_call_that_must_not_be_repeated_ends_once_and_says_what_is_known(
+    replicated_cluster: LocalCluster, fault: Fault
+) -> None:
+    """Succeeded: executed once. Failed as never sent or refused: not executed. Unknown: executed once at most."""
+    skip_unless_possible(replicated_cluster, fault)
+    async with under(replicated_cluster, repeatable=False) as (pressure, transport):
+        await fault(replicated_cluster, pressure)
+        await pressure.flows()
+        report = pressure.report
+        await pressure.__aexit__()
+        counts = await counts_on(transport)
+    show(report, report.lost(counts))
+    assert len(report.succeeded) + len(report.failed) == report.started
+    assert report.foreign == []
+    assert report.executed_twice(counts) == []
+    assert report.executed_although_denied(counts) == []
+    if fault in SILENT_FAULTS:
+        assert dict(report.errors) == {}
+        assert report.lost(counts) == []
+    else:
+        assert all("unknown" in described for described in report.errors), report.errors
+
+
+@pytest.mark.parametrize("fault", FAULTS, ids=lambda fault: str(fault.__name__))
+async def test_a_call_that_its_script_recognises_only_takes_longer(
+    replicated_cluster: LocalCluster, fault: Fault
+) -> None:
+    """No caller sees an error, and no operation is executed twice."""
+    skip_unless_possible(replicated_cluster, fault)
+    async with under(replicated_cluster, repeatable=True) as (pressure, transport):
+        await fault(replicated_cluster, pressure)
+        await pressure.flows()
+        report = pressure.report
+        await pressure.__aexit__()
+        counts = await counts_on(transport)
+    show(report, report.lost(counts))
+    assert dict(report.errors) == {}
+    assert len(report.succeeded) == report.started
+    assert report.executed_twice(counts) == []
+    if fault in SILENT_FAULTS:
+        assert report.lost(counts) == []
+
+
+async def test_what_all_replicas_confirmed_survives_the_master(replicated_cluster: LocalCluster) -> None:
+    """``durability=replicated``: nothing acknowledged is lost by a kill, although the shard takes nothing while it has no replica."""
+    cluster = replicated_cluster
+    async with under(cluster, repeatable=True, query="?durability=replicated") as (pressure, transport):
+        master = cluster.master_of(SLOT)
+        await in_thread(master.kill)
+        await in_thread(cluster.wait_until_ok)
+        await in_thread(master.restart)
+        await pressure.flows()
+        report = pressure.report
+        await pressure.__aexit__()
+        counts = await counts_on(transport)
+    show(report, report.lost(counts))
+    assert dict(report.errors) == {}
+    assert report.lost(counts) == []
+    assert report.executed_twice(counts) == []
+
+

@@ -1,0 +1,26 @@
+"""Starting real servers: local ones for tests, benchmarks and demonstrations, and the embedded one that processes
+share.
+
+Everything here blocks; an asynchronous caller uses a thread. Nothing here speaks to a server beyond asking whether
+it is up and telling it how to be, and nothing needs more than the standard library.
+"""
+
+from sbredis.servers._binary import ServerBinary, ServerNotFoundError, find_server
+from sbredis.servers._cluster import ClusterNode, LocalCluster
+from sbredis.servers._embedded import EmbeddedLease, acquire
+from sbredis.servers._local import LocalServer
+from sbredis.servers._ports import free_port
+from sbredis.servers._sentinel import LocalSentinel
+
+__all__ = [
+    "ClusterNode",
+    "EmbeddedLease",
+    "LocalCluster",
+    "LocalSentinel",
+    "LocalServer",
+    "ServerBinary",
+    "ServerNotFoundError",
+    "acquire",
+    "find_server",
+    "free_port",
+]

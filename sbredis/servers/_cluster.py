@@ -1,0 +1,322 @@
+"""A cluster of one's own on the loopback address: for tests, benchmarks and demonstrations."""
+
+from __future__ import annotations
+
+import secrets
+import shutil
+import tempfile
+import time
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from types import TracebackType
+from typing import Self
+
+from sbredis.exceptions import ScriptRefusedError, ServerUnsuitableError
+from sbredis.servers._binary import ServerBinary, find_server
+from sbredis.servers._cluster_view import SLOTS, NodeView, parse_nodes, slot_owners
+from sbredis.servers._guardian import guardian
+from sbredis.servers._local import LocalServer, Settings
+from sbredis.servers._migration import MigrationStep, migrate_atomically, migrate_stepwise
+from sbredis.servers._ports import free_port
+
+__all__ = ["ClusterNode", "LocalCluster"]
+
+
+class ClusterNode(LocalServer):
+    """A node of a :class:`LocalCluster`: a :class:`LocalServer` that keeps its id and both of its ports."""
+
+    def __init__(self, *, binary: ServerBinary, config: Settings, directory: Path, node_timeout: int) -> None:
+        super().__init__(binary=binary, config=config, directory=directory)
+        self.id = secrets.token_hex(20)
+        """Its name in the cluster, 40 hexadecimal digits."""
+        self.bus_port = 0
+        """The port at which the nodes talk among themselves."""
+        self._node_timeout = node_timeout
+        self._knows_shards = binary.version >= (7, 2, 0)
+
+    def view(self) -> list[NodeView]:
+        """The cluster as this node sees it. Raises :class:`OSError` if it does not answer."""
+        return parse_nodes(str(self.ask("CLUSTER", "NODES", timeout=2)))
+
+    def view_of_itself(self) -> NodeView | None:
+        """What this node says of itself; ``None`` if it does not answer."""
+        try:
+            return next(view for view in self.view() if view.is_myself)
+        except (OSError, ScriptRefusedError):
+            return None
+
+    @property
+    def knows_shards(self) -> bool:
+        """Whether this server keeps the shard of each node in its file (Redis and Valkey from 7.2 on)."""
+        return self._knows_shards
+
+    def _choose_ports(self) -> None:
+        self._port = free_port()
+        self.bus_port = free_port()
+
+    def _settings(self) -> dict[str, str | Sequence[str]]:
+        return super()._settings() | {
+            "cluster-enabled": "yes",
+            "cluster-config-file": "nodes.conf",
+            "cluster-port": str(self.bus_port),
+            "cluster-node-timeout": str(self._node_timeout),
+            "cluster-allow-replica-migration": "no",  # a replica stays with the master it was given
+        }
+
+
+class LocalCluster:
+    """A Redis or Valkey cluster on 127.0.0.1, ended when this process ends, however it ends.
+
+    ``masters`` masters share the slots evenly and have ``replicas`` replicas each. ``node_timeout`` is in
+    milliseconds: a master that is silent for so long is taken for failed. ``binary`` and ``config`` are as for
+    :class:`LocalServer` and hold for all nodes.
+
+    Used as a context manager, or by :meth:`start` and :meth:`stop`. Nodes that were killed and restarted keep ports,
+    data folder and id.
+    """
+
+    def __init__(
+        self,
+        masters: int = 3,
+        replicas: int = 0,
+        *,
+        node_timeout: int = 1000,
+        binary: ServerBinary | str | None = None,
+        config: Settings | None = None,
+    ) -> None:
+        self._masters = masters
+        self._replicas = replicas
+        self._node_timeout = node_timeout
+        self._binary = binary
+        self._config = config or {}
+        self._directory: Path | None = None
+        self.nodes: list[ClusterNode] = []
+        """All nodes in a fixed order: those that began as masters, by their slots, then those that began as
+        replicas.
+        """
+
+    # -- its life
+
+    def start(self) -> None:
+        """Start and form the cluster, and return when :meth:`wait_until_ok` would.
+
+        Raises :class:`~sbredis.exceptions.ServerUnsuitableError` if it does not come about.
+        """
+        if self.nodes:
+            return
+        binary = self._binary if isinstance(self._binary, ServerBinary) else find_server(self._binary)
+        try:
+            for _ in range(5):
+                if self._launch(binary):
+                    self.wait_until_ok(30)
+                    return
+                self.stop()
+        except BaseException:
+            self.stop()
+            raise
+        raise ServerUnsuitableError("No free ports were found for a local cluster.")
+
+    def stop(self) -> None:
+        """End all nodes and remove their data."""
+        for node in self.nodes:
+            node.kill()
+        self.nodes = []
+        if self._directory is not None:
+            shutil.rmtree(self._directory, ignore_errors=True)
+            self._directory = None
+
+    def __enter__(self) -> Self:
+        self.start()
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.stop()
+
+    def wait_until_ok(self, timeout: float = 30.0) -> None:
+        """Wait until the cluster is whole, as far as its nodes are alive.
+
+        That is: every node that is alive says ``cluster_state:ok``, knows all nodes, has links to those alive and
+        takes none of them for failed; all agree on who owns which slot, all slots are owned by nodes alive; and
+        every replica that is alive has its link to its master up. Nodes that are paused count as alive.
+
+        Raises :class:`~sbredis.exceptions.ServerUnsuitableError` that says what was still missing.
+        """
+        deadline = time.monotonic() + timeout
+        while (missing := self._missing()) is not None:
+            if time.monotonic() > deadline:
+                raise ServerUnsuitableError(f"The local cluster is not whole after {timeout:g} s: {missing}")
+            time.sleep(0.02)
+
+    def flush(self) -> None:
+        """Delete all data: FLUSHALL on every master that is alive."""
+        for node in self.masters:
+            node.ask("FLUSHALL", timeout=30)
+
+    # -- who is who, asked of the nodes now
+
+    @property
+    def url(self) -> str:
+        """The connection string, with all nodes: ``redis+cluster://127.0.0.1:P1,127.0.0.1:P2,…``."""
+        return "redis+cluster://" + ",".join(f"{node.host}:{node.port}" for node in self.nodes)
+
+    @property
+    def masters(self) -> list[ClusterNode]:
+        """The nodes that are alive and say they are masters with slots, in the order of :attr:`nodes`.
+
+        For a moment after a failover both the old and the new master may say so; :meth:`wait_until_ok` waits that out.
+        """
+        views = [(node, node.view_of_itself()) for node in self.nodes if node.is_alive()]
+        return [node for node, view in views if view is not None and view.is_master and view.slots]
+
+    def replicas_of(self, node: ClusterNode) -> list[ClusterNode]:
+        """The nodes that are alive and say they are replicas of ``node``."""
+        views = [(other, other.view_of_itself()) for other in self.nodes if other.is_alive()]
+        return [other for other, view in views if view is not None and view.master_id == node.id]
+
+    def master_of(self, slot: int) -> ClusterNode:
+        """The node that is alive and says it owns the slot; of several, the one with the newest claim.
+
+        Raises :class:`LookupError` if there is none now.
+        """
+        views = [(node, node.view_of_itself()) for node in self.nodes if node.is_alive()]
+        claims = [(view.config_epoch, node) for node, view in views if view is not None and view.owns(slot)]
+        if not claims:
+            raise LookupError(f"no node that is alive owns slot {slot}")
+        return max(claims, key=lambda claim: claim[0])[1]
+
+    # -- changing it
+
+    def failover(self, replica: ClusterNode, *, timeout: float = 15.0) -> None:
+        """Make a replica the master of its shard (CLUSTER FAILOVER, no write is lost), and wait until all nodes
+        know.
+        """
+        replica.ask("CLUSTER", "FAILOVER")
+        deadline = time.monotonic() + timeout
+        while not ((view := replica.view_of_itself()) and view.is_master and view.slots):
+            if time.monotonic() > deadline:
+                raise ServerUnsuitableError(f"{replica.url} did not become a master.\n{replica.log_tail()}")
+            time.sleep(0.005)
+        self.wait_until_ok(max(1.0, deadline - time.monotonic()))
+
+    def migrate_slot_classic(self, slot: int, to: ClusterNode, *, batch: int = 10) -> None:
+        """Move a slot to another master key by key: :meth:`migrate_slot_classic_steps` without stops between."""
+        for _ in self.migrate_slot_classic_steps(slot, to, batch=batch):
+            pass
+
+    def migrate_slot_classic_steps(self, slot: int, to: ClusterNode, *, batch: int = 10) -> Iterator[MigrationStep]:
+        """Move a slot to another master key by key, as ``redis-cli`` does, one step an iteration.
+
+        Nothing happens before the first. It yields what was done: ``"importing"`` (the target expects keys),
+        ``"migrating"`` (the source answers ASK for keys it has not), ``"keys"`` after each ``batch`` of keys that
+        was moved, and ``"assigned"`` once, when all nodes were told the new owner. In between, a call for a key of
+        the slot meets ASK or TRYAGAIN.
+        """
+        source = self.master_of(slot)
+        if source is to:
+            return iter(())
+        others = [node for node in self.masters if node not in (source, to)]
+        return migrate_stepwise(slot, source, to, others, batch)
+
+    @property
+    def supports_atomic_migration(self) -> bool:
+        """Whether the server has ``CLUSTER MIGRATESLOTS`` (Valkey 9 and later)."""
+        binary = self._binary if isinstance(self._binary, ServerBinary) else find_server(self._binary)
+        return binary.flavour == "valkey" and binary.version >= (9, 0, 0)
+
+    def migrate_slot_atomic(self, slot: int, to: ClusterNode, *, timeout: float = 30.0) -> None:
+        """Move a slot to another master as one change (``CLUSTER MIGRATESLOTS``), and wait until that is done.
+
+        Raises :class:`~sbredis.exceptions.ServerUnsuitableError` if it fails or the server cannot.
+        """
+        if not self.supports_atomic_migration:
+            raise ServerUnsuitableError("CLUSTER MIGRATESLOTS needs Valkey 9 or later.")
+        source = self.master_of(slot)
+        if source is not to:
+            migrate_atomically(slot, source, to, timeout)
+
+    # -- forming it
+
+    def _launch(self, binary: ServerBinary) -> bool:
+        """Start all nodes. False if one found its port taken by another process."""
+        self._directory = Path(tempfile.mkdtemp(dir=guardian().directory))
+        self.nodes = [
+            ClusterNode(
+                binary=binary,
+                config=self._config,
+                directory=self._directory / str(index),
+                node_timeout=self._node_timeout,
+            )
+            for index in range(self._masters * (1 + self._replicas))
+        ]
+        for node in self.nodes:
+            node.prepare()
+        self._write_topology()
+        for node in self.nodes:
+            node.launch()
+        ready = [
+            node.await_ready() for node in self.nodes
+        ]  # each of them, to hear of one that refuses its configuration
+        return all(ready)
+
+    def _write_topology(self) -> None:
+        """Give every node the file it would have written itself, had the cluster been formed by commands before.
+
+        Servers wait 2 s after their start before they serve a slot, whichever way they learn of it. So the 2 s
+        begin at once.
+        """
+        lines: list[str] = []
+        shards = [secrets.token_hex(20) for _ in range(self._masters)]
+        for index, node in enumerate(self.nodes):
+            where = f"{node.id} {node.host}:{node.port}@{node.bus_port}"
+            if node.knows_shards:
+                # Left out, the shard is unknown to the server itself, and a sharded publish from a script ends it
+                # by an assertion.
+                where += f",,tls-port=0,shard-id={shards[index % self._masters]}"
+            if index < self._masters:
+                first = SLOTS * index // self._masters
+                last = SLOTS * (index + 1) // self._masters - 1
+                lines.append(f"{where} master - 0 0 {index + 1} connected {first}-{last}")
+            else:
+                master = self.nodes[(index - self._masters) % self._masters]
+                lines.append(f"{where} slave {master.id} 0 0 0 connected")
+        for index, node in enumerate(self.nodes):
+            own = lines[index].replace(" master ", " myself,master ").replace(" slave ", " myself,slave ")
+            state = f"vars currentEpoch {self._masters} lastVoteEpoch 0"
+            text = "\n".join([own, *lines[:index], *lines[index + 1 :], state])
+            (node.directory / "nodes.conf").write_text(text + "\n")
+
+    def _missing(self) -> str | None:
+        """What is missing from a whole cluster; ``None`` if nothing is."""
+        alive = [node for node in self.nodes if node.is_alive()]
+        ids = {node.id for node in alive}
+        agreed: object = None
+        for node in alive:
+            try:
+                views = node.view()
+                about = str(node.ask("CLUSTER", "INFO", timeout=2))
+                replication = str(node.ask("INFO", "replication", timeout=2))
+            except (OSError, ScriptRefusedError) as error:
+                return f"{node.url} does not answer: {error}"
+            complaint = self._complaint(views, ids, about, replication)
+            if complaint:
+                return f"{node.url}: {complaint}"
+            agreed = agreed or slot_owners(views)
+            if slot_owners(views) != agreed:
+                return f"{node.url} and {alive[0].url} disagree on who owns which slot"
+        return None
+
+    def _complaint(self, views: list[NodeView], alive: set[str], about: str, replication: str) -> str | None:
+        if {view.id for view in views} != {node.id for node in self.nodes}:
+            return f"knows {len(views)} nodes of {len(self.nodes)}"
+        for view in views:
+            if view.id in alive and not view.is_myself and (view.is_failing or not view.link_is_up):
+                return f"is not connected to {view.id}"
+            if view.slots and view.id not in alive:
+                return f"takes {view.id}, which is dead, for a master"
+        if "cluster_state:ok" not in about:
+            return "cluster_state is not ok"
+        if "role:slave" in replication and "master_link_status:up" not in replication:
+            return "is not connected to its master"
+        return None

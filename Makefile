@@ -1,0 +1,48 @@
+# `make` lists what can be made. Everything runs in .venv, which the first target that needs it makes (tools/environment).
+PY := .venv/bin/python
+TESTS ?= tests
+ARGS ?=
+
+# pip, virtualenv and pyright want a home. Where there is none, they get one here.
+ifeq ($(filter /%,$(HOME)),)
+export HOME := $(CURDIR)/.cache/home
+endif
+
+.DEFAULT_GOAL := help
+.PHONY: help demo test check format bench bench-transport release environment clean
+
+help: ## list the targets
+	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/  make \1@\2/p' Makefile | awk -F@ '{ printf "%-24s %s\n", $$1, $$2 }'
+
+demo: environment-test ## show sbredis at work on a server that it starts itself
+	$(PY) examples/demo.py
+
+test: environment-test ## run the tests (TESTS=tests/house for a part, ARGS=… for pytest)
+	@tools/system-packages
+	$(PY) -m pytest $(ARGS) $(TESTS)
+
+check: environment ## lint, formatting, types, the import rule and the documentation
+	$(PY) -m tools.check
+
+format: environment ## format the code, and mend what the linter can mend
+	$(PY) -m ruff check --fix .
+	$(PY) -m ruff format .
+
+bench: bench-transport ## run all benchmarks
+
+bench-transport: environment-test ## measure the transport
+	$(PY) -m benchmarks.transport $(ARGS)
+
+release: environment ## build the sdist and the wheel into dist/ and try them out; uploads nothing
+	$(PY) -m tools.release
+
+environment: ## make .venv with all that the targets need
+	@tools/environment check
+
+.PHONY: environment-test
+environment-test:
+	@tools/environment
+
+clean: ## remove what the targets have made
+	rm -rf .cache .coverage* .hypothesis .mypy_cache .pytest_cache .ruff_cache .venv build dist htmlcov
+	find . -name __pycache__ -type d -prune -exec rm -rf {} +

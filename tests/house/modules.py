@@ -1,0 +1,64 @@
+"""The modules of this repository as syntax trees, for the tests that hold the rules of the house."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterator
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+
+from tools.repository import ROOT
+
+PLACES = {"sbredis": ROOT / "sbredis", "sbredis.workers": ROOT / "workers"}
+
+
+@dataclass(frozen=True)
+class Module:
+    """One module, under the name by which it is imported."""
+
+    name: str
+    path: Path
+
+    @property
+    def folder(self) -> str:
+        """The folder of sbredis it belongs to: ``transport`` of ``sbredis.transport._slots``; ``""`` at the top."""
+        parts = self.name.split(".")
+        return parts[1] if len(parts) > 1 and (len(parts) > 2 or self.is_package) else ""
+
+    @property
+    def is_package(self) -> bool:
+        return self.path.name == "__init__.py"
+
+    @cached_property
+    def tree(self) -> ast.Module:
+        return ast.parse(self.path.read_text("utf-8"), str(self.path))
+
+    def imports(self) -> Iterator[str]:
+        """The full name of everything it imports, wherever the import stands, also in functions and for types alone.
+
+        ``from a.b import c`` is told as ``a.b.c``, since ``c`` may be a module.
+        """
+        package = self.name if self.is_package else self.name.rpartition(".")[0]
+        for node in ast.walk(self.tree):
+            if isinstance(node, ast.Import):
+                yield from (alias.name for alias in node.names)
+            elif isinstance(node, ast.ImportFrom):
+                base = node.module or ""
+                if node.level:
+                    above = ".".join(package.split(".")[: len(package.split(".")) - node.level + 1])
+                    base = f"{above}.{base}".rstrip(".")
+                yield from (f"{base}.{alias.name}" for alias in node.names)
+            elif isinstance(node, ast.Call) and ast.unparse(node.func) in {"importlib.import_module", "__import__"}:
+                yield from (str(arg.value) for arg in node.args[:1] if isinstance(arg, ast.Constant))
+
+
+def modules() -> list[Module]:
+    """All modules of sbredis, those of the worker framework among them."""
+    found: list[Module] = []
+    for package, place in PLACES.items():
+        for path in sorted(place.rglob("*.py")):
+            parts = path.relative_to(place).with_suffix("").parts
+            name = ".".join((package, *(part for part in parts if part != "__init__")))
+            found.append(Module(name, path))
+    return found

@@ -1,0 +1,65 @@
+"""The documents hold what they say, and the tool that checks it sees when they do not."""
+
+from __future__ import annotations
+
+import pytest
+
+from tools.check_docs import anchors, check_leftovers, check_links, check_python, check_targets, check_version, problems
+from tools.repository import ROOT
+
+README = ROOT / "README.md"
+
+
+def test_the_documents_hold() -> None:
+    assert list(problems()) == []
+
+
+@pytest.mark.parametrize(
+    "link", ["[x](nowhere.md)", "[x](../outside.md)", "[x](ARCHITECTURE.md#no-such-heading)", "[x](#no-such-heading)"]
+)
+def test_a_link_that_leads_nowhere_is_found(link: str) -> None:
+    assert len(list(check_links(README, link))) == 1
+
+
+@pytest.mark.parametrize(
+    "link",
+    [
+        "[x](ARCHITECTURE.md)",
+        "[x](ARCHITECTURE.md#the-transport)",
+        "[x](sbredis/)",
+        "[x](https://example.com)",
+        "`[x](nowhere.md)`",
+    ],
+)
+def test_a_good_link_passes(link: str) -> None:
+    assert list(check_links(README, link)) == []
+
+
+def test_a_heading_is_linked_to_by_its_words() -> None:
+    assert anchors("# The `house`\n## What, why?\n## What, why?\n```\n# no heading\n```\n") == {
+        "the-house",
+        "what-why",
+        "what-why-1",
+    }
+
+
+def test_python_that_does_not_compile_is_found_at_its_line() -> None:
+    text = "Text.\n\n```python\nawait f()\n```\n\n```python\ndef f(:\n```\n"
+    assert [problem.startswith("the Python at line 7 does not compile") for problem in check_python(text)] == [True]
+
+
+def test_a_target_that_the_makefile_lacks_is_found() -> None:
+    text = "Say `make tea`, and make haste.\n```sh\nmake test\n```\n"
+    assert list(check_targets(text, {"test"})) == ["`make tea` is no target of the Makefile"]
+
+
+def test_what_is_left_to_do_is_found() -> None:
+    assert len(list(check_leftovers("done\n" + "TO" + "DO: more\n"))) == 1
+
+
+@pytest.mark.parametrize(
+    ("top", "holds"),
+    [("## [0.1.0] - Unreleased", True), ("## [Unreleased]", True), ("## [0.0.9] - 2020-01-01", False), ("", False)],
+)
+def test_the_changelog_starts_with_the_version_of_the_code(top: str, holds: bool) -> None:
+    assert (list(check_version(f"# Changelog\n\n{top}\n", "0.1.0")) == []) is holds

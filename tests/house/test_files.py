@@ -1,0 +1,72 @@
+"""What holds for all files of the repository."""
+
+from __future__ import annotations
+
+import re
+
+import pytest
+
+from tools.repository import ROOT, files
+
+LONGEST = 500
+
+# What belongs to one machine or one network and to nobody else's: no file of a repository may lean on it.
+FOREIGN = re.compile(
+    r"(?<![\w.~-])/(?:root|work|Users|home/\w+|opt/\w+)(?=[/\s\"'`)]|$)"
+    r"|\b(?:pypi|pythonhosted|npmjs|nodesource|debian)\.(?:org|com)\b"
+    r"|\b(?:index|find)-(?:url|links)\b",
+    re.MULTILINE,
+)
+
+TEXTS = [path for path in files() if b"\0" not in path.read_bytes()]
+
+
+def test_no_file_is_so_long_that_it_does_two_things() -> None:
+    """Over 500 lines is a question of design. Tests may: a table of cases is as long as it is."""
+    code = [path for path in files(".py", ".lua") if "tests" not in path.relative_to(ROOT).parts]
+    lengths = {str(path.relative_to(ROOT)): len(path.read_text("utf-8").splitlines()) for path in code}
+    assert {name: length for name, length in lengths.items() if length > LONGEST} == {}
+
+
+def test_no_file_names_a_machine_or_a_registry() -> None:
+    found = [
+        f"{path.relative_to(ROOT)}: {foreign[0]}"
+        for path in TEXTS
+        for foreign in FOREIGN.finditer(path.read_text("utf-8"))
+    ]
+    assert found == []
+
+
+@pytest.mark.parametrize(
+    "text",
+    ["see {0}root{0}.cache", "in `{0}work`", "{0}home{0}ann{0}x", "https:{0}{0}pypi{1}org", "--extra-index{2}url x"],
+)
+def test_what_is_foreign_is_recognised(text: str) -> None:
+    """The texts are put together here, because this file must not hold them either."""
+    assert FOREIGN.search(text.format("/", ".", "-"))
+
+
+@pytest.mark.parametrize(
+    "text", ["sbredis/workers", "a/work of art", "embedded:///path", "./root/x", "/work-in-progress"]
+)
+def test_what_is_not_foreign_is_left_alone(text: str) -> None:
+    assert not FOREIGN.search(text)
+
+
+def test_every_text_ends_with_one_newline_and_no_line_with_a_blank() -> None:
+    wrong = [
+        str(path.relative_to(ROOT))
+        for path in TEXTS
+        if (text := path.read_text("utf-8"))
+        and (not text.endswith("\n") or text.endswith("\n\n") or re.search(r"[ \t]$", text, re.MULTILINE))
+    ]
+    assert wrong == []
+
+
+def test_every_module_says_what_it_is_for() -> None:
+    silent = [
+        str(path.relative_to(ROOT))
+        for path in files(".py")
+        if (text := path.read_text("utf-8").strip()) and not re.match(r'(#.*\n)*r?"""', text)
+    ]
+    assert silent == []

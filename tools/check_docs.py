@@ -1,0 +1,118 @@
+"""Holds the documents to what is there: their links, their Python, the make targets they name, and the version.
+
+Each check yields problems as lines of text; none means that all is well.
+"""
+
+from __future__ import annotations
+
+import ast
+import re
+import sys
+import textwrap
+from collections.abc import Iterator
+from pathlib import Path
+
+from tools.repository import ROOT, files
+
+FENCE = re.compile(r"^(?P<indent> *)```(?P<language>\w*)[^\n]*\n(?P<code>.*?)^ *```", re.MULTILINE | re.DOTALL)
+CODE_SPAN = re.compile(r"`[^`\n]+`")
+LINK = re.compile(r"\[[^\]]*\]\((?P<target>[^)\s]+)\)")
+HEADING = re.compile(r"^#+ +(?P<title>.+?) *$", re.MULTILINE)
+MAKE = re.compile(r"\bmake (?P<target>[a-z][a-z-]*)")
+LEFTOVER = re.compile(r"\b(?:TO" + r"DO|FIX" + r"ME|XX" + r"X)\b")
+VERSION = re.compile(r"^## \[?(?P<version>[^\]\s]+)\]?", re.MULTILINE)
+
+
+def prose(text: str) -> str:
+    """The text without its code, where brackets mean something else."""
+    return CODE_SPAN.sub("", FENCE.sub("", text))
+
+
+def anchors(text: str) -> set[str]:
+    """The names under which the headings of a document can be linked to."""
+    found: set[str] = set()
+    for heading in HEADING.finditer(FENCE.sub("", text)):
+        words = re.sub(r"[^\w\- ]", "", heading["title"].lower())
+        name = base = words.strip().replace(" ", "-")
+        again = 0
+        while name in found:
+            again += 1
+            name = f"{base}-{again}"
+        found.add(name)
+    return found
+
+
+def check_links(document: Path, text: str) -> Iterator[str]:
+    for link in LINK.finditer(prose(text)):
+        target, _, anchor = link["target"].partition("#")
+        if re.match(r"[a-z]+:", target):
+            continue
+        there = (document.parent / target).resolve() if target else document
+        if not there.is_relative_to(ROOT) or not there.exists():
+            yield f"a link leads nowhere: {link['target']}"
+        elif anchor and (there.suffix != ".md" or anchor not in anchors(there.read_text("utf-8"))):
+            yield f"a link leads to no heading: {link['target']}"
+
+
+def check_python(text: str) -> Iterator[str]:
+    for fence in FENCE.finditer(text):
+        if fence["language"] not in {"python", "py"}:
+            continue
+        line = text.count("\n", 0, fence.start()) + 1
+        try:
+            flags = ast.PyCF_ALLOW_TOP_LEVEL_AWAIT | ast.PyCF_ONLY_AST
+            compile(textwrap.dedent(fence["code"]), f"block at line {line}", "exec", flags=flags)
+        except SyntaxError as error:
+            yield f"the Python at line {line} does not compile: {error.msg} (line {error.lineno} of the block)"
+
+
+def check_targets(text: str, targets: set[str]) -> Iterator[str]:
+    code = [fence["code"] for fence in FENCE.finditer(text)]
+    code += CODE_SPAN.findall(FENCE.sub("", text))
+    for named in sorted({make["target"] for part in code for make in MAKE.finditer(part)} - targets):
+        yield f"`make {named}` is no target of the Makefile"
+
+
+def check_leftovers(text: str) -> Iterator[str]:
+    for leftover in LEFTOVER.finditer(text):
+        yield f"line {text.count(chr(10), 0, leftover.start()) + 1} is not finished: {leftover[0]}"
+
+
+def check_version(changelog: str, version: str) -> Iterator[str]:
+    """The newest entry is the version that the code says it is, or Unreleased."""
+    top = VERSION.search(changelog)
+    if top is None:
+        yield "it has no entry (## [version] - date)"
+    elif top["version"] not in {version, "Unreleased"}:
+        yield f"its newest entry is {top['version']}, and the code says {version}"
+
+
+def code_version() -> str:
+    found = re.search(r'^__version__ = "(.+)"$', (ROOT / "sbredis/_version.py").read_text("utf-8"), re.MULTILINE)
+    return found[1] if found else ""
+
+
+def problems() -> Iterator[str]:
+    """Everything that is wrong with the documents of this repository."""
+    targets = set(re.findall(r"^([a-z][a-z-]*):", (ROOT / "Makefile").read_text("utf-8"), re.MULTILINE))
+    for document in files(".md"):
+        text = document.read_text("utf-8")
+        found = [
+            *check_links(document, text),
+            *check_python(text),
+            *check_targets(text, targets),
+            *check_leftovers(text),
+        ]
+        if document == ROOT / "CHANGELOG.md":
+            found += check_version(text, code_version())
+        yield from (f"{document.relative_to(ROOT)}: {problem}" for problem in found)
+
+
+def main() -> int:
+    found = list(problems())
+    print("\n".join(found) or f"{len(files('.md'))} documents hold")
+    return 1 if found else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -66,4 +66,3 @@ async def check_connection(url: str, *, timeout: float = 10.0) -> ConnectionRepo
             assert facts is not None  # it has just answered
             reports.append(ServerReport(facts, round_trip, server_time / 1e6 - (sent_at + round_trip / 2)))
         return ConnectionReport(target, tuple(reports))
-

@@ -119,11 +119,11 @@ def redacted(text: str) -> str:
     scheme, separator, rest = text.partition("://")
     if not separator or not _SCHEME.fullmatch(scheme):
         return _SECRET.sub(r"\1***", text) if _AZURE.match(text) else "***"
-    before, at, rest = rest.rpartition("@")
+    _, at, rest = rest.rpartition("@")
     location, mark, query = rest.partition("?")
     if not at and scheme.lower() not in ("unix", "embedded", "memory"):
         # Without an '@' what should be a port may be a password: redis://user:password.
-        location = re.sub(r":(?!\d{1,5}(?:[,/]|$))[^,/\[\]:]+", ":***", location)
+        location = re.sub(r"(\[[^\]]*\])|:(?!\d{1,5}(?:[,/]|$))[^,/]+", lambda found: found[1] or ":***", location)
     options = [_hidden(option) for option in query.split("&")]
     return f"{scheme}://{'***@' if at else ''}{location}{mark}{'&'.join(options)}"
 
@@ -250,7 +250,9 @@ class _Parser:
         if kind == "sentinel":
             master_name = self.decoded("master name", first)
             if not master_name:
-                raise self.wrong("master name", "redis+sentinel://host:26379/NAME names the master that Sentinel watches")
+                raise self.wrong(
+                    "master name", "redis+sentinel://host:26379/NAME names the master that Sentinel watches"
+                )
             first, _, more = more.partition("/")
         if more:
             raise self.wrong("path", f"nothing is expected behind '/{first}'")
@@ -283,7 +285,9 @@ class _Parser:
     def embedded(self, location: str, options: dict[str, Any]) -> Target:
         path = self.decoded("folder", location)
         if not path.strip("/"):
-            raise self.wrong("folder", "embedded:///absolute/folder or embedded://relative/folder names the data folder")
+            raise self.wrong(
+                "folder", "embedded:///absolute/folder or embedded://relative/folder names the data folder"
+            )
         if options.get("durability") == "fsync":
             options["embedded_fsync"] = "always"
         return Target("embedded", path=path, **options)

@@ -105,7 +105,9 @@ def problems(facts: ServerFacts, kind: Kind, durability: Durability) -> list[str
         )
     if durability == "fsync":
         if facts.append_only is False:
-            found.append(f"{server} writes no append-only file: durability=fsync needs appendonly yes and appendfsync always.")
+            found.append(
+                f"{server} writes no append-only file: durability=fsync needs appendonly yes and appendfsync always."
+            )
         elif facts.append_fsync not in (None, "always"):
             found.append(f"{server} runs appendfsync {facts.append_fsync}: durability=fsync needs appendfsync always.")
     return found

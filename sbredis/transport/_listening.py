@@ -223,9 +223,7 @@ class _Ear:
                     await hang_up(link)
         return was_connected
 
-    async def _until_lost(
-        self, part: Callable[[Link], Awaitable[None]], link: Link, tasks: TaskGroup
-    ) -> None:
+    async def _until_lost(self, part: Callable[[Link], Awaitable[None]], link: Link, tasks: TaskGroup) -> None:
         try:
             await part(link)
         except (RedisError, OSError) as error:

@@ -178,7 +178,9 @@ class Transport:
         if slot is not None:
             return self._routes[slot]
         masters = self._masters()
-        return next((node for node in masters if node.calls.open and not node.suspected), masters[0] if masters else None)
+        return next(
+            (node for node in masters if node.calls.open and not node.suspected), masters[0] if masters else None
+        )
 
     def redirected(self, failure: Failure) -> Node:
         """The server that MOVED or ASK names. Raises ValueError if it names none."""
@@ -238,7 +240,9 @@ class Transport:
                     self._accepts,
                     self._scripts,
                 )
-                self._listening = Listening(self._dialer, tasks, self._owner_endpoint, self._trouble_at, self._before_dial)
+                self._listening = Listening(
+                    self._dialer, tasks, self._owner_endpoint, self._trouble_at, self._before_dial
+                )
                 tasks.start_soon(self._keep_layout)
                 started.set_result(None)
                 await self._closing.wait()
@@ -288,7 +292,9 @@ class Transport:
                     f"{facts} has no replica, so nothing can confirm with durability=replicated. Give it one, or use "
                     "durability=master or fsync."
                 )
-            worth.setdefault(durability_note(facts, self.target.durability, replicated=bool(replicas)), []).append(facts)
+            worth.setdefault(durability_note(facts, self.target.durability, replicated=bool(replicas)), []).append(
+                facts
+            )
         if found:
             raise ServerUnsuitableError(" ".join(found))
         for note, servers in worth.items():
@@ -333,7 +339,9 @@ class Transport:
 
     # -- for the parts -------------------------------------------------------------------------------------------------
 
-    async def probe(self, endpoint: Endpoint, commands: Sequence[Sequence[Argument]], seconds: float) -> list[Any] | Failure:
+    async def probe(
+        self, endpoint: Endpoint, commands: Sequence[Sequence[Argument]], seconds: float
+    ) -> list[Any] | Failure:
         """Ask a data server something, over the connection that calls use."""
         now = self._loop.time()
         node = self._node(endpoint)
@@ -342,7 +350,9 @@ class Transport:
             return wire
         deadline = self._loop.time() + seconds
         replies = [await future for future in [wire.submit(Command(*command), deadline) for command in commands]]
-        lost = next((r for r in replies if isinstance(r, Failure) and r.kind in (FailureKind.LOST, FailureKind.TIMED_OUT)), None)
+        lost = next(
+            (r for r in replies if isinstance(r, Failure) and r.kind in (FailureKind.LOST, FailureKind.TIMED_OUT)), None
+        )
         return lost or replies
 
     def known(self) -> list[Endpoint]:
@@ -394,4 +404,3 @@ class Transport:
 
 
 _STRIPPED: dict[str, Script] = {}
-

@@ -75,7 +75,8 @@ class Opener:
                 endpoint=endpoint,
             )
         except ServiceBusError as error:
-            return Failure(FailureKind.UNSUITABLE, error.message, endpoint=endpoint)
+            kind = FailureKind.UNREACHABLE if error.is_transient else FailureKind.UNSUITABLE
+            return Failure(kind, error.message, endpoint=endpoint)
         except (RedisError, OSError) as error:
             return _dialling_failed(error, endpoint)
         finally:
@@ -137,9 +138,7 @@ class WireHolder:
         await asyncio.wait((opening,), timeout=max(0.0, deadline - loop.time()))
         if opening.done():
             return opening.result()
-        return Failure(
-            FailureKind.TIMED_OUT, f"{self.endpoint} is still being connected to", endpoint=self.endpoint
-        )
+        return Failure(FailureKind.TIMED_OUT, f"{self.endpoint} is still being connected to", endpoint=self.endpoint)
 
     async def _open(self, opening: asyncio.Future[Wire | Failure]) -> None:
         result: Wire | Failure = Failure(FailureKind.CLOSED, "the transport was closed", endpoint=self.endpoint)
@@ -179,7 +178,9 @@ def _dialling_failed(error: BaseException, endpoint: Endpoint) -> Failure:
         failure = failure_of_reply(reply.code, reply.detail, endpoint)
         if failure.kind is FailureKind.REFUSED:
             return Failure(
-                FailureKind.UNSUITABLE, f"{endpoint} refused the handshake: {reply.code} {reply.detail}", endpoint=endpoint
+                FailureKind.UNSUITABLE,
+                f"{endpoint} refused the handshake: {reply.code} {reply.detail}",
+                endpoint=endpoint,
             )
         return failure
     reason = str(error)

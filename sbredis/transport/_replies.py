@@ -173,7 +173,9 @@ class Failure:
                     f"The connection{where} was lost under {subject}{tried}: {self.detail}", outcome=outcome
                 )
             case FailureKind.TIMED_OUT | FailureKind.UNCONFIRMED:
-                return OperationTimeoutError(f"{subject} did not end in time{where}{tried}: {self.detail}", outcome=outcome)
+                return OperationTimeoutError(
+                    f"{subject} did not end in time{where}{tried}: {self.detail}", outcome=outcome
+                )
 
 
 def classify(code: str, detail: str) -> FailureKind:

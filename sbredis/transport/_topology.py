@@ -34,7 +34,9 @@ class Layout:
 class Prober(Protocol):
     """How a topology asks data servers: over the connections that calls use."""
 
-    async def probe(self, endpoint: Endpoint, commands: Sequence[Sequence[Argument]], seconds: float) -> list[Any] | Failure:
+    async def probe(
+        self, endpoint: Endpoint, commands: Sequence[Sequence[Argument]], seconds: float
+    ) -> list[Any] | Failure:
         """The replies to some commands, error replies as failures among them."""
         ...
 
@@ -83,9 +85,7 @@ class ClusterTopology:
         candidates += [seed for seed in random.sample(self._seeds, len(self._seeds)) if seed not in candidates]
         failure = Failure(FailureKind.UNREACHABLE, "no node of the cluster is known")
         for candidate in candidates:
-            replies = await prober.probe(
-                candidate, ((b"CLUSTER", b"SLOTS"), (b"CLUSTER", b"NODES")), _ANSWER_WITHIN
-            )
+            replies = await prober.probe(candidate, ((b"CLUSTER", b"SLOTS"), (b"CLUSTER", b"NODES")), _ANSWER_WITHIN)
             if isinstance(replies, Failure):
                 failure = _worse(failure, replies)
                 continue
@@ -177,7 +177,13 @@ class SentinelTopology:
 
 def _known_replicas(state: Any) -> int | None:
     """``num-slaves`` out of SENTINEL MASTER: how many replicas the Sentinel knows, those that are down included."""
-    pairs = state if isinstance(state, dict) else dict(zip(state[::2], state[1::2], strict=False)) if isinstance(state, list) else {}
+    pairs = (
+        state
+        if isinstance(state, dict)
+        else dict(zip(state[::2], state[1::2], strict=False))
+        if isinstance(state, list)
+        else {}
+    )
     found = pairs.get(b"num-slaves")
     return int(found) if found is not None else None
 

@@ -47,7 +47,9 @@ class WireLimits:
 class Wire:
     """An open connection to one server process. Made by a node; after :meth:`fail` it is of no further use."""
 
-    def __init__(self, stream: Stream, facts: ServerFacts, limits: WireLimits, *, on_suspect: Callable[[], None]) -> None:
+    def __init__(
+        self, stream: Stream, facts: ServerFacts, limits: WireLimits, *, on_suspect: Callable[[], None]
+    ) -> None:
         self.facts = facts
         self.failure: Failure | None = None
         self._deposed = False

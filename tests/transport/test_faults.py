@@ -134,5 +134,3 @@ async def test_what_all_replicas_confirmed_survives_the_master(replicated_cluste
     assert dict(report.errors) == {}
     assert report.lost(counts) == []
     assert report.executed_twice(counts) == []
-
-

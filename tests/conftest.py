@@ -59,6 +59,13 @@ def cluster(shared_cluster: LocalCluster) -> LocalCluster:
     return shared_cluster
 
 
+@pytest.fixture
+def replicated_cluster(binary: str | None) -> Iterator[LocalCluster]:
+    """A fresh cluster with a replica for each master: what happens here leaves it damaged."""
+    with LocalCluster(3, 1, node_timeout=500, binary=binary) as cluster:  # a failover then takes 1 to 2 s
+        yield cluster
+
+
 @pytest.fixture(params=TARGETS)
 def target(request: pytest.FixtureRequest) -> str:
     """Which of the three targets a test runs over."""

@@ -16,7 +16,7 @@ def wait_until(condition: Callable[[], object], timeout: float = 20.0, what: str
     deadline = time.monotonic() + timeout
     while not condition():
         if time.monotonic() > deadline:
-            raise AssertionError(f"within {timeout} s it never was so: {what or inspect.getsource(condition).strip()}")
+            raise AssertionError(f"within {timeout} s it never was so: {what or _source_of(condition)}")
         time.sleep(0.01)
 
 
@@ -32,5 +32,12 @@ async def eventually(
         if found:
             return
         if time.monotonic() > deadline:
-            raise AssertionError(f"within {timeout} s it never was so: {what or inspect.getsource(condition).strip()}")
+            raise AssertionError(f"within {timeout} s it never was so: {what or _source_of(condition)}")
         await anyio.sleep(0.01)
+
+
+def _source_of(condition: object) -> str:
+    try:
+        return inspect.getsource(condition).strip()  # type: ignore[arg-type]
+    except TypeError:  # a partial has none
+        return repr(condition)

@@ -32,7 +32,12 @@ class Router(Protocol):
         ...
 
     async def pause(self, seconds: float) -> None:
-        """Wait, but not beyond a change of the slot map."""
+        """Wait, but not beyond a change of the slot map or the end of the transport."""
+        ...
+
+    @property
+    def closed(self) -> bool:
+        """Whether nothing can be sent any more."""
         ...
 
 
@@ -69,7 +74,7 @@ class Journey:
             return result
         raise result.error(
             self._call,
-            maybe_ran=self._maybe_ran and result.outcome is not Outcome.REFUSED,
+            maybe_ran=self._maybe_ran,
             attempts=self._attempts,
             seconds=self._clock() - self._started,
         )
@@ -84,6 +89,8 @@ class Journey:
     async def _execute(self) -> Any:
         node, asking = self._next, self._asking
         self._next, self._asking = None, False
+        if self._router.closed:
+            return Failure(FailureKind.CLOSED, "the transport was closed")
         if node is None:
             node = self._router.route(self._call.slot)
         if node is None:

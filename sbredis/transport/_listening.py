@@ -129,6 +129,12 @@ class Listening:
             if channel.endpoint in self._ears:
                 self._ears[channel.endpoint].forget(channel)
 
+    def close(self, reason: str) -> None:
+        """Nothing will be heard any more: who still waits for a confirmation is told."""
+        for channel in self._channels.values():
+            if not channel.confirmed.done():
+                channel.confirmed.set_result(Failure(FailureKind.CLOSED, reason))
+
     def moved(self) -> None:
         """The slot map has changed: channels follow their slots."""
         for channel in list(self._channels.values()):
@@ -216,6 +222,8 @@ class _Ear:
             reply = reply_error(error)
             if reply is not None:
                 self._refused(failure_of_reply(reply.code, reply.detail, self.endpoint))
+        except Exception:  # a credential provider may raise anything, which must not end the transport
+            _log.warning("listening at %s failed", self.endpoint, exc_info=True)
         finally:
             was_connected, self._connected = self._connected, False
             if link is not None:

@@ -150,8 +150,9 @@ class Transport:
         if self._root is not None:
             await asyncio.wait((self._root,))
             self._root = None
-            if self._on_close is not None:
-                await self._on_close()
+        on_close, self._on_close = self._on_close, None
+        if on_close is not None:
+            await on_close()
 
     async def __aenter__(self) -> Transport:
         return self
@@ -169,7 +170,8 @@ class Transport:
         self, call: Call, started: float, timeout: float, failure: Failure | None, *, replicated: bool
     ) -> Any:
         """The uncommon case: a first attempt failed, or could not be made."""
-        self._check_open()
+        if failure is None:
+            self._check_open()
         journey = Journey(self, call, started, started + timeout, self._backoff, replicated=replicated)
         return await journey.finish(failure)
 
@@ -199,16 +201,19 @@ class Transport:
             self._refresh_wanted.set()
 
     async def pause(self, seconds: float) -> None:
-        """Wait, but not beyond a change of the slot map."""
-        if self._closing.is_set():
-            self._check_open()
-        if seconds <= 0:
+        """Wait, but not beyond a change of the slot map or the end of the transport."""
+        if seconds <= 0 or self.closed:
             return
         try:
             async with asyncio.timeout(seconds):
                 await self._layout_changed.wait()
         except TimeoutError:
             return
+
+    @property
+    def closed(self) -> bool:
+        """Whether it was closed, or is being closed."""
+        return self._closing.is_set()
 
     # -- life ----------------------------------------------------------------------------------------------------------
 
@@ -250,6 +255,7 @@ class Transport:
         finally:
             self._closing.set()
             self._layout_changed.set()
+            self._listening.close(f"The transport to {self.target} was closed.")
 
     async def _insisting(self, attempt: Callable[[float], Awaitable[_T | Failure]]) -> _T | Failure:
         """Try to get something from a server until ``connect_timeout``, while it is to be hoped for; else say what is in the way."""

@@ -110,17 +110,19 @@ class DurableLane:
             return Failure(FailureKind.TIMED_OUT, said, outcome=outcome, endpoint=self.endpoint)
 
     async def _flush_all(self) -> None:
+        batch: list[_Waiting] = []
         try:
             while self._queue:
                 batch, self._queue = self._queue, []
                 batch = [waiting for waiting in batch if not waiting.future.done()]
-                try:
-                    await self._flush(batch)
-                finally:
-                    for waiting in batch:
-                        self._settle(waiting, Failure(FailureKind.CLOSED, "the transport was closed"))
+                await self._flush(batch)
         finally:
             self._flushing = False
+            # Whoever has not been answered by now never will be: the transport was closed.
+            for waiting in (*batch, *self._queue):
+                outcome = Outcome.UNKNOWN if waiting.sent else Outcome.NEVER_SENT
+                self._settle(waiting, Failure(FailureKind.CLOSED, "the transport was closed", outcome=outcome))
+            self._queue.clear()
 
     async def _flush(self, batch: list[_Waiting]) -> None:
         if not batch:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 import os
 import socket
 import ssl
@@ -27,6 +28,7 @@ from sbredis.transport._wire import Wire, WireLimits
 
 __all__ = ["Opener", "WireHolder"]
 
+_log = logging.getLogger("sbredis.transport")
 _NO_SUCH_SCRIPT = b"0" * 40
 _OPEN_PACING = Backoff(first=0.05, longest=1.0)
 
@@ -79,6 +81,10 @@ class Opener:
             return Failure(kind, error.message, endpoint=endpoint)
         except (RedisError, OSError) as error:
             return _dialling_failed(error, endpoint)
+        except Exception as error:  # a credential provider may raise anything, which must not end the transport
+            _log.warning("connecting to %s failed", endpoint, exc_info=True)
+            why = f"{endpoint} cannot be connected to: {type(error).__name__}: {error}"
+            return Failure(FailureKind.UNREACHABLE, why, endpoint=endpoint)
         finally:
             if link is not None and not opened:
                 with anyio.CancelScope(shield=True):

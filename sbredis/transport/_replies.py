@@ -163,8 +163,9 @@ class Failure:
                     f"The cluster sent {subject} from node to node{tried}; last: {said}", outcome=outcome
                 )
             case FailureKind.UNREACHABLE | FailureKind.CLOSED:
+                lacking = "answered" if outcome is Outcome.UNKNOWN else "sent"
                 return ServiceBusConnectionError(
-                    f"{self.detail}{tried}" if call is None else f"{call} was not sent{tried}: {self.detail}",
+                    f"{self.detail}{tried}" if call is None else f"{call} was not {lacking}{tried}: {self.detail}",
                     outcome=outcome,
                     is_transient=self.kind is FailureKind.UNREACHABLE,
                 )

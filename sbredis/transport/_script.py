@@ -5,10 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from hashlib import sha1
-from typing import TYPE_CHECKING, Any
-
-if TYPE_CHECKING:
-    import asyncio
+from typing import Any
 
 __all__ = ["Argument", "Call", "Command", "Script", "pack"]
 
@@ -94,7 +91,7 @@ class Call:
 
     # What the wire that the call is on keeps about it. A call is on one wire at a time: it goes to another one only when the
     # first has answered it or was lost.
-    future: asyncio.Future[Any]
+    future: Any  # an asyncio.Future; nothing here awaits it
     deadline: float
     asking: bool
     heals: int

@@ -44,6 +44,18 @@ class WireLimits:
     """A server that owes an answer for so long is not waited for any longer."""
 
 
+class _Place:
+    """Where somebody stands in the line of those who wait for room."""
+
+    __slots__ = ("woken",)
+
+    woken: asyncio.Future[None]
+
+    def wake(self) -> None:
+        if not self.woken.done():
+            self.woken.set_result(None)
+
+
 class Wire:
     """An open connection to one server process. Made by a node; after :meth:`fail` it is of no further use."""
 
@@ -65,7 +77,7 @@ class Wire:
         # One number for calls and bytes: a call takes its size and its share of the bytes that all calls may take.
         self._room = limits.bytes
         self._share = limits.bytes // limits.calls
-        self._room_waiters: deque[asyncio.Future[None]] = deque()
+        self._line: deque[_Place] = deque()
         self._heard_at = self._owing_since = self._loop.time()
         self._timer: asyncio.TimerHandle | None = None
         self._timer_at = 0.0
@@ -78,7 +90,7 @@ class Wire:
     @property
     def has_room(self) -> bool:
         """Whether one more call may be submitted now."""
-        return self._room > 0 and not self._room_waiters
+        return self._room > 0 and not self._line
 
     @property
     def owes(self) -> bool:
@@ -102,28 +114,29 @@ class Wire:
         return future
 
     async def room(self, deadline: float) -> bool:
-        """Wait, in order, until one more call may be submitted; ``False`` if the deadline or the connection's end came first.
+        """Wait, in order, until one more call may be submitted; ``False`` if the deadline or the end came first.
 
         The caller submits before it awaits anything else: the room is not held for it.
         """
-        while self.failure is None and not self.has_room:
-            waiter: asyncio.Future[None] = self._loop.create_future()
-            self._room_waiters.append(waiter)
-            try:
-                async with asyncio.timeout_at(deadline):
-                    await waiter
-            except TimeoutError:
-                return False
-            except asyncio.CancelledError:
-                if waiter.done() and not waiter.cancelled():
-                    self._admit()  # the place that was offered here is the next one's
-                raise
-            finally:
-                if waiter in self._room_waiters:
-                    self._room_waiters.remove(waiter)
-            if self._room > 0:
-                break
-        return self.failure is None
+        if self.failure is not None or self.has_room:
+            return self.failure is None
+        place = _Place()
+        self._line.append(place)
+        passes = False
+        try:
+            async with asyncio.timeout_at(deadline):
+                # Who is woken in vain, because those in front needed more than expected, keeps the place in the line.
+                while self.failure is None and not (self._room > 0 and self._line[0] is place):
+                    place.woken = self._loop.create_future()
+                    await place.woken
+            passes = self.failure is None
+        except TimeoutError:
+            return False
+        finally:
+            self._line.remove(place)
+            if not passes:
+                self._admit()  # what was offered here is the next one's
+        return passes
 
     # -- life ----------------------------------------------------------------------------------------------------------
 
@@ -156,15 +169,18 @@ class Wire:
                 if call is not None and not call.future.done():
                     call.future.set_result(self._lost(reason, sent=sent))
             queue.clear()
-        while self._room_waiters:
-            waiter = self._room_waiters.popleft()
-            if not waiter.done():
-                waiter.set_result(None)
+        for place in self._line:
+            place.wake()
         self._ended.cancel()
 
     def _lost(self, reason: str, *, sent: bool) -> Failure:
         outcome = Outcome.UNKNOWN if sent else Outcome.NEVER_SENT
         return Failure(FailureKind.LOST, reason, outcome=outcome, endpoint=self.facts.endpoint)
+
+    def _too_late(self, *, sent: bool) -> Failure:
+        outcome = Outcome.UNKNOWN if sent else Outcome.NEVER_SENT
+        what = "no answer came" if sent else "it could not be written"
+        return Failure(FailureKind.TIMED_OUT, what, outcome=outcome, endpoint=self.facts.endpoint)
 
     # -- writing -------------------------------------------------------------------------------------------------------
 
@@ -181,14 +197,19 @@ class Wire:
         if self._stream.paused or self.failure is not None or not self._waiting:
             return
         in_flight = self._in_flight
+        now = self._loop.time()
         if not in_flight:
-            self._owing_since = self._loop.time()
+            self._owing_since = now
         run_id = self.facts.run_id
         pieces: list[bytes] = []
         waiting, self._waiting = self._waiting, []
         for call in waiting:
             if call.future.done():
                 self._release(call)  # its caller went away: it is never sent
+                continue
+            if call.deadline <= now:
+                call.future.set_result(self._too_late(sent=False))
+                self._release(call)
                 continue
             if call.heals and self._needs_load(call):
                 pieces.append(pack((b"SCRIPT", b"LOAD", call.script_source)))
@@ -233,7 +254,7 @@ class Wire:
             self._room += call.size + self._share
             if not call.future.done():
                 call.future.set_result(reply)
-        if self._room_waiters:
+        if self._line:
             self._admit()
 
     def _heal(self, call: Call) -> bool:
@@ -246,17 +267,17 @@ class Wire:
 
     def _release(self, call: Call) -> None:
         self._room += call.size + self._share
-        if self._room_waiters:
+        if self._line:
             self._admit()
 
     def _admit(self) -> None:
         """Wake as many of those who wait for room as there is room for calls of no size."""
         room = self._room
-        while room > 0 and self._room_waiters:
-            waiter = self._room_waiters.popleft()
-            if not waiter.done():
-                waiter.set_result(None)
-                room -= self._share
+        for place in self._line:
+            if room <= 0:
+                return
+            place.wake()
+            room -= self._share
 
     # -- time ----------------------------------------------------------------------------------------------------------
 
@@ -278,11 +299,7 @@ class Wire:
                 if call is None or call.future.done():
                     continue
                 if call.deadline <= now:
-                    outcome = Outcome.UNKNOWN if sent else Outcome.NEVER_SENT
-                    what = "no answer came" if sent else "it could not be written"
-                    call.future.set_result(
-                        Failure(FailureKind.TIMED_OUT, what, outcome=outcome, endpoint=self.facts.endpoint)
-                    )
+                    call.future.set_result(self._too_late(sent=sent))
                 elif call.deadline < earliest:
                     earliest = call.deadline
         if self._in_flight:

@@ -6,7 +6,7 @@ their script recognises (then no caller sees anything but a pause).
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 
 import pytest
@@ -14,7 +14,6 @@ import pytest
 from benchmarks.faults import (
     FAULTS,
     KEYS,
-    NODE_TIMEOUT,
     SLOT,
     Fault,
     counts_on,
@@ -34,13 +33,6 @@ pytestmark = pytest.mark.anyio
 def anyio_backend() -> str:
     """Without asyncio's debug mode, which would let 200 callers do little else than be watched."""
     return "asyncio"
-
-
-@pytest.fixture
-def replicated_cluster(binary: str | None) -> Iterator[LocalCluster]:
-    """A fresh cluster with a replica for each master: what happens here leaves it damaged."""
-    with LocalCluster(3, 1, node_timeout=NODE_TIMEOUT, binary=binary) as cluster:
-        yield cluster
 
 
 SILENT_FAULTS = (fail_over_by_hand, migrate_key_by_key, migrate_atomically)

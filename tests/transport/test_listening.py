@@ -1,0 +1,84 @@
+"""A subscription follows its slot: when the slot moves or its master is lost, it is made anew, and its listener told of the gap."""
+
+from __future__ import annotations
+
+from functools import partial
+
+import pytest
+
+from benchmarks.faults import in_thread
+from sbredis.exceptions import OperationTimeoutError
+from sbredis.servers import LocalCluster
+from sbredis.transport import Script, Transport, key_slot, open_transport
+from tests.waiting import eventually
+
+pytestmark = pytest.mark.anyio
+
+PUBLISH = Script("publish", "#!lua\nreturn redis.call('SPUBLISH', KEYS[1], ARGV[1])")
+CHANNEL = b"{wake}:client"
+SLOT = key_slot(CHANNEL)
+
+
+class Heard:
+    """A listener that remembers."""
+
+    def __init__(self) -> None:
+        self.messages: list[bytes] = []
+        self.gaps = 0
+
+    def message(self, payload: bytes) -> None:
+        self.messages.append(payload)
+
+    def gap(self) -> None:
+        self.gaps += 1
+
+    def has_missed(self, times: int) -> bool:
+        return self.gaps >= times
+
+
+async def is_heard(transport: Transport, heard: Heard, text: bytes) -> None:
+    """Publish until somebody listens where it is published, and see it arrive."""
+
+    async def reached() -> bool:
+        return bool(await transport.call(PUBLISH, (CHANNEL,), (text,)))
+
+    await eventually(reached)
+    await eventually(lambda: text in heard.messages)
+
+
+async def test_it_follows_a_slot_that_moves(cluster: LocalCluster) -> None:
+    """There and back: the listener hears of both gaps, and of what is published after them."""
+    home = cluster.master_of(SLOT)
+    away = next(master for master in cluster.masters if master is not home)
+    heard = Heard()
+    async with await open_transport(cluster.url, scripts=[PUBLISH]) as transport:
+        subscription = await transport.subscribe(CHANNEL, heard)
+        await is_heard(transport, heard, b"at home")
+        for number, target in enumerate((away, home), 1):
+            await in_thread(cluster.migrate_slot_classic, SLOT, target)
+            await eventually(partial(heard.has_missed, number))
+            await is_heard(transport, heard, b"at %d" % number)
+        subscription.close()
+
+
+async def test_it_follows_a_failover(replicated_cluster: LocalCluster) -> None:
+    """The master is killed: its replica is listened to as soon as it has taken over."""
+    heard = Heard()
+    async with await open_transport(replicated_cluster.url, scripts=[PUBLISH]) as transport:
+        await transport.subscribe(CHANNEL, heard)
+        await is_heard(transport, heard, b"before")
+        replicated_cluster.master_of(SLOT).kill()
+        await eventually(lambda: heard.gaps)
+        await is_heard(transport, heard, b"after")
+
+
+async def test_a_subscription_that_nobody_confirms_ends_in_time(cluster: LocalCluster) -> None:
+    """A stopped node confirms nothing; the caller learns that, and nothing is left behind."""
+    master = cluster.master_of(SLOT)
+    async with await open_transport(cluster.url) as transport:
+        master.pause()
+        try:
+            with pytest.raises(OperationTimeoutError, match="not confirmed"):
+                await transport.subscribe(CHANNEL, Heard(), timeout=0.3)
+        finally:
+            master.resume()

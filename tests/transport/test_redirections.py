@@ -1,0 +1,152 @@
+"""Redirections one at a time: a migration that stands still in the middle, and a connection that is cut behind a call."""
+
+from __future__ import annotations
+
+import asyncio
+import re
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+
+import pytest
+
+from benchmarks.pressure import COUNT, COUNT_ONCE, beside
+from sbredis.exceptions import Outcome, ServiceBusCommunicationError, ServiceBusServerBusyError
+from sbredis.servers import ClusterNode, LocalCluster, LocalServer
+from sbredis.transport import Script, key_slot, open_transport
+from tests.waiting import eventually
+
+pytestmark = pytest.mark.anyio
+
+TAG = b"{moving}"
+SLOT = key_slot(TAG)
+WRITE = Script("write", "#!lua\nredis.call('SET', KEYS[1], ARGV[1])\nreturn redis.call('GET', KEYS[1])")
+WRITE_TWO = Script("write_two", "#!lua\nredis.call('SET', KEYS[1], ARGV[1])\nreturn redis.call('SET', KEYS[2], ARGV[1])")
+
+
+def tryagains(node: ClusterNode) -> int:
+    """How often the node has answered TRYAGAIN."""
+    found = re.search(r"errorstat_TRYAGAIN:count=(\d+)", str(node.ask("INFO", "errorstats")))
+    return int(found[1]) if found else 0
+
+
+async def test_a_slot_in_the_middle_of_its_move_serves_every_call(cluster: LocalCluster) -> None:
+    """Keys that have gone and keys that are new are asked for at the target, with ASKING; keys that stayed, at the source.
+
+    Keys that are split between the two have to wait, and are served as soon as the move goes on.
+    """
+    home = cluster.master_of(SLOT)
+    away = next(master for master in cluster.masters if master is not home)
+    gone, stayed, new = TAG + b":a", TAG + b":b", TAG + b":c"
+    async with await open_transport(cluster.url, scripts=[WRITE, WRITE_TWO]) as transport:
+        for key in (gone, stayed):
+            await transport.call(WRITE, (key,), ("before",))
+        home_id, away_id = home.id, away.id
+        away.ask("CLUSTER", "SETSLOT", SLOT, "IMPORTING", home_id)
+        home.ask("CLUSTER", "SETSLOT", SLOT, "MIGRATING", away_id)
+        home.ask("MIGRATE", away.host, away.port, gone.decode(), 0, 5000)
+        for key in (gone, stayed, new):
+            assert await transport.call(WRITE, (key,), ("during",), timeout=5) == b"during"
+        assert home.ask("EXISTS", stayed.decode()) == 1
+        with pytest.raises(ServiceBusServerBusyError, match="TRYAGAIN") as caught:
+            await transport.call(WRITE_TWO, (gone, stayed), ("split",), timeout=0.3)
+        assert caught.value.outcome is Outcome.NEVER_SENT
+        refusals = tryagains(home)
+        waiting = asyncio.create_task(transport.call(WRITE_TWO, (gone, stayed), ("whole",), timeout=20))
+        await eventually(lambda: tryagains(home) > refusals)
+        assert not waiting.done()
+        # What is left goes over as well; the target then has all, although nobody has been told yet.
+        home.ask("MIGRATE", away.host, away.port, stayed.decode(), 0, 5000)
+        assert await waiting == b"OK"
+        for node in (away, home):
+            node.ask("CLUSTER", "SETSLOT", SLOT, "NODE", away_id)
+        assert await transport.call(WRITE, (gone,), ("after",), timeout=5) == b"after"
+        assert transport.endpoint_of(gone) == (away.host, away.port)
+    cluster.migrate_slot_classic(SLOT, home)
+
+
+async def test_a_script_is_loaded_where_asking_leads(cluster: LocalCluster) -> None:
+    """The target of a move may not hold the script: it is loaded there, and ASKING is not used up by that."""
+    home = cluster.master_of(SLOT)
+    away = next(master for master in cluster.masters if master is not home)
+    async with await open_transport(cluster.url, scripts=[WRITE]) as transport:
+        away.ask("CLUSTER", "SETSLOT", SLOT, "IMPORTING", home.id)
+        home.ask("CLUSTER", "SETSLOT", SLOT, "MIGRATING", away.id)
+        away.ask("SCRIPT", "FLUSH")
+        assert await transport.call(WRITE, (TAG + b":new",), ("there",), timeout=5) == b"there"
+    cluster.flush()  # the new key lies at the target, which is not the slot's owner
+    for node in (home, away):
+        node.ask("CLUSTER", "SETSLOT", SLOT, "STABLE")
+
+
+class Cutter:
+    """Stands between a client and a server, and can swallow what the server answers and then cut the connection."""
+
+    def __init__(self, server: LocalServer) -> None:
+        self._server = server
+        self.cut_next_answer = False
+        self.cuts = 0
+        self.port = 0
+        self._serving: list[asyncio.Task[None]] = []
+
+    @asynccontextmanager
+    async def listening(self) -> AsyncIterator[Cutter]:
+        listener = await asyncio.start_server(self._accept, "127.0.0.1", 0)
+        self.port = listener.sockets[0].getsockname()[1]
+        try:
+            yield self
+        finally:
+            listener.close()
+            # What it served ends with its clients, which were closed before.
+            await asyncio.gather(*self._serving)
+
+    async def _accept(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        task = asyncio.current_task()
+        assert task is not None  # the stream server runs this in one
+        self._serving.append(task)
+        server_reader, server_writer = await asyncio.open_connection(self._server.host, self._server.port)
+        ways = [
+            asyncio.create_task(self._forward(reader, server_writer)),
+            asyncio.create_task(self._answer(server_reader, writer)),
+        ]
+        await asyncio.wait(ways, return_when=asyncio.FIRST_COMPLETED)
+        for way in ways:
+            way.cancel()
+        await asyncio.gather(*ways, return_exceptions=True)
+        for stream in (writer, server_writer):
+            stream.transport.abort()
+            await asyncio.gather(stream.wait_closed(), return_exceptions=True)
+
+    async def _forward(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        while data := await reader.read(65536):
+            writer.write(data)
+
+    async def _answer(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        while data := await reader.read(65536):
+            if self.cut_next_answer:
+                self.cut_next_answer = False
+                self.cuts += 1
+                return
+            writer.write(data)
+
+
+async def test_an_answer_that_is_lost_is_unknown_or_asked_for_again(server: LocalServer) -> None:
+    """The script has run, and the connection is cut before its answer arrives.
+
+    A call that must not be repeated says that nothing is known; one that its script recognises is repeated, and counted once. That
+    the count can go wrong is shown by a script that does not keep the promise of its caller.
+    """
+    key = b"cut"
+    async with Cutter(server).listening() as cutter:
+        url = f"redis://127.0.0.1:{cutter.port}"
+        async with await open_transport(url, scripts=[COUNT, COUNT_ONCE]) as transport:
+            cutter.cut_next_answer = True
+            with pytest.raises(ServiceBusCommunicationError) as caught:
+                await transport.call(COUNT, (key, beside(key)), ("lost",))
+            assert caught.value.outcome is Outcome.UNKNOWN
+            assert server.ask("HGET", "cut", "lost") == "1"
+            cutter.cut_next_answer = True
+            assert await transport.call(COUNT_ONCE, (key, beside(key)), ("once",), repeatable=True) == 1
+            assert server.ask("HGET", "cut", "once") == "1"
+            cutter.cut_next_answer = True
+            assert await transport.call(COUNT, (key, beside(key)), ("twice",), repeatable=True) == 2
+            assert cutter.cuts == 3

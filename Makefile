@@ -9,7 +9,7 @@ export HOME := $(CURDIR)/.cache/home
 endif
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test check format bench bench-transport release environment clean
+.PHONY: help demo test check format bench bench-transport bench-faults release environment clean
 
 help: ## list the targets
 	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/  make \1@\2/p' Makefile | awk -F@ '{ printf "%-24s %s\n", $$1, $$2 }'
@@ -20,6 +20,9 @@ demo: environment-test ## show sbredis at work on a server that it starts itself
 test: environment-test ## run the tests (TESTS=tests/house for a part, ARGS=… for pytest)
 	@tools/system-packages
 	$(PY) -m pytest $(ARGS) $(TESTS)
+ifeq ($(TESTS),tests)
+	@tools/other-servers $(ARGS)
+endif
 
 check: environment ## lint, formatting, types, the import rule and the documentation
 	$(PY) -m tools.check
@@ -28,10 +31,13 @@ format: environment ## format the code, and mend what the linter can mend
 	$(PY) -m ruff check --fix .
 	$(PY) -m ruff format .
 
-bench: bench-transport ## run all benchmarks
+bench: bench-transport bench-faults ## run all benchmarks
 
 bench-transport: environment-test ## measure the transport
 	$(PY) -m benchmarks.transport $(ARGS)
+
+bench-faults: environment-test ## show what callers notice of a fault, beside redis-py
+	$(PY) -m benchmarks.faults $(ARGS)
 
 release: environment ## build the sdist and the wheel into dist/ and try them out; uploads nothing
 	$(PY) -m tools.release

@@ -1,10 +1,12 @@
-"""What callers notice of a fault: this transport beside redis-py's cluster client, each on a fresh cluster of 3 masters and 3 replicas.
+"""What callers notice of a fault: this transport beside redis-py's cluster client, each on a fresh cluster of 3
+masters and 3 replicas.
 
     python -m benchmarks.faults [--only FAULT] [--server NAME]
 
-200 callers run a script that counts by operation id, while a master is killed, stopped, failed over by hand, or a slot moves there
-and back. Printed for each: errors that reached callers, operations executed twice, operations executed although the caller got an
-error, acknowledged operations that are gone, and the longest time without a success on the shard.
+200 callers run a script that counts by operation id, while a master is killed, stopped, failed over by hand, or a
+slot moves there and back. Printed for each: errors that reached callers, operations executed twice, operations
+executed although the caller got an error, acknowledged operations that are gone, and the longest time without a
+success on the shard.
 """
 
 from __future__ import annotations
@@ -94,7 +96,9 @@ async def counts_on(transport: Transport) -> dict[str, int]:
 
 
 async def with_redis_py(cluster: LocalCluster, fault: Fault) -> tuple[Report, dict[str, int]]:
-    """The fault as callers of redis-py's cluster client see it, at its own settings but for the number of connections."""
+    """The fault as callers of redis-py's cluster client see it, at its own settings but for the number of
+    connections.
+    """
     first = cluster.masters[0]
     client = RedisCluster(host=first.host, port=first.port, max_connections=1000)
     for node in cluster.nodes:

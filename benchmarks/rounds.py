@@ -1,4 +1,6 @@
-"""Measuring several competitors in turn, round by round, so that a machine that gets slower gets slower for all of them."""
+"""Measuring several competitors in turn, round by round, so that a machine that gets slower gets slower for all of
+them.
+"""
 
 from __future__ import annotations
 
@@ -23,7 +25,9 @@ class Measured:
 async def alternate(
     competitors: Sequence[tuple[str, int, Callable[[int], Awaitable[None]]]], rounds: int
 ) -> list[Measured]:
-    """Run each competitor once a round, ``rounds`` times, after one round that does not count; medians of what was measured."""
+    """Run each competitor once a round, ``rounds`` times, after one round that does not count; medians of what was
+    measured.
+    """
     speeds: dict[str, list[float]] = {name: [] for name, _, _ in competitors}
     costs: dict[str, list[float]] = {name: [] for name, _, _ in competitors}
     for number in range(rounds + 1):
@@ -34,7 +38,9 @@ async def alternate(
             if number:
                 speeds[name].append(calls / wall)
                 costs[name].append(cpu / calls * 1e6)
-    return [Measured(name, statistics.median(speeds[name]), statistics.median(costs[name])) for name, _, _ in competitors]
+    return [
+        Measured(name, statistics.median(speeds[name]), statistics.median(costs[name])) for name, _, _ in competitors
+    ]
 
 
 def table(title: str, measured: Sequence[Measured], reference: str) -> str:

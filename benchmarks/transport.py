@@ -1,6 +1,6 @@
 """The transport beside redis-py, in one run: sequential calls, 200 concurrent callers, CPU a call.
 
-    python -m benchmarks.transport [--uvloop] [--rounds N] [--server NAME]
+python -m benchmarks.transport [--uvloop] [--rounds N] [--server NAME]
 """
 
 from __future__ import annotations
@@ -16,7 +16,9 @@ from benchmarks.rounds import alternate, table
 from sbredis.servers import LocalCluster, LocalServer
 from sbredis.transport import Script, Transport, open_transport
 
-TWO_WRITES = Script("two_writes", "#!lua\nredis.call('HSET', KEYS[1], ARGV[1], '1')\nredis.call('HDEL', KEYS[1], ARGV[2])\nreturn 1")
+TWO_WRITES = Script(
+    "two_writes", "#!lua\nredis.call('HSET', KEYS[1], ARGV[1], '1')\nredis.call('HDEL', KEYS[1], ARGV[2])\nreturn 1"
+)
 CALLERS = 200
 KEYS = [f"bench:{{{number}}}" for number in range(48)]
 
@@ -75,7 +77,8 @@ async def compare(server: LocalServer, cluster: LocalCluster, rounds: int) -> No
             ("sequential calls", 1, 3_000, 3_000),
         ):
             competitors = [
-                (name, fast if name.startswith("sbredis") else slow, shared(call, callers)) for name, call in calls.items()
+                (name, fast if name.startswith("sbredis") else slow, shared(call, callers))
+                for name, call in calls.items()
             ]
             print(table(title, await alternate(competitors, rounds), "redis-py, cluster"), flush=True)
     await single.aclose()
@@ -93,7 +96,10 @@ def main() -> None:
         parser.error("--rounds must be 1 at least")
     with LocalServer(binary=arguments.server) as server, LocalCluster(3, 0, binary=arguments.server) as cluster:
         loop = "uvloop" if arguments.uvloop else "asyncio"
-        print(f"Python {sys.version.split()[0]}, {loop}; one server, and a cluster of 3 masters; {arguments.rounds} rounds", flush=True)
+        print(
+            f"Python {sys.version.split()[0]}, {loop}; one server, and a cluster of 3 masters; {arguments.rounds} rounds",
+            flush=True,
+        )
         if arguments.uvloop:
             import uvloop
 

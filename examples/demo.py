@@ -1,6 +1,6 @@
 """sbredis at work, on servers that it starts itself: an embedded one, and a cluster that loses a master.
 
-    python examples/demo.py
+python examples/demo.py
 """
 
 from __future__ import annotations
@@ -45,11 +45,15 @@ async def embedded(folder: str) -> None:
         async with await open_transport(url, scripts=[ONCE]) as transport:
             ready = time.perf_counter() - started
             count = await transport.call(ONCE, (b"{demo}:ids", b"{demo}:count"), (f"{visit} visit",), repeatable=True)
-            say(f"   {visit} visit: {transport.servers[0]}, ready after {ready * 1000:.0f} ms, {count} operation(s) in it")
+            say(
+                f"   {visit} visit: {transport.servers[0]}, ready after {ready * 1000:.0f} ms, {count} operation(s) in it"
+            )
     say()
 
 
-async def caller(transport: Transport, tag: str, numbers: itertools.count[int], seen: Counter[str], stop: asyncio.Event) -> None:
+async def caller(
+    transport: Transport, tag: str, numbers: itertools.count[int], seen: Counter[str], stop: asyncio.Event
+) -> None:
     """One of many who run a script again and again."""
     while not stop.is_set():
         operation = f"{tag}-{next(numbers)}"
@@ -76,17 +80,25 @@ async def killed_node(cluster: LocalCluster) -> bool:
         for second in range(8):
             before = seen["done"]
             await asyncio.sleep(0.5)
-            say(f"   {second * 0.5 + 0.5:>4.1f} s   {(seen['done'] - before) * 2:>6} scripts/s   {seen['errors']} errors")
+            say(
+                f"   {second * 0.5 + 0.5:>4.1f} s   {(seen['done'] - before) * 2:>6} scripts/s   {seen['errors']} errors"
+            )
             if second == 1:
                 victim.kill()
                 say(f"   kill -9 of the master at port {victim.port}")
         stop.set()
         await asyncio.gather(*callers)
-        counted = sum([int(await transport.command("GET", f"{{{tag}}}:count", key=f"{{{tag}}}:count".encode())) for tag in tags])
+        counted = sum(
+            [int(await transport.command("GET", f"{{{tag}}}:count", key=f"{{{tag}}}:count".encode())) for tag in tags]
+        )
         lost, twice = max(0, seen["done"] - counted), max(0, counted - seen["done"])
-        say(f"   {seen['done']} scripts acknowledged, {counted} counted by the servers: {lost} lost, {twice} done twice")
+        say(
+            f"   {seen['done']} scripts acknowledged, {counted} counted by the servers: {lost} lost, {twice} done twice"
+        )
         if lost:
-            say("   (durability=master: a failover may lose what had not reached the replica; durability=replicated does not)")
+            say(
+                "   (durability=master: a failover may lose what had not reached the replica; durability=replicated does not)"
+            )
     return not seen["errors"] and not twice
 
 

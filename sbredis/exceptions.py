@@ -14,8 +14,8 @@
     InvalidConnectionStringError            (also a ValueError) a connection string that names no server
 
 Every error says what happened, whether a retry can help (:attr:`ServiceBusError.is_transient`), what is known about
-the operation's effect (:attr:`ServiceBusError.outcome`), and carries a :attr:`ServiceBusError.tracking_id` that stands in
-the log as well.
+the operation's effect (:attr:`ServiceBusError.outcome`), and carries a :attr:`ServiceBusError.tracking_id` that
+stands in the log as well.
 """
 
 from __future__ import annotations

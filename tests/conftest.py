@@ -1,7 +1,8 @@
 """What all tests share: the three targets, each started once, and an event loop that tells of what was forgotten.
 
-A test that takes ``url`` runs over memory, one server and a cluster of three masters. ``SBREDIS_TEST_SERVER`` names another server
-program than the one of the wheel (see :func:`sbredis.servers.find_server`), for the same tests on an older or another server.
+A test that takes ``url`` runs over memory, one server and a cluster of three masters. ``SBREDIS_TEST_SERVER`` names
+another server program than the one of the wheel (see :func:`sbredis.servers.find_server`), for the same tests on an
+older or another server.
 """
 
 from __future__ import annotations

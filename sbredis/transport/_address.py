@@ -9,8 +9,8 @@
     embedded:///folder  (or embedded://relative/folder)   a server of our own in that folder
     memory://name                                         fakeredis in this process, for tests
 
-Options follow as a query: ``?namespace=orders&durability=replicated``. Whatever is wrong with a string, the error names the
-part, and never shows a password.
+Options follow as a query: ``?namespace=orders&durability=replicated``. Whatever is wrong with a string, the error
+names the part, and never shows a password.
 """
 
 from __future__ import annotations
@@ -56,7 +56,9 @@ _MEMORY_NAME = re.compile(r"[A-Za-z0-9._-]{1,64}")
 
 
 class Endpoint(NamedTuple):
-    """Where one server answers: host and port; with port 0 the path of a unix socket, or the URL of one in this process."""
+    """Where one server answers: host and port; with port 0 the path of a unix socket, or the URL of one in this
+    process.
+    """
 
     host: str
     port: int

@@ -15,8 +15,8 @@ Random = Callable[[], float]
 class Backoff:
     """Exponential back-off with full jitter over its upper half.
 
-    The lower half is kept, so that an attempt never follows at once on one that failed; the jitter keeps callers that failed
-    together from coming back together.
+    The lower half is kept, so that an attempt never follows at once on one that failed; the jitter keeps callers that
+    failed together from coming back together.
     """
 
     first: float = 0.02

@@ -3,8 +3,12 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Sequence
+import os
+import socket
+import ssl
+from collections.abc import Iterator, Sequence
 from importlib import import_module
+from pathlib import Path
 from typing import Any, Protocol
 
 from redis.asyncio.connection import Connection, SSLConnection, UnixDomainSocketConnection
@@ -21,9 +25,10 @@ from redis.exceptions import (
 from sbredis._version import __version__
 from sbredis.exceptions import ServerUnsuitableError
 from sbredis.transport._address import Endpoint, Target, TlsOptions
+from sbredis.transport._replies import Failure, FailureKind, failure_of_reply
 from sbredis.transport._resp import ReplyError
 
-__all__ = ["Dialer", "Link", "ask", "hang_up", "reply_error", "socket_of"]
+__all__ = ["Dialer", "Link", "ask", "dialling_failed", "hang_up", "reply_error", "socket_of"]
 
 
 class Link(Protocol):
@@ -38,8 +43,8 @@ class Link(Protocol):
 def reply_error(error: BaseException) -> ReplyError | None:
     """The error reply that redis-py raised as ``error``; ``None`` if it tells of the connection and not of a reply.
 
-    redis-py gives some replies the class of a connection error (LOADING, NOAUTH); a reply is known by the status code that it
-    was parsed from.
+    redis-py gives some replies the class of a connection error (LOADING, NOAUTH); a reply is known by the status code
+    that it was parsed from.
     """
     if not isinstance(error, (ResponseError, BusyLoadingError, AuthenticationError, AuthorizationError)):
         return None
@@ -117,8 +122,40 @@ def socket_of(link: Link) -> asyncio.Transport | None:
     return transport if isinstance(transport, asyncio.Transport) or hasattr(transport, "set_protocol") else None
 
 
+def dialling_failed(error: BaseException, endpoint: Endpoint) -> Failure:
+    """Why a connection did not come about."""
+    reply = reply_error(error)
+    if reply is not None:
+        failure = failure_of_reply(reply.code, reply.detail, endpoint)
+        if failure.kind is FailureKind.REFUSED:
+            return Failure(
+                FailureKind.UNSUITABLE,
+                f"{endpoint} refused the handshake: {reply.code} {reply.detail}",
+                endpoint=endpoint,
+            )
+        return failure
+    reason = str(error)
+    for cause in _chain(error):
+        if isinstance(cause, ssl.SSLError):
+            return Failure(FailureKind.UNSUITABLE, f"TLS with {endpoint} failed: {cause}", endpoint=endpoint)
+        if isinstance(cause, socket.gaierror):
+            reason = f"its name is not known ({cause.strerror})"
+        elif isinstance(cause, OSError) and cause.errno:
+            reason = os.strerror(cause.errno).lower()
+    return Failure(FailureKind.UNREACHABLE, f"{endpoint} cannot be reached: {reason}", endpoint=endpoint)
+
+
+def _chain(error: BaseException | None) -> Iterator[BaseException]:
+    """An error and what it was raised from; redis-py wraps what it got."""
+    while error is not None:
+        yield error
+        error = error.__cause__ or error.__context__
+
+
 async def hang_up(link: Link) -> None:
-    """Close a connection at once. What is still buffered is dropped, so that a server that wakes up later does not get it."""
+    """Close a connection at once. What is still buffered is dropped, so that a server that wakes up later does not
+    get it.
+    """
     transport = socket_of(link)
     if transport is not None:
         transport.abort()
@@ -129,6 +166,13 @@ async def hang_up(link: Link) -> None:
 
 
 def _tls_arguments(options: TlsOptions) -> dict[str, Any]:
+    files = {"tls_ca": options.ca_file, "tls_cert": options.certificate_file, "tls_key": options.key_file}
+    for name, path in files.items():
+        if path is not None:
+            try:
+                Path(path).open("rb").close()
+            except OSError as error:
+                raise ServerUnsuitableError(f"{name}: the file {path} cannot be read: {error.strerror}.") from None
     return {
         "ssl_cert_reqs": "none" if options.verify == "none" else "required",
         "ssl_check_hostname": options.verify == "full",

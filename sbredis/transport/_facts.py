@@ -52,7 +52,9 @@ def server_facts(
     append_fsync: str | None,
     scripts: Literal["allowed", "denied"] | None,
 ) -> ServerFacts:
-    """The facts out of the answers to INFO, CONFIG GET appendfsync and a trial EVALSHA; ``None`` for what was not answered."""
+    """The facts out of the answers to INFO, CONFIG GET appendfsync and a trial EVALSHA; ``None`` for what was not
+    answered.
+    """
     if info is None:
         return ServerFacts(endpoint, append_fsync=append_fsync, scripts=scripts)
     said = parse_info(info)
@@ -83,9 +85,9 @@ def problems(facts: ServerFacts, kind: Kind, durability: Durability) -> list[str
         oldest = _OLDEST[facts.product]
         if _numbers(facts.version) < oldest:
             found.append(f"{server} is too old: sbredis needs Redis 7.0 or Valkey 7.2 at least. Upgrade the server.")
-    if facts.mode == "sentinel":
-        found.append(f"{server} is a Sentinel, not a data server: use redis+sentinel://{facts.endpoint}/MASTER-NAME.")
-    elif kind == "cluster" and facts.mode == "standalone":
+    if facts.mode == "sentinel":  # of which nothing else needs to be said
+        return [f"{server} is a Sentinel, not a data server: use redis+sentinel://{facts.endpoint}/MASTER-NAME."]
+    if kind == "cluster" and facts.mode == "standalone":
         found.append(f"{server} is not part of a cluster: use redis://{facts.endpoint}.")
     elif kind in ("standalone", "unix", "sentinel") and facts.mode == "cluster":
         found.append(f"{server} is part of a cluster: use redis+cluster://{facts.endpoint}.")

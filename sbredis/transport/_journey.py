@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 from typing import Any, Protocol
 
 from tenacity import AsyncRetrying, RetryCallState, retry_if_result
@@ -14,6 +15,8 @@ from sbredis.transport._replies import Failure, FailureKind
 from sbredis.transport._script import Call
 
 __all__ = ["Journey", "Router"]
+
+_log = logging.getLogger("sbredis.transport")
 
 
 class Router(Protocol):
@@ -32,7 +35,7 @@ class Router(Protocol):
         ...
 
     async def pause(self, seconds: float) -> None:
-        """Wait, but not beyond a change of the slot map or the end of the transport."""
+        """Wait, but not beyond the next news: another slot map, a connection that was made, the end of the transport."""
         ...
 
     @property
@@ -42,7 +45,9 @@ class Router(Protocol):
 
 
 class Journey:
-    """One call, from attempt to attempt. The waiting and stopping are tenacity's, the arithmetic is :class:`Backoff`'s."""
+    """One call, from attempt to attempt. The waiting and stopping are tenacity's, the arithmetic is
+    :class:`Backoff`'s.
+    """
 
     def __init__(
         self, router: Router, call: Call, started: float, deadline: float, backoff: Backoff, *, replicated: bool
@@ -72,12 +77,15 @@ class Journey:
         result = await retrying(self._attempt, [first] if first is not None else [])
         if not isinstance(result, Failure):
             return result
-        raise result.error(
+        error = result.error(
             self._call,
             maybe_ran=self._maybe_ran,
             attempts=self._attempts,
             seconds=self._clock() - self._started,
         )
+        # A refusal is an answer like any other; what else ends a call is worth finding again by its tracking id.
+        _log.log(logging.DEBUG if result.kind is FailureKind.REFUSED else logging.INFO, "%s", error)
+        raise error
 
     async def _attempt(self, done_before: list[Failure]) -> Any:
         self._attempts += 1

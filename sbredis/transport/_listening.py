@@ -1,7 +1,7 @@
 """Sharded pub/sub: one connection per node, made when somebody listens there.
 
-A subscription follows its slot. Whenever it had to be made anew, its listener is told of the gap, because what was published
-meanwhile is lost: a waking that was missed must be made good by looking.
+A subscription follows its slot. Whenever it had to be made anew, its listener is told of the gap, because what was
+published meanwhile is lost: a waking that was missed must be made good by looking.
 """
 
 from __future__ import annotations
@@ -170,7 +170,8 @@ class _Ear:
         self._wanted: dict[bytes, _Channel] = {}
         self._loop = asyncio.get_running_loop()
         self._outbox: list[bytes] = []
-        self._asked: deque[bytes] = deque()
+        self._asked: deque[tuple[bytes, bytes]] = deque()
+        """What was asked and is not answered yet: command and channel."""
         self._wake = asyncio.Event()
         self._connected = False
         self._heard_at = 0.0
@@ -186,7 +187,7 @@ class _Ear:
         if self._wanted.pop(channel.name, None) is None:
             return
         if self._connected:
-            self._write(pack((b"SUNSUBSCRIBE", channel.name)))
+            self._tell_server(b"SUNSUBSCRIBE", channel.name)
         self._wake.set()
 
     async def run(self) -> None:
@@ -223,7 +224,7 @@ class _Ear:
             if reply is not None:
                 self._refused(failure_of_reply(reply.code, reply.detail, self.endpoint))
         except Exception:  # a credential provider may raise anything, which must not end the transport
-            _log.warning("listening at %s failed", self.endpoint, exc_info=True)
+            _log.debug("listening at %s failed", self.endpoint, exc_info=True)
         finally:
             was_connected, self._connected = self._connected, False
             if link is not None:
@@ -261,20 +262,19 @@ class _Ear:
             for listener in list(channel.listeners) if channel else ():
                 _tell(listener.message, payload)
         elif kind == b"ssubscribe":
-            if self._asked and self._asked[0] == name:
-                self._asked.popleft()
+            self._answered(b"SSUBSCRIBE", name)
             if channel is not None:
                 channel.confirm()
-        elif kind == b"sunsubscribe" and channel is not None:
+        elif kind == b"sunsubscribe" and not self._answered(b"SUNSUBSCRIBE", name) and channel is not None:
             # Nobody here asked for it: the slot has moved.
             self._listening.trouble(self.endpoint)
             self._loop.call_later(_RESEND_AFTER, self._ask_again, name)
 
     def _failed(self, failure: Failure) -> None:
         """An SSUBSCRIBE was answered with an error: MOVED while the slot map is old, or a right that is missing."""
-        name = self._asked.popleft() if self._asked else b""
+        command, name = self._asked.popleft() if self._asked else (b"", b"")
         channel = self._wanted.get(name)
-        if channel is None:
+        if channel is None or command != b"SSUBSCRIBE":
             return
         if failure.kind in (FailureKind.DENIED, FailureKind.REFUSED):
             if not channel.confirmed.done():
@@ -306,8 +306,18 @@ class _Ear:
                 self._write(_PING)
 
     def _ask(self, name: bytes) -> None:
-        self._asked.append(name)
-        self._write(pack((b"SSUBSCRIBE", name)))
+        self._tell_server(b"SSUBSCRIBE", name)
+
+    def _tell_server(self, command: bytes, name: bytes) -> None:
+        self._asked.append((command, name))
+        self._write(pack((command, name)))
+
+    def _answered(self, command: bytes, name: bytes) -> bool:
+        """Whether this is the answer to what was asked first."""
+        if not self._asked or self._asked[0] != (command, name):
+            return False
+        self._asked.popleft()
+        return True
 
     def _ask_again(self, name: bytes) -> None:
         if self._connected and name in self._wanted:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Awaitable, Callable, Sequence
+from dataclasses import replace
 from typing import Any, TypeVar
 
 import anyio
@@ -65,7 +66,7 @@ class Transport:
         """MOVED has changed the routes since the last layout: the parts have not heard of it yet."""
         self._replicas: dict[Endpoint, int] = {}
         self._refresh_wanted = asyncio.Event()
-        self._layout_changed = asyncio.Event()
+        self._news = asyncio.Event()
         self._closing = asyncio.Event()
         self._surveyed: set[Endpoint] = set()
         self._root: asyncio.Task[None] | None = None
@@ -86,9 +87,10 @@ class Transport:
     ) -> Any:
         """Run a script where its keys live, and return its reply.
 
-        All keys lie in one hash slot. ``repeatable`` promises that the script recognises a repetition of the same call (by an
-        operation id among its arguments): then a call whose outcome is unknown is sent again, byte for byte, until ``timeout``.
-        Raises a :class:`ServiceBusError` whose ``outcome`` says whether the script may have run.
+        All keys lie in one hash slot. ``repeatable`` promises that the script recognises a repetition of the same
+        call (by an operation id among its arguments): then a call whose outcome is unknown is sent again, byte for
+        byte, until ``timeout``. Raises a :class:`ServiceBusError` whose ``outcome`` says whether the script may have
+        run.
         """
         call = Call(
             self._as_sent(script) if self._dialer.strips_shebang else script,
@@ -102,24 +104,27 @@ class Transport:
         if not replicated and call.slot is not None:
             node = self._routes[call.slot]
             wire = node.calls.wire if node is not None else None
-            if wire is not None and wire.has_room:
+            if wire is not None:
                 started = self._loop.time()
-                reply = await wire.submit(call, started + timeout)
-                if type(reply) is not Failure:
-                    return reply
-                return await self._go_on(call, started, timeout, reply, replicated=False)
+                if wire.has_room or await wire.room(started + timeout):
+                    reply = await wire.submit(call, started + timeout)
+                    if type(reply) is not Failure:
+                        return reply
+                    return await self._go_on(call, started, timeout, reply, replicated=False)
         return await self._go_on(call, self._loop.time(), timeout, None, replicated=replicated)
 
     async def command(self, *arguments: Argument, key: bytes | None = None, timeout: float = 60.0) -> Any:
-        """Run a plain command at the server of ``key``, or at any server where none is given. It is not repeated blindly."""
+        """Run a plain command at the server of ``key``, or at any server where none is given. It is not repeated
+        blindly.
+        """
         slot = key_slot(key) if key is not None else None
         return await self._go_on(Command(*arguments, slot=slot), self._loop.time(), timeout, None, replicated=False)
 
     async def subscribe(self, channel: bytes, listener: Listener, *, timeout: float = 60.0) -> Subscription:
         """Listen to a sharded channel, in the slot of the channel's name. Returns when the server has confirmed it.
 
-        ``listener.message(payload)`` is called for each message. ``listener.gap()`` is called whenever the subscription was made
-        anew, after a reconnection or a move of the slot: messages may have been missed.
+        ``listener.message(payload)`` is called for each message. ``listener.gap()`` is called whenever the
+        subscription was made anew, after a reconnection or a move of the slot: messages may have been missed.
         """
         self._check_open()
         return await self._listening.subscribe(channel, listener, timeout)
@@ -201,12 +206,12 @@ class Transport:
             self._refresh_wanted.set()
 
     async def pause(self, seconds: float) -> None:
-        """Wait, but not beyond a change of the slot map or the end of the transport."""
+        """Wait, but not beyond the next news: another slot map, a connection that was made, the end of the transport."""
         if seconds <= 0 or self.closed:
             return
         try:
             async with asyncio.timeout(seconds):
-                await self._layout_changed.wait()
+                await self._news.wait()
         except TimeoutError:
             return
 
@@ -242,6 +247,7 @@ class Transport:
                     tasks,
                     self._before_dial,
                     self._trouble_at,
+                    self._good_news,
                     self._accepts,
                     self._scripts,
                 )
@@ -254,11 +260,13 @@ class Transport:
                 tasks.cancel_scope.cancel()
         finally:
             self._closing.set()
-            self._layout_changed.set()
+            self._news.set()
             self._listening.close(f"The transport to {self.target} was closed.")
 
     async def _insisting(self, attempt: Callable[[float], Awaitable[_T | Failure]]) -> _T | Failure:
-        """Try to get something from a server until ``connect_timeout``, while it is to be hoped for; else say what is in the way."""
+        """Try to get something from a server until ``connect_timeout``, while it is to be hoped for; else say what is
+        in the way.
+        """
         started = self._loop.time()
         failures = 0
         while True:
@@ -268,8 +276,13 @@ class Transport:
             failures += 1
             delay = self._backoff.delay(failures, 0)
             now = self._loop.time()
+            if found.kind is FailureKind.TIMED_OUT:
+                said = f"{found.endpoint or self.target} did not answer within {now - started:.1f} s"
+                found = replace(found, kind=FailureKind.UNREACHABLE, detail=said)
             if found.kind not in _PASSING or now + delay >= started + self._connect_timeout:
-                raise found.error(attempts=failures, seconds=now - started)
+                error = found.error(attempts=failures, seconds=now - started)
+                _log.info("%s", error)
+                raise error
             await anyio.sleep(delay)
 
     async def _check_servers(self) -> None:
@@ -314,7 +327,11 @@ class Transport:
             await anyio.sleep(self._pacing.pause(self._loop.time() - asked, failed))
             self._refresh_wanted.clear()
             asked = self._loop.time()
-            found = await self._discover()
+            try:
+                found = await self._discover()
+            except Exception as error:  # noqa: BLE001  # whatever it is, the calls must not end with it
+                found = Failure(FailureKind.UNREACHABLE, f"{type(error).__name__}: {error}")
+                _log.warning("asking for the slot map failed", exc_info=True)
             if isinstance(found, Failure):
                 failed += 1
                 _log.debug("the slot map could not be refreshed: %s", found.detail)
@@ -339,8 +356,7 @@ class Transport:
                 node.retire()
                 if not node.wires:
                     del self._nodes[endpoint]
-        changed, self._layout_changed = self._layout_changed, asyncio.Event()
-        changed.set()
+        self._good_news()
         self._listening.moved()
 
     # -- for the parts -------------------------------------------------------------------------------------------------
@@ -378,6 +394,12 @@ class Transport:
     def _owner_endpoint(self, slot: int) -> Endpoint | None:
         node = self._routes[slot]
         return node.endpoint if node else None
+
+    def _good_news(self) -> None:
+        """Wake the calls that wait for better times, all together: what they write goes out together."""
+        if not self._closing.is_set():
+            news, self._news = self._news, asyncio.Event()
+            news.set()
 
     def _trouble_at(self, endpoint: Endpoint) -> None:
         if not self._closing.is_set():

@@ -77,8 +77,9 @@ class _Waiting:
 class DurableLane:
     """Calls that are answered when every replica of the shard has them.
 
-    Whatever has gathered while one flush waited goes into the next: one WAIT serves them all, on a connection of their own, since
-    everything behind a stalled WAIT stalls too. The script and its WAIT share the connection, as WAIT counts what *it* wrote.
+    Whatever has gathered while one flush waited goes into the next: one WAIT serves them all, on a connection of
+    their own, since everything behind a stalled WAIT stalls too. The script and its WAIT share the connection, as
+    WAIT counts what *it* wrote.
     """
 
     def __init__(self, endpoint: Endpoint, opener: Opener, replicas: Callable[[], int | None]) -> None:
@@ -161,7 +162,9 @@ class DurableLane:
                 self._settle(waiting, unconfirmed)
 
     async def _confirm(self, wire: Wire, replicas: int, last: float) -> int | Failure:
-        """WAIT, in short turns, so that the connection is never silent for long, until all have confirmed or nobody waits."""
+        """WAIT, in short turns, so that the connection is never silent for long, until all have confirmed or nobody
+        waits.
+        """
         loop = asyncio.get_running_loop()
         while True:
             left = last - loop.time()

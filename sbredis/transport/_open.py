@@ -1,12 +1,14 @@
-"""Opening a transport: the one place that turns a connection string into connections, and that starts embedded servers."""
+"""Opening a transport: the one place that turns a connection string into connections, and that starts embedded
+servers.
+"""
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from importlib import import_module
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Protocol
 
 import anyio.to_thread
 
@@ -19,6 +21,16 @@ if TYPE_CHECKING:
     from sbredis.transport._multiplexed import Transport
     from sbredis.transport._wire import WireLimits
 
+
+class _Lease(Protocol):
+    """What keeps an embedded server alive."""
+
+    @property
+    def socket_path(self) -> str: ...
+    def ensure_running(self) -> None: ...
+    def release(self) -> None: ...
+
+
 __all__ = ["open_transport", "require_asyncio"]
 
 
@@ -30,6 +42,21 @@ def require_asyncio() -> None:
         raise RuntimeError(
             "sbredis runs on asyncio. There is no running asyncio event loop here; trio is not supported."
         ) from None
+
+
+async def _taken(acquire: Callable[[], _Lease]) -> _Lease:
+    """Take a lease in a thread. Who does not wait for it any more gives it back when it comes."""
+    taking = asyncio.ensure_future(anyio.to_thread.run_sync(acquire))
+
+    def give_back(taken: asyncio.Future[_Lease]) -> None:
+        if not taken.cancelled() and taken.exception() is None:
+            taken.result().release()
+
+    try:
+        return await asyncio.shield(taking)
+    except asyncio.CancelledError:
+        taking.add_done_callback(give_back)
+        raise
 
 
 async def open_transport(
@@ -58,7 +85,7 @@ async def open_transport(
         from sbredis.servers import acquire
 
         path, fsync = target.path, target.embedded_fsync
-        lease = await anyio.to_thread.run_sync(lambda: acquire(path, fsync=fsync))
+        lease = await _taken(lambda: acquire(path, fsync=fsync))
         target = replace(target, endpoints=(Endpoint(str(lease.socket_path), 0),))
 
         async def before_dial() -> None:

@@ -1,13 +1,12 @@
-"""Opening a connection: the handshake, the questions to the server, the loading of scripts; and keeping one open on demand."""
+"""Opening a connection: the handshake, the questions to the server, the loading of scripts; and keeping one open on
+demand.
+"""
 
 from __future__ import annotations
 
 import asyncio
 import logging
-import os
-import socket
-import ssl
-from collections.abc import Awaitable, Callable, Iterator, Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
@@ -18,7 +17,7 @@ from redis.exceptions import RedisError
 from sbredis.exceptions import ServiceBusError
 from sbredis.transport._address import Endpoint
 from sbredis.transport._backoff import Backoff
-from sbredis.transport._dial import Dialer, Link, ask, hang_up, reply_error
+from sbredis.transport._dial import Dialer, Link, ask, dialling_failed, hang_up
 from sbredis.transport._facts import ServerFacts, server_facts
 from sbredis.transport._replies import Failure, FailureKind, failure_of_reply
 from sbredis.transport._resp import ReplyError
@@ -45,6 +44,8 @@ class Opener:
     """Called before each dialling; it starts the embedded server again if that is gone."""
     on_trouble: Callable[[Endpoint], None]
     """Called when a server is silent, lost, or not what it should be."""
+    on_open: Callable[[], None]
+    """Called when a connection was made."""
     accepts: Callable[[ServerFacts], Failure | None]
     """Says why a server that was reached is of no use, if so."""
     scripts: Sequence[Script] = ()
@@ -80,9 +81,9 @@ class Opener:
             kind = FailureKind.UNREACHABLE if error.is_transient else FailureKind.UNSUITABLE
             return Failure(kind, error.message, endpoint=endpoint)
         except (RedisError, OSError) as error:
-            return _dialling_failed(error, endpoint)
+            return dialling_failed(error, endpoint)
         except Exception as error:  # a credential provider may raise anything, which must not end the transport
-            _log.warning("connecting to %s failed", endpoint, exc_info=True)
+            _log.debug("connecting to %s failed", endpoint, exc_info=True)
             why = f"{endpoint} cannot be connected to: {type(error).__name__}: {error}"
             return Failure(FailureKind.UNREACHABLE, why, endpoint=endpoint)
         finally:
@@ -106,8 +107,8 @@ class Opener:
 class WireHolder:
     """Keeps one connection to one server open, made when it is first needed, and again when it was lost.
 
-    However many callers want it, it is dialled once at a time, in a task of its own, so that a caller who goes away does not take
-    the connection from the others; and not again at once after it failed.
+    However many callers want it, it is dialled once at a time, in a task of its own, so that a caller who goes away
+    does not take the connection from the others; and not again at once after it failed.
     """
 
     def __init__(self, endpoint: Endpoint, opener: Opener) -> None:
@@ -170,41 +171,13 @@ class WireHolder:
             else:
                 self._failures = 0
                 self.wire = result
+                self._opener.on_open()
             opening.set_result(result)
         if isinstance(result, Wire):
             try:
                 await result.run()
             finally:
                 self._opener.on_trouble(self.endpoint)
-
-
-def _dialling_failed(error: BaseException, endpoint: Endpoint) -> Failure:
-    reply = reply_error(error)
-    if reply is not None:
-        failure = failure_of_reply(reply.code, reply.detail, endpoint)
-        if failure.kind is FailureKind.REFUSED:
-            return Failure(
-                FailureKind.UNSUITABLE,
-                f"{endpoint} refused the handshake: {reply.code} {reply.detail}",
-                endpoint=endpoint,
-            )
-        return failure
-    reason = str(error)
-    for cause in _chain(error):
-        if isinstance(cause, ssl.SSLError):
-            return Failure(FailureKind.UNSUITABLE, f"TLS with {endpoint} failed: {cause}", endpoint=endpoint)
-        if isinstance(cause, socket.gaierror):
-            reason = f"its name is not known ({cause.strerror})"
-        elif isinstance(cause, OSError) and cause.errno:
-            reason = os.strerror(cause.errno).lower()
-    return Failure(FailureKind.UNREACHABLE, f"{endpoint} cannot be reached: {reason}", endpoint=endpoint)
-
-
-def _chain(error: BaseException | None) -> Iterator[BaseException]:
-    """An error and what it was raised from; redis-py wraps what it got."""
-    while error is not None:
-        yield error
-        error = error.__cause__ or error.__context__
 
 
 def _as_text(reply: Any) -> str | None:

@@ -114,7 +114,8 @@ class Failure:
     def error(
         self, call: Call | None = None, *, maybe_ran: bool = False, attempts: int = 1, seconds: float = 0.0
     ) -> ServiceBusError:
-        """The exception for a caller who gets nothing better than this failure; without a call, for who wanted a connection.
+        """The exception for a caller who gets nothing better than this failure; without a call, for who wanted a
+        connection.
 
         ``maybe_ran``: an earlier attempt at the same call ended with an unknown outcome, which this one does not undo.
         """

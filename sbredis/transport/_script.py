@@ -46,8 +46,8 @@ def _encoded(argument: Argument) -> bytes:
 class Script:
     """A Lua script as it is sent: its name for people, its source, and the hash that servers know it by.
 
-    With ``takes_run_id`` the first ARGV of every call is the run id of the server process that executes it, put in when the
-    call is written to a connection (``?`` where the server does not tell).
+    With ``takes_run_id`` the first ARGV of every call is the run id of the server process that executes it, put in
+    when the call is written to a connection (``?`` where the server does not tell).
     """
 
     name: str
@@ -89,8 +89,8 @@ class Call:
         "slot",
     )
 
-    # What the wire that the call is on keeps about it. A call is on one wire at a time: it goes to another one only when the
-    # first has answered it or was lost.
+    # What the wire that the call is on keeps about it. A call is on one wire at a time: it goes to another one only
+    # when the first has answered it or was lost.
     future: Any  # an asyncio.Future; nothing here awaits it
     deadline: float
     asking: bool

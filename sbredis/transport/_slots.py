@@ -53,8 +53,8 @@ class SlotMap:
 def parse_cluster_slots(reply: Any, asked: Endpoint) -> SlotMap:
     """The slot map out of an answer to CLUSTER SLOTS given by ``asked``.
 
-    A server that does not know its own address gives an empty one; it is then the address it was asked at. ``?`` marks a node
-    whose address is configured to be hidden and is not yet known.
+    A server that does not know its own address gives an empty one; it is then the address it was asked at. ``?``
+    marks a node whose address is configured to be hidden and is not yet known.
     """
     ranges: list[tuple[int, int, Endpoint]] = []
     try:
@@ -71,8 +71,9 @@ def parse_cluster_slots(reply: Any, asked: Endpoint) -> SlotMap:
 def replica_counts(nodes: str, asked: Endpoint) -> dict[Endpoint, int]:
     """How many replicas each master has, dead ones included, out of the text of CLUSTER NODES.
 
-    A master with a host name stands in it twice, since the cluster's configuration decides which of the two the slot map gives.
-    The dead are counted on purpose: a replica that one side of a torn network calls dead may be the next master on the other side.
+    A master with a host name stands in it twice, since the cluster's configuration decides which of the two the slot
+    map gives. The dead are counted on purpose: a replica that one side of a torn network calls dead may be the next
+    master on the other side.
     """
     masters: dict[str, list[Endpoint]] = {}
     of_master: dict[str, int] = {}

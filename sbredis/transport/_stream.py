@@ -1,8 +1,8 @@
 """The bytes under a wire. Opened and introduced by redis-py's ``Connection``, then read and written without it.
 
-After the handshake a socket is given a protocol of ours: replies then reach their callers in the call-back that read them,
-without a reader task, a stream buffer or a coroutine for each reply, which would cost more than all the rest of a call. fakeredis
-has no socket and is read as redis-py reads it.
+After the handshake a socket is given a protocol of ours: replies then reach their callers in the call-back that read
+them, without a reader task, a stream buffer or a coroutine for each reply, which would cost more than all the rest of
+a call. fakeredis has no socket and is read as redis-py reads it.
 """
 
 from __future__ import annotations
@@ -34,7 +34,9 @@ class Stream:
         raise NotImplementedError
 
     async def run(self, on_replies: OnReplies, on_lost: OnLost, on_resumed: Callable[[], None]) -> None:
-        """Deliver replies until cancelled; then the connection is closed. ``on_lost`` is told why there will be no more."""
+        """Deliver replies until cancelled; then the connection is closed. ``on_lost`` is told why there will be no
+        more.
+        """
         raise NotImplementedError
 
 

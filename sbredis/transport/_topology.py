@@ -5,15 +5,15 @@ from __future__ import annotations
 import asyncio
 import random
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, Protocol
 
 import anyio
 from redis.exceptions import RedisError
 
 from sbredis.transport._address import Endpoint, Target
-from sbredis.transport._dial import Dialer, Link, ask, hang_up
-from sbredis.transport._replies import Failure, FailureKind
+from sbredis.transport._dial import Dialer, Link, ask, dialling_failed, hang_up
+from sbredis.transport._replies import Failure, FailureKind, classify
 from sbredis.transport._resp import ReplyError
 from sbredis.transport._script import Argument, pack
 from sbredis.transport._slots import SlotMap, parse_cluster_slots, replica_counts
@@ -159,14 +159,21 @@ class SentinelTopology:
                 FailureKind.UNREACHABLE, f"{sentinel} did not answer within {_ANSWER_WITHIN:.1f} s", endpoint=sentinel
             )
         except (RedisError, OSError) as error:
-            return Failure(FailureKind.UNREACHABLE, f"{sentinel} cannot be reached: {error}", endpoint=sentinel)
+            failure = dialling_failed(error, sentinel)
+            return (
+                replace(failure, detail=f"{sentinel} answered {failure.code} {failure.detail}")
+                if failure.code
+                else failure
+            )
         finally:
             with anyio.CancelScope(shield=True):
                 await hang_up(link)
         if isinstance(address, ReplyError):
-            unknown = address.detail.startswith("unknown command")
-            said = "is not a Sentinel" if unknown else f"answered {address.code} {address.detail}"
-            return Failure(FailureKind.UNSUITABLE, f"{sentinel} {said}", endpoint=sentinel)
+            if address.detail.startswith("unknown command"):
+                return Failure(FailureKind.UNSUITABLE, f"{sentinel} is not a Sentinel", endpoint=sentinel)
+            kind = classify(address.code, address.detail)
+            kind = kind if kind in (FailureKind.UNAUTHENTICATED, FailureKind.DENIED) else FailureKind.UNSUITABLE
+            return Failure(kind, f"{sentinel} answered {address.code} {address.detail}", endpoint=sentinel)
         if not isinstance(address, list):
             return Failure(FailureKind.UNSUITABLE, f"{sentinel} knows no such master", endpoint=sentinel)
         host, port = address

@@ -1,9 +1,9 @@
 """One multiplexed connection: concurrent calls are written together and answered in order.
 
-A call stands in one of two queues. ``waiting`` holds what has not been written: if the connection is lost, it was never sent.
-``in_flight`` holds what has been written and not been answered: if the connection is lost, its outcome is unknown. Replies come
-in the order of writing, so they need no identifiers. A caller who goes away leaves the call behind, to be answered into
-nothing.
+A call stands in one of two queues. ``waiting`` holds what has not been written: if the connection is lost, it was
+never sent. ``in_flight`` holds what has been written and not been answered: if the connection is lost, its outcome is
+unknown. Replies come in the order of writing, so they need no identifiers. A caller who goes away leaves the call
+behind, to be answered into nothing.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from sbredis.exceptions import Outcome
 from sbredis.transport._facts import ServerFacts
 from sbredis.transport._replies import Failure, FailureKind, failure_of_reply
 from sbredis.transport._resp import ReplyError
-from sbredis.transport._script import Call, pack
+from sbredis.transport._script import Call, Command, pack
 from sbredis.transport._stream import Stream
 
 __all__ = ["Wire", "WireLimits"]
@@ -30,6 +30,10 @@ _log = logging.getLogger("sbredis.transport")
 _ASKING = pack((b"ASKING",))
 _HEALS = 2
 _TICK = 0.25
+_IDLE = 20.0
+"""So often an idle connection is used, so that nothing on the way forgets it, and a dead one is found before a call
+needs it.
+"""
 
 
 @dataclass(frozen=True, slots=True)
@@ -98,7 +102,9 @@ class Wire:
         return bool(self._in_flight or self._waiting)
 
     def submit(self, call: Call, deadline: float, *, asking: bool = False) -> asyncio.Future[Any]:
-        """Put a call on the wire. The future brings its reply, or a :class:`Failure`; it raises nothing but cancellation."""
+        """Put a call on the wire. The future brings its reply, or a :class:`Failure`; it raises nothing but
+        cancellation.
+        """
         future: asyncio.Future[Any] = self._loop.create_future()
         if self.failure is not None:
             future.set_result(self._lost(self.failure.detail, sent=False))
@@ -118,18 +124,20 @@ class Wire:
 
         The caller submits before it awaits anything else: the room is not held for it.
         """
-        if self.failure is not None or self.has_room:
-            return self.failure is None
+        if self.has_room:
+            return True
         place = _Place()
         self._line.append(place)
         passes = False
         try:
             async with asyncio.timeout_at(deadline):
                 # Who is woken in vain, because those in front needed more than expected, keeps the place in the line.
-                while self.failure is None and not (self._room > 0 and self._line[0] is place):
+                while self.failure is None:
+                    passes = self._room > 0 and self._line[0] is place
+                    if passes:
+                        break
                     place.woken = self._loop.create_future()
                     await place.woken
-            passes = self.failure is None
         except TimeoutError:
             return False
         finally:
@@ -144,7 +152,9 @@ class Wire:
         """Live until the connection is lost or this task is cancelled; then the socket is gone."""
         try:
             with self._ended:
-                await self._stream.run(self._answer, self.fail, self._flush)
+                async with anyio.create_task_group() as tasks:
+                    tasks.start_soon(self._stay_alive)
+                    await self._stream.run(self._answer, self.fail, self._flush)
         except Exception:  # a defect here must end as a lost connection, not as callers who wait for ever
             _log.exception("the connection to %s broke on a defect", self.facts.endpoint)
         finally:
@@ -172,6 +182,12 @@ class Wire:
         for place in self._line:
             place.wake()
         self._ended.cancel()
+
+    async def _stay_alive(self) -> None:
+        while True:
+            await anyio.sleep(_IDLE)
+            if not self.owes and self._loop.time() - self._heard_at >= _IDLE / 2:
+                self.submit(Command("PING"), self._loop.time() + _IDLE)
 
     def _lost(self, reason: str, *, sent: bool) -> Failure:
         outcome = Outcome.UNKNOWN if sent else Outcome.NEVER_SENT
@@ -288,7 +304,9 @@ class Wire:
         self._timer = self._loop.call_at(when, self._tick)
 
     def _tick(self) -> None:
-        """End calls whose deadline has passed, and look after a server that owes an answer. Runs only while calls are under way."""
+        """End calls whose deadline has passed, and look after a server that owes an answer. Runs only while calls are
+        under way.
+        """
         self._timer = None
         if self.failure is not None:
             return

@@ -35,7 +35,9 @@ RESERVED: dict[str, str] = {
 }
 
 # Modules that decide and compute: they wait for nothing and open nothing.
-PURE = {f"sbredis.transport.{name}" for name in ("_address", "_slots", "_script", "_resp", "_replies", "_backoff", "_facts")}
+PURE = {
+    f"sbredis.transport.{name}" for name in ("_address", "_slots", "_script", "_resp", "_replies", "_backoff", "_facts")
+}
 IMPURE_LIBRARIES = {
     "anyio",
     "asyncio",

@@ -1,4 +1,6 @@
-"""``durability=replicated``: an acknowledgement means that every replica of the shard has it, and waiting for them stalls nobody else."""
+"""``durability=replicated``: an acknowledgement means that every replica of the shard has it, and waiting for them
+stalls nobody else.
+"""
 
 from __future__ import annotations
 
@@ -68,7 +70,9 @@ async def test_a_refusal_does_not_wait_and_spoils_no_other_call(pair: tuple[Loca
 
 
 async def test_a_stalled_replica_stalls_only_who_waits_for_it(pair: tuple[LocalServer, LocalServer]) -> None:
-    """Calls that need no confirmation go on beside it; the one that needs it ends as unknown, since the master has it."""
+    """Calls that need no confirmation go on beside it; the one that needs it ends as unknown, since the master has
+    it.
+    """
     master, replica = pair
     async with await open_transport(f"{master.url}?durability=replicated", scripts=[APPEND]) as transport:
         await transport.call(APPEND, (b"list",), ("confirmed",))
@@ -101,7 +105,9 @@ async def test_all_replicas_are_waited_for_not_only_those_that_are_up(pair: tupl
 
 
 async def test_a_lost_replica_is_an_error_that_may_pass(pair: tuple[LocalServer, LocalServer]) -> None:
-    """With its replica gone the server takes nothing that must be confirmed, and says why; with it back it does again."""
+    """With its replica gone the server takes nothing that must be confirmed, and says why; with it back it does
+    again.
+    """
     master, replica = pair
     async with await open_transport(f"{master.url}?durability=replicated", scripts=[APPEND]) as transport:
         await transport.call(APPEND, (b"list",), ("a",))

@@ -1,7 +1,8 @@
-"""Under 200 callers something happens to a cluster: every call ends, none is executed twice, no foreign exception gets out.
+"""Under 200 callers something happens to a cluster: every call ends, none is executed twice, no foreign exception
+gets out.
 
-Each fault is gone through twice: by calls that must not be repeated (then an error says whether the call ran), and by calls that
-their script recognises (then no caller sees anything but a pause).
+Each fault is gone through twice: by calls that must not be repeated (then an error says whether the call ran), and by
+calls that their script recognises (then no caller sees anything but a pause).
 """
 
 from __future__ import annotations
@@ -111,7 +112,9 @@ async def test_a_call_that_its_script_recognises_only_takes_longer(
 
 
 async def test_what_all_replicas_confirmed_survives_the_master(replicated_cluster: LocalCluster) -> None:
-    """``durability=replicated``: nothing acknowledged is lost by a kill, although the shard takes nothing while it has no replica."""
+    """``durability=replicated``: nothing acknowledged is lost by a kill, although the shard takes nothing while it
+    has no replica.
+    """
     cluster = replicated_cluster
     async with under(cluster, repeatable=True, query="?durability=replicated") as (pressure, transport):
         master = cluster.master_of(SLOT)

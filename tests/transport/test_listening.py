@@ -1,4 +1,6 @@
-"""A subscription follows its slot: when the slot moves or its master is lost, it is made anew, and its listener told of the gap."""
+"""A subscription follows its slot: when the slot moves or its master is lost, it is made anew, and its listener told
+of the gap.
+"""
 
 from __future__ import annotations
 

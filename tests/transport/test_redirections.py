@@ -1,4 +1,6 @@
-"""Redirections one at a time: a migration that stands still in the middle, and a connection that is cut behind a call."""
+"""Redirections one at a time: a migration that stands still in the middle, and a connection that is cut behind a
+call.
+"""
 
 from __future__ import annotations
 
@@ -20,7 +22,9 @@ pytestmark = pytest.mark.anyio
 TAG = b"{moving}"
 SLOT = key_slot(TAG)
 WRITE = Script("write", "#!lua\nredis.call('SET', KEYS[1], ARGV[1])\nreturn redis.call('GET', KEYS[1])")
-WRITE_TWO = Script("write_two", "#!lua\nredis.call('SET', KEYS[1], ARGV[1])\nreturn redis.call('SET', KEYS[2], ARGV[1])")
+WRITE_TWO = Script(
+    "write_two", "#!lua\nredis.call('SET', KEYS[1], ARGV[1])\nreturn redis.call('SET', KEYS[2], ARGV[1])"
+)
 
 
 def tryagains(node: ClusterNode) -> int:
@@ -30,7 +34,8 @@ def tryagains(node: ClusterNode) -> int:
 
 
 async def test_a_slot_in_the_middle_of_its_move_serves_every_call(cluster: LocalCluster) -> None:
-    """Keys that have gone and keys that are new are asked for at the target, with ASKING; keys that stayed, at the source.
+    """Keys that have gone and keys that are new are asked for at the target, with ASKING; keys that stayed, at the
+    source.
 
     Keys that are split between the two have to wait, and are served as soon as the move goes on.
     """
@@ -132,8 +137,8 @@ class Cutter:
 async def test_an_answer_that_is_lost_is_unknown_or_asked_for_again(server: LocalServer) -> None:
     """The script has run, and the connection is cut before its answer arrives.
 
-    A call that must not be repeated says that nothing is known; one that its script recognises is repeated, and counted once. That
-    the count can go wrong is shown by a script that does not keep the promise of its caller.
+    A call that must not be repeated says that nothing is known; one that its script recognises is repeated, and
+    counted once. That the count can go wrong is shown by a script that does not keep the promise of its caller.
     """
     key = b"cut"
     async with Cutter(server).listening() as cutter:

@@ -1,0 +1,19 @@
+"""A listener that remembers what it has heard."""
+
+from __future__ import annotations
+
+__all__ = ["Ear"]
+
+
+class Ear:
+    """Keeps messages, and counts gaps."""
+
+    def __init__(self) -> None:
+        self.heard: list[bytes] = []
+        self.gaps = 0
+
+    def message(self, payload: bytes) -> None:
+        self.heard.append(payload)
+
+    def gap(self) -> None:
+        self.gaps += 1

@@ -1,0 +1,105 @@
+"""A stream that is driven by hand, and a wire over it."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
+from typing import Any
+
+import anyio
+
+from sbredis.transport import Endpoint, Script, ServerFacts, WireLimits
+from sbredis.transport._resp import PythonParser, ReplyError
+from sbredis.transport._script import Call
+from sbredis.transport._stream import OnLost, OnReplies, Stream
+from sbredis.transport._wire import Wire
+
+__all__ = ["FACTS", "NOSCRIPT", "SCRIPT", "HandStream", "call", "in_seconds", "running", "turns"]
+
+FACTS = ServerFacts(Endpoint("h", 1), run_id=b"r" * 40)
+SCRIPT = Script("s", "return 1")
+NOSCRIPT = ReplyError("NOSCRIPT No matching script.")
+
+
+class HandStream(Stream):
+    """Keeps what is written, and delivers what the test says, when it says so."""
+
+    def __init__(self) -> None:
+        self.writes: list[bytes] = []
+        self.lost: OnLost
+        self.was_cancelled = False
+        self._on_replies: OnReplies
+        self._on_resumed: Callable[[], None]
+        self._ready = asyncio.Event()
+        self._broken: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+
+    def write(self, data: bytes) -> None:
+        self.writes.append(data)
+
+    async def run(self, on_replies: OnReplies, on_lost: OnLost, on_resumed: Callable[[], None]) -> None:
+        self._on_replies, self.lost, self._on_resumed = on_replies, on_lost, on_resumed
+        self._ready.set()
+        try:
+            await self._broken
+        except asyncio.CancelledError:
+            self.was_cancelled = True
+            raise
+
+    async def ready(self) -> None:
+        await self._ready.wait()
+
+    def reply(self, *replies: Any) -> None:
+        """The server answers, all in one piece."""
+        self._on_replies(list(replies))
+
+    def pause(self) -> None:
+        self.paused = True
+
+    def resume(self) -> None:
+        self.paused = False
+        self._on_resumed()
+
+    def break_with(self, error: Exception) -> None:
+        """A defect: the stream raises something nobody foresaw."""
+        self._broken.set_exception(error)
+
+    @property
+    def commands(self) -> list[list[bytes]]:
+        """All commands written so far, each as its words."""
+        return PythonParser().feed(b"".join(self.writes))
+
+    @property
+    def said(self) -> list[bytes]:
+        """For each command written so far what distinguishes it: its last argument, or its name."""
+        return [words[-1] if words[0] == b"EVALSHA" else words[0] for words in self.commands]
+
+
+@asynccontextmanager
+async def running(
+    limits: WireLimits | None = None, on_suspect: Callable[[], None] = lambda: None
+) -> AsyncIterator[tuple[Wire, HandStream]]:
+    """A wire that lives as long as the block does."""
+    stream = HandStream()
+    wire = Wire(stream, FACTS, limits or WireLimits(), on_suspect=on_suspect)
+    async with anyio.create_task_group() as tasks:
+        tasks.start_soon(wire.run)
+        await stream.ready()
+        yield wire, stream
+        tasks.cancel_scope.cancel()
+
+
+def call(argument: bytes | str | int = b"", *, script: Script = SCRIPT, repeatable: bool = False) -> Call:
+    """A call that is recognised by its argument."""
+    return Call(script, [b"k"], [argument], slot=0, repeatable=repeatable)
+
+
+def in_seconds(seconds: float) -> float:
+    """A deadline."""
+    return asyncio.get_running_loop().time() + seconds
+
+
+async def turns(count: int = 3) -> None:
+    """Let the event loop do what is due."""
+    for _ in range(count):
+        await asyncio.sleep(0)

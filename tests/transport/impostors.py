@@ -1,0 +1,54 @@
+"""Servers that are none: they answer with what a test puts into their mouths."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
+
+from sbredis.transport._resp import PythonParser
+
+__all__ = ["answering", "never_answering", "old_server"]
+
+Answer = Callable[[list[bytes]], bytes]
+"""What to reply to a command, given as its words; nothing for no reply."""
+
+
+@asynccontextmanager
+async def answering(answer: Answer) -> AsyncIterator[str]:
+    """A server that answers like that, as ``host:port``."""
+
+    async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        parser = PythonParser()
+        try:
+            while data := await reader.read(65536):
+                for words in parser.feed(data):
+                    writer.write(answer(words))
+        except ConnectionError:
+            return
+        finally:
+            writer.close()
+
+    async with await asyncio.start_server(serve, "127.0.0.1", 0) as server:
+        yield f"127.0.0.1:{server.sockets[0].getsockname()[1]}"
+
+
+def never_answering(_: list[bytes]) -> bytes:
+    """Accepts connections, and says nothing."""
+    return b""
+
+
+def old_server(words: list[bytes]) -> bytes:
+    """What a Redis 6.2 says."""
+    match [word.upper() for word in words[:2]]:
+        case [b"HELLO", *_]:
+            return b"%2\r\n+server\r\n+redis\r\n+proto\r\n:3\r\n"
+        case [b"INFO", *_]:
+            text = b"redis_version:6.2.14\r\nredis_mode:standalone\r\nrole:master\r\nmaxmemory_policy:noeviction\r\n"
+            return b"$%d\r\n%b\r\n" % (len(text), text)
+        case [b"CONFIG", *_]:
+            return b"%1\r\n+appendfsync\r\n+everysec\r\n"
+        case [b"EVALSHA", *_]:
+            return b"-NOSCRIPT No matching script. Please use EVAL.\r\n"
+        case _:
+            return b"+OK\r\n"

@@ -1,0 +1,252 @@
+"""Calling scripts over memory, one server, and a cluster: what comes back, and what is known when nothing does."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Any
+
+import pytest
+
+from sbredis.exceptions import OperationTimeoutError, Outcome, ScriptRefusedError, ServiceBusError
+from sbredis.servers import LocalCluster, LocalServer
+from sbredis.transport import Script, Transport, open_transport
+
+pytestmark = pytest.mark.anyio
+
+ECHO = Script("echo", "return {KEYS[1], ARGV[1], #KEYS, #ARGV}")
+COUNT = Script("count", "return redis.call('INCRBY', KEYS[1], ARGV[1])")
+READ = Script("read", "return redis.call('GET', KEYS[1])")
+BUSY = Script(
+    "busy",
+    # Valkey's TIME stands still within a script, and Redis 7.0 has no os.clock.
+    """
+    local now = function() local time = redis.call('TIME'); return time[1] + time[2] / 1e6 end
+    pcall(function() now = os.clock end)
+    local ends = now() + ARGV[1]
+    while now() < ends do end
+    return redis.call('INCR', KEYS[1])
+    """,
+)
+ABOUT_ITSELF = Script("about_itself", "return {ARGV[1], redis.call('INFO', 'server'), ARGV[2]}", takes_run_id=True)
+MEGABYTE = bytes(range(256)) * 4096
+
+on_real_servers = pytest.mark.parametrize("target", ["server", "cluster"], indirect=True)
+on_a_server = pytest.mark.parametrize("target", ["server"], indirect=True)
+
+
+@pytest.mark.parametrize(
+    ("key", "argument"),
+    [
+        (b"k", b"a"),
+        (b"", b""),
+        (b"\x00\xff\r\n", b"\r\n$5\r\n"),
+        (b"k" * 3000, MEGABYTE),
+        (b"{}", "\u00e4\u20ac"),
+        (b"k", -7),
+    ],
+    ids=["plain", "empty", "binary", "large", "text", "number"],
+)
+async def test_keys_and_arguments_arrive_as_they_were_given(url: str, key: bytes, argument: bytes | str | int) -> None:
+    expected = argument if isinstance(argument, bytes) else str(argument).encode()
+    async with await open_transport(url, scripts=[ECHO]) as transport:
+        assert await transport.call(ECHO, [key], [argument]) == [key, expected, 1, 1]
+
+
+@pytest.mark.parametrize(
+    ("source", "reply"),
+    [
+        ("return 7", 7),
+        ("return 'a'", b"a"),
+        ("return false", None),
+        ("return true", 1),
+        ("return {}", []),
+        ("return {1, {2, 'x'}, false}", [1, [2, b"x"], None]),
+        ("return redis.status_reply('FINE')", b"FINE"),
+    ],
+)
+async def test_replies_come_back_as_bytes_numbers_and_lists(url: str, source: str, reply: Any) -> None:
+    script = Script("reply", source)
+    async with await open_transport(url) as transport:
+        assert await transport.call(script, [b"k"]) == reply
+
+
+async def test_a_script_without_keys_runs_on_any_server(url: str) -> None:
+    async with await open_transport(url) as transport:
+        assert await transport.call(Script("add", "return ARGV[1] + ARGV[2]"), [], [1, 2]) == 3
+
+
+async def test_a_first_line_for_real_servers_is_kept_from_those_that_do_not_know_it(url: str) -> None:
+    script = Script("with_shebang", "#!lua\nreturn redis.call('INCR', KEYS[1])")
+    async with await open_transport(url, scripts=[script]) as transport:
+        assert await transport.call(script, [b"k"]) == 1
+
+
+async def test_a_script_that_refuses_has_changed_nothing_and_says_why(url: str) -> None:
+    refuse = Script(
+        "refuse", "if true then return redis.error_reply('LOCKLOST 7 of 9') end redis.call('SET', KEYS[1], 1)"
+    )
+    async with await open_transport(url) as transport:
+        with pytest.raises(ScriptRefusedError) as caught:
+            await transport.call(refuse, [b"k"])
+        assert (caught.value.code, caught.value.detail) == ("LOCKLOST", "7 of 9")
+        assert (caught.value.outcome, caught.value.is_transient) == (Outcome.REFUSED, False)
+        assert await transport.call(READ, [b"k"]) is None
+
+
+@on_real_servers
+async def test_the_outcome_of_a_script_that_breaks_in_the_middle_is_unknown(url: str) -> None:
+    """What it had written stays: there is no rollback."""
+    half = Script("half", "redis.call('SET', KEYS[1], 'half'); redis.call('LPUSH', KEYS[1], 1)")
+    async with await open_transport(url) as transport:
+        with pytest.raises(ServiceBusError, match=r"script half broke off.*WRONGTYPE") as caught:
+            await transport.call(half, [b"k"])
+        assert (caught.value.outcome, caught.value.is_transient) == (Outcome.UNKNOWN, False)
+        assert await transport.call(READ, [b"k"]) == b"half"
+
+
+async def test_commands_go_where_their_key_lives(url: str) -> None:
+    async with await open_transport(url) as transport:
+        for number in range(20):
+            key = b"k%d" % number
+            assert await transport.command("SET", key, number, key=key) == b"OK"
+            assert await transport.call(READ, [key]) == b"%d" % number
+        assert await transport.command("PING") == b"PONG"
+        with pytest.raises(ScriptRefusedError, match="WRONGTYPE"):
+            await transport.command("LPUSH", b"k1", 1, key=b"k1")
+
+
+async def test_of_500_concurrent_calls_each_gets_its_own_reply(url: str) -> None:
+    async with await open_transport(url, scripts=[ECHO]) as transport:
+
+        async def ask(number: int) -> bool:
+            key, argument = b"k%d" % number, b"%d" % number * (number % 7)
+            return bool(await transport.call(ECHO, [key], [argument]) == [key, argument, 1, 1])
+
+        assert all(await asyncio.gather(*(ask(number) for number in range(500))))
+
+
+async def test_scripts_that_the_server_has_forgotten_are_loaded_again_under_way(url: str) -> None:
+    """No call is lost or executed twice, whether it came before, between or after the forgetting."""
+    async with await open_transport(url, scripts=[COUNT]) as transport:
+
+        async def forget() -> None:
+            await asyncio.gather(*(transport.command("SCRIPT", "FLUSH", key=b"k%d" % number) for number in range(10)))
+
+        async def count(number: int) -> None:
+            await transport.call(COUNT, [b"k%d" % (number % 10)], [1])
+
+        for _ in range(3):
+            await asyncio.gather(*(count(number) for number in range(50)), forget(), *(count(n) for n in range(50)))
+        counts = [await transport.call(READ, [b"k%d" % number]) for number in range(10)]
+        assert counts == [b"30"] * 10
+
+
+async def test_a_script_that_was_not_announced_is_loaded_when_it_is_called(url: str) -> None:
+    async with await open_transport(url) as transport:
+        assert await transport.call(COUNT, [b"k"], [5]) == 5
+
+
+async def test_a_caller_who_goes_away_costs_the_others_nothing(url: str) -> None:
+    async with await open_transport(url, scripts=[COUNT]) as transport:
+        before = transport.servers
+        tasks = [asyncio.create_task(transport.call(COUNT, [b"k%d" % number], [1])) for number in range(100)]
+        await asyncio.sleep(0)
+        for task in tasks[::3]:
+            task.cancel()
+        ends = await asyncio.gather(*tasks, return_exceptions=True)
+        assert [end for task, end in zip(tasks, ends, strict=True) if not task.cancelled() and end != 1] == []
+        assert sum(task.cancelled() for task in tasks) == 34
+        assert await transport.call(COUNT, [b"other"], [1]) == 1
+        assert transport.servers == before
+
+
+# -- run ids -----------------------------------------------------------------------------------------------------------
+
+
+@on_real_servers
+async def test_a_script_gets_the_run_id_of_the_process_that_runs_it(url: str) -> None:
+    async with await open_transport(url, scripts=[ABOUT_ITSELF]) as transport:
+        for number in range(10):
+            key = b"k%d" % number
+            run_id, info, argument = await transport.call(ABOUT_ITSELF, [key], [b"a"])
+            assert b"run_id:" + run_id + b"\r\n" in info
+            assert argument == b"a"
+            facts = transport.server_of(key)
+            assert facts is not None
+            assert facts.run_id == run_id
+            assert facts.endpoint == transport.endpoint_of(key)
+
+
+@pytest.mark.parametrize("target", ["memory"], indirect=True)
+async def test_in_memory_there_is_no_process_to_name(url: str) -> None:
+    script = Script("run_id", "return ARGV[1]", takes_run_id=True)
+    async with await open_transport(url) as transport:
+        assert await transport.call(script, [b"k"]) == b"?"
+
+
+# -- deadlines ---------------------------------------------------------------------------------------------------------
+
+
+@on_real_servers
+async def test_a_deadline_that_passes_while_the_server_is_busy_leaves_the_outcome_unknown(url: str) -> None:
+    """The script runs all the same, and the connection stays good for the others."""
+    async with await open_transport(url, scripts=[BUSY]) as transport:
+        before = transport.servers
+        with pytest.raises(OperationTimeoutError, match="script busy did not end in time") as caught:
+            await transport.call(BUSY, [b"k"], ["0.3"], timeout=0.05)
+        assert (caught.value.outcome, caught.value.is_transient) == (Outcome.UNKNOWN, True)
+        assert await transport.call(READ, [b"k"]) == b"1"
+        assert transport.servers == before
+
+
+@pytest.mark.parametrize("timeout", [0, -1, -0.001])
+async def test_a_call_without_any_time_is_never_sent(url: str, timeout: float) -> None:
+    async with await open_transport(url, scripts=[COUNT]) as transport:
+        with pytest.raises(OperationTimeoutError) as caught:
+            await transport.call(COUNT, [b"k"], [1], timeout=timeout)
+        assert caught.value.outcome is Outcome.NEVER_SENT
+        assert await transport.call(READ, [b"k"]) is None
+
+
+async def test_a_call_may_wait_for_ever(url: str) -> None:
+    async with await open_transport(url, scripts=[COUNT]) as transport:
+        assert await transport.call(COUNT, [b"k"], [1], timeout=float("inf")) == 1
+
+
+# -- mistakes of the caller --------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("keys", "arguments"), [(["text"], []), ([b"k"], [None]), ([b"k"], [1.5]), ([b"k", None], []), (None, [])]
+)
+async def test_what_cannot_be_sent_is_refused_before_it_is_sent(url: str, keys: Any, arguments: Any) -> None:
+    async with await open_transport(url, scripts=[COUNT]) as transport:
+        with pytest.raises(TypeError):
+            await transport.call(COUNT, keys, arguments)
+        assert await transport.call(COUNT, [b"k"], [1]) == 1
+
+
+@pytest.mark.parametrize("target", ["cluster"], indirect=True)
+async def test_keys_of_several_slots_in_one_call_are_refused_by_the_cluster(url: str) -> None:
+    async with await open_transport(url, scripts=[ECHO]) as transport:
+        with pytest.raises(ScriptRefusedError, match="CROSSSLOT"):
+            await transport.call(ECHO, [b"a", b"b"], [1])
+
+
+# -- what a transport says of itself -----------------------------------------------------------------------------------
+
+
+async def test_a_transport_names_its_servers(transport_and_servers: tuple[Transport, list[LocalServer]]) -> None:
+    transport, servers = transport_and_servers
+    assert {str(endpoint) for endpoint in transport.masters} == {f"127.0.0.1:{server.port}" for server in servers}
+    assert {facts.endpoint for facts in transport.servers} == set(transport.masters)
+    assert all(facts.version and facts.role == "master" and facts.scripts == "allowed" for facts in transport.servers)
+    assert repr(transport).endswith(" open>")
+
+
+@pytest.fixture(params=["server", "cluster"])
+async def transport_and_servers(request: pytest.FixtureRequest) -> Any:
+    running: LocalServer | LocalCluster = request.getfixturevalue(request.param)
+    servers = running.masters if isinstance(running, LocalCluster) else [running]
+    async with await open_transport(running.url) as transport:
+        yield transport, servers

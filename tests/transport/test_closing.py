@@ -1,0 +1,183 @@
+"""The end of a transport: what its callers hear, and that nothing of it remains."""
+
+from __future__ import annotations
+
+import asyncio
+import gc
+import warnings
+from collections.abc import Iterator
+from contextlib import ExitStack
+from typing import Any
+
+import anyio
+import pytest
+
+from sbredis.exceptions import Outcome, ServiceBusConnectionError, ServiceBusError
+from sbredis.servers import LocalServer
+from sbredis.transport import Script, Transport, open_transport
+from tests.transport.ears import Ear
+from tests.transport.hand import turns
+
+pytestmark = pytest.mark.anyio
+
+COUNT = Script("count", "return redis.call('INCRBY', KEYS[1], ARGV[1])")
+
+
+@pytest.fixture
+def own_server(binary: str | None) -> Iterator[LocalServer]:
+    """A server that may be stopped and killed."""
+    with LocalServer(binary=binary) as server:
+        yield server
+
+
+async def ends_of(calls: list[asyncio.Task[Any]]) -> list[Any]:
+    """How calls ended, which they must soon."""
+    with anyio.fail_after(5):
+        return await asyncio.gather(*calls, return_exceptions=True)
+
+
+def under_way(transport: Transport, count: int = 5, **options: Any) -> list[asyncio.Task[Any]]:
+    return [asyncio.create_task(transport.call(COUNT, [b"k"], [1], **options)) for _ in range(count)]
+
+
+@pytest.mark.parametrize("repeatable", [False, True])
+async def test_calls_that_were_sent_end_with_an_unknown_outcome(own_server: LocalServer, repeatable: bool) -> None:
+    transport = await open_transport(own_server.url, scripts=[COUNT])
+    own_server.pause()
+    calls = under_way(transport, repeatable=repeatable)
+    await turns(10)
+    with anyio.fail_after(5):
+        await transport.aclose()
+    own_server.resume()
+    for end in await ends_of(calls):
+        assert isinstance(end, ServiceBusError)
+        assert end.outcome is Outcome.UNKNOWN
+
+
+async def test_calls_that_wait_for_a_server_to_come_back_end_as_never_sent(own_server: LocalServer) -> None:
+    transport = await open_transport(own_server.url, scripts=[COUNT])
+    own_server.kill()
+    await asyncio.gather(*under_way(transport, timeout=0.2), return_exceptions=True)  # the loss is noticed
+    calls = under_way(transport)
+    await turns(10)
+    with anyio.fail_after(5):
+        await transport.aclose()
+    for end in await ends_of(calls):
+        assert isinstance(end, ServiceBusConnectionError)
+        assert (end.outcome, end.is_transient) == (Outcome.NEVER_SENT, False)
+
+
+async def test_calls_that_wait_to_be_repeated_end_with_what_is_known_of_the_first_attempt(
+    own_server: LocalServer,
+) -> None:
+    transport = await open_transport(own_server.url, scripts=[COUNT])
+    own_server.pause()
+    calls = under_way(transport, repeatable=True)
+    await turns(10)
+    own_server.kill()  # they were sent, no answer came, and now they wait for a server
+    await turns(50)
+    with anyio.fail_after(5):
+        await transport.aclose()
+    for end in await ends_of(calls):
+        assert isinstance(end, ServiceBusError)
+        assert end.outcome is Outcome.UNKNOWN
+
+
+async def test_calls_that_wait_for_confirmation_end_with_an_unknown_outcome(binary: str | None) -> None:
+    with ExitStack() as running:
+        server = running.enter_context(LocalServer(binary=binary))
+        config = {"replicaof": f"127.0.0.1 {server.port}"}
+        replica = running.enter_context(LocalServer(binary=binary, config=config))
+        await anyio.to_thread.run_sync(lambda: server.ask("WAIT", 1, 5000))
+        transport = await open_transport(server.url + "?durability=replicated", scripts=[COUNT])
+        assert await transport.call(COUNT, [b"k"], [1]) == 1
+        replica.pause()
+        first = under_way(transport)
+        await turns(50)
+        queued = under_way(transport)
+        await turns(10)
+        with anyio.fail_after(5):
+            await transport.aclose()
+        replica.resume()
+        assert {end.outcome for end in await ends_of(first)} == {Outcome.UNKNOWN}
+        assert {end.outcome for end in await ends_of(queued)} <= {Outcome.UNKNOWN, Outcome.NEVER_SENT}
+
+
+async def test_a_subscription_that_waits_for_its_confirmation_ends(own_server: LocalServer) -> None:
+    transport = await open_transport(own_server.url)
+    own_server.pause()
+    waiting = asyncio.create_task(transport.subscribe(b"c", Ear()))
+    await turns(10)
+    with anyio.fail_after(5):
+        await transport.aclose()
+    own_server.resume()
+    (end,) = await ends_of([waiting])
+    assert isinstance(end, ServiceBusConnectionError)
+    assert (end.outcome, end.is_transient) == (Outcome.NEVER_SENT, False)
+
+
+async def test_a_closed_transport_takes_nothing_more(url: str) -> None:
+    transport = await open_transport(url, scripts=[COUNT])
+    await transport.aclose()
+    await transport.aclose()
+    assert repr(transport).endswith(" closed>")
+    for attempt in (
+        transport.call(COUNT, [b"k"], [1]),
+        transport.call(COUNT, [], [1]),
+        transport.call(COUNT, [b"k"], [1], durability="replicated"),
+        transport.command("PING"),
+        transport.subscribe(b"c", Ear()),
+    ):
+        with pytest.raises(ServiceBusConnectionError, match="closed") as caught:
+            await attempt
+        assert not caught.value.is_transient
+        assert caught.value.outcome in (None, Outcome.NEVER_SENT)
+
+
+async def test_closing_a_subscription_after_its_transport_does_nothing(url: str) -> None:
+    transport = await open_transport(url)
+    subscription = await transport.subscribe(b"c", Ear())
+    await transport.aclose()
+    subscription.close()
+    subscription.close()
+
+
+@pytest.mark.filterwarnings("error::ResourceWarning")
+async def test_nothing_of_a_closed_transport_remains(url: str) -> None:
+    before = asyncio.all_tasks()
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        transport = await open_transport(url, scripts=[COUNT])
+        await transport.subscribe(b"c", Ear())
+        await transport.call(COUNT, [b"k"], [1])
+        await transport.aclose()
+        assert asyncio.all_tasks() == before
+        del transport
+        await turns()
+        gc.collect()
+    assert [str(warning.message) for warning in caught] == []
+
+
+async def test_nothing_of_a_transport_that_did_not_open_remains(unused_tcp_url: str) -> None:
+    before = asyncio.all_tasks()
+    with pytest.raises(ServiceBusConnectionError):
+        await open_transport(unused_tcp_url, connect_timeout=0.1)
+    assert asyncio.all_tasks() == before
+
+
+async def test_two_who_close_at_once_both_wait_until_it_is_closed(url: str) -> None:
+    transport = await open_transport(url)
+    await asyncio.gather(transport.aclose(), transport.aclose())
+    assert transport.servers == ()
+
+
+def test_without_asyncio_it_says_so_at_once() -> None:
+    """As under trio, whose coroutines are driven without a loop of asyncio."""
+    with pytest.raises(RuntimeError, match=r"runs on asyncio.*trio is not supported"):
+        open_transport("memory://x").send(None)
+
+
+@pytest.fixture
+def unused_tcp_url() -> str:
+    """An address where nothing listens."""
+    return "redis://127.0.0.1:1"

@@ -1,0 +1,218 @@
+"""Opening a transport: what is said of a server that cannot be reached, or cannot carry messages as it is set up."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Iterator
+from pathlib import Path
+
+import anyio
+import pytest
+
+from sbredis.exceptions import (
+    Outcome,
+    ServerUnsuitableError,
+    ServiceBusConnectionError,
+    ServiceBusError,
+)
+from sbredis.servers import LocalCluster, LocalServer, free_port
+from sbredis.transport import Script, open_transport
+from tests.transport.impostors import answering, never_answering, old_server
+from tests.waiting import eventually
+
+pytestmark = pytest.mark.anyio
+
+COUNT = Script("count", "return redis.call('INCRBY', KEYS[1], ARGV[1])")
+
+
+@pytest.fixture
+def own_server(binary: str | None) -> Iterator[LocalServer]:
+    """A server of the test's own, evidently of no use: it evicts."""
+    with LocalServer(binary=binary, config={"maxmemory-policy": "allkeys-lru"}) as server:
+        yield server
+
+
+# -- nothing there -----------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("scheme", ["redis", "redis+cluster", "redis+sentinel"])
+async def test_a_port_where_nothing_listens_is_named_with_how_long_it_was_tried(scheme: str) -> None:
+    url = f"{scheme}://127.0.0.1:{free_port()}" + ("/m" if scheme == "redis+sentinel" else "")
+    with pytest.raises(ServiceBusConnectionError) as caught:
+        await open_transport(url, connect_timeout=0.3)
+    said = str(caught.value)
+    assert url.partition("://")[2].removesuffix("/m") in said
+    assert "refused" in said.lower()
+    assert "attempts in 0." in said
+    assert (caught.value.is_transient, caught.value.outcome) == (True, Outcome.NEVER_SENT)
+
+
+@pytest.mark.parametrize("scheme", ["redis", "redis+cluster", "redis+sentinel"])
+async def test_a_server_that_accepts_and_never_answers_is_named_with_how_long_it_was_waited_for(scheme: str) -> None:
+    async with answering(never_answering) as address:
+        url = f"{scheme}://{address}" + ("/m" if scheme == "redis+sentinel" else "")
+        with pytest.raises(ServiceBusConnectionError, match=f"{address} did not answer within") as caught:
+            await open_transport(url, connect_timeout=0.3)
+    assert (type(caught.value), caught.value.is_transient) == (ServiceBusConnectionError, True)
+
+
+async def test_a_host_that_nobody_knows_is_named() -> None:
+    with pytest.raises(ServiceBusConnectionError, match=r"no-such-host\.invalid:6379"):
+        await open_transport("redis://no-such-host.invalid", connect_timeout=0.3)
+
+
+async def test_a_socket_that_is_not_there_is_named(tmp_path: Path) -> None:
+    with pytest.raises(ServiceBusConnectionError, match=r"unix:/.*/none\.sock cannot be reached: no such file"):
+        await open_transport(f"unix://{tmp_path}/none.sock", connect_timeout=0.1)
+
+
+async def test_a_server_that_comes_up_within_the_time_to_connect_is_waited_for(binary: str | None) -> None:
+    with LocalServer(binary=binary) as server:
+        server.kill()
+        opening = asyncio.create_task(open_transport(server.url, scripts=[COUNT], connect_timeout=20))
+        await asyncio.sleep(0)
+        await anyio.to_thread.run_sync(server.start)
+        async with await opening as transport:
+            assert await transport.call(COUNT, [b"k"], [1]) == 1
+
+
+async def test_what_speaks_another_protocol_is_no_server() -> None:
+    async with answering(lambda _: b"HTTP/1.1 400 Bad Request\r\n\r\n") as address:
+        with pytest.raises(ServiceBusConnectionError, match=address):
+            await open_transport(f"redis://{address}", connect_timeout=0.3)
+
+
+# -- not as it must be -------------------------------------------------------------------------------------------------
+
+
+async def test_a_server_that_evicts_is_refused(own_server: LocalServer) -> None:
+    with pytest.raises(ServerUnsuitableError, match="Set maxmemory-policy noeviction") as caught:
+        await open_transport(own_server.url)
+    assert not caught.value.is_transient
+
+
+async def test_a_replica_is_refused_and_its_master_named(binary: str | None, server: LocalServer) -> None:
+    config = {"replicaof": f"127.0.0.1 {server.port}"}
+    told = f"read-only replica of 127.0.0.1:{server.port}"
+    with LocalServer(binary=binary, config=config) as replica, pytest.raises(ServerUnsuitableError, match=told):
+        await open_transport(replica.url)
+
+
+async def test_a_server_that_is_too_old_is_refused() -> None:
+    async with answering(old_server) as address:
+        with pytest.raises(ServerUnsuitableError, match=r"Redis 6\.2\.14 .* is too old: sbredis needs Redis 7\.0"):
+            await open_transport(f"redis://{address}")
+
+
+async def test_everything_that_is_wrong_is_told_at_once(own_server: LocalServer) -> None:
+    with pytest.raises(ServerUnsuitableError, match=r"maxmemory-policy.*appendfsync always"):
+        await open_transport(own_server.url + "?durability=fsync")
+
+
+async def test_a_server_without_replicas_cannot_confirm_and_that_is_told_at_once(server: LocalServer) -> None:
+    with pytest.raises(ServerUnsuitableError, match="has no replica, so nothing can confirm"):
+        await open_transport(server.url + "?durability=replicated")
+
+
+@pytest.mark.parametrize(
+    ("config", "told"),
+    [
+        ({"appendonly": "no"}, "writes no append-only file"),
+        ({"appendonly": "yes", "appendfsync": "everysec"}, "runs appendfsync everysec"),
+        ({"appendonly": "yes", "appendfsync": "always"}, None),
+    ],
+)
+async def test_a_server_that_does_not_sync_each_write_is_told_at_once(
+    binary: str | None, config: dict[str, str], told: str | None
+) -> None:
+    with LocalServer(binary=binary, config=config) as server:
+        if told is None:
+            async with await open_transport(server.url + "?durability=fsync") as transport:
+                assert transport.servers[0].append_fsync == "always"
+        else:
+            with pytest.raises(ServerUnsuitableError, match=told):
+                await open_transport(server.url + "?durability=fsync")
+
+
+# -- the wrong scheme --------------------------------------------------------------------------------------------------
+
+
+async def test_a_cluster_node_addressed_as_a_server_is_refused_with_the_right_scheme(cluster: LocalCluster) -> None:
+    node = cluster.nodes[0]
+    with pytest.raises(ServerUnsuitableError, match=rf"use redis\+cluster://127\.0\.0\.1:{node.port}"):
+        await open_transport(node.url)
+
+
+async def test_a_server_addressed_as_a_cluster_is_refused_with_the_right_scheme(server: LocalServer) -> None:
+    with pytest.raises(ServerUnsuitableError, match=f"use redis://127.0.0.1:{server.port}"):
+        await open_transport(f"redis+cluster://127.0.0.1:{server.port}")
+
+
+async def test_a_server_addressed_as_a_sentinel_is_refused(server: LocalServer) -> None:
+    with pytest.raises(ServerUnsuitableError, match=f"127.0.0.1:{server.port} is not a Sentinel"):
+        await open_transport(f"redis+sentinel://127.0.0.1:{server.port}/m")
+
+
+# -- where to connect --------------------------------------------------------------------------------------------------
+
+
+async def test_of_a_clusters_seeds_one_that_is_up_suffices(cluster: LocalCluster) -> None:
+    node = cluster.nodes[1]
+    url = f"redis+cluster://127.0.0.1:{free_port()},{node.host}:{node.port},127.0.0.1:{free_port()}"
+    async with await open_transport(url, scripts=[COUNT]) as transport:
+        assert len(transport.masters) == 3
+        for number in range(20):
+            assert await transport.call(COUNT, [b"k%d" % number], [1]) == 1
+
+
+async def test_a_database_other_than_the_first_is_used(server: LocalServer) -> None:
+    for url in (server.url + "/3", server.url + "?db=3"):
+        async with await open_transport(url, scripts=[COUNT]) as transport:
+            await transport.call(COUNT, [b"k"], [1])
+    assert "db3:keys=1" in str(server.ask("INFO", "keyspace"))
+    assert server.ask("DBSIZE") == 0
+
+
+async def test_a_database_that_does_not_exist_is_told(server: LocalServer) -> None:
+    with pytest.raises(ServerUnsuitableError, match="DB index is out of range"):
+        await open_transport(server.url + "/9999")
+
+
+async def test_a_unix_socket_serves_as_well(binary: str | None) -> None:
+    with LocalServer(binary=binary, unix_socket=True) as server:
+        async with await open_transport(server.url, scripts=[COUNT]) as transport:
+            assert await transport.call(COUNT, [b"k"], [1]) == 1
+            assert str(transport.masters[0]) == f"unix:{server.address}"
+
+
+async def test_what_an_acknowledgement_is_worth_stands_in_the_log(
+    server: LocalServer, caplog: pytest.LogCaptureFixture
+) -> None:
+    with caplog.at_level(logging.INFO, "sbredis"):
+        async with await open_transport(server.url):
+            pass
+    assert "durability=master on" in caplog.text
+    assert "writes no append-only file" in caplog.text
+
+
+async def test_a_server_that_is_lost_and_comes_back_serves_on(binary: str | None) -> None:
+    """Meanwhile callers are told that it is not there, each within its own time."""
+    with LocalServer(binary=binary) as server:
+        async with await open_transport(server.url, scripts=[COUNT]) as transport:
+            server.kill()
+            with pytest.raises(ServiceBusError) as caught:
+                await transport.call(COUNT, [b"k"], [1], timeout=0.3)
+            assert caught.value.is_transient
+            patient = asyncio.create_task(transport.call(COUNT, [b"k"], [1]))
+            await anyio.to_thread.run_sync(server.start)
+            assert await patient == 1
+
+
+async def test_a_server_at_its_limit_of_connections_says_so(binary: str | None) -> None:
+    with LocalServer(binary=binary, config={"maxclients": "1"}) as server:
+        async with await open_transport(server.url):
+            with pytest.raises(ServiceBusConnectionError, match="max number of clients") as caught:
+                await open_transport(server.url, connect_timeout=0.1)
+            assert caught.value.is_transient
+        await eventually(lambda: server.ask("PING") == "PONG")

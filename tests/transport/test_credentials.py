@@ -1,0 +1,221 @@
+"""Who may connect, and what a user with few rights gets: never a password in a text, one warning, working calls."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Iterator
+from urllib.parse import quote
+
+import pytest
+from redis.credentials import CredentialProvider, UsernamePasswordCredentialProvider
+
+from sbredis.exceptions import (
+    Outcome,
+    ServerUnsuitableError,
+    ServiceBusAuthenticationError,
+    ServiceBusAuthorizationError,
+    ServiceBusConnectionError,
+)
+from sbredis.servers import LocalCluster, LocalServer
+from sbredis.transport import Script, open_transport
+from tests.transport.ears import Ear
+
+pytestmark = pytest.mark.anyio
+
+COUNT = Script("count", "return redis.call('INCRBY', KEYS[1], ARGV[1])")
+PASSWORD = "p@ss:w/rd?#%&"
+USERS = [
+    f"app on >{PASSWORD} ~* &* +@all",
+    "caller on >pw ~* +evalsha +incrby",
+    "loader on >pw ~* +evalsha +incrby +script|load",
+    "reader on >pw ~* +@all -config -acl -client -cluster -script",
+    "nobody on >pw",
+    "no_scripts on >pw ~* +@all -evalsha -eval",
+]
+
+
+@pytest.fixture(scope="module")
+def guarded(binary: str | None) -> Iterator[LocalServer]:
+    """A server with a password, and users with more and fewer rights."""
+    with LocalServer(binary=binary, config={"requirepass": PASSWORD, "user": USERS}) as server:
+        yield server
+
+
+@pytest.fixture
+def address(guarded: LocalServer) -> str:
+    """Host and port of the guarded server, empty and without scripts."""
+    guarded.ask("FLUSHALL")
+    guarded.ask("SCRIPT", "FLUSH")
+    return f"127.0.0.1:{guarded.port}"
+
+
+@pytest.mark.parametrize("who", [":{}@", "default:{}@", "app:{}@"])
+async def test_a_password_in_the_url_opens_the_door(address: str, who: str) -> None:
+    url = "redis://" + who.format(quote(PASSWORD, safe="")) + address
+    async with await open_transport(url, scripts=[COUNT]) as transport:
+        assert await transport.call(COUNT, [b"k"], [1]) == 1
+        await transport.subscribe(b"c", Ear())
+
+
+@pytest.mark.parametrize("who", ["", ":hunter2hunter2@", "app:hunter2hunter2@", "stranger:hunter2hunter2@"])
+async def test_wrong_and_missing_passwords_are_told_without_them(
+    address: str, who: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    with caplog.at_level(logging.DEBUG), pytest.raises(ServiceBusAuthenticationError) as caught:
+        await open_transport(f"redis://{who}{address}")
+    assert address in str(caught.value)
+    assert (caught.value.is_transient, caught.value.outcome) == (False, Outcome.NEVER_SENT)
+    assert "hunter2" not in f"{caught.value} {caught.value!r} {caught.value.__cause__!r} {caplog.text}"
+
+
+class Vault(CredentialProvider):
+    """Hands out credentials, and counts how often."""
+
+    def __init__(self, *answers: tuple[str, str] | Exception) -> None:
+        self.answers = list(answers)
+        self.asked = 0
+
+    def get_credentials(self) -> tuple[str, str]:
+        self.asked += 1
+        answer = self.answers.pop(0) if len(self.answers) > 1 else self.answers[0]
+        if isinstance(answer, Exception):
+            raise answer
+        return answer
+
+
+async def test_a_credential_provider_of_redis_py_serves(address: str) -> None:
+    provider = UsernamePasswordCredentialProvider("app", PASSWORD)
+    async with await open_transport(f"redis://{address}", scripts=[COUNT], credential_provider=provider) as transport:
+        assert await transport.call(COUNT, [b"k"], [1]) == 1
+
+
+async def test_a_credential_provider_is_asked_anew_for_every_connection(guarded: LocalServer, address: str) -> None:
+    vault = Vault(("stranger", "x"), ("app", PASSWORD))
+    with pytest.raises(ServiceBusAuthenticationError):
+        await open_transport(f"redis://{address}", credential_provider=vault)
+    async with await open_transport(f"redis://{address}", scripts=[COUNT], credential_provider=vault) as transport:
+        assert vault.asked == 2
+        await transport.subscribe(b"c", Ear())
+        assert vault.asked == 3
+        guarded.ask("CLIENT", "KILL", "TYPE", "normal")
+        assert await transport.call(COUNT, [b"k"], [1], repeatable=True) == 1
+        assert vault.asked >= 4
+
+
+async def test_a_credential_provider_that_fails_is_told_by_what_it_raised(address: str) -> None:
+    vault = Vault(KeyError("the vault is sealed"))
+    with pytest.raises(ServiceBusConnectionError, match="KeyError: 'the vault is sealed'") as caught:
+        await open_transport(f"redis://{address}", credential_provider=vault, connect_timeout=0.1)
+    assert caught.value.is_transient
+
+
+async def test_a_credential_provider_that_fails_for_a_while_does_not_end_the_transport(
+    guarded: LocalServer, address: str
+) -> None:
+    """Neither for calls nor for subscriptions."""
+    good, bad = ("app", PASSWORD), KeyError("the vault is sealed")
+    vault = Vault(good, good, bad, bad, bad, bad, good)
+    async with await open_transport(f"redis://{address}", scripts=[COUNT], credential_provider=vault) as transport:
+        ear = Ear()
+        await transport.subscribe(b"c", ear)
+        guarded.ask("CLIENT", "KILL", "TYPE", "normal")
+        guarded.ask("CLIENT", "KILL", "TYPE", "pubsub")
+        assert await transport.call(COUNT, [b"k"], [1], repeatable=True) == 1
+        await transport.subscribe(b"other", ear)
+
+
+# -- few rights --------------------------------------------------------------------------------------------------------
+
+
+async def test_a_user_who_may_only_call_scripts_connects_with_one_warning(
+    guarded: LocalServer, address: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    """The scripts are there already; what cannot be read is unknown, which is no refusal."""
+    guarded.ask("SCRIPT", "LOAD", COUNT.source)
+    async with await open_transport(f"redis://caller:pw@{address}", scripts=[COUNT]) as transport:
+        assert await transport.call(COUNT, [b"k"], [1]) == 1
+        assert await asyncio.gather(*(transport.call(COUNT, [b"k"], [1]) for _ in range(50)))
+        (facts,) = transport.servers
+        assert (facts.version, facts.run_id, facts.scripts) == (None, b"?", "allowed")
+    (warning,) = [record for record in caplog.records if record.levelno >= logging.WARNING]
+    said = warning.getMessage()
+    assert [word for word in (address, "INFO", "maxmemory-policy", "appendfsync") if word not in said] == []
+
+
+async def test_a_user_who_may_not_load_scripts_is_told_so_when_one_is_missing(address: str) -> None:
+    async with await open_transport(f"redis://caller:pw@{address}", scripts=[COUNT]) as transport:
+        with pytest.raises(
+            ServiceBusAuthorizationError, match=r"does not hold script count.*Permit SCRIPT LOAD"
+        ) as caught:
+            await transport.call(COUNT, [b"k"], [1])
+        assert caught.value.outcome is Outcome.NEVER_SENT
+
+
+async def test_a_user_who_may_load_scripts_does(address: str) -> None:
+    async with await open_transport(f"redis://loader:pw@{address}", scripts=[COUNT]) as transport:
+        assert await transport.call(COUNT, [b"k"], [1]) == 1
+
+
+async def test_what_could_be_read_is_not_warned_of(
+    guarded: LocalServer, address: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    guarded.ask("SCRIPT", "LOAD", COUNT.source)
+    async with await open_transport(f"redis://reader:pw@{address}", scripts=[COUNT]) as transport:
+        assert await transport.call(COUNT, [b"k"], [1]) == 1
+    (warning,) = [record.getMessage() for record in caplog.records if record.levelno >= logging.WARNING]
+    assert "appendfsync" in warning
+    assert "INFO" not in warning
+
+
+@pytest.mark.parametrize("user", ["nobody", "no_scripts"])
+async def test_a_user_who_may_not_call_scripts_is_refused(address: str, user: str) -> None:
+    with pytest.raises(ServerUnsuitableError, match="Permit EVALSHA"):
+        await open_transport(f"redis://{user}:pw@{address}")
+
+
+async def test_a_server_that_has_renamed_evalsha_is_refused(binary: str | None) -> None:
+    config = {"rename-command": 'EVALSHA ""'}
+    with (
+        LocalServer(binary=binary, config=config) as server,
+        pytest.raises(ServerUnsuitableError, match="its renaming"),
+    ):
+        await open_transport(server.url)
+
+
+async def test_a_right_that_is_missing_inside_a_script_leaves_the_outcome_unknown(address: str) -> None:
+    script = Script("set", "return redis.call('SET', KEYS[1], 1)")
+    async with await open_transport(f"redis://loader:pw@{address}", scripts=[script]) as transport:
+        with pytest.raises(Exception, match="script set broke off") as caught:
+            await transport.call(script, [b"k"])
+        assert getattr(caught.value, "outcome", None) is Outcome.UNKNOWN
+
+
+async def test_in_a_cluster_each_server_has_one_warning_and_the_map_needs_cluster_slots_only(
+    cluster: LocalCluster, caplog: pytest.LogCaptureFixture
+) -> None:
+    rights = ("on", ">pw", "~*", "+evalsha", "+incrby", "+cluster|slots", "+script|load")
+    for node in cluster.nodes:
+        node.ask("ACL", "SETUSER", "few", *rights)
+    try:
+        url = cluster.url.replace("://", "://few:pw@")
+        async with await open_transport(url, scripts=[COUNT]) as transport:
+            for number in range(20):
+                assert await transport.call(COUNT, [b"k%d" % number], [1]) == 1
+    finally:
+        for node in cluster.nodes:
+            node.ask("ACL", "DELUSER", "few")
+    warnings = [record.getMessage() for record in caplog.records if record.levelno >= logging.WARNING]
+    assert len(warnings) == 3
+    assert all(any(f"127.0.0.1:{node.port}" in warning for warning in warnings) for node in cluster.nodes)
+
+
+async def test_a_user_of_a_cluster_who_may_not_ask_for_the_map_is_told_so(cluster: LocalCluster) -> None:
+    for node in cluster.nodes:
+        node.ask("ACL", "SETUSER", "blind", "on", ">pw", "~*", "+evalsha")
+    try:
+        with pytest.raises(ServiceBusAuthorizationError, match="cluster"):
+            await open_transport(cluster.url.replace("://", "://blind:pw@"))
+    finally:
+        for node in cluster.nodes:
+            node.ask("ACL", "DELUSER", "blind")

@@ -1,0 +1,187 @@
+"""What servers say of themselves, and whether sbredis can live on them."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from sbredis.transport import Endpoint, ServerFacts
+from sbredis.transport._address import Durability, Kind
+from sbredis.transport._facts import (
+    UNKNOWN_RUN_ID,
+    durability_note,
+    parse_info,
+    problems,
+    server_facts,
+    unknown_note,
+)
+
+HERE = Endpoint("h", 6379)
+RUN_ID = "f0" * 20
+
+REDIS_7_0 = f"""\
+# Server\r
+redis_version:7.0.15\r
+redis_mode:standalone\r
+run_id:{RUN_ID}\r
+executable:/usr/bin/redis-server\r
+\r
+# Memory\r
+maxmemory_policy:noeviction\r
+# Persistence\r
+aof_enabled:0\r
+# Replication\r
+role:master\r
+connected_slaves:2\r
+slave0:ip=127.0.0.1,port=7001,state=online,offset=14,lag=1\r
+"""
+REDIS_8_2 = (
+    REDIS_7_0.replace("7.0.15", "8.2.3").replace("standalone", "cluster").replace("aof_enabled:0", "aof_enabled:1")
+)
+VALKEY_9_1 = (
+    REDIS_7_0.replace("7.0.15", "7.2.4\r\nserver_name:valkey\r\nvalkey_version:9.1.2\r\nserver_mode:standalone")
+    .replace("role:master", "role:slave\r\nmaster_host:10.0.0.1\r\nmaster_port:7000\r\nmaster_link_status:up")
+    .replace("noeviction", "allkeys-lru")
+    .replace("connected_slaves:2", "connected_slaves:0")
+)
+
+
+@pytest.mark.parametrize(
+    ("info", "facts", "name"),
+    [
+        (
+            REDIS_7_0,
+            ServerFacts(
+                HERE, RUN_ID.encode(), "redis", "7.0.15", "standalone", "master", None, 2, "noeviction", False, "always"
+            ),
+            "Redis 7.0.15 at h:6379",
+        ),
+        (
+            REDIS_8_2,
+            ServerFacts(
+                HERE, RUN_ID.encode(), "redis", "8.2.3", "cluster", "master", None, 2, "noeviction", True, "always"
+            ),
+            "Redis 8.2.3 at h:6379",
+        ),
+        (
+            VALKEY_9_1,
+            ServerFacts(
+                HERE, RUN_ID.encode(), "valkey", "9.1.2", "standalone", "slave", "10.0.0.1:7000", 0, "allkeys-lru",
+                False, "always",
+            ),
+            "Valkey 9.1.2 at h:6379",
+        ),
+        ("", ServerFacts(HERE, append_fsync="always"), "Unknown server (version unknown) at h:6379"),
+        (None, ServerFacts(HERE, append_fsync="always"), "Unknown server (version unknown) at h:6379"),
+        (
+            "redis_version:7.4\nconnected_slaves:²",
+            ServerFacts(HERE, product="redis", version="7.4", append_fsync="always"),
+            "Redis 7.4 at h:6379",
+        ),
+    ],
+    ids=["redis 7.0", "redis 8.2", "valkey 9.1", "empty", "nothing", "hardly anything"],
+)  # fmt: skip
+def test_what_a_server_says_is_understood(info: str | None, facts: ServerFacts, name: str) -> None:
+    assert server_facts(HERE, info, "always", None) == facts
+    assert str(facts) == name
+
+
+def test_a_value_may_hold_colons_and_a_line_may_be_none() -> None:
+    assert parse_info("# Title\na:b:c\n\nnonsense\nempty:\n") == {"a": "b:c", "empty": ""}
+
+
+GOOD = ServerFacts(
+    HERE, RUN_ID.encode(), "valkey", "9.1.2", "standalone", "master", None, 1, "noeviction", True, "always", "allowed"
+)
+
+
+@pytest.mark.parametrize(
+    ("changes", "kind", "durability", "told"),
+    [
+        ({}, "standalone", "fsync", None),
+        ({}, "unix", "master", None),
+        ({"mode": "cluster"}, "cluster", "master", None),
+        ({"mode": "cluster", "role": "slave"}, "cluster", "master", None),
+        ({"product": "redis", "version": "7.0.0"}, "standalone", "master", None),
+        ({"product": "redis", "version": "6.2.14"}, "standalone", "master", "Redis 6.2.14 at h:6379 is too old"),
+        ({"product": "valkey", "version": "7.2.0"}, "standalone", "master", None),
+        ({"product": "redis", "version": "255.255.255"}, "standalone", "master", None),
+        ({"product": "redis", "version": "unstable"}, "standalone", "master", "too old"),
+        ({"product": "redis", "version": "10.0.0"}, "standalone", "master", None),
+        ({"mode": "sentinel"}, "standalone", "master", r"use redis\+sentinel://h:6379/MASTER-NAME"),
+        ({"mode": "standalone"}, "cluster", "master", "use redis://h:6379"),
+        ({"mode": "cluster"}, "standalone", "master", r"use redis\+cluster://h:6379"),
+        ({"mode": "cluster"}, "sentinel", "master", r"use redis\+cluster://h:6379"),
+        ({"role": "slave", "master": "m:1"}, "standalone", "master", "read-only replica of m:1"),
+        ({"role": "slave", "master": "m:1"}, "sentinel", "master", None),
+        ({"eviction": "volatile-lru"}, "standalone", "master", "Set maxmemory-policy noeviction"),
+        ({"scripts": "denied"}, "standalone", "master", "Permit EVALSHA"),
+        ({"append_only": False}, "standalone", "fsync", "needs appendonly yes"),
+        ({"append_fsync": "everysec"}, "standalone", "fsync", "runs appendfsync everysec"),
+        ({"append_fsync": "everysec"}, "standalone", "master", None),
+        ({"append_fsync": "everysec"}, "standalone", "replicated", None),
+    ],
+)
+def test_what_is_wrong_with_a_server_is_told_with_what_to_change(
+    changes: dict[str, Any], kind: Kind, durability: Durability, told: str | None
+) -> None:
+    found = problems(replace(GOOD, **changes), kind, durability)
+    assert len(found) == (told is not None)
+    assert all(re.search(told or "", problem) for problem in found)
+
+
+@pytest.mark.parametrize("kind", ["standalone", "cluster", "sentinel", "unix", "embedded", "memory"])
+@pytest.mark.parametrize("durability", ["master", "replicated", "fsync"])
+def test_a_server_that_says_nothing_is_never_refused(kind: Kind, durability: Durability) -> None:
+    assert problems(ServerFacts(HERE), kind, durability) == []
+
+
+def test_everything_that_is_wrong_is_told_at_once() -> None:
+    facts = replace(
+        GOOD, version="7.0", mode="cluster", role="slave", eviction="x", scripts="denied", append_only=False
+    )
+    assert len(problems(facts, "standalone", "fsync")) == 6
+
+
+@pytest.mark.parametrize(
+    ("facts", "durability", "words"),
+    [
+        (replace(GOOD, run_id=UNKNOWN_RUN_ID), "master", ["run id"]),
+        (replace(GOOD, eviction=None), "master", ["make sure that it is noeviction"]),
+        (replace(GOOD, append_fsync=None), "master", ["how much a crash loses is not known"]),
+        (replace(GOOD, append_fsync=None), "fsync", ["make sure that it is always"]),
+        (ServerFacts(HERE), "master", ["h:6379", "version", "run id", "maxmemory-policy", "appendfsync"]),
+    ],
+)
+def test_one_warning_names_all_that_could_not_be_read(
+    facts: ServerFacts, durability: Durability, words: list[str]
+) -> None:
+    note = unknown_note(facts, durability)
+    assert note is not None
+    assert [word for word in words if word not in note] == []
+
+
+def test_there_is_no_warning_where_everything_could_be_read() -> None:
+    assert unknown_note(GOOD, "fsync") is None
+
+
+@pytest.mark.parametrize(
+    ("changes", "durability", "replicated", "words"),
+    [
+        ({}, "fsync", False, ["a crash of the server loses nothing acknowledged", "no replica"]),
+        ({"append_fsync": "everysec"}, "master", True, ["about the last second", "had not reached the new master"]),
+        ({"append_fsync": "no"}, "master", True, ["what its operating system had not written"]),
+        ({"append_only": False}, "master", True, ["loses everything since its last snapshot"]),
+        ({"append_only": None}, "master", True, ["could not be read"]),
+        ({"append_fsync": None}, "master", True, ["could not be read"]),
+        ({"append_only": False}, "replicated", True, ["since its last snapshot", "failover to any replica"]),
+    ],
+)
+def test_the_log_says_what_an_acknowledgement_is_worth(
+    changes: dict[str, Any], durability: Durability, replicated: bool, words: list[str]
+) -> None:
+    note = durability_note(replace(GOOD, **changes), durability, replicated=replicated)
+    assert [word for word in words if word not in note] == []

@@ -1,0 +1,128 @@
+"""A call from attempt to attempt: what is known at the end, whatever came in between."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Any, cast
+
+import pytest
+
+from sbredis.exceptions import Outcome, ServiceBusConnectionError, ServiceBusError
+from sbredis.transport import Endpoint
+from sbredis.transport._backoff import Backoff
+from sbredis.transport._journey import Journey
+from sbredis.transport._node import Node
+from sbredis.transport._replies import Failure, FailureKind, failure_of_reply
+from tests.transport.hand import call, in_seconds
+
+pytestmark = pytest.mark.anyio
+
+HERE, THERE = Endpoint("here", 1), Endpoint("there", 1)
+LOST = Failure(FailureKind.LOST, "the cable was cut", "", Outcome.UNKNOWN, HERE)
+
+
+def said(reply: str) -> Failure:
+    code, _, detail = reply.partition(" ")
+    return failure_of_reply(code, detail, HERE)
+
+
+class Servers:
+    """Both router and node: gives one answer after the other, and notes who was asked how."""
+
+    def __init__(self, *answers: Any) -> None:
+        self.answers = list(answers)
+        self.asked: list[tuple[Endpoint, bool]] = []
+        self.troubles = 0
+        self.closed = False
+        self.endpoint = HERE
+
+    def route(self, slot: int | None) -> Node | None:
+        assert slot == 0
+        return cast("Node", self)
+
+    def redirected(self, failure: Failure) -> Node:
+        if "?" in failure.detail:
+            raise ValueError(failure.detail)
+        other = Servers()
+        other.answers, other.asked, other.endpoint = self.answers, self.asked, THERE
+        return cast("Node", other)
+
+    def troubled(self, failure: Failure) -> None:
+        assert failure.kind not in (FailureKind.REFUSED, FailureKind.BROKE)
+        self.troubles += 1
+
+    async def pause(self, seconds: float) -> None:
+        await asyncio.sleep(0)
+        assert seconds >= 0
+
+    async def execute(self, _: object, __: float, *, asking: bool, replicated: bool) -> Any:
+        assert not replicated
+        self.asked.append((self.endpoint, asking))
+        answer = self.answers.pop(0)
+        if answer == "close":
+            self.closed = True
+            return LOST
+        return answer
+
+
+async def travel(
+    servers: Servers, *, repeatable: bool = False, seconds: float = 60, first: Failure | None = None
+) -> Any:
+    journey = Journey(
+        servers, call(repeatable=repeatable), in_seconds(0), in_seconds(seconds), Backoff(), replicated=False
+    )
+    return await journey.finish(first)
+
+
+async def test_a_call_known_not_to_have_run_is_tried_until_it_is_answered() -> None:
+    servers = Servers(said("LOADING x"), said("CLUSTERDOWN x"), said("TRYAGAIN x"), b"ok")
+    assert await travel(servers) == b"ok"
+    assert servers.asked == [(HERE, False)] * 4
+    assert servers.troubles == 3
+
+
+async def test_the_first_attempt_may_have_been_made_before() -> None:
+    servers = Servers(b"ok")
+    assert await travel(servers, first=said("LOADING x")) == b"ok"
+    assert len(servers.asked) == 1
+
+
+async def test_redirections_are_followed_and_only_ask_asks() -> None:
+    servers = Servers(said("MOVED 0 there:1"), said("ASK 0 there:1"), said("TRYAGAIN x"), b"ok")
+    assert await travel(servers) == b"ok"
+    assert servers.asked == [(HERE, False), (THERE, False), (THERE, True), (HERE, False)]
+
+
+async def test_a_redirection_to_nowhere_is_asked_about() -> None:
+    servers = Servers(said("MOVED 0 ?:1"), b"ok")
+    assert await travel(servers) == b"ok"
+    assert servers.asked == [(HERE, False), (HERE, False)]
+    assert servers.troubles == 1
+
+
+@pytest.mark.parametrize("last", ["OOM x", "NOPERM x", "NOSCRIPT x", "NOAUTH x", "LOADING x"])
+async def test_what_may_have_run_stays_unknown_whatever_later_attempts_bring(last: str) -> None:
+    """Even where the last one was refused: the first may have changed something."""
+    with pytest.raises(ServiceBusError) as caught:
+        await travel(Servers(LOST, *[said(last)] * 50), repeatable=True, seconds=0.05)
+    assert caught.value.outcome is Outcome.UNKNOWN
+
+
+async def test_a_call_that_must_not_be_repeated_is_not() -> None:
+    servers = Servers(LOST)
+    with pytest.raises(ServiceBusError, match="the cable was cut") as caught:
+        await travel(servers)
+    assert (caught.value.outcome, len(servers.asked)) == (Outcome.UNKNOWN, 1)
+
+
+async def test_a_closed_transport_ends_the_journey_with_what_is_known() -> None:
+    servers = Servers("close")
+    with pytest.raises(ServiceBusConnectionError, match=r"was not answered.*the transport was closed") as caught:
+        await travel(servers, repeatable=True)
+    assert (caught.value.outcome, caught.value.is_transient, len(servers.asked)) == (Outcome.UNKNOWN, False, 1)
+
+
+async def test_the_deadline_ends_the_journey_with_the_last_failure() -> None:
+    with pytest.raises(ServiceBusError, match="CLUSTERDOWN x") as caught:
+        await travel(Servers(*[said("CLUSTERDOWN x")] * 50), seconds=0.05)
+    assert caught.value.outcome is Outcome.NEVER_SENT

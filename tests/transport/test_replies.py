@@ -1,0 +1,149 @@
+"""Error replies and losses: what each means for a call, and what its caller gets to see."""
+
+from __future__ import annotations
+
+import pytest
+
+from sbredis.exceptions import (
+    OperationTimeoutError,
+    Outcome,
+    ScriptRefusedError,
+    ServerUnsuitableError,
+    ServiceBusAuthenticationError,
+    ServiceBusAuthorizationError,
+    ServiceBusCommunicationError,
+    ServiceBusConnectionError,
+    ServiceBusError,
+    ServiceBusServerBusyError,
+)
+from sbredis.transport import Endpoint, Script
+from sbredis.transport._replies import Failure, FailureKind, failure_of_reply
+from sbredis.transport._script import Call
+
+HERE = Endpoint("h", 1)
+NEVER, REFUSED, UNKNOWN = Outcome.NEVER_SENT, Outcome.REFUSED, Outcome.UNKNOWN
+Kind = FailureKind
+SCRIPT = " script: 6e811d0f0172f03edd82cf73ef5284baccd936b9, on @user_script:1."
+SCRIPT_OF_VALKEY = " script: on @user_script:1."
+
+# What a server says, what kind of failure it is, what is known of the call, and whether the transport tries again.
+REPLIES = [
+    ("MOVED 3999 127.0.0.1:6381", Kind.MOVED, NEVER, True),
+    ("ASK 3999 127.0.0.1:6381", Kind.ASK, NEVER, True),
+    ("TRYAGAIN Multiple keys request during rehashing of slot", Kind.TRY_AGAIN, NEVER, True),
+    ("NOSCRIPT No matching script. Please use EVAL.", Kind.NO_SCRIPT, NEVER, False),
+    ("LOADING Redis is loading the dataset in memory", Kind.NOT_READY, NEVER, True),
+    ("CLUSTERDOWN The cluster is down", Kind.NOT_READY, NEVER, True),
+    ("CLUSTERDOWN Hash slot not served", Kind.NOT_READY, NEVER, True),
+    ("MASTERDOWN Link with MASTER is down", Kind.NOT_READY, NEVER, True),
+    ("BUSY Redis is busy running a script.", Kind.NOT_READY, NEVER, True),
+    ("NOREPLICAS Not enough good replicas to write.", Kind.NOT_READY, NEVER, True),
+    ("NOREPLICAS Not enough good replicas to write." + SCRIPT, Kind.NOT_READY, NEVER, True),
+    ("MISCONF Redis is configured to save RDB snapshots", Kind.NOT_READY, NEVER, True),
+    ("ERR max number of clients reached", Kind.NOT_READY, NEVER, True),
+    ("READONLY You can't write against a read only replica.", Kind.READ_ONLY, NEVER, True),
+    ("READONLY You can't write against a read only replica." + SCRIPT, Kind.READ_ONLY, NEVER, True),
+    ("READONLY You can't write against a read only replica." + SCRIPT_OF_VALKEY, Kind.READ_ONLY, NEVER, True),
+    ("OOM command not allowed when used memory > 'maxmemory'.", Kind.OUT_OF_MEMORY, REFUSED, False),
+    ("OOM command not allowed when used memory > 'maxmemory'." + SCRIPT, Kind.OUT_OF_MEMORY, REFUSED, False),
+    ("NOPERM User x has no permissions to run the 'evalsha' command", Kind.DENIED, REFUSED, False),
+    ("ERR unknown command 'EVALSHA', with args beginning with:", Kind.DENIED, REFUSED, False),
+    ("NOAUTH Authentication required.", Kind.UNAUTHENTICATED, NEVER, False),
+    ("WRONGPASS invalid username-password pair or user is disabled.", Kind.UNAUTHENTICATED, NEVER, False),
+    ("LOCKLOST 7", Kind.REFUSED, REFUSED, False),
+    ("LOCKLOST", Kind.REFUSED, REFUSED, False),
+    ("CROSSSLOT Keys in request don't hash to the same slot", Kind.REFUSED, REFUSED, False),
+    ("ERR value is not an integer or out of range", Kind.REFUSED, REFUSED, False),
+    ("ERR user_script:1: x" + SCRIPT, Kind.BROKE, UNKNOWN, False),
+    ("WRONGTYPE Operation against a key" + SCRIPT_OF_VALKEY, Kind.BROKE, UNKNOWN, False),
+    ("NOPERM User x has no permissions to run the 'set' command" + SCRIPT, Kind.BROKE, UNKNOWN, False),
+    ("ERR Script attempted to access a non local key in a cluster node" + SCRIPT, Kind.BROKE, UNKNOWN, False),
+]
+
+# Each kind of failure with what is known: the class of the caller's error, whether it is transient, whether a call that
+# must not be repeated and one that may be are tried again.
+ENDS = [
+    (Kind.MOVED, NEVER, ServiceBusServerBusyError, True, True, True),
+    (Kind.ASK, NEVER, ServiceBusServerBusyError, True, True, True),
+    (Kind.TRY_AGAIN, NEVER, ServiceBusServerBusyError, True, True, True),
+    (Kind.NO_SCRIPT, NEVER, ServiceBusAuthorizationError, False, False, False),
+    (Kind.NOT_READY, NEVER, ServiceBusServerBusyError, True, True, True),
+    (Kind.READ_ONLY, NEVER, ServiceBusServerBusyError, True, True, True),
+    (Kind.DENIED, REFUSED, ServiceBusAuthorizationError, False, False, False),
+    (Kind.UNAUTHENTICATED, NEVER, ServiceBusAuthenticationError, False, False, False),
+    (Kind.OUT_OF_MEMORY, REFUSED, ServiceBusServerBusyError, True, False, False),
+    (Kind.REFUSED, REFUSED, ScriptRefusedError, False, False, False),
+    (Kind.BROKE, UNKNOWN, ServiceBusError, False, False, False),
+    (Kind.UNREACHABLE, NEVER, ServiceBusConnectionError, True, True, True),
+    (Kind.UNSUITABLE, NEVER, ServerUnsuitableError, False, False, False),
+    (Kind.UNSERVED, NEVER, ServiceBusServerBusyError, True, True, True),
+    (Kind.LOST, NEVER, ServiceBusCommunicationError, True, True, True),
+    (Kind.LOST, UNKNOWN, ServiceBusCommunicationError, True, False, True),
+    (Kind.TIMED_OUT, NEVER, OperationTimeoutError, True, False, False),
+    (Kind.TIMED_OUT, UNKNOWN, OperationTimeoutError, True, False, False),
+    (Kind.UNCONFIRMED, UNKNOWN, OperationTimeoutError, True, False, True),
+    (Kind.FULL, NEVER, ServiceBusServerBusyError, True, False, False),
+    (Kind.CLOSED, NEVER, ServiceBusConnectionError, False, False, False),
+    (Kind.CLOSED, UNKNOWN, ServiceBusConnectionError, False, False, False),
+]
+
+
+def call(*, repeatable: bool = False) -> Call:
+    return Call(Script("send", "return 1"), [b"k"], [], slot=0, repeatable=repeatable)
+
+
+@pytest.mark.parametrize(("reply", "kind", "outcome", "again"), REPLIES, ids=[reply[0][:40] for reply in REPLIES])
+def test_an_error_reply_tells_whether_the_call_ran(reply: str, kind: Kind, outcome: Outcome, again: bool) -> None:
+    code, _, detail = reply.partition(" ")
+    failure = failure_of_reply(code, detail, HERE)
+    assert (failure.kind, failure.outcome, failure.endpoint) == (kind, outcome, HERE)
+    assert (failure.code, failure.detail) == (code, detail)
+    assert failure.may_repeat(call()) is again
+    assert failure.may_repeat(call(repeatable=True)) is again
+    assert failure.redirects is (code in ("MOVED", "ASK"))
+
+
+@pytest.mark.parametrize("end", ENDS, ids=lambda end: f"{end[0].name}, {end[1].value}")
+def test_a_failure_ends_in_an_error_of_its_class(
+    end: tuple[Kind, Outcome, type[ServiceBusError], bool, bool, bool],
+) -> None:
+    kind, outcome, error, transient, again, again_if_recognised = end
+    failure = Failure(kind, "the detail", "CODE", outcome, HERE)
+    raised = failure.error(call())
+    assert type(raised) is error
+    assert (raised.is_transient, raised.outcome) == (transient, outcome)
+    assert "the detail" in str(raised) or kind is Kind.NO_SCRIPT  # which says what to permit
+    assert raised.tracking_id in str(raised)
+    assert failure.may_repeat(call()) is again
+    assert failure.may_repeat(call(repeatable=True)) is again_if_recognised
+
+
+def test_every_kind_of_failure_stands_in_the_table() -> None:
+    assert {row[0] for row in ENDS} == set(Kind)
+    assert {row[1] for row in REPLIES} <= set(Kind)
+
+
+@pytest.mark.parametrize("kind", [kind for kind in Kind if kind is not Kind.REFUSED])
+def test_an_earlier_attempt_that_may_have_run_is_not_undone_by_a_later_failure(kind: Kind) -> None:
+    assert Failure(kind, "d", "C", NEVER, HERE).error(call(), maybe_ran=True).outcome is UNKNOWN
+
+
+def test_a_script_that_refuses_has_the_last_word() -> None:
+    """It recognises a repetition: had the first attempt run, it would have answered with that one's reply."""
+    raised = Failure(Kind.REFUSED, "7", "LOCKLOST", REFUSED, HERE).error(call(), maybe_ran=True)
+    assert isinstance(raised, ScriptRefusedError)
+    assert (raised.code, raised.detail, raised.outcome) == ("LOCKLOST", "7", REFUSED)
+
+
+@pytest.mark.parametrize(
+    "kind", [Kind.MOVED, Kind.NOT_READY, Kind.READ_ONLY, Kind.UNREACHABLE, Kind.LOST, Kind.UNCONFIRMED]
+)
+def test_the_error_tells_how_often_and_how_long_it_was_tried(kind: Kind) -> None:
+    said = str(Failure(kind, "d", "C", endpoint=HERE).error(call(), attempts=7, seconds=1.25))
+    assert "7 attempts in 1.2 s" in said
+    assert "script send" in said
+
+
+@pytest.mark.parametrize("kind", list(Kind))
+def test_who_only_wanted_a_connection_reads_of_no_call(kind: Kind) -> None:
+    assert "None" not in str(Failure(kind, "d", "C", endpoint=HERE).error())

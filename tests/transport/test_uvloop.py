@@ -1,0 +1,42 @@
+"""The same over uvloop, whose sockets, unix sockets and flow control are its own."""
+
+from __future__ import annotations
+
+import asyncio
+import sys
+
+import pytest
+
+from sbredis.servers import LocalServer
+from sbredis.transport import Script, open_transport
+
+COUNT = Script("count", "#!lua\nreturn redis.call('HINCRBY', KEYS[1], ARGV[1], 1)")
+
+pytestmark = [
+    pytest.mark.anyio,
+    pytest.mark.skipif(sys.platform == "win32", reason="uvloop does not exist for Windows"),
+    pytest.mark.parametrize("anyio_backend", [("asyncio", {"use_uvloop": True, "debug": True})], ids=["uvloop"]),
+]
+
+
+async def use(url: str) -> None:
+    """Many small calls at once, and replies that come in many pieces."""
+    large = bytes(3_000_000)
+    async with await open_transport(url, scripts=[COUNT]) as transport:
+        assert "uvloop" in type(asyncio.get_running_loop()).__module__
+        counts = await asyncio.gather(*(transport.call(COUNT, (b"key",), ("field",)) for _ in range(500)))
+        assert sorted(counts) == list(range(1, 501))
+        await transport.command("SET", "large", large, key=b"large")
+        values = await asyncio.gather(*(transport.command("GET", "large", key=b"large") for _ in range(5)))
+        assert all(value == large for value in values)
+
+
+async def test_every_target_is_served_on_uvloop(url: str) -> None:
+    """Memory, one server, a cluster."""
+    await use(url)
+
+
+async def test_a_unix_socket_is_served_on_uvloop(binary: str | None) -> None:
+    """No port at all."""
+    with LocalServer(binary=binary, unix_socket=True) as server:
+        await use(server.url)

@@ -1,0 +1,320 @@
+"""One connection with many callers: what is written when, who gets which reply, and what is known when it is lost."""
+
+from __future__ import annotations
+
+import asyncio
+
+import pytest
+
+from sbredis.exceptions import Outcome
+from sbredis.transport import Script, WireLimits
+from sbredis.transport._replies import Failure, FailureKind
+from sbredis.transport._resp import ReplyError
+from sbredis.transport._script import Command
+from tests.transport.hand import FACTS, NOSCRIPT, SCRIPT, call, in_seconds, running, turns
+from tests.waiting import eventually
+
+pytestmark = pytest.mark.anyio
+
+
+def lost(future: asyncio.Future[object]) -> tuple[FailureKind, Outcome]:
+    """How a call ended that got no reply."""
+    failure = future.result()
+    assert isinstance(failure, Failure)
+    assert failure.endpoint == FACTS.endpoint
+    return failure.kind, failure.outcome
+
+
+async def test_calls_of_one_turn_are_written_together_and_those_of_the_next_by_themselves() -> None:
+    async with running() as (wire, stream):
+        for argument in (b"1", b"2", b"3"):
+            _ = wire.submit(call(argument), in_seconds(60))
+        assert stream.writes == []
+        await turns()
+        assert len(stream.writes) == 1
+        _ = wire.submit(call(b"4"), in_seconds(60))
+        await turns()
+        assert len(stream.writes) == 2
+        assert stream.said == [b"1", b"2", b"3", b"4"]
+
+
+async def test_replies_reach_their_callers_in_the_order_of_writing_however_they_come() -> None:
+    async with running() as (wire, stream):
+        futures = [wire.submit(call(number), in_seconds(60)) for number in range(5)]
+        await turns()
+        stream.reply(b"a")
+        stream.reply()
+        stream.reply(b"b", None, [b"d"])
+        stream.reply(0)
+        assert [future.result() for future in futures] == [b"a", b"b", None, [b"d"], 0]
+        assert not wire.owes
+
+
+async def test_an_error_reply_is_a_failure_of_its_own_call_only() -> None:
+    async with running() as (wire, stream):
+        first, second = wire.submit(call(1), in_seconds(60)), wire.submit(call(2), in_seconds(60))
+        await turns()
+        stream.reply(ReplyError("LOCKLOST 7"), b"ok")
+        assert lost(first) == (FailureKind.REFUSED, Outcome.REFUSED)
+        assert second.result() == b"ok"
+
+
+async def test_the_run_id_of_the_connection_is_written_into_the_calls_that_take_it() -> None:
+    async with running() as (wire, stream):
+        _ = wire.submit(call(b"a", script=Script("s", "return 1", takes_run_id=True)), in_seconds(60))
+        await turns()
+        assert stream.commands[0][-2:] == [FACTS.run_id, b"a"]
+
+
+# -- callers who go away -----------------------------------------------------------------------------------------------
+
+
+async def test_a_caller_who_goes_away_costs_the_others_nothing() -> None:
+    async with running() as (wire, stream):
+        futures = [wire.submit(call(number), in_seconds(60)) for number in range(3)]
+        await turns()
+        futures[1].cancel()
+        stream.reply(b"a", b"nobody's", b"c")
+        assert (futures[0].result(), futures[2].result()) == (b"a", b"c")
+        assert wire._room == WireLimits().bytes
+
+
+async def test_a_call_that_was_still_waiting_when_its_caller_went_away_is_never_sent() -> None:
+    async with running() as (wire, stream):
+        futures = [wire.submit(call(number), in_seconds(60)) for number in range(3)]
+        futures[1].cancel()
+        await turns()
+        assert stream.said == [b"0", b"2"]
+        stream.reply(b"a", b"c")
+        assert (futures[0].result(), futures[2].result()) == (b"a", b"c")
+        assert wire._room == WireLimits().bytes
+
+
+async def test_where_all_callers_went_away_nothing_is_written() -> None:
+    async with running() as (wire, stream):
+        wire.submit(call(), in_seconds(60)).cancel()
+        await turns()
+        assert stream.writes == []
+        assert not wire.owes
+
+
+# -- loss --------------------------------------------------------------------------------------------------------------
+
+
+async def test_when_the_connection_is_lost_what_was_written_is_unknown_and_the_rest_was_never_sent() -> None:
+    async with running() as (wire, stream):
+        written = wire.submit(call(1), in_seconds(60))
+        await turns()
+        stream.pause()
+        waiting = wire.submit(call(2), in_seconds(60))
+        await turns()
+        stream.lost("the cable was cut")
+        assert lost(written) == (FailureKind.LOST, Outcome.UNKNOWN)
+        assert lost(waiting) == (FailureKind.LOST, Outcome.NEVER_SENT)
+        assert "the cable was cut" in written.result().detail
+        await turns()
+        assert stream.was_cancelled
+        assert len(stream.writes) == 1
+
+
+async def test_a_lost_connection_takes_no_more_calls() -> None:
+    async with running() as (wire, stream):
+        stream.lost("gone")
+        stream.lost("gone again")
+        assert lost(wire.submit(call(), in_seconds(60))) == (FailureKind.LOST, Outcome.NEVER_SENT)
+        assert not wire.has_room
+        assert not await wire.room(in_seconds(60))
+        assert not wire.owes
+
+
+async def test_late_replies_of_a_lost_connection_reach_nobody() -> None:
+    async with running() as (wire, stream):
+        future = wire.submit(call(), in_seconds(60))
+        await turns()
+        stream.lost("gone")
+        stream.reply(b"late")
+        assert lost(future) == (FailureKind.LOST, Outcome.UNKNOWN)
+
+
+async def test_what_nobody_asked_for_ends_the_connection() -> None:
+    async with running() as (wire, stream):
+        future = wire.submit(call(), in_seconds(60))
+        await turns()
+        stream.reply(b"mine", b"nobody's")
+        assert future.result() == b"mine"
+        assert wire.failure is not None
+        assert "nobody asked for" in wire.failure.detail
+
+
+async def test_closing_ends_the_calls_that_are_under_way() -> None:
+    async with running() as (wire, _):
+        future = wire.submit(call(), in_seconds(60))
+        await turns()
+    assert lost(future) == (FailureKind.LOST, Outcome.UNKNOWN)
+
+
+async def test_a_defect_of_the_stream_ends_as_lost_calls(caplog: pytest.LogCaptureFixture) -> None:
+    async with running() as (wire, stream):
+        future = wire.submit(call(), in_seconds(60))
+        await turns()
+        stream.break_with(ZeroDivisionError("a defect"))
+        await future
+        assert lost(future) == (FailureKind.LOST, Outcome.UNKNOWN)
+    assert "a defect" in caplog.text
+
+
+# -- deadlines ---------------------------------------------------------------------------------------------------------
+
+
+async def test_a_deadline_that_passes_without_an_answer_leaves_the_outcome_unknown() -> None:
+    async with running() as (wire, stream):
+        hasty, patient = wire.submit(call(1), in_seconds(0.01)), wire.submit(call(2), in_seconds(60))
+        await hasty
+        assert lost(hasty) == (FailureKind.TIMED_OUT, Outcome.UNKNOWN)
+        stream.reply(b"late", b"ok")
+        assert patient.result() == b"ok"
+        assert wire._room == WireLimits().bytes
+
+
+async def test_a_deadline_that_passes_before_a_call_could_be_written_means_it_was_never_sent() -> None:
+    async with running() as (wire, stream):
+        stream.pause()
+        hasty, patient = wire.submit(call(1), in_seconds(0.01)), wire.submit(call(2), in_seconds(60))
+        await hasty
+        assert lost(hasty) == (FailureKind.TIMED_OUT, Outcome.NEVER_SENT)
+        stream.resume()
+        assert stream.said == [b"2"]
+        stream.reply(b"ok")
+        assert patient.result() == b"ok"
+        assert wire._room == WireLimits().bytes
+
+
+@pytest.mark.parametrize("seconds", [0, -1])
+async def test_a_call_whose_deadline_has_passed_is_never_sent(seconds: float) -> None:
+    async with running() as (wire, stream):
+        future = wire.submit(call(), in_seconds(seconds))
+        await future
+        assert lost(future) == (FailureKind.TIMED_OUT, Outcome.NEVER_SENT)
+        assert stream.writes == []
+        assert wire._room == WireLimits().bytes
+
+
+async def test_what_waits_while_the_peer_takes_no_more_is_written_in_order_when_it_does() -> None:
+    async with running() as (wire, stream):
+        stream.pause()
+        for number in range(3):
+            _ = wire.submit(call(number), in_seconds(60))
+            await turns()
+        assert stream.writes == []
+        stream.resume()
+        assert len(stream.writes) == 1
+        assert stream.said == [b"0", b"1", b"2"]
+
+
+# -- scripts the server has forgotten ----------------------------------------------------------------------------------
+
+
+async def test_one_loading_heals_all_calls_that_missed_a_script() -> None:
+    async with running() as (wire, stream):
+        futures = [wire.submit(call(number), in_seconds(60)) for number in range(3)]
+        await turns()
+        stream.reply(NOSCRIPT, NOSCRIPT)
+        stream.reply(NOSCRIPT)
+        await turns()
+        assert stream.commands[3] == [b"SCRIPT", b"LOAD", SCRIPT.source.encode()]
+        assert stream.said[3:] == [b"SCRIPT", b"0", b"1", b"2"]
+        stream.reply(b"sha", b"a", b"b", b"c")
+        assert [future.result() for future in futures] == [b"a", b"b", b"c"]
+        assert wire._room == WireLimits().bytes
+
+
+async def test_each_script_is_loaded_for_itself() -> None:
+    other = Script("other", "return 2")
+    async with running() as (wire, stream):
+        _ = wire.submit(call(1), in_seconds(60))
+        _ = wire.submit(call(2, script=other), in_seconds(60))
+        await turns()
+        stream.reply(NOSCRIPT, NOSCRIPT)
+        await turns()
+        assert [words[-1] for words in stream.commands[2:]] == [b"return 1", b"1", b"return 2", b"2"]
+
+
+async def test_a_script_that_is_missed_once_more_is_loaded_once_more_and_then_given_up() -> None:
+    async with running() as (wire, stream):
+        future = wire.submit(call(1), in_seconds(60))
+        await turns()
+        stream.reply(NOSCRIPT)
+        for _ in range(2):
+            await turns()
+            assert stream.said[-2:] == [b"SCRIPT", b"1"]
+            stream.reply(ReplyError("NOPERM no"), NOSCRIPT)
+        assert lost(future) == (FailureKind.NO_SCRIPT, Outcome.NEVER_SENT)
+        assert len(stream.commands) == 5
+        assert wire._room == WireLimits().bytes
+
+
+async def test_a_command_is_not_healed() -> None:
+    async with running() as (wire, stream):
+        future = wire.submit(Command("EVALSHA", "0", 0), in_seconds(60))
+        await turns()
+        stream.reply(NOSCRIPT)
+        assert lost(future) == (FailureKind.NO_SCRIPT, Outcome.NEVER_SENT)
+
+
+async def test_asking_stands_right_before_its_call_even_when_a_script_is_loaded() -> None:
+    async with running() as (wire, stream):
+        _ = wire.submit(call(1), in_seconds(60))
+        asked = wire.submit(call(2), in_seconds(60), asking=True)
+        _ = wire.submit(call(3), in_seconds(60))
+        await turns()
+        assert stream.said == [b"1", b"ASKING", b"2", b"3"]
+        stream.reply(b"a", b"OK", NOSCRIPT, b"c")
+        await turns()
+        assert stream.said[4:] == [b"SCRIPT", b"ASKING", b"2"]
+        stream.reply(b"sha", b"OK", b"b")
+        assert asked.result() == b"b"
+
+
+# -- silence -----------------------------------------------------------------------------------------------------------
+
+
+async def test_a_server_that_owes_an_answer_is_asked_about_and_then_given_up() -> None:
+    suspected: list[bool] = []
+    limits = WireLimits(suspect_after=0.01, give_up_after=0.3)
+    async with running(limits, lambda: suspected.append(True)) as (wire, _):
+        future = wire.submit(call(), in_seconds(60))
+        await eventually(lambda: suspected)
+        assert wire.silent
+        await future
+        assert lost(future) == (FailureKind.LOST, Outcome.UNKNOWN)
+        assert "no answer for" in future.result().detail
+
+
+async def test_a_server_that_speaks_again_is_suspected_no_more() -> None:
+    async with running(WireLimits(suspect_after=0.01, give_up_after=60)) as (wire, stream):
+        first, _ = wire.submit(call(), in_seconds(60)), wire.submit(call(), in_seconds(60))
+        await eventually(lambda: wire.silent)
+        stream.reply(b"a")
+        assert first.result() == b"a"
+        assert not wire.silent
+
+
+async def test_a_deposed_server_is_given_up_as_soon_as_it_is_suspected() -> None:
+    async with running(WireLimits(suspect_after=0.01, give_up_after=3600)) as (wire, _):
+        future = wire.submit(call(), in_seconds(60))
+        await eventually(lambda: wire.silent)
+        wire.depose()
+        await future
+        assert lost(future) == (FailureKind.LOST, Outcome.UNKNOWN)
+
+
+async def test_a_server_that_owes_nothing_may_be_silent() -> None:
+    suspected: list[bool] = []
+    async with running(WireLimits(suspect_after=0, give_up_after=0), lambda: suspected.append(True)) as (wire, stream):
+        future = wire.submit(call(), in_seconds(60))
+        await turns()
+        stream.reply(b"ok")
+        timer = wire._timer
+        assert timer is not None
+        await eventually(lambda: wire._timer is None)
+        assert (wire.failure, suspected, future.result()) == (None, [], b"ok")

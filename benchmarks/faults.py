@@ -37,7 +37,7 @@ async def in_thread(function: Callable[..., object], *arguments: object) -> None
     await anyio.to_thread.run_sync(partial(function, *arguments))
 
 
-async def kill_the_master(cluster: LocalCluster, pressure: Pressure) -> None:
+async def kill_the_master(cluster: LocalCluster, _: Pressure) -> None:
     """``kill -9``."""
     await in_thread(lambda: cluster.master_of(SLOT).kill())
 
@@ -106,7 +106,7 @@ async def with_redis_py(cluster: LocalCluster, fault: Fault) -> tuple[Report, di
         node.ask("SCRIPT", "LOAD", COUNT.source)
 
     async def call(key: bytes, operation: str) -> None:
-        await asyncio.wait_for(client.evalsha(COUNT.sha, 2, key, beside(key), operation), 20)  # type: ignore[arg-type]
+        await asyncio.wait_for(client.evalsha(COUNT.sha, 2, key, beside(key), operation), 20)
 
     try:
         return await _pressed(cluster, fault, call)

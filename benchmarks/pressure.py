@@ -11,6 +11,7 @@ import time
 from collections import Counter
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass, field
+from typing import Self
 
 from sbredis.exceptions import Outcome, ServiceBusError
 from sbredis.transport import Script
@@ -101,7 +102,7 @@ class Pressure:
         self._successes = 0
         self._tasks: list[asyncio.Task[None]] = []
 
-    async def __aenter__(self) -> Pressure:
+    async def __aenter__(self) -> Self:
         self._succeeded_at = time.monotonic()
         self._tasks = [asyncio.create_task(self._caller(number)) for number in range(self._callers)]
         return self

@@ -96,10 +96,8 @@ def main() -> None:
         parser.error("--rounds must be 1 at least")
     with LocalServer(binary=arguments.server) as server, LocalCluster(3, 0, binary=arguments.server) as cluster:
         loop = "uvloop" if arguments.uvloop else "asyncio"
-        print(
-            f"Python {sys.version.split()[0]}, {loop}; one server, and a cluster of 3 masters; {arguments.rounds} rounds",
-            flush=True,
-        )
+        python = f"Python {sys.version.split()[0]}, {loop}"
+        print(f"{python}; one server, and a cluster of 3 masters; {arguments.rounds} rounds", flush=True)
         if arguments.uvloop:
             import uvloop
 

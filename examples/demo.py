@@ -45,9 +45,8 @@ async def embedded(folder: str) -> None:
         async with await open_transport(url, scripts=[ONCE]) as transport:
             ready = time.perf_counter() - started
             count = await transport.call(ONCE, (b"{demo}:ids", b"{demo}:count"), (f"{visit} visit",), repeatable=True)
-            say(
-                f"   {visit} visit: {transport.servers[0]}, ready after {ready * 1000:.0f} ms, {count} operation(s) in it"
-            )
+            server = transport.servers[0]
+            say(f"   {visit} visit: {server}, ready after {ready * 1000:.0f} ms, {count} operation(s) in it")
     say()
 
 
@@ -80,9 +79,8 @@ async def killed_node(cluster: LocalCluster) -> bool:
         for second in range(8):
             before = seen["done"]
             await asyncio.sleep(0.5)
-            say(
-                f"   {second * 0.5 + 0.5:>4.1f} s   {(seen['done'] - before) * 2:>6} scripts/s   {seen['errors']} errors"
-            )
+            speed = (seen["done"] - before) * 2
+            say(f"   {second * 0.5 + 0.5:>4.1f} s   {speed:>6} scripts/s   {seen['errors']} errors")
             if second == 1:
                 victim.kill()
                 say(f"   kill -9 of the master at port {victim.port}")
@@ -92,13 +90,9 @@ async def killed_node(cluster: LocalCluster) -> bool:
             [int(await transport.command("GET", f"{{{tag}}}:count", key=f"{{{tag}}}:count".encode())) for tag in tags]
         )
         lost, twice = max(0, seen["done"] - counted), max(0, counted - seen["done"])
-        say(
-            f"   {seen['done']} scripts acknowledged, {counted} counted by the servers: {lost} lost, {twice} done twice"
-        )
+        say(f"   {seen['done']} scripts acknowledged, {counted} counted: {lost} lost, {twice} done twice")
         if lost:
-            say(
-                "   (durability=master: a failover may lose what had not reached the replica; durability=replicated does not)"
-            )
+            say("   (durability=master: a failover may lose what had not reached the replica)")
     return not seen["errors"] and not twice
 
 

@@ -99,7 +99,7 @@ class Target:
     durability: Durability = "master"
     embedded_fsync: Literal["everysec", "always"] = "everysec"
     replicas: int | None = None
-    """How many replicas ``replicated`` waits for; ``None``: as many as the deployment says there are."""
+    """How many replicas a shard has, which ``replicated`` waits for; ``None``: as many as the deployment says."""
 
     def __str__(self) -> str:
         where = ",".join(map(str, self.endpoints)) or self.path
@@ -291,6 +291,8 @@ class _Parser:
                 "folder", "embedded:///absolute/folder or embedded://relative/folder names the data folder"
             )
         if options.get("durability") == "fsync":
+            if options.get("embedded_fsync") == "everysec":
+                raise self.wrong("fsync", "durability=fsync needs fsync=always, not everysec")
             options["embedded_fsync"] = "always"
         return Target("embedded", path=path, **options)
 
@@ -374,7 +376,7 @@ _OPTIONS: Mapping[str, tuple[tuple[str, ...], Callable[[_Parser, str, str], obje
     "durability": (_ANY, lambda parser, part, text: parser.choice(part, text, "master", "replicated", "fsync")),
     "db": (("standalone", "sentinel", "unix"), lambda parser, part, text: parser.number(part, text, 0, 100_000)),
     "replicas": (
-        ("standalone", "sentinel", "unix"),
+        (*_NETWORKED, "unix"),
         lambda parser, part, text: parser.number(part, text, 1, 100),
     ),
     "fsync": (("embedded",), lambda parser, part, text: parser.choice(part, text, "everysec", "always")),

@@ -6,13 +6,12 @@ import asyncio
 import os
 import socket
 import ssl
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from importlib import import_module
 from pathlib import Path
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
 from redis.asyncio.connection import Connection, SSLConnection, UnixDomainSocketConnection
-from redis.credentials import CredentialProvider
 from redis.driver_info import DriverInfo
 from redis.exceptions import (
     AuthenticationError,
@@ -27,6 +26,9 @@ from sbredis.exceptions import ServerUnsuitableError
 from sbredis.transport._address import Endpoint, Target, TlsOptions
 from sbredis.transport._replies import Failure, FailureKind, failure_of_reply
 from sbredis.transport._resp import ReplyError
+
+if TYPE_CHECKING:
+    from redis.credentials import CredentialProvider
 
 __all__ = ["Dialer", "Link", "ask", "dialling_failed", "hang_up", "reply_error", "socket_of"]
 
@@ -75,9 +77,8 @@ class Dialer:
         """A connection to a data server."""
         common = self._common(protocol) | self._credentials | {"db": self._target.database}
         if self._memory is not None:
-            from fakeredis.aioredis import FakeAsyncRedisConnection
-
-            return FakeAsyncRedisConnection(**(common | self._memory))
+            connect: Callable[..., Link] = import_module("fakeredis.aioredis").FakeAsyncRedisConnection
+            return connect(**(common | self._memory))
         if not endpoint.port:
             return UnixDomainSocketConnection(path=endpoint.host, **common)
         return self._network(endpoint, common)

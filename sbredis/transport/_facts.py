@@ -11,7 +11,7 @@ from typing import Literal
 
 from sbredis.transport._address import Durability, Endpoint, Kind
 
-__all__ = ["ServerFacts", "UNKNOWN_RUN_ID", "durability_note", "parse_info", "problems", "unknown_note"]
+__all__ = ["UNKNOWN_RUN_ID", "ServerFacts", "durability_note", "parse_info", "problems", "unknown_note"]
 
 UNKNOWN_RUN_ID = b"?"
 Product = Literal["redis", "valkey"]
@@ -93,17 +93,18 @@ def problems(facts: ServerFacts, kind: Kind, durability: Durability) -> list[str
         found.append(f"{server} is part of a cluster: use redis+cluster://{facts.endpoint}.")
     if facts.role == "slave" and kind in ("standalone", "unix"):
         found.append(
-            f"{server} is a read-only replica of {facts.master}: connect to its master, or use redis+sentinel:// to follow it."
+            f"{server} is a read-only replica of {facts.master}: connect to its master, or use "
+            "redis+sentinel:// to follow it."
         )
     if facts.eviction and facts.eviction != "noeviction":
         found.append(
-            f"{server} evicts keys when its memory is full (maxmemory-policy {facts.eviction}), which would lose messages "
-            "silently. Set maxmemory-policy noeviction."
+            f"{server} evicts keys when its memory is full (maxmemory-policy {facts.eviction}), which would lose "
+            "messages silently. Set maxmemory-policy noeviction."
         )
     if facts.scripts == "denied":
         found.append(
-            f"{server} does not let this user run scripts (EVALSHA), and the broker is scripts. Permit EVALSHA to the user, "
-            "or undo its renaming in the server's configuration."
+            f"{server} does not let this user run scripts (EVALSHA), and the broker is scripts. Permit EVALSHA to "
+            "the user, or undo its renaming in the server's configuration."
         )
     if durability == "fsync":
         if facts.append_only is False:

@@ -35,7 +35,7 @@ class Router(Protocol):
         ...
 
     async def pause(self, seconds: float) -> None:
-        """Wait, but not beyond the next news: another slot map, a connection that was made, the end of the transport."""
+        """Wait, but not beyond the next news: another slot map, a new connection, the end of the transport."""
         ...
 
     @property
@@ -74,7 +74,7 @@ class Journey:
             sleep=self._router.pause,
             retry_error_callback=_last_result,
         )
-        result = await retrying(self._attempt, [first] if first is not None else [])
+        result: Any = await retrying(self._attempt, [first] if first is not None else [])
         if not isinstance(result, Failure):
             return result
         error = result.error(

@@ -10,10 +10,9 @@ import asyncio
 import logging
 from collections import deque
 from collections.abc import Awaitable, Callable
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
 import anyio
-from anyio.abc import TaskGroup
 from redis.exceptions import RedisError
 
 from sbredis.exceptions import OperationTimeoutError, Outcome, ServiceBusError
@@ -23,6 +22,9 @@ from sbredis.transport._dial import Dialer, Link, hang_up, reply_error
 from sbredis.transport._replies import Failure, FailureKind, failure_of_reply
 from sbredis.transport._script import pack
 from sbredis.transport._slots import key_slot
+
+if TYPE_CHECKING:
+    from anyio.abc import TaskGroup
 
 __all__ = ["Listener", "Listening", "Subscription"]
 
@@ -126,8 +128,7 @@ class Listening:
         channel.listeners.remove(listener)
         if not channel.listeners:
             del self._channels[name]
-            if channel.endpoint in self._ears:
-                self._ears[channel.endpoint].forget(channel)
+            self._forget(channel)
 
     def close(self, reason: str) -> None:
         """Nothing will be heard any more: who still waits for a confirmation is told."""
@@ -139,9 +140,13 @@ class Listening:
         """The slot map has changed: channels follow their slots."""
         for channel in list(self._channels.values()):
             if self._owner(channel.slot) != channel.endpoint:
-                if channel.endpoint in self._ears:
-                    self._ears[channel.endpoint].forget(channel)
+                self._forget(channel)
                 self._assign(channel)
+
+    def _forget(self, channel: _Channel) -> None:
+        ear = self._ears.get(channel.endpoint) if channel.endpoint is not None else None
+        if ear is not None:
+            ear.forget(channel)
 
     def _assign(self, channel: _Channel) -> None:
         channel.endpoint = self._owner(channel.slot)
@@ -223,7 +228,7 @@ class _Ear:
             reply = reply_error(error)
             if reply is not None:
                 self._refused(failure_of_reply(reply.code, reply.detail, self.endpoint))
-        except Exception:  # a credential provider may raise anything, which must not end the transport
+        except Exception:  # noqa: BLE001  # a credential provider may raise anything, which must not end the transport
             _log.debug("listening at %s failed", self.endpoint, exc_info=True)
         finally:
             was_connected, self._connected = self._connected, False
@@ -254,9 +259,12 @@ class _Ear:
             self._heard(reply)
 
     def _heard(self, reply: Any) -> None:
-        if not isinstance(reply, list) or len(reply) < 3:
+        if not isinstance(reply, list):
             return  # the answer to a PING
-        kind, name, payload = reply[:3]
+        said: list[bytes] = reply  # pyright: ignore[reportUnknownVariableType]  # so the server answers in this mode
+        if len(said) < 3:
+            return  # the same, as a list
+        kind, name, payload = said[:3]
         channel = self._wanted.get(name)
         if kind == b"smessage":
             for listener in list(channel.listeners) if channel else ():
@@ -279,6 +287,8 @@ class _Ear:
         if failure.kind in (FailureKind.DENIED, FailureKind.REFUSED):
             if not channel.confirmed.done():
                 channel.confirmed.set_result(failure)
+            else:
+                _log.warning("%s no longer lets this user listen to %r: %s", self.endpoint, name, failure.detail)
             return
         self._listening.trouble(self.endpoint)
         self._loop.call_later(_RESEND_AFTER, self._ask_again, name)
@@ -298,7 +308,7 @@ class _Ear:
             await self._wake.wait()
             self._wake.clear()
 
-    async def _watch(self, link: Link) -> None:
+    async def _watch(self, _: Link) -> None:
         """Notice a connection that died without a word."""
         while self._loop.time() - self._heard_at < _SILENT:
             await anyio.sleep(_QUIET / 3)
@@ -331,5 +341,5 @@ class _Ear:
 def _tell(listen: Callable[..., None], *arguments: Any) -> None:
     try:
         listen(*arguments)
-    except Exception:  # one listener's defect must not deafen the others
+    except Exception:  # noqa: BLE001  # one listener's defect must not deafen the others
         _log.exception("a listener failed")

@@ -6,10 +6,9 @@ import asyncio
 import logging
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import replace
-from typing import Any, TypeVar
+from typing import TYPE_CHECKING, Any, Self, TypeVar
 
 import anyio
-from redis.credentials import CredentialProvider
 
 from sbredis.exceptions import ServerUnsuitableError, ServiceBusConnectionError
 from sbredis.transport._address import Durability, Endpoint, Target
@@ -25,6 +24,9 @@ from sbredis.transport._script import Argument, Call, Command, Script
 from sbredis.transport._slots import SLOTS, key_slot, parse_redirection
 from sbredis.transport._topology import Layout, topology_of
 from sbredis.transport._wire import Wire, WireLimits
+
+if TYPE_CHECKING:
+    from redis.credentials import CredentialProvider
 
 __all__ = ["Transport"]
 
@@ -159,7 +161,7 @@ class Transport:
         if on_close is not None:
             await on_close()
 
-    async def __aenter__(self) -> Transport:
+    async def __aenter__(self) -> Self:
         return self
 
     async def __aexit__(self, *_: object) -> None:
@@ -206,7 +208,7 @@ class Transport:
             self._refresh_wanted.set()
 
     async def pause(self, seconds: float) -> None:
-        """Wait, but not beyond the next news: another slot map, a connection that was made, the end of the transport."""
+        """Wait, but not beyond the next news: another slot map, a new connection, the end of the transport."""
         if seconds <= 0 or self.closed:
             return
         try:
@@ -258,6 +260,8 @@ class Transport:
                 started.set_result(None)
                 await self._closing.wait()
                 tasks.cancel_scope.cancel()
+        except Exception:  # noqa: BLE001  # whatever it is, it belongs in the log, and the calls must learn of the end
+            _log.exception("the transport to %s broke on a defect and is closed", self.target)
         finally:
             self._closing.set()
             self._news.set()
@@ -305,7 +309,12 @@ class Transport:
                 continue
             if note := unknown_note(facts, self.target.durability):
                 _log.warning("%s", note)
-            replicas = self._replicas.get(node.endpoint, facts.connected_replicas)
+            replicas = self._replicas_of(facts)
+            if self._replicated and replicas is None:
+                found.append(
+                    f"{facts} does not let this user read how many replicas it has. Permit INFO (in a cluster CLUSTER "
+                    "NODES), or give replicas=N for durability=replicated."
+                )
             if self._replicated and replicas == 0:
                 found.append(
                     f"{facts} has no replica, so nothing can confirm with durability=replicated. Give it one, or use "
@@ -346,16 +355,15 @@ class Transport:
         masters = {endpoint: self._node(endpoint) for endpoint in layout.slots.masters}
         routes = [masters[owner] if owner is not None else None for owner in layout.slots.owners]
         self._replicas.update(layout.replicas)
+        for endpoint, node in list(self._nodes.items()):
+            if endpoint in masters:
+                node.reinstate()
+            elif not node.retire():
+                del self._nodes[endpoint]
         if routes == self._routes and not self._mended:
             return
         self._routes = routes
         self._mended = False
-        for endpoint, node in list(self._nodes.items()):
-            if endpoint not in masters:
-                node.depose()
-                node.retire()
-                if not node.wires:
-                    del self._nodes[endpoint]
         self._good_news()
         self._listening.moved()
 
@@ -367,7 +375,7 @@ class Transport:
         """Ask a data server something, over the connection that calls use."""
         now = self._loop.time()
         node = self._node(endpoint)
-        wire = await node.calls.get(now + max(seconds, self._connect_timeout if not self._surveyed else 0.0))
+        wire = await node.calls.get(now + seconds)
         if isinstance(wire, Failure):
             return wire
         deadline = self._loop.time() + seconds
@@ -388,8 +396,16 @@ class Transport:
     def _node(self, endpoint: Endpoint) -> Node:
         node = self._nodes.get(endpoint)
         if node is None:
-            node = self._nodes[endpoint] = Node(endpoint, self._opener, self._replicas.get)
+            node = self._nodes[endpoint] = Node(endpoint, self._opener, self._replicas_of)
         return node
+
+    def _replicas_of(self, facts: ServerFacts) -> int | None:
+        """How many replicas a master has: what we were told, else what the cluster or Sentinel knows, else who is
+        there.
+        """
+        if self.target.replicas is not None:
+            return self.target.replicas
+        return self._replicas.get(facts.endpoint, facts.connected_replicas)
 
     def _owner_endpoint(self, slot: int) -> Endpoint | None:
         node = self._routes[slot]
@@ -401,7 +417,7 @@ class Transport:
             news, self._news = self._news, asyncio.Event()
             news.set()
 
-    def _trouble_at(self, endpoint: Endpoint) -> None:
+    def _trouble_at(self, _: Endpoint) -> None:
         if not self._closing.is_set():
             self._refresh_wanted.set()
 

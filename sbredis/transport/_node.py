@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Any
 
 from sbredis.exceptions import Outcome
 from sbredis.transport._address import Endpoint
+from sbredis.transport._facts import ServerFacts
 from sbredis.transport._opening import Opener, WireHolder
 from sbredis.transport._replies import Failure, FailureKind
 from sbredis.transport._script import Call, Command
@@ -21,10 +23,10 @@ _WAIT_MILLISECONDS = 250
 class Node:
     """A server that serves slots, or did."""
 
-    def __init__(self, endpoint: Endpoint, opener: Opener, replicas: Callable[[Endpoint], int | None]) -> None:
+    def __init__(self, endpoint: Endpoint, opener: Opener, replicas: Callable[[ServerFacts], int | None]) -> None:
         self.endpoint = endpoint
         self.calls = WireHolder(endpoint, opener)
-        self.durable = DurableLane(endpoint, opener, lambda: replicas(endpoint))
+        self.durable = DurableLane(endpoint, opener, replicas)
 
     @property
     def suspected(self) -> bool:
@@ -49,16 +51,22 @@ class Node:
             )
         return await wire.submit(call, deadline, asking=asking)
 
-    def depose(self) -> None:
-        """Another server has taken over: what this one still owes is not waited for as long as usual."""
-        for wire in self.wires:
-            wire.depose()
+    def retire(self) -> bool:
+        """Another server has taken over: close what is not in use, and do not wait for the rest as long as usual.
 
-    def retire(self) -> None:
-        """Close what is not in use: this server is no longer part of the map."""
+        Returns whether anything is left.
+        """
         for wire in self.wires:
-            if not wire.owes:
+            if wire.owes:
+                wire.depose()
+            else:
                 wire.fail("the server is no longer part of the cluster's map")
+        return bool(self.wires) or self.calls.opening or self.durable.holder.opening
+
+    def reinstate(self) -> None:
+        """It is a master, perhaps again."""
+        for wire in self.wires:
+            wire.deposed = False
 
 
 class _Waiting:
@@ -82,7 +90,7 @@ class DurableLane:
     WAIT counts what *it* wrote.
     """
 
-    def __init__(self, endpoint: Endpoint, opener: Opener, replicas: Callable[[], int | None]) -> None:
+    def __init__(self, endpoint: Endpoint, opener: Opener, replicas: Callable[[ServerFacts], int | None]) -> None:
         self.endpoint = endpoint
         self.holder = WireHolder(endpoint, opener)
         self._opener = opener
@@ -129,21 +137,19 @@ class DurableLane:
         if not batch:
             return
         last = max(waiting.deadline for waiting in batch)
-        replicas = self._replicas()
         wire = await self.holder.get(last)
-        if isinstance(wire, Wire) and replicas is None:
-            replicas = wire.facts.connected_replicas
-        problem = wire if isinstance(wire, Failure) else None
-        if problem is None and not replicas:
-            self._opener.on_trouble(self.endpoint)
-            problem = Failure(
-                FailureKind.UNSERVED,
-                f"durability=replicated: {self.endpoint} has no replica that could confirm anything",
-                endpoint=self.endpoint,
-            )
-        if problem is not None or not isinstance(wire, Wire) or replicas is None:
+        if isinstance(wire, Failure):
             for waiting in batch:
-                self._settle(waiting, problem)
+                self._settle(waiting, wire)
+            return
+        replicas = self._replicas(wire.facts)
+        if not replicas:
+            # Perhaps only for a moment: a replica that has just become the master has none yet.
+            self._opener.on_trouble(self.endpoint)
+            known = "has no replica that could confirm it" if replicas == 0 else "does not say how many replicas it has"
+            unserved = Failure(FailureKind.UNSERVED, f"durability=replicated, and it {known}", endpoint=self.endpoint)
+            for waiting in batch:
+                self._settle(waiting, unserved)
             return
         self._progress = f"{replicas} replicas have not confirmed it yet"
         replies: list[tuple[_Waiting, asyncio.Future[Any]]] = []
@@ -156,7 +162,7 @@ class DurableLane:
             if isinstance(reply, Failure) or confirmed == replicas:
                 self._settle(waiting, reply)
             elif isinstance(confirmed, Failure):
-                self._settle(waiting, Failure(FailureKind.LOST, confirmed.detail, "", Outcome.UNKNOWN, self.endpoint))
+                self._settle(waiting, _unconfirmed(confirmed))
             else:
                 unconfirmed = Failure(FailureKind.UNCONFIRMED, self._progress, "", Outcome.UNKNOWN, self.endpoint)
                 self._settle(waiting, unconfirmed)
@@ -181,3 +187,11 @@ class DurableLane:
     def _settle(waiting: _Waiting, reply: Any) -> None:
         if not waiting.future.done():
             waiting.future.set_result(reply)
+
+
+def _unconfirmed(failure: Failure) -> Failure:
+    """A failed WAIT, for a call that the master has done."""
+    if failure.kind is FailureKind.LOST:
+        return replace(failure, outcome=Outcome.UNKNOWN)
+    said = f"WAIT was answered with {failure.code} {failure.detail}" if failure.code else failure.detail
+    return replace(failure, kind=FailureKind.UNCONFIRMED, detail=said, outcome=Outcome.UNKNOWN)

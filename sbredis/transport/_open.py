@@ -5,8 +5,9 @@ servers.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import replace
+from functools import partial
 from importlib import import_module
 from typing import TYPE_CHECKING, Protocol
 
@@ -80,7 +81,8 @@ async def open_transport(
     await anyio.to_thread.run_sync(import_module, "sbredis.transport._multiplexed")
     from sbredis.transport._multiplexed import Transport
 
-    before_dial = on_close = None
+    before_dial: Callable[[], Awaitable[None]] | None = None
+    on_close: Callable[[], Awaitable[None]] | None = None
     if target.kind == "embedded":
         from sbredis.servers import acquire
 
@@ -88,12 +90,8 @@ async def open_transport(
         lease = await _taken(lambda: acquire(path, fsync=fsync))
         target = replace(target, endpoints=(Endpoint(str(lease.socket_path), 0),))
 
-        async def before_dial() -> None:
-            await anyio.to_thread.run_sync(lease.ensure_running)
-
-        async def on_close() -> None:
-            await anyio.to_thread.run_sync(lease.release)
-
+        before_dial = partial(anyio.to_thread.run_sync, lease.ensure_running)
+        on_close = partial(anyio.to_thread.run_sync, lease.release)
     elif target.kind == "memory":
         target = replace(target, endpoints=(Endpoint(f"memory://{target.path}", 0),))
     try:

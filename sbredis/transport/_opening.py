@@ -8,10 +8,9 @@ import asyncio
 import logging
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 import anyio
-from anyio.abc import TaskGroup
 from redis.exceptions import RedisError
 
 from sbredis.exceptions import ServiceBusError
@@ -20,10 +19,13 @@ from sbredis.transport._backoff import Backoff
 from sbredis.transport._dial import Dialer, Link, ask, dialling_failed, hang_up
 from sbredis.transport._facts import ServerFacts, server_facts
 from sbredis.transport._replies import Failure, FailureKind, failure_of_reply
-from sbredis.transport._resp import ReplyError
+from sbredis.transport._resp import ReplyError, as_mapping
 from sbredis.transport._script import Script, pack
 from sbredis.transport._stream import stream_over
 from sbredis.transport._wire import Wire, WireLimits
+
+if TYPE_CHECKING:
+    from anyio.abc import TaskGroup
 
 __all__ = ["Opener", "WireHolder"]
 
@@ -82,7 +84,7 @@ class Opener:
             return Failure(kind, error.message, endpoint=endpoint)
         except (RedisError, OSError) as error:
             return dialling_failed(error, endpoint)
-        except Exception as error:  # a credential provider may raise anything, which must not end the transport
+        except Exception as error:  # noqa: BLE001  # a credential provider may raise anything, which must not end the transport
             _log.debug("connecting to %s failed", endpoint, exc_info=True)
             why = f"{endpoint} cannot be connected to: {type(error).__name__}: {error}"
             return Failure(FailureKind.UNREACHABLE, why, endpoint=endpoint)
@@ -124,6 +126,11 @@ class WireHolder:
     def open(self) -> bool:
         """Whether the connection is there now."""
         return self.wire is not None and self.wire.failure is None
+
+    @property
+    def opening(self) -> bool:
+        """Whether it is being made."""
+        return self._opening is not None
 
     @property
     def failing(self) -> bool:
@@ -188,8 +195,7 @@ def _as_text(reply: Any) -> str | None:
 
 def _setting(reply: Any) -> str | None:
     """The value out of CONFIG GET's answer, a mapping or a flat list by the version of the protocol."""
-    values = list(reply.values()) if isinstance(reply, dict) else reply[1::2] if isinstance(reply, list) else []
-    return _as_text(values[0]) if values else None
+    return next(map(_as_text, as_mapping(reply).values()), None)
 
 
 def _verdict(reply: Any) -> Literal["allowed", "denied"] | None:

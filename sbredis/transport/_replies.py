@@ -119,65 +119,72 @@ class Failure:
 
         ``maybe_ran``: an earlier attempt at the same call ended with an unknown outcome, which this one does not undo.
         """
-        where = f" at {self.endpoint}" if self.endpoint else ""
-        tried = f", {attempts} attempts in {seconds:.1f} s" if attempts > 1 else ""
-        said = f"{self.code} {self.detail}".strip()
+        if self.kind is FailureKind.REFUSED:
+            return ScriptRefusedError(self.code, self.detail)
         outcome = Outcome.UNKNOWN if maybe_ran else self.outcome
-        subject = f"{call}" if call is not None else "the connection"
-        match self.kind:
-            case FailureKind.REFUSED:
-                return ScriptRefusedError(self.code, self.detail)
-            case FailureKind.BROKE:
-                return ServiceBusError(
-                    f"{subject} broke off inside the server{where}; what it had written stays: {said}",
-                    outcome=Outcome.UNKNOWN,
-                )
-            case FailureKind.UNAUTHENTICATED:
-                return ServiceBusAuthenticationError(
-                    f"The server{where} does not accept the credentials: {said}", outcome=outcome
-                )
-            case FailureKind.DENIED:
-                return ServiceBusAuthorizationError(
-                    f"The user is not permitted to use {subject}{where}: {said}", outcome=outcome
-                )
-            case FailureKind.NO_SCRIPT:
-                return ServiceBusAuthorizationError(
-                    f"The server{where} does not hold {subject}, and the user may not load it. Permit SCRIPT LOAD, or have "
-                    "the scripts loaded on every node, replicas included, by a user who may.",
-                    outcome=outcome,
-                )
-            case FailureKind.UNSUITABLE:
-                return ServerUnsuitableError(self.detail, outcome=outcome)
-            case FailureKind.OUT_OF_MEMORY:
-                return ServiceBusServerBusyError(
-                    f"The server{where} is at its memory limit and takes nothing more until something is consumed: {said}",
-                    outcome=outcome,
-                )
-            case FailureKind.FULL:
-                return ServiceBusServerBusyError(f"{subject} was not sent: {self.detail}", outcome=outcome)
-            case FailureKind.NOT_READY | FailureKind.TRY_AGAIN | FailureKind.READ_ONLY | FailureKind.UNSERVED:
-                return ServiceBusServerBusyError(
-                    f"The server{where} could not take {subject}{tried}: {said}", outcome=outcome
-                )
-            case FailureKind.MOVED | FailureKind.ASK:
-                return ServiceBusServerBusyError(
-                    f"The cluster sent {subject} from node to node{tried}; last: {said}", outcome=outcome
-                )
-            case FailureKind.UNREACHABLE | FailureKind.CLOSED:
-                lacking = "answered" if outcome is Outcome.UNKNOWN else "sent"
-                return ServiceBusConnectionError(
-                    f"{self.detail}{tried}" if call is None else f"{call} was not {lacking}{tried}: {self.detail}",
-                    outcome=outcome,
-                    is_transient=self.kind is FailureKind.UNREACHABLE,
-                )
-            case FailureKind.LOST:
-                return ServiceBusCommunicationError(
-                    f"The connection{where} was lost under {subject}{tried}: {self.detail}", outcome=outcome
-                )
-            case FailureKind.TIMED_OUT | FailureKind.UNCONFIRMED:
-                return OperationTimeoutError(
-                    f"{subject} did not end in time{where}{tried}: {self.detail}", outcome=outcome
-                )
+        error, text = _ERRORS[self.kind]
+        if call is None and self.kind in (FailureKind.UNREACHABLE, FailureKind.CLOSED):
+            text = "{detail}{tried}"
+        return error(
+            text.format(
+                subject=call or "the connection",
+                where=f" at {self.endpoint}" if self.endpoint else "",
+                tried=f", {attempts} attempts in {seconds:.1f} s" if attempts > 1 else "",
+                said=f"{self.code} {self.detail}".strip(),
+                detail=self.detail,
+                lacking="answered" if outcome is Outcome.UNKNOWN else "sent",
+            ),
+            outcome=outcome,
+            is_transient=False if self.kind is FailureKind.CLOSED else None,
+        )
+
+
+_BUSY = (ServiceBusServerBusyError, "The server{where} could not take {subject}{tried}: {said}")
+_LED_ON = (ServiceBusServerBusyError, "The cluster sent {subject} from node to node{tried}; last: {said}")
+_NOT_SENT = (ServiceBusConnectionError, "{subject} was not {lacking}{tried}: {detail}")
+_LATE = (OperationTimeoutError, "{subject} did not end in time{where}{tried}: {detail}")
+_ERRORS: dict[FailureKind, tuple[type[ServiceBusError], str]] = {
+    FailureKind.MOVED: _LED_ON,
+    FailureKind.ASK: _LED_ON,
+    FailureKind.TRY_AGAIN: _BUSY,
+    FailureKind.NO_SCRIPT: (
+        ServiceBusAuthorizationError,
+        (
+            "The server{where} does not hold {subject}, and the user may not load it. Permit SCRIPT LOAD, or have the "
+            "scripts loaded on every node, replicas included, by a user who may."
+        ),
+    ),
+    FailureKind.NOT_READY: _BUSY,
+    FailureKind.READ_ONLY: _BUSY,
+    FailureKind.DENIED: (
+        ServiceBusAuthorizationError,
+        "The user is not permitted to use {subject}{where}: {said}",
+    ),
+    FailureKind.UNAUTHENTICATED: (
+        ServiceBusAuthenticationError,
+        "The server{where} does not accept the credentials: {said}",
+    ),
+    FailureKind.OUT_OF_MEMORY: (
+        ServiceBusServerBusyError,
+        "The server{where} is at its memory limit and takes nothing more until something is consumed: {said}",
+    ),
+    FailureKind.BROKE: (
+        ServiceBusError,
+        "{subject} broke off inside the server{where}; what it had written stays: {said}",
+    ),
+    FailureKind.UNREACHABLE: _NOT_SENT,
+    FailureKind.UNSUITABLE: (ServerUnsuitableError, "{detail}"),
+    FailureKind.UNSERVED: _BUSY,
+    FailureKind.LOST: (
+        ServiceBusCommunicationError,
+        "The connection{where} was lost under {subject}{tried}: {detail}",
+    ),
+    FailureKind.TIMED_OUT: _LATE,
+    FailureKind.UNCONFIRMED: _LATE,
+    FailureKind.FULL: (ServiceBusServerBusyError, "{subject} was not sent: {detail}"),
+    FailureKind.CLOSED: _NOT_SENT,
+}
+"""What a caller sees of each kind of failure in the end; a refusal by a script has a class of its own."""
 
 
 def classify(code: str, detail: str) -> FailureKind:

@@ -1,6 +1,7 @@
 """The server's protocol, RESP2 and RESP3, read from whatever pieces the network brings. Pure.
 
-hiredis does the same faster where it is installed; :func:`reply_parser` chooses.
+hiredis does the same faster where it is installed; :func:`reply_parser` chooses. Pushes are dropped: they answer
+nothing, and taken for a reply one would give every later caller the reply of another.
 """
 
 from __future__ import annotations
@@ -8,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-__all__ = ["PythonParser", "ProtocolError", "ReplyError", "reply_parser"]
+__all__ = ["ProtocolError", "PythonParser", "ReplyError", "as_mapping", "reply_parser"]
 
 
 class ReplyError(Exception):
@@ -28,15 +29,15 @@ class ProtocolError(Exception):
 class _Open:
     """An aggregate that is still being read."""
 
-    __slots__ = ("is_map", "items", "missing")
+    __slots__ = ("items", "kind", "missing")
 
-    def __init__(self, missing: int, is_map: bool) -> None:
+    def __init__(self, missing: int, kind: int) -> None:
         self.items: list[Any] = []
         self.missing = missing
-        self.is_map = is_map
+        self.kind = kind
 
     def whole(self) -> Any:
-        return dict(zip(self.items[::2], self.items[1::2], strict=True)) if self.is_map else self.items
+        return dict(zip(self.items[::2], self.items[1::2], strict=True)) if self.kind == _MAP else self.items
 
 
 class PythonParser:
@@ -93,7 +94,7 @@ class PythonParser:
             elif kind in _AGGREGATES:
                 count = int(line) * _AGGREGATES[kind]
                 if count > 0:
-                    self._open.append(_Open(count, kind == _MAP))
+                    self._open.append(_Open(count, kind))
                     position = end + 2
                     continue
                 value = None if count < 0 else {} if kind == _MAP else []
@@ -106,9 +107,11 @@ class PythonParser:
                 innermost.missing -= 1
                 if innermost.missing:
                     break
+                kind = innermost.kind
                 value = self._open.pop().whole()
             else:
-                replies.append(value)
+                if kind != _PUSH:
+                    replies.append(value)
         return replies, position
 
 
@@ -128,9 +131,9 @@ def _verbatim(data: bytes) -> bytes:
     return data[4:]
 
 
-_MAP = ord("%")
+_MAP, _PUSH = ord("%"), ord(">")
 _STRINGS: dict[int, Callable[[bytes], Any]] = {ord("$"): _same, ord("="): _verbatim, ord("!"): ReplyError}
-_AGGREGATES = {ord("*"): 1, ord("~"): 1, ord(">"): 1, _MAP: 2}
+_AGGREGATES = {ord("*"): 1, ord("~"): 1, _PUSH: 1, _MAP: 2}
 _SIMPLE: dict[int, Callable[[bytes], Any]] = {
     ord("+"): _same,
     ord("-"): ReplyError,
@@ -145,6 +148,18 @@ _SIMPLE: dict[int, Callable[[bytes], Any]] = {
 _KINDS = frozenset((*_STRINGS, *_AGGREGATES, *_SIMPLE))
 
 
+def as_mapping(reply: Any) -> dict[Any, Any]:
+    """A reply of pairs as a mapping: RESP3 sends one, RESP2 and fakeredis send a flat list. What is neither has no
+    pairs.
+    """
+    if isinstance(reply, dict):
+        return reply  # pyright: ignore[reportUnknownVariableType]  # a reply's content is known to who asked
+    if isinstance(reply, list):
+        items: list[Any] = reply  # pyright: ignore[reportUnknownVariableType]  # as above
+        return dict(zip(items[::2], items[1::2], strict=False))
+    return {}
+
+
 def reply_parser() -> Callable[[bytes], list[Any]]:
     """A new parser for one connection, as the function that takes bytes and gives whole replies."""
     try:
@@ -155,13 +170,15 @@ def reply_parser() -> Callable[[bytes], list[Any]]:
     # Errors become values of ours in the parser already; without an encoding strings stay bytes.
     reader = hiredis.Reader(protocolError=ProtocolError, replyError=ReplyError, notEnoughData=nothing)
     feed, gets = reader.feed, reader.gets
+    push = getattr(hiredis, "PushNotification", None)  # hiredis 3.2 and later
 
     def parse(data: bytes) -> list[Any]:
         feed(data)
         replies: list[Any] = []
         try:
             while (reply := gets(False)) is not nothing:
-                replies.append(reply)
+                if type(reply) is not push:
+                    replies.append(reply)
         except TypeError as error:  # a mapping's key that Python cannot hash
             raise ProtocolError(f"not a reply: {error}") from error
         return replies

@@ -51,10 +51,12 @@ class _SocketStream(Stream, asyncio.Protocol):
         self._link = link
         self._transport = transport
         self._parse = reply_parser()
-        self.write = transport.write
         self._on_replies: OnReplies
         self._on_lost: OnLost
         self._on_resumed: Callable[[], None]
+
+    def write(self, data: bytes) -> None:
+        self._transport.write(data)
 
     async def run(self, on_replies: OnReplies, on_lost: OnLost, on_resumed: Callable[[], None]) -> None:
         self._on_replies, self._on_lost, self._on_resumed = on_replies, on_lost, on_resumed
@@ -99,7 +101,7 @@ class _PumpedStream(Stream):
         self._outbox.append(data)
         self._wake.set()
 
-    async def run(self, on_replies: OnReplies, on_lost: OnLost, on_resumed: Callable[[], None]) -> None:
+    async def run(self, on_replies: OnReplies, on_lost: OnLost, on_resumed: Callable[[], None]) -> None:  # noqa: ARG002  # it never pauses
         try:
             async with anyio.create_task_group() as tasks:
                 tasks.start_soon(self._send)

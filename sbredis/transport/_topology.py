@@ -14,7 +14,7 @@ from redis.exceptions import RedisError
 from sbredis.transport._address import Endpoint, Target
 from sbredis.transport._dial import Dialer, Link, ask, dialling_failed, hang_up
 from sbredis.transport._replies import Failure, FailureKind, classify
-from sbredis.transport._resp import ReplyError
+from sbredis.transport._resp import ReplyError, as_mapping
 from sbredis.transport._script import Argument, pack
 from sbredis.transport._slots import SlotMap, parse_cluster_slots, replica_counts
 
@@ -58,17 +58,17 @@ def topology_of(target: Target, dialer: Dialer) -> Topology:
     if target.kind == "cluster":
         return ClusterTopology(target.endpoints)
     if target.kind == "sentinel":
-        return SentinelTopology(target.endpoints, target.master_name, dialer, target.replicas)
-    return SingleTopology(target.endpoints[0], target.replicas)
+        return SentinelTopology(target.endpoints, target.master_name, dialer)
+    return SingleTopology(target.endpoints[0])
 
 
 class SingleTopology:
     """One server has all slots."""
 
-    def __init__(self, endpoint: Endpoint, replicas: int | None) -> None:
-        self._layout = Layout(SlotMap.whole(endpoint), {} if replicas is None else {endpoint: replicas})
+    def __init__(self, endpoint: Endpoint) -> None:
+        self._layout = Layout(SlotMap.whole(endpoint))
 
-    async def discover(self, prober: Prober) -> Layout | Failure:
+    async def discover(self, prober: Prober) -> Layout | Failure:  # noqa: ARG002  # there is nothing to ask
         """It never changes."""
         return self._layout
 
@@ -121,13 +121,12 @@ class ClusterTopology:
 class SentinelTopology:
     """Sentinels tell who the master is."""
 
-    def __init__(self, sentinels: Sequence[Endpoint], name: str, dialer: Dialer, replicas: int | None) -> None:
+    def __init__(self, sentinels: Sequence[Endpoint], name: str, dialer: Dialer) -> None:
         self._sentinels = list(sentinels)
         self._name = name
         self._dialer = dialer
-        self._replicas = replicas
 
-    async def discover(self, prober: Prober) -> Layout | Failure:
+    async def discover(self, prober: Prober) -> Layout | Failure:  # noqa: ARG002  # Sentinels are asked instead
         """Ask one Sentinel after the other; the one that answered is asked first the next time."""
         failures: list[Failure] = []
         for sentinel in list(self._sentinels):
@@ -176,22 +175,15 @@ class SentinelTopology:
             return Failure(kind, f"{sentinel} answered {address.code} {address.detail}", endpoint=sentinel)
         if not isinstance(address, list):
             return Failure(FailureKind.UNSUITABLE, f"{sentinel} knows no such master", endpoint=sentinel)
-        host, port = address
-        master = Endpoint(host.decode() or sentinel.host, int(port))
-        replicas = self._replicas if self._replicas is not None else _known_replicas(state)
+        parts: list[bytes] = address  # pyright: ignore[reportUnknownVariableType]  # host and port
+        master = Endpoint(parts[0].decode() or sentinel.host, int(parts[1]))
+        replicas = _known_replicas(state)
         return Layout(SlotMap.whole(master), {} if replicas is None else {master: replicas})
 
 
 def _known_replicas(state: Any) -> int | None:
     """``num-slaves`` out of SENTINEL MASTER: how many replicas the Sentinel knows, those that are down included."""
-    pairs = (
-        state
-        if isinstance(state, dict)
-        else dict(zip(state[::2], state[1::2], strict=False))
-        if isinstance(state, list)
-        else {}
-    )
-    found = pairs.get(b"num-slaves")
+    found = as_mapping(state).get(b"num-slaves")
     return int(found) if found is not None else None
 
 

@@ -12,7 +12,7 @@ import asyncio
 import logging
 from collections import deque
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import anyio
@@ -68,7 +68,8 @@ class Wire:
     ) -> None:
         self.facts = facts
         self.failure: Failure | None = None
-        self._deposed = False
+        self.deposed = False
+        """The slot map says that another server has taken over: silence is not tolerated for long any more."""
         self.silent = False
         """The server has owed an answer for suspiciously long."""
         self._stream = stream
@@ -88,6 +89,7 @@ class Wire:
         self._ended: anyio.CancelScope = anyio.CancelScope()
         self._loads = 0
         self._load_of: dict[str, int] = {}
+        self._load_errors: dict[str, Failure] = {}
 
     # -- callers -------------------------------------------------------------------------------------------------------
 
@@ -155,14 +157,14 @@ class Wire:
                 async with anyio.create_task_group() as tasks:
                     tasks.start_soon(self._stay_alive)
                     await self._stream.run(self._answer, self.fail, self._flush)
-        except Exception:  # a defect here must end as a lost connection, not as callers who wait for ever
+        except Exception:  # noqa: BLE001  # a defect here must end as a lost connection, not as callers who wait for ever
             _log.exception("the connection to %s broke on a defect", self.facts.endpoint)
         finally:
             self.fail("the connection was closed")
 
     def depose(self) -> None:
-        """Another server has taken over: silence is not tolerated for long any more."""
-        self._deposed = True
+        """Another server has taken over; look at once how long this one has been silent."""
+        self.deposed = True
         if self._in_flight:
             self._watch(self._loop.time())
 
@@ -187,7 +189,7 @@ class Wire:
         while True:
             await anyio.sleep(_IDLE)
             if not self.owes and self._loop.time() - self._heard_at >= _IDLE / 2:
-                self.submit(Command("PING"), self._loop.time() + _IDLE)
+                await self.submit(Command("PING"), self._loop.time() + _IDLE)
 
     def _lost(self, reason: str, *, sent: bool) -> Failure:
         outcome = Outcome.UNKNOWN if sent else Outcome.NEVER_SENT
@@ -228,8 +230,9 @@ class Wire:
                 self._release(call)
                 continue
             if call.heals and self._needs_load(call):
-                pieces.append(pack((b"SCRIPT", b"LOAD", call.script_source)))
-                in_flight.append(None)
+                load = self._load(call)
+                pieces.append(load.payload(run_id))
+                in_flight.append(load)
             if call.asking:
                 # ASKING holds for the next command of this connection, so nothing may come between.
                 pieces.append(_ASKING)
@@ -247,6 +250,26 @@ class Wire:
         self._loads += 1
         self._load_of[call.sha] = self._loads
         return True
+
+    def _load(self, call: Call) -> Command:
+        """The loading of a call's script, as a command on this wire. What is wrong with the script is kept for the
+        call.
+        """
+
+        def loaded(reply: asyncio.Future[Any]) -> None:
+            failure = None if reply.cancelled() else reply.result()
+            if isinstance(failure, Failure) and failure.kind in (FailureKind.REFUSED, FailureKind.BROKE):
+                refused = replace(failure, kind=FailureKind.REFUSED, outcome=Outcome.REFUSED)
+                self._load_errors[call.sha] = refused
+
+        load = Command(b"SCRIPT", b"LOAD", call.script_source)
+        load.future = self._loop.create_future()
+        load.future.add_done_callback(loaded)
+        load.deadline = call.deadline
+        load.asking = False
+        load.heals = 0
+        self._room -= load.size + self._share
+        return load
 
     # -- reading -------------------------------------------------------------------------------------------------------
 
@@ -266,7 +289,8 @@ class Wire:
             if type(reply) is ReplyError:
                 if reply.code == "NOSCRIPT" and self._heal(call):
                     continue
-                reply = failure_of_reply(reply.code, reply.detail, self.facts.endpoint)
+                known = self._load_errors.get(call.sha) if reply.code == "NOSCRIPT" else None
+                reply = known or failure_of_reply(reply.code, reply.detail, self.facts.endpoint)
             self._room += call.size + self._share
             if not call.future.done():
                 call.future.set_result(reply)
@@ -322,7 +346,7 @@ class Wire:
                     earliest = call.deadline
         if self._in_flight:
             quiet = now - max(self._heard_at, self._owing_since)
-            limit = self._limits.suspect_after if self._deposed else self._limits.give_up_after
+            limit = self._limits.suspect_after if self.deposed else self._limits.give_up_after
             if quiet >= limit:
                 self.fail(f"no answer for {quiet:.1f} s")
                 return

@@ -115,7 +115,7 @@ BAD = [
     ("redis://h?db=x", "db"),
     ("redis+cluster://h/1", "database"),
     ("redis+cluster://h?db=1", "db"),
-    ("redis+cluster://h?replicas=1", "replicas"),
+    ("embedded:///f?replicas=1", "replicas"),
     ("redis+sentinel://h", "master name"),
     ("redis+sentinel://h/", "master name"),
     ("redis+sentinel://h/%ff", "master name"),

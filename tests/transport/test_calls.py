@@ -146,6 +146,15 @@ async def test_a_script_that_was_not_announced_is_loaded_when_it_is_called(url: 
         assert await transport.call(COUNT, [b"k"], [5]) == 5
 
 
+async def test_a_script_that_is_not_lua_is_told_in_the_server_s_words(server: LocalServer) -> None:
+    """And not as one that may not be loaded."""
+    async with await open_transport(server.url) as transport:
+        with pytest.raises(ScriptRefusedError, match="compiling") as caught:
+            await transport.call(Script("broken", "#!lua\nreturn return"), (b"key",))
+        assert caught.value.outcome is Outcome.REFUSED
+        assert await transport.command("PING") == b"PONG"
+
+
 async def test_a_caller_who_goes_away_costs_the_others_nothing(url: str) -> None:
     async with await open_transport(url, scripts=[COUNT]) as transport:
         before = transport.servers

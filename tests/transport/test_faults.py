@@ -64,7 +64,7 @@ def skip_unless_possible(cluster: LocalCluster, fault: Fault) -> None:
 
 def show(report: Report, lost: list[str]) -> None:
     """What pytest prints beside a failure."""
-    print(f"{report.started} calls; errors {dict(report.errors)}; lost {len(lost)}; gap {report.longest_gap:.2f} s")
+    print(f"{report.started} calls; errors {dict(report.errors)}; lost {len(lost)}; gap {report.longest_gap:.2f} s")  # noqa: T201  # beside a failure
 
 
 @pytest.mark.parametrize("fault", FAULTS, ids=lambda fault: str(fault.__name__))

@@ -17,6 +17,7 @@ from sbredis.transport._resp import ProtocolError, PythonParser, ReplyError, rep
 Encoded = tuple[bytes, Any]
 """A reply as it is sent, and as it is understood."""
 
+DROPPED = object()
 WORDS = st.text("abc :$*XÄ", max_size=12)
 
 
@@ -66,11 +67,17 @@ def mapping(pairs: list[tuple[Encoded, Encoded]]) -> Encoded:
 REPLIES: st.SearchStrategy[Encoded] = st.recursive(
     LEAVES,
     lambda inner: st.one_of(
-        *(st.lists(inner, max_size=4).map(aggregate(kind)) for kind in (b"*", b"~", b">")),
+        *(st.lists(inner, max_size=4).map(aggregate(kind)) for kind in (b"*", b"~")),
         st.lists(st.tuples(KEYS, inner), max_size=3, unique_by=lambda pair: pair[0]).map(mapping),
     ),
     max_leaves=12,
 )
+
+
+PUSHES: st.SearchStrategy[Encoded] = (
+    st.lists(REPLIES, max_size=3).map(aggregate(b">")).map(lambda push: (push[0], DROPPED))
+)
+"""What a server says unasked: it answers nothing, and must not be taken for a reply."""
 
 
 def comparable(value: Any) -> Any:
@@ -93,10 +100,10 @@ def read(parse: Callable[[bytes], list[Any]], data: bytes, cuts: list[int]) -> l
     return [comparable(reply) for piece in pieces(data, cuts) for reply in parse(piece)]
 
 
-@given(st.lists(REPLIES, max_size=6), st.lists(st.integers(0), max_size=8))
+@given(st.lists(REPLIES | PUSHES, max_size=6), st.lists(st.integers(0), max_size=8))
 def test_it_reads_what_hiredis_reads_however_it_is_cut(replies: list[Encoded], cuts: list[int]) -> None:
     data = b"".join(encoded for encoded, _ in replies)
-    expected = [comparable(value) for _, value in replies]
+    expected = [comparable(value) for _, value in replies if value is not DROPPED]
     assert read(PythonParser().feed, data, cuts) == expected
     assert read(reply_parser(), data, cuts) == expected
 

@@ -3,18 +3,14 @@
 from __future__ import annotations
 
 import secrets
-import shutil
-import tempfile
 import time
 from collections.abc import Iterator, Sequence
 from pathlib import Path
-from types import TracebackType
-from typing import Self
 
 from sbredis.exceptions import ScriptRefusedError, ServerUnsuitableError
 from sbredis.servers._binary import ServerBinary, find_server
 from sbredis.servers._cluster_view import SLOTS, NodeView, parse_nodes, slot_owners
-from sbredis.servers._guardian import guardian
+from sbredis.servers._group import LocalGroup
 from sbredis.servers._local import LocalServer, Settings
 from sbredis.servers._migration import MigrationStep, migrate_atomically, migrate_stepwise
 from sbredis.servers._ports import free_port
@@ -64,7 +60,7 @@ class ClusterNode(LocalServer):
         }
 
 
-class LocalCluster:
+class LocalCluster(LocalGroup):
     """A Redis or Valkey cluster on 127.0.0.1, ended when this process ends, however it ends.
 
     ``masters`` masters share the slots evenly and have ``replicas`` replicas each. ``node_timeout`` is in
@@ -87,52 +83,14 @@ class LocalCluster:
         self._masters = masters
         self._replicas = replicas
         self._node_timeout = node_timeout
-        self._binary = binary
+        super().__init__(binary)
         self._config = config or {}
-        self._directory: Path | None = None
         self.nodes: list[ClusterNode] = []
         """All nodes in a fixed order: those that began as masters, by their slots, then those that began as
         replicas.
         """
 
     # -- its life
-
-    def start(self) -> None:
-        """Start and form the cluster, and return when :meth:`wait_until_ok` would.
-
-        Raises :class:`~sbredis.exceptions.ServerUnsuitableError` if it does not come about.
-        """
-        if self.nodes:
-            return
-        binary = self._binary if isinstance(self._binary, ServerBinary) else find_server(self._binary)
-        try:
-            for _ in range(5):
-                if self._launch(binary):
-                    self.wait_until_ok(30)
-                    return
-                self.stop()
-        except BaseException:
-            self.stop()
-            raise
-        raise ServerUnsuitableError("No free ports were found for a local cluster.")
-
-    def stop(self) -> None:
-        """End all nodes and remove their data."""
-        for node in self.nodes:
-            node.kill()
-        self.nodes = []
-        if self._directory is not None:
-            shutil.rmtree(self._directory, ignore_errors=True)
-            self._directory = None
-
-    def __enter__(self) -> Self:
-        self.start()
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        self.stop()
 
     def wait_until_ok(self, timeout: float = 30.0) -> None:
         """Wait until the cluster is whole, as far as its nodes are alive.
@@ -238,26 +196,28 @@ class LocalCluster:
 
     # -- forming it
 
-    def _launch(self, binary: ServerBinary) -> bool:
-        """Start all nodes. False if one found its port taken by another process."""
-        self._directory = Path(tempfile.mkdtemp(dir=guardian().directory))
+    def _members(self) -> list[LocalServer]:
+        return list(self.nodes)
+
+    def _drop_members(self) -> None:
+        self.nodes = []
+
+    def _make_members(self, binary: ServerBinary, directory: Path) -> None:
         self.nodes = [
             ClusterNode(
-                binary=binary,
-                config=self._config,
-                directory=self._directory / str(index),
-                node_timeout=self._node_timeout,
+                binary=binary, config=self._config, directory=directory / str(index), node_timeout=self._node_timeout
             )
             for index in range(self._masters * (1 + self._replicas))
         ]
+
+    def _launch(self) -> bool:
         for node in self.nodes:
             node.prepare()
         self._write_topology()
         for node in self.nodes:
             node.launch()
-        ready = [
-            node.await_ready() for node in self.nodes
-        ]  # each of them, to hear of one that refuses its configuration
+        # Each of them is waited for, to hear of one that refuses its configuration.
+        ready = [node.await_ready() for node in self.nodes]
         return all(ready)
 
     def _write_topology(self) -> None:

@@ -8,12 +8,12 @@ import tempfile
 import time
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from types import TracebackType
-from typing import Self, TypeAlias
+from typing import TypeAlias
 
 from sbredis.exceptions import ScriptRefusedError, ServerUnsuitableError
 from sbredis.servers._ask import Address, Reply, ask
 from sbredis.servers._binary import ServerBinary, find_server
+from sbredis.servers._group import Startable
 from sbredis.servers._guardian import Guardian, guardian
 from sbredis.servers._logs import tail_of
 from sbredis.servers._ports import free_port
@@ -31,7 +31,7 @@ START_TIMEOUT = 30.0
 _ADDRESS_TAKEN = "Address already in use"
 
 
-class LocalServer:
+class LocalServer(Startable):
     """One Redis or Valkey server on 127.0.0.1, ended when this process ends, however it ends.
 
     ``binary`` is what :func:`~sbredis.servers.find_server` takes or gives. ``config`` adds to the configuration file or
@@ -157,15 +157,6 @@ class LocalServer:
     def is_alive(self) -> bool:
         """Whether its process exists. A paused one does."""
         return self._guardian is not None and self._pid is not None and self._guardian.exit_code(self._pid) is None
-
-    def __enter__(self) -> Self:
-        self.start()
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        self.stop()
 
     # -- asking it
 

@@ -3,17 +3,13 @@
 from __future__ import annotations
 
 import secrets
-import shutil
-import tempfile
 import time
 from collections.abc import Sequence
 from pathlib import Path
-from types import TracebackType
-from typing import Self
 
 from sbredis.exceptions import ScriptRefusedError, ServerUnsuitableError
-from sbredis.servers._binary import ServerBinary, find_server
-from sbredis.servers._guardian import guardian
+from sbredis.servers._binary import ServerBinary
+from sbredis.servers._group import LocalGroup
 from sbredis.servers._local import LocalServer, Settings
 
 __all__ = ["LocalSentinel"]
@@ -42,7 +38,7 @@ class _Sentinel(_RewrittenServer):
         return [*super()._command(), "--sentinel"]
 
 
-class LocalSentinel:
+class LocalSentinel(LocalGroup):
     """One master with ``replicas`` replicas, watched by ``sentinels`` sentinels, ended when this process ends.
 
     The sentinels take the master for down when it was silent for ``down_after`` milliseconds and most of them
@@ -69,55 +65,17 @@ class LocalSentinel:
         self._replicas = replicas
         self._sentinels = sentinels
         self._down_after = down_after
-        self._binary = binary
+        super().__init__(binary)
         self._config = dict(config or {})
         password = self._config.get("requirepass")
         self._password = password if isinstance(password, str) else None
         if self._password is not None:
             self._config.setdefault("masterauth", self._password)
-        self._directory: Path | None = None
         self.servers: list[LocalServer] = []
         """The data servers; the first was the master at the start."""
         self.sentinels: list[LocalServer] = []
 
     # -- its life
-
-    def start(self) -> None:
-        """Start all, and return when :meth:`wait_until_ok` would.
-
-        Raises :class:`~sbredis.exceptions.ServerUnsuitableError` if it does not come about.
-        """
-        if self.servers:
-            return
-        binary = self._binary if isinstance(self._binary, ServerBinary) else find_server(self._binary)
-        try:
-            for _ in range(5):
-                if self._launch(binary):
-                    self.wait_until_ok()
-                    return
-                self.stop()
-        except BaseException:
-            self.stop()
-            raise
-        raise ServerUnsuitableError("No free ports were found for local sentinels.")
-
-    def stop(self) -> None:
-        """End all and remove their data."""
-        for server in [*self.sentinels, *self.servers]:
-            server.kill()
-        self.servers, self.sentinels = [], []
-        if self._directory is not None:
-            shutil.rmtree(self._directory, ignore_errors=True)
-            self._directory = None
-
-    def __enter__(self) -> Self:
-        self.start()
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        self.stop()
 
     def wait_until_ok(self, timeout: float = 30.0) -> None:
         """Wait until all is well, as far as the processes are alive.
@@ -158,18 +116,23 @@ class LocalSentinel:
 
     # -- forming it
 
-    def _launch(self, binary: ServerBinary) -> bool:
-        """Start all processes. False if one found its port taken by another process."""
-        self._directory = Path(tempfile.mkdtemp(dir=guardian().directory))
-        master = self._server(binary, 0, self._config)
-        master.prepare()
+    def _members(self) -> list[LocalServer]:
+        return [*self.sentinels, *self.servers]
+
+    def _drop_members(self) -> None:
+        self.servers, self.sentinels = [], []
+
+    def _make_members(self, binary: ServerBinary, directory: Path) -> None:
+        def server(index: int, config: Settings) -> LocalServer:
+            return _RewrittenServer(binary=binary, config=config, directory=directory / f"server{index}")
+
+        master = server(0, self._config)
+        master.prepare()  # the others must know its port
         following = self._config | {"replicaof": f"{master.host} {master.port}"}
-        self.servers = [master, *(self._server(binary, index + 1, following) for index in range(self._replicas))]
-        sentinels = [
-            _Sentinel(binary=binary, directory=self._directory / f"sentinel{n}") for n in range(self._sentinels)
-        ]
+        self.servers = [master, *(server(index + 1, following) for index in range(self._replicas))]
+        sentinels = [_Sentinel(binary=binary, directory=directory / f"sentinel{n}") for n in range(self._sentinels)]
         self.sentinels = list(sentinels)
-        for each in (*self.servers, *sentinels):
+        for each in (*self.servers[1:], *sentinels):
             each.prepare()
         for sentinel in sentinels:
             # All is told them at once: left to find it out, they look for replicas every 10 s only.
@@ -184,17 +147,15 @@ class LocalSentinel:
                 *(f"known-replica {self.name} {each.host} {each.port}" for each in self.servers[1:]),
                 *(f"known-sentinel {self.name} {other.host} {other.port} {other.id}" for other in others),
             ]
-        for group in (self.servers, sentinels):
+
+    def _launch(self) -> bool:
+        for group in (self.servers, self.sentinels):
             for each in group:
                 each.launch()
             ready = [each.await_ready() for each in group]
             if not all(ready):
                 return False
         return True
-
-    def _server(self, binary: ServerBinary, index: int, config: Settings) -> LocalServer:
-        assert self._directory is not None
-        return _RewrittenServer(binary=binary, config=config, directory=self._directory / f"server{index}")
 
     def _named_by(self, sentinel: LocalServer) -> LocalServer | None:
         try:

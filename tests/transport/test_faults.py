@@ -56,15 +56,25 @@ async def under(
             yield pressure, transport
 
 
-def skip_unless_possible(cluster: LocalCluster, fault: Fault) -> None:
-    """Older servers move a slot in one way only."""
+async def gone_through(cluster: LocalCluster, fault: Fault, *, repeatable: bool) -> tuple[Report, dict[str, int]]:
+    """What callers saw of a fault, and what the servers have counted in the end."""
     if fault is migrate_atomically and not cluster.supports_atomic_migration:
         pytest.skip("this server has no CLUSTER MIGRATESLOTS (Valkey 9 has)")
+    async with under(cluster, repeatable=repeatable) as (pressure, transport):
+        await fault(cluster, pressure)
+        return await ended(pressure, transport)
 
 
-def show(report: Report, lost: list[str]) -> None:
-    """What pytest prints beside a failure."""
-    print(f"{report.started} calls; errors {dict(report.errors)}; lost {len(lost)}; gap {report.longest_gap:.2f} s")  # noqa: T201  # beside a failure
+async def ended(pressure: Pressure, transport: Transport) -> tuple[Report, dict[str, int]]:
+    """Let it flow once more, let every call end, and count."""
+    await pressure.flows()
+    report = pressure.report
+    await pressure.__aexit__()
+    counts = await counts_on(transport)
+    lost, errors = len(report.lost(counts)), dict(report.errors)
+    said = f"{report.started} calls; errors {errors}; lost {lost}; gap {report.longest_gap:.2f} s"
+    print(said)  # noqa: T201  # pytest shows it beside a failure
+    return report, counts
 
 
 @pytest.mark.parametrize("fault", FAULTS, ids=lambda fault: str(fault.__name__))
@@ -72,14 +82,7 @@ async def test_a_call_that_must_not_be_repeated_ends_once_and_says_what_is_known
     replicated_cluster: LocalCluster, fault: Fault
 ) -> None:
     """Succeeded: executed once. Failed as never sent or refused: not executed. Unknown: executed once at most."""
-    skip_unless_possible(replicated_cluster, fault)
-    async with under(replicated_cluster, repeatable=False) as (pressure, transport):
-        await fault(replicated_cluster, pressure)
-        await pressure.flows()
-        report = pressure.report
-        await pressure.__aexit__()
-        counts = await counts_on(transport)
-    show(report, report.lost(counts))
+    report, counts = await gone_through(replicated_cluster, fault, repeatable=False)
     assert len(report.succeeded) + len(report.failed) == report.started
     assert report.foreign == []
     assert report.executed_twice(counts) == []
@@ -96,14 +99,7 @@ async def test_a_call_that_its_script_recognises_only_takes_longer(
     replicated_cluster: LocalCluster, fault: Fault
 ) -> None:
     """No caller sees an error, and no operation is executed twice."""
-    skip_unless_possible(replicated_cluster, fault)
-    async with under(replicated_cluster, repeatable=True) as (pressure, transport):
-        await fault(replicated_cluster, pressure)
-        await pressure.flows()
-        report = pressure.report
-        await pressure.__aexit__()
-        counts = await counts_on(transport)
-    show(report, report.lost(counts))
+    report, counts = await gone_through(replicated_cluster, fault, repeatable=True)
     assert dict(report.errors) == {}
     assert len(report.succeeded) == report.started
     assert report.executed_twice(counts) == []
@@ -121,11 +117,7 @@ async def test_what_all_replicas_confirmed_survives_the_master(replicated_cluste
         await in_thread(master.kill)
         await in_thread(cluster.wait_until_ok)
         await in_thread(master.restart)
-        await pressure.flows()
-        report = pressure.report
-        await pressure.__aexit__()
-        counts = await counts_on(transport)
-    show(report, report.lost(counts))
+        report, counts = await ended(pressure, transport)
     assert dict(report.errors) == {}
     assert report.lost(counts) == []
     assert report.executed_twice(counts) == []

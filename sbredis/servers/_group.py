@@ -1,0 +1,100 @@
+"""What everything that runs here has in common: it is started, stopped, and used as a context manager."""
+
+from __future__ import annotations
+
+import shutil
+import tempfile
+from abc import ABC, abstractmethod
+from pathlib import Path
+from types import TracebackType
+from typing import TYPE_CHECKING, Self
+
+from sbredis.exceptions import ServerUnsuitableError
+from sbredis.servers._binary import ServerBinary, find_server
+from sbredis.servers._guardian import guardian
+
+if TYPE_CHECKING:
+    from sbredis.servers._local import LocalServer
+
+__all__ = ["LocalGroup", "Startable"]
+
+_TRIES = 5
+
+
+class Startable(ABC):
+    """Something that runs from :meth:`start` to :meth:`stop`, or as long as a ``with`` block."""
+
+    @abstractmethod
+    def start(self) -> None:
+        """Start it, and return when it can be used."""
+
+    @abstractmethod
+    def stop(self) -> None:
+        """End it, and remove what it has made."""
+
+    def __enter__(self) -> Self:
+        self.start()
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.stop()
+
+
+class LocalGroup(Startable):
+    """Several servers that make a whole, in one temporary directory."""
+
+    def __init__(self, binary: ServerBinary | str | None) -> None:
+        self._binary = binary
+        self._directory: Path | None = None
+
+    @abstractmethod
+    def _members(self) -> list[LocalServer]:
+        """All servers there are now, in the order in which they are ended."""
+
+    @abstractmethod
+    def _make_members(self, binary: ServerBinary, directory: Path) -> None:
+        """Make all servers, none of them started."""
+
+    @abstractmethod
+    def _drop_members(self) -> None:
+        """Forget all servers, which have ended."""
+
+    @abstractmethod
+    def _launch(self) -> bool:
+        """Start all servers. False if one found its port taken by another process."""
+
+    @abstractmethod
+    def wait_until_ok(self, timeout: float = 30.0) -> None:
+        """Wait until the servers that are alive make a whole."""
+
+    def start(self) -> None:
+        """Start all, and return when :meth:`wait_until_ok` would.
+
+        Raises :class:`~sbredis.exceptions.ServerUnsuitableError` if it does not come about.
+        """
+        if self._members():
+            return
+        binary = self._binary if isinstance(self._binary, ServerBinary) else find_server(self._binary)
+        try:
+            for _ in range(_TRIES):
+                self._directory = Path(tempfile.mkdtemp(dir=guardian().directory))
+                self._make_members(binary, self._directory)
+                if self._launch():
+                    self.wait_until_ok()
+                    return
+                self.stop()
+        except BaseException:
+            self.stop()
+            raise
+        raise ServerUnsuitableError("No free ports were found for local servers.")
+
+    def stop(self) -> None:
+        """End all servers and remove their data."""
+        for server in self._members():
+            server.kill()
+        self._drop_members()
+        if self._directory is not None:
+            shutil.rmtree(self._directory, ignore_errors=True)
+            self._directory = None

@@ -34,6 +34,12 @@ class Backoff:
         ceiling = min(self.longest, self.first * 2.0 ** min(exponent, 60))
         return ceiling * (0.5 + 0.5 * self.random())
 
+    def within(self, delay: float, left: float) -> float | None:
+        """The delay, cut so that one more attempt fits into what is left of the time; ``None`` if none does."""
+        if left <= self.first:
+            return None
+        return delay if delay < left else left / 2
+
 
 @dataclass(frozen=True, slots=True)
 class RefreshPacing:

@@ -62,6 +62,7 @@ class Journey:
         self._attempts = 0
         self._redirections = 0
         self._maybe_ran = False
+        self._is_over = False
         self._next: Node | None = None
         self._asking = False
 
@@ -124,10 +125,13 @@ class Journey:
         return isinstance(reply, Failure) and reply.may_repeat(self._call)
 
     def _wait(self, state: RetryCallState) -> float:
-        return self._backoff.delay(state.attempt_number, self._redirections)
+        delay = self._backoff.delay(state.attempt_number, self._redirections)
+        pause = self._backoff.within(delay, self._deadline - self._clock())
+        self._is_over = pause is None
+        return pause or 0.0
 
-    def _stop(self, state: RetryCallState) -> bool:
-        return self._clock() + state.upcoming_sleep >= self._deadline
+    def _stop(self, _: RetryCallState) -> bool:
+        return self._is_over
 
 
 def _last_result(state: RetryCallState) -> Any:

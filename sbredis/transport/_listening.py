@@ -72,9 +72,13 @@ class Subscription:
         self.channel = channel
         self._listening = listening
         self._listener = listener
+        self._closed = False
 
     def close(self) -> None:
         """Stop listening. Closing again does nothing."""
+        if self._closed:
+            return
+        self._closed = True
         self._listening.unsubscribe(self.channel, self._listener)
 
 

@@ -6,12 +6,12 @@ import asyncio
 import logging
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any, Self, TypeVar
+from typing import TYPE_CHECKING, Any, Literal, Self, TypeVar
 
 import anyio
 
 from sbredis.exceptions import ServerUnsuitableError, ServiceBusConnectionError
-from sbredis.transport._address import Durability, Endpoint, Target
+from sbredis.transport._address import Endpoint, Target
 from sbredis.transport._backoff import Backoff, RefreshPacing
 from sbredis.transport._dial import Dialer
 from sbredis.transport._facts import ServerFacts, durability_note, problems, unknown_note
@@ -32,6 +32,14 @@ __all__ = ["Transport"]
 
 _T = TypeVar("_T")
 _log = logging.getLogger("sbredis.transport")
+_CHANGE_THE_CONNECTION = frozenset(
+    (
+        *("", "ASKING", "AUTH", "CLIENT", "DISCARD", "EXEC", "HELLO", "MONITOR", "MULTI", "PSUBSCRIBE", "PSYNC"),
+        *("PUNSUBSCRIBE", "QUIT", "READONLY", "READWRITE", "REPLCONF", "RESET", "SELECT", "SSUBSCRIBE", "SUBSCRIBE"),
+        *("SUNSUBSCRIBE", "SYNC", "UNSUBSCRIBE", "UNWATCH", "WATCH"),
+    )
+)
+"""What would change the meaning, the order or the user of every other caller's calls."""
 _PASSING = (FailureKind.UNREACHABLE, FailureKind.NOT_READY, FailureKind.READ_ONLY, FailureKind.LOST)
 """What may be over in a moment when a connection is made for the first time."""
 
@@ -48,7 +56,7 @@ class Transport:
         connect_timeout: float = 5.0,
         limits: WireLimits | None = None,
         before_dial: Callable[[], Awaitable[None]] | None = None,
-        on_close: Callable[[], Awaitable[None]] | None = None,
+        on_close: Callable[[], None] | None = None,
     ) -> None:
         self.target = target
         self._loop = asyncio.get_running_loop()
@@ -70,7 +78,6 @@ class Transport:
         self._refresh_wanted = asyncio.Event()
         self._news = asyncio.Event()
         self._closing = asyncio.Event()
-        self._surveyed: set[Endpoint] = set()
         self._root: asyncio.Task[None] | None = None
         self._opener: Opener
         self._listening: Listening
@@ -85,7 +92,7 @@ class Transport:
         *,
         timeout: float = 60.0,
         repeatable: bool = False,
-        durability: Durability | None = None,
+        durability: Literal["master", "replicated"] | None = None,
     ) -> Any:
         """Run a script where its keys live, and return its reply.
 
@@ -101,24 +108,32 @@ class Transport:
             slot=key_slot(keys[0]) if keys else None,
             repeatable=repeatable,
         )
-        replicated = self._replicated if durability is None else durability == "replicated"
+        started = self._loop.time()
+        if durability is None:
+            replicated = self._replicated
+        elif durability in ("master", "replicated"):
+            replicated = durability == "replicated"
+        else:
+            raise ValueError(f"durability of a call is 'master' or 'replicated', not {durability!r}")
         # The common case, without another coroutine in between: the connection is there and takes the call.
         if not replicated and call.slot is not None:
             node = self._routes[call.slot]
             wire = node.calls.wire if node is not None else None
-            if wire is not None:
-                started = self._loop.time()
-                if wire.has_room or await wire.room(started + timeout):
-                    reply = await wire.submit(call, started + timeout)
-                    if type(reply) is not Failure:
-                        return reply
-                    return await self._go_on(call, started, timeout, reply, replicated=False)
-        return await self._go_on(call, self._loop.time(), timeout, None, replicated=replicated)
+            if wire is not None and (wire.has_room or await wire.room(started + timeout)):
+                reply = await wire.submit(call, started + timeout)
+                if type(reply) is not Failure:
+                    return reply
+                return await self._go_on(call, started, timeout, reply, replicated=False)
+        return await self._go_on(call, started, timeout, None, replicated=replicated)
 
     async def command(self, *arguments: Argument, key: bytes | None = None, timeout: float = 60.0) -> Any:
         """Run a plain command at the server of ``key``, or at any server where none is given. It is not repeated
         blindly.
         """
+        first = arguments[0] if arguments else ""
+        name = (first.decode() if isinstance(first, bytes) else str(first)).upper()
+        if name in _CHANGE_THE_CONNECTION:
+            raise ValueError(f"{name or 'nothing'} is no command for a connection that all callers share")
         slot = key_slot(key) if key is not None else None
         return await self._go_on(Command(*arguments, slot=slot), self._loop.time(), timeout, None, replicated=False)
 
@@ -157,9 +172,6 @@ class Transport:
         if self._root is not None:
             await asyncio.wait((self._root,))
             self._root = None
-        on_close, self._on_close = self._on_close, None
-        if on_close is not None:
-            await on_close()
 
     async def __aenter__(self) -> Self:
         return self
@@ -257,7 +269,8 @@ class Transport:
                     self._dialer, tasks, self._owner_endpoint, self._trouble_at, self._before_dial
                 )
                 tasks.start_soon(self._keep_layout)
-                started.set_result(None)
+                if not started.done():
+                    started.set_result(None)
                 await self._closing.wait()
                 tasks.cancel_scope.cancel()
         except Exception:  # noqa: BLE001  # whatever it is, it belongs in the log, and the calls must learn of the end
@@ -266,6 +279,8 @@ class Transport:
             self._closing.set()
             self._news.set()
             self._listening.close(f"The transport to {self.target} was closed.")
+            if self._on_close is not None:
+                self._on_close()  # here, where no cancellation of a caller can keep it from being done
 
     async def _insisting(self, attempt: Callable[[float], Awaitable[_T | Failure]]) -> _T | Failure:
         """Try to get something from a server until ``connect_timeout``, while it is to be hoped for; else say what is
@@ -278,33 +293,31 @@ class Transport:
             if not isinstance(found, Failure):
                 return found
             failures += 1
-            delay = self._backoff.delay(failures, 0)
             now = self._loop.time()
+            delay = self._backoff.within(self._backoff.delay(failures, 0), started + self._connect_timeout - now)
             if found.kind is FailureKind.TIMED_OUT:
                 said = f"{found.endpoint or self.target} did not answer within {now - started:.1f} s"
                 found = replace(found, kind=FailureKind.UNREACHABLE, detail=said)
-            if found.kind not in _PASSING or now + delay >= started + self._connect_timeout:
+            if found.kind not in _PASSING or delay is None:
                 error = found.error(attempts=failures, seconds=now - started)
                 _log.info("%s", error)
                 raise error
             await anyio.sleep(delay)
 
     async def _check_servers(self) -> None:
-        """Open a connection to every master and say what is wrong with it, or what is not known of it."""
+        """Open a connection to every master, and say what is not known of it and what its word is worth."""
         found: list[str] = []
         worth: dict[str, list[ServerFacts]] = {}
-        for node in self._masters():
-            try:
-                wire = await self._insisting(node.calls.get)
-            except ServiceBusConnectionError as error:
-                if len(self._masters()) > 1 and error.is_transient:
-                    _log.warning("%s. Connected without it.", error.message)
-                    continue
-                raise
+        masters = self._masters()
+        wires = await asyncio.gather(*(self._insisting(node.calls.get) for node in masters), return_exceptions=True)
+        for wire in wires:
+            if isinstance(wire, ServiceBusConnectionError) and wire.is_transient and len(masters) > 1:
+                _log.warning("%s. Connected without it.", wire.message)
+                continue
+            if isinstance(wire, BaseException):
+                raise wire
             assert isinstance(wire, Wire)  # a failure was raised
             facts = wire.facts
-            found += problems(facts, self.target.kind, self.target.durability)
-            self._surveyed.add(node.endpoint)
             if self.target.kind == "memory":
                 continue
             if note := unknown_note(facts, self.target.durability):
@@ -422,17 +435,13 @@ class Transport:
             self._refresh_wanted.set()
 
     def _accepts(self, facts: ServerFacts) -> Failure | None:
-        """Whether a server that was connected to later is still what it should be; the first ones get a full answer."""
+        """Why a server is of no use, if so. Asked for every connection: a server may come back set up differently."""
         if facts.role == "slave" and self.target.kind == "sentinel":
             return Failure(
                 FailureKind.READ_ONLY, f"{facts.endpoint} is a replica of {facts.master}", endpoint=facts.endpoint
             )
-        if self._surveyed and facts.endpoint not in self._surveyed and self.target.kind != "memory":
-            self._surveyed.add(facts.endpoint)
-            if facts.role != "slave":
-                for problem in problems(facts, self.target.kind, self.target.durability):
-                    _log.warning("%s", problem)
-        return None
+        found = problems(facts, self.target.kind, self.target.durability)
+        return Failure(FailureKind.UNSUITABLE, " ".join(found), endpoint=facts.endpoint) if found else None
 
     def _as_sent(self, script: Script) -> Script:
         if not self._dialer.strips_shebang:

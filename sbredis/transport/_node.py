@@ -18,6 +18,7 @@ from sbredis.transport._wire import Wire
 __all__ = ["Node"]
 
 _WAIT_MILLISECONDS = 250
+_FLUSH_BYTES = 8 * 1024 * 1024
 
 
 class Node:
@@ -102,9 +103,6 @@ class DurableLane:
 
     async def execute(self, call: Call, deadline: float, *, asking: bool) -> Any:
         """One attempt: the reply once all replicas have confirmed it, or a :class:`Failure`."""
-        limits = self._opener.limits
-        if len(self._queue) >= limits.calls:
-            return Failure(FailureKind.FULL, f"the queue of durable calls to {self.endpoint} is full")
         waiting = _Waiting(call, deadline, asking, asyncio.get_running_loop().create_future())
         self._queue.append(waiting)
         if not self._flushing:
@@ -122,7 +120,7 @@ class DurableLane:
         batch: list[_Waiting] = []
         try:
             while self._queue:
-                batch, self._queue = self._queue, []
+                batch = self._next_batch()
                 batch = [waiting for waiting in batch if not waiting.future.done()]
                 await self._flush(batch)
         finally:
@@ -132,6 +130,16 @@ class DurableLane:
                 outcome = Outcome.UNKNOWN if waiting.sent else Outcome.NEVER_SENT
                 self._settle(waiting, Failure(FailureKind.CLOSED, "the transport was closed", outcome=outcome))
             self._queue.clear()
+
+    def _next_batch(self) -> list[_Waiting]:
+        """What has waited longest, as much as one flush may carry; the rest goes on waiting, in order."""
+        limits = self._opener.limits
+        size = taken = 0
+        while taken < min(len(self._queue), limits.calls) and size < min(limits.bytes, _FLUSH_BYTES):
+            size += self._queue[taken].call.size
+            taken += 1
+        batch, self._queue = self._queue[:taken], self._queue[taken:]
+        return batch
 
     async def _flush(self, batch: list[_Waiting]) -> None:
         if not batch:
@@ -156,37 +164,52 @@ class DurableLane:
         for waiting in batch:
             waiting.sent = True
             replies.append((waiting, wire.submit(waiting.call, waiting.deadline, asking=waiting.asking)))
-        confirmed = await self._confirm(wire, replicas, last)
-        for waiting, future in replies:
-            reply = await future
-            if isinstance(reply, Failure) or confirmed == replicas:
-                self._settle(waiting, reply)
-            elif isinstance(confirmed, Failure):
-                self._settle(waiting, _unconfirmed(confirmed))
-            else:
-                unconfirmed = Failure(FailureKind.UNCONFIRMED, self._progress, "", Outcome.UNKNOWN, self.endpoint)
-                self._settle(waiting, unconfirmed)
+        confirmed = await self._confirm(wire, last)
+        settled = [(waiting, await future) for waiting, future in replies]
+        if confirmed is None and any(waiting.call.heals for waiting in batch):
+            # A script had to be loaded again: what ran in the end was written behind the WAIT that has answered.
+            confirmed = await self._confirm(wire, last)
+        for waiting, reply in settled:
+            self._settle(waiting, reply if isinstance(reply, Failure) or confirmed is None else confirmed)
 
-    async def _confirm(self, wire: Wire, replicas: int, last: float) -> int | Failure:
+    async def _confirm(self, wire: Wire, last: float) -> Failure | None:
         """WAIT, in short turns, so that the connection is never silent for long, until all have confirmed or nobody
-        waits.
+        waits; why they have not, if they have not.
+
+        How many there are is asked in every turn: of what is known of the shard, and of the master, who knows those
+        that came since. A turn that falls short has the shard asked about, for one that was taken away.
         """
         loop = asyncio.get_running_loop()
+        confirmed = 0
         while True:
+            needed = self._replicas(wire.facts) or 1
             left = last - loop.time()
             milliseconds = max(1, min(_WAIT_MILLISECONDS, int(left * 1000)))
-            said = await wire.submit(Command("WAIT", replicas, milliseconds), last + 1.0)
+            waited = wire.submit(Command("WAIT", needed, milliseconds), last + 1.0)
+            role = wire.submit(Command("ROLE"), last + 1.0)
+            said = await waited
             if isinstance(said, Failure):
-                return said
-            confirmed = min(int(said), replicas)
-            self._progress = f"{confirmed} of {replicas} replicas confirmed it"
-            if confirmed == replicas or left <= 0:
-                return confirmed
+                return _unconfirmed(said)
+            needed = max(needed, _connected_replicas(await role))
+            confirmed = min(int(said), needed)
+            self._progress = f"{confirmed} of {needed} replicas confirmed it"
+            if confirmed == needed:
+                return None
+            self._opener.on_trouble(self.endpoint)
+            if left <= 0:
+                return Failure(FailureKind.UNCONFIRMED, self._progress, "", Outcome.UNKNOWN, self.endpoint)
 
     @staticmethod
     def _settle(waiting: _Waiting, reply: Any) -> None:
         if not waiting.future.done():
             waiting.future.set_result(reply)
+
+
+def _connected_replicas(role: Any) -> int:
+    """How many replicas a master's answer to ROLE names; none where it is not permitted to ask."""
+    answer: list[Any] = role if isinstance(role, list) else []  # pyright: ignore[reportUnknownVariableType]
+    replicas = answer[2] if len(answer) == 3 else None
+    return len(replicas) if isinstance(replicas, list) else 0  # pyright: ignore[reportUnknownArgumentType]
 
 
 def _unconfirmed(failure: Failure) -> Failure:

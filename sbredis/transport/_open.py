@@ -5,6 +5,7 @@ servers.
 from __future__ import annotations
 
 import asyncio
+import threading
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import replace
 from functools import partial
@@ -46,18 +47,27 @@ def require_asyncio() -> None:
 
 
 async def _taken(acquire: Callable[[], _Lease]) -> _Lease:
-    """Take a lease in a thread. Who does not wait for it any more gives it back when it comes."""
-    taking = asyncio.ensure_future(anyio.to_thread.run_sync(acquire))
+    """Take a lease in a thread. If nobody waits for it any more, the thread itself gives it back."""
+    lock = threading.Lock()
+    taken: list[_Lease] = []
+    given_up = False
 
-    def give_back(taken: asyncio.Future[_Lease]) -> None:
-        if not taken.cancelled() and taken.exception() is None:
-            taken.result().release()
+    def take() -> None:
+        lease = acquire()
+        with lock:
+            if not given_up:
+                taken.append(lease)
+                return
+        lease.release()
 
     try:
-        return await asyncio.shield(taking)
-    except asyncio.CancelledError:
-        taking.add_done_callback(give_back)
-        raise
+        await anyio.to_thread.run_sync(take, abandon_on_cancel=True)
+        return taken.pop()
+    finally:
+        with lock:
+            given_up = True
+            for lease in taken:
+                lease.release()
 
 
 async def open_transport(
@@ -82,16 +92,16 @@ async def open_transport(
     from sbredis.transport._multiplexed import Transport
 
     before_dial: Callable[[], Awaitable[None]] | None = None
-    on_close: Callable[[], Awaitable[None]] | None = None
+    on_close: Callable[[], None] | None = None
     if target.kind == "embedded":
         from sbredis.servers import acquire
 
         path, fsync = target.path, target.embedded_fsync
-        lease = await _taken(lambda: acquire(path, fsync=fsync))
+        lease = await _taken(lambda: acquire(path, fsync=fsync, timeout=connect_timeout))
         target = replace(target, endpoints=(Endpoint(str(lease.socket_path), 0),))
 
-        before_dial = partial(anyio.to_thread.run_sync, lease.ensure_running)
-        on_close = partial(anyio.to_thread.run_sync, lease.release)
+        before_dial = partial(anyio.to_thread.run_sync, lease.ensure_running, abandon_on_cancel=True)
+        on_close = lease.release
     elif target.kind == "memory":
         target = replace(target, endpoints=(Endpoint(f"memory://{target.path}", 0),))
     try:
@@ -106,7 +116,7 @@ async def open_transport(
         )
     except BaseException:
         if on_close is not None:
-            await on_close()
+            on_close()
         raise
     await transport.start()
     return transport

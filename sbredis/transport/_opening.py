@@ -97,13 +97,26 @@ class Opener:
         questions = [
             pack((b"INFO",)),
             pack((b"CONFIG", b"GET", b"appendfsync")),
-            pack((b"EVALSHA", _NO_SUCH_SCRIPT, 0)),
+            # With one key announced and none given it cannot run, whether the server holds the script or not.
+            pack((b"EVALSHA", self.scripts[0].sha if self.scripts else _NO_SUCH_SCRIPT, 1)),
         ]
         info, fsync, trial, *loads = await ask(link, questions + self.packed_scripts)
         for load in (trial, *loads):
             if isinstance(load, ReplyError) and load.code in ("LOADING", "BUSY", "MISCONF"):
                 return failure_of_reply(load.code, load.detail, endpoint)
-        return server_facts(endpoint, _as_text(info), _setting(fsync), _verdict(trial))
+        return server_facts(endpoint, _as_text(info), _setting(fsync), self._verdict(trial))
+
+    def _verdict(self, trial: Any) -> Literal["allowed", "denied"] | None:
+        """Whether scripts may be called. A user may be permitted some scripts and not others, so without one to try
+        a denial tells nothing.
+        """
+        if not isinstance(trial, ReplyError):
+            return None
+        if trial.detail.startswith("unknown command"):
+            return "denied"
+        if trial.code == "NOPERM":
+            return "denied" if self.scripts else None
+        return "allowed"
 
 
 class WireHolder:
@@ -196,12 +209,3 @@ def _as_text(reply: Any) -> str | None:
 def _setting(reply: Any) -> str | None:
     """The value out of CONFIG GET's answer, a mapping or a flat list by the version of the protocol."""
     return next(map(_as_text, as_mapping(reply).values()), None)
-
-
-def _verdict(reply: Any) -> Literal["allowed", "denied"] | None:
-    if not isinstance(reply, ReplyError):
-        return None
-    if reply.code == "NOSCRIPT":
-        return "allowed"
-    denied = reply.code == "NOPERM" or reply.detail.startswith("unknown command")
-    return "denied" if denied else None

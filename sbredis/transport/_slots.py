@@ -45,10 +45,6 @@ class SlotMap:
         """All endpoints that serve a slot."""
         return frozenset(owner for owner in set(self.owners) if owner is not None)
 
-    def move(self, slot: int, endpoint: Endpoint) -> None:
-        """Note that a server said where a slot is now."""
-        self.owners[slot] = endpoint
-
 
 def parse_cluster_slots(reply: Any, asked: Endpoint) -> SlotMap:
     """The slot map out of an answer to CLUSTER SLOTS given by ``asked``.

@@ -33,6 +33,11 @@ class Stream:
         """Send some bytes, without waiting."""
         raise NotImplementedError
 
+    @property
+    def unsent(self) -> int:
+        """How many bytes wait for the network. While they get fewer, the peer is alive."""
+        return 0
+
     async def run(self, on_replies: OnReplies, on_lost: OnLost, on_resumed: Callable[[], None]) -> None:
         """Deliver replies until cancelled; then the connection is closed. ``on_lost`` is told why there will be no
         more.
@@ -57,6 +62,10 @@ class _SocketStream(Stream, asyncio.Protocol):
 
     def write(self, data: bytes) -> None:
         self._transport.write(data)
+
+    @property
+    def unsent(self) -> int:
+        return self._transport.get_write_buffer_size()
 
     async def run(self, on_replies: OnReplies, on_lost: OnLost, on_resumed: Callable[[], None]) -> None:
         self._on_replies, self._on_lost, self._on_resumed = on_replies, on_lost, on_resumed

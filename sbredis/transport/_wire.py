@@ -84,6 +84,7 @@ class Wire:
         self._share = limits.bytes // limits.calls
         self._line: deque[_Place] = deque()
         self._heard_at = self._owing_since = self._loop.time()
+        self._unsent = 0
         self._timer: asyncio.TimerHandle | None = None
         self._timer_at = 0.0
         self._ended: anyio.CancelScope = anyio.CancelScope()
@@ -242,6 +243,7 @@ class Wire:
             in_flight.append(call)
         if pieces:
             self._stream.write(b"".join(pieces))
+            self._unsent = self._stream.unsent
 
     def _needs_load(self, call: Call) -> bool:
         """Whether the script was not yet loaded again since the call that missed it was written."""
@@ -345,6 +347,10 @@ class Wire:
                 elif call.deadline < earliest:
                     earliest = call.deadline
         if self._in_flight:
+            unsent, before = self._stream.unsent, self._unsent
+            if unsent < before:
+                self._heard_at = now  # it takes what we send: slow is not silent
+            self._unsent = unsent
             quiet = now - max(self._heard_at, self._owing_since)
             limit = self._limits.suspect_after if self.deposed else self._limits.give_up_after
             if quiet >= limit:

@@ -171,7 +171,16 @@ async def test_what_could_be_read_is_not_warned_of(
 @pytest.mark.parametrize("user", ["nobody", "no_scripts"])
 async def test_a_user_who_may_not_call_scripts_is_refused(address: str, user: str) -> None:
     with pytest.raises(ServerUnsuitableError, match="Permit EVALSHA"):
-        await open_transport(f"redis://{user}:pw@{address}")
+        await open_transport(f"redis://{user}:pw@{address}", scripts=[COUNT])
+
+
+async def test_a_user_who_may_call_certain_scripts_only_is_let_in(guarded: LocalServer, address: str) -> None:
+    """As SECURITY.md advises: `+evalsha|<sha>`, the scripts loaded by somebody else."""
+    guarded.ask("SCRIPT", "LOAD", COUNT.source)
+    permitted = ("+hello", "+auth", "+info", "+config|get", "+incrby", f"+evalsha|{COUNT.sha}")
+    guarded.ask("ACL", "SETUSER", "certain", "on", ">pw", "~*", "-@all", *permitted)
+    async with await open_transport(f"redis://certain:pw@{address}", scripts=[COUNT]) as transport:
+        assert await transport.call(COUNT, [b"certain"], [1]) == 1
 
 
 async def test_a_server_that_has_renamed_evalsha_is_refused(binary: str | None) -> None:

@@ -83,6 +83,26 @@ async def test_a_script_is_loaded_where_asking_leads(cluster: LocalCluster) -> N
         node.ask("CLUSTER", "SETSLOT", SLOT, "STABLE")
 
 
+async def test_a_storm_of_redirections_asks_for_the_map_once(cluster: LocalCluster) -> None:
+    """500 calls meet a slot that has moved: each is led on, and the map is asked for once or twice."""
+
+    def questions() -> int:
+        said = [str(node.ask("INFO", "commandstats")) for node in cluster.nodes]
+        return sum(int(calls) for calls in re.findall(r"cmdstat_cluster\|slots:calls=(\d+)", "".join(said)))
+
+    home = cluster.master_of(SLOT)
+    away = next(master for master in cluster.masters if master is not home)
+    async with await open_transport(cluster.url, scripts=[WRITE]) as transport:
+        for target in (away, home):
+            cluster.migrate_slot_classic(SLOT, target)
+            before = questions()
+            keys = [TAG + b"%d" % number for number in range(500)]
+            await asyncio.gather(*(transport.call(WRITE, (key,), ("x",), timeout=20) for key in keys))
+            await eventually(lambda before=before: questions() > before)  # type: ignore[misc]
+            assert questions() - before <= 3
+            assert transport.endpoint_of(TAG) == (target.host, target.port)
+
+
 class Cutter:
     """Stands between a client and a server, and can swallow what the server answers and then cut the connection."""
 

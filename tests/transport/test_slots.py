@@ -54,12 +54,6 @@ def test_one_server_has_every_slot() -> None:
     assert set(SlotMap.whole(A).owners) == {A}
 
 
-def test_a_slot_moves_alone() -> None:
-    slots = SlotMap.whole(A)
-    slots.move(7, B)
-    assert [slot for slot, owner in enumerate(slots.owners) if owner == B] == [7]
-
-
 @pytest.mark.parametrize(("first", "last"), [(-1, 5), (5, 4), (0, SLOTS)])
 def test_slots_that_do_not_exist_are_refused(first: int, last: int) -> None:
     with pytest.raises(ValueError, match="outside"):

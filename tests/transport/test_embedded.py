@@ -1,0 +1,137 @@
+"""``embedded://`` through the transport: the server is there when it is needed, again when it was killed, and gone in
+the end.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import re
+import signal
+from pathlib import Path
+
+import pytest
+
+from sbredis.servers import LocalServer
+from sbredis.transport import Script, Transport, open_transport
+from tests.waiting import eventually
+
+pytestmark = [
+    pytest.mark.anyio,
+    pytest.mark.skipif(
+        not Path("/proc/locks").exists(), reason="looks at processes and locks as only Linux shows them"
+    ),
+]
+
+ADD = Script("add", "#!lua\nredis.call('SADD', KEYS[1], ARGV[1])\nreturn redis.call('SCARD', KEYS[1])")
+
+
+async def process_id(transport: Transport) -> int:
+    """Of the embedded server."""
+    found = re.search(rb"process_id:(\d+)", await transport.command("INFO", "server"))
+    assert found
+    return int(found[1])
+
+
+def is_gone(pid: int) -> bool:
+    """Whether the process has ended; a dead child of somebody else's may wait for being looked after."""
+    try:
+        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] == "Z"
+    except FileNotFoundError:
+        return True
+
+
+async def test_a_killed_server_is_started_again_for_the_next_call(tmp_path: Path) -> None:
+    """With what it had kept; the calls under way only take longer."""
+    async with await open_transport(f"embedded://{tmp_path}/bus?fsync=always", scripts=[ADD]) as transport:
+        for number in range(3):
+            os.kill(await process_id(transport), signal.SIGKILL)
+            calls = (transport.call(ADD, (b"set",), (f"{number}-{n}",), repeatable=True) for n in range(50))
+            assert max(await asyncio.gather(*calls)) == 50 * (number + 1)
+
+
+async def test_subscriptions_come_back_with_the_server(tmp_path: Path) -> None:
+    """The listener is told of the gap."""
+
+    class Heard:
+        gaps = 0
+
+        def message(self, payload: bytes) -> None: ...
+
+        def gap(self) -> None:
+            self.gaps += 1
+
+    heard = Heard()
+    async with await open_transport(f"embedded://{tmp_path}/bus") as transport:
+        await transport.subscribe(b"channel", heard)
+        os.kill(await process_id(transport), signal.SIGKILL)
+        await eventually(lambda: heard.gaps)
+
+
+async def test_closing_lets_the_server_go(tmp_path: Path) -> None:
+    """Nobody else needs it, so it ends a moment later."""
+    async with await open_transport(f"embedded://{tmp_path}/bus") as transport:
+        pid = await process_id(transport)
+    await eventually(lambda: is_gone(pid))
+
+
+@pytest.mark.parametrize("steps", range(1, 5))
+async def test_a_cancelled_closing_lets_the_server_go_too(tmp_path: Path, steps: int) -> None:
+    """Whoever closes may be cancelled at any of its awaits."""
+    transport = await open_transport(f"embedded://{tmp_path}/bus")
+    pid = await process_id(transport)
+    closing = asyncio.create_task(transport.aclose())
+    for _ in range(steps):
+        await asyncio.sleep(0)
+    closing.cancel()
+    await asyncio.gather(closing, return_exceptions=True)
+    await eventually(lambda: is_gone(pid))
+
+
+@pytest.mark.parametrize("after", [0.0, 0.01, 0.05, 0.1, 0.2])
+async def test_a_cancelled_opening_lets_the_server_go(tmp_path: Path, after: float) -> None:
+    """Wherever it was: while the server was being started, connected to, or asked."""
+    opening = asyncio.create_task(open_transport(f"embedded://{tmp_path}/bus"))
+    await asyncio.wait((opening,), timeout=after)
+    opening.cancel()
+    (opened,) = await asyncio.gather(opening, return_exceptions=True)
+    if isinstance(opened, Transport):  # it was quicker
+        await opened.aclose()
+    lock = tmp_path / "bus" / "server.lock"
+    await eventually(lambda: not lock.exists() or not holders_of(lock))
+
+
+def holders_of(path: Path) -> list[str]:
+    """The lines of the kernel's table of locks that name a file."""
+    inode = f":{path.stat().st_ino} "
+    return [line for line in Path("/proc/locks").read_text().splitlines() if inode in line]
+
+
+async def test_a_stopped_server_does_not_hold_up_the_closing(tmp_path: Path) -> None:
+    """Nor an opening beyond its time."""
+    transport = await open_transport(f"embedded://{tmp_path}/bus")
+    pid = await process_id(transport)
+    os.kill(pid, signal.SIGSTOP)
+    try:
+        calling = asyncio.create_task(transport.call(ADD, (b"set",), ("x",), timeout=30))
+        await asyncio.sleep(0)
+        async with asyncio.timeout(10):
+            await transport.aclose()
+        with pytest.raises(Exception, match="add"):
+            await calling
+    finally:
+        os.kill(pid, signal.SIGCONT)
+    await eventually(lambda: is_gone(pid))
+
+
+async def test_an_idle_connection_is_used_now_and_then(server: LocalServer, monkeypatch: pytest.MonkeyPatch) -> None:
+    """So that nothing on the way forgets it, and a dead one is found before a call needs it."""
+    monkeypatch.setattr("sbredis.transport._wire._IDLE", 0.05)
+
+    def pings() -> int:
+        found = re.search(r"cmdstat_ping:calls=(\d+)", str(server.ask("INFO", "commandstats")))
+        return int(found[1]) if found else 0
+
+    async with await open_transport(server.url):
+        before = pings()
+        await eventually(lambda: pings() > before + 1)

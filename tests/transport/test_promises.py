@@ -1,0 +1,196 @@
+"""Promises that are broken by a corner: a healed script, a replica that came or went, a deadline, a slow network."""
+
+from __future__ import annotations
+
+import asyncio
+import socket
+import time
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+
+import pytest
+
+from sbredis.exceptions import OperationTimeoutError, Outcome, ServerUnsuitableError, ServiceBusError
+from sbredis.servers import LocalCluster, LocalServer
+from sbredis.transport import Script, WireLimits, key_slot, open_transport
+from tests.waiting import eventually, wait_until
+
+pytestmark = pytest.mark.anyio
+
+KEY = b"{promise}"
+SLOT = key_slot(KEY)
+COUNT = Script("count", "#!lua\nreturn redis.call('INCR', KEYS[1])")
+REPLICATED = "?durability=replicated"
+
+
+async def test_a_script_that_had_to_be_loaded_again_is_confirmed_too(replicated_cluster: LocalCluster) -> None:
+    """Its first writing is behind the loading, and so behind the WAIT that was written with it."""
+    master = replicated_cluster.master_of(SLOT)
+    (replica,) = replicated_cluster.replicas_of(master)
+    async with await open_transport(replicated_cluster.url + REPLICATED, scripts=[COUNT]) as transport:
+        assert await transport.call(COUNT, (KEY,)) == 1
+        master.ask("SCRIPT", "FLUSH")
+        replica.pause()
+        try:
+            with pytest.raises(OperationTimeoutError, match="replicas") as caught:
+                await transport.call(COUNT, (KEY,), timeout=0.6)
+            assert caught.value.outcome is Outcome.UNKNOWN
+        finally:
+            replica.resume()
+        assert await transport.call(COUNT, (KEY,)) == 3
+
+
+async def test_a_durable_call_follows_a_slot_in_the_middle_of_its_move(replicated_cluster: LocalCluster) -> None:
+    """ASK holds for it as for any other."""
+    cluster = replicated_cluster
+    home = cluster.master_of(SLOT)
+    away = next(master for master in cluster.masters if master is not home)
+    async with await open_transport(cluster.url + REPLICATED, scripts=[COUNT]) as transport:
+        away.ask("CLUSTER", "SETSLOT", SLOT, "IMPORTING", home.id)
+        home.ask("CLUSTER", "SETSLOT", SLOT, "MIGRATING", away.id)
+        assert await transport.call(COUNT, (KEY,), timeout=5) == 1
+        assert cluster.replicas_of(away)[0].ask("DBSIZE") == 1
+
+
+async def test_a_replica_that_came_later_is_waited_for(replicated_cluster: LocalCluster) -> None:
+    """And one that was taken away for good is not, as soon as the cluster has forgotten it."""
+    cluster = replicated_cluster
+    master = cluster.master_of(SLOT)
+    donor = next(other for other in cluster.masters if other is not master)
+    (late,) = cluster.replicas_of(donor)
+    async with await open_transport(cluster.url + REPLICATED, scripts=[COUNT]) as transport:
+        await transport.call(COUNT, (KEY,))
+        late.ask("CLUSTER", "REPLICATE", master.id)
+        wait_until(lambda: str(master.ask("INFO", "replication")).count("state=online") == 2)
+        late.pause()
+        with pytest.raises(OperationTimeoutError, match="1 of 2 replicas"):
+            await transport.call(COUNT, (KEY,), timeout=1.5)
+        late.resume()
+        late.kill()
+        for node in cluster.nodes:
+            if node is not late:
+                node.ask("CLUSTER", "FORGET", late.id)
+
+        async def is_confirmed() -> bool:
+            try:
+                await transport.call(COUNT, (KEY,), timeout=1)
+            except OperationTimeoutError:
+                return False
+            return True
+
+        await eventually(is_confirmed)
+
+
+async def test_waiting_for_room_counts_towards_the_deadline(server: LocalServer) -> None:
+    """Once, not twice."""
+    limits = WireLimits(calls=1, bytes=100, give_up_after=60)
+    async with await open_transport(server.url, scripts=[COUNT], limits=limits) as transport:
+        server.pause()
+        try:
+            first = asyncio.create_task(transport.call(COUNT, (KEY,), timeout=20))
+            await eventually(lambda: not first.done() and any(node.wires[0].owes for node in transport._nodes.values()))
+            started = time.monotonic()
+            with pytest.raises(ServiceBusError) as caught:
+                await transport.call(COUNT, (KEY,), timeout=2)
+            # Twice the time would be 4 s; the machine may be slow, but not by that much.
+            assert time.monotonic() - started < 3.9
+            assert caught.value.outcome is Outcome.NEVER_SENT
+        finally:
+            server.resume()
+        assert await first == 1
+
+
+async def test_a_crowd_of_durable_calls_waits_in_line(replicated_cluster: LocalCluster) -> None:
+    """More than a flush carries: nobody is turned away."""
+    async with await open_transport(replicated_cluster.url + REPLICATED, scripts=[COUNT]) as transport:
+        counts = await asyncio.gather(*(transport.call(COUNT, (KEY,)) for _ in range(6000)))
+        assert sorted(counts) == list(range(1, 6001))
+        body = bytes(1_000_000)
+        await asyncio.gather(*(transport.call(COUNT, (KEY,), (body,)) for _ in range(30)))
+
+
+@pytest.mark.parametrize("durability", ["fsync", "nonsense"])
+async def test_a_call_cannot_ask_for_what_only_the_server_can_give(server: LocalServer, durability: str) -> None:
+    """Nothing is sent."""
+    async with await open_transport(server.url, scripts=[COUNT]) as transport:
+        with pytest.raises(ValueError, match="durability"):
+            await transport.call(COUNT, (KEY,), durability=durability)  # type: ignore[arg-type]
+        assert server.ask("DBSIZE") == 0
+
+
+@pytest.mark.parametrize("command", ["SUBSCRIBE", b"multi", "Select", "CLIENT", "MONITOR"])
+async def test_a_shared_connection_is_not_changed_by_one_caller(server: LocalServer, command: str | bytes) -> None:
+    """It would be changed for all of them."""
+    async with await open_transport(server.url) as transport:
+        with pytest.raises(ValueError, match="all callers share"):
+            await transport.command(command, "x")
+        assert await transport.command("PING") == b"PONG"
+
+
+async def test_a_server_that_comes_back_unsuitable_is_refused(binary: str | None) -> None:
+    """A restart may bring another configuration: the next connection is judged like the first."""
+    with LocalServer(binary=binary) as server:
+        async with await open_transport(server.url, scripts=[COUNT]) as transport:
+            assert await transport.call(COUNT, (KEY,)) == 1
+            server.ask("CONFIG", "SET", "maxmemory-policy", "allkeys-lru")
+            server.ask("CLIENT", "KILL", "TYPE", "normal", "SKIPME", "yes")
+            with pytest.raises(ServerUnsuitableError, match="noeviction"):
+                await transport.call(COUNT, (KEY,), repeatable=True, timeout=10)
+
+
+class Trickle:
+    """Stands before a server and lets through so many bytes at a time, once it was told to be slow."""
+
+    def __init__(self, server: LocalServer) -> None:
+        self._server = server
+        self.slow = False
+        self.port = 0
+        self._tasks: list[asyncio.Task[None]] = []
+
+    @asynccontextmanager
+    async def listening(self) -> AsyncIterator[Trickle]:
+        door = socket.socket()
+        door.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 65536)  # what the kernel takes for us looks like progress
+        door.bind(("127.0.0.1", 0))
+        listener = await asyncio.start_server(self._accept, sock=door)
+        self.port = listener.sockets[0].getsockname()[1]
+        try:
+            yield self
+        finally:
+            listener.close()
+            await asyncio.gather(*self._tasks)
+
+    async def _accept(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        task = asyncio.current_task()
+        assert task is not None  # the stream server runs this in one
+        self._tasks.append(task)
+        up_reader, up_writer = await asyncio.open_connection(self._server.host, self._server.port)
+        ways = [
+            asyncio.create_task(self._carry(reader, up_writer)),
+            asyncio.create_task(self._carry(up_reader, writer)),
+        ]
+        await asyncio.wait(ways, return_when=asyncio.FIRST_COMPLETED)
+        for way in ways:
+            way.cancel()
+        await asyncio.gather(*ways, return_exceptions=True)
+        for stream in (writer, up_writer):
+            stream.transport.abort()
+            await asyncio.gather(stream.wait_closed(), return_exceptions=True)
+
+    async def _carry(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        while data := await reader.read(200_000):
+            if self.slow:
+                await asyncio.sleep(0.05)
+            writer.write(data)
+            await writer.drain()
+
+
+async def test_a_slow_network_is_not_taken_for_a_silent_server(server: LocalServer) -> None:
+    """As long as it takes what is sent, it is waited for, whatever the limit of silence is."""
+    limits = WireLimits(suspect_after=0.5, give_up_after=2)
+    async with (
+        Trickle(server).listening() as network,
+        await open_transport(f"redis://127.0.0.1:{network.port}", limits=limits) as transport,
+    ):
+        network.slow = True
+        assert await transport.command("SET", "large", bytes(12_000_000), key=b"large", timeout=60) == b"OK"

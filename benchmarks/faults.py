@@ -20,6 +20,7 @@ import anyio.to_thread
 from redis.asyncio import RedisCluster
 
 from benchmarks.pressure import COUNT, Pressure, Report, beside
+from benchmarks.rounds import run_as_program
 from sbredis.servers import LocalCluster
 from sbredis.transport import Transport, key_slot, open_transport
 
@@ -137,7 +138,7 @@ async def _pressed(
 
 def main() -> None:
     """Go through the faults and print what callers saw."""
-    parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
+    parser = argparse.ArgumentParser(description=(__doc__ or "").split("\n\n")[0])
     names = [fault.__name__ for fault in FAULTS]
     parser.add_argument("--only", choices=names, help="one fault instead of all")
     parser.add_argument("--server", help="which server to start; see sbredis.servers.find_server")
@@ -167,4 +168,4 @@ def main() -> None:
 
 
 if __name__ == "__main__":
-    main()
+    run_as_program(main)

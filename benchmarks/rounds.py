@@ -5,11 +5,14 @@ them.
 from __future__ import annotations
 
 import statistics
+import sys
 import time
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass
 
-__all__ = ["Measured", "alternate", "table"]
+from sbredis.exceptions import ServiceBusError
+
+__all__ = ["Measured", "alternate", "run_as_program", "table"]
 
 
 @dataclass(frozen=True)
@@ -54,3 +57,17 @@ def table(title: str, measured: Sequence[Measured], reference: str) -> str:
         for one in measured
     ]
     return "\n".join(lines)
+
+
+def run_as_program(main: Callable[[], None]) -> None:
+    """Run a benchmark's ``main``: an interruption, or a server that is not there, ends it with a line and no
+    traceback.
+    """
+    try:
+        main()
+    except KeyboardInterrupt:
+        print("\nStopped; nothing is left running.")
+        sys.exit(130)
+    except ServiceBusError as error:
+        print(error, file=sys.stderr)
+        sys.exit(1)

@@ -12,7 +12,7 @@ from collections.abc import Awaitable, Callable
 
 from redis.asyncio import Redis, RedisCluster
 
-from benchmarks.rounds import alternate, table
+from benchmarks.rounds import alternate, run_as_program, table
 from sbredis.servers import LocalCluster, LocalServer
 from sbredis.transport import Script, Transport, open_transport
 
@@ -87,7 +87,7 @@ async def compare(server: LocalServer, cluster: LocalCluster, rounds: int) -> No
 
 def main() -> None:
     """Start the servers, measure, print."""
-    parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
+    parser = argparse.ArgumentParser(description=(__doc__ or "").split("\n\n")[0])
     parser.add_argument("--uvloop", action="store_true", help="run on uvloop instead of asyncio's own loop")
     parser.add_argument("--rounds", type=int, default=5, help="measured rounds; medians are printed (default 5)")
     parser.add_argument("--server", help="which server to start; see sbredis.servers.find_server")
@@ -107,4 +107,4 @@ def main() -> None:
 
 
 if __name__ == "__main__":
-    main()
+    run_as_program(main)

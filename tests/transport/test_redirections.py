@@ -98,7 +98,7 @@ async def test_a_storm_of_redirections_asks_for_the_map_once(cluster: LocalClust
             before = questions()
             keys = [TAG + b"%d" % number for number in range(500)]
             await asyncio.gather(*(transport.call(WRITE, (key,), ("x",), timeout=20) for key in keys))
-            await eventually(lambda before=before: questions() > before)  # type: ignore[misc]
+            await eventually(lambda before=before: questions() > before)
             assert questions() - before <= 3
             assert transport.endpoint_of(TAG) == (target.host, target.port)
 

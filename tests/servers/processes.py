@@ -63,7 +63,11 @@ class Script:
     """A Python process that runs some code and says things, one JSON object a line (``say``)."""
 
     def __init__(self, code: str, *arguments: str) -> None:
-        prelude = "import json, sys, time\ndef say(**what): print(json.dumps(what), flush=True)\n"
+        prelude = (
+            "import json, signal, sys, time\n"
+            "signal.signal(signal.SIGINT, signal.default_int_handler)  # a run in the background has it ignored\n"
+            "def say(**what): print(json.dumps(what), flush=True)\n"
+        )
         self.process = subprocess.Popen(
             [sys.executable, "-c", prelude + code, *arguments],
             env=python_environment(),

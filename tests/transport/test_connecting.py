@@ -213,6 +213,6 @@ async def test_a_server_at_its_limit_of_connections_says_so(binary: str | None) 
     with LocalServer(binary=binary, config={"maxclients": "1"}) as server:
         async with await open_transport(server.url):
             with pytest.raises(ServiceBusConnectionError, match="max number of clients") as caught:
-                await open_transport(server.url, connect_timeout=0.1)
+                await open_transport(server.url, connect_timeout=1)
             assert caught.value.is_transient
         await eventually(lambda: server.ask("PING") == "PONG")

@@ -168,7 +168,7 @@ async def test_a_defect_of_the_stream_ends_as_lost_calls(caplog: pytest.LogCaptu
 
 async def test_a_deadline_that_passes_without_an_answer_leaves_the_outcome_unknown() -> None:
     async with running() as (wire, stream):
-        hasty, patient = wire.submit(call(1), in_seconds(0.01)), wire.submit(call(2), in_seconds(60))
+        hasty, patient = wire.submit(call(1), in_seconds(0.3)), wire.submit(call(2), in_seconds(60))
         await hasty
         assert lost(hasty) == (FailureKind.TIMED_OUT, Outcome.UNKNOWN)
         stream.reply(b"late", b"ok")

@@ -3,16 +3,14 @@
 from __future__ import annotations
 
 import asyncio
-import socket
 import time
-from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
 
 import pytest
 
 from sbredis.exceptions import OperationTimeoutError, Outcome, ServerUnsuitableError, ServiceBusError
 from sbredis.servers import LocalCluster, LocalServer
 from sbredis.transport import Script, WireLimits, key_slot, open_transport
+from tests.transport.between import Between
 from tests.waiting import eventually, wait_until
 
 pytestmark = pytest.mark.anyio
@@ -138,46 +136,12 @@ async def test_a_server_that_comes_back_unsuitable_is_refused(binary: str | None
                 await transport.call(COUNT, (KEY,), repeatable=True, timeout=10)
 
 
-class Trickle:
-    """Stands before a server and lets through so many bytes at a time, once it was told to be slow."""
+class Trickle(Between):
+    """Lets through so many bytes at a time, once it was told to be slow."""
 
-    def __init__(self, server: LocalServer) -> None:
-        self._server = server
-        self.slow = False
-        self.port = 0
-        self._tasks: list[asyncio.Task[None]] = []
+    slow = False
 
-    @asynccontextmanager
-    async def listening(self) -> AsyncIterator[Trickle]:
-        door = socket.socket()
-        door.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 65536)  # what the kernel takes for us looks like progress
-        door.bind(("127.0.0.1", 0))
-        listener = await asyncio.start_server(self._accept, sock=door)
-        self.port = listener.sockets[0].getsockname()[1]
-        try:
-            yield self
-        finally:
-            listener.close()
-            await asyncio.gather(*self._tasks)
-
-    async def _accept(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        task = asyncio.current_task()
-        assert task is not None  # the stream server runs this in one
-        self._tasks.append(task)
-        up_reader, up_writer = await asyncio.open_connection(self._server.host, self._server.port)
-        ways = [
-            asyncio.create_task(self._carry(reader, up_writer)),
-            asyncio.create_task(self._carry(up_reader, writer)),
-        ]
-        await asyncio.wait(ways, return_when=asyncio.FIRST_COMPLETED)
-        for way in ways:
-            way.cancel()
-        await asyncio.gather(*ways, return_exceptions=True)
-        for stream in (writer, up_writer):
-            stream.transport.abort()
-            await asyncio.gather(stream.wait_closed(), return_exceptions=True)
-
-    async def _carry(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+    async def carry(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter, *, answers: bool) -> None:  # noqa: ARG002  # both ways alike
         while data := await reader.read(200_000):
             if self.slow:
                 await asyncio.sleep(0.05)

@@ -6,8 +6,6 @@ from __future__ import annotations
 
 import asyncio
 import re
-from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
 
 import pytest
 
@@ -15,6 +13,7 @@ from benchmarks.pressure import COUNT, COUNT_ONCE, beside
 from sbredis.exceptions import Outcome, ServiceBusCommunicationError, ServiceBusServerBusyError
 from sbredis.servers import ClusterNode, LocalCluster, LocalServer
 from sbredis.transport import Script, key_slot, open_transport
+from tests.transport.between import Between
 from tests.waiting import eventually
 
 pytestmark = pytest.mark.anyio
@@ -103,51 +102,15 @@ async def test_a_storm_of_redirections_asks_for_the_map_once(cluster: LocalClust
             assert transport.endpoint_of(TAG) == (target.host, target.port)
 
 
-class Cutter:
-    """Stands between a client and a server, and can swallow what the server answers and then cut the connection."""
+class Cutter(Between):
+    """Can swallow what the server answers and then cut the connection."""
 
-    def __init__(self, server: LocalServer) -> None:
-        self._server = server
-        self.cut_next_answer = False
-        self.cuts = 0
-        self.port = 0
-        self._serving: list[asyncio.Task[None]] = []
+    cut_next_answer = False
+    cuts = 0
 
-    @asynccontextmanager
-    async def listening(self) -> AsyncIterator[Cutter]:
-        listener = await asyncio.start_server(self._accept, "127.0.0.1", 0)
-        self.port = listener.sockets[0].getsockname()[1]
-        try:
-            yield self
-        finally:
-            listener.close()
-            # What it served ends with its clients, which were closed before.
-            await asyncio.gather(*self._serving)
-
-    async def _accept(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        task = asyncio.current_task()
-        assert task is not None  # the stream server runs this in one
-        self._serving.append(task)
-        server_reader, server_writer = await asyncio.open_connection(self._server.host, self._server.port)
-        ways = [
-            asyncio.create_task(self._forward(reader, server_writer)),
-            asyncio.create_task(self._answer(server_reader, writer)),
-        ]
-        await asyncio.wait(ways, return_when=asyncio.FIRST_COMPLETED)
-        for way in ways:
-            way.cancel()
-        await asyncio.gather(*ways, return_exceptions=True)
-        for stream in (writer, server_writer):
-            stream.transport.abort()
-            await asyncio.gather(stream.wait_closed(), return_exceptions=True)
-
-    async def _forward(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+    async def carry(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter, *, answers: bool) -> None:
         while data := await reader.read(65536):
-            writer.write(data)
-
-    async def _answer(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        while data := await reader.read(65536):
-            if self.cut_next_answer:
+            if answers and self.cut_next_answer:
                 self.cut_next_answer = False
                 self.cuts += 1
                 return

@@ -10,8 +10,16 @@
     ├── ServiceBusAuthorizationError        the credentials do not permit this
     ├── ServiceBusServerBusyError           the server or this client cannot take more at the moment
     ├── OperationTimeoutError               the call's deadline passed
-    └── ScriptRefusedError                  a script or command was answered with an error of its own
-    InvalidConnectionStringError            (also a ValueError) a connection string that names no server
+    ├── ScriptRefusedError                  a script or command was answered with an error of its own
+    ├── MessagingEntityNotFoundError        there is no such queue, topic or subscription
+    ├── MessagingEntityAlreadyExistsError   there is one of that name already
+    ├── MessagingEntityDisabledError        the entity's status does not permit this
+    ├── ServiceBusQuotaExceededError        the entity is full
+    ├── MessageSizeExceededError            (also a ValueError) a message or a batch is too large
+    ├── MessageLockLostError                the lock on a message has ended, or is another's
+    ├── MessageNotFoundError                no such message is there in that state
+    ├── DataLayoutError                     the data were written by a release that this one cannot read
+    └── InvalidConnectionStringError        (also a ValueError) a connection string that names no server
 
 Every error says what happened, whether a retry can help (:attr:`ServiceBusError.is_transient`), what is known about
 the operation's effect (:attr:`ServiceBusError.outcome`), and carries a :attr:`ServiceBusError.tracking_id` that
@@ -24,6 +32,14 @@ import enum
 import secrets
 
 __all__ = [
+    "ServiceBusQuotaExceededError",
+    "MessagingEntityNotFoundError",
+    "MessagingEntityDisabledError",
+    "MessagingEntityAlreadyExistsError",
+    "MessageSizeExceededError",
+    "MessageNotFoundError",
+    "MessageLockLostError",
+    "DataLayoutError",
     "InvalidConnectionStringError",
     "OperationTimeoutError",
     "Outcome",
@@ -138,3 +154,37 @@ class ScriptRefusedError(ServiceBusError):
 
 class InvalidConnectionStringError(ServiceBusError, ValueError):
     """A connection string is malformed; the text names the part that is wrong."""
+
+
+class MessagingEntityNotFoundError(ServiceBusError):
+    """There is no queue, topic or subscription of that name, or no longer."""
+
+
+class MessagingEntityAlreadyExistsError(ServiceBusError):
+    """There is an entity of that name already; names are compared without case."""
+
+
+class MessagingEntityDisabledError(ServiceBusError):
+    """The status of the entity does not permit this. It can be set to active again."""
+
+    is_transient = True
+
+
+class ServiceBusQuotaExceededError(ServiceBusError):
+    """The entity holds as many bytes as it may, its dead-letter queue included."""
+
+
+class MessageSizeExceededError(ServiceBusError, ValueError):
+    """A message, or a batch of them, is larger than the entity or one call takes."""
+
+
+class MessageLockLostError(ServiceBusError):
+    """The lock on a message has ended, or never was this one: the message may be with another receiver by now."""
+
+
+class MessageNotFoundError(ServiceBusError):
+    """No message of that number is there in the state in which the operation could take it."""
+
+
+class DataLayoutError(ServiceBusError):
+    """The data were written by a release of sbredis that this one cannot read, or no longer."""

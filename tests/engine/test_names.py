@@ -1,0 +1,300 @@
+"""What things may be called, and the bytes that names and identifiers become."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from functools import partial
+from typing import Any
+from urllib.parse import quote
+
+import pytest
+from hypothesis import example, given
+from hypothesis import strategies as st
+
+from sbredis.engine._names import (
+    entity_name,
+    identifier,
+    name_key,
+    namespace_name,
+    rule_name,
+    session_member,
+    session_of,
+    session_range,
+    subscription_name,
+)
+from sbredis.servers import LocalServer
+from sbredis.transport import parse_target
+
+Checked = Callable[[str], str]
+
+NAMERS: list[tuple[Checked, int]] = [
+    (entity_name, 260),
+    (subscription_name, 50),
+    (rule_name, 50),
+    (namespace_name, 50),
+]
+every_kind_of_name = pytest.mark.parametrize("named", [named for named, _ in NAMERS])
+
+# -- names -------------------------------------------------------------------------------------------------------------
+
+
+@every_kind_of_name
+@pytest.mark.parametrize("name", ["a", "7", "Orders", "a.b-c_d", "9-to-5", "A--b__c..d", "Z" * 50])
+def test_a_name_is_returned_as_it_was_given(named: Checked, name: str) -> None:
+    assert named(name) == name
+
+
+@every_kind_of_name
+@pytest.mark.parametrize(
+    "name",
+    ["", " ", "-a", "a-", ".a", "a.", "_a", "a_", "/a", "a/", "a b", "a\n", "\na", "a\0b", "a:b", "a{b}c", "{a}", "a}",
+     "a*b", "a?b", "a#b", "a@b", "a\\b", "a%20b", "naïve", "a\u0660", "\uff41", "\u212a", "$", "$a",
+     "a/$DeadLetterQueue"],
+)  # fmt: skip
+def test_what_is_no_name_is_refused_with_what_is_allowed(named: Checked, name: str) -> None:
+    """Among them every text with a brace, which would move a key to another slot."""
+    with pytest.raises(ValueError, match=r"is not 1 to \d+ letters, digits, .* begin and end with a letter or digit"):
+        named(name)
+
+
+@given(st.text(), st.sampled_from("{}"), st.text())
+def test_no_brace_passes_in_any_name(before: str, brace: str, after: str) -> None:
+    for named, _ in NAMERS:
+        with pytest.raises(ValueError, match="is not 1 to"):
+            named(before + brace + after)
+
+
+@pytest.mark.parametrize(("named", "longest"), NAMERS)
+def test_a_name_may_be_so_long_and_no_longer(named: Checked, longest: int) -> None:
+    assert named("a" * longest) == "a" * longest
+    with pytest.raises(ValueError, match=f"is not 1 to {longest} letters"):
+        named("a" * (longest + 1))
+
+
+@every_kind_of_name
+@pytest.mark.parametrize("value", [None, 7, b"orders", ["orders"]])
+def test_a_name_is_text(named: Callable[[Any], str], value: Any) -> None:
+    with pytest.raises(TypeError, match=f"is text, not {type(value).__name__}"):
+        named(value)
+
+
+@pytest.mark.parametrize("name", ["a/b", "billing/Orders/2024", "a./b", "a/-b", "subscriptions2", "my/subscription"])
+def test_the_name_of_an_entity_may_be_a_path(name: str) -> None:
+    assert entity_name(name) == name
+    if "/" in name:
+        for named in (subscription_name, rule_name, namespace_name):
+            with pytest.raises(ValueError, match="is not 1 to 50"):
+                named(name)
+
+
+def test_a_path_has_no_empty_segment() -> None:
+    with pytest.raises(ValueError, match=r"'a//b' has nothing between two '/'"):
+        entity_name("a//b")
+
+
+@pytest.mark.parametrize(
+    "name",
+    ["subscriptions", "SUBSCRIPTIONS", "orders/Subscriptions/audit", "Subscriptions/a", "a/subscriptions", "a/./b",
+     "a/../b"],
+)  # fmt: skip
+def test_a_segment_that_addresses_something_else_is_refused(name: str) -> None:
+    with pytest.raises(ValueError, match=r"has the segment '(?i:subscriptions|\.|\.\.)', which is reserved"):
+        entity_name(name)
+
+
+@pytest.mark.parametrize("name", ["$Default", "$default", "$DEFAULT"])
+def test_the_default_rule_has_a_name_that_nothing_else_may_have(name: str) -> None:
+    assert rule_name(name) == name
+    for named in (entity_name, subscription_name, namespace_name):
+        with pytest.raises(ValueError, match="is not 1 to"):
+            named(name)
+
+
+@given(
+    st.one_of(st.text(st.characters(codec="utf-8"), min_size=1), st.from_regex(r"[A-Za-z0-9._-]{1,52}", fullmatch=True))
+)
+@example("a" * 50)
+@example("a" * 51)
+@example("orders\n")
+def test_a_namespace_is_what_a_connection_string_takes_for_one(text: str) -> None:
+    try:
+        expected: str | None = parse_target(f"memory://here?namespace={quote(text, safe='')}").namespace
+    except ValueError:
+        expected = None
+    try:
+        found: str | None = namespace_name(text)
+    except ValueError:
+        found = None
+    assert found == expected
+
+
+# -- how names are compared --------------------------------------------------------------------------------------------
+
+
+@given(st.from_regex(r"[A-Za-z0-9._/-]+", fullmatch=True))
+def test_names_that_differ_in_case_alone_are_one(name: str) -> None:
+    assert name_key(name) == name_key(name.upper()) == name_key(name.lower()) == name.lower()
+
+
+@given(st.text())
+@example("\u212a")  # the Kelvin sign, whose small form is an ASCII k
+@example("\u0130")  # whose small form is two characters, the first an ASCII i
+def test_no_text_outside_ascii_is_taken_for_a_name(text: str) -> None:
+    assert len(name_key(text)) == len(text)
+    assert name_key(text).isascii() == text.isascii()
+
+
+# -- identifiers -------------------------------------------------------------------------------------------------------
+
+CHARACTERS = st.characters(exclude_categories=["Cs"])
+IDENTIFIERS = st.text(CHARACTERS, max_size=128)
+
+
+@given(IDENTIFIERS.filter(bool))
+@example("\0")
+@example("{a}")
+@example("\U0010ffff" * 128)
+def test_an_identifier_is_any_text_in_utf_8(text: str) -> None:
+    assert identifier(text, "message id") == text.encode("utf-8")
+
+
+def test_an_identifier_has_at_most_128_characters_however_many_bytes() -> None:
+    assert len(identifier("é" * 128, "message id")) == 256
+    with pytest.raises(ValueError, match=r"message id 'é+… has 129 characters; at most 128 are allowed"):
+        identifier("é" * 128 + "a", "message id")
+
+
+def test_only_an_identifier_that_may_be_empty_is() -> None:
+    assert identifier("", "session id", may_be_empty=True) == b""
+    with pytest.raises(ValueError, match="partition key is empty; it has 1 to 128 characters"):
+        identifier("", "partition key")
+
+
+@pytest.mark.parametrize(("text", "at"), [("\ud800", 0), ("ab\udfff", 2), ("a\ud83d\ude00", 1)])
+def test_half_a_surrogate_pair_is_no_character(text: str, at: int) -> None:
+    """Two halves in a Python text are two halves, too."""
+    with pytest.raises(ValueError, match=f"message id '.*' has half a surrogate pair as character {at}"):
+        identifier(text, "message id")
+
+
+@pytest.mark.parametrize("value", [None, 7, b"id"])
+def test_an_identifier_is_text(value: Any) -> None:
+    with pytest.raises(TypeError, match=f"session id is text, not {type(value).__name__}"):
+        identifier(value, "session id", may_be_empty=True)
+
+
+# -- sessions in a sorted set ------------------------------------------------------------------------------------------
+
+NUMBERS = st.integers(0, 10**16 - 1)
+
+# Prefixes of one another, what surrounds the separator in the order of bytes, and what an escape might stumble over.
+AWKWARD = [
+    "", "\0", "\0\0", "\1", "a", "a\0", "a\1", "a0", "a:", "aa", "ab", "b", "0", "0" * 16, "a" + "0" * 16, "[", "(",
+    "-", "+", "\\", "\xfe", "\xff", "a\xff", "\xff\xff", "\n", "é", "\U0010ffff", "a\U0010ffff", "a" * 127, "a" * 128,
+    "\U0010ffff" * 128,
+]  # fmt: skip
+SESSIONS = st.one_of(st.sampled_from(AWKWARD), IDENTIFIERS, st.text("\0\1a\xff\U0010ffff", max_size=4))
+
+
+def sliced(members: list[bytes], bounds: tuple[bytes, bytes]) -> list[bytes]:
+    """What ZRANGEBYLEX answers for sorted members: the first bound belongs to the range, the second does not."""
+    low, high = bounds
+    assert (low[:1], high[:1]) == (b"[", b"(")
+    return [member for member in members if low[1:] <= member < high[1:]]
+
+
+@given(SESSIONS, NUMBERS)
+@example("", 0)
+@example("a", 10**16 - 1)
+def test_a_member_tells_its_session_and_number(session: str, number: int) -> None:
+    member = session_member(session, number)
+    assert session_of(member) == (session, number)
+    assert (member[:-17], member[-16:]) == (session.encode(), str(number).rjust(16, "0").encode())
+
+
+@given(st.dictionaries(SESSIONS, st.sets(NUMBERS, min_size=1, max_size=4), max_size=12), SESSIONS)
+def test_a_session_s_range_holds_its_members_by_number_and_no_other_s(
+    numbers: dict[str, set[int]], absent: str
+) -> None:
+    members = sorted(session_member(session, number) for session in numbers for number in numbers[session])
+    for session in {*numbers, absent}:
+        expected = [(session, number) for number in sorted(numbers.get(session, ()))]
+        assert [session_of(member) for member in sliced(members, session_range(session))] == expected
+
+
+def test_no_two_awkward_sessions_mix() -> None:
+    members = sorted(session_member(session, number) for session in AWKWARD for number in (0, 7, 10, 10**16 - 1))
+    for session in AWKWARD:
+        assert [session_of(member) for member in sliced(members, session_range(session))] == [
+            (session, 0), (session, 7), (session, 10), (session, 10**16 - 1)
+        ]  # fmt: skip
+
+
+def test_a_real_server_gives_a_session_s_members_by_number_and_no_other_s(server: LocalServer) -> None:
+    numbers = [0, 7, 10, 10**16 - 1]
+    members = [session_member(session, number) for session in AWKWARD for number in reversed(numbers)]
+    assert server.ask("ZADD", "sessions", *[word for member in members for word in ("0", as_text(member))]) == len(
+        members
+    )
+    for session in AWKWARD:
+        low, high = session_range(session)
+        found = server.ask("ZRANGEBYLEX", "sessions", as_text(low), as_text(high))
+        assert found == [as_text(session_member(session, number)) for number in numbers]
+        assert server.ask("ZLEXCOUNT", "sessions", as_text(low), as_text(high)) == len(numbers)
+    absent = session_range("a\2")
+    assert server.ask("ZRANGEBYLEX", "sessions", as_text(absent[0]), as_text(absent[1])) == []
+
+
+def as_text(data: bytes) -> str:
+    """As ``LocalServer.ask`` takes and gives bytes that are not UTF-8."""
+    return data.decode("utf-8", "surrogateescape")
+
+
+@pytest.mark.parametrize("number", [-1, 10**16])
+def test_a_number_that_would_break_the_order_is_refused(number: int) -> None:
+    with pytest.raises(ValueError, match="has 1 to 16 digits and no sign"):
+        session_member("a", number)
+
+
+@pytest.mark.parametrize("number", [True, 1.0, "1", None])
+def test_the_number_of_a_message_is_a_whole_number(number: Any) -> None:
+    with pytest.raises(TypeError, match=f"is a whole number, not {type(number).__name__}"):
+        session_member("a", number)
+
+
+@pytest.mark.parametrize("session", ["a" * 129, "\ud800"])
+def test_what_is_no_session_id_has_neither_members_nor_a_range(session: str) -> None:
+    with pytest.raises(ValueError, match="session id"):
+        session_member(session, 1)
+    with pytest.raises(ValueError, match="session id"):
+        session_range(session)
+
+
+NO_MEMBERS = [
+    b"", b"a", b"\xff", b"a\xff", b"0" * 17, b"a\xff" + b"0" * 15, b"a\xff" + b"0" * 17, b"a\xff" + b"0" * 15 + b"x",
+    b"a\xff+" + b"0" * 15, b"a\xff" + b"0" * 16 + b"\n", b"a\xff\xff" + b"0" * 16, b"a\xffb\xff" + b"0" * 16,
+    b"\xc0\xff" + b"0" * 16,
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("member", NO_MEMBERS)
+def test_bytes_that_are_no_member_are_refused(member: bytes) -> None:
+    with pytest.raises(ValueError, match="is not a session's message"):
+        session_of(member)
+
+
+# -- what an error shows -----------------------------------------------------------------------------------------------
+
+
+@given(st.text(st.characters(), min_size=200, max_size=300))
+def test_no_error_repeats_more_than_sixty_characters_of_a_value(text: str) -> None:
+    text = f"{{{text}"
+    refusals: list[Callable[[str], object]] = [*(named for named, _ in NAMERS), partial(identifier, what="message id")]
+    for refusing in refusals:
+        with pytest.raises(ValueError, match="…") as refused:
+            refusing(text)
+        shown = re.search(r"(['\"].*)…", str(refused.value))
+        assert shown
+        assert len(shown[1]) < 60
+        assert "\n" not in str(refused.value)

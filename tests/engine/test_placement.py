@@ -1,0 +1,274 @@
+"""Where a namespace lies in the slots of a cluster, and which of its partitions holds what."""
+
+from __future__ import annotations
+
+import hashlib
+import re
+import runpy
+from bisect import bisect_left
+from collections import Counter
+from collections.abc import Callable, Iterator, Sequence
+from functools import cache
+from itertools import pairwise, product
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from sbredis.engine import _placement
+from sbredis.engine._placement import (
+    MOST_PARTITIONS,
+    partition_for_key,
+    registry_salt,
+    partition_for_name,
+    salts,
+    slot_range,
+)
+from sbredis.transport import SLOTS, key_slot
+
+PARTITIONS = st.integers(1, MOST_PARTITIONS)
+ALL = range(1, MOST_PARTITIONS + 1)
+
+NOT_A_NUMBER: list[Any] = [True, False, 1.0, "16", None, b"1"]
+OUT_OF_RANGE = [0, -1, MOST_PARTITIONS + 1]
+
+
+@cache
+def slots_of(partitions: int) -> list[int]:
+    return [key_slot(salt.encode()) for salt in salts(partitions)]
+
+
+# -- one slot for each partition ---------------------------------------------------------------------------------------
+
+
+def test_a_salt_is_three_characters_that_need_no_quoting_anywhere() -> None:
+    assert {salt for count in ALL for salt in salts(count) if not re.fullmatch("[0-9a-z]{3}", salt)} == set()
+
+
+def test_each_partition_has_its_slot_in_its_own_slice() -> None:
+    """Slices have no slot in common, so no two partitions share a slot or a salt."""
+    for count in ALL:
+        found = slots_of(count)
+        assert len(found) == count
+        assert [slot for partition, slot in enumerate(found) if slot not in slot_range(partition, count)] == []
+
+
+@pytest.mark.parametrize("count", [1, 2, 3, 16, 100, 1023, 1024])
+def test_no_other_salt_is_nearer_to_the_middle_of_a_slice_or_as_near_and_smaller(count: int) -> None:
+    every = ["".join(characters) for characters in product("0123456789abcdefghijklmnopqrstuvwxyz", repeat=3)]
+    smallest: dict[int, str] = {}
+    for salt in reversed(every):
+        smallest[key_slot(salt.encode())] = salt
+    for partition, chosen in enumerate(salts(count)):
+        middle = (partition + 0.5) * SLOTS / count
+        assert chosen == min(
+            (smallest[slot] for slot in slot_range(partition, count) if slot in smallest),
+            key=lambda salt: (abs(key_slot(salt.encode()) + 0.5 - middle), salt),
+        )
+
+
+@given(PARTITIONS)
+def test_slices_cover_all_slots_and_are_of_one_size(count: int) -> None:
+    slices = [slot_range(partition, count) for partition in range(count)]
+    assert [slot for part in slices for slot in part] == list(range(SLOTS))
+    assert {len(part) for part in slices} <= {SLOTS // count, SLOTS // count + 1}
+
+
+def test_a_key_with_the_salt_in_braces_lies_in_the_slot_of_the_partition() -> None:
+    assert [key_slot(f"sb:{{{salt}}}:7:ready".encode()) for salt in salts(16)] == slots_of(16)
+
+
+def test_the_registry_is_in_no_slot_of_a_partition_and_no_slot_nearer_to_the_middle_is_free() -> None:
+    taken = {slot for count in ALL for slot in slots_of(count)}
+    slot = key_slot(registry_salt().encode())
+    assert slot not in taken
+    assert re.fullmatch("[0-9a-z]{3}", registry_salt())
+    nearer = {other for other in range(SLOTS) if abs(other + 0.5 - SLOTS / 2) < abs(slot + 0.5 - SLOTS / 2)}
+    assert nearer <= taken
+
+
+# -- an even share for every master ------------------------------------------------------------------------------------
+
+
+def even_splits(masters: int) -> Iterator[tuple[str, list[int]]]:
+    """Where each master's slots begin, and the end of the last one's, in the ways in which slots are split evenly."""
+    whole, rest = divmod(SLOTS, masters)
+    numbers = range(masters + 1)
+    yield "boundaries rounded, as redis-cli does", [int(number * SLOTS / masters + 0.5) for number in numbers]
+    yield "boundaries rounded down", [number * SLOTS // masters for number in numbers]
+    yield "boundaries rounded up", [-(-number * SLOTS // masters) for number in numbers]
+    yield "the first have one more", [number * whole + min(number, rest) for number in numbers]
+    yield "the last have one more", [number * whole + max(0, number - masters + rest) for number in numbers]
+
+
+def shares(slots: Sequence[int], boundaries: Sequence[int]) -> list[int]:
+    """How many of the slots each master has."""
+    before = [bisect_left(slots, boundary) for boundary in boundaries]
+    return [after - first for first, after in pairwise(before)]
+
+
+@pytest.mark.parametrize("masters", range(1, 17))
+def test_the_splits_of_these_tests_are_even(masters: int) -> None:
+    for how, boundaries in even_splits(masters):
+        sizes = [after - first for first, after in pairwise(boundaries)]
+        assert (boundaries[0], boundaries[-1]) == (0, SLOTS), how
+        assert max(sizes) - min(sizes) <= 1, how
+
+
+@pytest.mark.parametrize(
+    ("masters", "most_to_fewest"),
+    [(3, [6, 5, 5]), (4, [4, 4, 4, 4]), (5, [4, 3, 3, 3, 3]), (6, [3, 3, 3, 3, 2, 2])],
+)
+def test_sixteen_partitions_spread_over_any_few_masters(masters: int, most_to_fewest: list[int]) -> None:
+    for how, boundaries in even_splits(masters):
+        assert sorted(shares(slots_of(16), boundaries), reverse=True) == most_to_fewest, how
+
+
+@pytest.mark.parametrize("masters", range(1, 17))
+def test_no_master_has_more_than_one_partition_more_than_another(masters: int) -> None:
+    """Up to the 1024 partitions that a namespace may have."""
+    uneven = [
+        (count, how, found)
+        for how, boundaries in even_splits(masters)
+        for count in ALL
+        if max(found := shares(slots_of(count), boundaries)) - min(found) > 1
+    ]
+    assert uneven == []
+
+
+# -- which partition ---------------------------------------------------------------------------------------------------
+
+FAMILIES: dict[str, Callable[[int], str]] = {
+    "numbers": str,
+    "tens": lambda number: str(10 * number),
+    "padded": lambda number: f"order-{number:06}",
+    "in eights": lambda number: f"{64 * number:o}",
+    "bits": lambda number: f"{number:020b}",
+    "hexadecimal": lambda number: f"{number:032x}",
+    "twice": lambda number: f"{number}:{number}",
+    "not Latin": lambda number: chr(0x10000 + number),
+}
+
+
+@pytest.mark.parametrize("count", [2, 3, 5, 12, 16, 24, 32, 64])
+@pytest.mark.parametrize("family", FAMILIES)
+def test_keys_spread_over_the_partitions_as_well_as_chance_would_spread_them(family: str, count: int) -> None:
+    """With 64 keys a partition, a share above 1.7 or below 0.4 times the mean would be no accident."""
+    found = Counter(partition_for_key(FAMILIES[family](number), count) for number in range(64 * count))
+    assert set(found) == set(range(count))
+    assert 0.4 * 64 <= min(found.values()) <= max(found.values()) <= 1.7 * 64
+
+
+@pytest.mark.parametrize("count", [2, 4, 8, 16])
+def test_the_first_few_numbers_do_not_crowd_into_few_partitions(count: int) -> None:
+    found = Counter(partition_for_key(str(number), count) for number in range(1, 4 * count + 1))
+    assert set(found) == set(range(count))
+    assert max(found.values()) <= 2 * 4
+
+
+@given(st.text(st.characters(exclude_categories=["Cs"])), PARTITIONS)
+def test_a_key_has_a_partition_and_always_the_same(key: str, count: int) -> None:
+    assert partition_for_key(key, count) in range(count)
+    assert partition_for_key(key, count) == partition_for_key(key, count)
+
+
+@given(st.text("abcXYZ019._-/", min_size=1), PARTITIONS)
+def test_the_case_of_a_name_does_not_move_an_entity(name: str, count: int) -> None:
+    chosen = partition_for_name(name, count)
+    assert chosen in range(count)
+    assert {partition_for_name(variant, count) for variant in (name.upper(), name.lower())} == {chosen}
+
+
+def test_the_case_of_a_key_matters() -> None:
+    assert len({partition_for_key(key, 1024) for key in ("order", "Order", "ORDER")}) == 3
+
+
+def test_names_spread_over_the_partitions() -> None:
+    found = Counter(partition_for_name(f"queue-{number}", 16) for number in range(1024))
+    assert len(found) == 16
+    assert max(found.values()) <= 1.5 * 64
+
+
+# -- what data in the world relies on ----------------------------------------------------------------------------------
+
+
+def test_the_placement_of_data_that_exists_does_not_change() -> None:
+    """If this fails, the code is wrong and not the test: another answer leaves messages where nobody looks for them."""
+    assert " ".join(salts(16)) == "04s 003 kld 4x6 0ay 0e9 4mt 4i4 0ag 22u 4mj 6zp 04m 895 6o2 6kr"
+    every = "\n".join(" ".join(salts(count)) for count in ALL)
+    assert hashlib.sha256(every.encode()).hexdigest() == (
+        "b8099271c849fb3d98025a2f71e1ba2c4167c592cdde4cc9b9965f61fe525838"
+    )
+    assert registry_salt() == "fjl"
+
+
+def test_the_choice_of_a_partition_does_not_change() -> None:
+    """As above: a session would go on in another partition, and a duplicate would not be found."""
+    keys = ["", "1", "2", "3", "order-1", "\u00e9", "\U0001f600"]
+    assert [partition_for_key(key, 16) for key in keys] == [0, 14, 10, 10, 8, 5, 14]
+    assert [partition_for_name(name, 16) for name in ("orders", "ORDERS", "billing/Orders", "a")] == [8, 8, 5, 7]
+
+
+# -- refusals ----------------------------------------------------------------------------------------------------------
+
+takes_a_number_of_partitions = pytest.mark.parametrize(
+    "ask",
+    [salts, lambda count: slot_range(0, count), lambda count: partition_for_key("key", count)],
+    ids=["salts", "slot_range", "partition_for_key"],
+)
+
+
+@takes_a_number_of_partitions
+@pytest.mark.parametrize("count", OUT_OF_RANGE)
+def test_a_number_of_partitions_that_no_namespace_has_is_refused(ask: Callable[[Any], object], count: int) -> None:
+    with pytest.raises(ValueError, match=f"1 to 1024 partitions, not {count}"):
+        ask(count)
+
+
+@takes_a_number_of_partitions
+@pytest.mark.parametrize("count", NOT_A_NUMBER)
+def test_what_is_no_number_of_partitions_is_refused_though_it_may_equal_one(
+    ask: Callable[[Any], object], count: Any
+) -> None:
+    """True equals 1, whose salts are remembered."""
+    ask(1)
+    with pytest.raises(TypeError, match=f"number of partitions is a whole number, not {type(count).__name__}"):
+        ask(count)
+
+
+@pytest.mark.parametrize("partition", [-1, 16, 17])
+def test_a_partition_that_the_namespace_has_not_is_refused(partition: int) -> None:
+    with pytest.raises(ValueError, match=f"of 16 partitions there is none with number {partition}"):
+        slot_range(partition, 16)
+
+
+@pytest.mark.parametrize("partition", NOT_A_NUMBER)
+def test_what_is_no_partition_is_refused(partition: Any) -> None:
+    with pytest.raises(TypeError, match="a partition is a whole number"):
+        slot_range(partition, 16)
+
+
+def test_a_key_that_cannot_be_sent_has_no_partition() -> None:
+    with pytest.raises(ValueError, match="surrogates not allowed"):
+        partition_for_key("\ud800", 16)
+
+
+def test_a_name_has_no_place_among_no_partitions() -> None:
+    with pytest.raises(ValueError, match="partitions"):
+        partition_for_name("orders", 0)
+
+
+def test_nothing_is_computed_by_the_import(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The table of salts would cost every command line twenty milliseconds."""
+    asked: list[bytes] = []
+
+    def slot(key: bytes) -> int:
+        asked.append(key)
+        return 0
+
+    monkeypatch.setattr("sbredis.transport.key_slot", slot)
+    fresh = runpy.run_path(_placement.__file__)
+    assert asked == []
+    fresh["_salt_of_slots"]()
+    assert len(asked) == 36**3

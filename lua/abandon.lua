@@ -1,0 +1,56 @@
+#!lua flags=allow-oom
+-- Gives locked messages back. Each returns to its own place, at once or after a delay, or goes where the delivery limit and its expiry send
+-- it. Counted as a failed delivery, unless it is given back unread.
+--
+-- KEYS[1-27] partition   in the order of includes/begin.lua
+-- ARGV[1-6]  call        run_id, incarnation, version, lane, number, now
+-- ARGV[7]    counted     1, or 0 if the messages are given back unread
+-- ARGV[8...] groups      token, count, and for each message of that lease its name, changed properties or nothing, and a delay in ms
+--
+-- Result: { more, the names of those whose lock was lost }
+-- Refusals: call
+-- @use advance
+-- @use altered
+-- @use begin
+-- @use entry
+-- @use finish
+-- @use groups
+-- @use held
+-- @use loosen
+-- @use refuse
+-- @use release
+-- @use repeated
+-- @use whole
+-- @use words
+local p, refusal = begin(KEYS, ARGV)
+if not p then
+  return refusal
+end
+if p.repeated then
+  return repeated(p, { 0, words(p.repeated) })
+end
+local list = groups(ARGV, 8, 3)
+if not list or ARGV[7] ~= '0' and ARGV[7] ~= '1' then
+  return refuse('BADCALL', 'groups')
+end
+for g = 1, #list do
+  for i = 1, #list[g].members do
+    if not whole(ARGV[list[g].at + (i - 1) * 3 + 2], 0, 9999999999999) then
+      return refuse('BADCALL', 'delay')
+    end
+  end
+end
+
+advance(p, 100)
+local seen, lost = {}, {}
+for g = 1, #list do
+  local mine = held(p, list[g], seen, lost)
+  for i = 1, #mine.names do
+    local e = entry(mine.entries[i])
+    altered(p, e, ARGV[mine.at[i] + 1])
+    release(p, mine.names[i], e, ARGV[7] == '1', tonumber(ARGV[mine.at[i] + 2]))
+  end
+  loosen(p, mine, #mine.names)
+end
+finish(p, table.concat(lost, ' '))
+return { p.more, lost }

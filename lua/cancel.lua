@@ -1,0 +1,50 @@
+#!lua flags=allow-oom
+-- Deletes scheduled messages before they are enqueued: all of them, or none if one is not scheduled, or no longer.
+--
+-- KEYS[1-27] partition   in the order of includes/begin.lua
+-- ARGV[1-6]  call        run_id, incarnation, version, lane, number, now
+-- ARGV[7...] names       of the messages
+--
+-- Result: { more, the names of those that are not scheduled here }
+-- Refusals: call
+-- @use advance
+-- @use band
+-- @use begin
+-- @use bucket
+-- @use drop
+-- @use finish
+-- @use gather
+-- @use named
+-- @use refuse
+-- @use repeated
+-- @use words
+local p, refusal = begin(KEYS, ARGV)
+if not p then
+  return refusal
+end
+if p.repeated then
+  return repeated(p, { 0, words(p.repeated) })
+end
+local members = named(ARGV, 7)
+if not members then
+  return refuse('BADCALL', 'names')
+end
+
+advance(p, 100)
+local scores, missing = gather('ZMSCORE', p.order, members), {}
+for i = 1, #members do
+  local number = tonumber(members[i])
+  if not number or not scores[i] or tonumber(scores[i]) ~= 13 * BAND + number then
+    missing[#missing + 1] = members[i]
+  end
+end
+if #missing == 0 then
+  for i = 1, #members do
+    local member = members[i]
+    p.taken[#p.taken + 1] = member
+    p.unawaited[#p.unawaited + 1] = 's' .. member
+    drop(p, member, redis.call('HSTRLEN', bucket(p.keys, tonumber(member)), member), 0)
+  end
+end
+finish(p, table.concat(missing, ' '))
+return { p.more, missing }

@@ -1,0 +1,63 @@
+#!lua flags=allow-oom
+-- Settles locked messages as done: they are gone for good.
+--
+-- KEYS[1-27] partition   in the order of includes/begin.lua
+-- ARGV[1-6]  call        run_id, incarnation, version, lane, number, now
+-- ARGV[7...] groups      token, count, and the names of as many messages of that lease; any number of such groups
+--
+-- Result: { more, the names of those whose lock was lost }
+-- Refusals: call
+-- @use advance
+-- @use begin
+-- @use finish
+-- @use groups
+-- @use held
+-- @use loosen
+-- @use refuse
+-- @use repeated
+-- @use unstore
+-- @use variadic
+-- @use words
+local p, refusal = begin(KEYS, ARGV)
+if not p then
+  return refusal
+end
+if p.repeated then
+  return repeated(p, { 0, words(p.repeated) })
+end
+local list = groups(ARGV, 7, 1)
+if not list then
+  return refuse('BADCALL', 'groups')
+end
+
+advance(p, 100)
+local seen, lost = {}, {}
+for g = 1, #list do
+  local mine = held(p, list[g], seen, lost)
+  local names, entries, stored = mine.names, mine.entries, mine.names
+  local freed, last, size, record, changes, sizes = 0, nil, nil, nil, nil, {}
+  for i = 1, #names do
+    local text = entries[i]
+    if text ~= last then -- messages of one size that were given out together have the same entry
+      last = text
+      size, record, changes = string.match(text, '^(%d+);(%d*);()', 34)
+      size, changes = tonumber(size), #text - changes + 1
+    end
+    if record ~= '' and stored == names then
+      stored = { unpack(names, 1, i - 1) }
+    end
+    if stored ~= names then
+      stored[i] = record == '' and names[i] or record
+    end
+    freed, sizes[i] = freed + size, size
+    p.bytes = p.bytes - changes
+  end
+  if #names > 0 then
+    variadic('ZREM', p.order, names)
+    variadic('HDEL', p.entries, names)
+    unstore(p, stored, p.shared and sizes or freed, stored == names and mine.numbers or nil)
+  end
+  loosen(p, mine, #names)
+end
+finish(p, table.concat(lost, ' '))
+return { p.more, lost }

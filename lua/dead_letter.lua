@@ -1,0 +1,53 @@
+#!lua flags=allow-oom
+-- Moves locked messages to the dead-letter queue. Those that are there already cannot go further: they stay as they are.
+--
+-- KEYS[1-27] partition   in the order of includes/begin.lua
+-- ARGV[1-6]  call        run_id, incarnation, version, lane, number, now
+-- ARGV[7...] groups      token, count, and for each message of that lease its name and changed properties (reason and description among them)
+--
+-- Result: { more, the names of those whose lock was lost, the names of those that were dead letters already }
+-- Refusals: call
+-- @use advance
+-- @use altered
+-- @use begin
+-- @use bury
+-- @use entry
+-- @use finish
+-- @use groups
+-- @use held
+-- @use loosen
+-- @use refuse
+-- @use repeated
+-- @use words
+local p, refusal = begin(KEYS, ARGV)
+if not p then
+  return refusal
+end
+if p.repeated then
+  local lost, unfit = string.match(p.repeated, '^(.*)|(.*)$')
+  return repeated(p, { 0, words(lost), words(unfit) })
+end
+local list = groups(ARGV, 7, 2)
+if not list then
+  return refuse('BADCALL', 'groups')
+end
+
+advance(p, 100)
+local seen, lost, unfit = {}, {}, {}
+for g = 1, #list do
+  local mine, count = held(p, list[g], seen, lost), 0
+  for i = 1, #mine.names do
+    local member = mine.names[i]
+    if string.byte(member) == 100 then
+      unfit[#unfit + 1] = member
+    else
+      local e = entry(mine.entries[i])
+      altered(p, e, ARGV[mine.at[i] + 1])
+      bury(p, member, e, 'A')
+      count = count + 1
+    end
+  end
+  loosen(p, mine, count)
+end
+finish(p, table.concat(lost, ' ') .. '|' .. table.concat(unfit, ' '))
+return { p.more, lost, unfit }

@@ -1,0 +1,56 @@
+#!lua flags=allow-oom
+-- Takes a partition away. From the first step on it is gone for every other call. Where the records belong to another entity, what is held of
+-- them is given up step by step; otherwise all of it goes in one.
+--
+-- KEYS[1-27] partition   in the order of includes/begin.lua
+-- ARGV[1-6]  call        run_id, incarnation, version, lane, number, now
+-- ARGV[7]    share       how many messages a step gives up
+--
+-- Result: { more }
+-- Refusals: GONE (another incarnation is here), LAYOUT, BADCALL
+-- @use bucket
+-- @use drop
+-- @use flush
+-- @use gather
+-- @use record_of
+-- @use refuse
+-- @use whole
+local s = redis.call('HMGET', KEYS[1], 'layout', 'incarnation', 'shared')
+local share = whole(ARGV[7], 1, 1000)
+if not share then
+  return refuse('BADCALL', 'share')
+end
+if not s[1] then
+  return { 0 }
+end
+if s[1] ~= '1' then
+  return refuse('LAYOUT', s[1])
+end
+if s[2] ~= ARGV[2] then
+  return refuse('GONE', 'partition')
+end
+if s[3] ~= '1' then
+  redis.call('UNLINK', unpack(KEYS))
+  return { 0 }
+end
+
+redis.call('HSET', KEYS[1], 'status', 'Deleting')
+local members = redis.call('ZRANGE', KEYS[2], 0, share - 1)
+local p = {
+  order = KEYS[2], entries = KEYS[3], due = KEYS[6], store = KEYS[10], refs = KEYS[11], keys = KEYS, shared = true,
+  placed = {}, taken = members, entered = {}, forgotten = {}, awaited = {}, unawaited = {}, dropped = {},
+  dropped_sizes = {}, bytes = 0,
+}
+local entries = gather('HMGET', p.entries, members)
+for i = 1, #members do
+  local number = record_of(members[i], entries[i])
+  local at = entries[i] and string.match(entries[i], '^%d+;%d*;()', 34)
+  p.forgotten[i] = members[i]
+  drop(p, number, redis.call('HSTRLEN', bucket(KEYS, tonumber(number)), number), at and #entries[i] - at + 1 or 0)
+end
+flush(p)
+if #members == share then
+  return { 1 }
+end
+redis.call('UNLINK', unpack(KEYS, 1, 9))
+return { 0 }

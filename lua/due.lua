@@ -1,0 +1,23 @@
+#!lua flags=allow-oom
+-- Does what is due, in a larger share than the other calls do on their way.
+--
+-- KEYS[1-27] partition   in the order of includes/begin.lua
+-- ARGV[1-6]  call        run_id, incarnation, version, lane, number, now
+--
+-- Result: { more, when something is due next, or 0 }
+-- Refusals: call
+-- @use advance
+-- @use begin
+-- @use finish
+-- @use next_due
+-- @use repeated
+local p, refusal = begin(KEYS, ARGV)
+if not p then
+  return refusal
+end
+if p.repeated then
+  return repeated(p, { 1, 0 })
+end
+advance(p, 1000)
+finish(p, '')
+return { p.more, next_due(p) }

@@ -1,0 +1,20 @@
+-- Sees to it that a new message's expiry is noticed. Most need no index: as long as each expires no earlier than all before it, the
+-- first of them is the next to expire, and a lower bound of that (`head`) is enough. Only what lives shorter is indexed.
+local function await_expiry(p, number, expires)
+  if expires > 9999999999999 then
+    expires = 9999999999999
+  end
+  if expires >= p.horizon then
+    if expires > p.horizon then
+      p.horizon = expires
+      p.changed.horizon = expires
+    end
+    if expires < p.head then
+      p.head = expires
+      p.changed.head = expires
+    end
+  elseif expires < 9999999999999 then
+    p.awaited[#p.awaited + 1] = expires
+    p.awaited[#p.awaited + 1] = 'e' .. string.format('%.0f', number)
+  end
+end

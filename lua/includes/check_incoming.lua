@@ -1,0 +1,45 @@
+-- Checks the messages of a call from one argument on, each behind its columns. Answers where in the arguments what is, or a refusal.
+-- @use refuse
+-- @use whole
+local function check_incoming(p, argv, columns, at)
+  local NEVER = 9999999999999
+  local stride = #columns + 1
+  local count = (#argv - at + 1) / stride
+  if count < 1 or count > 1000 or count % 1 ~= 0 then
+    return nil, refuse('BADCALL', 'messages')
+  end
+  local place = {}
+  for i = 1, #columns do
+    local letter = string.sub(columns, i, i)
+    if place[letter] or not string.find(letter, '[tlidr]') then
+      return nil, refuse('BADCALL', 'columns')
+    end
+    place[letter] = i - 1
+  end
+  if p.status == 'SendDisabled' or p.status == 'Disabled' then
+    return nil, refuse('DISABLED', p.status)
+  end
+  local ttl, level, due = place.t, place.l, place.d
+  local limits = redis.call('HMGET', p.store, 'bytes', 'quota', 'largest')
+  local largest, total = tonumber(limits[3]), 0
+  for i = 1, count do
+    local first = at + (i - 1) * stride
+    local size = #argv[first + stride - 1]
+    if size > largest then
+      return nil, refuse('TOOLARGE', string.format('%d', i - 1))
+    end
+    total = total + size
+    if level and not (argv[first + level] == '' or whole(argv[first + level], 0, 7))
+      or ttl and not (argv[first + ttl] == '' or whole(argv[first + ttl], 0, NEVER))
+      or due and not (argv[first + due] == '' or whole(argv[first + due], 0, NEVER - 1)) then
+      return nil, refuse('BADCALL', string.format('message %d', i - 1))
+    end
+  end
+  if total > 4194304 and count > 1 then
+    return nil, refuse('BADCALL', 'messages')
+  end
+  if tonumber(limits[1]) + total > tonumber(limits[2]) then
+    return nil, refuse('QUOTA', limits[1] .. ' ' .. limits[2])
+  end
+  return { at = at, stride = stride, count = count, ttl = ttl, level = level, id = place.i, due = due, route = place.r }
+end

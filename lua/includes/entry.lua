@@ -1,0 +1,18 @@
+-- What is kept about a message beside its record, taken apart. Settlement reads this and never the body.
+--
+--   1-12 token of the lease that holds it, or blanks   13 level   14 home: a active, f deferred   15 reason of its death
+--   16-20 deliveries that failed   21-33 when it expires   34- size;number of its record, or empty;changed properties
+local function entry(text)
+  local size, record, at = string.match(text, '^(%d+);(%d*);()', 34)
+  return {
+    token = string.sub(text, 1, 12),
+    level = string.sub(text, 13, 13),
+    home = string.sub(text, 14, 14),
+    reason = string.sub(text, 15, 15),
+    failures = tonumber(string.sub(text, 16, 20)),
+    expires = string.sub(text, 21, 33),
+    size = tonumber(size),
+    record = record,
+    changes = string.sub(text, at),
+  }
+end

@@ -1,0 +1,53 @@
+-- Lets the oldest messages expire that need no index for it (see await_expiry), at most `share`, and finds the next bound.
+-- @use expire
+-- @use gather
+-- @use living
+-- @use band
+-- @use records
+local function fade(p, share)
+  local bound = nil
+  for level = 0, 7 do
+    local seen, fresh = 0, nil
+    while share > 0 and not fresh do
+      local members = redis.call('ZRANGE', p.order, level * BAND, (level + 1) * BAND - 1, 'BYSCORE', 'LIMIT', seen, math.min(share, 16))
+      if #members == 0 then
+        break
+      end
+      seen = seen + #members
+      local entries = gather('HMGET', p.entries, members)
+      local numbers = {}
+      for i = 1, #members do
+        numbers[i] = entries[i] and string.match(entries[i], '^%d+;(%d*);', 34) or ''
+        if numbers[i] == '' then
+          numbers[i] = members[i]
+        end
+      end
+      local found = records(p.keys, numbers)
+      for i = 1, #members do
+        local e = living(entries[i], found[i])
+        local expires = tonumber(e.expires)
+        if expires > p.now then
+          fresh = expires
+          break
+        end
+        expire(p, members[i], e)
+        if e.expires ~= '9999999999999' then
+          p.unawaited[#p.unawaited + 1] = 'e' .. members[i]
+        end
+        share = share - 1
+        if share == 0 then
+          break
+        end
+      end
+    end
+    if share == 0 then
+      return 0 -- the old bound still holds
+    end
+    if fresh and fresh < 9999999999999 then
+      bound = math.min(bound or fresh, fresh)
+    end
+  end
+  p.head = bound or 9999999999999
+  p.changed.head = p.head
+  return share
+end

@@ -1,0 +1,58 @@
+-- Does what is due by the clock, at most `share` of it: activates what was scheduled, brings back what was delayed, and lets expire.
+-- @use await_expiry
+-- @use band
+-- @use bucket
+-- @use gather
+-- @use living
+-- @use make_ready
+-- @use expire
+-- @use entry
+-- @use side_of
+local function fall_due(p, share)
+  local due = redis.call('ZRANGE', p.due, '-inf', p.now, 'BYSCORE', 'LIMIT', 0, share)
+  local n = #due
+  if n == 0 then
+    return share
+  end
+  local members = {}
+  for i = 1, n do
+    members[i] = string.sub(due[i], 2)
+  end
+  local entries = gather('HMGET', p.entries, members)
+  for i = 1, n do
+    local member, kind = members[i], string.byte(due[i])
+    p.unawaited[#p.unawaited + 1] = due[i]
+    if kind == 119 then -- w: the delay is over
+      local side, number = side_of(member)
+      make_ready(p, member, side, number, entry(entries[i]))
+    elseif kind == 101 then -- e: an active message expires
+      local e = entries[i]
+      local record = not e and redis.call('HGET', bucket(p.keys, tonumber(member)), member)
+      expire(p, member, living(e, record))
+    else -- s: a scheduled message is enqueued now, under a new number
+      local key = bucket(p.keys, tonumber(member))
+      local record = redis.call('HGET', key, member)
+      redis.call('HDEL', key, member)
+      local number = redis.call('HINCRBY', p.store, 'seq', 1)
+      local name = string.format('%.0f', number)
+      local level = string.sub(record, 2, 2)
+      local expires = math.min(p.now + math.min(tonumber(string.sub(record, 3, 15)), p.ttl), 9999999999999)
+      local header = 'a' .. level .. string.format('%013.0f', p.now)
+      if expires < 9999999999999 then
+        header = 'x' .. string.sub(header, 2) .. string.format('%013.0f', expires)
+      end
+      local active = header .. string.sub(record, 16)
+      redis.call('HSET', bucket(p.keys, number), name, active)
+      p.bytes = p.bytes + #active - #record
+      if #active > p.biggest then
+        p.biggest = #active
+        p.changed.biggest = #active
+      end
+      p.taken[#p.taken + 1] = member
+      p.placed[#p.placed + 1] = tonumber(level) * BAND + number
+      p.placed[#p.placed + 1] = name
+      await_expiry(p, number, expires)
+    end
+  end
+  return share - n
+end

@@ -1,0 +1,29 @@
+-- Numbers of records by the key of the hash that they lie in. `as_numbers` is the same list, counted with, where the caller has it.
+-- @use bucket
+local function group_records(keys, numbers, as_numbers)
+  local n, least, most = #numbers, math.huge, 0
+  as_numbers = as_numbers or numbers
+  for i = 1, n do
+    local number = tonumber(as_numbers[i])
+    if number < least then
+      least = number
+    end
+    if number > most then
+      most = number
+    end
+  end
+  if math.floor(least / 4096) == math.floor(most / 4096) then
+    return { [bucket(keys, least)] = numbers }, true
+  end
+  local groups = {}
+  for i = 1, n do
+    local key = bucket(keys, as_numbers[i])
+    local group = groups[key]
+    if not group then
+      group = {}
+      groups[key] = group
+    end
+    group[#group + 1] = numbers[i]
+  end
+  return groups, false
+end

@@ -1,0 +1,19 @@
+-- The reply of a receive that is repeated: what its token holds now, with the time that is left.
+-- @use extra
+-- @use leased
+-- @use next_due
+-- @use record_of
+-- @use records
+local function hand_again(p, token)
+  local names, entries = leased(p, token)
+  if #names == 0 then
+    return { 0, next_due(p), p.lock, {}, {}, {} }
+  end
+  local numbers, extras = {}, {}
+  for i = 1, #names do
+    numbers[i] = record_of(names[i], entries[i])
+    extra(extras, i, entries[i])
+  end
+  local till = tonumber(string.match(redis.call('HGET', p.leases, token), '^%d+'))
+  return { 0, 0, till - p.logical, names, records(p.keys, numbers), extras }
+end

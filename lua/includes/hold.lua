@@ -1,0 +1,9 @@
+-- Notes that a token holds so many messages, given as runs, until a time.
+local function hold(p, token, till, count, runs)
+  redis.call('HSET', p.leases, token, string.format('%.0f %d %s', till, count, runs))
+  redis.call('ZADD', p.locks, till, token)
+  if till < p.next_lock then
+    p.next_lock = till
+    p.changed.next_lock = till
+  end
+end

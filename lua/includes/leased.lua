@@ -1,0 +1,26 @@
+-- The messages that a token holds, in the order in which they were given out; none if its lease has ended.
+-- @use gather
+local function leased(p, token)
+  local text = redis.call('HGET', p.leases, token)
+  if not text then
+    return {}, {}
+  end
+  local till, _, runs = string.match(text, '^(%d+) (%d+) (.*)$')
+  if tonumber(till) <= p.logical then
+    return {}, {}
+  end
+  local members = {}
+  for prefix, first, last in string.gmatch(runs, '(d?)(%d+)%-?(%d*)') do
+    for number = tonumber(first), tonumber(last) or tonumber(first) do
+      members[#members + 1] = prefix .. string.format('%.0f', number)
+    end
+  end
+  local found = gather('HMGET', p.entries, members)
+  local names, entries = {}, {}
+  for i = 1, #members do
+    if found[i] and string.sub(found[i], 1, 12) == token then
+      names[#names + 1], entries[#entries + 1] = members[i], found[i]
+    end
+  end
+  return names, entries
+end

@@ -1,0 +1,13 @@
+-- When something will be due in the partition, in its plain time; 0 for never. A waiting receiver sleeps no longer than that.
+local function next_due(p)
+  local lock = redis.call('ZRANGE', p.locks, 0, 0, 'WITHSCORES')
+  local due = redis.call('ZRANGE', p.due, 0, 0, 'WITHSCORES')
+  local first = p.head
+  if lock[2] then
+    first = math.min(first, tonumber(lock[2]) - p.offset)
+  end
+  if due[2] then
+    first = math.min(first, tonumber(due[2]))
+  end
+  return first < 9999999999999 and first or 0
+end

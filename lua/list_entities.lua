@@ -1,0 +1,28 @@
+#!lua flags=no-writes
+-- Reads records of entities in the order of their names, from after a name on.
+--
+-- KEYS[1] namespace   in the order of register_namespace.lua
+-- KEYS[2] entities
+-- KEYS[3] names
+-- ARGV[1] partitions  of the namespace, as the caller knows it
+-- ARGV[2] after       a name in small letters, whether there is one of it or not; nothing for the beginning
+-- ARGV[3] limit       how many at most
+--
+-- Result: the records
+-- Refusals: NAMESPACE, LAYOUT, PARTITIONS, BADCALL
+-- @use refuse
+-- @use registry
+-- @use whole
+local limit = whole(ARGV[3], 1, 1000)
+if not limit then
+  return refuse('BADCALL', 'limit')
+end
+local n, refusal = registry(KEYS[1], ARGV[1])
+if not n then
+  return refusal
+end
+local names = redis.call('ZRANGEBYLEX', KEYS[3], ARGV[2] == '' and '-' or '(' .. ARGV[2], '+', 'LIMIT', 0, limit)
+if #names == 0 then
+  return {}
+end
+return redis.call('HMGET', KEYS[2], unpack(names))

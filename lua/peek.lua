@@ -1,0 +1,82 @@
+#!lua flags=no-writes
+-- Shows messages without touching them, in the order of their numbers, whatever their state. Does nothing of what is due: what has
+-- expired but is still there is shown as well.
+--
+-- KEYS[1-27] partition   in the order of includes/begin.lua
+-- ARGV[1-6]  call        run_id, incarnation, version, lane, number, now
+-- ARGV[7]    side        nothing, or d for the dead-letter queue
+-- ARGV[8]    from        the number to begin with
+-- ARGV[9]    wanted      how many messages at most
+-- ARGV[10]   room        how many bytes at most, though always one message
+-- ARGV[11]   states      which: a active, l locked, w delayed, f deferred, s scheduled
+--
+-- Result: { 0, names, state of each as one text, records, for some: place, failures, reason, changes }
+-- Refusals: call
+-- @use band
+-- @use begin
+-- @use extra
+-- @use gather
+-- @use record_of
+-- @use records
+-- @use refuse
+-- @use sides
+-- @use whole
+local p, refusal = begin(KEYS, ARGV)
+if not p then
+  return refusal
+end
+local side, from, wanted, room = SIDES[ARGV[7]], whole(ARGV[8], 0, BAND - 1), whole(ARGV[9], 1, 1000), whole(ARGV[10], 1, 1073741824)
+if not side or not from or not wanted or not room or p.lane ~= '' or not string.find(ARGV[11], '^[alwfs]+$') then
+  return refuse('BADCALL', 'peek')
+end
+
+local bands = { l = { side.locked }, w = { side.delayed }, f = { side.deferred }, a = { side.ready } }
+if side.prefix == '' then
+  bands.s = { 13 * BAND }
+  for level = 1, 7 do
+    bands.a[level + 1] = level * BAND
+  end
+end
+local all = {}
+for letter, list in pairs(bands) do
+  if string.find(ARGV[11], letter, 1, true) then
+    for i = 1, #list do
+      local found = redis.call('ZRANGE', p.order, list[i] + from, list[i] + BAND - 1, 'BYSCORE', 'LIMIT', 0, wanted, 'WITHSCORES')
+      for j = 1, #found, 2 do
+        all[#all + 1] = { name = found[j], number = tonumber(found[j + 1]) - list[i], state = letter }
+      end
+    end
+  end
+end
+table.sort(all, function(one, other)
+  return one.number < other.number
+end)
+
+local names, states, found, extras = {}, {}, {}, {}
+local last, at, chunk, full = math.min(#all, wanted), 1, 16, false
+while at <= last and not full do
+  local stop = math.min(last, at + chunk - 1)
+  local members, numbers = {}, {}
+  for i = at, stop do
+    members[#members + 1] = all[i].name
+  end
+  local entries = gather('HMGET', p.entries, members)
+  for i = 1, #members do
+    numbers[i] = record_of(members[i], entries[i])
+  end
+  local bodies = records(p.keys, numbers)
+  for i = 1, #members do
+    if #bodies[i] > room and #names > 0 then
+      full = true
+      break
+    end
+    room = room - #bodies[i]
+    local n = #names + 1
+    names[n], states[n], found[n] = members[i], all[at + i - 1].state, bodies[i]
+    if entries[i] then
+      extra(extras, n, entries[i])
+    end
+  end
+  at, chunk = stop + 1, chunk * 2
+end
+return { 0, names, table.concat(states), found, extras }

@@ -1,0 +1,33 @@
+#!lua
+-- Makes a namespace where there is none, and says what it is.
+--
+-- KEYS[1] namespace   hash: layout, partitions, created, last_id, run_id
+-- KEYS[2] entities    hash: the record of each entity by its name in small letters
+-- KEYS[3] names       zset: these names in order, all of score 0
+-- ARGV[1] run_id      of the server process, put in by the transport
+-- ARGV[2] partitions  how many a new namespace has
+-- ARGV[3] exact       1 if one that is there must have as many
+--
+-- Result: { the number of partitions, when the namespace was made in ms }
+-- Refusals: LAYOUT (of another release), PARTITIONS (it has another number), BADCALL
+-- @use refuse
+-- @use server_time
+-- @use whole
+local partitions = whole(ARGV[2], 1, 1024)
+if not partitions or ARGV[3] ~= '0' and ARGV[3] ~= '1' then
+  return refuse('BADCALL', 'partitions')
+end
+local kept = redis.call('HMGET', KEYS[1], 'layout', 'partitions', 'created')
+if not kept[1] then
+  local now = server_time()
+  local text = string.format('%.0f', partitions)
+  redis.call('HSET', KEYS[1], 'layout', '1', 'partitions', text, 'created', now, 'last_id', '0', 'run_id', ARGV[1])
+  return { partitions, tonumber(now) }
+end
+if kept[1] ~= '1' then
+  return refuse('LAYOUT', kept[1])
+end
+if ARGV[3] == '1' and partitions ~= tonumber(kept[2]) then
+  return refuse('PARTITIONS', kept[2])
+end
+return { tonumber(kept[2]), tonumber(kept[3]) }

@@ -1,0 +1,56 @@
+#!lua flags=allow-oom
+-- Locks messages for the full duration again. Where all that a lease still holds is named, the lease goes on; where only a part is, this
+-- part goes on under the new token, and the rest keeps its time.
+--
+-- KEYS[1-27] partition   in the order of includes/begin.lua
+-- ARGV[1-6]  call        run_id, incarnation, version, lane, number, now
+-- ARGV[7]    token       the new one, chosen at random by the caller
+-- ARGV[8...] groups      token, count, and the names of as many messages of that lease; any number of such groups
+--
+-- Result: { more, lock duration, the names of those whose lock was lost, the names of those that have the new token }
+-- Refusals: call
+-- @use advance
+-- @use begin
+-- @use finish
+-- @use groups
+-- @use held
+-- @use hold
+-- @use loosen
+-- @use refuse
+-- @use repeated
+-- @use stretches
+-- @use token_of
+-- @use words
+local p, refusal = begin(KEYS, ARGV)
+if not p then
+  return refusal
+end
+if p.repeated then
+  local till, lost, moved = string.match(p.repeated, '^(%d+)|(.*)|(.*)$')
+  return repeated(p, { 0, math.max(0, till - p.logical), words(lost), words(moved) })
+end
+local token, list = token_of(ARGV[7]), groups(ARGV, 8, 1)
+if not token or not list or redis.call('HEXISTS', p.leases, token) == 1 then
+  return refuse('BADCALL', 'groups')
+end
+
+advance(p, 100)
+local seen, lost, moved = {}, {}, {}
+for g = 1, #list do
+  local mine = held(p, list[g], seen, lost)
+  if #mine.names > 0 and #mine.names == mine.left then
+    hold(p, mine.token, p.logical + p.lock, mine.left, mine.runs)
+  else
+    for i = 1, #mine.names do
+      moved[#moved + 1] = mine.names[i]
+      p.entered[#p.entered + 1] = mine.names[i]
+      p.entered[#p.entered + 1] = token .. string.sub(mine.entries[i], 13)
+    end
+    loosen(p, mine, #mine.names)
+  end
+end
+if #moved > 0 then
+  hold(p, token, p.logical + p.lock, #moved, stretches(moved))
+end
+finish(p, string.format('%.0f|%s|%s', p.logical + p.lock, table.concat(lost, ' '), table.concat(moved, ' ')))
+return { p.more, p.lock, lost, moved }

@@ -1,0 +1,120 @@
+#!lua
+-- Takes messages in: each is active at once, or scheduled if it names a time to come. The numbers are those from the first one on;
+-- one that duplicate detection drops uses up its number as well.
+--
+-- KEYS[1-27] partition   in the order of includes/begin.lua
+-- ARGV[1-6]  call        run_id, incarnation, version, lane, number, now
+-- ARGV[7]    columns     what stands before each payload: t time to live, l level, i message id, d due time, or nothing of that
+-- ARGV[8...] messages    for each its columns, empty where it has none, and its payload
+--
+-- Result: { more, the first number, how many were dropped }
+-- Refusals: call, DISABLED (sending is), TOOLARGE (a message, by its place), QUOTA (the entity is full: bytes, of how many)
+-- @use advance
+-- @use await_expiry
+-- @use band
+-- @use begin
+-- @use bucket
+-- @use check_incoming
+-- @use finish
+-- @use known_ids
+-- @use repeated
+-- @use variadic
+local p, refusal = begin(KEYS, ARGV)
+if not p then
+  return refusal
+end
+if p.repeated then
+  local first, dropped = string.match(p.repeated, '^(%d+) (%d+)$')
+  return repeated(p, { 0, tonumber(first), tonumber(dropped) })
+end
+
+local incoming, refused = check_incoming(p, ARGV, ARGV[7], 8)
+if not incoming then
+  return refused
+end
+
+advance(p, 100)
+
+local NEVER = 9999999999999
+local known = known_ids(p, ARGV, incoming)
+local count, stride, at_ttl, at_level, at_id, at_due =
+  incoming.count, incoming.stride, incoming.ttl, incoming.level, incoming.id, incoming.due
+local number = redis.call('HINCRBY', p.store, 'seq', count) - count
+local first, dropped, biggest = number + 1, 0, 0
+local plain = 'a0' .. string.format('%013.0f', p.now)
+local default = plain
+if p.now + p.ttl < NEVER then
+  default = 'x' .. string.sub(plain, 2) .. string.format('%013.0f', p.now + p.ttl)
+end
+local key, fields, ids, placed, bytes = bucket(p.keys, first), {}, {}, p.placed, 0
+local next_key = math.floor(first / 4096) * 4096 + 4096
+local f, o = 0, 0
+for i = 1, count do
+  local at = 8 + (i - 1) * stride
+  number = number + 1
+  if number == next_key then
+    if f > 0 then
+      variadic('HSET', key, fields)
+    end
+    key, fields, f, next_key = bucket(p.keys, number), {}, 0, number + 4096
+  end
+  local header = default
+  if stride == 1 then -- the most frequent kind of message has nothing to be looked at
+    placed[o + 1], placed[o + 2], o = number, number, o + 2
+    if p.horizon < NEVER or p.ttl < NEVER then
+      await_expiry(p, number, p.now + p.ttl)
+    end
+  else
+    local id = known and ARGV[at + at_id] or ''
+    if id ~= '' and known[id] then
+      dropped, header = dropped + 1, nil
+    else
+      if id ~= '' then
+        known[id] = true
+        ids[#ids + 1] = p.now
+        ids[#ids + 1] = id
+      end
+      local level = at_level and ARGV[at + at_level] or ''
+      level = level == '' and '0' or level
+      local ttl = at_ttl and tonumber(ARGV[at + at_ttl]) or NEVER
+      local due = at_due and tonumber(ARGV[at + at_due]) or 0
+      if due > p.now then
+        header = 's' .. level .. string.format('%013.0f', ttl)
+        placed[o + 1] = 13 * BAND + number
+        p.awaited[#p.awaited + 1] = due
+        p.awaited[#p.awaited + 1] = 's' .. string.format('%.0f', number)
+      else
+        local expires = math.min(p.now + math.min(ttl, p.ttl), NEVER)
+        if expires < NEVER then
+          header = 'x' .. level .. string.sub(plain, 3) .. string.format('%013.0f', expires)
+        else
+          header = 'a' .. level .. string.sub(plain, 3)
+        end
+        placed[o + 1] = tonumber(level) * BAND + number
+        await_expiry(p, number, expires)
+      end
+      placed[o + 2], o = number, o + 2
+    end
+  end
+  if header then
+    local record = header .. ARGV[at + stride - 1]
+    local size = #record
+    bytes = bytes + size
+    if size > biggest then
+      biggest = size
+    end
+    fields[f + 1], fields[f + 2], f = number, record, f + 2
+  end
+end
+if f > 0 then
+  variadic('HSET', key, fields)
+end
+if #ids > 0 then
+  variadic('ZADD', p.dedup, ids)
+end
+p.bytes = bytes
+if biggest > p.biggest then
+  p.changed.biggest = biggest
+end
+finish(p, string.format('%.0f %d', first, dropped))
+return { p.more, first, dropped }

@@ -1,0 +1,54 @@
+"""The names of all keys: nobody else builds one, Lua least of all.
+
+``sb:<namespace>:{<salt>}:<entity id>:<kind>``. The salt alone decides the slot. The namespace stands in front, so that
+a user of the server can be confined to it. The entity id is given once and never again, so that a deleted and
+recreated entity shares no key with what it was before.
+"""
+
+from __future__ import annotations
+
+import re
+
+__all__ = ["KINDS", "STORE_KINDS", "partition_keys", "registry_keys", "waiting_channel"]
+
+_OWN_KINDS = ("state", "order", "entries", "leases", "locks", "due", "dedup", "ops", "waiters")
+STORE_KINDS = ("store", "refs", *(f"m{number}" for number in range(16)))
+"""The kinds that hold messages themselves: a subscription uses those of its topic."""
+
+KINDS = _OWN_KINDS + STORE_KINDS
+"""All kinds of keys of a partition, in the order in which every script is given them."""
+
+_WORD = re.compile(r"[a-z0-9][a-z0-9_.-]*", re.ASCII | re.IGNORECASE)
+
+
+def _prefix(namespace: str, salt: str) -> str:
+    for word in (namespace, salt):
+        if not _WORD.fullmatch(word):
+            raise ValueError(f"{word!r} cannot be part of a key")
+    return f"sb:{namespace}:{{{salt}}}"
+
+
+def partition_keys(namespace: str, salt: str, entity: str, store: str | None = None) -> tuple[bytes, ...]:
+    """The keys of an entity's partition in the slot of ``salt``, in the order of :data:`KINDS`.
+
+    ``store`` is the entity that holds the messages, if it is another one: the topic of a subscription.
+    """
+    prefix = _prefix(namespace, salt)
+    for word in (entity, store or entity):
+        if not _WORD.fullmatch(word):
+            raise ValueError(f"{word!r} is no entity id")
+    own = tuple(f"{prefix}:{entity}:{kind}".encode() for kind in _OWN_KINDS)
+    return own + tuple(f"{prefix}:{store or entity}:{kind}".encode() for kind in STORE_KINDS)
+
+
+def registry_keys(namespace: str, salt: str) -> tuple[bytes, ...]:
+    """The keys of a namespace's registry: what it is, its entities by name, and their names in order."""
+    prefix = _prefix(namespace, salt)
+    return tuple(f"{prefix}:{kind}".encode() for kind in ("namespace", "entities", "names"))
+
+
+def waiting_channel(namespace: str, salt: str, client: str) -> bytes:
+    """The channel on which a client is woken, in the slot of the partitions it waits at."""
+    if not _WORD.fullmatch(client):
+        raise ValueError(f"{client!r} is no client id")
+    return f"{_prefix(namespace, salt)}:wake:{client}".encode()

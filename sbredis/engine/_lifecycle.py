@@ -1,0 +1,333 @@
+"""The life of a message, as one table, and where a message of each state stands in its partition.
+
+Theory
+------
+
+A message lives on a *side*. It begins on the main side, the queue itself. It may move once to the dead side, the
+dead-letter queue, where it gets a number of its own and a second life begins: nothing comes back from there, nothing
+expires there, and nothing is dead-lettered again.
+
+On its side it is in exactly one *state*, and leaves it so::
+
+    NEW        send ► ACTIVE    schedule ► SCHEDULED    (either ► DROPPED, if it is a duplicate)
+    SCHEDULED  activate ► ACTIVE    cancel ► CANCELLED
+    ACTIVE     receive ► LOCKED    receive and delete ► COMPLETED    expire ► EXPIRED or the dead side
+    LOCKED     complete ► COMPLETED    defer ► DEFERRED    dead-letter ► the dead side    renew ► LOCKED
+               abandon, release, lapse ► ACTIVE; or the dead side, DEFERRED, EXPIRED, DELAYED (see below)
+    DELAYED    wake ► ACTIVE; or EXPIRED or the dead side
+    DEFERRED   receive deferred ► LOCKED    receive deferred and delete ► COMPLETED
+               and purge takes from ACTIVE, DELAYED and DEFERRED to PURGED
+
+What happens to a message is an *event*: something that a caller did (receive, complete, …) or that time did (lapse,
+activate, wake, expire). An event that has no row for a state cannot happen to a message in it: it is refused, reported
+or passed over, and the message is not touched.
+
+Where an event leads may depend on more than the state. A row therefore names its *conditions*, and **the first of them
+that holds decides**; their order in the table is part of the table. In the order of a release lies what is easy to
+miss:
+
+- The failed delivery is counted before anything is asked, and the delivery limit stands above all: also a message that
+  would return to the deferred ones, or that has expired meanwhile, is dead-lettered for its deliveries.
+- A message that was deferred once goes back to the deferred ones, expired or not. Deferred messages do not expire,
+  neither while they lie there nor while they are locked from there.
+- Expiry takes effect at once when the lock ends; a delay that the caller asked for does not hold it up.
+
+Expiry never touches a locked message, since LOCKED has no row for it. A released message has its old number and level,
+and so its old place; one that was scheduled draws a new number when it becomes active, and only then does its time to
+live begin.
+
+Abandon and lapse count as a failed delivery (``COUNTED``); what is given back unread is not counted.
+
+Bands
+-----
+
+All messages of a partition, of both sides, stand in one sorted set. The score of a message is ``band * 2**48 +
+number``, and the band says its side, its state and, for active messages of the main side, its priority level. So the
+state of a message *is* its place in this set: a change of state is one write, counting a state is counting a range,
+and the oldest message of the most urgent level is the first of all. Scores stay below 2**53, up to where a double,
+which is what Lua and Redis calculate with, is exact.
+
+The member of a message on the main side is its number in decimals; on the dead side, ``d`` and its number there.
+
+HELD (handed out under the lock of a session) and FROZEN (on its way to another partition) have bands but no rows yet.
+Bands 22 to 27 are kept for the transfer dead-letter queue.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Collection, Mapping
+from enum import Enum, StrEnum
+from types import MappingProxyType
+from typing import Final, NamedTuple
+
+__all__ = [
+    "BANDS",
+    "BAND_WIDTH",
+    "COUNTED",
+    "ENDS",
+    "EPOCH_LEAP",
+    "LEVELS",
+    "NEVER",
+    "RESERVED",
+    "TRANSITIONS",
+    "Condition",
+    "Event",
+    "ImpossibleError",
+    "Outcome",
+    "Reason",
+    "Side",
+    "State",
+    "band",
+    "decide",
+    "member",
+    "score",
+    "split_member",
+    "split_score",
+    "state_of_band",
+]
+
+BAND_WIDTH: Final = 2**48
+"""How many numbers a band holds."""
+
+EPOCH_LEAP: Final = 2**24
+"""How far both counters jump at a new epoch, so that numbers lost in a failover are never given twice."""
+
+LEVELS: Final = 8
+"""How many priority levels there are; level 0 is served first."""
+
+NEVER: Final = 9_999_999_999_999
+"""The time, in 13 digits like all others, of what does not happen."""
+
+
+class Side(StrEnum):
+    """Which queue of the entity a message is in; the value is the first part of its member."""
+
+    MAIN = ""
+    DEAD = "d"
+
+
+class State(Enum):
+    """What a message is doing."""
+
+    NEW = "new"  # not there yet
+    ACTIVE = "active"
+    LOCKED = "locked"
+    DELAYED = "delayed"  # given back with a delay; keeps its number
+    DEFERRED = "deferred"  # received by its number alone
+    SCHEDULED = "scheduled"  # not enqueued yet
+    HELD = "held"  # reserved
+    FROZEN = "frozen"  # reserved
+    COMPLETED = "completed"  # done with, or received and deleted
+    CANCELLED = "cancelled"
+    EXPIRED = "expired"
+    PURGED = "purged"
+    DROPPED = "dropped"  # a duplicate; never was there
+
+
+class Event(Enum):
+    """What can happen to a message."""
+
+    SEND = "send"
+    SCHEDULE = "schedule"
+    CANCEL = "cancel"
+    RECEIVE = "receive"
+    RECEIVE_AND_DELETE = "receive and delete"
+    RECEIVE_DEFERRED = "receive deferred"
+    RECEIVE_DEFERRED_AND_DELETE = "receive deferred and delete"
+    RENEW = "renew"
+    COMPLETE = "complete"
+    ABANDON = "abandon"
+    RELEASE = "release"  # given back unread
+    DEFER = "defer"
+    DEAD_LETTER = "dead-letter"
+    PURGE = "purge"
+    # What time does.
+    LAPSE = "lapse"  # the lock has ended
+    ACTIVATE = "activate"  # a scheduled message is due
+    WAKE = "wake"  # a delay is over
+    EXPIRE = "expire"
+
+
+class Condition(Enum):
+    """What decides among the outcomes of a row."""
+
+    DUPLICATE = "its message id was seen within the window"
+    LIMIT = "its failures, this one included, have reached the delivery limit"
+    HOME_DEFERRED = "it was locked from among the deferred"
+    EXPIRED_KEPT = "it has expired, and the entity dead-letters what expires"
+    EXPIRED = "it has expired"
+    DELAY = "the caller asked for a delay"
+    OTHERWISE = "none of the conditions before it"
+
+
+class Reason(Enum):
+    """Why a message is on the dead side; the value is the letter in its entry."""
+
+    NONE = "-"
+    APPLICATION = "A"
+    EXPIRED = "T"  # TTLExpiredException
+    DELIVERIES = "M"  # MaxDeliveryCountExceeded
+
+
+class Outcome(NamedTuple):
+    """Where a message is after an event, and the reason it takes to the dead side."""
+
+    side: Side
+    state: State
+    reason: Reason = Reason.NONE
+
+
+class ImpossibleError(LookupError):
+    """The table has no such transition."""
+
+
+ENDS: Final = frozenset({State.COMPLETED, State.CANCELLED, State.EXPIRED, State.PURGED, State.DROPPED})
+"""The states in which a message is gone."""
+
+RESERVED: Final = frozenset({State.HELD, State.FROZEN})
+"""The states that have a band, and no transitions yet."""
+
+COUNTED: Final = frozenset({Event.ABANDON, Event.LAPSE})
+"""The events that count as a failed delivery, on both sides."""
+
+_MAIN, _DEAD = Side.MAIN, Side.DEAD
+_ALWAYS = Condition.OTHERWISE
+
+_FAILED: Mapping[Condition, Outcome] = {Condition.LIMIT: Outcome(_DEAD, State.ACTIVE, Reason.DELIVERIES)}
+_HOME: Mapping[Condition, Outcome] = {Condition.HOME_DEFERRED: Outcome(_MAIN, State.DEFERRED)}
+_EXPIRY: Mapping[Condition, Outcome] = {
+    Condition.EXPIRED_KEPT: Outcome(_DEAD, State.ACTIVE, Reason.EXPIRED),
+    Condition.EXPIRED: Outcome(_MAIN, State.EXPIRED),
+}
+_DELAY: Mapping[Condition, Outcome] = {Condition.DELAY: Outcome(_MAIN, State.DELAYED)}
+_BACK: Mapping[Condition, Outcome] = {_ALWAYS: Outcome(_MAIN, State.ACTIVE)}
+
+_DEAD_HOME: Mapping[Condition, Outcome] = {Condition.HOME_DEFERRED: Outcome(_DEAD, State.DEFERRED)}
+_DEAD_DELAY: Mapping[Condition, Outcome] = {Condition.DELAY: Outcome(_DEAD, State.DELAYED)}
+_DEAD_BACK: Mapping[Condition, Outcome] = {_ALWAYS: Outcome(_DEAD, State.ACTIVE)}
+
+# fmt: off
+TRANSITIONS: Final[Mapping[tuple[Side, State, Event], Mapping[Condition, Outcome]]] = MappingProxyType({
+    # -- the main side
+    (_MAIN, State.NEW, Event.SEND): {Condition.DUPLICATE: Outcome(_MAIN, State.DROPPED), **_BACK},
+    (_MAIN, State.NEW, Event.SCHEDULE): {
+        Condition.DUPLICATE: Outcome(_MAIN, State.DROPPED),
+        _ALWAYS: Outcome(_MAIN, State.SCHEDULED),
+    },
+    (_MAIN, State.SCHEDULED, Event.ACTIVATE): _BACK,
+    (_MAIN, State.SCHEDULED, Event.CANCEL): {_ALWAYS: Outcome(_MAIN, State.CANCELLED)},
+    (_MAIN, State.ACTIVE, Event.RECEIVE): {_ALWAYS: Outcome(_MAIN, State.LOCKED)},
+    (_MAIN, State.ACTIVE, Event.RECEIVE_AND_DELETE): {_ALWAYS: Outcome(_MAIN, State.COMPLETED)},
+    (_MAIN, State.ACTIVE, Event.EXPIRE): _EXPIRY,
+    (_MAIN, State.ACTIVE, Event.PURGE): {_ALWAYS: Outcome(_MAIN, State.PURGED)},
+    (_MAIN, State.LOCKED, Event.RENEW): {_ALWAYS: Outcome(_MAIN, State.LOCKED)},
+    (_MAIN, State.LOCKED, Event.COMPLETE): {_ALWAYS: Outcome(_MAIN, State.COMPLETED)},
+    (_MAIN, State.LOCKED, Event.ABANDON): {**_FAILED, **_HOME, **_EXPIRY, **_DELAY, **_BACK},
+    (_MAIN, State.LOCKED, Event.RELEASE): {**_HOME, **_EXPIRY, **_DELAY, **_BACK},
+    (_MAIN, State.LOCKED, Event.LAPSE): {**_FAILED, **_HOME, **_EXPIRY, **_BACK},
+    (_MAIN, State.LOCKED, Event.DEFER): {_ALWAYS: Outcome(_MAIN, State.DEFERRED)},
+    (_MAIN, State.LOCKED, Event.DEAD_LETTER): {_ALWAYS: Outcome(_DEAD, State.ACTIVE, Reason.APPLICATION)},
+    (_MAIN, State.DELAYED, Event.WAKE): {**_EXPIRY, **_BACK},
+    (_MAIN, State.DELAYED, Event.PURGE): {_ALWAYS: Outcome(_MAIN, State.PURGED)},
+    (_MAIN, State.DEFERRED, Event.RECEIVE_DEFERRED): {_ALWAYS: Outcome(_MAIN, State.LOCKED)},
+    (_MAIN, State.DEFERRED, Event.RECEIVE_DEFERRED_AND_DELETE): {_ALWAYS: Outcome(_MAIN, State.COMPLETED)},
+    (_MAIN, State.DEFERRED, Event.PURGE): {_ALWAYS: Outcome(_MAIN, State.PURGED)},
+    # -- the dead side: no limit, no expiry, no way back
+    (_DEAD, State.ACTIVE, Event.RECEIVE): {_ALWAYS: Outcome(_DEAD, State.LOCKED)},
+    (_DEAD, State.ACTIVE, Event.RECEIVE_AND_DELETE): {_ALWAYS: Outcome(_DEAD, State.COMPLETED)},
+    (_DEAD, State.ACTIVE, Event.PURGE): {_ALWAYS: Outcome(_DEAD, State.PURGED)},
+    (_DEAD, State.LOCKED, Event.RENEW): {_ALWAYS: Outcome(_DEAD, State.LOCKED)},
+    (_DEAD, State.LOCKED, Event.COMPLETE): {_ALWAYS: Outcome(_DEAD, State.COMPLETED)},
+    (_DEAD, State.LOCKED, Event.ABANDON): {**_DEAD_HOME, **_DEAD_DELAY, **_DEAD_BACK},
+    (_DEAD, State.LOCKED, Event.RELEASE): {**_DEAD_HOME, **_DEAD_DELAY, **_DEAD_BACK},
+    (_DEAD, State.LOCKED, Event.LAPSE): {**_DEAD_HOME, **_DEAD_BACK},
+    (_DEAD, State.LOCKED, Event.DEFER): {_ALWAYS: Outcome(_DEAD, State.DEFERRED)},
+    (_DEAD, State.DELAYED, Event.WAKE): _DEAD_BACK,
+    (_DEAD, State.DELAYED, Event.PURGE): {_ALWAYS: Outcome(_DEAD, State.PURGED)},
+    (_DEAD, State.DEFERRED, Event.RECEIVE_DEFERRED): {_ALWAYS: Outcome(_DEAD, State.LOCKED)},
+    (_DEAD, State.DEFERRED, Event.RECEIVE_DEFERRED_AND_DELETE): {_ALWAYS: Outcome(_DEAD, State.COMPLETED)},
+    (_DEAD, State.DEFERRED, Event.PURGE): {_ALWAYS: Outcome(_DEAD, State.PURGED)},
+})
+# fmt: on
+"""Everything that can happen, and where it leads; the first condition of a row that holds decides."""
+
+
+def decide(side: Side, state: State, event: Event, holding: Collection[Condition]) -> tuple[Condition, Outcome]:
+    """The condition that decides and the outcome, given the conditions that hold now.
+
+    Conditions that the row does not ask about are of no consequence. Raises :class:`ImpossibleError` where there is no
+    row, or none of its conditions holds.
+    """
+    for condition, outcome in TRANSITIONS.get((side, state, event), {}).items():
+        if condition is Condition.OTHERWISE or condition in holding:
+            return condition, outcome
+    raise ImpossibleError(f"{event.value}: impossible for a message that is {state.value} on the {side.name} side")
+
+
+BANDS: Final[Mapping[tuple[Side, State], range]] = MappingProxyType(
+    {
+        (_MAIN, State.ACTIVE): range(LEVELS),
+        (_MAIN, State.HELD): range(8, 9),
+        (_MAIN, State.LOCKED): range(9, 10),
+        (_MAIN, State.DELAYED): range(10, 11),
+        (_MAIN, State.DEFERRED): range(11, 12),
+        (_MAIN, State.FROZEN): range(12, 13),
+        (_MAIN, State.SCHEDULED): range(13, 14),
+        (_DEAD, State.ACTIVE): range(16, 17),
+        (_DEAD, State.HELD): range(17, 18),
+        (_DEAD, State.LOCKED): range(18, 19),
+        (_DEAD, State.DELAYED): range(19, 20),
+        (_DEAD, State.DEFERRED): range(20, 21),
+        (_DEAD, State.FROZEN): range(21, 22),
+    }
+)
+"""The bands of each state: one, and for the active ones of the main side one a level."""
+
+_OF_BAND: Final = {number: (place, bands.start) for place, bands in BANDS.items() for number in bands}
+_MEMBER: Final = re.compile(r"(d?)([1-9][0-9]{0,14})", re.ASCII)
+
+
+def band(side: Side, state: State, level: int = 0) -> int:
+    """The band of a message; its level matters where the state has a band for each."""
+    if not 0 <= level < LEVELS:
+        raise ValueError(f"level {level} is outside 0 to {LEVELS - 1}")
+    try:
+        bands = BANDS[side, state]
+    except KeyError:
+        raise ValueError(f"no message that is {state.value} stands on the {side.name} side") from None
+    return bands[level] if len(bands) > 1 else bands.start
+
+
+def state_of_band(number: int) -> tuple[Side, State, int]:
+    """Side, state and level of the messages in a band; the level is 0 where the band does not tell it."""
+    try:
+        (side, state), first = _OF_BAND[number]
+    except KeyError:
+        raise ValueError(f"band {number} is not used") from None
+    return side, state, number - first
+
+
+def score(in_band: int, number: int) -> int:
+    """The score of the message with this number, in this band."""
+    if not 0 <= number < BAND_WIDTH:
+        raise ValueError(f"number {number} is outside a band")
+    return in_band * BAND_WIDTH + number
+
+
+def split_score(value: int) -> tuple[int, int]:
+    """Band and number out of a score."""
+    return divmod(value, BAND_WIDTH)
+
+
+def member(side: Side, number: int) -> str:
+    """What a message is called in the keys of its partition."""
+    return f"{side.value}{number}"
+
+
+def split_member(name: str) -> tuple[Side, int]:
+    """Side and number out of a member."""
+    match = _MEMBER.fullmatch(name)
+    if match is None or int(match[2]) >= BAND_WIDTH:
+        raise ValueError(f"{name!r} is not a member")
+    return Side(match[1]), int(match[2])

@@ -1,0 +1,441 @@
+"""One partition of one entity: every operation of the broker as a request, typed, and checked before it is sent.
+
+Nothing here waits or opens anything: a request names the script, its keys and its arguments, and reads the reply. The
+headers of the Lua files say the same from the other side, and a test holds the two together.
+"""
+
+from __future__ import annotations
+
+import re
+import secrets
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import replace
+from typing import Any, Literal, NamedTuple, TypeVar
+
+from sbredis.engine._keys import KINDS, partition_keys
+from sbredis.engine._request import Request
+from sbredis.engine._results import (
+    NEVER,
+    Awoken,
+    Counts,
+    Peeked,
+    Purged,
+    Received,
+    Renewed,
+    Sent,
+    Settled,
+    Undone,
+    deliveries,
+    names,
+)
+from sbredis.engine._scripts import load
+from sbredis.engine._settings import PartitionSettings
+from sbredis.exceptions import MessageSizeExceededError
+from sbredis.transport import Argument
+
+__all__ = [
+    "MAXIMUM_CALL_BYTES",
+    "MAXIMUM_CALL_MESSAGES",
+    "NO_TURN",
+    "Lock",
+    "Mode",
+    "Outgoing",
+    "Partition",
+    "Side",
+    "Turn",
+    "new_token",
+]
+
+MAXIMUM_CALL_MESSAGES = 1000
+MAXIMUM_CALL_BYTES = 4 * 1024 * 1024
+"""What the messages of one call may weigh; a single message may be larger."""
+
+T = TypeVar("T")
+Side = Literal["", "d"]
+"""The main queue of a partition, or its dead-letter queue."""
+Mode = Literal["lock", "delete"]
+
+_NAME = re.compile(r"d?[1-9][0-9]{0,14}", re.ASCII)
+_TOKEN = re.compile(r"[A-Za-z0-9_-]{12}", re.ASCII)
+_LANE = re.compile(r"[\x21-\x7e]{1,64}", re.ASCII)
+
+
+class Turn(NamedTuple):
+    """The place of a call in its lane: the same place again is the same call, and is answered as the first time."""
+
+    lane: str
+    number: int
+    now: int | None = None
+    """The time, for a partition with a test clock."""
+
+
+NO_TURN = Turn("", 0)
+"""For a call that may be done twice."""
+
+
+class Outgoing(NamedTuple):
+    """A message to be sent."""
+
+    payload: bytes
+    time_to_live: int | None = None
+    """In ms; ``None`` for as long as the entity lets it."""
+    level: int = 0
+    """Of eight, 0 the most urgent."""
+    message_id: bytes = b""
+    """By which duplicates are known; empty for none."""
+    due: int | None = None
+    """When it is to be enqueued, in ms since 1970; ``None`` for now."""
+
+
+class Lock(NamedTuple):
+    """A message that is to be settled, and the token under which it was given out."""
+
+    token: str
+    name: str
+    changes: bytes = b""
+    """Changed properties; empty leaves them as they are."""
+    delay: int = 0
+    """In ms, for abandoning."""
+
+
+def new_token() -> str:
+    """A token for a lease: nobody can guess it, and none comes twice."""
+    return secrets.token_urlsafe(9)
+
+
+def _within(what: str, value: object, least: int, most: int) -> None:
+    if type(value) is not int or not least <= value <= most:
+        raise ValueError(f"{what} must be a whole number from {least} to {most}, not {value!r}")
+
+
+def _names(given: Iterable[str]) -> list[Argument]:
+    listed = list(given)
+    if not 1 <= len(listed) <= MAXIMUM_CALL_MESSAGES:
+        raise ValueError(f"a call takes 1 to {MAXIMUM_CALL_MESSAGES} messages, not {len(listed)}")
+    for name in listed:
+        if not _NAME.fullmatch(name):
+            raise ValueError(f"{name!r} is no number of a message")
+    if len(set(listed)) < len(listed):
+        raise ValueError("a message is named twice")
+    return list(listed)
+
+
+def _token(token: str) -> str:
+    if not _TOKEN.fullmatch(token):
+        raise ValueError(f"{token!r} is no token of a lease")
+    return token
+
+
+class Partition:
+    """The partition of an entity in one slot, as one who knows its incarnation and version of settings asks it."""
+
+    __slots__ = ("incarnation", "keys", "settings", "version")
+
+    def __init__(  # noqa: PLR0917 -- where it is, which it is, and how it is set
+        self,
+        namespace: str,
+        salt: str,
+        entity: str,
+        incarnation: str,
+        version: int,
+        settings: PartitionSettings,
+        store: str | None = None,
+    ) -> None:
+        _within("version", version, 1, 999_999_999_999_999)
+        if not incarnation:
+            raise ValueError("an incarnation is not empty")
+        self.keys = partition_keys(namespace, salt, entity, store)
+        self.incarnation = incarnation
+        self.version = version
+        self.settings = settings
+
+    # -- taking in ------------------------------------------------------------------------------------------------
+
+    def send(self, turn: Turn, messages: Sequence[Outgoing]) -> Request[Sent]:
+        """Take messages in, each active at once or scheduled; all of them or none."""
+        self._check_outgoing(messages)
+        columns, rest = _columns(messages)
+        return self._request("send", turn, _sent, {"columns": columns}, rest)
+
+    def publish(
+        self, turn: Turn, messages: Sequence[Outgoing], routes: Sequence[Sequence[int]], targets: Sequence[Partition]
+    ) -> Request[Sent]:
+        """Take messages of a topic in for the subscriptions that they are for, stored once.
+
+        ``targets`` are the subscriptions' partitions in this slot; ``routes`` says for each message which of them it is
+        for, by their places from 0 on, rising.
+        """
+        self._check_outgoing(messages)
+        if any(message.due is not None for message in messages):
+            raise ValueError("a scheduled message is published when it is due")
+        if len(routes) != len(messages):
+            raise ValueError("every message has a route, though it may be empty")
+        for route in routes:
+            if any(not 0 <= place < len(targets) for place in route) or list(route) != sorted(set(route)):
+                raise ValueError(f"a route is places of targets, rising, not {route!r}")
+        columns, rest = _columns(messages, routes)
+        keys = self.keys + tuple(target.keys[KINDS.index(kind)] for target in targets for kind in _TARGET_KINDS)
+        scalars: dict[str, Argument] = {
+            "columns": columns,
+            "incarnations": " ".join(target.incarnation for target in targets),
+        }
+        return replace(self._request("publish", turn, _sent, scalars, rest), keys=keys)
+
+    def cancel(self, turn: Turn, scheduled: Sequence[str]) -> Request[Undone]:
+        """Delete scheduled messages; all of them, or none if one is not scheduled."""
+
+        def read(reply: list[Any]) -> Undone:
+            return Undone(bool(reply[0]), names(reply[1]))
+
+        return self._request("cancel", turn, read, {}, _names(scheduled))
+
+    # -- giving out -----------------------------------------------------------------------------------------------
+
+    def receive(
+        self,
+        turn: Turn,
+        token: str,
+        wanted: int,
+        *,
+        side: Side = "",
+        mode: Mode = "lock",
+        room: int = MAXIMUM_CALL_BYTES,
+        waiter: bytes = b"",
+        waiting_for: int = 1,
+    ) -> Request[Received]:
+        """Give out the oldest messages, locked under ``token`` or deleted at once.
+
+        ``waiter`` is the channel on which the caller waits if it gets nothing; it names it again when it comes back.
+        """
+        _within("wanted", wanted, 1, MAXIMUM_CALL_MESSAGES)
+        _within("room", room, 1, 1 << 30)
+        _within("waiting_for", waiting_for, 1, MAXIMUM_CALL_MESSAGES)
+        scalars: dict[str, Argument] = {
+            "side": side,
+            "mode": mode,
+            "wanted": wanted,
+            "room": room,
+            "token": _token(token),
+            "waiter": waiter,
+            "waiting_for": waiting_for,
+        }
+        return self._request("receive", turn, _received, scalars)
+
+    def receive_deferred(
+        self, turn: Turn, token: str, deferred: Sequence[str], *, mode: Mode = "lock"
+    ) -> Request[Received]:
+        """Give out deferred messages by name; all of them, or none if one is not deferred here."""
+        scalars: dict[str, Argument] = {"mode": mode, "token": _token(token)}
+        return self._request("receive_deferred", turn, _received, scalars, _names(deferred))
+
+    def peek(
+        self,
+        start: int,
+        wanted: int,
+        *,
+        side: Side = "",
+        room: int = MAXIMUM_CALL_BYTES,
+        states: str = "alwfs",
+        turn: Turn = NO_TURN,
+    ) -> Request[Peeked]:
+        """Show messages from a number on, whatever their state, and touch none of them."""
+        _within("start", start, 0, (1 << 48) - 1)
+        _within("wanted", wanted, 1, MAXIMUM_CALL_MESSAGES)
+        _within("room", room, 1, 1 << 30)
+        if not states or not set(states) <= set("alwfs"):
+            raise ValueError(f"states must be out of a, l, w, f and s, not {states!r}")
+
+        def read(reply: list[Any]) -> Peeked:
+            return Peeked(deliveries(reply[1], reply[3], reply[4], reply[2].decode()))
+
+        scalars: dict[str, Argument] = {"side": side, "from": start, "wanted": wanted, "room": room, "states": states}
+        return self._request("peek", turn, read, scalars)
+
+    # -- settling -------------------------------------------------------------------------------------------------
+
+    def complete(self, turn: Turn, locks: Sequence[Lock]) -> Request[Settled]:
+        """Settle messages as done."""
+        return self._request("complete", turn, _settled, {}, _grouped(locks, lambda lock: (lock.name,)))
+
+    def renew(self, turn: Turn, token: str, locks: Sequence[Lock]) -> Request[Renewed]:
+        """Lock messages for the full duration again; those of a lease that is named in part move to ``token``."""
+
+        def read(reply: list[Any]) -> Renewed:
+            return Renewed(bool(reply[0]), reply[1], names(reply[2]), names(reply[3]))
+
+        return self._request("renew", turn, read, {"token": _token(token)}, _grouped(locks, lambda lock: (lock.name,)))
+
+    def abandon(self, turn: Turn, locks: Sequence[Lock], *, counted: bool = True) -> Request[Settled]:
+        """Give messages back, counted as failed deliveries or, unread, not."""
+        for lock in locks:
+            _within("delay", lock.delay, 0, NEVER)
+        rest = _grouped(locks, lambda lock: (lock.name, lock.changes, lock.delay))
+        return self._request("abandon", turn, _settled, {"counted": int(counted)}, rest)
+
+    def defer(self, turn: Turn, locks: Sequence[Lock]) -> Request[Settled]:
+        """Set messages aside, to be received by number only."""
+        return self._request("defer", turn, _settled, {}, _grouped(locks, lambda lock: (lock.name, lock.changes)))
+
+    def dead_letter(self, turn: Turn, locks: Sequence[Lock]) -> Request[Settled]:
+        """Move messages to the dead-letter queue."""
+        return self._request("dead_letter", turn, _settled, {}, _grouped(locks, lambda lock: (lock.name, lock.changes)))
+
+    # -- looking after --------------------------------------------------------------------------------------------
+
+    def purge(
+        self, turn: Turn, before: int, *, side: Side = "", share: int = MAXIMUM_CALL_MESSAGES, start: int = 0
+    ) -> Request[Purged]:
+        """Delete what was enqueued before a time and is not locked or scheduled; one bounded step of it."""
+        _within("before", before, 0, NEVER)
+        _within("share", share, 1, MAXIMUM_CALL_MESSAGES)
+        _within("start", start, 0, 1 << 53)
+
+        def read(reply: list[Any]) -> Purged:
+            return Purged(bool(reply[0]), reply[1], int(reply[2]) if reply[2] else None)
+
+        scalars: dict[str, Argument] = {"side": side, "before": before, "share": share, "from": start}
+        return self._request("purge", turn, read, scalars)
+
+    def count(self, turn: Turn = NO_TURN) -> Request[Counts]:
+        """Count the messages by where they are."""
+
+        def read(reply: list[Any]) -> Counts:
+            return Counts(*reply[1:])
+
+        return self._request("count", turn, read, {})
+
+    def due(self, turn: Turn = NO_TURN) -> Request[Awoken]:
+        """Do a large share of what is due."""
+
+        def read(reply: list[Any]) -> Awoken:
+            return Awoken(bool(reply[0]), reply[1])
+
+        return self._request("due", turn, read, {})
+
+    def configure(self, *, create: bool = False) -> Request[int]:
+        """Make the partition, or give it the settings of this version."""
+        listed = self.settings.arguments()
+        labels = ("clock", "status", "lock", "deliveries", "ttl", "dead", "window", "quota", "largest", "shared")
+        scalars: dict[str, Argument] = {"create": int(create), **dict(zip(labels, listed, strict=True))}
+
+        def read(reply: list[Any]) -> int:
+            return int(reply[0])
+
+        return self._request("configure", NO_TURN, read, scalars)
+
+    def destroy(self, *, share: int = 500) -> Request[bool]:
+        """Take the partition away; the result says whether another step is needed."""
+        _within("share", share, 1, MAXIMUM_CALL_MESSAGES)
+
+        def read(reply: list[Any]) -> bool:
+            return bool(reply[0])
+
+        return self._request("destroy", NO_TURN, read, {"share": share})
+
+    # -------------------------------------------------------------------------------------------------------------
+
+    def _request(
+        self,
+        name: str,
+        turn: Turn,
+        read: Callable[[Any], T],
+        scalars: dict[str, Argument],
+        rest: Sequence[Argument] = (),
+    ) -> Request[T]:
+        """A call of a script. ``scalars`` are its arguments in order, by the names in its header."""
+        lane, number, now = turn
+        if lane and not _LANE.fullmatch(lane):
+            raise ValueError(f"{lane!r} is no lane: 1 to 64 printable ASCII characters without a space")
+        _within("number", number, 0 if not lane else 1, 999_999_999_999_999)
+        if now is not None:
+            _within("now", now, 0, NEVER - 1)
+        common = (self.incarnation, self.version, lane, number, "" if now is None else now)
+        repeatable = bool(lane) or name in _HARMLESS
+        return Request(load(name), self.keys, (*common, *scalars.values(), *rest), read, repeatable)
+
+    def _check_outgoing(self, messages: Sequence[Outgoing]) -> None:
+        if not 1 <= len(messages) <= MAXIMUM_CALL_MESSAGES:
+            raise ValueError(f"a call takes 1 to {MAXIMUM_CALL_MESSAGES} messages, not {len(messages)}")
+        largest, total = self.settings.largest_message, 0
+        for place, message in enumerate(messages):
+            size = len(message.payload)
+            total += size
+            if size > largest:
+                raise MessageSizeExceededError(
+                    f"message {place} has {size} bytes; the entity takes messages of up to {largest} bytes"
+                )
+            if message.time_to_live is not None:
+                _within(f"time_to_live of message {place}", message.time_to_live, 0, NEVER)
+            if message.due is not None:
+                _within(f"due of message {place}", message.due, 0, NEVER - 1)
+            _within(f"level of message {place}", message.level, 0, 7)
+        if total > MAXIMUM_CALL_BYTES and len(messages) > 1:
+            raise MessageSizeExceededError(
+                f"{len(messages)} messages of {total} bytes are too large for one call; it takes {MAXIMUM_CALL_BYTES}"
+            )
+
+
+_HARMLESS = frozenset({"configure", "count", "destroy", "due", "peek"})
+"""Scripts that come to the same when they are run twice."""
+
+
+_TARGET_KINDS = ("state", "order", "entries", "due", "waiters")
+"""The keys of a subscription that publishing to it touches, in the order in which its script takes them."""
+
+
+def _columns(messages: Sequence[Outgoing], routes: Sequence[Sequence[int]] = ()) -> tuple[str, list[Argument]]:
+    """Messages as the scripts take them: the letters of the columns that any of them needs, and their values."""
+    timed = any(message.time_to_live is not None for message in messages)
+    levelled = any(message.level for message in messages)
+    known = any(message.message_id for message in messages)
+    scheduled = any(message.due is not None for message in messages)
+    if not (timed or levelled or known or scheduled or routes):
+        return "", [message.payload for message in messages]
+    rest: list[Argument] = []
+    for place, message in enumerate(messages):
+        if routes:
+            rest.append(" ".join(str(target + 1) for target in routes[place]))
+        if timed:
+            rest.append("" if message.time_to_live is None else message.time_to_live)
+        if levelled:
+            rest.append(message.level)
+        if known:
+            rest.append(message.message_id)
+        if scheduled:
+            rest.append("" if message.due is None else message.due)
+        rest.append(message.payload)
+    letters = zip("rtlid", (bool(routes), timed, levelled, known, scheduled), strict=True)
+    return "".join(letter for letter, used in letters if used), rest
+
+
+def _sent(reply: list[Any]) -> Sent:
+    return Sent(bool(reply[0]), reply[1], reply[2])
+
+
+def _received(reply: list[Any]) -> Received:
+    missing = names(reply[6]) if len(reply) > 6 else ()
+    return Received(bool(reply[0]), reply[1], reply[2], deliveries(reply[3], reply[4], reply[5]), missing)
+
+
+def _settled(reply: list[Any]) -> Settled:
+    return Settled(bool(reply[0]), names(reply[1]), names(reply[2]) if len(reply) > 2 else ())
+
+
+def _grouped(locks: Sequence[Lock], columns: Callable[[Lock], tuple[Argument, ...]]) -> list[Argument]:
+    """Messages by token, as the scripts take them: a token, a count, and for each message its columns."""
+    if not 1 <= len(locks) <= MAXIMUM_CALL_MESSAGES:
+        raise ValueError(f"a call takes 1 to {MAXIMUM_CALL_MESSAGES} messages, not {len(locks)}")
+    groups: dict[str, list[Argument]] = {}
+    counts: dict[str, int] = {}
+    for lock in locks:
+        if not _NAME.fullmatch(lock.name):
+            raise ValueError(f"{lock.name!r} is no number of a message")
+        listed = groups.get(lock.token)
+        if listed is None:
+            listed = groups[_token(lock.token)] = []
+        listed += columns(lock)
+        counts[lock.token] = counts.get(lock.token, 0) + 1
+    rest: list[Argument] = []
+    for token, listed in groups.items():
+        rest += (token, counts[token], *listed)
+    return rest

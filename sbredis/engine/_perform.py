@@ -1,0 +1,58 @@
+"""Sending a request: the one place where the engine waits."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any, Literal, Protocol, TypeVar
+
+from sbredis.engine._refusals import REFUSALS, Refusal, refused
+from sbredis.engine._request import Request
+from sbredis.exceptions import ScriptRefusedError
+from sbredis.transport import Argument, Script
+
+__all__ = ["Caller", "perform"]
+
+T = TypeVar("T")
+
+
+class Caller(Protocol):
+    """What requests are sent through: a transport, named by what is asked of it, so that redis-py is not imported."""
+
+    async def call(
+        self,
+        script: Script,
+        keys: Sequence[bytes],
+        arguments: Sequence[Argument] = (),
+        *,
+        timeout: float = 60.0,
+        repeatable: bool = False,
+        durability: Literal["master", "replicated"] | None = None,
+    ) -> Any:
+        """Run a script where its keys live, and return its reply."""
+        ...
+
+
+async def perform(
+    transport: Caller,
+    request: Request[T],
+    *,
+    timeout: float = 60.0,
+    durability: Literal["master", "replicated"] | None = None,
+    refusals: Mapping[str, Refusal] = REFUSALS,
+) -> T:
+    """Send a request and read its result. Raises what the transport raises, and a refusal as the error it stands for.
+
+    ``refusals`` says what the codes of the script mean, where they are not those of a partition.
+    """
+    try:
+        reply = await transport.call(
+            request.script,
+            request.keys,
+            request.arguments,
+            timeout=timeout,
+            repeatable=request.repeatable,
+            durability=durability,
+        )
+    except ScriptRefusedError as error:
+        raise refused(error, refusals) from None
+    return request.read(reply)

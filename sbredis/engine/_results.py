@@ -1,0 +1,186 @@
+"""What the scripts answer, as it is used."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+
+__all__ = [
+    "NEVER",
+    "Awoken",
+    "Counts",
+    "Delivery",
+    "Peeked",
+    "Purged",
+    "Received",
+    "Record",
+    "Renewed",
+    "Sent",
+    "Settled",
+    "Undone",
+    "read_record",
+]
+
+NEVER = 9_999_999_999_999
+"""The time that does not come, in the milliseconds in which the engine counts."""
+
+
+class Record(NamedTuple):
+    """A message as it is stored, taken apart."""
+
+    level: int
+    enqueued: int | None
+    """When, in ms since 1970; ``None`` for one that is scheduled."""
+    expires: int
+    payload: bytes
+
+
+def read_record(record: bytes) -> Record:
+    """Take a stored message apart: a letter for its form, its level, its times, and what the sender gave."""
+    form, level = record[:1], int(record[1:2])
+    if form == b"a":
+        return Record(level, int(record[2:15]), NEVER, record[15:])
+    if form == b"x":
+        return Record(level, int(record[2:15]), int(record[15:28]), record[28:])
+    if form == b"s":
+        return Record(level, None, NEVER, record[15:])
+    raise ValueError(f"a record of an unknown form, {form!r}")
+
+
+@dataclass(frozen=True, slots=True)
+class Delivery:
+    """A message as it is given out or shown."""
+
+    name: str
+    """Its number; with a ``d`` before it in the dead-letter queue."""
+    record: bytes
+    failures: int = 0
+    """How many deliveries of it failed before."""
+    reason: str = "-"
+    """Why it is a dead letter: A application, T expired, M delivery limit."""
+    changes: bytes = b""
+    """Changed properties, as the last one who changed them gave them."""
+    state: str = "l"
+    """Where it was peeked: a active, l locked, w delayed, f deferred, s scheduled."""
+
+
+@dataclass(frozen=True, slots=True)
+class Sent:
+    """What became of a send."""
+
+    more: bool
+    """More was due in the partition than a call does on its way: it wants another call."""
+    first: int
+    """The number of the first message; the others follow without a gap."""
+    dropped: int
+    """How many were duplicates."""
+
+
+@dataclass(frozen=True, slots=True)
+class Received:
+    """What was given out."""
+
+    more: bool
+    due: int
+    """When something is due in the partition, if nothing was given out; 0 for never."""
+    lock: int
+    """For how many ms the messages are locked, from when the script ran."""
+    messages: tuple[Delivery, ...]
+    missing: tuple[str, ...] = ()
+    """What was asked for by name and is not there; then nothing was given out."""
+
+
+@dataclass(frozen=True, slots=True)
+class Settled:
+    """What became of a settlement: all but those named were settled."""
+
+    more: bool
+    lost: tuple[str, ...]
+    """Whose lock had ended, or is another's."""
+    unfit: tuple[str, ...] = ()
+    """What is a dead letter already and cannot become one."""
+
+
+@dataclass(frozen=True, slots=True)
+class Renewed:
+    """What became of a renewal."""
+
+    more: bool
+    lock: int
+    """For how many ms they are locked, from when the script ran."""
+    lost: tuple[str, ...]
+    moved: tuple[str, ...]
+    """Those that are held under the new token from now on."""
+
+
+@dataclass(frozen=True, slots=True)
+class Undone:
+    """What became of a cancellation: all of it, or nothing if some were not scheduled."""
+
+    more: bool
+    missing: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Purged:
+    """What a step of a purge did."""
+
+    more: bool
+    count: int
+    onwards: int | None
+    """Where the next step begins; ``None`` at the end."""
+
+
+@dataclass(frozen=True, slots=True)
+class Peeked:
+    """What was shown."""
+
+    messages: tuple[Delivery, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Awoken:
+    """What is left to be done by the clock."""
+
+    more: bool
+    due: int
+
+
+class Counts(NamedTuple):
+    """How many messages a partition holds, by where they are."""
+
+    due: int
+    bytes: int
+    last: int
+    active: int
+    held: int
+    locked: int
+    delayed: int
+    deferred: int
+    frozen: int
+    scheduled: int
+    dead_active: int
+    dead_held: int
+    dead_locked: int
+    dead_delayed: int
+    dead_deferred: int
+    dead_frozen: int
+
+
+def names(list_: list[bytes]) -> tuple[str, ...]:
+    """Names of messages in a reply."""
+    return tuple(name.decode() for name in list_)
+
+
+def deliveries(given: list[bytes], records: list[bytes], extras: list[Any], states: str = "") -> tuple[Delivery, ...]:
+    """Messages in a reply; ``extras`` are place, failures, reason and changes of those that have any."""
+    known = {extras[at]: extras[at + 1 : at + 4] for at in range(0, len(extras), 4)}
+    result: list[Delivery] = []
+    for place, (name, record) in enumerate(zip(given, records, strict=True), 1):
+        state = states[place - 1] if states else "l"
+        if place in known:
+            failures, reason, changes = known[place]
+            result.append(Delivery(name.decode(), record, failures, reason.decode(), changes, state))
+        else:
+            result.append(Delivery(name.decode(), record, state=state))
+    return tuple(result)

@@ -1,0 +1,277 @@
+"""The engine beside bare streams, in one run on one server: send, receive, complete; server time, memory, a long queue.
+
+python -m benchmarks.engine [--rounds N] [--waiting N] [--server NAME]
+"""
+
+from __future__ import annotations
+
+import argparse
+import statistics
+import time
+from collections.abc import Callable, Iterable
+from typing import Any, TypeVar
+
+from redis import Redis
+
+from benchmarks.rounds import run_as_program
+from sbredis.engine import (
+    NO_TURN,
+    Delivery,
+    Lock,
+    Outgoing,
+    Partition,
+    PartitionSettings,
+    Request,
+    Turn,
+    load,
+    new_token,
+    operations,
+)
+from sbredis.servers import LocalServer, find_server
+
+T = TypeVar("T")
+
+
+class Engine:
+    """One partition, asked through redis-py one call at a time."""
+
+    def __init__(self, client: Redis, entity: str, settings: PartitionSettings | None = None) -> None:
+        self._client = client
+        self._hashes = {name: client.script_load(load(name).source) for name in operations()}
+        self._number = 0
+        self.partition = Partition(
+            "bench", "abc", entity, "incarnation", 1, settings or PartitionSettings(quota=10**14)
+        )
+        self.ask(self.partition.configure(create=True))
+
+    def ask(self, request: Request[T]) -> T:
+        keys = request.keys
+        script = request.script
+        first: tuple[Any, ...] = (b"run",) if script.takes_run_id else ()
+        return request.read(
+            self._client.evalsha(self._hashes[script.name], len(keys), *keys, *first, *request.arguments)
+        )
+
+    def turn(self) -> Turn:
+        self._number += 1
+        return Turn("lane", self._number)
+
+    def send(self, payloads: Iterable[bytes]) -> None:
+        self.ask(self.partition.send(self.turn(), [Outgoing(payload) for payload in payloads]))
+
+    def receive(self, wanted: int, token: str) -> tuple[Delivery, ...]:
+        return self.ask(self.partition.receive(self.turn(), token, wanted)).messages
+
+    def settle_all(self, wanted: int) -> None:
+        token = new_token()
+        locks = [Lock(token, message.name) for message in self.receive(wanted, token)]
+        assert len(locks) == wanted
+        assert not self.ask(self.partition.complete(self.turn(), locks)).lost
+
+
+def server_cpu(client: Redis) -> float:
+    """Seconds of processor time that the server has used."""
+    used: dict[str, float] = client.info("cpu")
+    return used["used_cpu_user"] + used["used_cpu_sys"]
+
+
+def memory(client: Redis) -> int:
+    return int(client.info("memory")["used_memory"])
+
+
+def streams_round(client: Redis, batch: int, body: bytes, calls: int) -> None:
+    """The least that a queue on streams does: add, read in a group, acknowledge and delete."""
+    for _ in range(calls):
+        adding = client.pipeline(transaction=False)
+        for _ in range(batch):
+            adding.xadd("stream", {"b": body})
+        adding.execute()
+        given: Any = client.xreadgroup("group", "consumer", {"stream": ">"}, count=batch)
+        ids = [identifier for identifier, _ in given[0][1]]
+        ending = client.pipeline(transaction=False)
+        ending.xack("stream", "group", *ids)
+        ending.xdel("stream", *ids)
+        ending.execute()
+
+
+def engine_round(engine: Engine, batch: int, body: bytes, calls: int) -> None:
+    payloads = [body] * batch
+    for _ in range(calls):
+        engine.send(payloads)
+        engine.settle_all(batch)
+
+
+Competitor = tuple[str, Callable[[int], None]]
+
+
+def alternate(
+    client: Redis, competitors: list[Competitor], calls: int, batch: int, rounds: int
+) -> list[tuple[float, float]]:
+    """Median of server CPU and of wall time a message, in µs, of each; one round that does not count goes before."""
+    measured: list[list[tuple[float, float]]] = [[] for _ in competitors]
+    for number in range(rounds + 1):
+        for place, (_, run) in enumerate(competitors):
+            cpu, wall = server_cpu(client), time.perf_counter()
+            run(calls)
+            wall, cpu = time.perf_counter() - wall, server_cpu(client) - cpu
+            if number:
+                measured[place].append((cpu / calls / batch * 1e6, wall / calls / batch * 1e6))
+    return [(statistics.median(c for c, _ in one), statistics.median(w for _, w in one)) for one in measured]
+
+
+def compare(client: Redis, rounds: int) -> None:
+    print("send + receive + complete, a message:      server CPU                       wall time")
+    for size in (200, 1024):
+        body = b"x" * size
+        for batch in (1, 10, 100):
+            engine = Engine(client, f"compare{size}-{batch}")
+            calls = max(30, 4000 // batch)
+            (streams_cpu, streams_wall), (engine_cpu, engine_wall) = alternate(
+                client,
+                [
+                    ("streams", lambda calls: streams_round(client, batch, body, calls)),  # noqa: B023 -- called at once
+                    ("engine", lambda calls: engine_round(engine, batch, body, calls)),  # noqa: B023 -- called at once
+                ],
+                calls,
+                batch,
+                rounds,
+            )
+            print(
+                f"  {size:>4} B, batches of {batch:>3}:  streams {streams_cpu:6.1f} µs  engine {engine_cpu:6.1f} µs"
+                f"  {engine_cpu / streams_cpu:4.2f} x    {streams_wall:6.1f} µs {engine_wall:6.1f} µs"
+                f"  {engine_wall / streams_wall:4.2f} x",
+                flush=True,
+            )
+
+
+def weigh(client: Redis) -> None:
+    """What a waiting message takes beside its body."""
+    print("memory over the body, a waiting message:")
+    count = 50_000
+    for size in (200, 1024):
+        body = b"x" * size
+        client.flushall()
+        before = memory(client)
+        for _ in range(count // 100):
+            adding = client.pipeline(transaction=False)
+            for _ in range(100):
+                adding.xadd("heavy", {"b": body})
+            adding.execute()
+        streams = (memory(client) - before) / count - size
+        client.delete("heavy")
+        before = memory(client)
+        engine = Engine(client, f"weigh{size}")
+        for _ in range(count // 100):
+            engine.send([body] * 100)
+        waiting = (memory(client) - before) / count - size
+        for _ in range(count // 1000):
+            engine.receive(1000, new_token())
+        locked = (memory(client) - before) / count - size
+        print(
+            f"  {size:>4} B:  streams {streams:5.0f} B  engine {waiting:5.0f} B, {locked:5.0f} B when locked",
+            flush=True,
+        )
+        engine.ask(engine.partition.destroy())
+
+
+def lengthen(client: Redis, rounds: int, waiting: int) -> None:
+    """The speed with a long queue, against that of an empty one, taken in turns."""
+    body = b"x" * 200
+    empty, long = Engine(client, "empty"), Engine(client, "long")
+    for _ in range(waiting // 1000):
+        long.send([body] * 1000)
+    (empty_cpu, empty_wall), (long_cpu, long_wall) = alternate(
+        client,
+        [
+            ("empty", lambda calls: engine_round(empty, 100, body, calls)),
+            ("long", lambda calls: engine_round(long, 100, body, calls)),
+        ],
+        40,
+        100,
+        rounds,
+    )
+    print(
+        f"with {waiting:,} messages waiting, 200 B, batches of 100: {long_cpu:.1f} µs server CPU a message, empty {empty_cpu:.1f}:"
+        f" {empty_cpu / long_cpu:.2f} x the speed; wall {empty_wall / long_wall:.2f} x",
+        flush=True,
+    )
+    long.ask(long.partition.destroy())
+
+
+def strain(client: Redis) -> None:
+    """How long each operation holds the server at its largest legal batch."""
+
+    def held(label: str, request: Request[Any], engine: Engine) -> None:
+        client.config_resetstat()
+        engine.ask(request)
+        taken: Any = client.info("commandstats")
+        print(f"    {label:<22} {taken['cmdstat_evalsha']['usec'] / 1000:6.2f} ms", flush=True)
+
+    for count, size in ((1000, 4000), (64, 65_000), (4, 1_000_000), (1, 4_000_000)):
+        print(f"  {count} messages of {size:,} B in one call:")
+        engine = Engine(
+            client, f"strain{size}", PartitionSettings(quota=10**14, largest_message=10**7, lock_duration=10**9)
+        )
+        p, body = engine.partition, b"x" * size
+
+        def locks(engine: Engine = engine, count: int = count) -> list[Lock]:
+            token = new_token()
+            found: list[Lock] = []
+            while len(found) < count:
+                found += [Lock(token, one.name) for one in engine.receive(count - len(found), token)]
+                if len(found) < count:
+                    token = new_token()
+            return found
+
+        outgoing = [Outgoing(body)] * count
+        held("send", p.send(engine.turn(), outgoing), engine)
+        held("peek", p.peek(0, count), engine)
+        token = new_token()
+        held("receive", p.receive(engine.turn(), token, count), engine)
+        rest = [Lock(token, str(number)) for number in range(1, count + 1)]
+        held("renew", p.renew(engine.turn(), new_token(), rest), engine)
+        held("abandon", p.abandon(engine.turn(), rest), engine)
+        given = locks()
+        held("defer", p.defer(engine.turn(), given), engine)
+        token = new_token()
+        held("receive deferred", p.receive_deferred(engine.turn(), token, [lock.name for lock in rest]), engine)
+        held("complete", p.complete(engine.turn(), [Lock(token, lock.name) for lock in rest]), engine)
+        engine.ask(p.send(engine.turn(), outgoing))
+        given = locks()
+        held("dead-letter", p.dead_letter(engine.turn(), given), engine)
+        held("purge", p.purge(engine.turn(), 9_999_999_999_999, side="d"), engine)
+        later = [Outgoing(body, due=9_000_000_000_000)] * count
+        held("schedule", p.send(engine.turn(), later), engine)
+        scheduled = [one.name for one in engine.ask(p.peek(0, count, states="s")).messages]
+        held("cancel", p.cancel(engine.turn(), scheduled), engine)
+        engine.ask(p.send(engine.turn(), [Outgoing(body, time_to_live=1)] * count))
+        time.sleep(0.01)
+        held("due (expiry)", p.due(NO_TURN), engine)
+        held("count", p.count(), engine)
+        engine.ask(p.send(engine.turn(), outgoing))
+        held("destroy", p.destroy(), engine)
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--rounds", type=int, default=5, help="how often each competitor runs (5)")
+    parser.add_argument("--waiting", type=int, default=1_000_000, help="how long the long queue is (1,000,000)")
+    parser.add_argument("--server", help="the server program, where it is not to be the usual one")
+    options = parser.parse_args()
+    with LocalServer(binary=options.server, config={"appendonly": "yes"}) as server:
+        client = Redis(host=server.host, port=server.port)
+        client.xgroup_create("stream", "group", mkstream=True)
+        print(f"{find_server(options.server)}, with its append-only file on")
+        compare(client, options.rounds)
+        lengthen(client, options.rounds, options.waiting)
+        print("how long the server is held at the largest legal batches:")
+        strain(client)
+        client.close()
+    with LocalServer(binary=options.server) as server:  # a fresh one: what was freed before would be counted
+        client = Redis(host=server.host, port=server.port)
+        weigh(client)
+        client.close()
+
+
+if __name__ == "__main__":
+    run_as_program(main)

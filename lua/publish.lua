@@ -57,12 +57,13 @@ for i = 1, #incarnations do
 end
 local routes = {}
 for i = 1, incoming.count do
-  local route = words(ARGV[9 + (i - 1) * incoming.stride + incoming.route])
-  for j = 1, #route do
-    if not targets[tonumber(route[j])] or j > 1 and tonumber(route[j]) <= tonumber(route[j - 1]) then
+  local places, route, last = words(ARGV[9 + (i - 1) * incoming.stride + incoming.route]), {}, 0
+  for j = 1, #places do
+    local place = tonumber(places[j])
+    if not targets[place] or place <= last then
       return refuse('BADCALL', 'route')
     end
-    route[j] = targets[tonumber(route[j])]
+    route[j], last = targets[place], place
   end
   routes[i] = route
 end

@@ -1,4 +1,4 @@
-"""sbredis at work, on servers that it starts itself: an embedded one that carries a queue, a cluster that loses a master.
+"""sbredis at work on servers that it starts itself: an embedded one that carries a queue, a cluster that loses a node.
 
 python examples/demo.py
 """

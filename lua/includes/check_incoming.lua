@@ -16,6 +16,9 @@ local function check_incoming(p, argv, columns, at)
     end
     place[letter] = i - 1
   end
+  if p.shared then
+    return nil, refuse('BADCALL', 'a subscription takes messages from its topic only')
+  end
   if p.status == 'SendDisabled' or p.status == 'Disabled' then
     return nil, refuse('DISABLED', p.status)
   end

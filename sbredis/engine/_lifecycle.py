@@ -97,7 +97,7 @@ LEVELS: Final = 8
 """How many priority levels there are; level 0 is served first."""
 
 NEVER: Final = 9_999_999_999_999
-"""The time, in 13 digits like all others, of what does not happen."""
+"""The time of what does not happen, in ms since 1970 and in 13 digits like all others."""
 
 
 class Side(StrEnum):

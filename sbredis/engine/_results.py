@@ -5,6 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
+from sbredis.engine._lifecycle import NEVER
+
 __all__ = [
     "NEVER",
     "Awoken",
@@ -20,10 +22,6 @@ __all__ = [
     "Undone",
     "read_record",
 ]
-
-NEVER = 9_999_999_999_999
-"""The time that does not come, in the milliseconds in which the engine counts."""
-
 
 class Record(NamedTuple):
     """A message as it is stored, taken apart."""

@@ -3,8 +3,8 @@
 An operation is ``lua/NAME.lua``, a fragment ``lua/includes/NAME.lua``. Either names the fragments it uses in lines
 ``-- @use NAME`` above its code. A fragment defines one local, called as its file, and nothing else, so that fragments
 can stand behind one another in one chunk and none changes what another means; a constant may be spelled in upper
-case. ``-- @use NAME inside`` puts a fragment inside the function, because a call pays for making a function each time it
-comes to one, and most calls never come to what is rarely needed.
+case. ``-- @use NAME inside`` puts a fragment inside the function, because a call pays for making a function each time
+it comes to one, and most calls never come to what is rarely needed.
 :func:`expand` and :func:`contract` compute; :func:`load` and :func:`operations` read the files of this package.
 """
 

@@ -1,0 +1,164 @@
+"""Messages as bytes: what goes in comes out, of the same type; what is no message is refused."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import fields, replace
+from datetime import UTC, datetime, timedelta, timezone
+from uuid import UUID
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from sbredis.engine._codec import (
+    Changes,
+    CodecError,
+    Content,
+    Value,
+    decode,
+    decode_changes,
+    encode,
+    encode_changes,
+)
+
+TEXT = st.text(st.characters(exclude_categories=["Cs"]), max_size=150)
+SCALARS: st.SearchStrategy[Value] = st.one_of(
+    st.none(),
+    st.booleans(),
+    st.integers(),
+    st.floats(allow_nan=False),
+    TEXT,
+    st.binary(max_size=300),
+    st.datetimes(timezones=st.just(UTC)),
+    st.uuids(),
+)
+VALUES = st.recursive(
+    SCALARS, lambda inner: st.lists(inner, max_size=4) | st.dictionaries(TEXT, inner, max_size=4), max_leaves=8
+)
+MAPS = st.dictionaries(TEXT, VALUES, min_size=1, max_size=6)
+TIMES = st.none() | st.integers(0, 10**13)
+CONTENTS = st.builds(
+    Content,
+    body=st.binary(max_size=400),
+    **{field.name: st.none() | TEXT for field in fields(Content) if field.type == "str | None"},
+    time_to_live=TIMES,
+    scheduled=TIMES,
+    properties=st.none() | MAPS,
+    annotations=st.none() | MAPS,
+)
+CHANGES = st.builds(
+    Changes, properties=st.none() | MAPS | st.just({}), reason=st.none() | TEXT, description=st.none() | TEXT
+)
+
+
+@given(CONTENTS)
+def test_a_message_comes_back_as_it_was_sent(content: Content) -> None:
+    assert decode(encode(content)) == content
+
+
+@given(CHANGES)
+def test_changes_come_back_as_they_were_made(changes: Changes) -> None:
+    assert decode_changes(encode_changes(changes)) == changes
+
+
+@given(MAPS)
+def test_a_property_keeps_its_type(properties: dict[str, Value]) -> None:
+    found = decode(encode(Content(properties=properties))).properties
+    assert found is not None
+    assert [type(value) for value in found.values()] == [type(value) for value in properties.values()]
+    assert list(found) == list(properties)
+
+
+def test_what_is_not_a_number_stays_none() -> None:
+    found = decode(encode(Content(properties={"x": math.nan}))).properties
+    assert found is not None
+    assert math.isnan(found["x"])  # type: ignore[arg-type]
+
+
+def test_times_keep_their_moment_and_lose_their_zone() -> None:
+    elsewhere = datetime(2026, 3, 1, 12, 0, 0, 17, tzinfo=timezone(timedelta(hours=5)))
+    found = decode(encode(Content(properties={"at": elsewhere}))).properties
+    assert found == {"at": elsewhere}
+    assert str(found["at"]) == "2026-03-01 07:00:00.000017+00:00"
+
+
+def test_a_plain_message_costs_two_bytes_and_a_property_little_more() -> None:
+    assert encode(Content(b"body")) == b"\x01\x00body"
+    assert encode(Content(b"body", message_id="17")) == b"\x01\x01\x0217\x00body"
+    assert encode_changes(Changes()) == b""
+
+
+def test_what_is_written_today_is_read_for_good() -> None:
+    """The bytes of the first release: if this fails, data of users would be lost."""
+    written = bytes.fromhex("01010469642d31020273310a04363030300c1e016e690234320174740001757510" + "11" * 16 + "007b7d")
+    assert decode(written) == Content(
+        b"{}",
+        message_id="id-1",
+        session_id="s1",
+        time_to_live=6000,
+        properties={"n": 42, "t": True, "u": UUID("11111111-1111-1111-1111-111111111111")},
+    )
+    assert encode(decode(written)) == written
+
+
+def test_a_field_of_a_later_release_is_passed_over() -> None:
+    assert decode(b"\x01\x7f\x03new\x01\x011\x00body") == Content(b"body", message_id="1")
+
+
+@pytest.mark.parametrize(
+    ("value", "error"),
+    [
+        (object(), TypeError),
+        ({1, 2}, TypeError),
+        (1j, TypeError),
+        (datetime(2026, 1, 1), ValueError),  # noqa: DTZ001 -- that it has no zone is the point
+        ({1: 2}, TypeError),
+    ],
+)
+def test_a_property_that_cannot_be_kept_is_refused_by_name(value: Value, error: type[Exception]) -> None:
+    with pytest.raises(error, match="property"):
+        encode(Content(properties={"odd": value}))
+
+
+def test_nobody_needs_properties_seventeen_deep() -> None:
+    value: Value = 1
+    for _ in range(15):
+        value = [value]
+    assert decode(encode(Content(properties={"x": value}))).properties == {"x": value}
+    with pytest.raises(ValueError, match="deep"):
+        encode(Content(properties={"x": [value]}))
+
+
+@given(st.binary(max_size=60))
+def test_bytes_that_are_no_message_are_refused_and_nothing_else_happens(data: bytes) -> None:
+    for read in (decode, decode_changes):
+        try:
+            read(data)
+        except CodecError:
+            continue
+
+
+@given(CONTENTS, st.data())
+def test_a_message_that_was_damaged_is_read_or_refused(content: Content, data: st.DataObject) -> None:
+    payload = bytearray(encode(replace(content, body=b"")))
+    payload[data.draw(st.integers(0, len(payload) - 1))] = data.draw(st.integers(0, 255))
+    try:
+        decode(bytes(payload))
+    except CodecError:
+        return
+
+
+@given(CONTENTS, st.data())
+def test_a_message_that_was_cut_off_in_its_fields_is_refused(content: Content, data: st.DataObject) -> None:
+    payload = encode(replace(content, body=b""))
+    with pytest.raises(CodecError):
+        decode(payload[: data.draw(st.integers(0, len(payload) - 1))])
+
+
+@pytest.mark.parametrize(
+    "data", [b"", b"\x02\x00", b"\x01", b"\x01\x01", b"\x01\x01\x05abc", b"\x01\x01" + b"\xff" * 9]
+)
+def test_what_is_no_message_is_refused(data: bytes) -> None:
+    with pytest.raises(CodecError):
+        decode(data)

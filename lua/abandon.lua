@@ -1,11 +1,12 @@
 #!lua flags=allow-oom
--- Gives locked messages back. Each returns to its own place, at once or after a delay, or goes where the delivery limit and its expiry send
--- it. Counted as a failed delivery, unless it is given back unread.
+-- Gives locked messages back. Each returns to its own place, at once or after a delay, or goes where the delivery limit and
+-- its expiry send it. Counted as a failed delivery, unless it is given back unread.
 --
 -- KEYS[1-27] partition   in the order of includes/begin.lua
 -- ARGV[1-6]  call        run_id, incarnation, version, lane, number, now
 -- ARGV[7]    counted     1, or 0 if the messages are given back unread
--- ARGV[8...] groups      token, count, and for each message of that lease its name, changed properties or nothing, and a delay in ms
+-- ARGV[8...] groups      token, count, and for each message of that lease its name, changed properties or nothing, and a
+--   delay in ms
 --
 -- Result: { more, the names of those whose lock was lost }
 -- Refusals: call

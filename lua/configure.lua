@@ -16,12 +16,15 @@
 -- ARGV[17]   shared      1 if the records belong to another entity, whose partition has been made; cannot change
 --
 -- Result: { the partition's version }
--- Refusals: GONE (not here, and not to be made), LAYOUT, STALE (older than the partition's), FIXED (a setting that cannot change), BADCALL
+-- Refusals: GONE (not here, and not to be made), LAYOUT, STALE (older than the partition's), FIXED (a setting that cannot
+--   change), BADCALL
 -- @use refuse
 -- @use whole
 local state, store = KEYS[1], KEYS[10]
 local version = whole(ARGV[3], 1, 999999999999999)
-local names = { [8] = 'clock', [9] = 'status', [10] = 'lock', [11] = 'deliveries', [12] = 'ttl', [13] = 'dead', [14] = 'window', [17] = 'shared' }
+local names = {
+  [8] = 'clock', [9] = 'status', [10] = 'lock', [11] = 'deliveries', [12] = 'ttl', [13] = 'dead', [14] = 'window', [17] = 'shared',
+}
 local statuses = { Active = true, SendDisabled = true, ReceiveDisabled = true, Disabled = true }
 if not version or ARGV[2] == '' or ARGV[7] ~= '0' and ARGV[7] ~= '1' or ARGV[8] ~= 'server' and ARGV[8] ~= 'test'
   or not statuses[ARGV[9]] or not whole(ARGV[10], 1, 9999999999999) or not whole(ARGV[11], 1, 99999)

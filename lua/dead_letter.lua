@@ -3,7 +3,8 @@
 --
 -- KEYS[1-27] partition   in the order of includes/begin.lua
 -- ARGV[1-6]  call        run_id, incarnation, version, lane, number, now
--- ARGV[7...] groups      token, count, and for each message of that lease its name and changed properties (reason and description among them)
+-- ARGV[7...] groups      token, count, and for each message of that lease its name and changed properties (reason and
+--   description among them)
 --
 -- Result: { more, the names of those whose lock was lost, the names of those that were dead letters already }
 -- Refusals: call

@@ -1,6 +1,6 @@
 #!lua flags=allow-oom
--- Takes a partition away. From the first step on it is gone for every other call. Where the records belong to another entity, what is held of
--- them is given up step by step; otherwise all of it goes in one.
+-- Takes a partition away. From the first step on it is gone for every other call. Where the records belong to another entity,
+-- what is held of them is given up step by step; otherwise all of it goes in one.
 --
 -- KEYS[1-27] partition   in the order of includes/begin.lua
 -- ARGV[1-6]  call        run_id, incarnation, version, lane, number, now

@@ -1,6 +1,6 @@
 #!lua flags=no-writes
--- Shows messages without touching them, in the order of their numbers, whatever their state. Does nothing of what is due: what has
--- expired but is still there is shown as well.
+-- Shows messages without touching them, in the order of their numbers, whatever their state. Does nothing of what is due:
+-- what has expired but is still there is shown as well.
 --
 -- KEYS[1-27] partition   in the order of includes/begin.lua
 -- ARGV[1-6]  call        run_id, incarnation, version, lane, number, now

@@ -1,16 +1,19 @@
 #!lua
--- Takes messages of a topic in for those of its subscriptions that they are for. A message is stored once, however many carry it; one that is
--- for none is gone, though its number is used up.
+-- Takes messages of a topic in for those of its subscriptions that they are for. A message is stored once, however many carry
+-- it; one that is for none is gone, though its number is used up.
 --
 -- KEYS[1-27] partition   in the order of includes/begin.lua
 -- KEYS[28...] targets    of each subscription: state, order, entries, due, waiters
 -- ARGV[1-6]  call        run_id, incarnation, version, lane, number, now
--- ARGV[7]    columns     what stands before each payload: r route, and t time to live, l level, i message id, or nothing of that
+-- ARGV[7]    columns     what stands before each payload: r route, and t time to live, l level, i message id, or nothing of
+--   that
 -- ARGV[8]    incarnations of the subscriptions, in one text with blanks between
--- ARGV[9...] messages    for each its columns (a route is places of subscriptions, from 1, with blanks between), and its payload
+-- ARGV[9...] messages    for each its columns (a route is places of subscriptions, from 1, with blanks between), and its
+--   payload
 --
 -- Result: { more, the first number, how many were dropped }
--- Refusals: call, DISABLED (sending is), TOOLARGE (a message, by its place), QUOTA (the entity is full: bytes, of how many), TARGET (a
+-- Refusals: call, DISABLED (sending is), TOOLARGE (a message, by its place), QUOTA (the entity is full: bytes, of how many),
+--   TARGET (a
 --   subscription, by its place, is not here, or no longer)
 -- @use advance
 -- @use await_expiry
@@ -44,15 +47,16 @@ if not incoming.route or incoming.due or #KEYS ~= 27 + 5 * #incarnations then
 end
 for i = 1, #incarnations do
   local at = 23 + 5 * i
-  local s = redis.call('HMGET', KEYS[at], 'layout', 'incarnation', 'status', 'ttl', 'head', 'horizon', 'next_due', 'waiting', 'biggest')
+  local s = redis.call('HMGET', KEYS[at], 'layout', 'incarnation', 'status', 'ttl', 'head', 'horizon', 'next_due', 'waiting',
+    'biggest')
   if s[1] ~= '1' or s[2] ~= incarnations[i] or s[3] == 'Deleting' then
     return refuse('TARGET', string.format('%d', i))
   end
   targets[i] = {
     state = KEYS[at], order = KEYS[at + 1], entries = KEYS[at + 2], due = KEYS[at + 3], waiters = KEYS[at + 4], now = p.now,
     ttl = tonumber(s[4]), head = tonumber(s[5]), horizon = tonumber(s[6]), next_due = tonumber(s[7]), waiting = s[8] == '1',
-    biggest = tonumber(s[9]), changed = {}, placed = {}, taken = {}, entered = {}, forgotten = {}, awaited = {}, unawaited = {}, dropped = {},
-    bytes = 0,
+    biggest = tonumber(s[9]), changed = {}, placed = {}, taken = {}, entered = {}, forgotten = {}, awaited = {},
+    unawaited = {}, dropped = {}, bytes = 0,
   }
 end
 local routes = {}
@@ -93,7 +97,10 @@ for i = 1, incoming.count do
     local expires = math.min(p.now + math.min(ttl, p.ttl), NEVER)
     local record, payload = nil, ARGV[at + incoming.stride - 1]
     if #routes[i] > 0 then
-      record = expires < NEVER and 'x' .. level .. now .. string.format('%013.0f', expires) .. payload or 'a' .. level .. now .. payload
+      record = 'a' .. level .. now .. payload
+      if expires < NEVER then
+        record = 'x' .. level .. now .. string.format('%013.0f', expires) .. payload
+      end
       for j = 1, #routes[i] do
         local target = routes[i][j]
         target.placed[#target.placed + 1] = tonumber(level) * BAND + number
@@ -102,7 +109,7 @@ for i = 1, incoming.count do
         if till < expires then
           -- It lives shorter here than its record says.
           target.entered[#target.entered + 1] = number
-          target.entered[#target.entered + 1] = '            ' .. level .. 'a-00000' .. string.format('%013.0f', till) .. #record .. ';;'
+          target.entered[#target.entered + 1] = string.format('            %sa-00000%013.0f%d;;', level, till, #record)
         end
         await_expiry(target, number, till)
         if #record > target.biggest then

@@ -1,6 +1,6 @@
 #!lua flags=allow-oom
--- Deletes messages that were enqueued before a time: active, delayed and deferred ones, and leaves those that are locked or scheduled. Looks at so many of
--- them and tells where to go on.
+-- Deletes messages that were enqueued before a time: active, delayed and deferred ones, and leaves those that are locked or
+-- scheduled. Looks at so many of them and tells where to go on.
 --
 -- KEYS[1-27] partition   in the order of includes/begin.lua
 -- ARGV[1-6]  call        run_id, incarnation, version, lane, number, now

@@ -1,6 +1,8 @@
 #!lua flags=allow-oom
--- Gives out the oldest messages of a side that can be received: locked under a token for one lock duration, or deleted at once.
--- What turns out to be expired is not given out. A receiver that finds nothing may have itself woken.
+-- Gives out the oldest messages of a side that can be received: locked under a token for one lock duration, or deleted at
+-- once. What turns out to be expired is not given out. A receiver that finds nothing may have itself woken. A repetition
+-- gives out what the token holds; where messages were deleted, that is nothing: whoever deletes at once takes each message at
+-- most once.
 --
 -- KEYS[1-27] partition   in the order of includes/begin.lua
 -- ARGV[1-6]  call        run_id, incarnation, version, lane, number, now
@@ -12,7 +14,8 @@
 -- ARGV[12]   waiter      the channel on which the receiver waits if it finds nothing, or nothing
 -- ARGV[13]   waiting_for how many messages it will want then
 --
--- Result: { more, when something is due if nothing was found, lock duration, names, records, for some: place, failures, reason, changes }
+-- Result: { more, when something is due if nothing was found, lock duration, names, records, for some: place, failures,
+--   reason, changes }
 -- Refusals: call, DISABLED (receiving is)
 -- @use advance
 -- @use band

@@ -1,5 +1,6 @@
 #!lua flags=allow-oom
--- Gives out deferred messages by their names: all of them, or none if one is not there or locked.
+-- Gives out deferred messages by their names: all of them, or none if one is not there or locked. A repetition gives out what
+-- the token holds; where messages were deleted, that is nothing.
 --
 -- KEYS[1-27] partition   in the order of includes/begin.lua
 -- ARGV[1-6]  call        run_id, incarnation, version, lane, number, now
@@ -7,7 +8,8 @@
 -- ARGV[8]    token       of the lease, chosen at random by the caller
 -- ARGV[9...] names       of the messages, all of one side
 --
--- Result: { more, 0, lock duration, names, records, for some: place, failures, reason, changes, and the names of those that are not deferred here }
+-- Result: { more, 0, lock duration, names, records, for some: place, failures, reason, changes, and the names of those that
+--   are not deferred here }
 -- Refusals: call, DISABLED (receiving is)
 -- @use advance
 -- @use begin

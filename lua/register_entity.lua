@@ -1,6 +1,7 @@
 #!lua
--- Takes an entity into the registry under a name that is free, and gives it an id that no other entity has had or will have. After a change
--- of the server process the ids go on a good way further up: a failover may have lost the last ones that were given.
+-- Takes an entity into the registry under a name that is free, and gives it an id that no other entity has had or will have.
+-- After a change of the server process the ids go on a good way further up: a failover may have lost the last ones that were
+-- given.
 --
 -- KEYS[1] namespace    in the order of register_namespace.lua
 -- KEYS[2] entities

@@ -1,6 +1,6 @@
 #!lua flags=allow-oom
--- Locks messages for the full duration again. Where all that a lease still holds is named, the lease goes on; where only a part is, this
--- part goes on under the new token, and the rest keeps its time.
+-- Locks messages for the full duration again. Where all that a lease still holds is named, the lease goes on; where only a
+-- part is, this part goes on under the new token, and the rest keeps its time.
 --
 -- KEYS[1-27] partition   in the order of includes/begin.lua
 -- ARGV[1-6]  call        run_id, incarnation, version, lane, number, now

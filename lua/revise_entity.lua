@@ -1,5 +1,6 @@
 #!lua flags=allow-oom
--- Replaces the record of an entity, if it is the one that the caller has seen. Runs without memory as well, since deleting begins with it.
+-- Replaces the record of an entity, if it is the one that the caller has seen. Runs without memory as well, since deleting
+-- begins with it.
 --
 -- KEYS[1] namespace    in the order of register_namespace.lua
 -- KEYS[2] entities
@@ -13,7 +14,8 @@
 -- ARGV[7] description  of the entity
 --
 -- Result: the record
--- Refusals: NAMESPACE, LAYOUT, PARTITIONS, GONE (no such entity, or another incarnation), CHANGED (its version; somebody else was
+-- Refusals: NAMESPACE, LAYOUT, PARTITIONS, GONE (no such entity, or another incarnation), CHANGED (its version; somebody else
+--   was
 --   first), BADCALL
 -- @use refuse
 -- @use registered

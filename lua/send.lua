@@ -1,6 +1,6 @@
 #!lua
--- Takes messages in: each is active at once, or scheduled if it names a time to come. The numbers are those from the first one on;
--- one that duplicate detection drops uses up its number as well.
+-- Takes messages in: each is active at once, or scheduled if it names a time to come. The numbers are those from the first
+-- one on; one that duplicate detection drops uses up its number as well.
 --
 -- KEYS[1-27] partition   in the order of includes/begin.lua
 -- ARGV[1-6]  call        run_id, incarnation, version, lane, number, now

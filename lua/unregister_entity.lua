@@ -1,5 +1,6 @@
 #!lua flags=allow-oom
--- Takes an entity out of the registry, if its record is the one that the caller has seen. One that is gone already may go again.
+-- Takes an entity out of the registry, if its record is the one that the caller has seen. One that is gone already may go
+-- again.
 --
 -- KEYS[1] namespace    in the order of register_namespace.lua
 -- KEYS[2] entities

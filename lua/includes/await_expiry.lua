@@ -1,5 +1,6 @@
--- Sees to it that a new message's expiry is noticed. Most need no index: as long as each expires no earlier than all before it, the
--- first of them is the next to expire, and a lower bound of that (`head`) is enough. Only what lives shorter is indexed.
+-- Sees to it that a new message's expiry is noticed. Most need no index: as long as each expires no earlier than all before
+-- it, the first of them is the next to expire, and a lower bound of that (`head`) is enough. Only what lives shorter is
+-- indexed.
 local function await_expiry(p, number, expires)
   if expires > 9999999999999 then
     expires = 9999999999999

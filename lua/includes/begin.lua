@@ -1,5 +1,5 @@
--- Opens a call: reads the partition's settings and clocks, and refuses what must not run. Nothing is written here; what the call
--- changes is gathered in the table that this returns, and written by `flush` and `finish`.
+-- Opens a call: reads the partition's settings and clocks, and refuses what must not run. Nothing is written here; what the
+-- call changes is gathered in the table that this returns, and written by `flush` and `finish`.
 --
 -- Refusals: GONE (the entity is not here, or no longer), LAYOUT (of another release), BADCALL (malformed), REPEATED (older than
 --   the lane's last), LANE (the lane is not known here), STALE (the caller's settings are older), CONFIG (newer than the partition's)
@@ -63,8 +63,9 @@ local function begin(keys, argv)
     end
   end
 
-  -- Locks go by a clock of the partition's own that never goes back. After a change of the server process it goes on from where it
-  -- was last seen, or from one lock duration ago: so locks are longer by at most that, whatever the new server's clock says.
+  -- Locks go by a clock of the partition's own that never goes back. After a change of the server process it goes on from
+  -- where it was last seen, or from one lock duration ago: so locks are longer by at most that, whatever the new server's
+  -- clock says.
   local run_id, lock, clk = s[6], tonumber(s[9]), tonumber(s[8])
   local logical = now + tonumber(s[7])
   local epoch = argv[1] ~= '?' and run_id ~= '?' and run_id ~= argv[1]
@@ -83,7 +84,7 @@ local function begin(keys, argv)
     status = s[4], lock = lock, deliveries = tonumber(s[10]), ttl = tonumber(s[11]), dead = s[12] == '1',
     window = tonumber(s[13]), dead_seq = tonumber(s[14]), head = tonumber(s[15]), horizon = tonumber(s[16]), shared = s[17] == '1',
     next_lock = tonumber(s[18]), next_due = tonumber(s[19]), waiting = s[20] == '1', biggest = tonumber(s[21]),
-    changed = {}, placed = {}, taken = {}, entered = {}, forgotten = {}, awaited = {}, unawaited = {}, dropped = {}, dropped_sizes = {},
-    bytes = 0, more = 0,
+    changed = {}, placed = {}, taken = {}, entered = {}, forgotten = {}, awaited = {}, unawaited = {},
+    dropped = {}, dropped_sizes = {}, bytes = 0, more = 0,
   }
 end

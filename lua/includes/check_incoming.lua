@@ -1,4 +1,5 @@
--- Checks the messages of a call from one argument on, each behind its columns. Answers where in the arguments what is, or a refusal.
+-- Checks the messages of a call from one argument on, each behind its columns. Answers where in the arguments what is, or a
+-- refusal.
 -- @use refuse
 -- @use whole
 local function check_incoming(p, argv, columns, at)

@@ -1,6 +1,7 @@
 -- The reverse of `entry`.
 local function entry_text(token, e)
   return table.concat({
-    token, e.level, e.home, e.reason, string.format('%05d', math.min(e.failures, 99999)), e.expires, e.size, ';', e.record, ';', e.changes,
+    token, e.level, e.home, e.reason, string.format('%05d', math.min(e.failures, 99999)), e.expires,
+    e.size, ';', e.record, ';', e.changes,
   })
 end

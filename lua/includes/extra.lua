@@ -3,5 +3,6 @@
 local function extra(list, place, text)
   local _, at = string.find(text, ';%d*;', 34)
   local n = #list
-  list[n + 1], list[n + 2], list[n + 3], list[n + 4] = place, tonumber(string.sub(text, 16, 20)), string.sub(text, 15, 15), string.sub(text, at + 1)
+  list[n + 1], list[n + 2] = place, tonumber(string.sub(text, 16, 20))
+  list[n + 3], list[n + 4] = string.sub(text, 15, 15), string.sub(text, at + 1)
 end

@@ -9,7 +9,8 @@ local function fade(p, share)
   for level = 0, 7 do
     local seen, fresh = 0, nil
     while share > 0 and not fresh do
-      local members = redis.call('ZRANGE', p.order, level * BAND, (level + 1) * BAND - 1, 'BYSCORE', 'LIMIT', seen, math.min(share, 16))
+      local first, last = level * BAND, (level + 1) * BAND - 1
+      local members = redis.call('ZRANGE', p.order, first, last, 'BYSCORE', 'LIMIT', seen, math.min(share, 16))
       if #members == 0 then
         break
       end

@@ -1,4 +1,5 @@
--- Does what is due by the clock, at most `share` of it: activates what was scheduled, brings back what was delayed, and lets expire.
+-- Does what is due by the clock, at most `share` of it: activates what was scheduled, brings back what was delayed, and lets
+-- expire.
 -- @use await_expiry
 -- @use band
 -- @use bucket

@@ -1,5 +1,5 @@
--- Ends a call: writes what is left to write, the clocks, and the call's result under its lane, so that a repetition is answered as
--- the first time; then wakes whoever waits for what became available.
+-- Ends a call: writes what is left to write, the clocks, and the call's result under its lane, so that a repetition is
+-- answered as the first time; then wakes whoever waits for what became available.
 -- @use flush
 -- @use wake
 local function finish(p, result)

@@ -1,4 +1,5 @@
--- Numbers of records by the key of the hash that they lie in. `as_numbers` is the same list, counted with, where the caller has it.
+-- Numbers of records by the key of the hash that they lie in. `as_numbers` is the same list, counted with, where the caller
+-- has it.
 -- @use bucket
 local function group_records(keys, numbers, as_numbers)
   local n, least, most = #numbers, math.huge, 0

@@ -1,5 +1,5 @@
--- Takes apart the messages of a settlement: groups of a token, a count, and for each message its name and `columns` - 1 things more.
--- Nil if they cannot be that, or are more than a call may carry.
+-- Takes apart the messages of a settlement: groups of a token, a count, and for each message its name and `columns` - 1
+-- things more. Nil if they cannot be that, or are more than a call may carry.
 -- @use token_of
 -- @use whole
 local function groups(argv, at, columns)

@@ -1,4 +1,5 @@
--- Releases what the leases that have ended still hold, at most `share` messages. A long lease may be worked off in several calls.
+-- Releases what the leases that have ended still hold, at most `share` messages. A long lease may be worked off in several
+-- calls.
 -- @use entry
 -- @use gather
 -- @use release

@@ -1,5 +1,6 @@
--- A record of the registry, taken apart as far as scripts look into it: "1 version id incarnation stamps created updated description".
--- The stamps are those of its last writes, the newest first, separated by commas. The description is Python's alone.
+-- A record of the registry, taken apart as far as scripts look into it: "1 version id incarnation stamps created updated
+-- description". The stamps are those of its last writes, the newest first, separated by commas. The description is Python's
+-- alone.
 --
 -- Refusals: LAYOUT (of another release)
 -- @use refuse

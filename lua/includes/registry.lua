@@ -1,6 +1,7 @@
 -- Opens a call on the registry of a namespace: refuses what must not run, else gives what the namespace keeps of itself.
 --
--- Refusals: NAMESPACE (there is none, or no longer), LAYOUT (of another release), PARTITIONS (the caller goes by another number)
+-- Refusals: NAMESPACE (there is none, or no longer), LAYOUT (of another release), PARTITIONS (the caller goes by another
+--   number)
 -- @use refuse
 local function registry(key, partitions)
   local kept = redis.call('HMGET', key, 'layout', 'partitions', 'last_id', 'run_id')

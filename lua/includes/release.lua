@@ -1,5 +1,5 @@
--- Ends the lock of a message that was not settled for good: it goes to where the delivery limit, its home, its expiry and the wished
--- delay send it, in this order. With `counted` this was a delivery that failed.
+-- Ends the lock of a message that was not settled for good: it goes to where the delivery limit, its home, its expiry and the
+-- wished delay send it, in this order. With `counted` this was a delivery that failed.
 -- @use bury
 -- @use entry_text
 -- @use make_ready

@@ -1,5 +1,5 @@
--- The two queues of a partition, by the letter before the numbers of their messages: the main one and the dead-letter queue. Each
--- has bands of its own in `order`; the first and the last score of what is ready to be received stand ready as text.
+-- The two queues of a partition, by the letter before the numbers of their messages: the main one and the dead-letter queue.
+-- Each has bands of its own in `order`; the first and the last score of what is ready to be received stand ready as text.
 -- @use band
 local SIDES = {
   [''] = {

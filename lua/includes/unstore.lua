@@ -1,5 +1,5 @@
--- Deletes the records of what is gone for good, and counts the bytes that this frees. A record that several subscriptions carry goes
--- with the last of them.
+-- Deletes the records of what is gone for good, and counts the bytes that this frees. A record that several subscriptions
+-- carry goes with the last of them.
 -- @use group_records
 -- @use variadic
 local function unstore(p, numbers, sizes, as_numbers)

@@ -1,4 +1,5 @@
--- A command with a long list of arguments, in pieces: Lua cannot hand over more than some thousands at once. The list may be of pairs.
+-- A command with a long list of arguments, in pieces: Lua cannot hand over more than some thousands at once. The list may be
+-- of pairs.
 local function variadic(command, key, list)
   local n = #list
   for i = 1, n, 1000 do

@@ -1,6 +1,7 @@
--- Wakes as many waiting receivers as there is work for, in the order in which they came. A receiver stands in `waiters` under its
--- channel, scored by room * 2^48 + until (in 10 ms) * 128 + how many messages it wants; once woken, in the room eight further on, by
--- when it was woken. One that was woken and has not come within a second is given up, and the next one is woken by whoever calls next.
+-- Wakes as many waiting receivers as there is work for, in the order in which they came. A receiver stands in `waiters` under
+-- its channel, scored by room * 2^48 + until (in 10 ms) * 128 + how many messages it wants; once woken, in the room eight
+-- further on, by when it was woken. One that was woken and has not come within a second is given up, and the next one is
+-- woken by whoever calls next.
 -- @use band
 -- @use sides inside
 local function wake(p)

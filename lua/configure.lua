@@ -26,7 +26,7 @@ local names = {
   [8] = 'clock', [9] = 'status', [10] = 'lock', [11] = 'deliveries', [12] = 'ttl', [13] = 'dead', [14] = 'window', [17] = 'shared',
 }
 local statuses = { Active = true, SendDisabled = true, ReceiveDisabled = true, Disabled = true }
-if not version or ARGV[2] == '' or ARGV[7] ~= '0' and ARGV[7] ~= '1' or ARGV[8] ~= 'server' and ARGV[8] ~= 'test'
+if #ARGV ~= 17 or not version or ARGV[2] == '' or ARGV[7] ~= '0' and ARGV[7] ~= '1' or ARGV[8] ~= 'server' and ARGV[8] ~= 'test'
   or not statuses[ARGV[9]] or not whole(ARGV[10], 1, 9999999999999) or not whole(ARGV[11], 1, 99999)
   or not whole(ARGV[12], 1, 9999999999999) or ARGV[13] ~= '0' and ARGV[13] ~= '1'
   or ARGV[14] ~= '' and not whole(ARGV[14], 1, 9999999999999) or not whole(ARGV[15], 0, 999999999999999)

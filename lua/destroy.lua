@@ -17,7 +17,7 @@
 -- @use whole
 local s = redis.call('HMGET', KEYS[1], 'layout', 'incarnation', 'shared')
 local share = whole(ARGV[7], 1, 1000)
-if not share then
+if not share or #ARGV ~= 7 then
   return refuse('BADCALL', 'share')
 end
 if not s[1] then

@@ -21,7 +21,7 @@
 -- @use refuse
 -- @use sides
 -- @use whole
-local p, refusal = begin(KEYS, ARGV)
+local p, refusal = begin(KEYS, ARGV, 11, false)
 if not p then
   return refusal
 end

@@ -28,8 +28,9 @@
 -- @use repeated
 -- @use variadic
 -- @use wake
+-- @use whole
 -- @use words
-local p, refusal = begin(KEYS, ARGV)
+local p, refusal = begin(KEYS, ARGV, 8, true)
 if not p then
   return refusal
 end
@@ -37,12 +38,12 @@ if p.repeated then
   local first, dropped = string.match(p.repeated, '^(%d+) (%d+)$')
   return repeated(p, { 0, tonumber(first), tonumber(dropped) })
 end
-local incoming, refused = check_incoming(p, ARGV, ARGV[7], 9)
+local incoming, refused = check_incoming(p, ARGV, ARGV[7], 'rtli', 9)
 if not incoming then
   return refused
 end
 local incarnations, targets = words(ARGV[8]), {}
-if not incoming.route or incoming.due or #KEYS ~= 27 + 5 * #incarnations then
+if not incoming.route or #KEYS ~= 27 + 5 * #incarnations then
   return refuse('BADCALL', 'targets')
 end
 for i = 1, #incarnations do
@@ -63,8 +64,8 @@ local routes = {}
 for i = 1, incoming.count do
   local places, route, last = words(ARGV[9 + (i - 1) * incoming.stride + incoming.route]), {}, 0
   for j = 1, #places do
-    local place = tonumber(places[j])
-    if not targets[place] or place <= last then
+    local place = whole(places[j], 1, #targets)
+    if not place or place <= last then
       return refuse('BADCALL', 'route')
     end
     route[j], last = targets[place], place

@@ -24,7 +24,7 @@
 -- @use repeated
 -- @use sides
 -- @use whole
-local p, refusal = begin(KEYS, ARGV)
+local p, refusal = begin(KEYS, ARGV, 10, false)
 if not p then
   return refusal
 end

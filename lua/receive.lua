@@ -40,12 +40,12 @@
 -- @use sides
 -- @use token_of
 -- @use whole
-local p, refusal = begin(KEYS, ARGV)
+local p, refusal = begin(KEYS, ARGV, 13, false)
 if not p then
   return refusal
 end
 local token = token_of(ARGV[11])
-if p.repeated then
+if p.repeated and token then
   return repeated(p, hand_again(p, token))
 end
 local side, mode, wanted, room = SIDES[ARGV[7]], ARGV[8], whole(ARGV[9], 1, 1000), whole(ARGV[10], 1, 1073741824)

@@ -6,7 +6,7 @@
 -- ARGV[1-6]  call        run_id, incarnation, version, lane, number, now
 -- ARGV[7]    mode        lock, or delete
 -- ARGV[8]    token       of the lease, chosen at random by the caller
--- ARGV[9...] names       of the messages, all of one side
+-- ARGV[9...] names       of the messages, of either side
 --
 -- Result: { more, 0, lock duration, names, records, for some: place, failures, reason, changes, and the names of those that
 --   are not deferred here }
@@ -29,12 +29,12 @@
 -- @use stretches
 -- @use token_of
 -- @use words
-local p, refusal = begin(KEYS, ARGV)
+local p, refusal = begin(KEYS, ARGV, 8, true)
 if not p then
   return refusal
 end
 local mode, token = ARGV[7], token_of(ARGV[8])
-if p.repeated then
+if p.repeated and token then
   local reply = hand_again(p, token)
   reply[7] = words(p.repeated)
   return repeated(p, reply)

@@ -19,7 +19,7 @@
 -- @use known_ids
 -- @use repeated
 -- @use variadic
-local p, refusal = begin(KEYS, ARGV)
+local p, refusal = begin(KEYS, ARGV, 7, true)
 if not p then
   return refusal
 end
@@ -28,7 +28,7 @@ if p.repeated then
   return repeated(p, { 0, tonumber(first), tonumber(dropped) })
 end
 
-local incoming, refused = check_incoming(p, ARGV, ARGV[7], 8)
+local incoming, refused = check_incoming(p, ARGV, ARGV[7], 'tlid', 8)
 if not incoming then
   return refused
 end

@@ -5,7 +5,7 @@
 --   the lane's last), LANE (the lane is not known here), STALE (the caller's settings are older), CONFIG (newer than the partition's)
 -- @use refuse
 -- @use whole
-local function begin(keys, argv)
+local function begin(keys, argv, count, variadic)
   local s = redis.call('HMGET', keys[1], 'layout', 'incarnation', 'version', 'status', 'clock', 'run_id', 'offset', 'clk', 'lock',
     'deliveries', 'ttl', 'dead', 'window', 'dead_seq', 'head', 'horizon', 'shared', 'next_lock', 'next_due', 'waiting', 'biggest')
   if not s[1] then
@@ -16,6 +16,10 @@ local function begin(keys, argv)
   end
   if s[2] ~= argv[2] or s[4] == 'Deleting' then
     return nil, refuse('GONE', 'partition')
+  end
+
+  if #argv < count or #argv > count and not variadic then
+    return nil, refuse('BADCALL', 'number of arguments')
   end
 
   local now

@@ -1,8 +1,8 @@
--- Checks the messages of a call from one argument on, each behind its columns. Answers where in the arguments what is, or a
--- refusal.
+-- Checks the messages of a call from one argument on, each behind its columns, which are out of `letters`. Answers where in
+-- the arguments what is, or a refusal.
 -- @use refuse
 -- @use whole
-local function check_incoming(p, argv, columns, at)
+local function check_incoming(p, argv, columns, letters, at)
   local NEVER = 9999999999999
   local stride = #columns + 1
   local count = (#argv - at + 1) / stride
@@ -12,7 +12,7 @@ local function check_incoming(p, argv, columns, at)
   local place = {}
   for i = 1, #columns do
     local letter = string.sub(columns, i, i)
-    if place[letter] or not string.find(letter, '[tlidr]') then
+    if place[letter] or not string.find(letters, letter, 1, true) then
       return nil, refuse('BADCALL', 'columns')
     end
     place[letter] = i - 1

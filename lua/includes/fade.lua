@@ -31,10 +31,8 @@ local function fade(p, share)
           fresh = expires
           break
         end
+        p.unawaited[#p.unawaited + 1] = 'e' .. members[i]
         expire(p, members[i], e)
-        if e.expires ~= '9999999999999' then
-          p.unawaited[#p.unawaited + 1] = 'e' .. members[i]
-        end
         share = share - 1
         if share == 0 then
           break

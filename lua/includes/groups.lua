@@ -14,6 +14,10 @@ local function groups(argv, at, columns)
     for i = 1, count do
       group.members[i] = argv[at + 2 + (i - 1) * columns]
     end
+    local names = table.concat(group.members, ',')
+    if string.find(names, '[^%dd,]') or string.find(',' .. names .. ',', ',,', 1, true) then
+      return nil -- they could not be told from one another in the result that is kept
+    end
     list[#list + 1] = group
     at = at + 2 + count * columns
   end

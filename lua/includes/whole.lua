@@ -1,6 +1,6 @@
 -- A whole number from an argument, between two bounds, or nil.
 local function whole(text, least, most)
-  if not string.find(text, '^%d+$') or #text > 15 then
+  if not text or not string.find(text, '^%d+$') or #text > 15 then
     return nil
   end
   local number = tonumber(text)

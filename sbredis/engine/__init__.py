@@ -5,6 +5,16 @@ Requests are made here, without I/O, and sent by whoever holds a transport: see 
 
 from __future__ import annotations
 
+from sbredis.engine._codec import (
+    Changes,
+    CodecError,
+    Content,
+    Value,
+    decode,
+    decode_changes,
+    encode,
+    encode_changes,
+)
 from sbredis.engine._keys import KINDS, STORE_KINDS, partition_keys, registry_keys, waiting_channel
 from sbredis.engine._names import (
     entity_name,
@@ -69,7 +79,10 @@ __all__ = [
     "STORE_KINDS",
     "Awoken",
     "Caller",
+    "Changes",
     "Clock",
+    "CodecError",
+    "Content",
     "Counts",
     "Delivery",
     "LaneUnknownError",
@@ -93,6 +106,11 @@ __all__ = [
     "Status",
     "Turn",
     "Undone",
+    "Value",
+    "decode",
+    "decode_changes",
+    "encode",
+    "encode_changes",
     "entity_name",
     "identifier",
     "load",

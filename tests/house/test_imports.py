@@ -40,8 +40,8 @@ PURE = {
     for folder, names in {
         "transport": ("_address", "_slots", "_script", "_resp", "_replies", "_backoff", "_facts"),
         "engine": (
-            *("_keys", "_lifecycle", "_names", "_partition", "_placement", "_refusals", "_request", "_results"),
-            *("_scripts", "_settings"),
+            *("_codec", "_keys", "_lifecycle", "_names", "_partition", "_placement"),
+            *("_refusals", "_request", "_results", "_scripts", "_settings"),
         ),
     }.items()
     for name in names

@@ -1,0 +1,463 @@
+"""Whoever creates, changes or deletes an entity may be gone after any step, or be slower than everybody else."""
+
+from __future__ import annotations
+
+import asyncio
+import random
+import uuid
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import suppress
+from dataclasses import replace
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from sbredis.engine import PartitionSettings
+from sbredis.exceptions import (
+    MessagingEntityAlreadyExistsError,
+    MessagingEntityNotFoundError,
+    Outcome,
+    ServiceBusCommunicationError,
+    ServiceBusError,
+)
+from sbredis.management import EntityChangedError, EntityRecord, Namespace
+from sbredis.management._entity import decode
+from sbredis.transport import Transport, open_transport
+from tests.management.keys import Snapshot, keys_of, snapshot
+from tests.management.turns import Cut, Turns
+
+pytestmark = pytest.mark.anyio
+
+SETTINGS = PartitionSettings(lock_duration=1234)
+CHANGED = PartitionSettings(lock_duration=4321)
+Deed = Callable[[Namespace], Awaitable[object]]
+
+in_memory = pytest.mark.parametrize("target", ["memory"], indirect=True)
+shapes = pytest.mark.parametrize("partitioned", [False, True], ids=["one partition", "all partitions"])
+
+
+@pytest.fixture
+async def transport(url: str) -> AsyncIterator[Transport]:
+    async with await open_transport(url) as transport:
+        yield transport
+
+
+def settled(found: Snapshot, namespace: str) -> dict[str, Any]:
+    """What is there of a namespace, but for what chance and the clock have put into it."""
+    kept = keys_of(found, namespace)
+    for key, value in kept.items():
+        if key.endswith(":namespace"):
+            kept[key] = {name: part for name, part in value.items() if name not in (b"created", b"run_id")}
+        elif key.endswith(":entities"):
+            records = {name: decode(record) for name, record in value.items()}
+            drawn: dict[str, Any] = {"incarnation": "", "stamp": "", "created_at": 0, "updated_at": 0}
+            kept[key] = {name: replace(record, **drawn) for name, record in records.items()}
+        elif key.endswith(":state"):
+            kept[key] = {name: part for name, part in value.items() if name not in (b"incarnation", b"run_id")}
+    return kept
+
+
+class Cuts:
+    """Does a deed and cuts it off after each of its steps, in a namespace of its own each time."""
+
+    def __init__(self, transport: Transport, first: Deed, deed: Deed) -> None:
+        self._transport = transport
+        self._first = first
+        self._deed = deed
+        self._number = 0
+        self.whole: dict[str, Any] = {}
+
+    async def fresh(self) -> Namespace:
+        """Another namespace, in which the deed can be done."""
+        self._number += 1
+        namespace = await Namespace.open(self._transport, f"ns{self._number}", 3)
+        await self._first(namespace)
+        return namespace
+
+    async def all(self) -> AsyncIterator[tuple[Namespace, int]]:
+        """Yields the namespace after each cut, as another client knows it, and how many steps were taken."""
+        namespace = await self.fresh()
+        counting = Cut(self._transport, 1000, before=True)
+        await self._deed(Namespace(counting, namespace.name, 3, 0))
+        self.whole = settled(await snapshot(self._transport), namespace.name)
+        assert counting.calls > 1
+        for at in range(1, counting.calls + 1):
+            for before in (True, False):
+                namespace = await self.fresh()
+                with pytest.raises(ServiceBusCommunicationError) as raised:
+                    await self._deed(Namespace(Cut(self._transport, at, before=before), namespace.name, 3, 0))
+                assert raised.value.outcome is Outcome.UNKNOWN
+                yield namespace, at - before
+
+    async def as_if_nothing_had_happened(self, namespace: Namespace) -> None:
+        assert settled(await snapshot(self._transport), namespace.name) == self.whole
+
+
+async def nothing(_: Namespace) -> None:
+    pass
+
+
+def creating(*, partitioned: bool) -> Deed:
+    return lambda namespace: namespace.create_entity("Orders", SETTINGS, partitioned=partitioned)
+
+
+async def deleting(namespace: Namespace) -> None:
+    await namespace.delete_entity("Orders")
+
+
+async def changing(namespace: Namespace) -> None:
+    await namespace.update_entity(await namespace.get_entity("Orders"), CHANGED)
+
+
+# -- cut off -----------------------------------------------------------------------------------------------------------
+
+
+@shapes
+async def test_a_creation_that_was_cut_off_anywhere_is_finished_by_who_looks_for_it(
+    transport: Transport, *, partitioned: bool
+) -> None:
+    create = creating(partitioned=partitioned)
+    cuts = Cuts(transport, nothing, create)
+    async for namespace, steps in cuts.all():
+        if not steps:
+            with pytest.raises(MessagingEntityNotFoundError):
+                await namespace.get_entity("Orders")
+            await namespace.create_entity("Orders", SETTINGS, partitioned=partitioned)
+        else:
+            record = await namespace.get_entity("orders")
+            assert (record.name, record.state, record.settings) == ("Orders", "active", SETTINGS)
+        await cuts.as_if_nothing_had_happened(namespace)
+
+
+@shapes
+async def test_a_creation_that_was_cut_off_anywhere_is_finished_by_who_creates_it_again(
+    transport: Transport, *, partitioned: bool
+) -> None:
+    create = creating(partitioned=partitioned)
+    cuts = Cuts(transport, nothing, create)
+    async for namespace, steps in cuts.all():
+        if steps:
+            with pytest.raises(MessagingEntityAlreadyExistsError):
+                await namespace.create_entity("ORDERS", CHANGED)
+        else:
+            await create(namespace)
+        await cuts.as_if_nothing_had_happened(namespace)
+
+
+@shapes
+async def test_a_creation_that_was_cut_off_anywhere_can_be_deleted(transport: Transport, *, partitioned: bool) -> None:
+    async for namespace, steps in Cuts(transport, nothing, creating(partitioned=partitioned)).all():
+        if steps:
+            await namespace.delete_entity("Orders")
+        kept = settled(await snapshot(transport), namespace.name)
+        registry = kept.pop("{fjl}:namespace")
+        assert (kept, registry[b"last_id"]) == ({}, b"1" if steps else b"0")
+
+
+@shapes
+@pytest.mark.parametrize("look", ["delete", "get", "create"])
+async def test_a_deletion_that_was_cut_off_anywhere_is_finished(
+    transport: Transport, look: str, *, partitioned: bool
+) -> None:
+    cuts = Cuts(transport, creating(partitioned=partitioned), deleting)
+    async for namespace, steps in cuts.all():
+        listed = await namespace.list_entities()
+        assert [record.state for record in listed] in ([["active"]] if steps < 2 else [["deleting"], []])
+        if steps < 2 or (look == "delete" and listed):  # the first step only reads
+            await namespace.delete_entity("Orders")
+        elif look == "create":
+            record = await namespace.create_entity("Orders", CHANGED)
+            assert (record.id, record.state, record.settings) == ("2", "active", CHANGED)
+            await namespace.delete_entity("Orders")
+        else:
+            with pytest.raises(MessagingEntityNotFoundError):
+                await namespace.get_entity("Orders")
+        given_ids = b"2" if look == "create" and steps >= 2 else b"1"
+        cuts.whole["{fjl}:namespace"][b"last_id"] = given_ids
+        await cuts.as_if_nothing_had_happened(namespace)
+
+
+@shapes
+async def test_a_change_that_was_cut_off_anywhere_holds_or_does_not_and_can_be_made_again(
+    transport: Transport, *, partitioned: bool
+) -> None:
+    cuts = Cuts(transport, creating(partitioned=partitioned), changing)
+    async for namespace, steps in cuts.all():
+        record = await namespace.get_entity("Orders")
+        assert (record.version, record.settings) == ((2, CHANGED) if steps > 1 else (1, SETTINGS))
+        again = await namespace.update_entity(record, CHANGED)
+        assert again.version == record.version + 1
+        kept = settled(await snapshot(transport), namespace.name)
+        versions = {value[b"version"] for key, value in kept.items() if key.endswith(":state")}
+        assert versions == {b"%d" % again.version}
+
+
+async def test_an_error_in_the_middle_says_what_is_left_and_who_goes_on(transport: Transport) -> None:
+    namespace = await Namespace.open(transport, "ns", 3)
+    with pytest.raises(ServiceBusCommunicationError) as raised:
+        await creating(partitioned=True)(Namespace(Cut(transport, 3, before=True), "ns", 3, 0))
+    assert raised.value.message == (
+        "The connection was cut by the test. "
+        "The entity 'Orders' may be half made or half deleted: the next call about it goes on."
+    )
+    assert [record.state for record in await namespace.list_entities()] == ["creating"]
+    assert [record.state for record in await namespace.list_entities()] == ["creating"], "listing leaves it as it is"
+    record = await namespace.get_entity("Orders")
+    with pytest.raises(ServiceBusCommunicationError) as raised:
+        await Namespace(Cut(transport, 2, before=True), "ns", 3, 0).update_entity(record, CHANGED)
+    assert raised.value.message == (
+        "The connection was cut by the test. "
+        "The registry has version 2 of the settings of 'Orders', but a partition may not."
+    )
+
+
+# -- slower than others ------------------------------------------------------------------------------------------------
+
+
+@in_memory
+async def test_who_makes_a_partition_of_what_was_deleted_meanwhile_takes_it_away_again(transport: Transport) -> None:
+    others = await Namespace.open(transport, "ns", 2)
+    turns = Turns(transport)
+    slow = asyncio.ensure_future(creating(partitioned=True)(Namespace(turns.client(0), "ns", 2, 0)))
+    await turns.quiet()
+    await turns.let_through(turns.waiting[0])
+    assert [call.script.name for call in turns.waiting] == ["configure", "configure"]
+
+    await others.get_entity("Orders")  # which makes it whole
+    await others.delete_entity("Orders")
+    while turns.waiting:
+        await turns.let_through(turns.waiting[0])
+    with pytest.raises(MessagingEntityNotFoundError, match="no entity 'Orders'"):
+        await slow
+    assert list(keys_of(await snapshot(transport), "ns")) == ["{fjl}:namespace"]
+
+
+@in_memory
+async def test_who_creates_slowly_gets_what_others_have_made_of_it(transport: Transport) -> None:
+    others = await Namespace.open(transport, "ns", 2)
+    turns = Turns(transport)
+    slow = asyncio.ensure_future(creating(partitioned=True)(Namespace(turns.client(0), "ns", 2, 0)))
+    await turns.quiet()
+    await turns.let_through(turns.waiting[0])
+    changed = await others.update_entity(await others.get_entity("Orders"), CHANGED)
+    while turns.waiting:
+        await turns.let_through(turns.waiting[0])
+    assert await slow == changed == await others.get_entity("Orders")
+
+
+@in_memory
+async def test_who_creates_slowly_does_not_take_another_s_creation_for_its_own(transport: Transport) -> None:
+    others = await Namespace.open(transport, "ns", 2)
+    turns = Turns(transport)
+    slow = asyncio.ensure_future(creating(partitioned=True)(Namespace(turns.client(0), "ns", 2, 0)))
+    await turns.quiet()
+    await turns.let_through(turns.waiting[0])
+    await others.delete_entity("Orders")
+    record = await others.create_entity("Orders", CHANGED)
+    before = await snapshot(transport)
+    while turns.waiting:
+        await turns.let_through(turns.waiting[0])
+    with pytest.raises(MessagingEntityNotFoundError):
+        await slow
+    assert await others.get_entity("Orders") == record
+    assert await snapshot(transport) == before
+
+
+@in_memory
+async def test_who_creates_slowly_goes_on_with_a_deletion_that_others_left(transport: Transport) -> None:
+    turns = Turns(transport)
+    await Namespace.open(transport, "ns", 2)
+    slow = asyncio.ensure_future(creating(partitioned=True)(Namespace(turns.client(0), "ns", 2, 0)))
+    await turns.quiet()
+    await turns.let_through(turns.waiting[0])
+    with pytest.raises(ServiceBusCommunicationError):
+        await Namespace(Cut(transport, 3, before=True), "ns", 2, 0).delete_entity("Orders")
+    while turns.waiting:
+        await turns.let_through(turns.waiting[0])
+    with pytest.raises(MessagingEntityNotFoundError):
+        await slow
+    assert list(keys_of(await snapshot(transport), "ns")) == ["{fjl}:namespace"]
+
+
+@in_memory
+async def test_who_deletes_slowly_deletes_what_has_the_name_then(transport: Transport) -> None:
+    others = await Namespace.open(transport, "ns", 2)
+    await others.create_entity("Orders", SETTINGS)
+    turns = Turns(transport)
+    slow = asyncio.ensure_future(Namespace(turns.client(0), "ns", 2, 0).delete_entity("Orders"))
+    await turns.quiet()
+    await turns.let_through(turns.waiting[0])
+    await others.delete_entity("Orders")
+    await others.create_entity("Orders", CHANGED)
+    while turns.waiting:
+        await turns.let_through(turns.waiting[0])
+    await slow
+    assert list(keys_of(await snapshot(transport), "ns")) == ["{fjl}:namespace"]
+
+
+async def test_a_partition_that_is_another_s_stops_a_creation_instead_of_being_taken_over(transport: Transport) -> None:
+    """No id is given twice; if one were, because data was lost, nobody's messages may be touched."""
+    namespace = await Namespace.open(transport, "ns", 3)
+    record = await namespace.create_entity("First", SETTINGS, partitioned=True)
+    await transport.command("HSET", "sb:ns:{fjl}:namespace", "last_id", "0", key=b"{fjl}")
+    with pytest.raises(MessagingEntityNotFoundError, match="'Second' may be half made"):
+        await namespace.create_entity("Second", CHANGED, partitioned=True, timeout=5)
+    partitions_of(keys_of(await snapshot(transport), "ns"), record, number=3)
+    await namespace.delete_entity("Second")
+    partitions_of(keys_of(await snapshot(transport), "ns"), record, number=3)
+
+
+@in_memory
+async def test_who_changes_slowly_lets_the_newer_settings_stand(transport: Transport) -> None:
+    others = await Namespace.open(transport, "ns", 2)
+    record = await others.create_entity("Orders", SETTINGS, partitioned=True)
+    turns = Turns(transport)
+    slow = asyncio.ensure_future(Namespace(turns.client(0), "ns", 2, 0).update_entity(record, CHANGED))
+    await turns.quiet()
+    await turns.let_through(turns.waiting[0])
+    newest = await others.update_entity(await others.get_entity("Orders"), SETTINGS)
+    before = await snapshot(transport)
+    while turns.waiting:
+        await turns.let_through(turns.waiting[0])
+    assert ((await slow).version, newest.version) == (2, 3)
+    assert await snapshot(transport) == before
+
+
+@in_memory
+async def test_who_changes_what_is_being_deleted_is_told_that_it_is_gone(transport: Transport) -> None:
+    others = await Namespace.open(transport, "ns", 2)
+    record = await others.create_entity("Orders", SETTINGS, partitioned=True)
+    turns = Turns(transport)
+    slow = asyncio.ensure_future(Namespace(turns.client(0), "ns", 2, 0).update_entity(record, CHANGED))
+    await turns.quiet()
+    await turns.let_through(turns.waiting[0])
+    await others.delete_entity("Orders")
+    while turns.waiting:
+        await turns.let_through(turns.waiting[0])
+    with pytest.raises(MessagingEntityNotFoundError, match=r"^There is no entity 'Orders' in namespace 'ns'"):
+        await slow
+    assert list(keys_of(await snapshot(transport), "ns")) == ["{fjl}:namespace"]
+
+
+EXPECTED = (MessagingEntityAlreadyExistsError, MessagingEntityNotFoundError, EntityChangedError)
+DEEDS: dict[str, Deed] = {
+    "create": creating(partitioned=True),
+    "get": lambda namespace: namespace.get_entity("Orders"),
+    "update": changing,
+    "delete": deleting,
+}
+
+
+EXAMPLES = 60  # each opens a transport, and takes up to some hundred calls
+
+
+class Crowd:
+    """Several clients that each do one thing with the same entity, their calls in an order that chance decides.
+
+    Up to ``dying`` of them end in the middle, without a word.
+    """
+
+    def __init__(self, transport: Transport, deeds: list[str], chance: random.Random, dying: int = 0) -> None:
+        self._deeds = deeds
+        self._chance = chance
+        self._dying = dying
+        self._turns = Turns(transport)
+        self._done: list[tuple[str, object]] = []
+
+    async def act(self) -> None:
+        """Let them do it, one call at a time."""
+        turns = self._turns
+        tasks = [asyncio.create_task(self._do(what, number)) for number, what in enumerate(self._deeds)]
+        await turns.quiet()
+        while turns.waiting or not all(task.done() for task in tasks):
+            if not turns.waiting:
+                await turns.quiet()
+                continue
+            call = self._chance.choice(turns.waiting)
+            if self._dying and self._chance.random() < 0.2 and not tasks[call.client].done():
+                self._dying -= 1
+                await self._die(call.client, tasks[call.client])
+            else:
+                await turns.let_through(call)
+        for task in tasks:
+            if not task.cancelled():
+                task.result()
+
+    async def _do(self, what: str, number: int) -> None:
+        try:
+            result = await DEEDS[what](Namespace(self._turns.client(number), "ns", 2, 0))
+        except EXPECTED as error:
+            result = error
+        self._done.append((what, result))
+
+    async def _die(self, client: int, task: asyncio.Task[None]) -> None:
+        """What it has sent may arrive, however late, or not at all."""
+        for sent in [call for call in self._turns.waiting if call.client == client]:
+            if self._chance.random() < 0.5:
+                self._turns.waiting.remove(sent)
+        task.cancel()
+        await self._turns.quiet()
+
+    def succeeded(self, what: str) -> int:
+        return sum(done == what and not isinstance(result, ServiceBusError) for done, result in self._done)
+
+
+deeds_of_several = st.lists(st.sampled_from(list(DEEDS)), min_size=1, max_size=5).map(lambda deeds: ["create", *deeds])
+chances = st.randoms(use_true_random=False)
+
+
+def partitions_of(kept: dict[str, Any], record: EntityRecord, number: int = 2) -> dict[str, Any]:
+    """The keys of a record's partitions, which are all there."""
+    own = {key: value for key, value in kept.items() if key.split(":")[1] == record.id}
+    states = {key: value for key, value in own.items() if key.endswith(":state")}
+    assert (record.state, len(states), len(own)) == ("active", number, 2 * number)
+    assert {value[b"incarnation"].decode() for value in states.values()} == {record.incarnation}
+    assert max(int(value[b"version"]) for value in states.values()) <= record.version
+    return own
+
+
+@settings(deadline=None, max_examples=EXAMPLES)
+@given(deeds_of_several, chances)
+def test_in_whatever_order_calls_arrive_an_entity_is_there_whole_or_not_at_all(
+    deeds: list[str], chance: random.Random
+) -> None:
+    async def act() -> None:
+        async with await open_transport(f"memory://{uuid.uuid4().hex}") as transport:
+            namespace = await Namespace.open(transport, "ns", 2)
+            crowd = Crowd(transport, deeds, chance)
+            await crowd.act()
+            listed = await namespace.list_entities()
+            kept = keys_of(await snapshot(transport), "ns")
+            there = partitions_of(kept, listed[0]) if listed else {}
+            assert {key for key in kept if not key.startswith("{fjl}")} == set(there)
+            assert {int(value[b"version"]) for value in there.values() if b"version" in value} <= {
+                record.version for record in listed
+            }
+            created, deleted = crowd.succeeded("create"), crowd.succeeded("delete")
+            assert created <= deleted + len(listed)
+            if "delete" not in deeds:
+                assert (created, len(listed)) == (1, 1)
+
+    asyncio.run(act())
+
+
+@settings(deadline=None, max_examples=EXAMPLES)
+@given(deeds_of_several, chances, st.integers(1, 3))
+def test_when_some_die_on_the_way_the_next_client_finds_an_entity_whole_or_not_at_all(
+    deeds: list[str], chance: random.Random, dying: int
+) -> None:
+    async def act() -> None:
+        async with await open_transport(f"memory://{uuid.uuid4().hex}") as transport:
+            namespace = await Namespace.open(transport, "ns", 2)
+            await Crowd(transport, deeds, chance, dying).act()
+            with suppress(MessagingEntityNotFoundError):
+                record = await namespace.get_entity("Orders")
+                partitions_of(keys_of(await snapshot(transport), "ns"), record)
+                await namespace.delete_entity("Orders")
+                assert [key for key in keys_of(await snapshot(transport), "ns") if f":{record.id}:" in key] == []
+            assert await namespace.list_entities() == ()
+            assert (await namespace.create_entity("Orders", SETTINGS)).state == "active"
+
+    asyncio.run(act())

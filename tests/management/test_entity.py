@@ -1,0 +1,230 @@
+"""Records of entities: what they hold, and that it comes back from the text in which the registry keeps it."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import asdict, fields, replace
+from string import ascii_letters, digits
+from types import MappingProxyType
+from typing import Any, get_args
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from sbredis.engine import MAXIMUM_MESSAGE_BYTES, MOST_PARTITIONS, NEVER, PartitionSettings
+from sbredis.exceptions import DataLayoutError
+from sbredis.management._entity import EntityDescription, EntityRecord, Kind, State, decode, encode
+
+ALPHABET = ascii_letters + digits
+NAMES = st.from_regex(r"[A-Za-z0-9]([A-Za-z0-9._-]{0,8}[A-Za-z0-9])?", fullmatch=True).filter(
+    lambda name: name.lower() != "subscriptions"
+)
+TOKENS = st.text(ALPHABET + "_-", min_size=12, max_size=12)
+TIMES = st.integers(0, NEVER)
+SETTINGS = st.builds(
+    PartitionSettings,
+    status=st.sampled_from(["Active", "Disabled", "SendDisabled", "ReceiveDisabled"]),
+    lock_duration=st.integers(1, NEVER),
+    max_delivery_count=st.integers(1, 99_999),
+    time_to_live=st.integers(1, NEVER),
+    dead_letter_expired=st.booleans(),
+    duplicate_window=st.none() | st.integers(1, NEVER),
+    quota=st.integers(0, 999_999_999_999_999),
+    largest_message=st.integers(0, MAXIMUM_MESSAGE_BYTES),
+    clock=st.sampled_from(["server", "test"]),
+    shared=st.booleans(),
+)
+ANYTHING = st.text(st.characters(), max_size=5)  # halves of surrogate pairs among it
+JSON: st.SearchStrategy[Any] = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False, allow_infinity=False) | ANYTHING,
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(ANYTHING, inner, max_size=3),
+    max_leaves=5,
+)
+UNKNOWN = st.text("abc", min_size=1, max_size=3)  # no field and no setting is called so
+
+
+@st.composite
+def records(draw: st.DrawFn) -> EntityRecord:
+    kind: Kind = draw(st.sampled_from(get_args(Kind)))
+    several = draw(st.lists(st.integers(0, MOST_PARTITIONS - 1), unique=True, min_size=1, max_size=20))
+    partitioned = draw(st.booleans())
+    unread: dict[str, Any] = draw(st.dictionaries(UNKNOWN, JSON, max_size=2))
+    unread_settings = draw(st.dictionaries(UNKNOWN, JSON, max_size=2))
+    return EntityRecord(
+        name=draw(NAMES),
+        kind=kind,
+        parent=draw(NAMES) if kind == "subscription" else None,
+        state=draw(st.sampled_from(get_args(State))),
+        partitioned=partitioned,
+        partitions=tuple(sorted(several)) if partitioned else (several[0],),
+        colocated_with=draw(st.none() | NAMES),
+        settings=draw(SETTINGS),
+        properties=draw(st.dictionaries(ANYTHING, JSON, max_size=3)),
+        unread={**unread, "settings": unread_settings} if unread_settings else unread,
+        id=draw(st.text(digits + "abcdefghijklmnopqrstuvwxyz", min_size=1, max_size=6)),
+        incarnation=draw(TOKENS),
+        version=draw(st.integers(1, 999_999_999_999_999)),
+        stamp=draw(TOKENS),
+        created_at=draw(TIMES),
+        updated_at=draw(TIMES),
+    )
+
+
+def kept(record: EntityRecord, *older: str) -> bytes:
+    """As the scripts put a record together."""
+    stamps = ",".join([record.stamp, *older])
+    head = f"1 {record.version} {record.id} {record.incarnation} {stamps} {record.created_at} {record.updated_at}"
+    return f"{head} {encode(record)}".encode()
+
+
+PLAIN = EntityRecord(
+    name="Orders",
+    state="active",
+    partitions=(3,),
+    id="a1",
+    incarnation="incarnation_",
+    version=7,
+    stamp="stamp-stamp-",
+    created_at=1,
+    updated_at=2,
+)
+
+
+def altered(**changes: Any) -> bytes:
+    """The plain record with other fields in its description; ``...`` for one that is missing."""
+    body = {**json.loads(encode(PLAIN)), **changes}
+    body = {name: value for name, value in body.items() if value is not ...}
+    return kept(PLAIN).split(b"{", 1)[0] + json.dumps(body).encode()
+
+
+@given(records(), st.lists(TOKENS, max_size=3))
+def test_a_record_comes_back_as_it_was(record: EntityRecord, older: list[str]) -> None:
+    assert decode(kept(record, *older)) == record
+
+
+@given(records())
+def test_a_description_is_one_line_of_ascii_and_always_the_same_text(record: EntityRecord) -> None:
+    text = encode(record)
+    assert text.isascii()
+    assert text.isprintable()
+    assert encode(decode(kept(record))) == text
+
+
+def test_the_text_of_a_record_is_this() -> None:
+    """What is written once is read for years: another text is another layout."""
+    assert kept(PLAIN) == (
+        b"1 7 a1 incarnation_ stamp-stamp- 1 2 "
+        b'{"colocated_with":null,"kind":"queue","name":"Orders","parent":null,"partitioned":false,"partitions":[3],'
+        b'"properties":{},"settings":{"clock":"server","dead_letter_expired":false,"duplicate_window":null,'
+        b'"largest_message":1048576,"lock_duration":60000,"max_delivery_count":10,"quota":1073741824,"shared":false,'
+        b'"status":"Active","time_to_live":9999999999999},"state":"active"}'
+    )
+
+
+def test_what_a_newer_release_wrote_beside_survives_a_change_by_this_one() -> None:
+    newer = altered(colour="red", settings={**asdict(PLAIN.settings), "speed": {"limit": 3}})
+    record = replace(decode(newer), settings=PartitionSettings(lock_duration=5))
+    body = json.loads(encode(record))
+    assert (body["colour"], body["settings"]["speed"], body["settings"]["lock_duration"]) == ("red", {"limit": 3}, 5)
+
+
+def test_what_is_known_is_not_overwritten_by_what_was_not_read() -> None:
+    record = replace(PLAIN, unread={"name": "other", "settings": {"lock_duration": 1, "speed": 1}})
+    body = json.loads(encode(record))
+    assert (body["name"], body["settings"]["lock_duration"], body["settings"]["speed"]) == ("Orders", 60_000, 1)
+
+
+def test_settings_that_an_older_release_did_not_know_are_as_by_default() -> None:
+    assert decode(altered(settings={"quota": 5})).settings == PartitionSettings(quota=5)
+
+
+def test_a_mapping_of_another_kind_is_kept_as_a_mapping() -> None:
+    record = replace(PLAIN, properties=MappingProxyType({"a": MappingProxyType({"b": (1, 2)})}))
+    assert decode(kept(record)).properties == {"a": {"b": [1, 2]}}
+
+
+@pytest.mark.parametrize("value", [b"", b"bytes", {1, 2}, object(), float("nan"), float("inf")])
+def test_a_property_that_json_cannot_hold_is_refused(value: Any) -> None:
+    with pytest.raises((TypeError, ValueError)):
+        encode(replace(PLAIN, properties={"a": [value]}))
+
+
+@pytest.mark.parametrize(
+    ("text", "reason"),
+    [
+        (b"2 " + kept(PLAIN)[2:], "laid out in form '2'"),
+        (b"11 " + kept(PLAIN)[2:], "laid out in form '11'"),
+        (b"", "laid out in form ''"),
+        (b"\xff", "laid out in form"),
+        (b"1", "does not begin as a record does"),
+        (kept(PLAIN).replace(b" 7 ", b" 0 "), "does not begin"),
+        (kept(PLAIN).replace(b" 7 ", b" 1_0 "), "does not begin"),
+        (kept(PLAIN).replace(b" a1 ", b" A1 "), "does not begin"),
+        (kept(PLAIN).replace(b"incarnation_", b"incarnation"), "does not begin"),
+        (kept(PLAIN).replace(b"stamp-stamp-", b"stamp-stamp-,"), "does not begin"),
+        (kept(PLAIN) + b"x", "does not begin"),
+        (kept(PLAIN) + b"}", "Extra data"),
+        (kept(PLAIN)[:-2] + b"}", "delimiter|Unterminated|Expecting"),
+        (altered(properties={"a": float("nan")}), "NaN is no number"),
+        (altered(name=...), "name is None"),
+        (altered(name=5), "name is 5"),
+        (altered(name="a b"), "entity name"),
+        (altered(name="a/subscriptions/b"), "reserved"),
+        (altered(kind="stream"), "kind is one of"),
+        (altered(kind=None), "kind is None"),
+        (altered(parent="topic"), "the parent 'topic'"),
+        (altered(kind="subscription"), "the parent None"),
+        (altered(kind="subscription", parent="a//b"), "between two"),
+        (altered(kind="subscription", parent="a", name="b/c"), "subscription name"),
+        (altered(parent=5), "parent is 5"),
+        (altered(state="asleep"), "state is one of"),
+        (altered(partitioned=1), "partitioned is 1"),
+        (altered(partitions=...), "partitions is None"),
+        (altered(partitions=3), "partitions is 3"),
+        (altered(partitions=[]), "partitions are one"),
+        (altered(partitions=[1, 2]), "partitions are one"),
+        (altered(partitions=[2, 1], partitioned=True), "in order"),
+        (altered(partitions=[1, 1], partitioned=True), "in order"),
+        (altered(partitions=["1"]), "partitions are numbers"),
+        (altered(partitions=[True]), "partitions are numbers"),
+        (altered(partitions=[-1]), "partitions are numbers"),
+        (altered(partitions=[MOST_PARTITIONS]), "partitions are numbers"),
+        (altered(colocated_with="a b"), "entity name"),
+        (altered(colocated_with=False), "colocated_with is False"),
+        (altered(settings=...), "settings is None"),
+        (altered(settings=[]), "settings is \\[\\]"),
+        (altered(settings={"quota": "5"}), "setting quota is '5'"),
+        (altered(settings={"quota": True}), "setting quota is True"),
+        (altered(settings={"quota": -1}), "quota must be"),
+        (altered(settings={"shared": 1}), "setting shared is 1"),
+        (altered(settings={"duplicate_window": "1"}), "setting duplicate_window is '1'"),
+        (altered(settings={"duplicate_window": False}), "setting duplicate_window is False"),
+        (altered(settings={"status": None}), "setting status is None"),
+        (altered(settings={"status": "Asleep"}), "status must be"),
+        (altered(properties=None), "properties is None"),
+    ],
+)
+def test_what_is_no_record_of_this_layout_is_refused_with_the_reason(text: bytes, reason: str) -> None:
+    with pytest.raises(DataLayoutError, match=reason) as raised:
+        decode(text)
+    assert "install that one" in str(raised.value)
+
+
+@given(st.binary(max_size=40) | st.builds(lambda rest: b"1 1 a " + rest, st.binary(max_size=80)))
+def test_no_bytes_are_read_as_something_else_than_a_record(text: bytes) -> None:
+    with pytest.raises(DataLayoutError):
+        decode(text)
+
+
+def test_a_subscription_is_known_by_the_path_through_its_topic() -> None:
+    subscription = EntityDescription(name="Audit", kind="subscription", parent="Billing/Orders", partitions=(0,))
+    assert subscription.path == "Billing/Orders/subscriptions/Audit"
+    assert PLAIN.path == "Orders"
+
+
+def test_every_setting_has_a_default_that_tells_its_type() -> None:
+    """The codec goes by that."""
+    types = {each.name: type(each.default) for each in fields(PartitionSettings)}
+    assert types.pop("duplicate_window") is type(None)
+    assert set(types.values()) == {bool, int, str}

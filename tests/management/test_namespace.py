@@ -1,0 +1,488 @@
+"""A namespace as its users see it: entities are created, found, changed, listed and deleted, by several at once."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from sbredis.engine import (
+    NO_TURN,
+    Outgoing,
+    PartitionSettings,
+    SettingsBehindError,
+    SettingsStaleError,
+    Turn,
+    partition_for_name,
+    perform,
+    registry_keys,
+    registry_salt,
+    salts,
+)
+from sbredis.exceptions import (
+    DataLayoutError,
+    MessagingEntityAlreadyExistsError,
+    MessagingEntityNotFoundError,
+    OperationTimeoutError,
+    Outcome,
+    ServiceBusServerBusyError,
+)
+from sbredis.management import EntityChangedError, EntityRecord, Namespace, NamespacePartitionsError
+from sbredis.servers import LocalServer
+from sbredis.transport import Transport, open_transport
+from tests.management.keys import keys_of, snapshot
+from tests.management.turns import Heard
+
+pytestmark = pytest.mark.anyio
+
+SETTINGS = PartitionSettings()
+NAMESPACE, ENTITIES, _ = registry_keys("ns", registry_salt())
+
+on_a_server = pytest.mark.parametrize("target", ["server"], indirect=True)
+in_memory = pytest.mark.parametrize("target", ["memory"], indirect=True)
+
+
+@pytest.fixture
+async def transport(url: str) -> AsyncIterator[Transport]:
+    async with await open_transport(url) as transport:
+        yield transport
+
+
+@pytest.fixture
+async def namespace(transport: Transport) -> Namespace:
+    """A namespace of four partitions."""
+    return await Namespace.open(transport, "ns", 4)
+
+
+async def partition_keys_in(transport: Transport) -> list[str]:
+    """Which keys of partitions there are."""
+    return [key for key in keys_of(await snapshot(transport), "ns") if not key.startswith(f"{{{registry_salt()}}}")]
+
+
+# -- opening -----------------------------------------------------------------------------------------------------------
+
+
+async def test_a_namespace_is_made_when_it_is_first_opened(transport: Transport) -> None:
+    made = await Namespace.open(transport, "ns")
+    assert (made.name, made.partitions) == ("ns", 16)
+    found = await Namespace.open(transport, "ns", 16)
+    assert (found.partitions, found.created_at) == (16, made.created_at)
+
+
+async def test_a_namespace_keeps_the_number_of_partitions_it_was_made_with(
+    transport: Transport, namespace: Namespace
+) -> None:
+    assert (await Namespace.open(transport, "ns")).partitions == 4
+    before = await snapshot(transport)
+    with pytest.raises(NamespacePartitionsError, match="has 4 partitions"):
+        await Namespace.open(transport, "ns", 16)
+    assert await snapshot(transport) == before
+    assert namespace.partitions == 4
+
+
+@pytest.mark.parametrize(
+    ("name", "partitions", "error"),
+    [
+        ("a b", 4, ValueError),
+        ("", 4, ValueError),
+        ("ns-", 4, ValueError),
+        ("n" * 51, None, ValueError),
+        (5, 4, TypeError),
+        ("ns", 0, ValueError),
+        ("ns", 1025, ValueError),
+        ("ns", "4", TypeError),
+        ("ns", True, TypeError),
+    ],
+)
+async def test_what_cannot_be_a_namespace_is_not_made(
+    transport: Transport, name: Any, partitions: Any, error: type[Exception]
+) -> None:
+    with pytest.raises(error):
+        await Namespace.open(transport, name, partitions)
+    assert await snapshot(transport) == {}
+
+
+# -- creating ----------------------------------------------------------------------------------------------------------
+
+
+async def test_a_queue_lives_whole_in_the_partition_of_its_name(transport: Transport, namespace: Namespace) -> None:
+    settings = PartitionSettings(lock_duration=5000, duplicate_window=1000, quota=77)
+    record = await namespace.create_entity("Billing/Orders", settings, properties={"user_metadata": "ours"})
+    place = partition_for_name("billing/orders", 4)
+    assert (record.name, record.kind, record.state, record.version) == ("Billing/Orders", "queue", "active", 1)
+    assert (record.partitions, record.partitioned, record.colocated_with) == ((place,), False, None)
+    assert (record.settings, record.properties) == (settings, {"user_metadata": "ours"})
+    salt = salts(4)[place]
+    assert await partition_keys_in(transport) == [f"{{{salt}}}:1:state", f"{{{salt}}}:1:store"]
+    assert (await perform(transport, namespace.partition(record, place).count())).bytes == 0
+    assert await namespace.get_entity("BILLING/ORDERS") == record
+
+
+async def test_a_partitioned_queue_lives_in_all_partitions(transport: Transport, namespace: Namespace) -> None:
+    record = await namespace.create_entity("q", SETTINGS, partitioned=True)
+    assert (record.partitions, record.partitioned) == ((0, 1, 2, 3), True)
+    assert len(await partition_keys_in(transport)) == 8
+    for number in record.partitions:
+        partition = namespace.partition(record, number)
+        sent = await perform(transport, partition.send(Turn("lane", 1), [Outgoing(b"hello")]))
+        assert (sent.first, partition.version, partition.settings) == (1, 1, SETTINGS)
+
+
+async def test_a_queue_may_be_put_beside_another(namespace: Namespace) -> None:
+    await namespace.create_entity("First", SETTINGS)
+    place = partition_for_name("first", 4)
+    other = next(name for name in "abcdef" if partition_for_name(name, 4) != place)
+    beside = await namespace.create_entity(other, SETTINGS, colocate_with="FIRST")
+    assert (beside.partitions, beside.colocated_with) == ((place,), "First")
+
+
+async def test_a_queue_is_not_put_beside_what_is_not_there_or_is_everywhere(
+    transport: Transport, namespace: Namespace
+) -> None:
+    await namespace.create_entity("everywhere", SETTINGS, partitioned=True)
+    before = await snapshot(transport)
+    with pytest.raises(ValueError, match="'q' cannot be put beside 'everywhere', which is partitioned"):
+        await namespace.create_entity("q", SETTINGS, colocate_with="everywhere")
+    with pytest.raises(ValueError, match="leave out colocate_with"):
+        await namespace.create_entity("q", SETTINGS, partitioned=True, colocate_with="everywhere")
+    with pytest.raises(MessagingEntityNotFoundError, match="no entity 'nothing'"):
+        await namespace.create_entity("q", SETTINGS, colocate_with="nothing")
+    with pytest.raises(MessagingEntityNotFoundError, match="no entity 'q'"):
+        await namespace.create_entity("q", SETTINGS, colocate_with="q")
+    assert await snapshot(transport) == before
+
+
+@pytest.mark.parametrize(
+    ("name", "settings", "error"),
+    [
+        ("a b", SETTINGS, ValueError),
+        ("a/Subscriptions/b", SETTINGS, ValueError),
+        (None, SETTINGS, TypeError),
+        ("q", PartitionSettings(shared=True), ValueError),
+    ],
+)
+async def test_what_cannot_be_a_queue_is_not_created(
+    transport: Transport, namespace: Namespace, name: Any, settings: PartitionSettings, error: type[Exception]
+) -> None:
+    before = await snapshot(transport)
+    with pytest.raises(error):
+        await namespace.create_entity(name, settings)
+    assert await snapshot(transport) == before
+
+
+async def test_a_name_that_is_taken_is_refused_and_nothing_changes(transport: Transport, namespace: Namespace) -> None:
+    await namespace.create_entity("Orders", SETTINGS)
+    before = await snapshot(transport)
+    with pytest.raises(MessagingEntityAlreadyExistsError) as raised:
+        await namespace.create_entity("ORDERS", SETTINGS, partitioned=True)
+    assert await snapshot(transport) == before
+    assert raised.value.outcome is Outcome.REFUSED
+    assert raised.value.message == (
+        "There is an entity 'Orders' in namespace 'ns' already; names are compared without regard to case. "
+        "Use it, delete it first, or choose another name."
+    )
+
+
+async def test_of_several_who_create_the_same_queue_at_once_one_succeeds(url: str, transport: Transport) -> None:
+    async with await open_transport(url) as another:
+        for round_ in range(5):
+            name = f"q{round_}"
+            clients = [await Namespace.open(where, "ns", 4) for where in (transport, another) * 3]
+            done = await asyncio.gather(
+                *(
+                    client.create_entity(name, PartitionSettings(quota=number), partitioned=True)
+                    for number, client in enumerate(clients)
+                ),
+                return_exceptions=True,
+            )
+            won = [result for result in done if isinstance(result, EntityRecord)]
+            lost = [result for result in done if isinstance(result, MessagingEntityAlreadyExistsError)]
+            assert (len(won), len(lost)) == (1, 5)
+            assert await clients[0].get_entity(name) == won[0]
+            assert won[0].settings.quota == done.index(won[0])
+
+
+# -- finding -----------------------------------------------------------------------------------------------------------
+
+
+async def test_what_is_not_there_is_not_found(transport: Transport, namespace: Namespace) -> None:
+    before = await snapshot(transport)
+    for missed in (namespace.get_entity("Orders"), namespace.delete_entity("Orders")):
+        with pytest.raises(MessagingEntityNotFoundError) as raised:
+            await missed
+        assert raised.value.message == (
+            "There is no entity 'Orders' in namespace 'ns', or no longer. "
+            "Create it first, or look for the name in another namespace."
+        )
+    with pytest.raises(ValueError, match="entity name"):
+        await namespace.get_entity("a b")
+    with pytest.raises(ValueError, match="entity name"):
+        await namespace.delete_entity("a b")
+    assert await snapshot(transport) == before
+
+
+async def test_entities_are_listed_by_name(namespace: Namespace) -> None:
+    assert await namespace.list_entities() == ()
+    made = [await namespace.create_entity(name, SETTINGS) for name in ("b", "A", "c", "B2")]
+    by_name = [made[1], made[0], made[3], made[2]]
+    assert list(await namespace.list_entities()) == by_name
+    assert list(await namespace.list_entities(limit=2)) == by_name[:2]
+    assert list(await namespace.list_entities("B", 2)) == by_name[2:]
+    assert await namespace.list_entities("C") == ()
+    with pytest.raises(ValueError, match="limit"):
+        await namespace.list_entities(limit=0)
+
+
+async def test_a_partition_is_asked_for_where_the_entity_lives(namespace: Namespace) -> None:
+    record = await namespace.create_entity("q", SETTINGS)
+    elsewhere = (record.partitions[0] + 1) % 4
+    with pytest.raises(ValueError, match=f"'q' is not in partition {elsewhere}"):
+        namespace.partition(record, elsewhere)
+
+
+async def test_a_record_that_cannot_be_read_is_told_apart_from_none(transport: Transport, namespace: Namespace) -> None:
+    await namespace.create_entity("q", SETTINGS)
+    await transport.command("HSET", ENTITIES, "q", "2 x", key=ENTITIES)
+    before = await snapshot(transport)
+    for done in (
+        namespace.get_entity("q"),
+        namespace.list_entities(),
+        namespace.delete_entity("q"),
+        namespace.create_entity("q", SETTINGS),
+    ):
+        with pytest.raises(DataLayoutError):
+            await done
+    assert await snapshot(transport) == before
+
+
+async def test_in_a_namespace_that_is_gone_nothing_is_made(transport: Transport, namespace: Namespace) -> None:
+    record = await namespace.create_entity("q", SETTINGS)
+    await transport.command("DEL", NAMESPACE, key=NAMESPACE)
+    before = await snapshot(transport)
+    for done in (
+        namespace.get_entity("q"),
+        namespace.list_entities(),
+        namespace.delete_entity("q"),
+        namespace.create_entity("other", SETTINGS),
+        namespace.update_entity(record, SETTINGS),
+    ):
+        with pytest.raises(MessagingEntityNotFoundError, match="There is no namespace 'ns'"):
+            await done
+    assert await snapshot(transport) == before
+
+
+# -- changing ----------------------------------------------------------------------------------------------------------
+
+
+async def test_a_change_reaches_the_registry_and_every_partition(transport: Transport, namespace: Namespace) -> None:
+    record = await namespace.create_entity("q", SETTINGS, partitioned=True, properties={"a": 1})
+    changed = await namespace.update_entity(record, PartitionSettings(quota=3))
+    assert (changed.version, changed.settings.quota, changed.properties) == (2, 3, {"a": 1})
+    assert changed.updated_at >= record.updated_at
+    assert await namespace.get_entity("q") == changed
+    for number in changed.partitions:
+        await perform(transport, namespace.partition(changed, number).count())
+        with pytest.raises(SettingsStaleError):
+            await perform(transport, namespace.partition(record, number).count(NO_TURN))
+    again = await namespace.update_entity(changed, changed.settings, properties={})
+    assert (again.version, again.properties) == (3, {})
+
+
+async def test_who_has_not_seen_the_last_change_is_refused(transport: Transport, namespace: Namespace) -> None:
+    record = await namespace.create_entity("q", SETTINGS)
+    await namespace.update_entity(record, PartitionSettings(quota=3))
+    before = await snapshot(transport)
+    with pytest.raises(
+        EntityChangedError, match="'q' has been changed since it was read, and its settings are version 2"
+    ):
+        await namespace.update_entity(record, PartitionSettings(quota=4))
+    assert await snapshot(transport) == before
+
+
+async def test_what_was_deleted_is_not_changed_also_if_there_is_another_by_now(
+    transport: Transport, namespace: Namespace
+) -> None:
+    record = await namespace.create_entity("q", SETTINGS)
+    await namespace.delete_entity("q")
+    for _ in range(2):
+        before = await snapshot(transport)
+        with pytest.raises(MessagingEntityNotFoundError, match="no entity 'q'"):
+            await namespace.update_entity(record, SETTINGS)
+        assert await snapshot(transport) == before
+        with pytest.raises(MessagingEntityNotFoundError):
+            await namespace.delete_entity("nothing")
+        if await namespace.list_entities() == ():
+            await namespace.create_entity("q", SETTINGS)
+
+
+@pytest.mark.parametrize(
+    "settings",
+    [PartitionSettings(clock="test"), PartitionSettings(shared=True), PartitionSettings(duplicate_window=5)],
+    ids=["clock", "shared", "duplicates"],
+)
+async def test_what_cannot_change_is_refused_before_the_registry_knows(
+    transport: Transport, namespace: Namespace, settings: PartitionSettings
+) -> None:
+    record = await namespace.create_entity("q", SETTINGS)
+    before = await snapshot(transport)
+    with pytest.raises(ValueError, match=r"'q' cannot be changed so: .* was decided when it was created"):
+        await namespace.update_entity(record, settings)
+    assert await snapshot(transport) == before
+
+
+@pytest.mark.parametrize("state", ["creating", "deleting"])
+async def test_what_was_half_made_or_half_deleted_when_it_was_read_is_not_changed(
+    transport: Transport, namespace: Namespace, state: Any
+) -> None:
+    record = replace(await namespace.create_entity("q", SETTINGS), state=state)
+    before = await snapshot(transport)
+    with pytest.raises(EntityChangedError, match=f"it was {state} then; get_entity goes on with that"):
+        await namespace.update_entity(record, SETTINGS)
+    assert await snapshot(transport) == before
+
+
+async def test_the_window_of_duplicate_detection_may_change(namespace: Namespace) -> None:
+    record = await namespace.create_entity("q", PartitionSettings(duplicate_window=5))
+    changed = await namespace.update_entity(record, PartitionSettings(duplicate_window=6))
+    assert changed.settings.duplicate_window == 6
+
+
+async def test_a_partition_that_is_lost_is_not_taken_for_a_deleted_entity(
+    transport: Transport, namespace: Namespace
+) -> None:
+    record = await namespace.create_entity("q", SETTINGS)
+    for key in namespace.partition(record, record.partitions[0]).keys:
+        await transport.command("DEL", key, key=key)
+    with pytest.raises(MessagingEntityNotFoundError, match="registry has version 2 of the settings of 'q'") as raised:
+        await namespace.update_entity(record, SETTINGS)
+    assert raised.value.outcome is Outcome.UNKNOWN
+    assert (await namespace.get_entity("q")).version == 2
+
+
+# -- deleting ----------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("partitioned", [False, True])
+async def test_a_deleted_queue_leaves_nothing_and_its_name_is_free(
+    transport: Transport, namespace: Namespace, *, partitioned: bool
+) -> None:
+    empty = keys_of(await snapshot(transport), "ns")
+    old = await namespace.create_entity("q", SETTINGS, partitioned=partitioned)
+    for number in old.partitions:
+        messages = [Outgoing(b"x" * 100, message_id=b"m", due=9_000_000_000_000 * turn) for turn in (0, 1)]
+        await perform(transport, namespace.partition(old, number).send(Turn("lane", 1), messages))
+    await namespace.delete_entity("Q")
+    left = keys_of(await snapshot(transport), "ns")
+    assert list(left) == list(empty)
+    new = await namespace.create_entity("q", SETTINGS, partitioned=partitioned)
+    assert (old.id, new.id) == ("1", "2")
+    with pytest.raises(MessagingEntityNotFoundError):
+        await perform(transport, namespace.partition(old, old.partitions[0]).count())
+
+
+async def test_of_several_who_delete_a_queue_at_once_none_fails_but_for_its_absence(
+    url: str, transport: Transport, namespace: Namespace
+) -> None:
+    async with await open_transport(url) as another:
+        elsewhere = await Namespace.open(another, "ns")
+        for _ in range(5):
+            await namespace.create_entity("q", SETTINGS, partitioned=True)
+            done = await asyncio.gather(
+                *(client.delete_entity("q") for client in (namespace, elsewhere) * 3), return_exceptions=True
+            )
+            assert [
+                result for result in done if result is not None and type(result) is not MessagingEntityNotFoundError
+            ] == []
+            assert None in done
+            assert await partition_keys_in(transport) == []
+            assert await namespace.list_entities() == ()
+
+
+async def test_a_partition_is_taken_away_in_as_many_steps_as_it_needs(
+    transport: Transport, namespace: Namespace
+) -> None:
+    await namespace.create_entity("q", SETTINGS)
+    heard = Heard(transport, again=2)
+    await Namespace(heard, "ns", 4, 0).delete_entity("q")
+    scripts = [name for name, _ in heard.calls]
+    assert scripts == ["read_entity", "revise_entity", "destroy", "destroy", "destroy", "unregister_entity"]
+    assert await partition_keys_in(transport) == []
+
+
+async def test_what_is_in_the_place_of_a_partition_but_is_another_s_is_not_taken_away(
+    transport: Transport, namespace: Namespace
+) -> None:
+    record = await namespace.create_entity("q", SETTINGS)
+    state = namespace.partition(record, record.partitions[0]).keys[0]
+    await transport.command("HSET", state, "incarnation", "another", key=state)
+    before = await snapshot(transport)
+    await namespace.delete_entity("q")
+    assert await namespace.list_entities() == ()
+    after = await snapshot(transport)
+    kept = [key for key in before if key not in registry_keys("ns", registry_salt())]
+    assert len(kept) == 2
+    assert [after[key] for key in kept] == [before[key] for key in kept]
+
+
+async def test_an_older_client_s_call_is_behind_or_ahead_but_never_between(
+    transport: Transport, namespace: Namespace
+) -> None:
+    """A partition that missed a change says so to whoever knows of it, and takes it from there."""
+    record = await namespace.create_entity("q", SETTINGS)
+    newer = namespace.partition(replace(record, version=2), record.partitions[0])
+    with pytest.raises(SettingsBehindError):
+        await perform(transport, newer.count())
+    assert await perform(transport, newer.configure()) == 2
+    await perform(transport, newer.count())
+
+
+# -- under pressure ----------------------------------------------------------------------------------------------------
+
+
+@on_a_server
+async def test_without_memory_nothing_is_created_but_deleting_works(
+    server: LocalServer, transport: Transport, namespace: Namespace
+) -> None:
+    await namespace.create_entity("q", SETTINGS, partitioned=True)
+    server.ask("CONFIG", "SET", "maxmemory", "1")
+    try:
+        with pytest.raises(ServiceBusServerBusyError):
+            await namespace.create_entity("other", SETTINGS)
+        assert [record.name for record in await namespace.list_entities()] == ["q"]
+        await namespace.delete_entity("q")
+    finally:
+        server.ask("CONFIG", "SET", "maxmemory", "0")
+    assert await partition_keys_in(transport) == []
+
+
+@in_memory
+async def test_all_steps_of_a_call_share_its_time(transport: Transport) -> None:
+    heard = Heard(transport)
+    namespace = await Namespace.open(heard, "ns", 2, timeout=5)
+    record = await namespace.create_entity("q", SETTINGS, partitioned=True, timeout=5)
+    await namespace.update_entity(record, SETTINGS, timeout=5)
+    await namespace.get_entity("q", timeout=5)
+    await namespace.list_entities(timeout=5)
+    await namespace.delete_entity("q", timeout=5)
+    assert {name for name, _ in heard.calls} >= {"register_namespace", "register_entity", "configure", "destroy"}
+    assert [(name, timeout) for name, timeout in heard.calls if not 0 < timeout <= 5] == []
+
+
+@in_memory
+async def test_a_call_without_time_does_nothing(transport: Transport, namespace: Namespace) -> None:
+    record = await namespace.create_entity("q", SETTINGS)
+    before = await snapshot(transport)
+    for done in (
+        Namespace.open(transport, "other", timeout=0),
+        namespace.create_entity("other", SETTINGS, timeout=0),
+        namespace.get_entity("q", timeout=0),
+        namespace.update_entity(record, SETTINGS, timeout=0),
+        namespace.delete_entity("q", timeout=0),
+        namespace.list_entities(timeout=0),
+    ):
+        with pytest.raises(OperationTimeoutError):
+            await done
+    assert await snapshot(transport) == before

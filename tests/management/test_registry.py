@@ -1,0 +1,439 @@
+"""The scripts of the registry, one call each: what they write, what they answer when asked again, what they refuse."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from dataclasses import replace
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from sbredis.engine import MalformedCallError, Request, load, name_key, new_token, perform, registry_keys, registry_salt
+from sbredis.engine._scripts import contract
+from sbredis.exceptions import (
+    DataLayoutError,
+    MessagingEntityAlreadyExistsError,
+    MessagingEntityNotFoundError,
+    Outcome,
+    ScriptRefusedError,
+    ServiceBusError,
+)
+from sbredis.management import EntityChangedError, NamespacePartitionsError
+from sbredis.management._entity import EntityDescription, EntityRecord
+from sbredis.management._refusals import refusals
+from sbredis.management._registry import LONGEST_PAGE, NamespaceFacts, Registry, register_namespace
+from sbredis.transport import Transport, open_transport
+from tests.management.keys import keys_of, snapshot
+from tools.repository import ROOT
+
+pytestmark = pytest.mark.anyio
+
+NAMESPACE, ENTITIES, NAMES = registry_keys("ns", registry_salt())
+REGISTRY = Registry("ns", 4)
+ORDERS = EntityDescription(name="Billing/Orders", partitions=(1,))
+FIRST, SECOND, THIRD = "first_______", "second______", "third_______"
+
+on_real_servers = pytest.mark.parametrize("target", ["server", "cluster"], indirect=True)
+
+
+@pytest.fixture
+async def transport(url: str) -> AsyncIterator[Transport]:
+    """Connected to a target that has the namespace ``ns`` of four partitions and nothing else."""
+    async with await open_transport(url) as transport:
+        await perform(transport, register_namespace("ns", 4, exact=True))
+        yield transport
+
+
+async def ask(transport: Transport, request: Request[Any]) -> Any:
+    return await perform(transport, request, refusals=refusals("ns", "Billing/Orders"))
+
+
+async def refused(transport: Transport, request: Request[Any], error: type[ServiceBusError]) -> str:
+    """Send what must be refused with this error, see that nothing has changed, and give the text."""
+    before = await snapshot(transport)
+    with pytest.raises(error) as raised:
+        await ask(transport, request)
+    assert type(raised.value) is error
+    assert raised.value.outcome is Outcome.REFUSED
+    assert await snapshot(transport) == before
+    return raised.value.message
+
+
+async def registered(transport: Transport, description: EntityDescription = ORDERS) -> EntityRecord:
+    record: EntityRecord = await ask(transport, REGISTRY.register(description, new_token()))
+    return record
+
+
+# -- the contract ------------------------------------------------------------------------------------------------------
+
+RECORD = EntityRecord(
+    name="q", partitions=(0,), id="1", incarnation=FIRST, version=1, stamp=FIRST, created_at=1, updated_at=1
+)
+REQUESTS: list[Request[Any]] = [
+    register_namespace("ns", 4, exact=True),
+    REGISTRY.register(ORDERS, FIRST),
+    REGISTRY.revise(RECORD, SECOND),
+    REGISTRY.unregister(RECORD),
+    REGISTRY.read("q"),
+    REGISTRY.listed("", 100),
+]
+
+
+@pytest.mark.parametrize("request_", REQUESTS, ids=lambda request: request.script.name)
+async def test_a_request_has_the_keys_and_arguments_that_the_header_of_its_script_names(request_: Request[Any]) -> None:
+    header = contract((ROOT / "lua" / f"{request_.script.name}.lua").read_text("utf-8"))
+    assert header.keys == (("namespace", 1), ("entities", 1), ("names", 1))
+    assert request_.keys == (NAMESPACE, ENTITIES, NAMES)
+    names = header.arguments[1:] if header.takes_run_id else header.arguments
+    assert (len(request_.arguments), header.rest) == (len(names), None)
+    by_name = dict(zip(names, request_.arguments, strict=True))
+    assert by_name["partitions"] == 4
+    assert by_name.get("incarnation", FIRST) == by_name.get("expected", FIRST) == FIRST
+    assert by_name.get("stamp", SECOND) == SECOND
+    assert request_.repeatable
+    assert set(header.refusals) <= set(refusals("ns"))
+
+
+# -- the namespace -----------------------------------------------------------------------------------------------------
+
+
+async def test_a_namespace_is_made_once_and_stays_as_it_was_made(transport: Transport) -> None:
+    before = await snapshot(transport)
+    assert list(keys_of(before, "ns")) == ["{fjl}:namespace"]
+    kept = before[NAMESPACE][1]
+    facts = NamespaceFacts(4, int(kept[b"created"]))
+    assert facts.created_at > 1_700_000_000_000
+    assert (kept[b"layout"], kept[b"partitions"], kept[b"last_id"]) == (b"1", b"4", b"0")
+    assert await ask(transport, register_namespace("ns", 4, exact=True)) == facts
+    assert await ask(transport, register_namespace("ns", 16, exact=False)) == facts
+    assert await snapshot(transport) == before
+
+
+async def test_another_number_of_partitions_is_refused_to_who_insists_on_it(transport: Transport) -> None:
+    text = await refused(transport, register_namespace("ns", 16, exact=True), NamespacePartitionsError)
+    assert text == "Namespace 'ns' has 4 partitions, which cannot change: open it with that number, or none."
+
+
+async def test_namespaces_share_nothing(transport: Transport) -> None:
+    await registered(transport)
+    before = keys_of(await snapshot(transport), "ns")
+    await ask(transport, register_namespace("NS", 8, exact=True))
+    other = Registry("NS", 8)
+    assert await ask(transport, other.read("Billing/Orders")) is None
+    await ask(transport, other.register(ORDERS, FIRST))
+    assert keys_of(await snapshot(transport), "ns") == before
+
+
+# -- creation ----------------------------------------------------------------------------------------------------------
+
+
+async def test_an_entity_is_registered_with_all_that_is_said_of_it(transport: Transport) -> None:
+    record = await ask(transport, REGISTRY.register(ORDERS, FIRST))
+    assert record == EntityRecord(
+        name="Billing/Orders",
+        partitions=(1,),
+        id="1",
+        incarnation=FIRST,
+        version=1,
+        stamp=FIRST,
+        created_at=record.created_at,
+        updated_at=record.created_at,
+    )
+    assert record.created_at > 1_700_000_000_000
+    found = await snapshot(transport)
+    assert list(found[ENTITIES][1]) == [b"billing/orders"]
+    assert len(found[NAMES][1]) in (1, 2)  # with its score in one list, or in a list of its own
+    assert (await ask(transport, REGISTRY.read("BILLING/orders"))) == record
+
+
+async def test_a_creation_that_is_repeated_is_answered_as_the_first_time(transport: Transport) -> None:
+    request = REGISTRY.register(ORDERS, FIRST)
+    record = await ask(transport, request)
+    before = await snapshot(transport)
+    assert await ask(transport, request) == record
+    assert await snapshot(transport) == before
+    active = await ask(transport, REGISTRY.revise(replace(record, state="active"), SECOND))
+    assert await ask(transport, request) == active
+
+
+async def test_a_name_is_given_once_whatever_its_case(transport: Transport) -> None:
+    await registered(transport)
+    again = REGISTRY.register(replace(ORDERS, name="BILLING/ORDERS"), new_token())
+    text = await refused(transport, again, MessagingEntityAlreadyExistsError)
+    assert text == (
+        "There is an entity 'Billing/Orders' in namespace 'ns' already; names are compared without regard to case. "
+        "Use it, delete it first, or choose another name."
+    )
+
+
+async def test_ids_count_in_base_36_and_none_comes_again(transport: Transport) -> None:
+    records = [await registered(transport, replace(ORDERS, name=f"q{number}")) for number in range(40)]
+    assert [record.id for record in records] == [*"123456789abcdefghijklmnopqrstuvwxyz", "10", "11", "12", "13", "14"]
+    for record in records:
+        await ask(transport, REGISTRY.unregister(record))
+    assert (await registered(transport)).id == "15"
+
+
+@pytest.mark.parametrize(
+    ("last", "next_id"),
+    [(36**2 - 2, "zz"), (36**2 - 1, "100"), (36**10 - 1, "10000000000"), (2**53 - 2, "2gosa7pa2gv")],
+)
+async def test_an_id_may_be_long(transport: Transport, last: int, next_id: str) -> None:
+    await transport.command("HSET", NAMESPACE, "last_id", last, key=NAMESPACE)
+    assert (await registered(transport)).id == next_id
+
+
+@on_real_servers
+async def test_after_a_change_of_the_server_process_ids_leap_over_those_that_may_be_lost(transport: Transport) -> None:
+    assert (await registered(transport)).id == "1"
+    await transport.command("HSET", NAMESPACE, "run_id", "f" * 40, key=NAMESPACE)
+    ids = [(await registered(transport, replace(ORDERS, name=name))).id for name in ("a", "b")]
+    assert ids == ["1001", "1002"]
+    await transport.command("HSET", NAMESPACE, "run_id", "?", key=NAMESPACE)
+    assert (await registered(transport, replace(ORDERS, name="c"))).id == "1003", "an unknown process is no other one"
+
+
+@on_real_servers
+async def test_where_the_process_is_not_known_the_ids_go_on(transport: Transport) -> None:
+    nameless = replace(load("register_entity"), takes_run_id=False)
+    await transport.command("HSET", NAMESPACE, "run_id", "f" * 40, key=NAMESPACE)
+    for name, expected in (("a", b"1"), ("b", b"2")):
+        reply = await transport.call(nameless, (NAMESPACE, ENTITIES, NAMES), ("?", "4", name, FIRST, "{}"))
+        assert reply.split()[2] == expected
+    assert (await snapshot(transport))[NAMESPACE][1][b"run_id"] == b"f" * 40
+
+
+# -- changes -----------------------------------------------------------------------------------------------------------
+
+
+async def test_a_record_is_replaced_by_who_has_seen_it(transport: Transport) -> None:
+    record = await registered(transport)
+    wanted = replace(record, state="active", properties={"a": 1})
+    revised = await ask(transport, REGISTRY.revise(wanted, SECOND))
+    assert revised == replace(wanted, stamp=SECOND)
+    assert await ask(transport, REGISTRY.read("Billing/Orders")) == revised
+
+
+async def test_with_the_next_version_the_time_of_the_change_is_kept_and_it_never_goes_back(
+    transport: Transport,
+) -> None:
+    record = await registered(transport)
+    later = b"9000000000000"
+    text = (await transport.command("HGET", ENTITIES, "billing/orders", key=ENTITIES)).split(b" ", 7)
+    assert text[5] == text[6] == b"%d" % record.created_at
+    text[5], text[6] = b"5", b"6"
+    await transport.command("HSET", ENTITIES, "billing/orders", b" ".join(text), key=ENTITIES)
+    activated = await ask(transport, REGISTRY.revise(replace(record, state="active"), SECOND))
+    assert (activated.version, activated.created_at, activated.updated_at) == (1, 5, 6), "no setting has changed"
+    changed = await ask(transport, REGISTRY.revise(replace(activated, version=2), THIRD))
+    assert (changed.version, changed.created_at) == (2, 5)
+    assert changed.updated_at >= record.created_at
+    text = (await transport.command("HGET", ENTITIES, "billing/orders", key=ENTITIES)).split(b" ", 7)
+    text[6] = later
+    await transport.command("HSET", ENTITIES, "billing/orders", b" ".join(text), key=ENTITIES)
+    assert (await ask(transport, REGISTRY.revise(replace(changed, version=3), FIRST[::-1]))).updated_at == int(later)
+
+
+async def test_a_change_that_is_repeated_is_answered_also_when_others_came_after_it(transport: Transport) -> None:
+    record = await registered(transport)
+    request = REGISTRY.revise(replace(record, state="active"), SECOND)
+    active = await ask(transport, request)
+    before = await snapshot(transport)
+    assert await ask(transport, request) == active
+    assert await snapshot(transport) == before
+    latest = active
+    for number in range(3):
+        latest = await ask(transport, REGISTRY.revise(latest, f"stamp______{number}"))
+        assert await ask(transport, request) == latest
+    latest = await ask(transport, REGISTRY.revise(latest, "stamp______3"))
+    await refused(transport, request, EntityChangedError)
+
+
+async def test_who_has_seen_an_older_record_is_refused(transport: Transport) -> None:
+    record = await registered(transport)
+    await ask(transport, REGISTRY.revise(replace(record, state="active", version=2), SECOND))
+    text = await refused(transport, REGISTRY.revise(replace(record, state="deleting"), THIRD), EntityChangedError)
+    assert text == (
+        "The entity 'Billing/Orders' has been changed since it was read, and its settings are version 2 now. "
+        "Read it again, and change that."
+    )
+    await refused(transport, REGISTRY.unregister(record), EntityChangedError)
+
+
+async def test_of_an_entity_that_is_gone_or_another_by_now_nothing_is_changed(transport: Transport) -> None:
+    record = await registered(transport)
+    await ask(transport, REGISTRY.unregister(record))
+    text = await refused(transport, REGISTRY.revise(record, SECOND), MessagingEntityNotFoundError)
+    assert text == (
+        "There is no entity 'Billing/Orders' in namespace 'ns', or no longer. "
+        "Create it first, or look for the name in another namespace."
+    )
+    await registered(transport)
+    await refused(transport, REGISTRY.revise(record, SECOND), MessagingEntityNotFoundError)
+
+
+@pytest.mark.parametrize("version", [1, 2, 4, 5])
+async def test_a_version_neither_stays_back_nor_is_left_out(transport: Transport, version: int) -> None:
+    record = await registered(transport)
+    for stamp in (SECOND, THIRD):
+        record = await ask(transport, REGISTRY.revise(replace(record, version=record.version + 1), stamp))
+    request = REGISTRY.revise(replace(record, version=version), "another_____")
+    if version == 4:
+        assert (await ask(transport, request)).version == 4
+    else:
+        await refused(transport, request, MalformedCallError)
+
+
+# -- deletion ----------------------------------------------------------------------------------------------------------
+
+
+async def test_an_entity_is_taken_out_whole_and_once(transport: Transport) -> None:
+    before = keys_of(await snapshot(transport), "ns")
+    record = await registered(transport)
+    assert await ask(transport, REGISTRY.unregister(record)) is True
+    after = keys_of(await snapshot(transport), "ns")
+    assert list(after) == list(before)
+    assert await ask(transport, REGISTRY.unregister(record)) is False
+    assert await ask(transport, REGISTRY.read("Billing/Orders")) is None
+
+
+async def test_a_deletion_that_comes_late_spares_the_entity_that_has_the_name_now(transport: Transport) -> None:
+    old = await registered(transport)
+    await ask(transport, REGISTRY.unregister(old))
+    new = await registered(transport)
+    before = await snapshot(transport)
+    assert await ask(transport, REGISTRY.unregister(old)) is False
+    assert await snapshot(transport) == before
+    assert await ask(transport, REGISTRY.read("Billing/Orders")) == new
+
+
+# -- reading -----------------------------------------------------------------------------------------------------------
+
+
+async def test_reading_changes_nothing(transport: Transport) -> None:
+    await registered(transport)
+    before = await snapshot(transport)
+    await ask(transport, REGISTRY.read("Billing/Orders"))
+    assert await ask(transport, REGISTRY.read("nothing")) is None
+    await ask(transport, REGISTRY.listed("", 5))
+    assert await snapshot(transport) == before
+
+
+async def test_entities_are_listed_by_name_page_by_page(transport: Transport) -> None:
+    names = ["b", "A", "a/b", "C", "a.1", "a-1", "z9", "Z10", "0"]
+    for name in names:
+        await registered(transport, replace(ORDERS, name=name))
+    expected = sorted(names, key=name_key)
+    for limit in (1, 2, 4, 9, 1000):
+        listed: list[str] = []
+        while page := await ask(transport, REGISTRY.listed(listed[-1] if listed else "", limit)):
+            assert len(page) <= limit
+            listed += [record.name for record in page]
+        assert listed == expected
+    assert [record.name for record in await ask(transport, REGISTRY.listed("Aa", 1))] == ["b"], "also after no name"
+
+
+async def test_as_many_as_may_be_asked_for_come_in_one_page(transport: Transport) -> None:
+    for number in range(LONGEST_PAGE + 1):
+        await ask(transport, REGISTRY.register(replace(ORDERS, name=f"q{number:04}"), new_token()))
+    page = await ask(transport, REGISTRY.listed("", LONGEST_PAGE))
+    assert [record.name for record in page] == [f"q{number:04}" for number in range(LONGEST_PAGE)]
+
+
+@pytest.mark.parametrize("limit", [0, -1, LONGEST_PAGE + 1, True, 1.0, None])
+def test_a_page_has_a_bound(limit: Any) -> None:
+    with pytest.raises(ValueError, match="limit must be a whole number from 1 to 1000"):
+        REGISTRY.listed("", limit)
+
+
+@given(st.text("aAzZ09", min_size=1, max_size=6), st.text("aAzZ09", min_size=1, max_size=6))
+def test_two_names_are_one_exactly_if_they_differ_in_case_only(one: str, other: str) -> None:
+    asked = [REGISTRY.read(name).arguments for name in (one, other)]
+    assert (asked[0] == asked[1]) == (one.lower() == other.lower())
+
+
+# -- what every call refuses -------------------------------------------------------------------------------------------
+
+about_an_entity = pytest.mark.parametrize("request_", REQUESTS[1:], ids=lambda request: request.script.name)
+
+
+@about_an_entity
+async def test_where_no_namespace_is_every_call_says_so(transport: Transport, request_: Request[Any]) -> None:
+    await transport.command("DEL", NAMESPACE, key=NAMESPACE)
+    text = await refused(transport, request_, MessagingEntityNotFoundError)
+    assert text == "There is no namespace 'ns', or no longer. Open it anew to have it made."
+
+
+@about_an_entity
+async def test_a_namespace_that_was_made_anew_with_other_partitions_is_not_taken_for_the_old_one(
+    transport: Transport, request_: Request[Any]
+) -> None:
+    await transport.command("HSET", NAMESPACE, "partitions", "40", key=NAMESPACE)
+    assert "has 40 partitions" in await refused(transport, request_, NamespacePartitionsError)
+
+
+@pytest.mark.parametrize("request_", REQUESTS, ids=lambda request: request.script.name)
+async def test_a_namespace_of_another_layout_is_left_alone(transport: Transport, request_: Request[Any]) -> None:
+    await transport.command("HSET", NAMESPACE, "layout", "2", key=NAMESPACE)
+    text = await refused(transport, request_, DataLayoutError)
+    assert text == "Namespace 'ns' is laid out in form 2: install the release of sbredis that can read it."
+
+
+@pytest.mark.parametrize(
+    ("kept", "form"),
+    [
+        (f"2 1 1 {FIRST} {FIRST} 5 5 {{}}", "form 2"),
+        ("2 x", "form 2"),
+        ("1 x", "form unreadable"),
+        ("", "form unknown"),
+        ("1 1 1 a b 5 {}", "form unreadable"),
+    ],
+)
+@pytest.mark.parametrize("place", [1, 2, 3])
+async def test_a_record_of_another_layout_is_left_alone(transport: Transport, place: int, kept: str, form: str) -> None:
+    await transport.command("HSET", ENTITIES, "q", kept, key=ENTITIES)
+    request = [None, REGISTRY.register(replace(ORDERS, name="q"), FIRST), *REQUESTS[2:4]][place]
+    assert request is not None
+    assert form in await refused(transport, request, DataLayoutError)
+
+
+LONG = "x" * 13
+
+
+@pytest.mark.parametrize(
+    ("name", "arguments"),
+    [
+        ("register_namespace", ("0", "0")),
+        ("register_namespace", ("1025", "0")),
+        ("register_namespace", ("", "0")),
+        ("register_namespace", ("4.0", "0")),
+        ("register_namespace", ("4", "")),
+        ("register_namespace", ("4", "2")),
+        ("register_entity", ("4", "", FIRST, "{}")),
+        ("register_entity", ("4", "q", "", "{}")),
+        ("register_entity", ("4", "q", LONG, "{}")),
+        ("register_entity", ("4", "q", "with a blank", "{}")),
+        ("register_entity", ("4", "q", FIRST, "")),
+        ("revise_entity", ("4", "q", LONG, FIRST, SECOND, "1", "{}")),
+        ("revise_entity", ("4", "q", FIRST, LONG, SECOND, "1", "{}")),
+        ("revise_entity", ("4", "q", FIRST, FIRST, LONG, "1", "{}")),
+        ("revise_entity", ("4", "q", FIRST, FIRST, "with,a,comma", "1", "{}")),
+        ("revise_entity", ("4", "q", FIRST, FIRST, SECOND, "0", "{}")),
+        ("revise_entity", ("4", "q", FIRST, FIRST, SECOND, "1" * 16, "{}")),
+        ("revise_entity", ("4", "q", FIRST, FIRST, SECOND, "1", "")),
+        ("unregister_entity", ("4", "q", LONG, FIRST)),
+        ("unregister_entity", ("4", "q", FIRST, "")),
+        ("list_entities", ("4", "", "0")),
+        ("list_entities", ("4", "", "1001")),
+        ("list_entities", ("4", "", "")),
+    ],
+)
+async def test_a_malformed_call_is_refused(transport: Transport, name: str, arguments: tuple[str, ...]) -> None:
+    await ask(transport, REGISTRY.register(replace(ORDERS, name="q"), FIRST))
+    before = await snapshot(transport)
+    with pytest.raises(ScriptRefusedError) as raised:
+        await transport.call(load(name), (NAMESPACE, ENTITIES, NAMES), arguments)
+    assert raised.value.code == "BADCALL"
+    assert await snapshot(transport) == before

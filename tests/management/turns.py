@@ -1,0 +1,139 @@
+"""Transports for tests of what happens between calls: one is cut off, one listens, in one calls wait for their turn."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Any, Literal
+
+from sbredis.engine import Caller
+from sbredis.exceptions import Outcome, ServiceBusCommunicationError, ServiceBusError
+from sbredis.transport import Argument, Script
+
+__all__ = ["Cut", "Heard", "Turns", "Waiting"]
+
+Durability = Literal["master", "replicated"]
+
+
+class Cut:
+    """Goes the way of another transport up to a call, and then no further, as if the process had ended.
+
+    The call itself is the last that arrives, unless it is cut off ``before`` that. Its caller does not learn which.
+    """
+
+    def __init__(self, transport: Caller, at: int, *, before: bool) -> None:
+        self._transport = transport
+        self._at = at
+        self._before = before
+        self.calls = 0
+
+    async def call(
+        self,
+        script: Script,
+        keys: Sequence[bytes],
+        arguments: Sequence[Argument] = (),
+        *,
+        timeout: float = 60.0,
+        repeatable: bool = False,
+        durability: Durability | None = None,
+    ) -> Any:
+        self.calls += 1
+        number = self.calls
+        if number < self._at or (number == self._at and not self._before):
+            reply = await self._transport.call(
+                script, keys, arguments, timeout=timeout, repeatable=repeatable, durability=durability
+            )
+            if number < self._at:
+                return reply
+        raise ServiceBusCommunicationError("The connection was cut by the test.", outcome=Outcome.UNKNOWN)
+
+
+@dataclass
+class Heard:
+    """Goes the way of another transport, and remembers each script and how long its call might take."""
+
+    transport: Caller
+    calls: list[tuple[str, float]] = field(default_factory=list[tuple[str, float]])
+    again: int = 0
+    """How many times a partition that is taken away says that another step is needed."""
+
+    async def call(
+        self,
+        script: Script,
+        keys: Sequence[bytes],
+        arguments: Sequence[Argument] = (),
+        *,
+        timeout: float = 60.0,
+        repeatable: bool = False,
+        durability: Durability | None = None,
+    ) -> Any:
+        self.calls.append((script.name, timeout))
+        if script.name == "destroy" and self.again:
+            self.again -= 1
+            return [1]
+        return await self.transport.call(
+            script, keys, arguments, timeout=timeout, repeatable=repeatable, durability=durability
+        )
+
+
+@dataclass
+class Waiting:
+    """A call that waits for its turn."""
+
+    client: int
+    script: Script
+    keys: Sequence[bytes]
+    arguments: Sequence[Argument]
+    answer: asyncio.Future[Any] = field(default_factory=lambda: asyncio.get_running_loop().create_future())
+
+
+@dataclass
+class Turns:
+    """Several clients of one transport, whose calls are let through one by one, in any order that a test wants."""
+
+    transport: Caller
+    waiting: list[Waiting] = field(default_factory=list[Waiting])
+
+    def client(self, number: int) -> Caller:
+        return _Client(self, number)
+
+    async def let_through(self, call: Waiting) -> None:
+        """Make this call, and go on once everybody waits again or has ended."""
+        self.waiting.remove(call)
+        reply, refused = None, None
+        try:
+            reply = await self.transport.call(call.script, call.keys, call.arguments)
+        except ServiceBusError as error:
+            refused = error
+        if not call.answer.done():  # its caller is still there
+            if refused is None:
+                call.answer.set_result(reply)
+            else:
+                call.answer.set_exception(refused)
+        await self.quiet()
+
+    async def quiet(self) -> None:
+        """Let all tasks run until they wait. Nothing but the calls takes time: a few turns of the loop are enough."""
+        for _ in range(12):
+            await asyncio.sleep(0)
+
+
+@dataclass
+class _Client:
+    turns: Turns
+    number: int
+
+    async def call(
+        self,
+        script: Script,
+        keys: Sequence[bytes],
+        arguments: Sequence[Argument] = (),
+        *,
+        timeout: float = 60.0,  # noqa: ARG002 - the test decides how long a call takes
+        repeatable: bool = False,  # noqa: ARG002 - no call is cut off here
+        durability: Durability | None = None,  # noqa: ARG002 - as there is one server
+    ) -> Any:
+        call = Waiting(self.number, script, keys, arguments)
+        self.turns.waiting.append(call)
+        return await call.answer

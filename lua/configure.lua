@@ -1,4 +1,4 @@
-#!lua
+#!lua flags=allow-oom
 -- Makes a partition, or gives it newer settings of its entity. What cannot change after creation is held fast.
 --
 -- KEYS[1-27] partition   in the order of includes/begin.lua

@@ -33,6 +33,10 @@ if s[3] ~= '1' then
   redis.call('UNLINK', unpack(KEYS))
   return { 0 }
 end
+if redis.call('EXISTS', KEYS[10]) == 0 then
+  redis.call('UNLINK', unpack(KEYS, 1, 9)) -- whoever stored the messages was destroyed before
+  return { 0 }
+end
 
 redis.call('HSET', KEYS[1], 'status', 'Deleting')
 local members = redis.call('ZRANGE', KEYS[2], 0, share - 1)

@@ -16,8 +16,10 @@ if not p then
   return refusal
 end
 if p.repeated then
-  return repeated(p, { 1, 0 })
+  local more, next = string.match(p.repeated, '^(%d+) (%d+)$')
+  return repeated(p, { tonumber(more), tonumber(next) })
 end
 advance(p, 1000)
-finish(p, '')
-return { p.more, next_due(p) }
+local due = next_due(p)
+finish(p, string.format('%d %.0f', p.more, due))
+return { p.more, due }

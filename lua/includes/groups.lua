@@ -12,11 +12,15 @@ local function groups(argv, at, columns)
     total = total + count
     local group = { token = token, members = {}, at = at + 2, columns = columns }
     for i = 1, count do
-      group.members[i] = argv[at + 2 + (i - 1) * columns]
+      local member = argv[at + 2 + (i - 1) * columns]
+      if #member > 16 then
+        return nil
+      end
+      group.members[i] = member
     end
-    local names = table.concat(group.members, ',')
-    if string.find(names, '[^%dd,]') or string.find(',' .. names .. ',', ',,', 1, true) then
-      return nil -- they could not be told from one another in the result that is kept
+    -- All names at once: whatever is left when the well-formed ones are taken away is none.
+    if string.gsub(',' .. table.concat(group.members, ','), ',d?[1-9]%d*', '') ~= '' then
+      return nil
     end
     list[#list + 1] = group
     at = at + 2 + count * columns

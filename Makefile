@@ -43,7 +43,7 @@ bench-engine: environment-test ## measure the engine beside bare streams: server
 	$(PY) -m benchmarks.engine $(ARGS)
 
 prove-engine: environment-test ## the long run of the engine's state machine against its model (some minutes)
-	$(PY) -m tests.engine.long_run $(ARGS)
+	$(PY) -m tests.engine.proof.long_run $(ARGS)
 
 release: environment ## build the sdist and the wheel into dist/ and try them out; uploads nothing
 	$(PY) -m tools.release

@@ -1,0 +1,280 @@
+"""A partition on a bench: it goes by the clock of the test, and everything that it holds lies open."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import Any, TypeVar
+
+import pytest
+
+from sbredis.engine import (
+    NEVER,
+    Awoken,
+    Counts,
+    Delivery,
+    Lock,
+    Mode,
+    Outgoing,
+    Partition,
+    PartitionSettings,
+    Peeked,
+    Purged,
+    Received,
+    Record,
+    Renewed,
+    Request,
+    Sent,
+    Settled,
+    Side,
+    Turn,
+    load,
+    new_token,
+    partition_keys,
+    perform,
+    read_record,
+)
+from sbredis.transport import Argument, Script, Transport
+
+__all__ = [
+    "ENTITY",
+    "INCARNATION",
+    "KEYS",
+    "NAMESPACE",
+    "SALT",
+    "SETTINGS",
+    "START",
+    "Bench",
+    "Everything",
+    "Held",
+    "everything",
+    "set_to",
+]
+
+T = TypeVar("T")
+Everything = dict[str, tuple[str, Any]]
+"""What keys hold, of those that exist: the type of each, and its fields or its members with their scores."""
+
+NAMESPACE, SALT, ENTITY, INCARNATION = "bench", "abc", "e1", "first"
+KEYS = partition_keys(NAMESPACE, SALT, ENTITY)
+START = 1_700_000_000_000
+SETTINGS = PartitionSettings(clock="test", lock_duration=30_000, max_delivery_count=3)
+
+
+@dataclass(frozen=True)
+class Held:
+    """A message as a receiver has it."""
+
+    token: str
+    delivery: Delivery
+
+    @property
+    def name(self) -> str:
+        return self.delivery.name
+
+    @property
+    def payload(self) -> bytes:
+        return self.record.payload
+
+    @property
+    def deliveries(self) -> int:
+        """How often it was given out, this time included."""
+        return self.delivery.failures + 1
+
+    @property
+    def reason(self) -> str:
+        return self.delivery.reason
+
+    @property
+    def changes(self) -> bytes:
+        return self.delivery.changes
+
+    @property
+    def record(self) -> Record:
+        return read_record(self.delivery.record)
+
+    def lock(self, changes: bytes = b"", delay: int = 0) -> Lock:
+        return Lock(self.token, self.name, changes, delay)
+
+
+_READ = Script(
+    "read",
+    """#!lua flags=no-writes
+local all = {}
+for i = 1, #KEYS do
+  local kind = redis.call('TYPE', KEYS[i])
+  kind = kind.ok or kind
+  if kind == 'hash' then
+    all[i] = { kind, redis.call('HGETALL', KEYS[i]) }
+  elseif kind == 'zset' then
+    all[i] = { kind, redis.call('ZRANGE', KEYS[i], 0, -1, 'WITHSCORES') }
+  else
+    all[i] = { kind, {} }
+  end
+end
+return all
+""",
+)
+"""All keys in one reply: the type of each, and its fields with their values or its members with their scores."""
+
+
+async def everything(transport: Transport, keys: Sequence[bytes]) -> Everything:
+    """What these keys hold, byte for byte; what is no hash and no sorted set is an error."""
+    found: Everything = {}
+    for key, (kind, flat) in zip(keys, await transport.call(_READ, keys), strict=True):
+        if kind == b"none":
+            continue
+        assert kind in {b"hash", b"zset"}, f"{key!r} is a {kind!r}"
+        pairs = zip(flat[::2], flat[1::2], strict=True)
+        held = dict(pairs) if kind == b"hash" else {member: int(float(score)) for member, score in pairs}
+        found[key.decode()] = (kind.decode(), held)
+    return found
+
+
+def set_to(**changes: Any) -> pytest.MarkDecorator:
+    """For a test whose partition is set so from the beginning."""
+    return pytest.mark.parametrize("settings", [replace(SETTINGS, **changes)], ids=["-"])
+
+
+class Bench:
+    """A partition, who calls it, and the time."""
+
+    def __init__(self, transport: Transport, partition: Partition, *, strips_shebang: bool = False) -> None:
+        self.transport = transport
+        self.partition = partition
+        self.now = START
+        self.run_id: str | None = None
+        """Of another server process than the one that runs, for calls from now on."""
+        self._numbers: dict[str, int] = {}
+        self._strips_shebang = strips_shebang
+
+    # -- calling
+
+    def turn(self, lane: str = "bench") -> Turn:
+        """The next call of a lane, now."""
+        self._numbers[lane] = self._numbers.get(lane, 0) + 1
+        return Turn(lane, self._numbers[lane], self.now)
+
+    def later(self, milliseconds: int) -> None:
+        self.now += milliseconds
+
+    async def tell(self, request: Request[T]) -> T:
+        """The result of a request, or the error that stands for its refusal."""
+        if self.run_id is None:
+            return await perform(self.transport, request)
+        return request.read(await self.raw(request.script.name, self.run_id, *request.arguments))
+
+    async def raw(self, script: str, *arguments: Argument, keys: Sequence[bytes] | None = None) -> Any:
+        """The reply of a script to exactly these arguments, the run id among them."""
+        loaded = load(script).without_shebang() if self._strips_shebang else load(script)
+        keys = self.partition.keys if keys is None else keys
+        return await self.transport.command("EVALSHA", loaded.sha, len(keys), *keys, *arguments, key=keys[0])
+
+    # -- sending
+
+    async def send(
+        self,
+        *payloads: bytes,
+        time_to_live: int | None = None,
+        level: int = 0,
+        message_id: bytes = b"",
+        due: int | None = None,
+    ) -> list[str]:
+        """The names of messages that were sent together and are alike but for their payloads."""
+        sent = await self.send_all(*(Outgoing(payload, time_to_live, level, message_id, due) for payload in payloads))
+        return [str(sent.first + place) for place in range(len(payloads))]
+
+    async def send_all(self, *messages: Outgoing) -> Sent:
+        return await self.tell(self.partition.send(self.turn(), messages))
+
+    # -- receiving
+
+    async def receive(self, wanted: int = 10, *, side: Side = "", mode: Mode = "lock") -> list[Held]:
+        return (await self.receive_more(wanted, side=side, mode=mode))[0]
+
+    async def receive_more(
+        self, wanted: int = 10, *, side: Side = "", mode: Mode = "lock", waiter: bytes = b"", waiting_for: int = 1
+    ) -> tuple[list[Held], Received]:
+        """What was received, and what else was said."""
+        token = new_token()
+        request = self.partition.receive(
+            self.turn(), token, wanted, side=side, mode=mode, waiter=waiter, waiting_for=waiting_for
+        )
+        received = await self.tell(request)
+        return [Held(token, delivery) for delivery in received.messages], received
+
+    async def one(self, *, side: Side = "") -> Held:
+        """The oldest message, of which there is one at least."""
+        (message,) = await self.receive(1, side=side)
+        return message
+
+    async def payloads(self, *, side: Side = "") -> list[bytes]:
+        """What a receiver gets now, locked like anything that is received."""
+        return [message.payload for message in await self.receive(1000, side=side)]
+
+    async def receive_deferred(self, *names: str, mode: Mode = "lock") -> tuple[list[Held], tuple[str, ...]]:
+        """Messages received by number, and which are missing."""
+        token = new_token()
+        received = await self.tell(self.partition.receive_deferred(self.turn(), token, names, mode=mode))
+        return [Held(token, delivery) for delivery in received.messages], received.missing
+
+    # -- settling
+
+    async def complete(self, *held: Held) -> Settled:
+        return await self.tell(self.partition.complete(self.turn(), [one.lock() for one in held]))
+
+    async def abandon(self, *held: Held, changes: bytes = b"", delay: int = 0, counted: bool = True) -> Settled:
+        locks = [one.lock(changes, delay) for one in held]
+        return await self.tell(self.partition.abandon(self.turn(), locks, counted=counted))
+
+    async def defer(self, *held: Held, changes: bytes = b"") -> Settled:
+        return await self.tell(self.partition.defer(self.turn(), [one.lock(changes) for one in held]))
+
+    async def dead_letter(self, *held: Held, changes: bytes = b"") -> Settled:
+        return await self.tell(self.partition.dead_letter(self.turn(), [one.lock(changes) for one in held]))
+
+    async def renew(self, *held: Held, token: str = "") -> Renewed:
+        return await self.tell(self.partition.renew(self.turn(), token or new_token(), [one.lock() for one in held]))
+
+    # -- looking after
+
+    async def cancel(self, *names: str) -> tuple[str, ...]:
+        """Which were not scheduled; none if all were cancelled."""
+        return (await self.tell(self.partition.cancel(self.turn(), names))).missing
+
+    async def peek(
+        self, start: int = 0, wanted: int = 100, *, side: Side = "", states: str = "alwfs"
+    ) -> tuple[Delivery, ...]:
+        turn = Turn("", 0, self.now)
+        shown: Peeked = await self.tell(self.partition.peek(start, wanted, side=side, states=states, turn=turn))
+        return shown.messages
+
+    async def states(self, *, side: Side = "") -> dict[str, str]:
+        """The letter of the state of each message, by name."""
+        return {message.name: message.state for message in await self.peek(side=side)}
+
+    async def count(self) -> Counts:
+        return await self.tell(self.partition.count(Turn("", 0, self.now)))
+
+    async def purge(self, before: int = NEVER, *, side: Side = "", share: int = 1000, start: int = 0) -> Purged:
+        request = self.partition.purge(self.turn(), before, side=side, share=share, start=start)
+        return await self.tell(request)
+
+    async def due(self) -> Awoken:
+        return await self.tell(self.partition.due(self.turn()))
+
+    async def change(self, **settings: Any) -> None:
+        """Give the entity other settings, in the next version."""
+        before = self.partition
+        self.partition = Partition(
+            NAMESPACE,
+            SALT,
+            ENTITY,
+            before.incarnation,
+            before.version + 1,
+            replace(before.settings, **settings),
+        )
+        await self.tell(self.partition.configure())
+
+    async def whole(self) -> Everything:
+        return await everything(self.transport, self.partition.keys)

@@ -1,0 +1,35 @@
+"""What the headers of the Lua files promise, for the tests that hold something against it."""
+
+from __future__ import annotations
+
+from functools import cache
+
+from sbredis.engine import operations
+from sbredis.engine._scripts import Contract, contract, refusals
+from tools.repository import ROOT
+
+__all__ = ["COMMON_REFUSALS", "OF_A_PARTITION", "OF_EVERY_CALL", "contract_of", "fragment", "source_of"]
+
+
+def source_of(name: str) -> str:
+    """A Lua file as it stands in the checkout, header and all."""
+    return (ROOT / "lua" / f"{name}.lua").read_text("utf-8")
+
+
+def fragment(name: str) -> str:
+    return source_of(f"includes/{name}")
+
+
+@cache
+def contract_of(name: str) -> Contract:
+    return contract(source_of(name))
+
+
+OF_A_PARTITION = tuple(name for name in operations() if contract_of(name).keys[0] == ("partition", 27))
+"""The operations of a partition; the others are those of a namespace's registry, and the probe."""
+
+COMMON_REFUSALS = refusals(fragment("begin"))
+"""What `call` stands for among the refusals of an operation."""
+
+OF_EVERY_CALL = tuple(name for name in OF_A_PARTITION if "call" in contract_of(name).refusals)
+"""Those that begin as includes/begin.lua says."""

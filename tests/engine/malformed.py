@@ -1,0 +1,204 @@
+"""Arguments that no release sends, for each script: well formed ones, and all the ways in which they can be wrong."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import NamedTuple
+
+from sbredis.engine import MAXIMUM_CALL_MESSAGES, NEVER
+from sbredis.engine._lifecycle import BAND_WIDTH
+from sbredis.transport import Argument
+
+__all__ = ["NOT_NAMES", "OTHER_TOKEN", "TOKEN", "WELL_FORMED", "Malformed", "malformed", "not_numbers"]
+
+TOKEN, OTHER_TOKEN = "aaaaaaaaaaaa", "bbbbbbbbbbbb"
+
+WELL_FORMED: dict[str, tuple[Argument, ...]] = {
+    "abandon": ("1", TOKEN, 1, "1", "", 0),
+    "cancel": ("1",),
+    "complete": (TOKEN, 1, "1"),
+    "configure": ("0", "test", "Active", 30_000, 3, NEVER, 0, "", 1 << 30, 1 << 20, 0),
+    "count": (),
+    "dead_letter": (TOKEN, 1, "1", ""),
+    "defer": (TOKEN, 1, "1", ""),
+    "destroy": (500,),
+    "due": (),
+    "peek": ("", 0, 10, 1000, "alwfs"),
+    "publish": ("r", "", "", b"m"),
+    "purge": ("", NEVER, 10, 0),
+    "receive": ("", "lock", 1, 1000, TOKEN, "", 1),
+    "receive_deferred": ("lock", TOKEN, "1"),
+    "renew": (OTHER_TOKEN, TOKEN, 1, "1"),
+    "send": ("", b"m"),
+}
+"""Each script's own arguments, behind the six of every call. They are accepted, whatever they then come to."""
+
+_NUMBERS: dict[str, dict[int, tuple[int, int]]] = {
+    "abandon": {5: (0, NEVER)},
+    "configure": {
+        3: (1, NEVER),
+        4: (1, 99_999),
+        5: (1, NEVER),
+        8: (0, 999_999_999_999_999),
+        9: (0, 512 * 1024 * 1024),
+    },
+    "destroy": {0: (1, MAXIMUM_CALL_MESSAGES)},
+    "peek": {1: (0, BAND_WIDTH - 1), 2: (1, MAXIMUM_CALL_MESSAGES), 3: (1, 1 << 30)},
+    "purge": {1: (0, NEVER), 2: (1, MAXIMUM_CALL_MESSAGES)},
+    "receive": {2: (1, MAXIMUM_CALL_MESSAGES), 3: (1, 1 << 30), 6: (1, MAXIMUM_CALL_MESSAGES)},
+}
+"""Which of them are numbers, and between which bounds."""
+
+_CHOICES: dict[str, dict[int, tuple[Argument, ...]]] = {
+    "abandon": {0: ("", "2", "01", "true", "-1")},
+    "configure": {
+        0: ("", "2", "yes"),
+        1: ("", "Server", "none"),
+        2: ("", "active", "Deleting", "Active "),
+        6: ("", "2", "-"),
+        7: ("0", "-1", "x", str(NEVER + 1)),
+        10: ("", "2"),
+    },
+    "peek": {0: ("x", "D", "t", "dd", "0"), 4: ("", "x", "alx", "A", "a,l", " ")},
+    "purge": {0: ("x", "D", "t", "dd", "0"), 3: ("", "x", "-1", "1.5", "1e3", "9" * 17)},
+    "receive": {
+        0: ("x", "D", "t", "dd", "0"),
+        1: ("", "Lock", "peek", "locked"),
+        5: ("elsewhere", "sb:bench:{other}:wake:x", "sb:bench:abc:wake:x", "{abc}"),
+    },
+    "receive_deferred": {0: ("", "Lock", "peek", "deleted")},
+}
+"""Which of them are words out of a few, and words that are none of those."""
+
+_TOKENS: dict[str, int] = {"receive": 4, "receive_deferred": 1, "renew": 0}
+_NOT_TOKENS: tuple[Argument, ...] = ("", "a" * 11, "a" * 13, "a" * 11 + " ", "a" * 11 + "+", "é" * 6, b"\x00" * 12)
+NOT_NAMES = (
+    "",
+    "0",
+    "01",
+    "-1",
+    "+1",
+    "1.5",
+    "d",
+    "d0",
+    "D1",
+    "1d",
+    "t1",
+    " 1",
+    "1\n",
+    "1 2",
+    "1,2",
+    "x",
+    "9" * 17,
+    "d" + "9" * 16,
+)
+
+
+class Malformed(NamedTuple):
+    """Arguments in the place of well formed ones, and what is wrong with them."""
+
+    what: str
+    own: tuple[Argument, ...]
+
+
+def not_numbers(least: int, most: int) -> Iterator[Argument]:
+    """What is no whole number between two bounds, though some of it looks like one."""
+    yield from (
+        "",
+        "x",
+        "-1",
+        "+1",
+        " 1",
+        "1 ",
+        "1.5",
+        "1e2",
+        "0x10",
+        "1,000",
+        "nan",
+        "inf",
+        "1" * 16,
+        b"1\x00",
+        "\uff11",
+    )
+    if least:
+        yield least - 1
+    if most < 999_999_999_999_999:
+        yield most + 1
+
+
+def malformed(script: str) -> Iterator[Malformed]:
+    """Every wrong set of its own arguments for a script, as far as this can be written without a partition."""
+    good = WELL_FORMED[script]
+
+    def with_(place: int, value: Argument) -> Malformed:
+        return Malformed(f"argument {place + 1} is {value!r}", (*good[:place], value, *good[place + 1 :]))
+
+    for place, (least, most) in _NUMBERS.get(script, {}).items():
+        yield from (with_(place, value) for value in not_numbers(least, most))
+    for place, words in _CHOICES.get(script, {}).items():
+        yield from (with_(place, word) for word in words)
+    if script in _TOKENS:
+        yield from (with_(_TOKENS[script], token) for token in _NOT_TOKENS)
+    if script in _STRIDES:
+        yield from _groups(good[: -_STRIDES[script] - 2], _STRIDES[script])
+    if script in {"cancel", "receive_deferred"}:
+        yield from _lists_of_names(good[:-1])
+    if script in {"publish", "send"}:
+        yield from _messages(good[: len(good) - (1 if script == "send" else 2)], routed=script == "publish")
+
+
+_STRIDES = {"abandon": 3, "complete": 1, "dead_letter": 2, "defer": 2, "renew": 1}
+"""How many arguments there are of each message in a group."""
+
+
+def _groups(before: Sequence[Argument], stride: int) -> Iterator[Malformed]:
+    one = ("1", "", 0)[:stride]
+
+    def case(what: str, *rest: Argument) -> Malformed:
+        return Malformed(what, (*before, *rest))
+
+    yield case("no group")
+    yield case("a token alone", TOKEN)
+    yield case("a group of nothing", TOKEN, 0)
+    yield case("a group that is shorter than it says", TOKEN, 2, *one)
+    yield case("a group that is longer than it says", TOKEN, 1, *one, *one)
+    yield case("a second group of nothing", TOKEN, 1, *one, OTHER_TOKEN)
+    yield from (case(f"a count of {count!r}", TOKEN, count, *one) for count in not_numbers(1, MAXIMUM_CALL_MESSAGES))
+    yield from (case(f"the token {token!r}", token, 1, *one) for token in _NOT_TOKENS)
+    many = [argument for number in range(1, 1002) for argument in (str(number), "", 0)[:stride]]
+    yield case("more messages than a call takes", TOKEN, 1001, *many)
+    half = 501 * stride
+    yield case("too many in two groups", TOKEN, 501, *many[:half], OTHER_TOKEN, 500, *many[half:])
+    if stride > 1:
+        yield case("a message without its columns", TOKEN, 1, "1")
+
+
+def _lists_of_names(before: Sequence[Argument]) -> Iterator[Malformed]:
+    yield Malformed("no name", tuple(before))
+    yield Malformed("a name that comes twice", (*before, "1", "2", "1"))
+    yield Malformed("more names than a call takes", (*before, *map(str, range(1, 1002))))
+    yield from (Malformed(f"the name {name!r}", (*before, "1", name)) for name in NOT_NAMES)
+
+
+def _messages(before: Sequence[Argument], *, routed: bool) -> Iterator[Malformed]:
+    prefix, route, targets = ("r", ("",), tuple(before[1:])) if routed else ("", (), ())
+
+    def case(what: str, columns: str, *messages: Argument) -> Malformed:
+        return Malformed(what, (prefix + columns, *targets, *messages))
+
+    yield case("no message", "")
+    yield case("a column twice", "tt", *route, 1, 1, b"m")
+    yield from (case(f"the column {letter!r}", letter, *route, 1, b"m") for letter in ("x", "T", " ", "1"))
+    yield case("a message without its columns", "tl", *route, 1, b"m")
+    yield case("more messages than a call takes", "", *((*route, b"m") * 1001))
+    yield case("more bytes than a call takes", "", *((*route, b"m" * 1_000_000) * 5))
+    bounds = {"t": (0, NEVER), "l": (0, 7)} | ({} if routed else {"d": (0, NEVER - 1)})
+    for letter, (least, most) in bounds.items():
+        for value in not_numbers(least, most):
+            if value != "":
+                yield case(f"{letter} is {value!r}", letter, *route, "", b"m", *route, value, b"m")
+    if routed:
+        yield Malformed("no column of routes", ("", "", b"m"))
+        yield Malformed("a column of due times", ("rd", "", "", "", b"m"))
+        yield Malformed("more incarnations than targets", ("r", "one", "", b"m"))
+        yield from (Malformed(f"the route {r!r}", ("r", "", r, b"m")) for r in ("1", "0", "-1", "x", "1 1", "1.5"))

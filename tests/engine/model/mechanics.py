@@ -1,0 +1,404 @@
+"""What all operations of the model rest on: the checks of a call, the clocks, what is due, and how a message moves."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any, NoReturn, TypeVar
+
+from sbredis.engine._lifecycle import (
+    COUNTED,
+    ENDS,
+    EPOCH_LEAP,
+    LEVELS,
+    NEVER,
+    Condition,
+    Event,
+    Reason,
+    Side,
+    State,
+    decide,
+    split_member,
+)
+from tests.engine.model.values import (
+    MOST,
+    Call,
+    Lane,
+    Lease,
+    Lock,
+    Message,
+    Refused,
+    Settings,
+    Snapshot,
+    Waiter,
+    row,
+)
+
+R = TypeVar("R")
+
+IDLE = 900_000
+WOKEN = 100  # for so many hundredths of a second one who was woken may take to come
+
+
+@dataclass
+class Mechanics:
+    """The state of one partition, and how it changes."""
+
+    settings: Settings = field(default_factory=Settings)
+    share: int = 100
+    large_share: int = 1000
+    layout: str = "1"
+    exists: bool = False
+    incarnation: str = ""
+    version: int = 0
+    run_id: str = "?"
+    clk: int = 0
+    offset: int = 0
+    seq: int = 0
+    dead_seq: int = 0
+    horizon: int = 0
+    head: int = NEVER  # nothing that is active and not indexed expires before
+    more: bool = False  # whether the call that runs has used up its share
+    waiting: bool = False
+    messages: dict[Side, dict[int, Message]] = field(default_factory=lambda: {side: {} for side in Side})
+    leases: dict[str, Lease] = field(default_factory=dict)
+    dedup: dict[bytes, int] = field(default_factory=dict)
+    lanes: dict[str, Lane] = field(default_factory=dict)
+    waiters: dict[str, Waiter] = field(default_factory=dict)
+
+    taken: Counter[tuple[Side, State, Event, Condition]] = field(default_factory=Counter)
+    refused: Counter[str] = field(default_factory=Counter)
+    repeated: int = 0
+    woken: list[tuple[Side, str]] = field(default_factory=list)
+
+    def _clear(self) -> None:
+        fresh = type(self)(
+            share=self.share,
+            large_share=self.large_share,
+            taken=self.taken,
+            refused=self.refused,
+            repeated=self.repeated,
+            woken=self.woken,
+        )
+        self.__dict__.update(fresh.__dict__)
+
+    # -- every call ----------------------------------------------------------------------------------------------------
+
+    def _perform(
+        self,
+        call: Call,
+        act: Callable[[], R],
+        *,
+        sound: bool = True,
+        refusal: tuple[str, str] | None = None,
+        again: Callable[[Call], R] | None = None,
+        share: int | None = None,
+    ) -> R:
+        """Check the call, do what is due, then the operation, then wake."""
+        known = self._admit(call)
+        if known:
+            self.repeated += 1
+            known.used = call.now
+            repeated: R = known.again(call)
+            return repeated
+        self._check_knowledge(call, sound=sound)
+        if refusal:
+            self._refuse(*refusal)
+        self._begin(call)
+        self.more = self._do_due(call.now, self.share if share is None else share)
+        result = act()
+        if call.lane:
+            self._note(call, again or (lambda _: replace(result, more=False)))  # type: ignore[type-var]
+        if self.waiting and self.waiters:
+            self._wake(call.now // 10)
+        else:
+            self.waiting = bool(self.waiters)  # whoever begins to wait is looked at from the next call on
+        return result
+
+    def _look(self, call: Call, *, sound: bool = True) -> None:
+        """The checks of a call that has no place in a lane."""
+        self._admit(call)
+        self._check_knowledge(call, sound=sound and not call.lane)
+
+    def _admit(self, call: Call) -> Lane | None:
+        """Whether the partition is there and takes a call of this place; its lane, if this is its last call again."""
+        self._check_existence(call)
+        lane = self.lanes.get(call.lane)
+        if lane and call.number < lane.number:
+            self._refuse("REPEATED", str(lane.number))
+        if call.lane and not lane and call.number > 1:
+            self._refuse("LANE", call.lane)
+        return lane if lane and call.number == lane.number else None
+
+    def _check_existence(self, call: Call) -> None:
+        if self.exists and self.layout != "1":
+            self._refuse("LAYOUT", self.layout)
+        if not self.exists or call.incarnation != self.incarnation:
+            self._refuse("GONE", "partition")
+
+    def _check_knowledge(self, call: Call, *, sound: bool) -> None:
+        if call.version < self.version:
+            self._refuse("STALE", str(self.version))
+        if call.version > self.version:
+            self._refuse("CONFIG", str(self.version))
+        if not (sound and call.sound):
+            self._refuse("BADCALL")
+
+    def _refuse(self, code: str, detail: str = "") -> NoReturn:
+        self.refused[code] += 1
+        raise Refused(code, detail)
+
+    def _note(self, call: Call, again: Callable[[Call], Any]) -> None:
+        """Remember the call in its lane. When a lane begins, those that are idle go."""
+        new = call.lane not in self.lanes
+        self.lanes[call.lane] = Lane(call.number, call.now, again)
+        if new:
+            assert len(self.lanes) <= 10, "of more lanes some are looked at by chance, which is not modelled"
+            self.lanes = {name: lane for name, lane in self.lanes.items() if lane.used >= call.now - IDLE}
+
+    @staticmethod
+    def _are_names(names: Sequence[str]) -> bool:
+        try:
+            told = [split_member(name) for name in names]
+        except ValueError:
+            return False
+        return 1 <= len(told) <= MOST and len(set(told)) == len(told)
+
+    def _clock(self, call: Call) -> tuple[int, bool]:
+        """The logical time of a call, and whether it begins an epoch."""
+        epoch = "?" not in (call.run_id, self.run_id) and call.run_id != self.run_id
+        grace = self.settings.lock_duration if epoch else 0
+        return max(self.clk, call.now + self.offset - grace), epoch
+
+    def _begin(self, call: Call) -> None:
+        logical, epoch = self._clock(call)
+        if epoch:
+            self.seq += EPOCH_LEAP
+            self.dead_seq += EPOCH_LEAP
+        if call.run_id != "?":
+            self.run_id = call.run_id
+        self.clk, self.offset = logical, logical - call.now
+
+    # -- what time does ------------------------------------------------------------------------------------------------
+
+    def _do_due(self, now: int, share: int) -> bool:
+        """A share of what is due: ended leases, then what goes by the clock, then the expiry of what is not indexed."""
+        left = self._lapse(now, share)
+        if left > 0:
+            left = self._fall_due(now, left)
+        if left > 0 and self.head <= now:
+            left = self._fade(now, left)
+        return left <= 0
+
+    def _lapse(self, now: int, share: int) -> int:
+        """A lease weighs what it was given for, whether it still holds that or not."""
+        ended = sorted((lease.until, token) for token, lease in self.leases.items() if lease.until <= self.clk)
+        for _, token in ended:
+            if share <= 0:
+                break
+            lease = self.leases[token]
+            looked, lease.messages = lease.messages[:share], lease.messages[share:]
+            share -= len(looked)
+            for message in looked:
+                if message.token == token:
+                    self._move(message, Event.LAPSE, now)
+        self._forget_empty_leases()
+        return share
+
+    def _fall_due(self, now: int, share: int) -> int:
+        due = sorted((time, entry) for entry, time in self._due().items() if time <= now)[:share]
+        for _, entry in due:
+            side, number = split_member(entry[1:])
+            self._come_due(self.messages[side][number], entry[0], now)
+        return share - len(due)
+
+    def _come_due(self, message: Message, kind: str, now: int) -> None:
+        if kind == "s":
+            del self.messages[Side.MAIN][message.number]
+            self.seq += 1
+            message.number = message.store_number = self.seq
+            self.messages[Side.MAIN][message.number] = message
+            message.enqueue(now, self.settings.time_to_live)
+            self._move(message, Event.ACTIVATE, now)
+        else:
+            self._move(message, Event.WAKE if kind == "w" else Event.EXPIRE, now)
+
+    def _fade(self, now: int, share: int) -> int:
+        """The expired at the head of each level go; what comes behind them bounds what is next."""
+        bound = NEVER
+        for level in range(LEVELS):
+            for message in self._ready(Side.MAIN):
+                if message.level != level:
+                    continue
+                if message.expires > now:
+                    bound = min(bound, message.expires)
+                    break
+                self._move(message, Event.EXPIRE, now)
+                share -= 1
+                if share == 0:
+                    return 0
+        self.head = bound
+        return share
+
+    def _wake(self, now: int) -> None:
+        """Wake as many of those who wait, the longest waiting first, as there is something for. In hundredths."""
+        for side in Side:
+            there = len(self._ready(side))
+            for name, waiter in list(self.waiters.items()) if there else ():
+                if waiter.side is side and waiter.woken:
+                    if waiter.until < now - WOKEN:
+                        del self.waiters[name]
+                    else:
+                        there -= waiter.wanted
+            asleep = [(waiter, name) for name, waiter in self.waiters.items() if waiter.side is side]
+            for waiter, name in sorted((waiter, name) for waiter, name in asleep if not waiter.woken):
+                if there <= 0:
+                    break
+                if waiter.until < now:
+                    del self.waiters[name]
+                else:
+                    self.waiters[name] = waiter._replace(until=now, woken=True)
+                    self.woken.append((side, name))
+                    there -= waiter.wanted
+
+    # -- messages ------------------------------------------------------------------------------------------------------
+
+    def _move(self, message: Message, event: Event, now: int, *, delay: int = 0, duplicate: bool = False) -> None:
+        """Let an event happen to a message: the table says where it leads."""
+        message.failures += event in COUNTED
+        expired = message.expires <= now
+        facts = {
+            Condition.DUPLICATE: duplicate,
+            Condition.LIMIT: message.failures >= self.settings.max_delivery_count,
+            Condition.HOME_DEFERRED: message.home == "f",
+            Condition.EXPIRED_KEPT: expired and self.settings.dead_letter_expired,
+            Condition.EXPIRED: expired,
+            Condition.DELAY: delay > 0,
+        }
+        side, state = message.side, message.state
+        condition, outcome = decide(side, state, event, {fact for fact, holds in facts.items() if holds})
+        self.taken[side, state, event, condition] += 1
+
+        self.messages[side].pop(message.number, None)
+        message.side, message.state = outcome.side, outcome.state
+        if outcome.side is not side:
+            self.dead_seq += 1
+            message.number, message.reason = self.dead_seq, outcome.reason
+            message.level, message.home, message.expires = 0, "a", NEVER
+        if outcome.state not in ENDS:
+            self.messages[outcome.side][message.number] = message
+        self._arrive(message, event, now, delay)
+
+    def _arrive(self, message: Message, event: Event, now: int, delay: int) -> None:
+        """What being in its new state means for a message."""
+        if message.state is not State.LOCKED:
+            message.token = ""
+        if message.state is not State.SCHEDULED:
+            message.due = min(now + delay, message.expires) if message.state is State.DELAYED else None
+        if message.state is State.DEFERRED:
+            message.home = "f"
+        message.indexed = False
+        if message.state is State.ACTIVE and event in (Event.SEND, Event.ACTIVATE):
+            message.indexed = message.expires < self.horizon
+            if not message.indexed:
+                self.horizon, self.head = message.expires, min(self.head, message.expires)
+        elif message.state is State.ACTIVE:
+            message.indexed = message.expires < NEVER
+
+    def _ready(self, side: Side) -> list[Message]:
+        active = (message for message in self.messages[side].values() if message.state is State.ACTIVE)
+        return sorted(active, key=lambda message: (message.level, message.number))
+
+    def _find(self, names: Iterable[str], state: State) -> tuple[list[Message], tuple[str, ...]]:
+        """The messages of these names that are in a state, and the names of the others."""
+        there = {message.name: message for side in Side for message in self.messages[side].values()}
+        found = {name: there[name] for name in names if name in there and there[name].state is state}
+        return list(found.values()), tuple(name for name in names if name not in found)
+
+    def _locked(self, lock: Lock) -> Message | None:
+        """The message, if it is held under this token; a lease that has ended holds nothing, lapsed already or not."""
+        try:
+            side, number = split_member(lock.name)
+        except ValueError:
+            return None
+        message = self.messages[side].get(number)
+        if message is None or message.state is not State.LOCKED or message.token != lock.token:
+            return None
+        return message if self.leases[lock.token].until > self.clk else None
+
+    def _held(self, token: str) -> list[Message]:
+        """What a lease still holds, in the order in which it was locked."""
+        return [message for message in self.leases[token].messages if message.token == token]
+
+    def _forget_empty_leases(self) -> None:
+        self.leases = {token: lease for token, lease in self.leases.items() if self._held(token)}
+
+    def _due(self) -> dict[str, int]:
+        """What is to happen by the plain clock, by its entry in ``due``."""
+        due: dict[str, int] = {}
+        for message in (message for side in Side for message in self.messages[side].values()):
+            if message.due is not None:
+                due[("s" if message.state is State.SCHEDULED else "w") + message.name] = message.due
+            elif message.indexed:
+                due["e" + message.name] = message.expires
+        return due
+
+    def _next_due(self, offset: int) -> int:
+        """When the next thing happens by itself, on the plain clock; 0 for never."""
+        expiries = [message.expires for message in self._ready(Side.MAIN)]
+        leases = [lease.until - offset for lease in self.leases.values()]
+        first = min([*self._due().values(), *expiries, *leases], default=NEVER)
+        return first if first < NEVER else 0
+
+    @property
+    def bytes(self) -> int:
+        """What is stored: records and changed properties."""
+        return sum(
+            len(message.record) + len(message.changes) for side in Side for message in self.messages[side].values()
+        )
+
+    # -- to be looked at -----------------------------------------------------------------------------------------------
+
+    def snapshot(self) -> Snapshot:
+        """Everything, in a form that can be compared."""
+        return Snapshot(
+            exists=self.exists,
+            version=self.version,
+            settings=self.settings,
+            main={number: row(message) for number, message in sorted(self.messages[Side.MAIN].items())},
+            dead={number: row(message) for number, message in sorted(self.messages[Side.DEAD].items())},
+            leases={
+                token: (lease.until, frozenset(message.name for message in self._held(token)))
+                for token, lease in self.leases.items()
+            },
+            due=self._due(),
+            dedup=dict(self.dedup),
+            lanes={name: (lane.number, lane.used) for name, lane in self.lanes.items()},
+            bytes=self.bytes,
+            seq=self.seq,
+            dead_seq=self.dead_seq,
+            clk=self.clk,
+            offset=self.offset,
+            run_id=self.run_id,
+            waiting=self.waiting,
+            waiters=dict(self.waiters),
+        )
+
+    def describe(self) -> str:
+        """The same for a reader."""
+        lines = [
+            f"clk {self.clk} offset {self.offset} seq {self.seq} dead {self.dead_seq} bytes {self.bytes}"
+            f" horizon {self.horizon} head {self.head} version {self.version}" + ("" if self.exists else " GONE")
+        ]
+        for message in (self.messages[side][number] for side in Side for number in sorted(self.messages[side])):
+            facts = [message.name, message.state.value, f"level {message.level}", f"failures {message.failures}"]
+            facts += [f"token {message.token}"] if message.token else []
+            facts += [f"due {message.due}"] if message.due is not None else []
+            facts += [f"expires {message.expires}"] if message.expires < NEVER else []
+            facts += [f"home {message.home}"] if message.home != "a" else []
+            facts += [f"reason {message.reason.value}"] if message.reason is not Reason.NONE else []
+            facts += [f"stored as {message.store_number}"] if message.side is Side.DEAD else []
+            lines.append("  " + ", ".join(facts))
+        lines += [f"  lease {token} until {lease.until}" for token, lease in self.leases.items()]
+        return "\n".join(lines)

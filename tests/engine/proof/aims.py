@@ -1,0 +1,203 @@
+"""The machine with rules that aim at what chance alone meets rarely."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+from typing import Any
+
+from hypothesis import strategies as st
+from hypothesis.stateful import precondition, rule
+
+from sbredis.engine import Lock, Outgoing, Status
+from sbredis.engine._lifecycle import NEVER, Side, State, band, score
+from tests.engine import model as m
+from tests.engine.proof import draws
+from tests.engine.proof.both import PLAIN, Both
+from tests.engine.proof.comparison import How, Tally
+from tests.engine.proof.draws import hows, rarely, some
+from tests.engine.proof.hosts import Host
+from tests.engine.proof.machine import Machine, every
+
+_STRANGE = [Lock("x" * 12, "1", b"", 0)]
+
+_ANY: dict[str, Callable[[Both, How], Any]] = {
+    "abandon": lambda both, how: both.abandon(how, _STRANGE),
+    "cancel": lambda both, how: both.cancel(how, ["77777"]),
+    "complete": lambda both, how: both.complete(how, _STRANGE),
+    "configure": lambda both, how: both.configure(how, both.settings),
+    "count": lambda both, how: both.count(how),
+    "dead_letter": lambda both, how: both.dead_letter(how, _STRANGE),
+    "defer": lambda both, how: both.defer(how, _STRANGE),
+    "destroy": lambda both, how: both.destroy(how),
+    "due": lambda both, how: both.due(how),
+    "peek": lambda both, how: both.peek(how),
+    "purge": lambda both, how: both.purge(how, 0),
+    "receive": lambda both, how: both.receive(how, both.token(), 1),
+    "receive_deferred": lambda both, how: both.receive_deferred(how, both.token(), ["77777"]),
+    "renew": lambda both, how: both.renew(how, both.token(), _STRANGE),
+    "send": lambda both, how: both.send(how, [Outgoing(b"refused")]),
+}
+"""Some call of each operation, to be refused."""
+
+_DEFECTS = {
+    "configure": ("incarnation", "layout", "stale", "malformed"),
+    "destroy": ("incarnation", "layout", "malformed"),
+}
+_ALL_DEFECTS = ("incarnation", "layout", "older", "unknown", "stale", "newer", "malformed")
+_WRONG = [(operation, defect) for operation in _ANY for defect in _DEFECTS.get(operation, _ALL_DEFECTS)]
+
+
+class AimedMachine(Machine):
+    """The machine, taking aim."""
+
+    # -- refusals ------------------------------------------------------------------------------------------------------
+
+    @rule(calls=st.lists(st.tuples(some(_WRONG), some(draws.LANES), draws.breakages), min_size=1, max_size=4))
+    def call_wrongly(self, calls: list[tuple[tuple[str, str], str, int]]) -> None:
+        for (operation, defect), lane, breakage in calls:
+            if defect == "older" and not any(known.number > 1 for known in self.model.lanes.values()):
+                self.both.due(How(lane=lane))
+                self.both.due(How(lane=lane))
+            _ANY[operation](self.both, How(defect, lane, breakage=breakage))
+
+    @every(6, 0)
+    @rule(status=some(["SendDisabled", "ReceiveDisabled", "Disabled"]), lane=some(["", *draws.LANES]))
+    def disable_for_a_while(self, status: Status, lane: str) -> None:
+        before = self.both.settings
+        for changed in (replace(before, status=status), before):
+            self.both.version += 1
+            self.both.settings = changed
+            self.both.configure(PLAIN, changed)
+            if changed is not before:
+                _ANY["send"](self.both, How(lane=lane))
+                _ANY["receive_deferred"](self.both, How(lane=lane))
+                _ANY["receive"](self.both, How(lane=lane))
+
+    @every(6, 1)
+    @rule(fixed=some(["clock", "window", "shared"]))
+    def change_what_is_fixed(self, fixed: str) -> None:
+        ours = self.both.settings
+        window = 1_000 if ours.duplicate_window is None else None
+        changed = {
+            "clock": replace(ours, clock="server"),
+            "window": replace(ours, duplicate_window=window),
+            "shared": replace(ours, shared=True),
+        }
+        self.both.configure(PLAIN, changed[fixed])
+
+    # -- transitions ---------------------------------------------------------------------------------------------------
+
+    @precondition(lambda self: self.those(State.ACTIVE, Side.MAIN))
+    @rule(how=hows, wanted=some([1, 2, 3, 4]))
+    def receive_main(self, how: How, wanted: int) -> None:
+        self.both.receive(how, self.both.token(), wanted)
+
+    @precondition(lambda self: self.those(State.ACTIVE, Side.DEAD))
+    @rule(how=hows, wanted=some([1, 2, 3]), mode=draws.modes)
+    def receive_dead(self, how: How, wanted: int, mode: m.Mode) -> None:
+        self.both.receive(how, self.both.token(), wanted, side=Side.DEAD, mode=mode)
+
+    @precondition(lambda self: self.those(State.LOCKED, Side.DEAD))
+    @rule(data=st.data(), how=hows)
+    def defer_dead(self, data: st.DataObject, how: How) -> None:
+        message = data.draw(some(self.those(State.LOCKED, Side.DEAD)))
+        self.both.defer(how, [Lock(message.token, message.name)])
+
+    @precondition(lambda self: self.those(State.DEFERRED))
+    @rule(data=st.data(), how=hows)
+    def lock_deferred(self, data: st.DataObject, how: How) -> None:
+        message = data.draw(some(self.those(State.DEFERRED)))
+        self.both.receive_deferred(how, self.both.token(), [message.name])
+
+    @precondition(lambda self: self.those(State.LOCKED))
+    @rule(data=st.data(), dead=st.booleans())
+    def defer_and_lock(self, data: st.DataObject, dead: bool) -> None:
+        held = (dead and self.those(State.LOCKED, Side.DEAD)) or self.those(State.LOCKED)
+        message = data.draw(some(held))
+        self.both.defer(PLAIN, [Lock(message.token, message.name)])
+        if message.state is State.DEFERRED:
+            self.both.receive_deferred(PLAIN, self.both.token(), [message.name])
+
+    @precondition(lambda self: self._deferred_and_locked())
+    @rule(data=st.data(), how=hows, counted=st.booleans(), delay=some([0, 5]))
+    def abandon_deferred(self, data: st.DataObject, how: How, counted: bool, delay: int) -> None:
+        message = data.draw(some(self._deferred_and_locked()))
+        self.both.abandon(how, [Lock(message.token, message.name, b"", delay)], counted=counted)
+
+    @precondition(lambda self: self._expiring_in_a_lock())
+    @rule(data=st.data(), how=hows, counted=st.booleans(), delay=some([0, 5]))
+    def abandon_expired(self, data: st.DataObject, how: How, counted: bool, delay: int) -> None:
+        """What expires before its lock ends is abandoned in between."""
+        message = data.draw(some(self._expiring_in_a_lock()))
+        self.both.now = max(self.both.now, message.expires)
+        self.both.abandon(how, [Lock(message.token, message.name, b"", delay)], counted=counted)
+
+    @precondition(lambda self: self.both.settings.lock_duration > 1_000)
+    @rule(payloads=st.lists(draws.payloads, min_size=1, max_size=3))
+    def lock_what_expires(self, payloads: list[bytes]) -> None:
+        self.both.send(PLAIN, [Outgoing(payload, time_to_live=700) for payload in payloads])
+        self.both.receive(PLAIN, self.both.token(), 10)
+
+    @precondition(lambda self: self.model.leases)
+    @rule(data=st.data(), renewing=st.booleans())
+    def settle_too_late(self, data: st.DataObject, renewing: bool) -> None:
+        """All locks have ended, and there may be more of them than a call clears away."""
+        locks = self.locks(data)
+        self.both.now = max(lease.until - self.model.offset for lease in self.model.leases.values())
+        if renewing:
+            self.both.renew(PLAIN, self.both.token(), locks)
+        else:
+            self.both.complete(PLAIN, locks)
+
+    @precondition(lambda self: self.model.leases or self.those(State.DELAYED))
+    @rule(long=rarely[4])
+    def lapse(self, long: bool) -> None:
+        """The first lock ends, or the first delay, or all of them."""
+        ends = [lease.until - self.model.offset for lease in self.model.leases.values()]
+        ends += [message.due or 0 for message in self.those(State.DELAYED)]
+        ends = [end for end in ends if self.both.now < end < NEVER - 1] or [self.both.now]
+        self.both.now = max(ends) if long else min(ends)
+        self.both.due()
+
+    @precondition(lambda self: self.those(State.DELAYED) or self.those(State.DEFERRED))
+    @every(5, 0)
+    @rule(data=st.data(), how=hows, share=some([1, 1_000]))
+    def purge_those(self, data: st.DataObject, how: How, share: int) -> None:
+        """Purge what is delayed or deferred, and leave what is active."""
+        message = data.draw(some([*self.those(State.DELAYED), *self.those(State.DEFERRED)]))
+        start = score(band(message.side, message.state), 0)
+        self.both.purge(how, self.both.now + 1, side=message.side, share=share, start=start)
+
+    @precondition(lambda self: not self.those(State.ACTIVE, Side.MAIN))
+    @every(3, 1)
+    @rule(
+        waiters=st.lists(st.tuples(some(draws.WAITERS), some([1, 2, 200])), min_size=2, max_size=4),
+        payloads=st.lists(draws.payloads, min_size=1, max_size=4),
+        later=some([0, 0, 1_009, 1_010, 29_999, 30_010]),
+    )
+    def stand_in_line(self, waiters: list[tuple[bytes, int]], payloads: list[bytes], later: int) -> None:
+        """Several wait, and something comes."""
+        for waiter, waiting_for in waiters:
+            self.both.receive(PLAIN, self.both.token(), 1, waiter=waiter, waiting_for=waiting_for)
+            self.both.now += 10
+        self.both.now += later
+        self.both.send(PLAIN, [Outgoing(payload) for payload in payloads])
+        self.both.now += later
+        self.both.due()
+
+    def _deferred_and_locked(self) -> list[m.Message]:
+        return [message for message in self.those(State.LOCKED) if message.home == "f"]
+
+    def _expiring_in_a_lock(self) -> list[m.Message]:
+        model = self.model
+        return [
+            message
+            for message in self.those(State.LOCKED)
+            if message.home == "a" and message.expires < model.leases[message.token].until - model.offset
+        ]
+
+
+def machine(host: Host, tally: Tally, share: int = 100) -> type[AimedMachine]:
+    """The machine on this host, whose scripts do such a share of what is due in a call."""
+    return type("AimedMachine", (AimedMachine,), {"host": host, "tally": tally, "share": share})

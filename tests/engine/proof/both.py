@@ -1,0 +1,181 @@
+"""Every operation, done by the scripts and by the model."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import Any
+
+from sbredis.engine import Lock, Outgoing, Partition, PartitionSettings, Request, Sent, Turn
+from sbredis.engine._lifecycle import Side
+from tests.engine import model as m
+from tests.engine.proof.comparison import FIRST_VERSION, Comparison, How, Step, mirrored
+
+LARGE = 1 << 20
+PLAIN = How()
+
+
+class Both(Comparison):
+    """A partition on which each operation is compared. A method answers what the scripts answer, or their refusal."""
+
+    def create(self, settings: PartitionSettings) -> None:
+        """Make it, as one that was not there before."""
+        self.settings = settings
+        self.version = FIRST_VERSION
+        self.configure(PLAIN, settings, create=True)
+
+    # -- taking in, giving out -----------------------------------------------------------------------------------------
+
+    def send(self, how: How, messages: Sequence[Outgoing]) -> Any:
+        ours = [m.Outgoing(*one) for one in messages]
+        columns = "i" if any(one.message_id for one in messages) else ""
+
+        def make(partition: Partition, turn: Turn) -> Request[Sent]:
+            # The request refuses what is too large before it is sent; the script must do so as well.
+            partition.settings = replace(partition.settings, largest_message=LARGE)
+            return partition.send(turn, messages)
+
+        return self.do(Step("send", make, lambda call: self.model.send(call, ours, columns=columns)), how)
+
+    def cancel(self, how: How, names: Sequence[str]) -> Any:
+        return self.do(
+            Step("cancel", lambda p, turn: p.cancel(turn, names), lambda call: self.model.cancel(call, names)), how
+        )
+
+    def receive(
+        self,
+        how: How,
+        token: str,
+        wanted: int,
+        *,
+        side: Side = Side.MAIN,
+        mode: m.Mode = "lock",
+        room: int = LARGE,
+        waiter: bytes = b"",
+        waiting_for: int = 1,
+    ) -> Any:
+        given: dict[str, Any] = {"side": side, "mode": mode, "room": room, "waiting_for": waiting_for}
+        return self.do(
+            Step(
+                "receive",
+                lambda p, turn: p.receive(turn, token, wanted, waiter=waiter, **given),
+                lambda call: self.model.receive(call, token, wanted, waiter=waiter.decode(), **given),
+            ),
+            how,
+        )
+
+    def receive_deferred(self, how: How, token: str, names: Sequence[str], mode: m.Mode = "lock") -> Any:
+        return self.do(
+            Step(
+                "receive_deferred",
+                lambda p, turn: p.receive_deferred(turn, token, names, mode=mode),
+                lambda call: self.model.receive_deferred(call, token, names, mode=mode),
+            ),
+            how,
+        )
+
+    # -- settling ------------------------------------------------------------------------------------------------------
+
+    def complete(self, how: How, locks: Sequence[Lock]) -> Any:
+        ours = [m.Lock(*one) for one in locks]
+        return self.do(
+            Step("complete", lambda p, turn: p.complete(turn, locks), lambda call: self.model.complete(call, ours)), how
+        )
+
+    def abandon(self, how: How, locks: Sequence[Lock], *, counted: bool = True) -> Any:
+        ours = [m.Lock(*one) for one in locks]
+        return self.do(
+            Step(
+                "abandon",
+                lambda p, turn: p.abandon(turn, locks, counted=counted),
+                lambda call: self.model.abandon(call, ours, counted=counted),
+            ),
+            how,
+        )
+
+    def defer(self, how: How, locks: Sequence[Lock]) -> Any:
+        ours = [m.Lock(*one) for one in locks]
+        return self.do(
+            Step("defer", lambda p, turn: p.defer(turn, locks), lambda call: self.model.defer(call, ours)), how
+        )
+
+    def dead_letter(self, how: How, locks: Sequence[Lock]) -> Any:
+        ours = [m.Lock(*one) for one in locks]
+        return self.do(
+            Step(
+                "dead_letter",
+                lambda p, turn: p.dead_letter(turn, locks),
+                lambda call: self.model.dead_letter(call, ours),
+            ),
+            how,
+        )
+
+    def renew(self, how: How, token: str, locks: Sequence[Lock]) -> Any:
+        ours = [m.Lock(*one) for one in locks]
+        return self.do(
+            Step(
+                "renew",
+                lambda p, turn: p.renew(turn, token, locks),
+                lambda call: self.model.renew(call, token, ours),
+            ),
+            how,
+        )
+
+    # -- looking after -------------------------------------------------------------------------------------------------
+
+    def peek(
+        self,
+        how: How,
+        start: int = 0,
+        wanted: int = 10,
+        *,
+        side: Side = Side.MAIN,
+        room: int = LARGE,
+        states: str = "alwfs",
+    ) -> Any:
+        ours = frozenset(state for state, letter in m.LETTERS.items() if letter in states)
+        return self.do(
+            Step(
+                "peek",
+                lambda p, turn: p.peek(start, wanted, side=side, room=room, states=states, turn=turn),
+                lambda call: self.model.peek(call, start, wanted, side=side, room=room, states=ours),
+            ),
+            _without_lane(how),
+        )
+
+    def count(self, how: How = PLAIN) -> Any:
+        step = Step("count", lambda p, turn: p.count(turn), lambda call: self.model.count(call))
+        return self.do(step, _without_lane(how))
+
+    def purge(self, how: How, before: int, *, side: Side = Side.MAIN, share: int = 1_000, start: int = 0) -> Any:
+        return self.do(
+            Step(
+                "purge",
+                lambda p, turn: p.purge(turn, before, side=side, share=share, start=start),
+                lambda call: self.model.purge(call, before, side=side, share=share, start=start),
+            ),
+            how,
+        )
+
+    def due(self, how: How = PLAIN) -> Any:
+        return self.do(Step("due", lambda p, turn: p.due(turn), lambda call: self.model.due(call)), how)
+
+    def configure(self, how: How, settings: PartitionSettings, *, create: bool = False) -> Any:
+        """Give the partition these settings under the version of the caller."""
+
+        def make(partition: Partition, _: Turn) -> Request[int]:
+            partition.settings = settings
+            return partition.configure(create=create)
+
+        ours = mirrored(settings)
+        step = Step("configure", make, lambda call: self.model.configure(call, ours, create=create))
+        return self.do(step, how._replace(lane=""))
+
+    def destroy(self, how: How = PLAIN) -> Any:
+        step = Step("destroy", lambda p, _: p.destroy(), lambda call: self.model.destroy(call))
+        return self.do(step, how._replace(lane=""))
+
+
+def _without_lane(how: How) -> How:
+    """For an operation that takes no lane, but to see it refused."""
+    return how if how.defect in ("older", "unknown") else how._replace(lane="")

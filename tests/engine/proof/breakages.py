@@ -1,0 +1,43 @@
+"""The ways in which a call can be malformed, each of which must be refused: those of its own arguments, and of all."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import cache
+
+from sbredis.engine._lifecycle import NEVER
+from sbredis.transport import Argument
+from tests.engine.malformed import malformed, not_numbers
+
+Arguments = tuple[Argument, ...]
+Breakage = Callable[[Arguments], Arguments]
+
+VERSION, LANE, NUMBER, NOW, OWN = range(1, 6)
+"""Where the arguments of every call stand behind the run id and the incarnation."""
+
+
+def _put(place: int, value: Argument) -> Breakage:
+    return lambda given: (*given[:place], value, *given[place + 1 :])
+
+
+def _own(own: Arguments) -> Breakage:
+    return lambda given: (*given[:OWN], *own)
+
+
+def _in_a_lane(given: Arguments) -> Arguments:
+    return (*given[:LANE], "fresh", "1", *given[NOW:])
+
+
+@cache
+def breakages(operation: str) -> list[Breakage]:
+    """What makes a well formed call of this operation malformed."""
+    own = [_own(one.own) for one in malformed(operation)]
+    own += [_in_a_lane] if operation in ("count", "peek") else []
+    versions = [_put(VERSION, value) for value in not_numbers(1, 999_999_999_999_999)]
+    if operation == "destroy":
+        return own  # what is to go, goes in every version
+    if operation == "configure":
+        return own + versions
+    numbers = [_put(NUMBER, value) for value in not_numbers(0, 999_999_999_999_999)]
+    times = [_put(NOW, value) for value in not_numbers(0, NEVER - 1)]
+    return own + versions + numbers + times

@@ -1,0 +1,266 @@
+"""One partition twice, in the scripts and in the model: each step is done by both, and all that can be seen compared."""
+
+from __future__ import annotations
+
+import itertools
+from collections import Counter
+from collections.abc import Callable
+from dataclasses import dataclass, field, fields, replace
+from typing import Any, NamedTuple
+
+from sbredis.engine import Clock, NO_TURN, Partition, PartitionSettings, Turn
+from sbredis.engine._lifecycle import Condition, Event, Side, State
+from sbredis.engine._request import Request
+from sbredis.engine._results import Counts, Delivery
+from sbredis.transport import Argument
+from tests.engine import model as m
+from tests.engine.proof.hosts import Host
+from tests.engine.proof.breakages import breakages
+from tests.engine.proof.picture import told
+
+NAMESPACE, SALT = "proof", "abc"
+T0 = 1_700_000_000_000
+FIRST_VERSION = 2
+READ_ONLY = ("peek", "count")
+UNTURNED = ("configure", "destroy")
+SUBSTITUTES = {"BADCALL", "DISABLED", "TOOLARGE"}
+"""What a malformed call may be refused for: what else is wrong with it may be noticed first."""
+
+Transition = tuple[Side, State, Event, Condition]
+
+_entities = itertools.count(1)
+
+
+@dataclass
+class Tally:
+    """What was done over a run."""
+
+    steps: int = 0
+    operations: Counter[str] = field(default_factory=Counter)
+    transitions: Counter[Transition] = field(default_factory=Counter)
+    refusals: Counter[tuple[str, str]] = field(default_factory=Counter)
+    repetitions: Counter[str] = field(default_factory=Counter)
+    shares_used_up: int = 0
+
+
+class How(NamedTuple):
+    """What is special about a call, if anything."""
+
+    defect: str = ""
+    lane: str = ""
+    unsure: bool = False
+    """The transport does not know the run id."""
+    breakage: int = 0
+    """Which of the ways of being malformed, if that is the defect."""
+
+
+class Step(NamedTuple):
+    """An operation, as a request and as a call of the model."""
+
+    operation: str
+    make: Callable[[Partition, Turn], Request[Any]]
+    mirror: Callable[[m.Call], Any]
+
+
+class Frozen(NamedTuple):
+    """The last call of a lane, for its repetition."""
+
+    step: Step
+    call: m.Call
+    request: Request[Any]
+
+
+class Comparison:
+    """A partition that nobody else uses, at a time that is set by hand."""
+
+    def __init__(
+        self, host: Host, settings: PartitionSettings, *, tally: Tally | None = None, share: int = 100
+    ) -> None:
+        self.host = host
+        self.tally = tally or Tally()
+        self.entity = f"e{next(_entities)}"
+        self.now = T0
+        self.run_id = "r1"
+        self.incarnation = 1
+        self.version = FIRST_VERSION
+        self.settings = settings
+        self.model = m.Model(share=share, large_share=10 * share)
+        self.frozen: dict[str, Frozen] = {}
+        self.tokens = 0
+        self.steps = 0
+        self.keys = self._partition().keys
+        self.before = host.picture(self.keys)
+
+    # -- what the steps are made with ----------------------------------------------------------------------------------
+
+    def number_from(self, seq: int) -> None:
+        """Let numbers have been given already."""
+        self.host.ask("HSET", self.keys[9], "seq", seq)
+        self.model.seq = seq
+        self.before = self.host.picture(self.keys)
+
+    def token(self) -> str:
+        """A token that was never given."""
+        self.tokens += 1
+        return f"token{self.tokens:07}"
+
+    def close(self) -> None:
+        """Count what happened, and take everything away: then nothing is left, or it is no key of a partition."""
+        self.tally.transitions.update(self.model.taken)
+        self.host.ask("DEL", *self.keys)
+        left = self.host.ask("KEYS", f"sb:{NAMESPACE}:*")
+        assert not left, f"keys that nobody named: {left}"
+
+    def _partition(self, incarnation: int | None = None, version: int | None = None) -> Partition:
+        return Partition(
+            NAMESPACE,
+            SALT,
+            self.entity,
+            f"i{incarnation or self.incarnation}",
+            version or self.version,
+            self.settings,
+        )
+
+    # -- a step --------------------------------------------------------------------------------------------------------
+
+    def do(self, step: Step, how: How) -> Any:
+        """Let both do it. Answers the result of the scripts, or the refusal."""
+        call = self._call(step, how)
+        turn = Turn(call.lane, call.number, call.now)
+        partition = self._partition(int(call.incarnation[1:]), call.version)
+        request = step.make(partition, NO_TURN if step.operation in UNTURNED else turn)
+        if how.defect == "malformed":
+            options = breakages(step.operation)
+            request = replace(request, arguments=options[how.breakage % len(options)](request.arguments))
+            call = replace(call, sound=False)
+        elif call.lane and how.defect != "layout":
+            self.frozen[call.lane] = Frozen(step, call, request)
+        return self._both(step, call, request, how)
+
+    def again(self, lane: str) -> Any:
+        """Let both do the last call of a lane again, which the scripts must recognise."""
+        step, call, request = self.frozen[lane]
+        call = replace(call, now=self.now, run_id=self.run_id)
+        arguments = list(request.arguments)
+        arguments[4] = self.now
+        return self._both(step, call, replace(request, arguments=tuple(arguments)), How())
+
+    def _call(self, step: Step, how: How) -> m.Call:
+        """The call as it is, or as it is wrong."""
+        lanes = sorted(self.model.lanes.items(), key=lambda one: one[0])
+        incarnation, version = self.incarnation, self.version
+        lane, number = how.lane, 0
+        if how.defect == "unknown":
+            lane, number = f"no-{lane}", 2
+        elif how.defect == "older":
+            lane, number = next(((one, known.number - 1) for one, known in lanes if known.number > 1), ("no-lane", 2))
+        elif lane:
+            known = self.model.lanes.get(lane)
+            number = known.number + 2 if known else 1
+        if how.defect == "incarnation":
+            incarnation += 1
+        elif how.defect == "stale":
+            version -= 1
+        elif how.defect == "newer":
+            version += 1
+        run_id = "?" if how.unsure else self.run_id
+        return m.Call(run_id, f"i{incarnation}", version, lane, number, self.now)
+
+    def _both(self, step: Step, call: m.Call, request: Request[Any], how: How) -> Any:
+        tampered = how.defect == "layout" and self.model.exists
+        if tampered:
+            self._lay_out("2")
+        real = _attempt(lambda: self.host.run(request, call.run_id))
+        known = self.model.repeated
+        expected = _attempt(lambda: step.mirror(call))
+        self.tally.repetitions[step.operation] += self.model.repeated - known
+        if tampered:
+            self._lay_out("1")
+        after = self.host.picture(self.keys)
+        self.steps += 1
+        self.tally.steps += 1
+        self.tally.operations[step.operation] += 1
+        text = f"{step.operation} {call} answered {real}, expected {expected}"
+        if isinstance(real, m.Refused):
+            self.tally.refusals[step.operation, real.code] += 1
+            assert isinstance(expected, m.Refused), text
+            agreed = real.code in SUBSTITUTES if not call.sound else _same_refusal(real, expected)
+            assert agreed, text
+            assert after == self.before, f"refused, and yet something changed: {text}"
+        else:
+            assert not isinstance(expected, m.Refused), text
+            agree(step.operation, real, expected)
+            self.tally.shares_used_up += getattr(real, "more", False) is True
+        if step.operation in READ_ONLY:
+            assert after == self.before, f"something changed: {text}"
+        self.before = after
+        assert told(after) == self.model.snapshot(), text
+        return real
+
+    def _lay_out(self, form: str) -> None:
+        self.host.ask("HSET", self.keys[0], "layout", form)
+        self.model.layout = form
+
+
+def _attempt(act: Callable[[], Any]) -> Any:
+    try:
+        return act()
+    except m.Refused as refused:
+        return refused
+
+
+def _same_refusal(real: m.Refused, expected: m.Refused) -> bool:
+    detailed = expected.code not in ("BADCALL", "LANE")
+    return real.code == expected.code and (real.detail == expected.detail or not detailed)
+
+
+def mirrored(settings: PartitionSettings) -> m.Settings:
+    """The settings as the model takes them."""
+    return m.Settings(
+        status=settings.status,
+        lock_duration=settings.lock_duration,
+        max_delivery_count=settings.max_delivery_count,
+        time_to_live=settings.time_to_live,
+        dead_letter_expired=settings.dead_letter_expired,
+        duplicate_window=settings.duplicate_window,
+        quota=settings.quota,
+        largest_message=settings.largest_message,
+        clock=settings.clock,
+        shared=settings.shared,
+    )
+
+
+def agree(operation: str, real: Any, expected: Any) -> None:
+    """Whether a result says what the model says; a time when something is due may be too early, and never too late."""
+    if isinstance(real, Counts):
+        _agree_on_due(real.due, expected.due)
+        assert (real.bytes, real.last) == (expected.bytes, expected.last), f"{real}, expected {expected}"
+        stated = {at: getattr(real, _count_of(*at)) for at in expected.states}
+        assert stated == expected.states, f"{real}, expected {expected}"
+        assert (real.held, real.frozen, real.dead_held, real.dead_frozen) == (0, 0, 0, 0)
+        return
+    if not hasattr(expected, "__dataclass_fields__"):
+        assert real == expected, f"{operation} answered {real}, expected {expected}"
+        return
+    for name in (one.name for one in fields(expected)):
+        ours, theirs = getattr(expected, name), getattr(real, name)
+        if name == "messages":
+            theirs = tuple(_delivery(one) for one in theirs)
+        elif name == "due":
+            _agree_on_due(theirs, ours)
+            continue
+        elif name == "lock" and not ours:
+            continue  # nothing is locked by this call
+        assert theirs == ours, f"{operation}: {name} of {real}, expected {expected}"
+
+
+def _agree_on_due(real: int, expected: int) -> None:
+    assert 0 < real <= expected if expected else real >= 0, f"due at {real}, expected {expected}"
+
+
+def _delivery(real: Delivery) -> m.Delivery:
+    return m.Delivery(real.name, real.record, real.failures, real.reason, real.changes, real.state)
+
+
+def _count_of(side: Side, state: State) -> str:
+    return ("dead_" if side is Side.DEAD else "") + state.value

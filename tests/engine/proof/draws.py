@@ -1,0 +1,62 @@
+"""What the machine draws from: settings, messages, times, and what may be special about a call."""
+
+from __future__ import annotations
+
+from hypothesis import strategies as st
+
+from sbredis.engine import Outgoing, PartitionSettings, waiting_channel
+from sbredis.engine._lifecycle import NEVER, Side
+from tests.engine.proof.comparison import NAMESPACE, SALT, How
+
+LANES = ("a", "b", "c", "d", "e")
+WAITERS = tuple(waiting_channel(NAMESPACE, SALT, client) for client in ("c1", "c2", "c3"))
+SCALES = (1, 9, 1_000, 1_000, 30_000, 60_000)
+LONG = (900_001, 86_400_000, -1, -1_000, -60_000, -3_600_000)
+SEQUENCES = (0, 0, 4_093, 65_534, 2**24 - 2, 2**40 + 4_094)
+"""Numbers given before: also such that the next messages lie in another hash, or have more digits."""
+
+some = st.sampled_from
+rarely = {weight: some([False] * weight + [True]) for weight in (2, 4, 8, 20)}
+
+settings = st.builds(
+    PartitionSettings,
+    status=st.just("Active"),
+    lock_duration=some([60_000, 60_000, 60_000, 5_000, 1]),
+    max_delivery_count=some([10, 3, 2, 1]),
+    time_to_live=some([NEVER, NEVER, 100_000, 50_000, 7_000, 500]),
+    dead_letter_expired=st.booleans(),
+    duplicate_window=some([None, 1_000, 40_000]),
+    quota=some([1 << 30] * 5 + [200]),
+    largest_message=some([1 << 20] * 5 + [6]),
+    clock=st.just("test"),
+    shared=st.just(False),
+)
+statuses = some(["Active"] * 9 + ["SendDisabled", "ReceiveDisabled", "Disabled"])
+
+DEFECTS = ("incarnation", "layout", "older", "unknown", "stale", "newer", "malformed", "malformed")
+breakages = st.integers(0, 200)
+hows = st.builds(
+    How,
+    defect=some([""] * 60 + list(DEFECTS)),
+    lane=some(["", *LANES]),
+    unsure=rarely[20],
+    breakage=breakages,
+)
+
+payloads = some([b"", b"a", b"bcd", b";\x00 \xff|", b"large" * 3])
+outgoing = st.builds(
+    Outgoing,
+    payloads,
+    some([None, None, 0, 1, 500, 6_000, 50_000, 10**9]),
+    some([0, 0, 0, 1, 7]),
+    some([b"", b"", b"x", b"y", b";\xff"]),
+    st.none(),
+)
+delays_until_due = some([None, None, None, -5, 0, 1, 400, 20_000])
+messages = st.lists(st.tuples(outgoing, delays_until_due), min_size=1, max_size=4)
+
+changes = some([b"", b"", b"new", b";d5;\x00|"])
+delays = some([1, 800, 30_000, NEVER])
+sides = some([Side.MAIN, Side.MAIN, Side.DEAD])
+modes = some(["lock", "lock", "lock", "delete"])
+rooms = some([1 << 20, 1 << 20, 1 << 20, 1, 40])

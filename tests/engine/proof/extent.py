@@ -1,0 +1,72 @@
+"""How far a proof goes: how much is run, and what there is that must have happened often enough."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterable
+from functools import cache
+from typing import Any
+
+from hypothesis import HealthCheck, Phase, settings
+from hypothesis.stateful import run_state_machine_as_test
+
+from sbredis.engine._lifecycle import TRANSITIONS
+from sbredis.engine._scripts import contract, refusals
+from tests.engine.proof.comparison import Tally, Transition
+from tests.engine.proof.hosts import KINDS, Host, host, read_file, with_share
+from tests.engine.proof.aims import machine
+
+EXAMPLES = int(os.environ.get("SBREDIS_ENGINE_EXAMPLES", "50"))
+STEPS = int(os.environ.get("SBREDIS_ENGINE_STEPS", "50"))
+"""How many partitions a test lives through on each host, and how many rules are tried on each of them."""
+
+SHARES = (100, 3)
+"""The share of due work that a call does, and one so small that it is used up all the time."""
+
+OPERATIONS = (
+    *("abandon", "cancel", "complete", "configure", "count", "dead_letter", "defer", "destroy", "due", "peek"),
+    *("purge", "receive", "receive_deferred", "renew", "send"),
+)
+
+ALL_TRANSITIONS: tuple[Transition, ...] = tuple(
+    (*of, condition) for of, outcomes in TRANSITIONS.items() for condition in outcomes
+)
+
+
+@cache
+def all_refusals() -> tuple[tuple[str, str], ...]:
+    """Every operation with every code that its header says it may answer."""
+    of_every_call = refusals(read_file("includes/begin") or "")
+    found: list[tuple[str, str]] = []
+    for operation in OPERATIONS:
+        for code in contract(read_file(operation) or "").refusals:
+            found += [(operation, one) for one in (of_every_call if code == "call" else (code,))]
+    return tuple(found)
+
+
+def drive(
+    on: Host,
+    tally: Tally,
+    *,
+    share: int = 100,
+    examples: int = EXAMPLES,
+    steps: int = STEPS,
+    derandomize: bool = True,
+    phases: Iterable[Phase] = (Phase.generate, Phase.shrink),
+) -> None:
+    """Run the machine on a host, whose scripts must do this share of what is due in a call."""
+    with_these: Any = settings(
+        max_examples=examples,
+        stateful_step_count=steps,
+        deadline=None,
+        database=None,
+        derandomize=derandomize,
+        phases=tuple(phases),
+        print_blob=True,
+        report_multiple_bugs=False,
+        suppress_health_check=tuple(HealthCheck),
+    )
+    run_state_machine_as_test(machine(on, tally, share), settings=with_these)
+
+
+__all__ = ["ALL_TRANSITIONS", "EXAMPLES", "KINDS", "OPERATIONS", "SHARES", "STEPS", "all_refusals", "drive", "host", "with_share"]

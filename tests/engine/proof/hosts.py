@@ -1,0 +1,160 @@
+"""The two servers on which the scripts are proved, asked over a plain connection: memory, and a real one.
+
+What the scripts need of a client is little, and the transport has tests of its own; here a call is one ``EVAL``.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from typing import Any, Literal, Protocol, TypeVar, cast
+
+import redis
+from fakeredis import FakeRedis, FakeServer
+from fakeredis.model import ZSet
+
+from sbredis.engine._request import Request
+from sbredis.engine._scripts import expand
+from sbredis.servers import LocalServer
+from sbredis.transport import Argument, Script
+from tests.engine.model import Refused
+from tests.engine.proof.picture import HASHES, Picture
+from tools.repository import ROOT
+
+T = TypeVar("T")
+Kind = Literal["memory", "server"]
+KINDS: tuple[Kind, ...] = ("memory", "server")
+Read = Callable[[str], str | None]
+
+_REFUSAL = re.compile(r"(?!ERR )([A-Z]+) (.*)", re.DOTALL)
+
+# All keys in one reply. A hash is a list of fields and values, a sorted set one of members and scores.
+_READ_ALL = """#!lua flags=no-writes
+local all = {}
+for i = 1, #KEYS do
+  if string.sub(ARGV[1], i, i) == 'h' then
+    all[i] = redis.call('HGETALL', KEYS[i])
+  else
+    all[i] = redis.call('ZRANGE', KEYS[i], 0, -1, 'WITHSCORES')
+  end
+end
+return all
+"""
+
+
+class Client(Protocol):
+    """What both clients are used for."""
+
+    def execute_command(self, *arguments: Any, **options: Any) -> Any: ...
+
+
+def read_file(name: str) -> str | None:
+    """The text of a Lua file of the checkout."""
+    file = ROOT / "lua" / f"{name}.lua"
+    return file.read_text("utf-8") if file.is_file() else None
+
+
+class Host:
+    """A server with the scripts on it. ``read`` gives their files, so that a host may have others than the checkout."""
+
+    def __init__(self, client: Client, read: Read = read_file, *, memory: FakeServer | None = None) -> None:
+        self.kind: Kind = "server" if memory is None else "memory"
+        self.client = client
+        self._memory = memory
+        self._read = read
+        self._sources: dict[str, str] = {}
+        self._loaded: dict[str, str] = {}
+
+    def ask(self, *arguments: Argument) -> Any:
+        """One command."""
+        return self.client.execute_command(*arguments)
+
+    def run(self, request: Request[T], run_id: str = "r1") -> T:
+        """The result of a request. A refusal raises :class:`Refused`; a script that fails is an error of the test."""
+        return request.read(self.call(request.script.name, request.keys, (run_id, *request.arguments)))
+
+    def call(self, name: str, keys: Sequence[bytes], arguments: Sequence[Argument]) -> Any:
+        """The reply of a script to these arguments, the run id first."""
+        try:
+            return self._evaluate(self._source(name), keys, arguments)
+        except redis.ResponseError as error:
+            refusal = _REFUSAL.fullmatch(str(error))
+            if refusal is None:
+                raise AssertionError(f"{name} failed: {error}") from None
+            raise Refused(refusal[1], refusal[2]) from None
+
+    def picture(self, keys: Sequence[bytes]) -> Picture:
+        """All that a partition holds."""
+        if self._memory is None:
+            replies = self._evaluate(_READ_ALL, keys, ("".join("h" if hashed else "z" for hashed in HASHES),))
+            return Picture.of([dict(zip(reply[::2], reply[1::2], strict=True)) for reply in replies])
+        # Not by commands: twenty-seven of them would take longer than all else.
+        there = self._memory.dbs[0]
+        return Picture.of([_held_in_memory(there.get(key)) for key in keys])
+
+    def _source(self, name: str) -> str:
+        source = self._sources.get(name)
+        if source is None:
+            script = Script(name, expand(name, self._read))
+            source = self._sources[name] = (script.without_shebang() if self.kind == "memory" else script).source
+        return source
+
+    def _evaluate(self, source: str, keys: Sequence[bytes], arguments: Sequence[Argument]) -> Any:
+        if self.kind == "memory":
+            return self.client.execute_command("EVAL", source, len(keys), *keys, *arguments)
+        if source not in self._loaded:
+            loaded = self.client.execute_command("SCRIPT LOAD", source)
+            self._loaded[source] = loaded.decode() if isinstance(loaded, bytes) else loaded
+        return self.client.execute_command("EVALSHA", self._loaded[source], len(keys), *keys, *arguments)
+
+
+def _held_in_memory(item: Any) -> dict[bytes, bytes]:
+    """A hash or a sorted set of fakeredis; nothing, if there is none."""
+    if item is None or not item.value:
+        return {}
+    if isinstance(item.value, ZSet):
+        return {member: b"%d" % int(score) for member, score in item.value.items()}
+    return dict(item.value.getall())
+
+
+@contextmanager
+def host(kind: Kind, read: Read = read_file, *, server: LocalServer | None = None) -> Iterator[Host]:
+    """A host of this kind: of its own, or on a server that runs already."""
+    if kind == "memory":
+        memory = FakeServer(version=(7, 4), server_type="redis")
+        with FakeRedis(server=memory) as client:
+            yield Host(cast("Client", client), read, memory=memory)
+    elif server is None:
+        with LocalServer() as fresh, redis.Redis(port=fresh.port) as client:
+            yield Host(cast("Client", client), read)
+    else:
+        with redis.Redis(host=server.host, port=server.port) as client:
+            yield Host(cast("Client", client), read)
+
+
+def with_share(share: int, read: Read = read_file) -> Read:
+    """Reads the files with a smaller share of due work in each call: so it is used up by a handful of messages."""
+
+    def changed(name: str) -> str | None:
+        text = read(name)
+        if text is None:
+            return None
+        text = text.replace("advance(p, 1000)", f"advance(p, {10 * share})").replace("late == 100", f"late == {share}")
+        return text.replace("advance(p, 100)", f"advance(p, {share})")
+
+    return changed
+
+
+def with_texts_replaced(changes: Mapping[str, Sequence[tuple[str, str]]], read: Read = read_file) -> Read:
+    """Reads the files with some texts replaced, by file. Each must stand in its file, or nothing would be shown."""
+
+    def changed(name: str) -> str | None:
+        text = read(name)
+        for old, new in changes.get(name, ()):
+            if text is None or old not in text:
+                raise LookupError(f"lua/{name}.lua does not hold {old!r}")
+            text = text.replace(old, new)
+        return text
+
+    return changed

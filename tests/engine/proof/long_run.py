@@ -1,0 +1,106 @@
+"""The long run of the proof: until enough steps were taken, and everything that can happen has happened often enough.
+
+    python -m tests.engine.proof.long_run [--steps N] [--times N] [--seconds N]
+
+It prints what was done, taken and refused; it ends with an error as soon as the scripts and the model disagree, and if
+the time was not enough.
+"""
+
+from __future__ import annotations
+
+import argparse
+import sys
+import time
+from collections import Counter
+from collections.abc import Iterator, Mapping
+from contextlib import ExitStack
+from itertools import cycle
+from typing import Any
+
+from sbredis.servers import LocalServer
+from tests.engine.proof.comparison import Tally
+from tests.engine.proof.extent import ALL_TRANSITIONS, OPERATIONS, SHARES, all_refusals, drive
+from tests.engine.proof.hosts import KINDS, Host, host, with_share
+
+
+def lacking(tally: Tally, times: int) -> list[str]:
+    """What has not happened so often."""
+    found = [_transition(one) for one in ALL_TRANSITIONS if tally.transitions[one] < times]
+    found += [" ".join(one) for one in all_refusals() if tally.refusals[one] < times]
+    return found + [f"repeated {one}" for one in _repeatable() if tally.repetitions[one] < times]
+
+
+def _repeatable() -> tuple[str, ...]:
+    return tuple(one for one in OPERATIONS if one not in ("configure", "count", "destroy", "peek"))
+
+
+def _transition(one: tuple[Any, ...]) -> str:
+    side, state, event, condition = one
+    return f"{side.name} {state.name} {event.name} {condition.name}"
+
+
+def report(tallies: Mapping[str, Tally]) -> Iterator[str]:
+    """A table of all that was done, with a column for each host."""
+    names = list(tallies)
+
+    def line(text: str, counts: list[int]) -> str:
+        return f"{text:<60}" + "".join(f"{count:>12,}" for count in counts)
+
+    def part(title: str, rows: Mapping[str, list[int]]) -> Iterator[str]:
+        yield ""
+        yield f"{title:<60}" + "".join(f"{name:>12}" for name in names)
+        yield from (line(text, counts) for text, counts in rows.items())
+
+    every = [tallies[name] for name in names]
+    done = {"steps": [one.steps for one in every], "calls with more due": [one.shares_used_up for one in every]}
+    yield from part("done", done | {op: [one.operations[op] for one in every] for op in OPERATIONS})
+    yield from part("repeated calls", {op: [one.repetitions[op] for one in every] for op in _repeatable()})
+    ways = {_transition(way): [one.transitions[way] for one in every] for way in ALL_TRANSITIONS}
+    yield from part(f"transitions ({len(ways)})", ways)
+    codes = {" ".join(code): [one.refusals[code] for one in every] for code in all_refusals()}
+    yield from part(f"refusals ({len(codes)})", codes)
+
+
+def total(tallies: Mapping[str, Tally]) -> Tally:
+    """What was done on all hosts."""
+    whole = Tally()
+    for one in tallies.values():
+        whole.steps += one.steps
+        whole.shares_used_up += one.shares_used_up
+        for name in ("operations", "transitions", "refusals", "repetitions"):
+            counter: Counter[Any] = getattr(whole, name)
+            counter.update(getattr(one, name))
+    return whole
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--steps", type=int, default=100_000, help="how many steps at least, on all hosts together")
+    parser.add_argument("--times", type=int, default=100, help="how often everything must have happened")
+    parser.add_argument("--seconds", type=float, default=3_600, help="when to give up")
+    given = parser.parse_args()
+    started = time.monotonic()
+    tallies: dict[str, Tally] = {kind: Tally() for kind in KINDS}
+    with ExitStack() as stack:
+        server = stack.enter_context(LocalServer())
+        hosts: list[tuple[Host, int]] = [
+            (stack.enter_context(host(kind, with_share(share), server=server)), share)
+            for share in SHARES
+            for kind in KINDS
+        ]
+        for on, share in cycle(hosts):
+            drive(on, tallies[on.kind], share=share, examples=100, derandomize=False)
+            whole, spent = total(tallies), time.monotonic() - started
+            short = lacking(whole, given.times)
+            print(f"{whole.steps:>9,} steps in {spent:,.0f} s, {len(short)} things too rare: {', '.join(short[:5])}")
+            if (whole.steps >= given.steps and not short) or spent > given.seconds:
+                break
+    print(*report(tallies), sep="\n")
+    print(f"\n{whole.steps:,} steps in {time.monotonic() - started:,.0f} s without a disagreement")
+    if short:
+        print(f"less often than {given.times} times: {', '.join(short)}")
+    return 1 if short else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,264 @@
+"""The machine that drives the scripts and the model side by side: every operation, well and wrong, at every time."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any, ClassVar
+
+from hypothesis import strategies as st
+from hypothesis.stateful import RuleBasedStateMachine, initialize, precondition, rule
+
+from sbredis.engine import Lock, Outgoing, PartitionSettings, Status
+from sbredis.engine._lifecycle import NEVER, Side, State
+from tests.engine import model as m
+from tests.engine.proof import draws
+from tests.engine.proof.both import PLAIN, Both
+from tests.engine.proof.comparison import How, Tally
+from tests.engine.proof.draws import hows, rarely, some
+from tests.engine.proof.hosts import Host
+
+
+def every(of: int, at: int) -> Any:
+    """Keeps a rule from being taken at most times, so that those that move messages are taken the more often."""
+    return precondition(lambda self: self.both.steps % of == at)
+
+
+class Machine(RuleBasedStateMachine):
+    """One partition, from its making on. Subclasses name the host, the tally, and the share of due work of a call."""
+
+    host: ClassVar[Host]
+    tally: ClassVar[Tally] = Tally()
+    share: ClassVar[int] = 100
+    both: Both
+    model: m.Model
+
+    @initialize(settings=draws.settings, seq=some(draws.SEQUENCES), first=st.lists(draws.payloads, max_size=6))
+    def begin(self, settings: PartitionSettings, seq: int, first: list[bytes]) -> None:
+        self.both = Both(self.host, settings, tally=self.tally, share=self.share)
+        self.model = self.both.model
+        self.both.create(settings)
+        self.both.number_from(seq)
+        if first:
+            self.both.send(PLAIN, [Outgoing(payload) for payload in first])
+
+    def teardown(self) -> None:
+        if hasattr(self, "both"):
+            self.both.close()
+
+    # -- taking in -----------------------------------------------------------------------------------------------------
+
+    @rule(how=hows, messages=draws.messages)
+    def send(self, how: How, messages: list[tuple[Outgoing, int | None]]) -> None:
+        now = self.both.now
+        made = [one if wait is None else one._replace(due=max(0, now + wait)) for one, wait in messages]
+        self.both.send(how, made)
+
+    @rule(how=hows, payloads=st.lists(draws.payloads, min_size=1, max_size=5))
+    def send_plain(self, how: How, payloads: list[bytes]) -> None:
+        self.both.send(how, [Outgoing(payload) for payload in payloads])
+
+    @precondition(lambda self: self.those(State.SCHEDULED))
+    @rule(data=st.data(), how=hows)
+    def cancel(self, data: st.DataObject, how: How) -> None:
+        self.both.cancel(how, self.names(data, State.SCHEDULED))
+
+    # -- giving out ----------------------------------------------------------------------------------------------------
+
+    @rule(
+        how=hows,
+        side=draws.sides,
+        mode=draws.modes,
+        wanted=some([1, 1, 2, 3, 10]),
+        room=draws.rooms,
+        waiter=some([b"", b"", *draws.WAITERS]),
+        waiting_for=some([1, 2, 200]),
+        old=rarely[20],
+    )
+    def receive(
+        self,
+        how: How,
+        side: Side,
+        mode: m.Mode,
+        wanted: int,
+        room: int,
+        waiter: bytes,
+        waiting_for: int,
+        old: bool,
+    ) -> None:
+        given: dict[str, Any] = {"room": room, "waiter": waiter, "waiting_for": waiting_for}
+        self.both.receive(how, self.token(old), wanted, side=side, mode=mode, **given)
+
+    @precondition(lambda self: self.those(State.DEFERRED))
+    @rule(data=st.data(), how=hows, mode=draws.modes, old=rarely[20])
+    def receive_deferred(self, data: st.DataObject, how: How, mode: m.Mode, old: bool) -> None:
+        self.both.receive_deferred(how, self.token(old), self.names(data, State.DEFERRED), mode)
+
+    # -- settling ------------------------------------------------------------------------------------------------------
+
+    @precondition(lambda self: self.model.leases)
+    @rule(data=st.data(), how=hows)
+    def complete(self, data: st.DataObject, how: How) -> None:
+        self.both.complete(how, self.locks(data))
+
+    @precondition(lambda self: self.model.leases)
+    @rule(data=st.data(), how=hows, counted=st.booleans(), changed=draws.changes)
+    def abandon(self, data: st.DataObject, how: How, counted: bool, changed: bytes) -> None:
+        self.both.abandon(how, self.locks(data, changed), counted=counted)
+
+    @precondition(lambda self: self.model.leases)
+    @rule(data=st.data(), how=hows, counted=st.booleans(), changed=draws.changes, delay=draws.delays)
+    def abandon_for_later(self, data: st.DataObject, how: How, counted: bool, changed: bytes, delay: int) -> None:
+        self.both.abandon(how, self.locks(data, changed, delay), counted=counted)
+
+    @precondition(lambda self: self.model.leases)
+    @rule(data=st.data(), how=hows, changed=draws.changes)
+    def defer(self, data: st.DataObject, how: How, changed: bytes) -> None:
+        self.both.defer(how, self.locks(data, changed))
+
+    @precondition(lambda self: self.model.leases)
+    @rule(data=st.data(), how=hows, changed=draws.changes)
+    def dead_letter(self, data: st.DataObject, how: How, changed: bytes) -> None:
+        self.both.dead_letter(how, self.locks(data, changed))
+
+    @precondition(lambda self: self.model.leases)
+    @rule(data=st.data(), how=hows, old=rarely[20])
+    def renew(self, data: st.DataObject, how: How, old: bool) -> None:
+        self.both.renew(how, self.token(old), self.locks(data))
+
+    # -- looking after -------------------------------------------------------------------------------------------------
+
+    @every(8, 1)
+    @rule(
+        how=hows,
+        side=draws.sides,
+        start=some([0, 1, 2, 5, 4_095]),
+        late=st.booleans(),
+        wanted=some([1, 3, 50]),
+        room=draws.rooms,
+        states=some(["alwfs", "alwfs", "a", "fl", "sw", "laaf"]),
+    )
+    def peek(self, how: How, side: Side, start: int, late: bool, wanted: int, room: int, states: str) -> None:
+        start += max(0, self.model.seq - 8) if late else 0
+        self.both.peek(how, start, wanted, side=side, room=room, states=states)
+
+    @every(8, 3)
+    @rule(how=hows)
+    def count(self, how: How) -> None:
+        self.both.count(how)
+
+    @every(8, 5)
+    @rule(
+        data=st.data(),
+        how=hows,
+        side=draws.sides,
+        share=some([1, 2, 1_000]),
+        onwards=st.booleans(),
+    )
+    def purge(self, data: st.DataObject, how: How, side: Side, share: int, onwards: bool) -> None:
+        there = list(self.model.messages[side].values())
+        times = {self.both.now, *(message.enqueued or 0 for message in there)}
+        before = max(0, data.draw(some(sorted(times))) + data.draw(some([0, 1])))
+        start = data.draw(some([message.score for message in there])) if onwards and there else 0
+        self.both.purge(how, before, side=side, share=share, start=start)
+
+    @every(4, 2)
+    @rule(how=hows)
+    def due(self, how: How) -> None:
+        self.both.due(how)
+
+    @every(12, 7)
+    @rule(how=hows, changed=draws.settings, status=draws.statuses, same=rarely[4], create=st.booleans())
+    def configure(self, how: How, changed: PartitionSettings, status: Status, same: bool, create: bool) -> None:
+        ours = self.both.settings
+        window = ours.duplicate_window and (changed.duplicate_window or ours.duplicate_window)
+        changed = ours if same else replace(changed, status=status, duplicate_window=window)
+        self.both.version += not same and not how.defect
+        real = self.both.configure(how, changed, create=create)
+        self.both.version = self.model.version
+        if not isinstance(real, m.Refused):
+            self.both.settings = changed
+
+    @precondition(lambda self: self.both.steps % 30 == 29)
+    @rule(again=rarely[2], lane=some(draws.LANES), settings=draws.settings)
+    def destroy(self, again: bool, lane: str, settings: PartitionSettings) -> None:
+        """Take it away, and make it anew, as another; in between all calls are refused."""
+        self.both.destroy()
+        if again:
+            self.both.destroy()
+            self.both.configure(PLAIN, settings)
+            self.both.count()
+            self.both.due(How(lane=lane))
+        self.both.incarnation += 1
+        self.both.create(settings)
+
+    # -- what happens around -------------------------------------------------------------------------------------------
+
+    @rule(data=st.data(), off=some([-1, 0, 0, 1]), then=st.booleans())
+    def wait(self, data: st.DataObject, off: int, then: bool) -> None:
+        """Until something is about to happen, or has just happened."""
+        instants = self._instants()
+        if instants:
+            self.both.now = max(0, data.draw(some(instants)) + off)
+        if then:
+            self.both.due()
+
+    @every(3, 0)
+    @rule(by=some(draws.SCALES), long=rarely[8], further=some(draws.LONG))
+    def move_time(self, by: int, long: bool, further: int) -> None:
+        self.both.now = min(max(0, self.both.now + (further if long else by)), NEVER - 2)
+
+    @every(9, 4)
+    @rule(run_id=some(["r1", "r2", "r3"]))
+    def fail_over(self, run_id: str) -> None:
+        """The calls from now on reach another server process."""
+        self.both.run_id = run_id
+
+    @precondition(lambda self: self.both.frozen)
+    @rule(data=st.data())
+    def repeat(self, data: st.DataObject) -> None:
+        """The last call of a lane comes again, whatever has happened since."""
+        self.both.again(data.draw(some(sorted(self.both.frozen))))
+
+    # -- what there is to choose from ----------------------------------------------------------------------------------
+
+    def those(self, state: State, *sides: Side) -> list[m.Message]:
+        """All messages in a state."""
+        there = (message for side in sides or Side for message in self.model.messages[side].values())
+        return [message for message in there if message.state is state]
+
+    def token(self, old: bool) -> str:
+        """A token that was never given; or one that is in use, which must be refused."""
+        return next(iter(self.model.leases)) if old and self.model.leases else self.both.token()
+
+    def _instants(self) -> list[int]:
+        model = self.model
+        window = self.both.settings.duplicate_window or 0
+        instants = {message.expires for message in model.messages[Side.MAIN].values()}
+        instants.update(model._due().values())
+        instants.update(lease.until - model.offset for lease in model.leases.values())
+        instants.update(seen + window for seen in model.dedup.values())
+        return sorted(instant for instant in instants if instant < NEVER - 1)
+
+    def names(self, data: st.DataObject, state: State) -> list[str]:
+        """Names of messages that are in this state, with a stranger among them now and then."""
+        fitting = [message.name for message in self.those(state)]
+        names = data.draw(st.lists(some(fitting), min_size=1, max_size=3, unique=True))
+        if data.draw(rarely[8]):
+            others = {message.name for side in Side for message in self.model.messages[side].values()} - set(names)
+            names.append(data.draw(some(["77777", "d77777", *sorted(others)])))
+        return names
+
+    def locks(self, data: st.DataObject, changed: bytes = b"", delay: int = 0) -> list[Lock]:
+        """Messages that are locked: all of a lease, or some, or some of several, or with something wrong about them."""
+        held = [(token, one.name) for token in self.model.leases for one in self.model._held(token)]
+        token, _ = data.draw(some(held))
+        chosen = [one for one in held if one[0] == token]
+        kind = data.draw(some(["whole", "whole", "part", "any", "wrong"]))
+        if kind == "part":
+            chosen = data.draw(st.lists(some(chosen), min_size=1, max_size=3))
+        elif kind in ("any", "wrong"):
+            chosen = data.draw(st.lists(some(held), min_size=1, max_size=4))
+        if kind == "wrong":
+            strangers = [("x" * 12, chosen[0][1]), (token, "77777"), (token, "d77777")]
+            chosen.append(data.draw(some([*strangers, *((token, name) for _, name in held)])))
+        return [Lock(of, name, changed, delay) for of, name in chosen]

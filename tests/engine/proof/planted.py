@@ -1,0 +1,133 @@
+"""Bugs that are planted in the scripts, one at a time, to see that the machine finds each of them.
+
+    python -m tests.engine.proof.planted [NAME...]
+
+A bug is a text in a Lua file and what stands there instead; it is put in when the file is read, and never written.
+"""
+
+from __future__ import annotations
+
+import sys
+import time
+from typing import NamedTuple
+
+from hypothesis import Phase
+
+from sbredis.servers import LocalServer
+from tests.engine.proof.comparison import Tally
+from tests.engine.proof.extent import SHARES, drive
+from tests.engine.proof.hosts import host, with_share, with_texts_replaced
+
+
+class Bug(NamedTuple):
+    """A mistake that somebody could make."""
+
+    name: str
+    file: str
+    right: str
+    wrong: str
+
+
+class Finding(NamedTuple):
+    """How a bug was found."""
+
+    steps: int
+    how: str
+
+
+BUGS = (
+    # -- the life of a message
+    Bug("one delivery too many", "includes/release", "e.failures >= p.deliveries", "e.failures > p.deliveries"),
+    Bug("lapses do not count", "includes/lapse", "entry(found[j]), true, 0)", "entry(found[j]), false, 0)"),
+    Bug(
+        "expiry of a locked message",
+        "receive",
+        "      if expires ~= '9999999999999' then\n        p.unawaited",
+        "      if false then\n        p.unawaited",
+    ),
+    Bug("the home of a deferred message lost", "defer", "e.home = 'f'", "e.home = 'a'"),
+    Bug(
+        "delayed for longer than it lives",
+        "includes/release",
+        "math.min(p.now + delay, tonumber(e.expires))",
+        "p.now + delay",
+    ),
+    Bug("back at another level", "includes/make_ready", "tonumber(e.level) * BAND", "0"),
+    Bug("a dead letter without its record", "includes/bury", "e.record = member", "e.record = ''"),
+    Bug("cancelled in part", "cancel", "if #missing == 0 then", "if #missing < #members then"),
+    Bug("purged before its time", "purge", "3, 15)) < before", "3, 15)) <= before"),
+    # -- leases
+    Bug("what a lease has left is not counted down", "includes/loosen", "mine.left - count", "mine.left"),
+    Bug("a part that is renewed keeps the old token", "renew", "= token .. string.sub(mine", "= mine.token .. string.sub(mine"),
+    Bug("the end of a lease is not asked for", "includes/held", "not lease or tonumber(till) <= p.logical", "not lease"),
+    Bug("the wrong token will do", "includes/held", "text and string.sub(text, 1, 12) == token", "text"),
+    # -- bounds
+    Bug(
+        "a renewed lock ends unnoticed",
+        "renew",
+        "hold(p, mine.token, p.logical + p.lock, mine.left, mine.runs)",
+        "redis.call('HSET', p.leases, mine.token, string.format('%.0f %d %s', p.logical + p.lock, mine.left, mine.runs)) "
+        "redis.call('ZADD', p.locks, p.logical + p.lock, mine.token)",
+    ),
+    Bug("the first lock to end unnoticed", "includes/hold", "if till < p.next_lock then", "if false then"),
+    Bug("the first thing due unnoticed", "includes/flush", "if p.awaited[i] < p.next_due then", "if false then"),
+    Bug("the first expiry unnoticed", "includes/await_expiry", "if expires < p.head then", "if false then"),
+    Bug("a share that is worked off leaves no more", "includes/work_off", "p.more = 1", "p.more = 0"),
+    # -- what is kept about it
+    Bug("changed properties weigh nothing", "includes/altered", "p.bytes + #changes - #e.changes", "p.bytes"),
+    Bug(
+        "an expiry left in the index",
+        "includes/fade",
+        "        p.unawaited[#p.unawaited + 1] = 'e' .. members[i]\n        expire(p, members[i], e)\n",
+        "        expire(p, members[i], e)\n"
+        "        if e.expires ~= '9999999999999' then\n"
+        "          p.unawaited[#p.unawaited + 1] = 'e' .. members[i]\n"
+        "        end\n",
+    ),
+    # -- clocks, lanes, ids
+    Bug("numbers given twice after a failover", "includes/work_off", "'seq', 16777216)", "'seq', 0)"),
+    Bug("locks that end with a failover", "includes/begin", "math.max(clk, logical - lock)", "math.max(clk, logical)"),
+    Bug("locks that go by a clock that goes back", "includes/begin", "elseif logical < clk then", "elseif false then"),
+    Bug("a repetition acts again", "send", "if p.repeated then", "if false then"),
+    Bug("a lane forgotten too soon", "includes/finish", "p.now - 900000", "p.now - 90000"),
+    Bug("a window too long", "includes/known_ids", "p.now - p.window", "p.now - p.window - 1"),
+    Bug("too many are woken", "includes/wake", "          work = work - wanted\n", ""),
+)
+
+EXAMPLES = 1_500
+"""How many partitions the machine may live through until it has found a bug."""
+
+
+def find(bug: Bug, server: LocalServer, *, examples: int = EXAMPLES) -> Finding | None:
+    """How the machine finds a bug; None if it does not."""
+    tally = Tally()
+    for share in sorted(SHARES):  # the smaller one lets more happen
+        read = with_share(share, with_texts_replaced({bug.file: [(bug.right, bug.wrong)]}))
+        with host("server", read, server=server) as on:
+            try:
+                drive(on, tally, share=share, examples=examples // len(SHARES), phases=(Phase.generate,))
+            except AssertionError as error:
+                text = str(error).partition("\n")[0]
+                if "compiling" in text:
+                    raise
+                return Finding(tally.steps, text)
+    return None
+
+
+def main() -> int:
+    names = sys.argv[1:] or [bug.name for bug in BUGS]
+    missed = 0
+    with LocalServer() as server:
+        for bug in (bug for bug in BUGS if bug.name in names):
+            started = time.monotonic()
+            finding = find(bug, server)
+            missed += finding is None
+            spent = time.monotonic() - started
+            found = f"found after {finding.steps:>6,} steps, {finding.how[:100]}" if finding else "NOT FOUND"
+            print(f"{bug.name:<46} {spent:5.1f} s  {found}", flush=True)
+    print(f"{len(names) - missed} of {len(names)} found")
+    return 1 if missed else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

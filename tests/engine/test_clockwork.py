@@ -1,0 +1,298 @@
+"""Fundamentals, the fourth part: what time does. Scheduled messages begin, and clocks misbehave."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable
+
+import pytest
+
+from sbredis.engine import Outgoing, Turn, new_token, read_record
+from tests.engine.bench import SETTINGS, START, Bench, set_to
+
+pytestmark = pytest.mark.anyio
+
+LOCK = SETTINGS.lock_duration
+
+# -- scheduled messages ------------------------------------------------------------------------------------------------
+
+
+async def test_a_scheduled_message_comes_when_it_is_due(bench: Bench) -> None:
+    """To the millisecond; it then draws a new number, so it stands behind what was sent meanwhile."""
+    (name,) = await bench.send(b"later", due=START + 1000, level=2)
+    await bench.send(b"now", level=2)
+    bench.later(999)
+    assert await bench.states() == {"1": "s", "2": "a"}
+    bench.later(1)
+    assert [(message.name, message.payload) for message in await bench.receive()] == [("2", b"now"), ("3", b"later")]
+    assert name == "1"
+    assert (await bench.count()).scheduled == 0
+
+
+async def test_a_message_that_was_scheduled_for_the_past_is_active_at_once(bench: Bench) -> None:
+    """Under its own number, as is one that is due now."""
+    assert await bench.send(b"m", due=START - 1) == ["1"]
+    assert await bench.send(b"n", due=START) == ["2"]
+    assert await bench.states() == {"1": "a", "2": "a"}
+
+
+@set_to(time_to_live=2000)
+async def test_the_life_of_a_scheduled_message_begins_when_it_is_enqueued(bench: Bench) -> None:
+    """The entity's ceiling counts from then, and who comes late to activate it enqueues it late."""
+    await bench.send(b"short", due=START + 5000, time_to_live=1000)
+    await bench.send(b"long", due=START + 5000, time_to_live=9000)
+    bench.later(6000)
+    short, long = await bench.receive()
+    assert (short.record.enqueued, short.record.expires) == (START + 6000, START + 7000)
+    assert (long.record.enqueued, long.record.expires) == (START + 6000, START + 8000)
+    await bench.abandon(short, long)
+    bench.later(1000)
+    held = await bench.receive()
+    assert [message.payload for message in held] == [b"long"]
+    await bench.abandon(*held)
+    bench.later(1000)
+    assert await bench.receive() == []
+
+
+async def test_a_scheduled_message_weighs_the_same_in_the_end(bench: Bench) -> None:
+    """Whatever its record looked like while it waited, nothing is left when it is gone."""
+    await bench.send(b"one", due=START + 10, time_to_live=1000)
+    await bench.send(b"two", due=START + 10)
+    bench.later(10)
+    held = await bench.receive()
+    assert {message.payload for message in held} == {b"one", b"two"}
+    assert (await bench.count()).bytes == sum(len(message.delivery.record) for message in held)
+    await bench.complete(*held)
+    assert (await bench.count()).bytes == 0
+
+
+async def test_scheduled_messages_are_cancelled_all_together_or_not_at_all(bench: Bench) -> None:
+    """Where one is not scheduled, or no longer, the answer says which, and nothing is cancelled."""
+    await bench.send(b"one", b"two", due=START + 1000)
+    await bench.send(b"active")
+    assert await bench.cancel("1", "3", "9", "d1") == ("3", "9", "d1")
+    assert await bench.states() == {"1": "s", "2": "s", "3": "a"}
+    assert await bench.cancel("1") == ()
+    assert await bench.cancel("1") == ("1",)
+    bench.later(1000)
+    assert await bench.cancel("2") == ("2",)
+    assert await bench.payloads() == [b"active", b"two"]
+
+
+# -- clocks that misbehave ---------------------------------------------------------------------------------------------
+
+
+async def test_a_clock_that_goes_back_neither_ends_nor_lengthens_a_lock(bench: Bench) -> None:
+    """Locks go by a clock of their own, which stands still for the moment and then goes on."""
+    await bench.send(b"m")
+    message = await bench.one()
+    bench.later(-3_600_000)
+    assert await bench.receive() == []
+    assert (await bench.renew(message)).lost == ()
+    bench.later(LOCK - 1)
+    assert await bench.receive() == []
+    bench.later(1)
+    assert (await bench.one()).deliveries == 2
+
+
+async def test_a_clock_that_is_put_right_again_ends_locks_no_later(bench: Bench) -> None:
+    """What it goes forward ends locks; nothing is added up when it jumps to and fro."""
+    await bench.send(b"m")
+    await bench.one()
+    for _ in range(5):
+        bench.later(-5000)
+        await bench.due()
+        bench.later(5000)
+        await bench.due()
+    bench.later(LOCK)
+    assert (await bench.one()).deliveries == 2
+
+
+@set_to(clock="server")
+async def test_a_partition_goes_by_the_clock_of_its_server(bench: Bench) -> None:
+    """Only one that is made for tests is told the time by its callers."""
+
+    async def time() -> int:
+        seconds, micros = await bench.transport.command("TIME", key=bench.partition.keys[0])
+        return int(seconds) * 1000 + int(micros) // 1000
+
+    before = await time()
+    await bench.tell(bench.partition.send(Turn("lane", 1), [Outgoing(b"m", time_to_live=3_600_000)]))
+    (message,) = (await bench.tell(bench.partition.receive(Turn("lane", 2), new_token(), 1))).messages
+    after = await time()
+    record = read_record(message.record)
+    assert record.enqueued is not None
+    assert before <= record.enqueued <= after
+    assert record.expires == record.enqueued + 3_600_000
+    assert before + LOCK <= (await bench.tell(bench.partition.count())).due <= after + LOCK
+
+
+async def test_lives_and_schedules_go_by_the_clock_as_it_is(bench: Bench) -> None:
+    """When it goes back they wait."""
+    await bench.send(b"scheduled", due=START + 1000)
+    bench.later(-5000)
+    await bench.send(b"brief", time_to_live=1000)
+    bench.later(1000)
+    assert await bench.receive() == []
+    bench.later(4999)
+    assert await bench.receive() == []
+    bench.later(1)
+    assert await bench.payloads() == [b"scheduled"]
+
+
+async def begin_again(bench: Bench) -> None:
+    """From now on the bench says which server process it speaks to."""
+    bench.run_id = "r1"
+    await bench.due()
+
+
+async def test_after_a_change_of_the_server_process_the_numbers_jump(bench: Bench) -> None:
+    """Those that a failover may have lost are never given again, on either side; and only one jump is made."""
+    await begin_again(bench)
+    (one,) = await bench.send(b"one")
+    await bench.dead_letter(await bench.one())
+    bench.run_id = "r2"
+    (two,) = await bench.send(b"two")
+    (three,) = await bench.send(b"three")
+    assert (int(two) - int(one), int(three) - int(two)) == (2**24 + 1, 1)
+    await bench.dead_letter(await bench.one())
+    first, second = await bench.receive(side="d")
+    assert int(second.name[1:]) - int(first.name[1:]) == 2**24 + 1
+    assert (first.payload, second.payload) == (b"one", b"two")
+
+
+async def test_who_does_not_know_the_server_process_starts_no_epoch(bench: Bench) -> None:
+    """Nor does one that is known already."""
+    await begin_again(bench)
+    (one,) = await bench.send(b"one")
+    numbers: list[int] = []
+    for run_id in ("?", "r1", "?", "r1"):
+        bench.run_id = run_id
+        numbers += map(int, await bench.send(b"m"))
+    assert numbers == [int(one) + place for place in range(1, 5)]
+
+
+@pytest.mark.parametrize(
+    ("last_seen", "taken_over", "ends"),
+    [
+        (0, 0, LOCK),
+        (0, 20_000, 20_000 + LOCK),  # nobody knows how far the old clock had come: none of its time has passed
+        (15_000, 20_000, 20_000 + 15_000),  # it had come so far
+        (0, LOCK, 2 * LOCK),
+        (0, 2 * LOCK - 1, 2 * LOCK),  # no lock is longer by more than one duration
+        (0, 2 * LOCK, 2 * LOCK),
+        (15_000, -3_600_000, -3_600_000 + 15_000),  # the new server's clock is late
+    ],
+)
+async def test_after_a_change_of_the_server_process_locks_are_longer_by_one_duration_at_most(
+    bench: Bench, last_seen: int, taken_over: int, ends: int
+) -> None:
+    """And never shorter; the times are from when the lock was taken, by the server's clock."""
+    await begin_again(bench)
+    await bench.send(b"m")
+    await bench.one()
+    bench.now = START + last_seen
+    await bench.due()
+    bench.run_id = "r2"
+    bench.now = START + taken_over
+    if taken_over < ends:
+        assert await bench.receive() == []
+        bench.now = START + ends - 1
+        assert await bench.receive() == []
+        bench.now += 1
+    assert (await bench.one()).deliveries == 2
+
+
+async def test_a_new_server_whose_clock_is_ahead_does_not_end_the_locks_at_once(bench: Bench) -> None:
+    """By less than a lock duration it may be ahead without any harm."""
+    await begin_again(bench)
+    await bench.send(b"m")
+    message = await bench.one()
+    bench.run_id = "r2"
+    bench.later(15_000)
+    assert (await bench.complete(message)).lost == ()
+
+
+# -- much to do --------------------------------------------------------------------------------------------------------
+
+
+async def fading(bench: Bench) -> None:
+    await bench.send(*(b"m" for _ in range(250)), time_to_live=1000)
+
+
+async def short_lived(bench: Bench) -> None:
+    await bench.send(b"m")
+    await bench.send(b"m", time_to_live=50_000)
+    await bench.send(*(b"m" for _ in range(250)), time_to_live=1000)
+
+
+async def scheduled(bench: Bench) -> None:
+    await bench.send(*(b"m" for _ in range(250)), due=START + 1000)
+
+
+async def delayed(bench: Bench) -> None:
+    await bench.send(*(b"m" for _ in range(250)))
+    await bench.abandon(*await bench.receive(250), delay=1000)
+
+
+async def lapsing(bench: Bench) -> None:
+    await bench.change(lock_duration=1000)
+    await bench.send(*(b"m" for _ in range(250)))
+    for wanted in (30, 200, 20):
+        await bench.receive(wanted)
+
+
+@pytest.mark.parametrize("arrange", [fading, short_lived, scheduled, delayed, lapsing], ids=lambda made: made.__name__)
+async def test_a_call_does_a_bounded_share_of_what_is_due_and_says_that_there_is_more(
+    bench: Bench, arrange: Callable[[Bench], Awaitable[None]]
+) -> None:
+    """100 messages; `due` then does the rest, and says that nothing is left."""
+    await arrange(bench)
+    before = await bench.count()
+    bench.later(1000)
+    assert (await bench.send_all(Outgoing(b"another"))).more
+    after = await bench.count()
+    done = abs(after.active - 1 - before.active)
+    assert done == 100
+    awoken = await bench.due()
+    assert (awoken.more, awoken.due > bench.now or awoken.due == 0) == (False, True)
+    final = await bench.count()
+    assert (final.scheduled, final.delayed, final.locked) == (0, 0, 0)
+    assert abs(final.active - 1 - before.active) == 250
+
+
+async def test_a_lock_that_has_ended_is_lost_although_nobody_has_come_to_clear_it_away(bench: Bench) -> None:
+    """Where more has lapsed than a call takes care of, the rest has lapsed all the same."""
+    await bench.send(*(b"m" for _ in range(150)))
+    await bench.receive(120)
+    late = await bench.receive(30)
+    bench.later(LOCK)
+    assert (await bench.complete(*late[:10])).lost == tuple(message.name for message in late[:10])
+    assert (await bench.count()).locked == 50
+    await bench.due()
+    counts = await bench.count()
+    assert (counts.active, counts.locked) == (150, 0)
+
+
+async def test_also_due_has_its_share(bench: Bench) -> None:
+    """1000 messages; whoever calls it goes on until it says that nothing is left."""
+    for _ in range(3):
+        await bench.send(*(b"m" for _ in range(500)), due=START + 1000)
+    bench.later(1000)
+    assert (await bench.due()).more
+    assert (await bench.count()).scheduled == 500
+    assert not (await bench.due()).more
+    assert (await bench.count()).active == 1500
+
+
+async def test_a_receiver_that_finds_nothing_learns_when_something_will_be_due(bench: Bench) -> None:
+    """The earliest of what is locked, delayed, scheduled, or will expire; and 0 if nothing is."""
+    assert (await bench.receive_more())[1].due == 0
+    await bench.send(b"scheduled", due=START + 50_000)
+    assert (await bench.receive_more())[1].due == START + 50_000
+    await bench.send(b"one", b"two")
+    one, _ = await bench.receive()
+    assert (await bench.receive_more())[1].due == START + LOCK
+    await bench.abandon(one, delay=5000)
+    assert (await bench.receive_more())[1].due == START + 5000
+    await bench.send(b"brief", time_to_live=1000)
+    assert (await bench.receive_more(side="d"))[1].due == START + 1000

@@ -1,0 +1,333 @@
+"""The Python side and the Lua side of the engine say the same: arguments, keys, numbers, flags, fields."""
+
+from __future__ import annotations
+
+import importlib
+import re
+from collections.abc import Callable, Sequence
+from typing import Any, NamedTuple
+
+import pytest
+
+from sbredis.engine import (
+    KINDS,
+    NO_TURN,
+    STORE_KINDS,
+    Lock,
+    Outgoing,
+    Partition,
+    PartitionSettings,
+    Request,
+    Turn,
+    load,
+    new_token,
+    operations,
+    partition_keys,
+)
+from sbredis.engine._lifecycle import (
+    BAND_WIDTH,
+    BANDS,
+    EPOCH_LEAP,
+    LEVELS,
+    NEVER,
+    RESERVED,
+    Reason,
+    Side,
+    State,
+)
+from sbredis.engine._partition import _TARGET_KINDS, MAXIMUM_CALL_BYTES, MAXIMUM_CALL_MESSAGES
+from sbredis.engine._refusals import REFUSALS
+from tests.engine.bench import Bench
+from tests.engine.contracts import COMMON_REFUSALS, OF_A_PARTITION, OF_EVERY_CALL, contract_of, fragment, source_of
+from tests.engine.rights import commands_of
+
+COMMON = ("run_id", "incarnation", "version", "lane", "number", "now")
+SETTINGS = PartitionSettings(clock="test")
+PARTITION = Partition("n", "abc", "e", "incarnation", 7, SETTINGS)
+TARGET = Partition("n", "abc", "s", "of-target", 7, PartitionSettings(clock="test", shared=True), store="e")
+TURN = Turn("lane", 5, 1_700_000_000_000)
+TOKEN = new_token()
+LOCKS = [Lock(TOKEN, "1", b"changes", 10), Lock(new_token(), "d2"), Lock(TOKEN, "3")]
+
+each_operation = pytest.mark.parametrize("name", OF_A_PARTITION)
+
+# -- what is sent ------------------------------------------------------------------------------------------------------
+
+REQUESTS: dict[str, Callable[[Partition], Request[Any]]] = {
+    "send": lambda of: of.send(TURN, [Outgoing(b"m", 1000, 3, b"id", 1), Outgoing(b"n")]),
+    "publish": lambda of: of.publish(TURN, [Outgoing(b"m", 1000, 3, b"id")], [(0, 1)], [TARGET, TARGET]),
+    "cancel": lambda of: of.cancel(TURN, ["1", "2"]),
+    "receive": lambda of: of.receive(TURN, TOKEN, 3, side="d", mode="delete", room=10, waiter=b"w", waiting_for=4),
+    "receive_deferred": lambda of: of.receive_deferred(TURN, TOKEN, ["1", "2"]),
+    "peek": lambda of: of.peek(3, 4, side="d", room=10, states="al", turn=TURN),
+    "complete": lambda of: of.complete(TURN, LOCKS),
+    "renew": lambda of: of.renew(TURN, TOKEN, LOCKS),
+    "abandon": lambda of: of.abandon(TURN, LOCKS, counted=False),
+    "defer": lambda of: of.defer(TURN, LOCKS),
+    "dead_letter": lambda of: of.dead_letter(TURN, LOCKS),
+    "purge": lambda of: of.purge(TURN, 1000, side="d", share=7, start=8),
+    "count": lambda of: of.count(TURN),
+    "due": lambda of: of.due(TURN),
+    "configure": lambda of: of.configure(create=True),
+    "destroy": lambda of: of.destroy(share=9),
+}
+
+
+class Asked(NamedTuple):
+    """What a builder handed over to be put together."""
+
+    name: str
+    scalars: dict[str, Any]
+    rest: Sequence[Any]
+
+
+def asked(name: str, monkeypatch: pytest.MonkeyPatch) -> tuple[Asked, Request[Any]]:
+    """How the request of an operation is made."""
+    found: list[Asked] = []
+    make = Partition._request
+
+    def spying(  # noqa: PLR0917 -- the parameters of what it stands for
+        self: Partition, name: str, turn: Turn, read: Any, scalars: dict[str, Any], rest: Sequence[Any] = ()
+    ) -> Request[Any]:
+        found.append(Asked(name, scalars, rest))
+        return make(self, name, turn, read, scalars, rest)
+
+    monkeypatch.setattr(Partition, "_request", spying)
+    request = REQUESTS[name](PARTITION)
+    (one,) = found
+    return one, request
+
+
+def test_every_operation_of_a_partition_can_be_asked_for() -> None:
+    assert set(REQUESTS) == set(OF_A_PARTITION)
+
+
+@each_operation
+def test_the_arguments_are_those_that_the_header_names_in_its_order(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    one, request = asked(name, monkeypatch)
+    header = contract_of(name)
+    assert one.name == request.script.name == name
+    assert (header.call, header.takes_run_id, request.script.takes_run_id) == (COMMON, True, True)
+    assert tuple(one.scalars) == header.arguments
+    assert bool(one.rest) is (header.rest is not None)
+    assert request.arguments == (*request.arguments[:5], *one.scalars.values(), *one.rest)
+
+
+@each_operation
+def test_before_its_own_arguments_a_call_has_the_five_of_every_call(name: str) -> None:
+    request = REQUESTS[name](PARTITION)
+    turn = NO_TURN if name in {"configure", "destroy"} else TURN
+    now = "" if turn.now is None else turn.now
+    assert request.arguments[:5] == (PARTITION.incarnation, PARTITION.version, turn.lane, turn.number, now)
+    assert len(COMMON) == 1 + 5  # the run id comes from the transport
+
+
+@each_operation
+def test_the_keys_are_those_that_the_header_names(name: str) -> None:
+    header, request = contract_of(name), REQUESTS[name](PARTITION)
+    assert header.keys[0] == ("partition", len(KINDS))
+    assert request.keys[: len(KINDS)] == PARTITION.keys == partition_keys("n", "abc", "e")
+    if len(header.keys) == 1:
+        assert len(request.keys) == len(KINDS)
+    else:
+        assert header.keys[1:] == (("targets", 0),)
+        assert len(request.keys) == len(KINDS) + 2 * len(_TARGET_KINDS)
+
+
+def test_what_may_be_sent_again_are_calls_in_a_lane_and_those_that_come_to_the_same() -> None:
+    """A call without a lane that changes something is sent once."""
+    for name, build in REQUESTS.items():
+        in_lane = name not in {"configure", "destroy"}
+        harmless = name in {"configure", "count", "destroy", "due", "peek"}
+        assert build(PARTITION).repeatable is (in_lane or harmless)
+    assert not PARTITION.send(NO_TURN, [Outgoing(b"m")]).repeatable
+    assert not PARTITION.receive(NO_TURN, TOKEN, 1).repeatable
+
+
+# -- keys --------------------------------------------------------------------------------------------------------------
+
+
+def numbered(source: str, table: str = "keys") -> dict[str, int]:
+    """The names under which a Lua text takes keys by their numbers."""
+    return {name: int(number) for name, number in re.findall(rf"(\w+) = {table}\[(\d+)\]", source)}
+
+
+def test_keys_stand_in_the_order_in_which_the_scripts_take_them() -> None:
+    found = numbered(fragment("begin"))
+    assert found == {kind: place for place, kind in enumerate(KINDS, 1) if kind in found}
+    assert set(found) == {kind for kind in KINDS if not re.fullmatch(r"m\d+", kind)}
+    elsewhere = numbered(source_of("destroy"), "KEYS")
+    assert elsewhere == {kind: found[kind] for kind in elsewhere}
+    assert "local state, store = KEYS[1], KEYS[10]" in source_of("configure")
+    assert (found["state"], found["store"]) == (1, 10)
+
+
+def test_records_lie_in_the_last_sixteen_keys() -> None:
+    bucket = re.search(r"keys\[(\d+) \+ math\.floor\(number / (\d+)\) % (\d+)\]", fragment("bucket"))
+    assert bucket is not None
+    first, width, many = map(int, bucket.groups())
+    assert KINDS.index("m0") == first - 1
+    assert [kind for kind in KINDS if kind[1:].isdigit()] == [f"m{place}" for place in range(many)]
+    assert len(KINDS) == first - 1 + many
+    assert KINDS[9:] == STORE_KINDS
+    assert width == 4096
+
+
+def test_publishing_takes_the_keys_of_a_target_in_their_order() -> None:
+    source = source_of("publish")
+    found = re.findall(r"(\w+) = KEYS\[at(?: \+ (\d))?\]", source)
+    assert [name for name, _ in found] == list(_TARGET_KINDS)
+    assert [int(place or 0) for _, place in found] == list(range(len(_TARGET_KINDS)))
+    assert "27 + 5 * #incarnations" in source
+    assert (len(KINDS), len(_TARGET_KINDS)) == (27, 5)
+
+
+def test_every_script_that_names_keys_by_number_names_those_that_it_has() -> None:
+    for name in OF_A_PARTITION:
+        for number in re.findall(r"KEYS\[(\d+)\]", source_of(name).partition("-- @use")[2]):
+            assert 1 <= int(number) <= len(KINDS), name
+
+
+# -- numbers -----------------------------------------------------------------------------------------------------------
+
+
+def evaluated(code: str) -> Any:
+    """What a piece of Lua comes to."""
+    return importlib.import_module("lupa.lua51").LuaRuntime().execute(code)
+
+
+def test_the_bands_are_those_of_the_life_cycle() -> None:
+    code = fragment("band") + fragment("sides")
+    assert int(evaluated(code + "return BAND")) == BAND_WIDTH
+    sides = evaluated(code + "return SIDES")
+    assert {str(prefix) for prefix in sides} == {side.value for side in Side}
+    for side in Side:
+        of = sides[side.value]
+        assert of.prefix == side.value
+        for state in State:
+            if (side, state) in BANDS and state.value in of:
+                assert int(of[state.value]) == BANDS[side, state].start * BAND_WIDTH
+        ready = BANDS[side, State.ACTIVE]
+        assert (int(of.ready), int(of["from"])) == (ready.start * BAND_WIDTH,) * 2
+        assert int(of["to"]) == ready.stop * BAND_WIDTH - 1
+        assert {State.LOCKED, State.DELAYED, State.DEFERRED} <= {state for state in State if state.value in of}
+
+
+def test_bands_that_stand_in_a_script_as_numbers_are_those_of_the_life_cycle() -> None:
+    scheduled = BANDS[Side.MAIN, State.SCHEDULED].start
+    files = {name: source_of(name) for name in OF_A_PARTITION}
+    files |= {f"includes/{name}": fragment(name) for name in ("fall_due", "fade", "make_ready", "wake")}
+    found = {(name, int(number)) for name, text in files.items() for number in re.findall(r"(\d+) \* BAND\b", text)}
+    assert found == {("send", scheduled), ("cancel", scheduled), ("peek", scheduled), ("count", 8)}
+    # Counting goes through all bands of a side in order, and its reply says which they are.
+    counted = re.findall(r"for band = (\d+), (\d+) do", source_of("count"))
+    (first, last), (dead_first, dead_last) = ((int(one), int(other)) for one, other in counted)
+    main = [bands for (side, state), bands in BANDS.items() if side is Side.MAIN and state is not State.ACTIVE]
+    dead = [bands for (side, _), bands in BANDS.items() if side is Side.DEAD]
+    assert list(range(first, last + 1)) == sorted(band for bands in main for band in bands)
+    assert list(range(dead_first, dead_last + 1)) == sorted(band for bands in dead for band in bands)
+    assert first == LEVELS
+    order = [state.value for side, state in BANDS]
+    listed = re.search(r"main side: ([a-z, ]+)", re.sub(r"\s+", " ", contract_of("count").result))
+    assert listed is not None
+    assert listed[1].split(", ") == order[: len(main) + 1]
+    assert {State.HELD, State.FROZEN} == RESERVED
+
+
+def test_other_numbers_are_the_same_on_both_sides() -> None:
+    assert f"'seq', {EPOCH_LEAP})" in fragment("work_off")
+    assert f"p.dead_seq + {EPOCH_LEAP}" in fragment("work_off")
+    every = "\n".join(load(name).source for name in OF_A_PARTITION)
+    assert {int(number) for number in re.findall(r"\b9{10,}\b", every)} == {NEVER, 999_999_999_999_999}
+    assert f"total > {MAXIMUM_CALL_BYTES} and" in fragment("check_incoming")
+    assert f"count > {MAXIMUM_CALL_MESSAGES}" in fragment("check_incoming")
+    assert f"total <= {MAXIMUM_CALL_MESSAGES}" in fragment("groups")
+    assert f"#list <= {MAXIMUM_CALL_MESSAGES}" in fragment("named")
+    assert f"for level = 0, {LEVELS - 1} do" in fragment("fade")
+
+
+def test_the_letters_of_reasons_are_those_of_the_life_cycle() -> None:
+    every = "\n".join(load(name).source for name in OF_A_PARTITION)
+    given = set(re.findall(r"bury\(p, \w+(?:\[\w\])?, e, '(.)'\)", every))
+    assert given | set(re.findall(r"reason = '(.)'", every)) == {reason.value for reason in Reason}
+
+
+# -- refusals ----------------------------------------------------------------------------------------------------------
+
+
+def test_every_code_that_a_partition_answers_with_stands_for_an_error() -> None:
+    codes = set(COMMON_REFUSALS).union(*(contract_of(name).refusals for name in OF_A_PARTITION)) - {"call"}
+    assert codes == set(REFUSALS)
+
+
+def test_every_call_begins_as_the_others_do_but_for_two() -> None:
+    assert set(OF_A_PARTITION) - set(OF_EVERY_CALL) == {"configure", "destroy"}
+    for name in OF_EVERY_CALL:
+        header = contract_of(name)
+        begun = re.search(
+            r"^local p, refusal = begin\(KEYS, ARGV, (\d+), (true|false)\)\nif not p then\n  return refusal\nend\n",
+            load(name).source,
+            re.MULTILINE,
+        )
+        assert begun is not None
+        assert int(begun[1]) == len(COMMON) + len(header.arguments)
+        assert (begun[2] == "true") is (header.rest is not None)
+
+
+# -- flags -------------------------------------------------------------------------------------------------------------
+
+FREEING = {
+    *("abandon", "cancel", "complete", "configure", "dead_letter", "defer", "destroy", "due", "purge", "receive"),
+    *("receive_deferred", "renew", "revise_entity", "unregister_entity"),
+}
+"""What frees memory, moves what is there or changes how it is treated, and must work when there is none left."""
+READING = {"count", "list_entities", "peek", "read_entity"}
+TAKING_IN = {"probe", "publish", "register_entity", "register_namespace", "send"}
+"""What brings something new, and is refused before its first write when there is no memory left."""
+
+READS = {
+    *("exists", "hexists", "hget", "hmget", "hrandfield", "hstrlen", "time", "zcard", "zcount", "zmscore", "zrange"),
+    "zrangebylex",
+}
+
+
+def test_flags_say_what_a_script_may_do_when_memory_is_full() -> None:
+    flags = {name: contract_of(name).flags for name in operations()}
+    assert {name for name in flags if flags[name] == ("allow-oom",)} == FREEING
+    assert {name for name in flags if flags[name] == ("no-writes",)} == READING
+    assert {name for name in flags if flags[name] == ()} == TAKING_IN
+
+
+@pytest.mark.parametrize("name", operations())
+def test_a_script_that_is_said_to_write_nothing_contains_no_writing_command(name: str) -> None:
+    assert (set(commands_of([name])) <= READS) is (name in READING)
+
+
+# -- fields ------------------------------------------------------------------------------------------------------------
+
+_LIST = r"((?:'\w+'(?:,\s*)?)+)"
+_READ_OF_STATE = re.compile(rf"redis\.call\('H(?:MGET|GET)', (?:keys\[1\]|KEYS\[(?:1|at)\]|state|p\.state), {_LIST}")
+_READ_OF_STORE = re.compile(rf"redis\.call\('H(?:MGET|GET)', (?:p\.)?store, {_LIST}")
+_WRITTEN_TO_STATE = re.compile(
+    r"changed\.(\w+) = |redis\.call\('HSET', (?:p\.state|KEYS\[1\]), '(\w+)'|fields\[[^]]*\] = '(\w+)'"
+)
+_WRITTEN_TO_STORE = re.compile(r"redis\.call\('HINCRBY', (?:p\.)?store, '(\w+)'")
+
+
+def quoted(lists: Sequence[str]) -> set[str]:
+    return {name for text in lists for name in re.findall(r"'(\w+)'", text)}
+
+
+@pytest.mark.anyio
+@pytest.mark.parametrize("target", ["memory"])
+async def test_every_field_that_scripts_read_or_write_is_there_from_the_beginning(bench: Bench) -> None:
+    """A script never meets nothing where it expects a setting."""
+    whole = await bench.whole()
+    state, store = (whole[bench.partition.keys[place].decode()][1] for place in (0, 9))
+    every = "\n".join(load(name).source for name in OF_A_PARTITION)
+    read = quoted(_READ_OF_STATE.findall(every))
+    assert read == {field.decode() for field in state}
+    assert quoted(_READ_OF_STORE.findall(every)) | {"layout"} == {field.decode() for field in store}
+    written = {name for names in _WRITTEN_TO_STATE.findall(every) for name in names if name}
+    assert {"biggest", "dead_seq", "run_id", "status", "waiting"} <= written <= read
+    assert set(_WRITTEN_TO_STORE.findall(every)) == {"seq", "bytes"}

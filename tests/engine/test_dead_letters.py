@@ -1,0 +1,188 @@
+"""Fundamentals, the second part: what goes to the dead-letter queue, and that this is a queue like any other."""
+
+from __future__ import annotations
+
+import pytest
+
+from sbredis.engine import Lock, new_token
+from tests.engine.bench import SETTINGS, Bench
+
+pytestmark = pytest.mark.anyio
+
+
+async def test_a_message_whose_deliveries_have_failed_too_often_becomes_a_dead_letter(bench: Bench) -> None:
+    """The delivery that reaches the limit is the last one; the reason is kept."""
+    await bench.send(b"m")
+    for delivery in range(1, SETTINGS.max_delivery_count + 1):
+        message = await bench.one()
+        assert message.deliveries == delivery
+        await bench.abandon(message)
+    assert await bench.receive() == []
+    dead = await bench.one(side="d")
+    assert (dead.name, dead.reason, dead.payload) == ("d1", "M", b"m")
+    assert dead.deliveries == SETTINGS.max_delivery_count + 1
+
+
+async def test_a_lock_that_lapses_is_a_delivery_that_failed(bench: Bench) -> None:
+    """Nobody says so, but it counts as well."""
+    await bench.send(b"m")
+    for _ in range(SETTINGS.max_delivery_count):
+        await bench.one()
+        bench.later(SETTINGS.lock_duration)
+    assert await bench.receive() == []
+    assert (await bench.one(side="d")).reason == "M"
+
+
+async def test_the_limit_stands_above_the_delay_and_the_deferred(bench: Bench) -> None:
+    """A message that would wait, or return to the deferred ones, is dead-lettered for its deliveries all the same."""
+    await bench.change(max_delivery_count=1)
+    await bench.send(b"one", b"two")
+    one, two = await bench.receive()
+    await bench.abandon(one, delay=5000)
+    await bench.defer(two)
+    ((two,), _) = await bench.receive_deferred(two.name)
+    await bench.abandon(two)
+    assert [(message.payload, message.reason) for message in await bench.receive(side="d")] == [
+        (b"one", "M"),
+        (b"two", "M"),
+    ]
+
+
+async def test_a_message_can_be_made_a_dead_letter_with_changed_properties(bench: Bench) -> None:
+    """Reason and description are among them."""
+    await bench.send(b"one", b"two")
+    one, two = await bench.receive()
+    assert await bench.dead_letter(one, changes=b"because") == await bench.dead_letter(two)
+    held = await bench.receive(side="d")
+    assert [(message.payload, message.reason, message.changes) for message in held] == [
+        (b"one", "A", b"because"),
+        (b"two", "A", b""),
+    ]
+
+
+async def test_a_dead_letter_keeps_the_changes_and_the_deliveries_that_it_came_with(bench: Bench) -> None:
+    """It is the same message in another place."""
+    await bench.send(b"m")
+    await bench.abandon(await bench.one(), changes=b"seen")
+    await bench.dead_letter(await bench.one())
+    dead = await bench.one(side="d")
+    assert (dead.changes, dead.deliveries, dead.record.enqueued) == (b"seen", 2, dead.record.enqueued)
+
+
+async def test_dead_letters_have_numbers_of_their_own_and_come_in_the_order_in_which_they_died(bench: Bench) -> None:
+    """Whatever their numbers and levels were before."""
+    await bench.send(b"one", b"two", level=1)
+    await bench.send(b"three", level=0)
+    three, one, two = await bench.receive()
+    for message in (two, three, one):
+        await bench.dead_letter(message)
+    held = await bench.receive(side="d")
+    assert [(message.name, message.payload) for message in held] == [("d1", b"two"), ("d2", b"three"), ("d3", b"one")]
+
+
+async def test_the_dead_letter_queue_is_received_and_completed_like_any_other(bench: Bench) -> None:
+    """It has locks, lapses, competing receivers; and its messages take room until they are gone."""
+    await bench.send(b"one", b"two")
+    await bench.dead_letter(*await bench.receive())
+    one, two = await bench.one(side="d"), await bench.one(side="d")
+    assert await bench.receive(side="d") == []
+    bench.later(SETTINGS.lock_duration)
+    assert (await bench.complete(one)).lost == ("d1",)
+    again = await bench.one(side="d")
+    assert (again.payload, again.deliveries) == (b"one", 2)
+    assert (await bench.renew(again)).lost == ()
+    assert (await bench.complete(again)).lost == ()
+    (two,) = await bench.receive(side="d", mode="delete")
+    assert two.payload == b"two"
+    counts = await bench.count()
+    assert (counts.dead_active, counts.dead_locked, counts.bytes) == (0, 0, 0)
+
+
+async def test_a_dead_letter_is_abandoned_to_its_own_place_at_once_or_after_a_delay(bench: Bench) -> None:
+    """As on the main side."""
+    await bench.send(b"one", b"two", b"three")
+    await bench.dead_letter(*await bench.receive())
+    one, two = await bench.receive(2, side="d")
+    await bench.abandon(two)
+    await bench.abandon(one, delay=5000)
+    assert await bench.states(side="d") == {"d1": "w", "d2": "a", "d3": "a"}
+    assert await bench.payloads(side="d") == [b"two", b"three"]
+    bench.later(5000)
+    assert await bench.payloads(side="d") == [b"one"]
+
+
+async def test_a_dead_letter_can_be_deferred(bench: Bench) -> None:
+    """And is received by its number in the dead-letter queue, and returns to the deferred there."""
+    await bench.send(b"m")
+    await bench.dead_letter(await bench.one())
+    await bench.defer(await bench.one(side="d"), changes=b"later")
+    assert await bench.receive(side="d") == []
+    ((message,), missing) = await bench.receive_deferred("d1")
+    assert (message.payload, message.changes, message.reason, missing) == (b"m", b"later", "A", ())
+    bench.later(SETTINGS.lock_duration)
+    await bench.due()
+    assert await bench.states(side="d") == {"d1": "f"}
+    ((message,), _) = await bench.receive_deferred("d1")
+    assert message.deliveries == 2
+
+
+async def test_nothing_is_dead_lettered_from_the_dead_letter_queue(bench: Bench) -> None:
+    """Not by who asks for it, who is told so and keeps the lock, and not for its deliveries."""
+    await bench.send(b"m")
+    await bench.dead_letter(await bench.one())
+    for delivery in range(1, 3 * SETTINGS.max_delivery_count):
+        dead = await bench.one(side="d")
+        assert (dead.name, dead.deliveries) == ("d1", delivery)
+        settled = await bench.dead_letter(dead, changes=b"never")
+        assert (settled.lost, settled.unfit) == ((), ("d1",))
+        assert (await bench.abandon(dead)).lost == ()
+    assert (await bench.one(side="d")).changes == b""
+
+
+async def test_no_dead_letter_expires(bench: Bench) -> None:
+    """Neither waiting nor locked nor delayed, however short the life of the message was."""
+    await bench.send(b"one", b"two", b"three", time_to_live=100)
+    await bench.dead_letter(*await bench.receive())
+    await bench.abandon((await bench.receive(2, side="d"))[1], delay=50)
+    bench.later(10_000_000)
+    await bench.due()
+    assert await bench.payloads(side="d") == [b"one", b"two", b"three"]
+
+
+async def test_a_call_settles_messages_of_both_sides(bench: Bench) -> None:
+    """Each under the token that it was received with."""
+    await bench.send(b"one", b"two")
+    await bench.dead_letter(await bench.one())
+    dead, alive = await bench.one(side="d"), await bench.one()
+    settled = await bench.dead_letter(alive, dead)
+    assert (settled.lost, settled.unfit) == ((), ("d1",))
+    (second,) = await bench.receive(side="d")
+    assert (await bench.complete(dead, second)).lost == ()
+    assert (await bench.count()).bytes == 0
+
+
+async def test_the_two_sides_do_not_mix_up_their_numbers(bench: Bench) -> None:
+    """Message 1 and dead letter 1 are two: the token of one is no good for the other."""
+    await bench.send(b"one", b"two")
+    await bench.dead_letter(await bench.one())
+    two, dead = await bench.one(), await bench.one(side="d")
+    wrong = [Lock(two.token, "d1"), Lock(dead.token, "2"), Lock(dead.token, "1"), Lock(new_token(), "d2")]
+    settled = await bench.tell(bench.partition.complete(bench.turn(), wrong))
+    assert settled.lost == ("d1", "2", "1", "d2")
+    assert (await bench.complete(two, dead)).lost == ()
+
+
+async def test_more_dead_letters_than_a_hash_of_bodies_spans_are_found(bench: Bench) -> None:
+    """Their numbers and those that their bodies are stored under go apart."""
+    await bench.send(*(b"x" for _ in range(1000)))
+    await bench.complete(*await bench.receive(1000))
+    for _ in range(4):
+        await bench.send(*(b"y" for _ in range(1000)))
+        await bench.complete(*await bench.receive(1000))
+    names = await bench.send(*(b"%d" % number for number in range(200)))
+    assert int(names[-1]) > 4096
+    await bench.dead_letter(*await bench.receive(200))
+    held = await bench.receive(200, side="d")
+    assert [message.payload for message in held] == [b"%d" % number for number in range(200)]
+    assert (await bench.complete(*held)).lost == ()
+    assert (await bench.count()).bytes == 0

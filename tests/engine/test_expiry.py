@@ -1,0 +1,236 @@
+"""Fundamentals, the third part: messages live for a time, and then expire."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+
+from sbredis.engine import NEVER, Outgoing
+from tests.engine.bench import SETTINGS, START, Bench, set_to
+
+pytestmark = pytest.mark.anyio
+
+LOCK = SETTINGS.lock_duration
+
+either_way = pytest.mark.parametrize(
+    "settings", [SETTINGS, replace(SETTINGS, dead_letter_expired=True)], ids=["gone", "kept"]
+)
+
+
+async def expired(bench: Bench) -> list[bytes]:
+    """What the dead-letter queue got because it had expired, after a look that nothing else is there."""
+    assert (await bench.count()).active == 0
+    held = await bench.receive(side="d")
+    assert {message.reason for message in held} <= {"T"}
+    return [message.payload for message in held]
+
+
+@either_way
+async def test_an_expired_message_is_never_received(bench: Bench) -> None:
+    """To the millisecond; and then it is a dead letter, if the entity says so, or gone."""
+    await bench.send(b"m", time_to_live=1000)
+    bench.later(999)
+    await bench.abandon(await bench.one(), counted=False)
+    bench.later(1)
+    assert await bench.receive() == []
+    kept = bench.partition.settings.dead_letter_expired
+    assert await expired(bench) == ([b"m"] if kept else [])
+    assert ((await bench.count()).bytes > 0) is kept
+
+
+@either_way
+@pytest.mark.parametrize("longer", [False, True], ids=["alone", "behind longer ones"])
+async def test_expiry_spares_what_is_locked_and_takes_effect_when_the_lock_ends(bench: Bench, longer: bool) -> None:
+    """Whoever has the message can complete it; else it expires as it is given back, and a delay does not save it."""
+    if longer:
+        await bench.send(b"longer", time_to_live=100_000)
+        await bench.complete(await bench.one())
+    await bench.send(b"done", b"abandoned", b"delayed", b"unread", b"lapsed", time_to_live=1000)
+    done, abandoned, delayed, unread, _ = await bench.receive()
+    bench.later(1000)
+    assert (await bench.count()).locked == 5
+    assert (await bench.complete(done)).lost == ()
+    await bench.abandon(abandoned)
+    await bench.abandon(delayed, delay=1)
+    await bench.abandon(unread, counted=False)
+    counts = await bench.count()
+    assert (counts.active, counts.delayed, counts.locked) == (0, 0, 1)
+    bench.later(LOCK)
+    assert await bench.receive() == []
+    kept = [b"abandoned", b"delayed", b"unread", b"lapsed"] if bench.partition.settings.dead_letter_expired else []
+    assert await expired(bench) == kept
+
+
+@set_to(dead_letter_expired=True, max_delivery_count=1)
+async def test_what_has_expired_and_failed_too_often_died_of_its_deliveries(bench: Bench) -> None:
+    """The delivery limit stands above expiry."""
+    await bench.send(b"m", time_to_live=1000)
+    message = await bench.one()
+    bench.later(1000)
+    await bench.abandon(message)
+    assert (await bench.one(side="d")).reason == "M"
+
+
+async def test_a_renewed_lock_keeps_expiry_away(bench: Bench) -> None:
+    """As long as it is renewed."""
+    await bench.send(b"m", time_to_live=1000)
+    message = await bench.one()
+    for _ in range(3):
+        bench.later(LOCK - 1)
+        assert (await bench.renew(message)).lost == ()
+    assert (await bench.complete(message)).lost == ()
+
+
+@set_to(time_to_live=1000)
+async def test_a_message_that_says_nothing_lives_as_long_as_the_entity_lets_it(bench: Bench) -> None:
+    """The time to live of the entity is the default."""
+    await bench.send(b"m")
+    assert (await bench.peek())[0].record[:1] == b"x"
+    bench.later(999)
+    message = await bench.one()
+    assert message.record.expires == START + 1000
+    await bench.abandon(message, counted=False)
+    bench.later(1)
+    assert await bench.receive() == []
+
+
+@set_to(time_to_live=1000)
+async def test_no_message_lives_longer_than_the_entity_lets_it(bench: Bench) -> None:
+    """The time to live of the entity is the ceiling, and a shorter one is kept to."""
+    await bench.send(b"long", time_to_live=5000)
+    await bench.send(b"short", time_to_live=400)
+    bench.later(400)
+    held = await bench.receive()
+    assert [(message.payload, message.record.expires) for message in held] == [(b"long", START + 1000)]
+    await bench.abandon(*held)
+    bench.later(600)
+    assert await bench.receive() == []
+
+
+async def test_a_new_ceiling_is_for_what_is_sent_from_then_on(bench: Bench) -> None:
+    """What is there keeps the life that it was given, however the ceilings came and went."""
+    await bench.send(b"first")
+    await bench.change(time_to_live=1000)
+    await bench.send(b"second")
+    await bench.change(time_to_live=3000)
+    await bench.send(b"third")
+    await bench.change(time_to_live=100)
+    await bench.send(b"fourth")
+    for passed, there in ((100, [b"first", b"second", b"third"]), (900, [b"first", b"third"]), (2000, [b"first"])):
+        bench.later(passed)
+        held = await bench.receive()
+        assert [message.payload for message in held] == there
+        await bench.abandon(*held, counted=False)
+
+
+@pytest.mark.parametrize("whose", ["message", "entity", "scheduled"])
+async def test_a_life_of_centuries_is_a_life(bench: Bench, whose: str) -> None:
+    """A time to live that leads to the end of time, or beyond it, is no bound."""
+    for time_to_live in (NEVER - bench.now - 1, NEVER - bench.now, NEVER - bench.now + 1, NEVER - 1, NEVER):
+        enqueued = bench.now
+        if whose == "entity":
+            await bench.change(time_to_live=time_to_live)
+            await bench.send(b"m")
+        elif whose == "message":
+            await bench.send(b"m", time_to_live=time_to_live)
+        else:
+            enqueued += 1
+            await bench.send(b"m", time_to_live=time_to_live, due=enqueued)
+            bench.later(1)
+        message = await bench.one()
+        assert message.payload == b"m"
+        assert message.record.expires == min(enqueued + time_to_live, NEVER)
+        assert (await bench.complete(message)).lost == ()
+        assert (await bench.count()).bytes == 0
+
+
+async def test_a_message_without_any_life_is_never_received(bench: Bench) -> None:
+    """It has expired when it comes."""
+    await bench.send(b"m", time_to_live=0)
+    assert await bench.receive() == []
+    assert (await bench.count()).bytes == 0
+
+
+@set_to(dead_letter_expired=True)
+async def test_messages_expire_in_whatever_order_their_lives_end(bench: Bench) -> None:
+    """Long ones before short ones, levels across, immortal ones in between."""
+    lives = (5000, 100, None, 3000, 4000, 2000, 6000)
+    await bench.send_all(*(Outgoing(b"%d" % (ttl or 0), ttl, level=place % 3) for place, ttl in enumerate(lives)))
+    seen: list[bytes] = []
+    for _ in range(6):
+        bench.later(1000)
+        await bench.due()
+        seen += [message.payload for message in await bench.receive(side="d")]
+    assert seen == [b"100", b"2000", b"3000", b"4000", b"5000", b"6000"]
+    assert await bench.payloads() == [b"0"]
+
+
+@set_to(dead_letter_expired=True)
+async def test_messages_expire_although_nobody_receives(bench: Bench) -> None:
+    """Scheduled ones when they have been active for as long as they live, and others on all levels."""
+    await bench.send(b"scheduled", time_to_live=500, due=START + 600)
+    bench.later(600)
+    assert (await bench.due()).due == START + 1100
+    bench.later(500)
+    assert (await bench.due()).due == 0
+    assert await expired(bench) == [b"scheduled"]
+    for level in range(8):
+        await bench.send(b"%d" % level, time_to_live=1000 + level, level=level)
+    bench.later(1007)
+    await bench.due()
+    assert await expired(bench) == [b"%d" % level for level in range(8)]
+
+
+async def test_a_receiver_clears_away_a_bounded_number_of_expired_messages(bench: Bench) -> None:
+    """It says that there is more, and whoever calls again comes to what has not expired."""
+    await bench.send(*(b"m" for _ in range(450)), time_to_live=1000)
+    await bench.send(b"alive")
+    bench.later(1000)
+    calls = 0
+    while True:
+        held, received = await bench.receive_more()
+        calls += 1
+        if held:
+            break
+        assert received.more
+    assert ([message.payload for message in held], calls) == ([b"alive"], 3)
+
+
+async def test_deferred_messages_do_not_expire(bench: Bench) -> None:
+    """Neither as they lie there nor when they are given back to there."""
+    await bench.send(b"m", time_to_live=1000)
+    await bench.defer(await bench.one())
+    bench.later(5000)
+    await bench.due()
+    ((message,), _) = await bench.receive_deferred("1")
+    await bench.abandon(message)
+    assert await bench.states() == {"1": "f"}
+    ((message,), _) = await bench.receive_deferred("1")
+    bench.later(LOCK)
+    await bench.due()
+    assert await bench.states() == {"1": "f"}
+
+
+@set_to(dead_letter_expired=True)
+async def test_a_delayed_message_does_not_outlive_its_life(bench: Bench) -> None:
+    """It expires when its life ends, not when the delay does."""
+    await bench.send(b"m", time_to_live=1000)
+    await bench.abandon(await bench.one(), delay=50_000)
+    bench.later(999)
+    assert await bench.states() == {"1": "w"}
+    assert (await bench.due()).due == bench.now + 1
+    bench.later(1)
+    await bench.due()
+    assert await expired(bench) == [b"m"]
+
+
+async def test_what_has_expired_may_still_be_seen_until_somebody_calls(bench: Bench) -> None:
+    """Peeking and counting do nothing of what is due; `due` does."""
+    await bench.send(b"m", time_to_live=1000)
+    bench.later(1000)
+    assert [message.name for message in await bench.peek()] == ["1"]
+    assert (await bench.count()).active == 1
+    awoken = await bench.due()
+    assert (awoken.more, awoken.due) == (False, 0)
+    assert (await bench.count()).active == 0

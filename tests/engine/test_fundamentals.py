@@ -1,0 +1,419 @@
+"""What a queue does, told from the beginning: each test is one thing that its users may rely on.
+
+This is the first part: sending, receiving, settling, setting aside. Then come the dead-letter queue
+(test_dead_letters.py), expiry (test_expiry.py), what else time does (test_clockwork.py), waiting (test_waiting.py),
+calls that are repeated (test_repetition.py) and what those do who look after a queue (test_looking_after.py).
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+
+from sbredis.engine import Lock, Outgoing, new_token
+from sbredis.exceptions import MessagingEntityDisabledError
+from tests.engine.bench import SETTINGS, START, Bench
+
+pytestmark = pytest.mark.anyio
+
+# -- sending and receiving ---------------------------------------------------------------------------------------------
+
+
+async def test_a_message_is_sent_received_and_completed(bench: Bench) -> None:
+    """What was sent is given to a receiver, and is gone when the receiver has completed it."""
+    (name,) = await bench.send(b"hello")
+    message = await bench.one()
+    assert (message.name, message.payload, message.deliveries) == (name, b"hello", 1)
+    assert (await bench.complete(message)).lost == ()
+    bench.later(1_000_000)
+    assert await bench.receive() == []
+    assert (await bench.count()).bytes == 0
+
+
+async def test_messages_come_in_the_order_in_which_they_were_sent(bench: Bench) -> None:
+    """Numbers rise with every message, and the lowest comes first."""
+    names = await bench.send(b"one", b"two") + await bench.send(b"three")
+    assert [int(name) for name in names] == [1, 2, 3]
+    assert await bench.payloads() == [b"one", b"two", b"three"]
+
+
+async def test_a_receiver_gets_as_many_as_it_wants(bench: Bench) -> None:
+    """And no more, however many there are."""
+    await bench.send(b"one", b"two", b"three")
+    assert [message.payload for message in await bench.receive(2)] == [b"one", b"two"]
+    assert [message.payload for message in await bench.receive(2)] == [b"three"]
+
+
+async def test_a_receiver_gets_no_more_bytes_than_it_has_room_for_but_always_one_message(bench: Bench) -> None:
+    """A message larger than the room comes alone."""
+    await bench.send(b"x" * 100, b"y" * 100, b"z")
+    received = await bench.tell(bench.partition.receive(bench.turn(), new_token(), 10, room=50))
+    assert [message.name for message in received.messages] == ["1"]
+    received = await bench.tell(bench.partition.receive(bench.turn(), new_token(), 10, room=130))
+    assert [message.name for message in received.messages] == ["2"]
+
+
+async def test_a_payload_comes_back_byte_for_byte(bench: Bench) -> None:
+    """Whatever bytes it is made of, none at all among them."""
+    payloads = [bytes(range(256)), b"", b"a\r\nb;c\x00", "ü".encode() * 5000]
+    await bench.send(*payloads)
+    assert await bench.payloads() == payloads
+
+
+async def test_competing_receivers_never_share_a_message(bench: Bench) -> None:
+    """What one has locked no other one gets."""
+    await bench.send(b"one", b"two", b"three")
+    mine, yours = await bench.one(), await bench.one()
+    assert (mine.payload, yours.payload) == (b"one", b"two")
+    assert await bench.payloads() == [b"three"]
+    assert await bench.payloads() == []
+    assert (await bench.complete(mine, yours)).lost == ()
+
+
+async def test_a_message_that_is_received_and_deleted_is_gone_at_once(bench: Bench) -> None:
+    """There is nothing to settle, and nothing comes back."""
+    await bench.send(b"one", b"two")
+    (message,) = await bench.receive(1, mode="delete")
+    assert message.payload == b"one"
+    assert (await bench.complete(message)).lost == (message.name,)
+    bench.later(SETTINGS.lock_duration)
+    assert await bench.payloads() == [b"two"]
+    assert (await bench.count()).active == 0
+
+
+async def test_the_more_urgent_level_comes_first(bench: Bench) -> None:
+    """Within a level the order is that of sending."""
+    await bench.send_all(*(Outgoing(b"%d" % level, level=level) for level in (7, 3, 0, 3, 0)))
+    assert await bench.payloads() == [b"0", b"0", b"3", b"3", b"7"]
+
+
+async def test_a_message_keeps_its_level_and_the_time_it_was_enqueued(bench: Bench) -> None:
+    """Both are told to whoever receives it."""
+    await bench.send(b"m", level=5)
+    bench.later(1234)
+    record = (await bench.one()).record
+    assert (record.level, record.enqueued, record.payload) == (5, START, b"m")
+
+
+async def test_a_thousand_messages_go_in_one_call_and_come_in_one(bench: Bench) -> None:
+    """The most that a call takes, over the edge between two of the hashes that hold the bodies."""
+    for _ in range(5):
+        await bench.send(*(b"%d" % number for number in range(1000)))
+    for _ in range(5):
+        held = await bench.receive(1000)
+        assert [message.payload for message in held] == [b"%d" % number for number in range(1000)]
+        assert (await bench.complete(*held)).lost == ()
+    counts = await bench.count()
+    assert (counts.active, counts.locked, counts.bytes, counts.last) == (0, 0, 0, 5000)
+
+
+# -- locks -------------------------------------------------------------------------------------------------------------
+
+
+async def test_a_lock_that_is_not_settled_in_time_lapses_and_the_message_is_delivered_again(bench: Bench) -> None:
+    """To the millisecond: as long as the lock holds nobody gets it, then the next receiver does."""
+    await bench.send(b"m")
+    first = await bench.one()
+    bench.later(SETTINGS.lock_duration - 1)
+    assert await bench.receive() == []
+    bench.later(1)
+    again = await bench.one()
+    assert (again.payload, first.deliveries, again.deliveries) == (b"m", 1, 2)
+
+
+async def test_who_settles_too_late_is_told_that_the_lock_was_lost(bench: Bench) -> None:
+    """Also when nobody else has the message yet."""
+    await bench.send(b"m")
+    late = await bench.one()
+    bench.later(SETTINGS.lock_duration)
+    assert (await bench.complete(late)).lost == (late.name,)
+    assert (await bench.abandon(late)).lost == (late.name,)
+    assert (await bench.defer(late)).lost == (late.name,)
+    assert (await bench.dead_letter(late)).lost == (late.name,)
+    assert (await bench.renew(late)).lost == (late.name,)
+    assert (await bench.one()).deliveries == 2
+
+
+async def test_a_lock_belongs_to_who_took_it(bench: Bench) -> None:
+    """With another token, a made-up one, or the token of another message, nothing is settled."""
+    await bench.send(b"one", b"two")
+    one, two = await bench.one(), await bench.one()
+    for stranger in (Lock(two.token, one.name), Lock(new_token(), one.name)):
+        settled = await bench.tell(bench.partition.complete(bench.turn(), [stranger]))
+        assert settled.lost == (one.name,)
+    assert (await bench.complete(one, two)).lost == ()
+
+
+async def test_a_message_is_settled_once(bench: Bench) -> None:
+    """In one call as in two: the second time its lock is lost."""
+    await bench.send(b"one", b"two")
+    one, two = await bench.receive()
+    assert (await bench.complete(one, one, two)).lost == (one.name,)
+    assert (await bench.complete(two)).lost == (two.name,)
+
+
+async def test_a_settlement_does_what_it_can_and_names_the_rest(bench: Bench) -> None:
+    """What one of a batch has lost is no obstacle to the others."""
+    await bench.send(b"one", b"two", b"three")
+    one, two, three = await bench.receive()
+    await bench.complete(two)
+    assert (await bench.complete(one, two, three)).lost == (two.name,)
+    assert (await bench.count()).locked == 0
+
+
+async def test_a_renewed_lock_holds_for_the_full_duration_again(bench: Bench) -> None:
+    """As often as it is renewed; who holds it keeps the token."""
+    await bench.send(b"one", b"two")
+    held = await bench.receive()
+    for _ in range(3):
+        bench.later(SETTINGS.lock_duration - 1)
+        renewed = await bench.renew(*held)
+        assert (renewed.lock, renewed.lost, renewed.moved) == (SETTINGS.lock_duration, (), ())
+        assert await bench.receive() == []
+    assert (await bench.complete(*held)).lost == ()
+
+
+async def test_a_part_of_what_was_received_is_renewed_under_a_new_token(bench: Bench) -> None:
+    """The part lives on under it; the rest keeps the token that it has, and its time."""
+    await bench.send(b"one", b"two", b"three")
+    one, two, three = await bench.receive()
+    bench.later(SETTINGS.lock_duration - 1)
+    token = new_token()
+    assert (await bench.renew(two, token=token)).moved == (two.name,)
+    bench.later(1)
+    assert [message.payload for message in await bench.receive()] == [b"one", b"three"]
+    assert (await bench.complete(one, two, three)).lost == (one.name, two.name, three.name)
+    assert (await bench.complete(replace(two, token=token))).lost == ()
+
+
+async def test_what_is_left_of_a_lease_is_all_of_it(bench: Bench) -> None:
+    """Where the others are settled, or renewed under another token, naming the rest is naming all: the token stays."""
+    await bench.send(b"one", b"two", b"three", b"four")
+    one, two, three, four = await bench.receive()
+    await bench.complete(two)
+    assert (await bench.renew(four)).moved == (four.name,)
+    bench.later(SETTINGS.lock_duration - 1)
+    assert (await bench.renew(one, three)).moved == ()
+    bench.later(SETTINGS.lock_duration - 1)
+    assert (await bench.complete(one, three)).lost == ()
+
+
+async def test_a_new_lock_duration_counts_from_the_next_lock_or_renewal(bench: Bench) -> None:
+    """What is locked already stays locked for as long as was said."""
+    await bench.send(b"one", b"two")
+    old = await bench.one()
+    await bench.change(lock_duration=1000)
+    new = await bench.one()
+    bench.later(1000)
+    assert (await bench.one()).name == new.name
+    assert (await bench.renew(old)).lock == 1000
+    bench.later(1000)
+    assert (await bench.complete(old)).lost == (old.name,)
+
+
+# -- giving back -------------------------------------------------------------------------------------------------------
+
+
+async def test_an_abandoned_message_returns_to_its_own_place(bench: Bench) -> None:
+    """Before all that was sent after it, not behind them."""
+    await bench.send(b"one", b"two", b"three")
+    one, two = await bench.receive(2)
+    await bench.abandon(two)
+    await bench.abandon(one)
+    assert [(message.payload, message.deliveries) for message in await bench.receive()] == [
+        (b"one", 2),
+        (b"two", 2),
+        (b"three", 1),
+    ]
+
+
+async def test_an_abandoned_message_keeps_its_level(bench: Bench) -> None:
+    """It returns among those that are as urgent."""
+    await bench.send(b"urgent", level=1)
+    await bench.send(b"first", b"second", level=4)
+    urgent, first = await bench.receive(2)
+    await bench.abandon(first, urgent)
+    assert await bench.payloads() == [b"urgent", b"first", b"second"]
+
+
+async def test_a_message_that_is_abandoned_with_a_delay_comes_back_after_it(bench: Bench) -> None:
+    """Others pass it meanwhile; then it stands at its own place again."""
+    await bench.send(b"one", b"two")
+    await bench.abandon(await bench.one(), delay=5000)
+    assert await bench.states() == {"1": "w", "2": "a"}
+    bench.later(4999)
+    two = await bench.one()
+    assert two.payload == b"two"
+    await bench.abandon(two)
+    bench.later(1)
+    one = await bench.one()
+    assert (one.payload, one.deliveries) == (b"one", 2)
+
+
+async def test_what_is_given_back_unread_is_not_counted(bench: Bench) -> None:
+    """As if it had never been received, as often as that happens."""
+    await bench.send(b"m")
+    before = await bench.whole()
+    for _ in range(SETTINGS.max_delivery_count + 1):
+        message = await bench.one()
+        assert message.deliveries == 1
+        await bench.abandon(message, counted=False)
+    after = await bench.whole()
+    kinds = (":order", ":entries", ":leases", ":locks", ":due", ":m0")
+    for kind in kinds:
+        key = next(key.decode() for key in bench.partition.keys if key.decode().endswith(kind))
+        assert after.get(key) == before.get(key)
+
+
+async def test_changed_properties_are_kept_until_they_are_changed_again(bench: Bench) -> None:
+    """They come with the next delivery, whether or not that one changes anything."""
+    await bench.send(b"m")
+    await bench.abandon(await bench.one(), changes=b"\x00first;1")
+    message = await bench.one()
+    assert message.changes == b"\x00first;1"
+    await bench.abandon(message)
+    message = await bench.one()
+    assert message.changes == b"\x00first;1"
+    assert message.deliveries == 3
+    await bench.defer(message, changes=b"second")
+    ((message,), _) = await bench.receive_deferred(message.name)
+    assert (message.changes, message.payload) == (b"second", b"m")
+
+
+async def test_who_gives_a_message_back_unread_may_change_it_all_the_same(bench: Bench) -> None:
+    """Nothing else tells that it was ever received."""
+    await bench.send(b"m")
+    await bench.abandon(await bench.one(), changes=b"seen", counted=False)
+    message = await bench.one()
+    assert (message.changes, message.deliveries) == (b"seen", 1)
+
+
+async def test_changed_properties_take_room_until_the_message_is_gone(bench: Bench) -> None:
+    """They count among the bytes of the queue, and only the last ones do."""
+    await bench.send(b"m")
+    bare = (await bench.count()).bytes
+    await bench.abandon(await bench.one(), changes=b"x" * 100)
+    assert (await bench.count()).bytes == bare + 100
+    await bench.abandon(await bench.one(), changes=b"x" * 10)
+    assert (await bench.count()).bytes == bare + 10
+    await bench.complete(await bench.one())
+    assert (await bench.count()).bytes == 0
+
+
+# -- setting aside -----------------------------------------------------------------------------------------------------
+
+
+async def test_a_deferred_message_is_received_by_its_number_only(bench: Bench) -> None:
+    """No receiver meets it, and no time brings it back."""
+    await bench.send(b"one", b"two")
+    one = await bench.one()
+    assert (await bench.defer(one)).lost == ()
+    assert await bench.payloads() == [b"two"]
+    bench.later(1_000_000)
+    ((again,), missing) = await bench.receive_deferred(one.name)
+    assert (again.payload, again.deliveries, missing) == (b"one", 1, ())
+    assert (await bench.complete(again)).lost == ()
+    assert await bench.receive_deferred(one.name) == ([], (one.name,))
+
+
+async def test_deferred_messages_are_received_all_together_or_not_at_all(bench: Bench) -> None:
+    """Where one of them is not deferred here, the answer says which, and nothing is taken."""
+    await bench.send(b"one", b"two", b"three")
+    one, two, three = await bench.receive()
+    await bench.defer(one, three)
+    await bench.abandon(two)
+    assert await bench.receive_deferred("1", "2", "3", "9", "d1") == ([], ("2", "9", "d1"))
+    held, missing = await bench.receive_deferred("3", "1")
+    assert ([message.payload for message in held], missing) == ([b"three", b"one"], ())
+    assert await bench.receive_deferred("1", "3") == ([], ("1", "3"))
+
+
+async def test_a_deferred_message_that_is_delivered_in_vain_returns_to_the_deferred(bench: Bench) -> None:
+    """Abandoned, given back or lapsed: it is counted as elsewhere, and no delay holds it up."""
+    await bench.send(b"m")
+    await bench.defer(await bench.one())
+    ((message,), _) = await bench.receive_deferred("1")
+    await bench.abandon(message, delay=5000)
+    assert await bench.states() == {"1": "f"}
+    ((message,), _) = await bench.receive_deferred("1")
+    assert message.deliveries == 2
+    await bench.abandon(message, counted=False)
+    ((message,), _) = await bench.receive_deferred("1")
+    assert message.deliveries == 2
+    bench.later(SETTINGS.lock_duration)
+    assert await bench.receive() == []
+    assert await bench.states() == {"1": "f"}
+    ((message,), _) = await bench.receive_deferred("1")
+    assert message.deliveries == 3
+
+
+async def test_deferred_messages_are_locked_as_others_are(bench: Bench) -> None:
+    """They are renewed, and given up, one by one or all at once."""
+    names = await bench.send(b"one", b"two", b"three")
+    await bench.defer(*await bench.receive())
+    held, _ = await bench.receive_deferred(*names)
+    bench.later(SETTINGS.lock_duration - 1)
+    assert (await bench.renew(*held)).moved == ()
+    bench.later(SETTINGS.lock_duration - 1)
+    one, two, three = held
+    assert (await bench.complete(two)).lost == ()
+    assert (await bench.renew(one, three)).moved == ()
+    assert (await bench.complete(one, three)).lost == ()
+    assert not any(key.endswith((":leases", ":locks")) for key in await bench.whole())
+
+
+async def test_a_deferred_message_can_be_received_and_deleted(bench: Bench) -> None:
+    """By number, and then it is gone."""
+    await bench.send(b"one", b"two")
+    await bench.defer(*await bench.receive())
+    held, _ = await bench.receive_deferred("1", "2", mode="delete")
+    assert [message.payload for message in held] == [b"one", b"two"]
+    counts = await bench.count()
+    assert (counts.deferred, counts.locked, counts.bytes) == (0, 0, 0)
+
+
+# -- statuses ----------------------------------------------------------------------------------------------------------
+
+
+async def test_a_queue_that_takes_nothing_in_still_gives_out(bench: Bench) -> None:
+    """SendDisabled lets receivers empty it."""
+    await bench.send(b"m")
+    await bench.change(status="SendDisabled")
+    with pytest.raises(MessagingEntityDisabledError, match="SendDisabled"):
+        await bench.send(b"n")
+    assert (await bench.complete(await bench.one())).lost == ()
+
+
+async def test_a_queue_that_gives_nothing_out_still_takes_in(bench: Bench) -> None:
+    """ReceiveDisabled holds for deferred messages and dead letters as well."""
+    await bench.send(b"m")
+    await bench.defer(await bench.one())
+    await bench.change(status="ReceiveDisabled")
+    await bench.send(b"n")
+    with pytest.raises(MessagingEntityDisabledError, match="ReceiveDisabled"):
+        await bench.receive()
+    with pytest.raises(MessagingEntityDisabledError, match="ReceiveDisabled"):
+        await bench.receive(side="d")
+    with pytest.raises(MessagingEntityDisabledError, match="ReceiveDisabled"):
+        await bench.receive_deferred("1")
+    await bench.change(status="Active")
+    assert await bench.payloads() == [b"n"]
+
+
+async def test_what_was_received_can_be_settled_whatever_the_status(bench: Bench) -> None:
+    """As it can be renewed, peeked and counted."""
+    await bench.send(b"one", b"two", b"three", b"four", b"five")
+    one, two, three, four, five = await bench.receive()
+    await bench.change(status="Disabled")
+    with pytest.raises(MessagingEntityDisabledError):
+        await bench.send(b"n")
+    with pytest.raises(MessagingEntityDisabledError):
+        await bench.receive()
+    assert (await bench.complete(one)).lost == ()
+    assert (await bench.abandon(two)).lost == ()
+    assert (await bench.defer(three)).lost == ()
+    assert (await bench.dead_letter(four)).lost == ()
+    assert (await bench.renew(five)).lost == ()
+    assert await bench.states() == {"2": "a", "3": "f", "5": "l"}
+    assert (await bench.count()).dead_active == 1

@@ -1,0 +1,392 @@
+"""What the scripts touch: the keys that they are given and nothing else, by the commands that stand in them.
+
+That all the fundamentals keep to the 27 keys of their partition is shown where they run: the bench calls as a user who
+may touch no other key (see conftest.py). Here is the rest: that this user is confined indeed, that a user confined to a
+namespace can do everything, what publishing touches, and what works when the memory of the server is full.
+"""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Iterator
+from contextlib import asynccontextmanager
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from sbredis.engine import (
+    KINDS,
+    STORE_KINDS,
+    Lock,
+    Outgoing,
+    Partition,
+    Request,
+    Turn,
+    load,
+    new_token,
+    operations,
+    partition_keys,
+    perform,
+    registry_keys,
+    salts,
+    waiting_channel,
+)
+from sbredis.exceptions import ServiceBusAuthorizationError, ServiceBusError, ServiceBusServerBusyError
+from sbredis.servers import LocalCluster, LocalServer
+from sbredis.transport import SLOTS, Script, Transport, key_slot, open_transport
+from tests.engine.bench import ENTITY, INCARNATION, KEYS, NAMESPACE, SALT, SETTINGS, START, Bench, everything
+from tests.engine.contracts import OF_A_PARTITION
+from tests.engine.rights import Rights, commands_of, confined
+from tests.engine.test_contracts import FREEING, READING, READS, TAKING_IN
+from tests.engine.test_repetition import ARRANGED, Arrange
+from tests.transport.ears import Ear
+
+pytestmark = pytest.mark.anyio
+
+real_servers = pytest.mark.parametrize("target", ["server", "cluster"])
+one_server = pytest.mark.parametrize("target", ["server"])
+SCRIPTS = [load(name) for name in operations()]
+ELSEWHERE = partition_keys(NAMESPACE, SALT, "e2")
+"""Of another entity, in the same slot."""
+
+
+# -- where keys lie ----------------------------------------------------------------------------------------------------
+
+
+def test_all_keys_of_a_partition_lie_in_one_slot_with_those_that_go_with_them() -> None:
+    """Wherever the partition is: its own keys, its store's, its subscriptions', and the channels of its receivers."""
+    for salt in salts(64):
+        keys = (
+            *partition_keys("ns", salt, "e1"),
+            *partition_keys("ns", salt, "zz9", "e1"),
+            *registry_keys("other-ns", salt),
+            waiting_channel("ns", salt, "c1"),
+        )
+        assert {key_slot(key) for key in keys} == {key_slot(salt.encode())}
+    assert len({key_slot(salt.encode()) for salt in salts(64)}) == 64
+    assert all(0 <= key_slot(salt.encode()) < SLOTS for salt in salts(64))
+
+
+def test_no_two_entities_share_a_key_but_a_topic_and_its_subscriptions() -> None:
+    """They share the store of the topic, and nothing else."""
+    topic, other = partition_keys("ns", SALT, "t"), partition_keys("ns", SALT, "s")
+    subscription = partition_keys("ns", SALT, "s", "t")
+    assert len(set(topic)) == len(KINDS)
+    assert not set(topic) & set(other)
+    assert set(topic) & set(subscription) == set(topic[-len(STORE_KINDS) :])
+    for elsewhere in (partition_keys("ns2", SALT, "t"), partition_keys("ns", "abd", "t"), registry_keys("ns", SALT)):
+        assert not set(topic) & set(elsewhere)
+
+
+# -- who is confined ---------------------------------------------------------------------------------------------------
+
+
+@real_servers
+async def test_the_user_of_the_bench_reaches_no_other_key(bench: Bench) -> None:
+    """Neither by a command, nor by a script that is given another key, nor by one that makes one up."""
+    with pytest.raises(ServiceBusAuthorizationError):
+        await bench.transport.command("HGETALL", ELSEWHERE[0], key=ELSEWHERE[0])
+    with pytest.raises(ServiceBusAuthorizationError):
+        await bench.tell(Partition(NAMESPACE, SALT, "e2", "i", 1, SETTINGS).configure(create=True))
+    stray = Script("stray", f"#!lua\nreturn redis.call('HSET', '{ELSEWHERE[0].decode()}', 'a', 'b')\n")
+    with pytest.raises(ServiceBusError, match="stray broke off"):
+        await bench.transport.call(stray, KEYS)
+
+
+@real_servers
+async def test_the_user_of_the_bench_has_no_other_command_and_no_other_channel(bench: Bench) -> None:
+    """Or what it can do would prove nothing."""
+    key = KEYS[0]
+    for command in (("DEL", key), ("HKEYS", key), ("FLUSHALL",), ("EVAL", "return 1", "0"), ("ACL", "LIST")):
+        with pytest.raises(ServiceBusAuthorizationError):
+            await bench.transport.command(*command, key=key)
+    with pytest.raises(ServiceBusAuthorizationError):
+        await bench.transport.subscribe(f"sb:other:{{{SALT}}}:wake:x".encode(), Ear())
+    stray = Script("stray", "#!lua\nreturn redis.call('HKEYS', KEYS[1])\n")
+    with pytest.raises(ServiceBusError, match="stray broke off"):
+        await bench.transport.call(stray, KEYS)
+
+
+async def test_the_commands_of_the_scripts_are_known_to_the_server_and_not_dangerous(server: LocalServer) -> None:
+    """Those that are taken for reading are so for the server, and the others write, or publish."""
+    commands = commands_of(operations())
+    dangerous = server.ask("ACL", "CAT", "dangerous")
+    assert isinstance(dangerous, list)
+    assert not set(commands) & {str(name) for name in dangerous}
+    for name in commands:
+        (about,) = as_list(server.ask("COMMAND", "INFO", name))
+        flags = {str(flag) for flag in as_list(as_list(about)[2])}
+        if name in {"time", "spublish"}:
+            assert "write" not in flags
+        else:
+            assert ("readonly" in flags, "write" in flags) == (name in READS, name not in READS), name
+
+
+def as_list(reply: Any) -> list[Any]:
+    assert isinstance(reply, list)
+    return reply
+
+
+# -- a user of a namespace ---------------------------------------------------------------------------------------------
+
+
+@asynccontextmanager
+async def user(running: LocalServer | LocalCluster, rights: Rights) -> AsyncIterator[Transport]:
+    """A transport of a user with these rights; the scripts are there already where it may not load them."""
+    with confined(running, "tried", rights) as url:
+        async with await open_transport(url, scripts=SCRIPTS) as transport:
+            yield transport
+
+
+async def called(transport: Transport, script: str, *arguments: str | bytes | int) -> Any:
+    """A script of the registry."""
+    return await transport.call(load(script), registry_keys(NAMESPACE, SALT), arguments)
+
+
+async def tour_of_the_registry(transport: Transport) -> None:
+    """Every operation of the registry of a namespace."""
+    await called(transport, "register_namespace", 16, 1)
+    await called(transport, "register_entity", 16, "orders", "i" * 12, "{}")
+    await called(transport, "read_entity", 16, "orders")
+    await called(transport, "list_entities", 16, "", 10)
+    await called(transport, "revise_entity", 16, "orders", "i" * 12, "i" * 12, "j" * 12, 2, "{}")
+    await called(transport, "unregister_entity", 16, "orders", "i" * 12, "j" * 12)
+    await transport.call(load("probe"), [f"sb:{NAMESPACE}:{{{SALT}}}:probe".encode()])
+
+
+@real_servers
+async def test_a_user_who_is_confined_to_a_namespace_can_do_everything(running: LocalServer | LocalCluster) -> None:
+    """By the commands that stand in the scripts: every operation, and listening to its channels."""
+    done: set[str] = set()
+    async with user(running, Rights.of_namespace(NAMESPACE, commands_of(operations()))) as transport:
+        await transport.subscribe(waiting_channel(NAMESPACE, SALT, "c"), Ear())
+        for number, arrange in enumerate(ARRANGED):
+            bench = Bench(transport, Partition(NAMESPACE, SALT, f"e{number}", INCARNATION, 1, SETTINGS))
+            await bench.tell(bench.partition.configure(create=True))
+            request = await arrange(bench)
+            await bench.tell(request)
+            done.add(request.script.name)
+        await tour_of_the_registry(transport)
+        with pytest.raises(ServiceBusAuthorizationError):
+            await perform(transport, Partition("other", SALT, "e1", "i", 1, SETTINGS).configure(create=True))
+        with pytest.raises(ServiceBusAuthorizationError):
+            await transport.subscribe(waiting_channel("other", SALT, "c"), Ear())
+    assert done == set(OF_A_PARTITION)
+    assert set(operations()) - done == {
+        *("list_entities", "probe", "read_entity", "register_entity", "register_namespace", "revise_entity"),
+        "unregister_entity",
+    }
+
+
+@one_server
+@pytest.mark.parametrize("arrange", ARRANGED, ids=lambda arrange: arrange.__name__)
+async def test_the_rights_to_one_script_are_the_commands_that_stand_in_it(
+    bench: Bench, server: LocalServer, arrange: Arrange
+) -> None:
+    """So the rules of a role can be made from the scripts that it uses."""
+    request = await arrange(bench)
+    rights = Rights.of_keys(KEYS, NAMESPACE, SALT, commands_of([request.script.name]))
+    async with user(server, rights) as transport:
+        await perform(transport, request)
+
+
+# -- topics ------------------------------------------------------------------------------------------------------------
+
+
+class Topic:
+    """A topic with two subscriptions, made by a user who may do everything."""
+
+    def __init__(self, admin: Transport) -> None:
+        shared = replace(SETTINGS, shared=True)
+        self.admin = admin
+        self.topic = Partition(NAMESPACE, SALT, "t", "topic", 1, SETTINGS)
+        self.one = Partition(NAMESPACE, SALT, "s1", "one", 1, shared, store="t")
+        self.two = Partition(NAMESPACE, SALT, "s2", "two", 1, replace(shared, time_to_live=1000), store="t")
+        self.now = START
+        self._lanes = 0
+
+    def turn(self) -> Turn:
+        """The first call of another lane."""
+        self._lanes += 1
+        return Turn(f"lane{self._lanes}", 1, self.now)
+
+    def publish(self, *routes: tuple[int, ...]) -> Request[Any]:
+        messages = [Outgoing(b"%d" % number, 5000, number % 8) for number in range(len(routes))]
+        return self.topic.publish(self.turn(), messages, routes, [self.one, self.two])
+
+    async def tell(self, request: Request[Any]) -> Any:
+        return await perform(self.admin, request)
+
+    async def all_keys(self) -> set[bytes]:
+        replies = await self.admin.command("KEYS", "*", key=self.topic.keys[0])
+        return set(replies)
+
+
+@pytest.fixture
+async def topic(url: str) -> AsyncIterator[Topic]:
+    async with await open_transport(url, scripts=SCRIPTS) as admin:
+        made = Topic(admin)
+        for partition in (made.topic, made.one, made.two):
+            await made.tell(partition.configure(create=True))
+        yield made
+        expected = {*made.topic.keys, *made.one.keys, *made.two.keys}
+        assert await made.all_keys() <= expected, "keys were left behind"
+
+
+@real_servers
+async def test_publishing_touches_the_topic_and_five_keys_of_each_subscription(
+    topic: Topic, running: LocalServer | LocalCluster
+) -> None:
+    """Also when it wakes receivers, and when messages live shorter in a subscription."""
+    channel = waiting_channel(NAMESPACE, SALT, "c")
+    waiting = topic.one.receive(topic.turn(), new_token(), 1, waiter=channel)
+    await topic.tell(waiting)
+    request = topic.publish((0, 1), (0,), (), (1,))
+    assert len(request.keys) == 27 + 2 * 5
+    async with user(running, Rights.of_keys(request.keys, NAMESPACE, SALT, commands_of(["publish"]))) as transport:
+        await perform(transport, request)
+        topic.now += 2000
+        await perform(transport, topic.publish((0, 1)))
+    assert (await topic.tell(topic.one.receive(topic.turn(), new_token(), 10))).messages
+
+
+@real_servers
+async def test_a_receiver_of_a_subscription_touches_its_own_keys_and_the_store(
+    topic: Topic, running: LocalServer | LocalCluster
+) -> None:
+    """Nothing of the topic beyond its messages, and nothing of the other subscription, until it is gone itself."""
+    await topic.tell(topic.publish(*[(0, 1)] * 7))
+    sub, turn = topic.two, topic.turn
+    async with user(running, Rights.of_keys(sub.keys, NAMESPACE, SALT, commands_of(OF_A_PARTITION))) as transport:
+
+        async def tell(request: Request[Any]) -> Any:
+            return await perform(transport, request)
+
+        token = new_token()
+        received = await tell(sub.receive(turn(), token, 5))
+        one, two, three, four, five = (Lock(token, message.name, b"seen") for message in received.messages)
+        await tell(sub.complete(turn(), [one]))
+        await tell(sub.dead_letter(turn(), [two]))
+        await tell(sub.defer(turn(), [three]))
+        await tell(sub.abandon(turn(), [four], counted=True))
+        await tell(sub.renew(turn(), new_token(), [five]))
+        await tell(sub.receive_deferred(turn(), new_token(), [three.name]))
+        token = new_token()
+        await tell(sub.receive(turn(), token, 1, side="d"))
+        await tell(sub.complete(turn(), [Lock(token, "d1")]))
+        await tell(sub.peek(0, 10, turn=Turn("", 0, topic.now)))
+        topic.now += 100_000
+        await tell(sub.due(turn()))
+        await tell(sub.purge(turn(), START + 1_000_000))
+        while await tell(sub.destroy(share=2)):
+            pass
+    assert not await everything(topic.admin, sub.keys[:9])
+    assert len((await topic.tell(topic.one.receive(topic.turn(), new_token(), 10))).messages) == 0  # they expired
+
+
+@one_server
+async def test_a_subscription_that_is_destroyed_after_its_topic_leaves_nothing(topic: Topic) -> None:
+    """In whatever order they go, no key stays."""
+    await topic.tell(topic.publish((0, 1), (0,)))
+    token = new_token()
+    (message,) = (await topic.tell(topic.one.receive(topic.turn(), token, 1))).messages
+    await topic.tell(topic.one.abandon(topic.turn(), [Lock(token, message.name, b"changed")]))
+    for partition in (topic.topic, topic.one, topic.two):
+        while await topic.tell(partition.destroy()):
+            pass
+    assert await topic.all_keys() == set()
+
+
+# -- when memory is full -----------------------------------------------------------------------------------------------
+
+
+@pytest.fixture(scope="module")
+def bounded(binary: str | None) -> Iterator[LocalServer]:
+    """A server whose memory has a bound, and that evicts nothing."""
+    config = {"maxmemory": "100mb", "maxmemory-policy": "noeviction"}
+    with LocalServer(binary=binary, config=config) as server:
+        yield server
+
+
+@pytest.fixture
+async def scarce(bounded: LocalServer) -> AsyncIterator[Bench]:
+    """A partition on such a server."""
+    bounded.ask("FLUSHALL")
+    async with await open_transport(bounded.url, scripts=SCRIPTS) as transport:
+        bench = Bench(transport, Partition(NAMESPACE, SALT, ENTITY, INCARNATION, 1, SETTINGS))
+        await bench.tell(bench.partition.configure(create=True))
+        yield bench
+
+
+@asynccontextmanager
+async def no_memory_left(server: LocalServer) -> AsyncIterator[None]:
+    server.ask("CONFIG", "SET", "maxmemory", 1)
+    try:
+        yield
+    finally:
+        server.ask("CONFIG", "SET", "maxmemory", "100mb")
+
+
+@pytest.mark.parametrize("arrange", ARRANGED, ids=lambda arrange: arrange.__name__)
+async def test_when_memory_is_full_what_frees_it_works_and_what_takes_more_is_refused(
+    scarce: Bench, bounded: LocalServer, arrange: Arrange
+) -> None:
+    """Refused before its first write: nothing has changed, and with memory to spare the same call is done."""
+    request = await arrange(scarce)
+    before = await scarce.whole()
+    async with no_memory_left(bounded):
+        if request.script.name in TAKING_IN:
+            with pytest.raises(ServiceBusServerBusyError, match="OOM"):
+                await scarce.tell(request)
+            assert await scarce.whole() == before
+        else:
+            assert request.script.name in FREEING | READING
+            await scarce.tell(request)
+            unchanging = READING | {"configure"}  # which is given the settings that the partition has
+            assert (await scarce.whole() == before) is (request.script.name in unchanging)
+    if request.script.name in TAKING_IN:
+        await scarce.tell(request)
+
+
+async def test_a_queue_that_has_filled_the_memory_can_be_emptied(scarce: Bench, bounded: LocalServer) -> None:
+    """Sending is refused, receiving and completing go on, settings can be changed, and then there is room again."""
+    await scarce.send(*(b"x" * 1000 for _ in range(100)))
+    async with no_memory_left(bounded):
+        await scarce.change(max_delivery_count=5)
+        with pytest.raises(ServiceBusServerBusyError):
+            await scarce.send(b"more")
+        held = await scarce.receive(50)
+        assert (await scarce.renew(*held[:10])).lost == ()
+        assert (await scarce.complete(*held[10:])).lost == ()
+        scarce.later(SETTINGS.lock_duration)
+        assert not (await scarce.due()).more
+        await scarce.dead_letter(*await scarce.receive(10))
+        assert (await scarce.purge()).count == 50
+        assert (await scarce.purge(side="d")).count == 10
+    assert (await scarce.count()).bytes == 0
+    await scarce.send(b"more")
+
+
+async def test_a_server_that_runs_full_refuses_by_itself(scarce: Bench, bounded: LocalServer) -> None:
+    """Without a word from the test: messages are sent until it has enough."""
+    about = str(bounded.ask("INFO", "memory"))
+    used = int(next(line for line in about.splitlines() if line.startswith("used_memory:")).partition(":")[2])
+    bounded.ask("CONFIG", "SET", "maxmemory", used + 4_000_000)
+    sent = 0
+
+    async def send_on() -> None:
+        nonlocal sent
+        while sent < 100:
+            await scarce.send(b"x" * 500_000)
+            sent += 1
+
+    try:
+        with pytest.raises(ServiceBusServerBusyError, match="OOM"):
+            await send_on()
+        counts = await scarce.count()
+        assert (counts.active, counts.last) == (sent, sent)
+        assert 0 < sent < 100
+        assert (await scarce.purge()).count == sent
+        await scarce.send(b"x" * 500_000)
+    finally:
+        bounded.ask("CONFIG", "SET", "maxmemory", "100mb")

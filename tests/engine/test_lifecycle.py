@@ -1,0 +1,274 @@
+"""The table of the life cycle, and the layout of the bands."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from itertools import pairwise
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from sbredis.engine._lifecycle import (
+    BAND_WIDTH,
+    BANDS,
+    COUNTED,
+    ENDS,
+    LEVELS,
+    RESERVED,
+    TRANSITIONS,
+    Condition,
+    Event,
+    ImpossibleError,
+    Reason,
+    Side,
+    State,
+    band,
+    decide,
+    member,
+    score,
+    split_member,
+    split_score,
+    state_of_band,
+)
+
+MAIN, DEAD = Side.MAIN, Side.DEAD
+WAYS = [(*of, condition, outcome) for of, outcomes in TRANSITIONS.items() for condition, outcome in outcomes.items()]
+
+ROWS = [f"{side.name} {state.name} {event.name}" for side, state, event in TRANSITIONS]
+
+numbers = st.integers(1, BAND_WIDTH - 1)
+sides = st.sampled_from(Side)
+
+
+# -- the table ---------------------------------------------------------------------------------------------------------
+
+
+def reachable(side: Side, state: State) -> set[tuple[Side, State]]:
+    """Where a message can get to from here."""
+    seen: set[tuple[Side, State]] = set()
+    ahead = [(side, state)]
+    while ahead:
+        here = ahead.pop()
+        seen.add(here)
+        leads = {(outcome.side, outcome.state) for *of, _, _, outcome in WAYS if (of[0], of[1]) == here}
+        ahead += leads - seen
+    return seen
+
+
+def test_every_state_but_the_reserved_ones_is_reached_from_the_beginning() -> None:
+    reached = reachable(MAIN, State.NEW)
+    assert {state for _, state in reached} == set(State) - RESERVED
+    assert {place for place in BANDS if place[1] not in RESERVED} <= reached
+
+
+def test_every_message_can_come_to_an_end() -> None:
+    for side, state in reachable(MAIN, State.NEW):
+        assert {end for _, end in reachable(side, state)} & ENDS
+
+
+def test_an_end_and_a_reserved_state_have_no_way_out_and_a_reserved_one_no_way_in() -> None:
+    assert {state for _, state, _ in TRANSITIONS} & (ENDS | RESERVED) == set()
+    assert {outcome.state for *_, outcome in WAYS} & RESERVED == set()
+
+
+def test_nothing_becomes_new_and_only_what_is_new_can_be_dropped() -> None:
+    assert State.NEW not in {outcome.state for *_, outcome in WAYS}
+    assert {state for _, state, *_, outcome in WAYS if outcome.state is State.DROPPED} == {State.NEW}
+
+
+def test_every_event_is_in_the_table() -> None:
+    assert {event for *_, event in TRANSITIONS} == set(Event)
+
+
+def test_every_condition_decides_somewhere() -> None:
+    assert {condition for *_, condition, _ in WAYS} == set(Condition)
+
+
+@pytest.mark.parametrize(("of", "outcomes"), TRANSITIONS.items(), ids=ROWS)
+def test_the_last_condition_of_a_row_is_the_one_that_needs_nothing(
+    of: tuple[Side, State, Event], outcomes: dict[Condition, Any]
+) -> None:
+    """Only an expiry may find that nothing holds, since it happens to no message that has not expired."""
+    places = [place for place, condition in enumerate(outcomes) if condition is Condition.OTHERWISE]
+    assert places == ([] if of[2] is Event.EXPIRE else [len(outcomes) - 1])
+
+
+def test_expiry_never_touches_a_locked_a_deferred_or_a_scheduled_message() -> None:
+    assert [of[:2] for of in TRANSITIONS if of[2] is Event.EXPIRE] == [(MAIN, State.ACTIVE)]
+    expiring = {(state, event) for _, state, event, condition, _ in WAYS if condition is Condition.EXPIRED}
+    assert {state for state, _ in expiring} == {State.ACTIVE, State.LOCKED, State.DELAYED}
+    ending = {Event.ABANDON, Event.RELEASE, Event.LAPSE}
+    assert {event for state, event in expiring if state is State.LOCKED} == ending, "a lock that goes on was broken"
+
+
+def test_nothing_on_the_dead_side_expires_is_dead_lettered_or_comes_back() -> None:
+    dead = [(event, condition, outcome) for side, _, event, condition, outcome in WAYS if side is DEAD]
+    assert {outcome.side for *_, outcome in dead} == {DEAD}
+    assert {event for event, *_ in dead} & {Event.EXPIRE, Event.DEAD_LETTER} == set()
+    assert {condition for _, condition, _ in dead} & {
+        Condition.LIMIT, Condition.EXPIRED, Condition.EXPIRED_KEPT,
+    } == set()  # fmt: skip
+    assert State.EXPIRED not in {outcome.state for *_, outcome in dead}
+
+
+def test_a_message_takes_a_reason_to_the_dead_side_and_nowhere_else() -> None:
+    for side, _, event, condition, outcome in WAYS:
+        crossing = side is not outcome.side
+        assert (outcome.reason is not Reason.NONE) is crossing
+        if crossing:
+            assert outcome.state is State.ACTIVE
+            expected = {Condition.LIMIT: Reason.DELIVERIES, Condition.EXPIRED_KEPT: Reason.EXPIRED}
+            assert outcome.reason is expected.get(condition, Reason.APPLICATION)
+            assert outcome.reason is not Reason.APPLICATION or event is Event.DEAD_LETTER
+
+
+def test_the_delivery_limit_is_asked_for_where_a_failure_is_counted_and_nowhere_else() -> None:
+    limited = {event for *_, event, condition, _ in WAYS if condition is Condition.LIMIT}
+    assert limited == COUNTED
+    assert all(next(iter(TRANSITIONS[MAIN, State.LOCKED, event])) is Condition.LIMIT for event in COUNTED)
+
+
+def test_only_receiving_locks_and_only_a_lock_can_be_settled() -> None:
+    locking = {event for *_, event, _, outcome in WAYS if outcome.state is State.LOCKED}
+    assert locking == {Event.RECEIVE, Event.RECEIVE_DEFERRED, Event.RENEW}
+    settling = {Event.RENEW, Event.COMPLETE, Event.ABANDON, Event.RELEASE, Event.LAPSE, Event.DEFER, Event.DEAD_LETTER}
+    assert {state for _, state, event in TRANSITIONS if event in settling} == {State.LOCKED}
+
+
+def test_purging_leaves_alone_what_is_locked_or_scheduled() -> None:
+    purged = {state for _, state, event in TRANSITIONS if event is Event.PURGE}
+    assert purged == {State.ACTIVE, State.DELAYED, State.DEFERRED}
+
+
+@pytest.mark.parametrize("event", Event)
+def test_both_sides_treat_a_message_alike_but_for_limit_and_expiry(event: Event) -> None:
+    gone = {Condition.LIMIT, Condition.EXPIRED, Condition.EXPIRED_KEPT}
+    for state in (State.LOCKED, State.DELAYED, State.DEFERRED, State.ACTIVE):
+        main, dead = (TRANSITIONS.get((side, state, event)) for side in (MAIN, DEAD))
+        if event in (Event.EXPIRE, Event.DEAD_LETTER):
+            assert dead is None
+        elif main is None or dead is None:
+            assert main is dead
+        else:
+            rest = [(condition, outcome.state) for condition, outcome in main.items() if condition not in gone]
+            assert rest == [(condition, outcome.state) for condition, outcome in dead.items()]
+
+
+RELEASES = [
+    ({Condition.LIMIT, Condition.HOME_DEFERRED, Condition.EXPIRED}, Condition.LIMIT),
+    ({Condition.HOME_DEFERRED, Condition.EXPIRED, Condition.DELAY}, Condition.HOME_DEFERRED),
+    ({Condition.EXPIRED_KEPT, Condition.EXPIRED, Condition.DELAY}, Condition.EXPIRED_KEPT),
+    ({Condition.EXPIRED, Condition.DELAY}, Condition.EXPIRED),
+    ({Condition.DELAY}, Condition.DELAY),
+    (set[Condition](), Condition.OTHERWISE),
+]
+
+
+@pytest.mark.parametrize(("holding", "decisive"), RELEASES)
+def test_the_first_condition_that_holds_decides(holding: set[Condition], decisive: Condition) -> None:
+    condition, outcome = decide(MAIN, State.LOCKED, Event.ABANDON, holding)
+    assert (condition, outcome) == (decisive, TRANSITIONS[MAIN, State.LOCKED, Event.ABANDON][decisive])
+
+
+def test_what_is_given_back_unread_meets_no_delivery_limit() -> None:
+    assert decide(MAIN, State.LOCKED, Event.RELEASE, {Condition.LIMIT})[0] is Condition.OTHERWISE
+
+
+@pytest.mark.parametrize(
+    ("side", "state", "event"),
+    [
+        (MAIN, State.LOCKED, Event.EXPIRE),
+        (MAIN, State.ACTIVE, Event.COMPLETE),
+        (MAIN, State.DEFERRED, Event.RECEIVE),
+        (DEAD, State.LOCKED, Event.DEAD_LETTER),
+        (DEAD, State.NEW, Event.SEND),
+        (MAIN, State.ACTIVE, Event.EXPIRE),  # it has not expired: no condition of the row holds
+    ],
+)
+def test_what_is_not_in_the_table_is_impossible(side: Side, state: State, event: Event) -> None:
+    with pytest.raises(ImpossibleError, match=event.value):
+        decide(side, state, event, ())
+
+
+# -- the bands ---------------------------------------------------------------------------------------------------------
+
+
+def test_bands_are_apart_in_the_order_in_which_they_are_listed() -> None:
+    bounds = [(bands.start, bands.stop) for bands in BANDS.values()]
+    assert all(start < stop for start, stop in bounds)
+    assert all(before[1] <= after[0] for before, after in pairwise(bounds))
+
+
+def test_the_bands_are_those_of_the_contract() -> None:
+    """Data lies in them: they change with the layout version and never otherwise."""
+    listed = {(side.name, state.name): (bands.start, bands.stop - 1) for (side, state), bands in BANDS.items()}
+    assert listed == {
+        ("MAIN", "ACTIVE"): (0, 7),
+        ("MAIN", "HELD"): (8, 8),
+        ("MAIN", "LOCKED"): (9, 9),
+        ("MAIN", "DELAYED"): (10, 10),
+        ("MAIN", "DEFERRED"): (11, 11),
+        ("MAIN", "FROZEN"): (12, 12),
+        ("MAIN", "SCHEDULED"): (13, 13),
+        ("DEAD", "ACTIVE"): (16, 16),
+        ("DEAD", "HELD"): (17, 17),
+        ("DEAD", "LOCKED"): (18, 18),
+        ("DEAD", "DELAYED"): (19, 19),
+        ("DEAD", "DEFERRED"): (20, 20),
+        ("DEAD", "FROZEN"): (21, 21),
+    }
+
+
+def test_every_place_where_a_message_can_stand_has_a_band_and_an_end_has_none() -> None:
+    standing = {(side, state) for side, state in reachable(MAIN, State.NEW) if state not in ENDS | {State.NEW}}
+    assert standing | {(side, state) for side in Side for state in RESERVED} == set(BANDS)
+
+
+def test_every_score_is_exact_as_a_double_also_in_the_bands_kept_for_later() -> None:
+    highest = score(27, BAND_WIDTH - 1)
+    assert highest < 2**53
+    assert int(float(highest)) == highest
+
+
+@given(st.sampled_from(list(BANDS)), st.integers(0, LEVELS - 1), numbers)
+def test_a_score_tells_band_and_number(place: tuple[Side, State], level: int, number: int) -> None:
+    of = band(*place, level)
+    assert split_score(int(float(score(of, number)))) == (of, number)
+    assert state_of_band(of) == (*place, level if place == (MAIN, State.ACTIVE) else 0)
+
+
+@given(st.tuples(st.integers(0, LEVELS - 1), numbers), st.tuples(st.integers(0, LEVELS - 1), numbers))
+def test_active_messages_stand_by_level_and_then_by_number(one: tuple[int, int], other: tuple[int, int]) -> None:
+    scores = [score(band(MAIN, State.ACTIVE, level), number) for level, number in (one, other)]
+    assert (scores[0] < scores[1]) is (one < other)
+
+
+@given(sides, numbers)
+def test_a_member_tells_side_and_number(side: Side, number: int) -> None:
+    assert split_member(member(side, number)) == (side, number)
+
+
+@pytest.mark.parametrize("name", ["", "d", "0", "d0", "01", "x5", "5d", "-5", "5\n", "\u0665", " 5", str(BAND_WIDTH)])
+def test_what_is_no_member_is_told(name: str) -> None:
+    with pytest.raises(ValueError, match="not a member"):
+        split_member(name)
+
+
+@pytest.mark.parametrize(
+    "wrong",
+    [
+        lambda: band(MAIN, State.ACTIVE, LEVELS),
+        lambda: band(MAIN, State.ACTIVE, -1),
+        lambda: band(MAIN, State.COMPLETED),
+        lambda: band(DEAD, State.SCHEDULED),
+        lambda: state_of_band(14),
+        lambda: state_of_band(22),
+        lambda: score(0, BAND_WIDTH),
+        lambda: score(0, -1),
+    ],
+)
+def test_what_has_no_place_is_told(wrong: Callable[[], object]) -> None:
+    with pytest.raises(ValueError, match=r"outside|stands|not used"):
+        wrong()

@@ -1,0 +1,358 @@
+"""Fundamentals, the seventh part: what those do who look after a queue: peek, count, purge, bound, remove."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from sbredis.engine import NEVER, Outgoing, Partition, Request, Turn, read_record
+from sbredis.exceptions import MessageSizeExceededError, MessagingEntityNotFoundError, ServiceBusQuotaExceededError
+from tests.engine.bench import ENTITY, NAMESPACE, SALT, SETTINGS, START, Bench, set_to
+
+pytestmark = pytest.mark.anyio
+
+
+@pytest.fixture
+async def assorted(bench: Bench) -> Bench:
+    """A queue with messages in every state, on both sides; their numbers are 1 to 5 and d1 to d4."""
+    await bench.send(*(b"%d" % number for number in range(1, 9)))
+    one, two, three, four, five, six, seven, eight = await bench.receive()
+    await bench.dead_letter(five, six, seven, eight)
+    await bench.abandon(one, counted=False)
+    await bench.abandon(two, delay=20_000)
+    await bench.defer(three)
+    await bench.send(b"9", due=START + 50_000)
+    first, second, third, _ = await bench.receive(4, side="d")
+    await bench.abandon(first)
+    await bench.abandon(second, delay=20_000)
+    await bench.defer(third)
+    assert four.name == "4"
+    return bench
+
+
+# -- peeking and counting ----------------------------------------------------------------------------------------------
+
+
+async def test_peeking_shows_messages_of_all_states_by_number_and_touches_none(assorted: Bench) -> None:
+    """Not even what is due is done."""
+    assorted.later(1_000_000)
+    before = await assorted.whole()
+    shown = await assorted.peek()
+    assert [(message.name, message.state) for message in shown] == [
+        ("1", "a"),
+        ("2", "w"),
+        ("3", "f"),
+        ("4", "l"),
+        ("9", "s"),
+    ]
+    assert [read_record(message.record).payload for message in shown] == [b"1", b"2", b"3", b"4", b"9"]
+    assert await assorted.states(side="d") == {"d1": "a", "d2": "w", "d3": "f", "d4": "l"}
+    assert await assorted.whole() == before
+
+
+async def test_peeking_can_be_about_some_states(assorted: Bench) -> None:
+    """In any combination."""
+    for states, names in (("a", ["1"]), ("lw", ["2", "4"]), ("sf", ["3", "9"]), ("alwfs", ["1", "2", "3", "4", "9"])):
+        assert [message.name for message in await assorted.peek(states=states)] == names
+    assert [message.name for message in await assorted.peek(states="fs", side="d")] == ["d3"]
+
+
+async def test_peeking_goes_on_from_a_number_as_far_as_is_wanted(bench: Bench) -> None:
+    """Whoever begins behind the last number of a page gets the next one, whatever the levels are."""
+    await bench.send_all(*(Outgoing(b"m", level=7 - number) for number in range(8)))
+    seen: list[str] = []
+    while page := await bench.peek(int(seen[-1]) + 1 if seen else 0, 3):
+        assert len(page) <= 3
+        seen += [message.name for message in page]
+    assert seen == ["1", "2", "3", "4", "5", "6", "7", "8"]
+    assert await bench.peek(9) == ()
+
+
+async def test_a_page_has_no_more_bytes_than_there_is_room_for_but_always_one_message(bench: Bench) -> None:
+    """Like what is received."""
+    await bench.send(*(b"x" * 100 for _ in range(40)))
+    for room, number in ((1, 1), (230, 2), (20 * 115, 20), (1 << 30, 40)):
+        turn = Turn("", 0, bench.now)
+        assert len((await bench.tell(bench.partition.peek(0, 100, room=room, turn=turn))).messages) == number
+
+
+async def test_peeking_tells_what_a_receiver_would_be_told(bench: Bench) -> None:
+    """How often it failed, why it died, and what was changed."""
+    await bench.send(b"one", b"two")
+    one, two = await bench.receive()
+    await bench.abandon(one, changes=b"seen")
+    await bench.dead_letter(two, changes=b"why")
+    (shown,) = await bench.peek()
+    assert (shown.failures, shown.reason, shown.changes) == (1, "-", b"seen")
+    (shown,) = await bench.peek(side="d")
+    assert (shown.failures, shown.reason, shown.changes) == (0, "A", b"why")
+
+
+async def test_counting_tells_how_many_messages_are_where(assorted: Bench) -> None:
+    """By side and state, with the bytes that they take, the last number, and when something is due."""
+    counts = await assorted.count()
+    assert (counts.active, counts.locked, counts.delayed, counts.deferred, counts.scheduled) == (1, 1, 1, 1, 1)
+    assert (counts.dead_active, counts.dead_locked, counts.dead_delayed, counts.dead_deferred) == (1, 1, 1, 1)
+    assert (counts.held, counts.frozen, counts.dead_held, counts.dead_frozen) == (0, 0, 0, 0)
+    records = [message.record for side in ("", "d") for message in await assorted.peek(side="d" if side else "")]
+    assert counts.bytes == sum(map(len, records))
+    assert (counts.last, counts.due) == (9, START + 20_000)
+
+
+async def test_counting_does_nothing_of_what_is_due(assorted: Bench) -> None:
+    """It says since when something is."""
+    assorted.later(1_000_000)
+    before = await assorted.whole()
+    assert (await assorted.count()).due == START + 20_000
+    assert await assorted.whole() == before
+
+
+# -- purging -----------------------------------------------------------------------------------------------------------
+
+
+async def test_a_purge_leaves_what_is_locked_and_what_is_scheduled(assorted: Bench) -> None:
+    """And on the other side everything."""
+    purged = await assorted.purge()
+    assert (purged.more, purged.count, purged.onwards) == (False, 3, None)
+    assert await assorted.states() == {"4": "l", "9": "s"}
+    assert len(await assorted.states(side="d")) == 4
+    assert (await assorted.purge(side="d")).count == 3
+    assert await assorted.states(side="d") == {"d4": "l"}
+
+
+async def test_a_purge_gives_the_bytes_back(assorted: Bench) -> None:
+    """Bodies and changed properties; and what was to be done with a purged message is forgotten."""
+    await assorted.abandon(await assorted.one(), changes=b"seen")
+    await assorted.send(b"brief", time_to_live=20_000)
+    await assorted.purge()
+    await assorted.purge(side="d")
+    assorted.later(1_000_000)
+    assert await assorted.cancel("9") == ("9",)  # it is active by now
+    await assorted.purge()
+    await assorted.purge(side="d")
+    counts = await assorted.count()
+    assert (counts.bytes, counts.due, sum(counts[3:])) == (0, 0, 0)
+    left = await assorted.whole()
+    assert {key.rpartition(":")[2] for key in left} == {"state", "store", "ops"}
+
+
+async def test_a_purge_takes_what_was_enqueued_before_a_time(bench: Bench) -> None:
+    """By when it was enqueued, not when it was sent or given back."""
+    await bench.send(b"first")
+    await bench.send(b"scheduled", due=START + 1000)
+    bench.later(2000)
+    await bench.send(b"second")
+    assert (await bench.purge(START)).count == 0
+    assert (await bench.purge(START + 2000)).count == 1
+    assert await bench.payloads() == [b"scheduled", b"second"]
+
+
+async def test_a_purge_goes_in_steps_from_where_it_was(bench: Bench) -> None:
+    """Each looks at no more messages than it is told, and says where to go on; the last one says that it is."""
+    await bench.send(*(b"m" for _ in range(5)), level=2)
+    await bench.send(*(b"m" for _ in range(5)))
+    held = await bench.receive(6)
+    await bench.defer(*held[:3])
+    await bench.abandon(*held[3:], delay=1000)
+    counted: list[int] = []
+    onwards: int | None = 0
+    while onwards is not None:
+        purged = await bench.purge(share=3, start=onwards)
+        counted.append(purged.count)
+        onwards = purged.onwards
+    assert (sum(counted), max(counted)) == (10, 3)
+    assert (await bench.count()).bytes == 0
+
+
+async def test_a_purge_that_spares_messages_goes_on_behind_them(bench: Bench) -> None:
+    """It never looks at the same ones again, and comes to an end."""
+    bench.later(1000)
+    await bench.send(*(b"young" for _ in range(150)))
+    bench.later(-1000)
+    await bench.send(*(b"old" for _ in range(150)))
+    seen, onwards, steps = 0, 0, 0
+    while True:
+        purged = await bench.purge(START + 1000, share=100, start=onwards)
+        seen, steps = seen + purged.count, steps + 1
+        if purged.onwards is None:
+            break
+        onwards = purged.onwards
+    assert (seen, steps) == (150, 4)
+    bench.later(1000)
+    assert set(await bench.payloads()) == {b"young"}
+
+
+# -- bounds ------------------------------------------------------------------------------------------------------------
+
+
+async def test_a_full_queue_takes_nothing_in_until_there_is_room(bench: Bench) -> None:
+    """What is locked counts, and what is completed no longer does."""
+    await bench.change(quota=1000)
+    await bench.send(b"x" * 600)
+    message = await bench.one()
+    with pytest.raises(ServiceBusQuotaExceededError, match=r"of 1000 bytes"):
+        await bench.send(b"y" * 600)
+    await bench.complete(message)
+    await bench.send(b"y" * 600)
+
+
+async def test_the_quota_counts_the_dead_letter_queue(bench: Bench) -> None:
+    """Who lets dead letters lie is full one day."""
+    await bench.change(quota=1000)
+    await bench.send(b"x" * 600)
+    await bench.dead_letter(await bench.one())
+    with pytest.raises(ServiceBusQuotaExceededError, match="dead-letter queue included"):
+        await bench.send(b"y" * 600)
+    await bench.purge(side="d")
+    await bench.send(b"y" * 600)
+
+
+async def test_a_call_that_would_fill_the_queue_over_sends_nothing(bench: Bench) -> None:
+    """Not a part of it either."""
+    await bench.change(quota=1000)
+    with pytest.raises(ServiceBusQuotaExceededError):
+        await bench.send(*(b"x" * 100 for _ in range(11)))
+    assert (await bench.count()).last == 0
+
+
+async def test_a_message_may_be_as_large_as_the_entity_says(bench: Bench) -> None:
+    """To the byte."""
+    await bench.change(largest_message=100)
+    await bench.send(b"x" * 100)
+    with pytest.raises(MessageSizeExceededError):
+        await bench.send(b"x" * 101)
+
+
+# -- duplicates --------------------------------------------------------------------------------------------------------
+
+WINDOW = 60_000
+knowing_duplicates = set_to(duplicate_window=WINDOW)
+
+
+@knowing_duplicates
+async def test_a_message_that_comes_twice_within_the_window_is_dropped(bench: Bench) -> None:
+    """The sender is not told in an error; the number that it would have had is used up."""
+    first = await bench.send_all(Outgoing(b"first", message_id=b"id"))
+    again = await bench.send_all(Outgoing(b"again", message_id=b"id"), Outgoing(b"other", message_id=b"id2"))
+    assert (first.first, first.dropped, again.first, again.dropped) == (1, 0, 2, 1)
+    held = await bench.receive()
+    assert [(message.name, message.payload) for message in held] == [("1", b"first"), ("3", b"other")]
+
+
+@knowing_duplicates
+async def test_the_window_is_counted_from_when_the_first_one_came(bench: Bench) -> None:
+    """Duplicates do not extend it, and it does not matter what became of the first."""
+    await bench.send(b"first", message_id=b"id")
+    await bench.complete(await bench.one())
+    for passed in (WINDOW // 2, WINDOW // 2 - 1):
+        bench.later(passed)
+        assert (await bench.send_all(Outgoing(b"again", message_id=b"id"))).dropped == 1
+    bench.later(1)
+    assert (await bench.send_all(Outgoing(b"anew", message_id=b"id"))).dropped == 0
+    assert await bench.payloads() == [b"anew"]
+
+
+@knowing_duplicates
+async def test_duplicates_within_one_call_are_dropped_as_well(bench: Bench) -> None:
+    """Scheduled ones too; messages without an id are never duplicates."""
+    sent = await bench.send_all(
+        *(Outgoing(b"%d" % number, message_id=b"id") for number in range(3)),
+        Outgoing(b"scheduled", message_id=b"id", due=START + 1000),
+        *(Outgoing(b"none") for _ in range(3)),
+        Outgoing(b"other", message_id=b"ID"),
+    )
+    assert sent.dropped == 3
+    assert await bench.payloads() == [b"0", b"none", b"none", b"none", b"other"]
+    bench.later(1000)
+    assert await bench.payloads() == []
+
+
+@knowing_duplicates
+async def test_ids_that_are_out_of_the_window_are_forgotten(bench: Bench) -> None:
+    """At least as quickly as new ones come: what is remembered stays in bounds."""
+    for number in range(5):
+        await bench.send_all(*(Outgoing(b"m", message_id=b"%d-%d" % (number, place)) for place in range(50)))
+    bench.later(WINDOW)
+    assert (await bench.send_all(Outgoing(b"m", message_id=b"4-49"))).dropped == 0  # one that had not gone yet
+    key = bench.partition.keys[6].decode()
+    for number in range(5, 9):
+        await bench.send_all(*(Outgoing(b"m", message_id=b"%d-%d" % (number, place)) for place in range(50)))
+    _, held = (await bench.whole())[key]
+    assert {member.partition(b"-")[0] for member in held} == {b"4", b"5", b"6", b"7", b"8"}
+    assert [member for member in held if member.startswith(b"4")] == [b"4-49"]
+
+
+async def test_where_duplicates_are_not_detected_an_id_means_nothing(bench: Bench) -> None:
+    """And is not kept."""
+    for _ in range(2):
+        assert (await bench.send_all(Outgoing(b"m", message_id=b"id"))).dropped == 0
+    assert await bench.payloads() == [b"m", b"m"]
+    assert not any(key.endswith(":dedup") for key in await bench.whole())
+
+
+# -- the end -----------------------------------------------------------------------------------------------------------
+
+
+async def test_a_partition_that_is_destroyed_leaves_nothing(assorted: Bench) -> None:
+    """Not a key, whatever was in it; whoever still calls it is told that it is gone."""
+    message = await assorted.one()
+    for key in assorted.partition.keys:
+        if key.decode() not in await assorted.whole():
+            await assorted.transport.command("HSET", key, "something", "left", key=key)
+    assert len(await assorted.whole()) == len(assorted.partition.keys)
+    assert not await assorted.tell(assorted.partition.destroy())
+    assert await assorted.whole() == {}
+    for call in (
+        lambda: assorted.send(b"m"),
+        assorted.receive,
+        lambda: assorted.complete(message),
+        assorted.count,
+        assorted.peek,
+        assorted.due,
+        assorted.purge,
+    ):
+        with pytest.raises(MessagingEntityNotFoundError):
+            await call()
+    assert await assorted.whole() == {}
+
+
+async def test_what_is_made_anew_in_its_place_is_another(bench: Bench) -> None:
+    """An old caller reaches nothing of it, and cannot destroy it."""
+    old, lane = bench.partition, bench.turn("late")
+    await bench.send(b"m")
+    await bench.tell(old.destroy())
+    bench.partition = Partition(NAMESPACE, SALT, ENTITY, "second", 1, SETTINGS)
+    await bench.tell(bench.partition.configure(create=True))
+    assert (await bench.count()).last == 0
+    before = await bench.whole()
+    late: list[Request[Any]] = [old.send(lane, [Outgoing(b"late")]), old.destroy(), old.configure(create=True)]
+    for request in late:
+        with pytest.raises(MessagingEntityNotFoundError):
+            await bench.tell(request)
+    assert await bench.whole() == before
+
+
+async def test_settings_can_be_changed_while_messages_are_there(assorted: Bench) -> None:
+    """Nothing but the settings changes."""
+    before = await assorted.whole()
+    await assorted.change(
+        lock_duration=1,
+        max_delivery_count=9,
+        time_to_live=NEVER - 1,
+        dead_letter_expired=True,
+        quota=1,
+        largest_message=2,
+    )
+    after = await assorted.whole()
+    changed = {
+        (key.rpartition(":")[2], field)
+        for key, (_, held) in after.items()
+        for field in held
+        if held[field] != before[key][1].get(field)
+    }
+    assert changed == {
+        *(("state", field) for field in (b"lock", b"deliveries", b"ttl", b"dead", b"version")),
+        *(("store", field) for field in (b"quota", b"largest")),
+    }
+    assert set(after) == set(before)

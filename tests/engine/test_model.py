@@ -1,0 +1,355 @@
+"""The model of a partition, held to what it should say."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from copy import deepcopy
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from sbredis.engine._lifecycle import NEVER, Reason, Side, State, band, score
+from tests.engine.model import (
+    Call,
+    Lock,
+    Message,
+    Model,
+    Outgoing,
+    Peeked,
+    Received,
+    Refused,
+    Settings,
+    Settled,
+    Snapshot,
+)
+
+MAIN, DEAD = Side.MAIN, Side.DEAD
+T0 = 1_700_000_000_000
+LOCK = 60_000
+
+
+def at(seconds: float, **knowledge: Any) -> Call:
+    """A call so long after the partition was made."""
+    return Call(now=T0 + int(seconds * 1000), **knowledge)
+
+
+def a_queue(**settings: Any) -> Model:
+    model = Model()
+    model.configure(at(0), Settings(**settings), create=True)
+    return model
+
+
+def names(answer: Received | Peeked) -> list[str]:
+    return [message.name for message in answer.messages]
+
+
+def locks(received: Received, token: str, **more: Any) -> list[Lock]:
+    return [Lock(token, message.name, **more) for message in received.messages]
+
+
+def send(model: Model, *payloads: bytes, seconds: float = 0, **more: Any) -> None:
+    model.send(at(seconds), [Outgoing(payload, **more) for payload in payloads])
+
+
+def refusal(model: Model, call: Callable[[], object]) -> Refused:
+    """How the model refuses a call, which must change nothing."""
+    before = model.snapshot()
+    with pytest.raises(Refused) as refused:
+        call()
+    assert model.snapshot() == before
+    return refused.value
+
+
+def only(model: Model, side: Side = MAIN) -> Message:
+    (message,) = model.messages[side].values()
+    return message
+
+
+def test_the_oldest_message_of_the_most_urgent_level_comes_first() -> None:
+    model = a_queue()
+    send(model, b"a", b"b")
+    send(model, b"c", level=0)
+    send(model, b"d", level=7)
+    model.send(at(0), [Outgoing(b"e", level=3), Outgoing(b"f", level=3)])
+    assert names(model.receive(at(0), "t1", 4)) == ["1", "2", "3", "5"]
+    assert names(model.receive(at(0), "t2", 4)) == ["6", "4"]
+
+
+def test_an_abandoned_message_returns_to_its_own_place() -> None:
+    model = a_queue()
+    send(model, b"a", b"b", b"c")
+    received = model.receive(at(0), "t1", 2)
+    model.complete(at(1), locks(received, "t1")[:1])
+    assert model.abandon(at(1), locks(received, "t1")[1:]) == Settled()
+    again = model.receive(at(1), "t2", 2)
+    assert [(message.name, message.failures) for message in again.messages] == [("2", 1), ("3", 0)]
+
+
+def test_a_lapsed_message_returns_and_its_old_lock_is_lost() -> None:
+    model = a_queue()
+    send(model, b"a")
+    old = locks(model.receive(at(0), "t1", 1), "t1")
+    assert names(model.receive(at(59.999), "t2", 1)) == []
+    assert model.receive(at(60), "t3", 1).messages[0].failures == 1
+    assert model.complete(at(60), old) == Settled(lost=("1",))
+    assert names(model.peek(at(60), 0, 5)) == ["1"]
+
+
+def test_what_is_given_back_unread_is_not_counted() -> None:
+    model = a_queue(max_delivery_count=1)
+    send(model, b"a")
+    model.abandon(at(0), locks(model.receive(at(0), "t1", 1), "t1"), counted=False)
+    assert (only(model).state, only(model).failures) == (State.ACTIVE, 0)
+
+
+def test_at_the_delivery_limit_a_message_goes_to_the_dead_side_under_a_number_of_its_own() -> None:
+    model = a_queue(max_delivery_count=2)
+    send(model, b"a", b"b")
+    for turn, token in enumerate(("t1", "t2"), 1):
+        model.abandon(at(turn), locks(model.receive(at(turn), token, 1), token, changes=b"why"))
+    assert list(model.messages[MAIN]) == [2]
+    (dead,) = model.receive(at(3), "t3", 5, side=DEAD).messages
+    assert (dead.name, dead.reason, dead.failures, dead.changes) == ("d1", "M", 2, b"why")
+
+
+def test_nothing_leaves_the_dead_side_but_by_being_settled() -> None:
+    model = a_queue(max_delivery_count=1, time_to_live=10_000, dead_letter_expired=True)
+    send(model, b"a")
+    model.dead_letter(at(1), locks(model.receive(at(1), "t1", 1), "t1"))
+    for turn in range(5):
+        token = f"d{turn}"
+        held = locks(model.receive(at(20 + turn), token, 1, side=DEAD), token)
+        assert model.dead_letter(at(20 + turn), held) == Settled(unfit=("d1",))
+        assert model.abandon(at(20 + turn), held) == Settled()
+    assert (only(model, DEAD).failures, only(model, DEAD).state) == (5, State.ACTIVE)
+
+
+@pytest.mark.parametrize(("kept", "dead"), [(True, [1]), (False, [])])
+def test_expiry_takes_effect_at_once_when_the_lock_ends(kept: bool, dead: list[int]) -> None:
+    model = a_queue(time_to_live=10_000, dead_letter_expired=kept)
+    send(model, b"a")
+    held = locks(model.receive(at(9), "t1", 1), "t1", delay=5_000)
+    model.due(at(30))
+    assert only(model).state is State.LOCKED
+    model.abandon(at(30), held)
+    assert (list(model.messages[MAIN]), list(model.messages[DEAD])) == ([], dead)
+    assert all(message.reason is Reason.EXPIRED for message in model.messages[DEAD].values())
+
+
+def test_the_expired_are_never_received_and_may_still_be_peeked() -> None:
+    model = a_queue()
+    send(model, b"a", b"b", time_to_live=1_000)
+    send(model, b"c", time_to_live=500)  # it overtakes the others, and stands in `due`
+    send(model, b"d")
+    assert model.snapshot().due == {"e3": T0 + 500}
+    assert len(model.peek(at(5), 0, 10).messages) == 4
+    assert names(model.receive(at(5), "t1", 10)) == ["4"]
+
+
+def test_a_delayed_message_keeps_its_number_and_wakes_when_it_is_due_or_has_expired() -> None:
+    model = a_queue()
+    send(model, b"a", b"b")
+    send(model, b"c", time_to_live=3_000)
+    model.abandon(at(0), locks(model.receive(at(0), "t1", 3), "t1", delay=5_000))
+    assert model.snapshot().due == {"w1": T0 + 5_000, "w2": T0 + 5_000, "w3": T0 + 3_000}
+    assert names(model.receive(at(4), "t2", 5)) == []
+    assert names(model.receive(at(5), "t3", 5)) == ["1", "2"]
+
+
+def test_a_scheduled_message_begins_to_live_when_it_is_enqueued_under_a_new_number() -> None:
+    model = a_queue()
+    model.send(at(0), [Outgoing(b"a", time_to_live=1_000, due=T0 + 60_000), Outgoing(b"b")])
+    assert names(model.receive(at(59), "t1", 5)) == ["2"]
+    assert names(model.receive(at(60), "t2", 5)) == ["3"]
+    assert (model.messages[MAIN][3].enqueued, model.messages[MAIN][3].expires) == (T0 + 60_000, T0 + 61_000)
+
+
+def test_a_cancellation_takes_all_or_none() -> None:
+    model = a_queue()
+    send(model, b"a", b"b", due=T0 + 60_000)
+    send(model, b"c")
+    assert model.cancel(at(1), ["1", "3", "9"]).missing == ("3", "9")
+    assert model.cancel(at(1), ["1", "2"]).missing == ()
+    assert list(model.messages[MAIN]) == [3]
+
+
+def test_a_deferred_message_comes_back_by_number_only_and_never_expires() -> None:
+    model = a_queue(time_to_live=10_000)
+    send(model, b"a")
+    model.defer(at(0), locks(model.receive(at(0), "t1", 1), "t1", changes=b"later"))
+    assert names(model.receive(at(1), "t2", 1)) == []
+    assert model.receive_deferred(at(99), "t3", ["1", "7"]).missing == ("7",)
+    received = model.receive_deferred(at(99), "t3", ["1"])
+    assert received.messages[0].changes == b"later"
+    model.abandon(at(100), locks(received, "t3", delay=1_000))
+    assert (only(model).state, only(model).failures) == (State.DEFERRED, 1)
+
+
+def test_renewing_a_whole_lease_keeps_its_token_and_a_part_moves_to_a_new_one() -> None:
+    model = a_queue()
+    send(model, b"a", b"b", b"c")
+    held = locks(model.receive(at(0), "t1", 3), "t1")
+    assert model.renew(at(10), "n1", held).moved == ()
+    renewed = model.renew(at(20), "n2", [held[1], held[1], Lock("t9", "3")])
+    assert (renewed.moved, renewed.lost) == (("2",), ("2", "3"))
+    assert model.snapshot().leases == {
+        "t1": (T0 + 10_000 + LOCK, frozenset({"1", "3"})),
+        "n2": (T0 + 20_000 + LOCK, frozenset({"2"})),
+    }
+    model.due(at(70))
+    assert [model.messages[MAIN][number].failures for number in (1, 2, 3)] == [1, 0, 1]
+
+
+def test_a_duplicate_uses_up_a_number_and_is_forgotten_when_the_window_has_passed_since_the_first_sight() -> None:
+    model = a_queue(duplicate_window=20_000)
+    twice = [Outgoing(b"a", message_id=b"x"), Outgoing(b"b", message_id=b"x"), Outgoing(b"c"), Outgoing(b"d")]
+    assert model.send(at(0), twice).dropped == 1
+    assert list(model.messages[MAIN]) == [1, 3, 4]
+    assert model.send(at(19.999), [Outgoing(b"e", message_id=b"x")]).dropped == 1
+    assert model.send(at(20), [Outgoing(b"f", message_id=b"x")]).dropped == 0
+
+
+def test_the_bytes_are_those_of_records_and_of_changes() -> None:
+    model = a_queue()
+    send(model, b"12345")
+    assert model.bytes == 15 + 5
+    send(model, b"12345", time_to_live=60_000)
+    assert model.bytes == 20 + 28 + 5
+    model.abandon(at(0), locks(model.receive(at(0), "t1", 1), "t1", changes=b"xyz"))
+    assert model.bytes == 20 + 33 + 3
+    model.complete(at(0), locks(model.receive(at(0), "t2", 2), "t2"))
+    assert model.bytes == 0
+
+
+def test_purging_deletes_what_is_old_and_neither_locked_nor_scheduled() -> None:
+    model = a_queue()
+    send(model, b"locked", b"deferred", b"delayed", b"active")
+    send(model, b"scheduled", due=T0 + 60_000)
+    send(model, b"young", seconds=1)
+    held = locks(model.receive(at(1), "t1", 3), "t1")
+    model.defer(at(1), [held[1]])
+    model.abandon(at(1), [held[2]._replace(delay=9_000)])
+    purged = model.purge(at(1), T0 + 1_000, share=2)
+    assert (purged.count, purged.onwards) == (1, score(band(MAIN, State.ACTIVE), 6) + 1)
+    assert model.purge(at(1), T0 + 1_000, start=purged.onwards or 0).count == 2
+    assert sorted(model.messages[MAIN]) == [1, 5, 6]  # the locked, the scheduled and the young one
+
+
+# -- what may go wrong between client and server -----------------------------------------------------------------------
+
+
+def test_a_repeated_call_acts_once_and_answers_as_the_first_time() -> None:
+    model = a_queue()
+    first = model.send(at(0, lane="a", number=1), [Outgoing(b"a"), Outgoing(b"b")])
+    assert model.send(at(1, lane="a", number=1), [Outgoing(b"a"), Outgoing(b"b")]) == first
+    received = model.receive(at(1, lane="a", number=2), "t1", 5)
+    assert model.complete(at(2), locks(received, "t1")[:1]) == Settled()
+    repeated = model.receive(at(11, lane="a", number=2), "t1", 5)
+    assert (names(repeated), repeated.lock) == (["2"], LOCK - 10_000)
+    assert names(model.receive(at(61, lane="a", number=2), "t1", 5)) == []
+    settled = model.complete(at(12, lane="a", number=3), locks(received, "t1"))
+    assert settled == model.complete(at(12, lane="a", number=3), locks(received, "t1")) == Settled(lost=("1",))
+
+
+def test_a_repeated_receive_and_delete_is_answered_empty() -> None:
+    model = a_queue()
+    send(model, b"a", b"b")
+    assert names(model.receive(at(0, lane="a", number=1), "t1", 1, mode="delete")) == ["1"]
+    assert names(model.receive(at(0, lane="a", number=1), "t1", 1, mode="delete")) == []
+    assert list(model.messages[MAIN]) == [2]
+
+
+@pytest.mark.parametrize(
+    ("settings", "knowledge", "messages", "code"),
+    [
+        ({}, {"incarnation": "i2"}, [Outgoing(b"")], "GONE"),
+        ({}, {"lane": "a", "number": 3}, [Outgoing(b"")], "REPEATED"),
+        ({}, {"lane": "b", "number": 2}, [Outgoing(b"")], "LANE"),
+        ({}, {}, [Outgoing(b"", level=8)], "BADCALL"),
+        ({}, {}, [], "BADCALL"),
+        ({}, {"version": 1}, [Outgoing(b"")], "STALE"),
+        ({}, {"version": 3}, [Outgoing(b"")], "CONFIG"),
+        ({"status": "SendDisabled"}, {}, [Outgoing(b"")], "DISABLED"),
+        ({"largest_message": 3}, {}, [Outgoing(b"123"), Outgoing(b"1234")], "TOOLARGE"),
+        ({"quota": 20}, {}, [Outgoing(b"12"), Outgoing(b"345")], "QUOTA"),
+    ],
+)
+def test_a_refused_call_changes_nothing(
+    settings: dict[str, Any], knowledge: dict[str, Any], messages: list[Outgoing], code: str
+) -> None:
+    """Not even what is due: here is a lock that has ended."""
+    model = a_queue()
+    send(model, b"a")
+    model.receive(at(0), "t1", 1)
+    model.count(at(0))
+    for number in (1, 4):
+        model.complete(at(0, lane="a", number=number), [Lock("t9", "1")])
+    model.configure(at(0, version=2), Settings(**settings))
+    call = replace(at(99, version=2), **knowledge)
+    assert refusal(model, lambda: model.send(call, messages)).code == code
+    assert model.refused[code] == 1
+
+
+def test_a_clock_that_goes_back_ends_no_lock_early_and_keeps_none_for_long() -> None:
+    model = a_queue()
+    send(model, b"a")
+    model.receive(at(0), "t1", 1)
+    model.due(at(50))
+    model.due(at(-3600))
+    assert only(model).state is State.LOCKED
+    model.due(at(-3600 + 9.999))
+    assert only(model).state is State.LOCKED
+    model.due(at(-3600 + 10))
+    assert only(model).state is State.ACTIVE
+
+
+def test_a_new_epoch_leaps_over_numbers_and_extends_locks_by_one_duration_at_most() -> None:
+    model = a_queue()
+    send(model, b"a", b"b")
+    model.receive(at(0), "t1", 1)
+    assert model.send(at(59, run_id="r2"), [Outgoing(b"c")]).first == 3 + 2**24
+    model.due(at(118.999, run_id="?"))  # the logical clock stood still from 0 to 59
+    assert model.messages[MAIN][1].state is State.LOCKED
+    model.due(at(119, run_id="r2"))
+    assert (model.messages[MAIN][1].state, model.seq) == (State.ACTIVE, 3 + 2**24)
+
+
+def test_those_who_wait_are_woken_the_longest_waiting_first_and_as_many_as_there_is_something_for() -> None:
+    model = a_queue()
+    for second, waiter in enumerate(("a", "b", "c")):
+        assert model.receive(at(second), "t1", 9, waiter=waiter, waiting_for=2).messages == ()
+    send(model, b"1", b"2", b"3", seconds=30.5)
+    assert model.woken == [(MAIN, "b"), (MAIN, "c")]  # the first had waited for its 30 seconds
+
+
+def test_what_is_destroyed_is_gone_and_what_is_made_anew_is_another() -> None:
+    model = a_queue()
+    send(model, b"a")
+    assert model.destroy(at(1)) is False
+    assert refusal(model, lambda: model.receive(at(1), "t1", 1)).code == "GONE"
+    model.configure(at(2, incarnation="i2"), Settings(), create=True)
+    assert refusal(model, lambda: model.receive(at(2), "t1", 1)).code == "GONE"
+    assert model.send(at(2, incarnation="i2"), [Outgoing(b"b")]).first == 1
+
+
+def test_peeking_and_counting_change_nothing_and_do_not_do_what_is_due() -> None:
+    model = a_queue(time_to_live=1_000)
+    send(model, b"a", b"b")
+    model.receive(at(0), "t1", 1)
+    before: Snapshot = deepcopy(model).snapshot()
+    assert [message.state for message in model.peek(at(99), 1, 9).messages] == ["l", "a"]
+    counts = model.count(at(99))
+    assert (counts.states[MAIN, State.LOCKED], counts.states[MAIN, State.ACTIVE]) == (1, 1)
+    assert model.snapshot() == before
+
+
+def test_a_description_names_every_message() -> None:
+    model = a_queue(max_delivery_count=1)
+    send(model, b"a", b"b", time_to_live=NEVER - 1)
+    model.abandon(at(0), locks(model.receive(at(0), "t1", 1), "t1"))
+    model.receive(at(0), "t2", 1)
+    described = model.describe()
+    assert "  d1, active" in described
+    assert "  2, locked, level 0, failures 0, token t2" in described
+    assert "  lease t2" in described

@@ -1,0 +1,308 @@
+"""Fundamentals, the sixth part: a call that is made again, because no answer came, is answered and not done again."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Collection
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from sbredis.engine import (
+    NEVER,
+    Lock,
+    MalformedCallError,
+    Outgoing,
+    Received,
+    Request,
+    SettingsStaleError,
+    Turn,
+    new_token,
+)
+from tests.engine.bench import SETTINGS, START, Bench, set_to
+from tests.engine.contracts import OF_A_PARTITION
+
+pytestmark = pytest.mark.anyio
+
+Arrange = Callable[[Bench], Awaitable[Request[Any]]]
+
+
+async def send(bench: Bench) -> Request[Any]:
+    await bench.send(b"first", message_id=b"1")
+    messages = [Outgoing(b"again", message_id=b"1"), Outgoing(b"m", 1000, 3, b"2"), Outgoing(b"n", due=START + 1000)]
+    return bench.partition.send(bench.turn(), messages)
+
+
+async def publish(bench: Bench) -> Request[Any]:
+    return bench.partition.publish(bench.turn(), [Outgoing(b"for nobody")], [()], [])
+
+
+async def cancel(bench: Bench) -> Request[Any]:
+    names = await bench.send(b"one", b"two", due=START + 1000)
+    return bench.partition.cancel(bench.turn(), names)
+
+
+async def cancel_in_vain(bench: Bench) -> Request[Any]:
+    names = await bench.send(b"one", due=START + 1000)
+    return bench.partition.cancel(bench.turn(), [*names, "7", "d8"])
+
+
+async def receive(bench: Bench) -> Request[Any]:
+    await bench.send(b"one", b"two", b"three")
+    await bench.abandon((await bench.receive())[1], changes=b"seen")
+    bench.later(SETTINGS.lock_duration)
+    return bench.partition.receive(bench.turn(), new_token(), 2)
+
+
+async def receive_nothing(bench: Bench) -> Request[Any]:
+    await bench.send(b"m", due=START + 1000)
+    return bench.partition.receive(bench.turn(), new_token(), 2)
+
+
+async def receive_dead_letters(bench: Bench) -> Request[Any]:
+    await bench.send(b"one", b"two")
+    await bench.dead_letter(*await bench.receive(), changes=b"why")
+    return bench.partition.receive(bench.turn(), new_token(), 2, side="d")
+
+
+async def receive_deferred(bench: Bench) -> Request[Any]:
+    names = await bench.send(b"one", b"two", b"three")
+    await bench.defer(*await bench.receive(), changes=b"later")
+    return bench.partition.receive_deferred(bench.turn(), new_token(), names)
+
+
+async def receive_deferred_in_vain(bench: Bench) -> Request[Any]:
+    names = await bench.send(b"one", b"two", b"three")
+    return bench.partition.receive_deferred(bench.turn(), new_token(), names)
+
+
+async def locks(bench: Bench) -> list[Lock]:
+    """Two that are held, with changes, and one whose lock is lost."""
+    await bench.send(b"one", b"two", b"three")
+    held = await bench.receive()
+    await bench.complete(held[1])
+    return [message.lock(b"changed") for message in held]
+
+
+async def complete(bench: Bench) -> Request[Any]:
+    held = await locks(bench)
+    return bench.partition.complete(bench.turn(), held)
+
+
+async def abandon(bench: Bench) -> Request[Any]:
+    one, two, three = await locks(bench)
+    return bench.partition.abandon(bench.turn(), [one, two, three._replace(delay=1000)])
+
+
+async def defer(bench: Bench) -> Request[Any]:
+    held = await locks(bench)
+    return bench.partition.defer(bench.turn(), held)
+
+
+async def dead_letter(bench: Bench) -> Request[Any]:
+    await bench.send(b"dead already")
+    await bench.dead_letter(await bench.one())
+    dead = await bench.one(side="d")
+    held = await locks(bench)
+    return bench.partition.dead_letter(bench.turn(), [dead.lock(), *held])
+
+
+async def renew(bench: Bench) -> Request[Any]:
+    one, two, three = await locks(bench)
+    bench.later(1000)
+    return bench.partition.renew(bench.turn(), new_token(), [one, two, three])
+
+
+async def renew_in_part(bench: Bench) -> Request[Any]:
+    one, two, _ = await locks(bench)
+    bench.later(1000)
+    return bench.partition.renew(bench.turn(), new_token(), [one, two])
+
+
+async def purge(bench: Bench) -> Request[Any]:
+    await bench.send(b"one", b"two", b"three")
+    return bench.partition.purge(bench.turn(), NEVER, share=2)
+
+
+async def peek(bench: Bench) -> Request[Any]:
+    await bench.send(b"one", b"two", b"three")
+    return bench.partition.peek(0, 2, turn=Turn("", 0, bench.now))
+
+
+async def count(bench: Bench) -> Request[Any]:
+    await bench.send(b"one", b"two", b"three")
+    return bench.partition.count(Turn("", 0, bench.now))
+
+
+async def due(bench: Bench) -> Request[Any]:
+    await bench.send(b"one", due=START + 1000)
+    await bench.send(b"two", due=START + 2000)
+    bench.later(1000)
+    return bench.partition.due(bench.turn())
+
+
+async def configure(bench: Bench) -> Request[Any]:
+    return bench.partition.configure(create=True)
+
+
+async def destroy(bench: Bench) -> Request[Any]:
+    await bench.send(b"one")
+    return bench.partition.destroy()
+
+
+ARRANGED: list[Arrange] = [
+    *(abandon, cancel, cancel_in_vain, complete, configure, count, dead_letter, defer, destroy, due, peek, publish),
+    *(purge, receive, receive_dead_letters, receive_deferred, receive_deferred_in_vain, receive_nothing, renew),
+    *(renew_in_part, send),
+]
+
+
+def each(but: Collection[Arrange] = ()) -> pytest.MarkDecorator:
+    """Runs a test for each of them, ``but`` some."""
+    return pytest.mark.parametrize(
+        "arrange", [arrange for arrange in ARRANGED if arrange not in but], ids=lambda arrange: str(arrange.__name__)
+    )
+
+
+def test_every_operation_is_repeated_here() -> None:
+    assert set(OF_A_PARTITION) <= {arrange.__name__ for arrange in ARRANGED}
+
+
+@set_to(duplicate_window=60_000)
+@each()
+async def test_a_call_that_is_made_again_is_answered_as_the_first_time_and_changes_nothing(
+    bench: Bench, arrange: Arrange
+) -> None:
+    """However often; and the call that comes after it in its lane is done as always."""
+    request = await arrange(bench)
+    assert request.script.name in arrange.__name__
+    first = await bench.tell(request)
+    after = await bench.whole()
+    for _ in range(2):
+        assert await bench.tell(request) == first
+        assert await bench.whole() == after
+    if arrange is not destroy:
+        await bench.send(b"next")
+
+
+@each(but=(configure, count, destroy, peek, receive_nothing))
+async def test_the_answer_of_a_call_is_kept_while_others_go_on(bench: Bench, arrange: Arrange) -> None:
+    """What other lanes have done makes no difference, except to locks, of which a receiver learns what is left."""
+    request = await arrange(bench)
+    first = await bench.tell(request)
+    bench.later(5000)
+    other = bench.turn("other")
+    await bench.tell(bench.partition.send(other, [Outgoing(b"another")]))
+    after = await bench.whole()
+    second = await bench.tell(request)
+    if hasattr(first, "lock") and not getattr(first, "missing", ()):
+        assert second == replace(first, lock=first.lock - 5000)
+    else:
+        assert second == first
+    assert await bench.whole() == after
+
+
+async def test_a_receive_that_is_made_again_gives_what_its_token_still_holds(bench: Bench) -> None:
+    """What has been settled meanwhile, or was renewed under another token, does not come again."""
+    await bench.send(b"one", b"two", b"three", b"four")
+    token = new_token()
+    request = bench.partition.receive(bench.turn(), token, 10)
+    one, two, three, four = (await bench.tell(request)).messages
+    turn = bench.turn("other")
+    await bench.tell(bench.partition.complete(turn, [Lock(token, one.name)]))
+    await bench.tell(bench.partition.renew(bench.turn("other"), new_token(), [Lock(token, three.name)]))
+    assert (await bench.tell(request)).messages == (two, four)
+    bench.later(SETTINGS.lock_duration)
+    await bench.tell(bench.partition.due(bench.turn("other")))
+    assert (await bench.tell(request)).messages == ()
+
+
+async def test_messages_that_were_received_and_deleted_are_given_once(bench: Bench) -> None:
+    """The receiver has taken the risk: a repetition brings nothing, and takes nothing more away."""
+    await bench.send(b"one", b"two", b"three")
+    deleting = bench.partition.receive(bench.turn(), new_token(), 1, mode="delete")
+    first: Received = await bench.tell(deleting)
+    assert len(first.messages) == 1
+    assert (await bench.tell(deleting)).messages == ()
+    await bench.defer(await bench.one())
+    deleting = bench.partition.receive_deferred(bench.turn(), new_token(), ["2"], mode="delete")
+    assert len((await bench.tell(deleting)).messages) == 1
+    again = await bench.tell(deleting)
+    assert (again.messages, again.missing) == ((), ())
+    assert await bench.states() == {"3": "a"}
+
+
+async def test_a_call_that_is_older_than_the_last_of_its_lane_is_refused(bench: Bench) -> None:
+    """It was answered already, or is never to be done."""
+    old = bench.partition.send(bench.turn(), [Outgoing(b"old")])
+    await bench.tell(old)
+    await bench.send(b"new")
+    before = await bench.whole()
+    with pytest.raises(MalformedCallError, match="older than the last one of its lane, 2"):
+        await bench.tell(old)
+    assert await bench.whole() == before
+
+
+async def test_a_repetition_is_answered_although_the_settings_have_changed_since(bench: Bench) -> None:
+    """The call was done with the settings of its time; only a new one must know the new ones."""
+    partition = bench.partition
+    request = partition.send(bench.turn(), [Outgoing(b"m")])
+    first = await bench.tell(request)
+    await bench.change(status="Disabled")
+    assert await bench.tell(request) == first
+    with pytest.raises(SettingsStaleError):
+        await bench.tell(partition.send(bench.turn(), [Outgoing(b"n")]))
+
+
+async def test_calls_without_a_lane_are_done_each_time(bench: Bench) -> None:
+    """Nothing tells one from the other."""
+    request = bench.partition.send(Turn("", 0, bench.now), [Outgoing(b"m")])
+    assert [(await bench.tell(request)).first for _ in range(2)] == [1, 2]
+    assert not any(key.endswith(":ops") for key in await bench.whole())
+
+
+async def test_lanes_do_not_know_each_other(bench: Bench) -> None:
+    """The same number in two lanes is two calls."""
+    first = bench.partition.send(bench.turn("a"), [Outgoing(b"m")])
+    second = bench.partition.send(bench.turn("b"), [Outgoing(b"m")])
+    assert ((await bench.tell(first)).first, (await bench.tell(second)).first) == (1, 2)
+    assert ((await bench.tell(first)).first, (await bench.tell(second)).first) == (1, 2)
+
+
+async def test_a_lane_that_nobody_has_used_for_a_quarter_of_an_hour_is_forgotten(bench: Bench) -> None:
+    """When a new one comes; those in use stay, and so does one whose last call was made again meanwhile."""
+
+    async def call(lane: str) -> Request[Any]:
+        request = bench.partition.due(bench.turn(lane))
+        await bench.tell(request)
+        return request
+
+    async def lanes() -> set[str]:
+        _, held = (await bench.whole())[bench.partition.keys[7].decode()]
+        return {lane.decode() for lane in held}
+
+    await call("idle")
+    bench.later(1)
+    await call("used")
+    bench.later(900_000)
+    assert await lanes() == {"idle", "used"}
+    await call("new")
+    assert await lanes() == {"used", "new"}
+    bench.later(1)
+    await call("newer")
+    assert await lanes() == {"new", "newer"}
+
+
+async def test_of_very_many_idle_lanes_a_few_go_each_time(bench: Bench) -> None:
+    """At most ten for each new one: no call is long because of them."""
+    for number in range(25):
+        await bench.tell(bench.partition.due(bench.turn(f"lane{number}")))
+    bench.later(900_001)
+    left = 25
+    key = bench.partition.keys[7].decode()
+    for number in range(10):
+        await bench.tell(bench.partition.due(bench.turn(f"new{number}")))
+        now = len([lane for lane in (await bench.whole())[key][1] if lane.startswith(b"lane")])
+        assert left - 10 <= now <= left
+        left = now
+    assert left < 5

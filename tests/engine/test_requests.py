@@ -1,0 +1,263 @@
+"""What cannot be asked for is refused where the request is made: no script is called, no server is needed."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from sbredis.engine import (
+    MAXIMUM_CALL_BYTES,
+    MAXIMUM_CALL_MESSAGES,
+    MAXIMUM_MESSAGE_BYTES,
+    NEVER,
+    NO_TURN,
+    Lock,
+    Outgoing,
+    Partition,
+    PartitionSettings,
+    Request,
+    Turn,
+    new_token,
+    partition_keys,
+    perform,
+    read_record,
+    waiting_channel,
+)
+from sbredis.exceptions import MessageSizeExceededError
+from sbredis.transport import Script
+from tests.engine.malformed import NOT_NAMES
+
+pytestmark = pytest.mark.anyio
+
+SETTINGS = PartitionSettings(clock="test", largest_message=2_000_000)
+OF = Partition("n", "abc", "e", "incarnation", 1, SETTINGS)
+TURN = Turn("lane", 1, 0)
+TOKEN = new_token()
+MANY = [str(number) for number in range(1, MAXIMUM_CALL_MESSAGES + 2)]
+ANY: Any = None
+
+Build = Callable[[], Request[Any]]
+
+
+class Nobody:
+    """Where requests would be sent through, if any were."""
+
+    async def call(self, script: Script, *_: Any, **__: Any) -> Any:
+        raise AssertionError(f"{script} was called")
+
+
+def each(what: dict[str, Build]) -> pytest.MarkDecorator:
+    return pytest.mark.parametrize("build", what.values(), ids=what.keys())
+
+
+NOT_WHOLE: tuple[Any, ...] = (-1, 1.0, "1", b"1", None, True)
+SETTLING: dict[str, Callable[[list[Lock]], Request[Any]]] = {
+    "complete": lambda locks: OF.complete(TURN, locks),
+    "renew": lambda locks: OF.renew(TURN, TOKEN, locks),
+    "abandon": lambda locks: OF.abandon(TURN, locks),
+    "defer": lambda locks: OF.defer(TURN, locks),
+    "dead_letter": lambda locks: OF.dead_letter(TURN, locks),
+}
+NOT_TOKENS = ("", "a" * 11, "a" * 13, "a" * 11 + " ", "a" * 11 + "é", "a" * 11 + "\n")
+
+
+@each(
+    {
+        "no message": lambda: OF.send(TURN, []),
+        "too many messages": lambda: OF.send(TURN, [Outgoing(b"")] * (MAXIMUM_CALL_MESSAGES + 1)),
+        "too many to publish": lambda: OF.publish(
+            TURN, [Outgoing(b"")] * (MAXIMUM_CALL_MESSAGES + 1), [()] * (MAXIMUM_CALL_MESSAGES + 1), []
+        ),
+        "a level above 7": lambda: OF.send(TURN, [Outgoing(b"", level=8)]),
+        "a time to live beyond the end": lambda: OF.send(TURN, [Outgoing(b"", NEVER + 1)]),
+        "a due time at the end": lambda: OF.send(TURN, [Outgoing(b"", due=NEVER)]),
+        "nothing wanted": lambda: OF.receive(TURN, TOKEN, 0),
+        "too many wanted": lambda: OF.receive(TURN, TOKEN, MAXIMUM_CALL_MESSAGES + 1),
+        "no room": lambda: OF.receive(TURN, TOKEN, 1, room=0),
+        "too much room": lambda: OF.receive(TURN, TOKEN, 1, room=(1 << 30) + 1),
+        "waiting for nothing": lambda: OF.receive(TURN, TOKEN, 1, waiting_for=0),
+        "a page of nothing": lambda: OF.peek(0, 0),
+        "a page of too many": lambda: OF.peek(0, MAXIMUM_CALL_MESSAGES + 1),
+        "a page without room": lambda: OF.peek(0, 1, room=0),
+        "a page from beyond all numbers": lambda: OF.peek(1 << 48, 1),
+        "no states": lambda: OF.peek(0, 1, states=""),
+        "unknown states": lambda: OF.peek(0, 1, states="ax"),
+        "a purge of nothing": lambda: OF.purge(TURN, 0, share=0),
+        "a purge of too many": lambda: OF.purge(TURN, 0, share=MAXIMUM_CALL_MESSAGES + 1),
+        "a purge beyond the end": lambda: OF.purge(TURN, NEVER + 1),
+        "a purge from beyond all scores": lambda: OF.purge(TURN, 0, start=(1 << 53) + 1),
+        "a destruction in steps of nothing": lambda: OF.destroy(share=0),
+        "a delay beyond the end": lambda: OF.abandon(TURN, [Lock(TOKEN, "1", delay=NEVER + 1)]),
+        "a name that comes twice": lambda: OF.cancel(TURN, ["1", "1"]),
+        "a deferred one that comes twice": lambda: OF.receive_deferred(TURN, TOKEN, ["d1", "d1"]),
+        "the number 0 in a lane": lambda: OF.due(Turn("lane", 0, 0)),
+        "too high a number": lambda: OF.due(Turn("lane", 10**15, 0)),
+        "a time at the end": lambda: OF.due(Turn("lane", 1, NEVER)),
+    }
+)
+async def test_what_is_out_of_bounds_is_refused_before_it_is_sent(build: Build) -> None:
+    with pytest.raises(ValueError, match=r"."):
+        await perform(Nobody(), build())
+
+
+@each(
+    {
+        "level": lambda: OF.send(TURN, [Outgoing(b"", level=ANY)]),
+        "due": lambda: OF.send(TURN, [Outgoing(b"", due=ANY)]),
+        "time_to_live": lambda: OF.send(TURN, [Outgoing(b"", ANY)]),
+        "wanted": lambda: OF.receive(TURN, TOKEN, ANY),
+        "room": lambda: OF.receive(TURN, TOKEN, 1, room=ANY),
+        "waiting_for": lambda: OF.receive(TURN, TOKEN, 1, waiting_for=ANY),
+        "peek start": lambda: OF.peek(ANY, 1),
+        "peek wanted": lambda: OF.peek(0, ANY),
+        "peek room": lambda: OF.peek(0, 1, room=ANY),
+        "before": lambda: OF.purge(TURN, ANY),
+        "share": lambda: OF.purge(TURN, 0, share=ANY),
+        "purge start": lambda: OF.purge(TURN, 0, start=ANY),
+        "destroy share": lambda: OF.destroy(share=ANY),
+        "delay": lambda: OF.abandon(TURN, [Lock(TOKEN, "1", delay=ANY)]),
+        "number": lambda: OF.due(Turn("lane", ANY, 0)),
+        "now": lambda: OF.due(Turn("lane", 1, ANY)),
+        "version": lambda: Partition("n", "abc", "e", "i", ANY, SETTINGS).due(),
+    }
+)
+async def test_what_is_no_whole_number_is_refused_before_it_is_sent(
+    build: Build, request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    optional = any(name in request.node.callspec.id for name in ("due", "time_to_live", "now"))
+    for wrong in NOT_WHOLE:
+        if wrong is None and optional:
+            continue
+        monkeypatch.setitem(globals(), "ANY", wrong)
+        with pytest.raises(ValueError, match="must be a whole number from"):
+            await perform(Nobody(), build())
+
+
+async def test_a_message_that_is_too_large_is_refused_before_it_is_sent() -> None:
+    small = Partition("n", "abc", "e", "i", 1, replace(SETTINGS, largest_message=10))
+    small.send(TURN, [Outgoing(b"x" * 10)])
+    builds: list[Build] = [
+        lambda: small.send(TURN, [Outgoing(b""), Outgoing(b"x" * 11)]),
+        lambda: small.publish(TURN, [Outgoing(b""), Outgoing(b"x" * 11)], [(), ()], []),
+    ]
+    for build in builds:
+        with pytest.raises(MessageSizeExceededError, match="message 1 has 11 bytes; the entity takes"):
+            await perform(Nobody(), build())
+
+
+async def test_messages_that_are_too_large_together_are_refused_before_they_are_sent() -> None:
+    """A single one may be larger than a call of several."""
+    third = MAXIMUM_CALL_BYTES // 3
+    OF.send(TURN, [Outgoing(b"x" * third)] * 3)
+    with pytest.raises(MessageSizeExceededError, match="too large for one call"):
+        await perform(Nobody(), OF.send(TURN, [*[Outgoing(b"x" * third)] * 3, Outgoing(b"xx")]))
+    huge = Partition("n", "abc", "e", "i", 1, replace(SETTINGS, largest_message=MAXIMUM_MESSAGE_BYTES))
+    huge.send(TURN, [Outgoing(b"x" * (MAXIMUM_CALL_BYTES + 1))])
+
+
+@pytest.mark.parametrize("name", NOT_NAMES)
+async def test_what_names_no_message_is_refused_before_it_is_sent(name: str) -> None:
+    builds: list[Build] = [lambda: OF.cancel(TURN, ["1", name]), lambda: OF.receive_deferred(TURN, TOKEN, [name])]
+    builds += [lambda settle=settle: settle([Lock(TOKEN, name)]) for settle in SETTLING.values()]  # type: ignore[misc]
+    for build in builds:
+        with pytest.raises(ValueError, match="is no number of a message"):
+            await perform(Nobody(), build())
+
+
+@pytest.mark.parametrize("token", NOT_TOKENS)
+async def test_what_is_no_token_is_refused_before_it_is_sent(token: str) -> None:
+    builds: list[Build] = [
+        lambda: OF.receive(TURN, token, 1),
+        lambda: OF.receive_deferred(TURN, token, ["1"]),
+        lambda: OF.renew(TURN, token, [Lock(TOKEN, "1")]),
+    ]
+    builds += [lambda settle=settle: settle([Lock(token, "1")]) for settle in SETTLING.values()]  # type: ignore[misc]
+    for build in builds:
+        with pytest.raises(ValueError, match="is no token of a lease"):
+            await perform(Nobody(), build())
+
+
+@pytest.mark.parametrize("names", [[], MANY], ids=["none", "too many"])
+async def test_none_and_too_many_are_refused_before_they_are_sent(names: list[str]) -> None:
+    builds: list[Build] = [lambda: OF.cancel(TURN, names), lambda: OF.receive_deferred(TURN, TOKEN, names)]
+    locks = [Lock(TOKEN if int(name) % 2 else TOKEN[::-1], name) for name in names]
+    builds += [lambda settle=settle: settle(locks) for settle in SETTLING.values()]  # type: ignore[misc]
+    for build in builds:
+        with pytest.raises(ValueError, match=f"a call takes 1 to {MAXIMUM_CALL_MESSAGES} messages, not {len(names)}"):
+            await perform(Nobody(), build())
+
+
+@pytest.mark.parametrize("lane", [" ", "a b", "a\n", "é", "x" * 65, "\x7f"])
+async def test_what_is_no_lane_is_refused_before_it_is_sent(lane: str) -> None:
+    with pytest.raises(ValueError, match="is no lane"):
+        await perform(Nobody(), OF.due(Turn(lane, 1)))
+
+
+@pytest.mark.parametrize("routes", [[], [()], [(), (), ()], [(0,), (1,)], [(-1,), ()], [(0, 0), ()]])
+async def test_routes_that_cannot_be_are_refused_before_they_are_sent(routes: list[tuple[int, ...]]) -> None:
+    with pytest.raises(ValueError, match="route"):
+        await perform(Nobody(), OF.publish(TURN, [Outgoing(b"m"), Outgoing(b"n")], routes, [OF]))
+    with pytest.raises(ValueError, match="scheduled"):
+        await perform(Nobody(), OF.publish(TURN, [Outgoing(b"m", due=1)], [(0,)], [OF]))
+
+
+@pytest.mark.parametrize(
+    "wrong",
+    [
+        {"status": "active"},
+        {"clock": "wall"},
+        {"lock_duration": 0},
+        {"lock_duration": 1.5},
+        {"max_delivery_count": 0},
+        {"max_delivery_count": 100_000},
+        {"time_to_live": 0},
+        {"time_to_live": NEVER + 1},
+        {"duplicate_window": 0},
+        {"duplicate_window": True},
+        {"quota": -1},
+        {"quota": 10**15},
+        {"largest_message": -1},
+        {"largest_message": MAXIMUM_MESSAGE_BYTES + 1},
+    ],
+    ids=str,
+)
+def test_settings_that_cannot_be_are_refused(wrong: dict[str, Any]) -> None:
+    (name,) = wrong
+    with pytest.raises(ValueError, match=name):
+        PartitionSettings(**wrong)
+
+
+def test_a_partition_has_an_incarnation_and_a_version() -> None:
+    with pytest.raises(ValueError, match="incarnation"):
+        Partition("n", "abc", "e", "", 1, SETTINGS)
+    for version in (0, 10**15):
+        with pytest.raises(ValueError, match="version"):
+            Partition("n", "abc", "e", "i", version, SETTINGS)
+
+
+@pytest.mark.parametrize("word", ["", "{", "a}", "a:b", "a b", "a\n", "é", "-a", "*"])
+def test_what_would_put_a_key_elsewhere_is_no_part_of_it(word: str) -> None:
+    for build in (
+        lambda: partition_keys(word, "abc", "e"),
+        lambda: partition_keys("n", word, "e"),
+        lambda: partition_keys("n", "abc", word),
+        lambda: partition_keys("n", "abc", "e", word or "{"),
+        lambda: waiting_channel("n", "abc", word),
+    ):
+        with pytest.raises(ValueError, match=r"."):
+            build()
+
+
+def test_tokens_are_as_scripts_take_them_and_differ() -> None:
+    tokens = {new_token() for _ in range(1000)}
+    assert len(tokens) == 1000
+    for token in tokens:
+        OF.receive(NO_TURN, token, 1)
+
+
+def test_a_record_of_an_unknown_form_is_not_guessed_at() -> None:
+    with pytest.raises(Exception, match=r"unknown form|cannot read"):
+        read_record(b"z0" + b"0" * 13)

@@ -1,0 +1,267 @@
+"""Fundamentals, the fifth part: a receiver that finds nothing is woken when there is something for it."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable
+
+import pytest
+
+from sbredis.engine import Side, waiting_channel
+from tests.engine.bench import NAMESPACE, SALT, SETTINGS, START, Bench
+from tests.transport.ears import Ear
+from tests.waiting import eventually
+
+pytestmark = pytest.mark.anyio
+
+PATIENCE = 30_000
+"""For how long a receiver is remembered."""
+GRACE = 1010
+"""After this, one that was woken and did not come is given up."""
+ENOUGH = b"enough"
+
+
+class Receiver:
+    """A client that listens on a channel of its own and waits there."""
+
+    def __init__(self, bench: Bench, name: str) -> None:
+        self.bench = bench
+        self.channel = waiting_channel(NAMESPACE, SALT, name)
+        self.ear = Ear()
+
+    async def look(self, wanted: int = 1, *, side: Side = "") -> list[bytes]:
+        """What it gets; if that is nothing it waits from now on."""
+        held, _ = await self.bench.receive_more(wanted, side=side, waiter=self.channel, waiting_for=wanted)
+        return [message.payload for message in held]
+
+    async def woken(self, times: int) -> None:
+        """Heard so often until now, and no more: what is published after that would be heard after it."""
+        await self.bench.transport.command("SPUBLISH", self.channel, ENOUGH, key=self.channel)
+        await eventually(lambda: ENOUGH in self.ear.heard)
+        heard = [said for said in self.ear.heard if said != ENOUGH]
+        self.ear.heard.clear()
+        assert len(heard) == times, heard
+
+
+Receivers = Callable[[str], Awaitable[Receiver]]
+
+
+@pytest.fixture
+def listening(bench: Bench) -> Receivers:
+    """Makes receivers that listen already."""
+
+    async def made(name: str) -> Receiver:
+        receiver = Receiver(bench, name)
+        await bench.transport.subscribe(receiver.channel, receiver.ear)
+        return receiver
+
+    return made
+
+
+async def test_a_waiting_receiver_is_woken_when_a_message_is_sent(bench: Bench, listening: Receivers) -> None:
+    """On its channel it hears which partition has something, and on which side."""
+    receiver = await listening("a")
+    assert await receiver.look() == []
+    await bench.send(b"m")
+    await eventually(lambda: receiver.ear.heard)
+    assert receiver.ear.heard == [bench.partition.keys[0] + b" "]
+    assert await receiver.look() == [b"m"]
+
+
+async def test_a_receiver_that_finds_something_does_not_wait(bench: Bench, listening: Receivers) -> None:
+    """It has come for that; what is sent afterwards it finds when it looks again."""
+    receiver = await listening("a")
+    await bench.send(b"m")
+    assert await receiver.look() == [b"m"]
+    await bench.send(b"n")
+    await receiver.woken(0)
+
+
+async def test_only_as_many_are_woken_as_are_needed_in_the_order_in_which_they_came(
+    bench: Bench, listening: Receivers
+) -> None:
+    """Who wants many is woken for any number; the next ones only for what is left over."""
+    one, two, three, four = [await listening(name) for name in "cbad"]
+    for receiver, wanted in ((one, 1), (two, 3), (three, 1), (four, 1)):
+        assert await receiver.look(wanted) == []
+        bench.later(10)
+    await bench.send(b"m")
+    await one.woken(1)
+    await two.woken(0)
+    await bench.send(b"m", b"m")
+    await two.woken(1)
+    await bench.send(b"m", b"m")
+    for receiver, times in ((one, 0), (two, 0), (three, 1), (four, 0)):
+        await receiver.woken(times)
+
+
+async def test_who_was_woken_is_not_woken_again_while_it_is_on_its_way(bench: Bench, listening: Receivers) -> None:
+    """It takes what came meanwhile along."""
+    receiver = await listening("a")
+    await receiver.look(10)
+    await bench.send(b"m")
+    await bench.send(b"n")
+    await receiver.woken(1)
+    assert await receiver.look(10) == [b"m", b"n"]
+
+
+async def test_who_was_woken_and_does_not_come_is_replaced(bench: Bench, listening: Receivers) -> None:
+    """After a second, by whatever call comes next, the next one is woken in its place."""
+    gone, next_one = await listening("a"), await listening("b")
+    await gone.look()
+    bench.later(10)
+    await next_one.look()
+    await bench.send(b"m")
+    bench.later(GRACE - 10)
+    await bench.due()
+    await gone.woken(1)
+    await next_one.woken(0)
+    bench.later(10)
+    await bench.due()
+    await gone.woken(0)
+    await next_one.woken(1)
+    assert await next_one.look() == [b"m"]
+
+
+async def test_who_came_in_time_is_not_replaced(bench: Bench, listening: Receivers) -> None:
+    """The others go on waiting for the next message."""
+    quick, other = await listening("a"), await listening("b")
+    await quick.look()
+    bench.later(10)
+    await other.look()
+    await bench.send(b"m")
+    assert await quick.look() == [b"m"]
+    bench.later(GRACE)
+    await bench.due()
+    await other.woken(0)
+    await bench.send(b"n")
+    await other.woken(1)
+
+
+async def test_who_has_come_is_no_longer_on_its_way(bench: Bench, listening: Receivers) -> None:
+    """The next message is for the next one that waits, at once."""
+    quick, other = await listening("a"), await listening("b")
+    await quick.look()
+    bench.later(10)
+    await other.look()
+    await bench.send(b"m")
+    assert await quick.look() == [b"m"]
+    await bench.send(b"n")
+    await quick.woken(1)
+    await other.woken(1)
+
+
+async def test_who_waits_twice_is_woken_once(bench: Bench, listening: Receivers) -> None:
+    """Looking again replaces what was said before: how many it wants, and until when."""
+    receiver, other = await listening("a"), await listening("b")
+    await receiver.look(1)
+    bench.later(10)
+    await other.look(1)
+    bench.later(10)
+    await receiver.look(2)
+    await bench.send(b"m")
+    await receiver.woken(0)
+    await other.woken(1)
+    await bench.send(b"n", b"o")
+    await receiver.woken(1)
+    await other.woken(0)
+
+
+async def test_a_receiver_is_remembered_for_half_a_minute(bench: Bench, listening: Receivers) -> None:
+    """Then it counts as gone, unless it has come again."""
+    gone, there = await listening("a"), await listening("b")
+    await gone.look()
+    bench.later(PATIENCE)
+    await there.look()
+    bench.later(10)
+    await bench.send(b"m")
+    await gone.woken(0)
+    await there.woken(1)
+
+
+async def test_until_then_it_is_woken(bench: Bench, listening: Receivers) -> None:
+    """To the last moment."""
+    receiver = await listening("a")
+    await receiver.look()
+    bench.later(PATIENCE)
+    await bench.send(b"m")
+    await receiver.woken(1)
+
+
+@pytest.mark.parametrize("way", ["abandoned", "given back", "lapsed", "delay over", "activated"])
+async def test_whatever_makes_a_message_available_wakes(bench: Bench, listening: Receivers, way: str) -> None:
+    """Not sending alone."""
+    receiver = await listening("a")
+    held = None
+    if way == "activated":
+        await bench.send(b"m", due=START + 20_000)
+    else:
+        await bench.send(b"m")
+        held = await bench.one()
+    await receiver.look()
+    if held and way == "abandoned":
+        await bench.abandon(held)
+    elif held and way == "given back":
+        await bench.abandon(held, counted=False)
+    elif held and way == "delay over":
+        await bench.abandon(held, delay=20_000)
+    await receiver.woken(int(way in {"abandoned", "given back"}))
+    bench.later(20_000 if way != "lapsed" else SETTINGS.lock_duration)
+    await bench.due()
+    await receiver.woken(int(way not in {"abandoned", "given back"}))
+
+
+async def test_nobody_is_woken_for_nothing(bench: Bench, listening: Receivers) -> None:
+    """Neither by what cannot be received yet, nor by what is taken away."""
+    receiver = await listening("a")
+    await bench.send(b"one", b"two", b"three", b"four", b"five")
+    one, two, three, four, five = await bench.receive()
+    await receiver.look()
+    await bench.send(b"m", due=START + 1_000_000)
+    await bench.abandon(one, delay=1_000_000)
+    await bench.defer(two)
+    await bench.complete(three)
+    await bench.dead_letter(four)
+    await bench.renew(five)
+    await bench.cancel("6")
+    await bench.purge()
+    await receiver.woken(0)
+
+
+async def test_the_two_sides_wake_their_own(bench: Bench, listening: Receivers) -> None:
+    """Who waits for dead letters hears of those, and of nothing else; and the other way round."""
+    main, dead = await listening("a"), await listening("b")
+    await bench.send(b"m")
+    held = await bench.one()
+    await main.look()
+    assert await dead.look(side="d") == []
+    await bench.dead_letter(held)
+    await eventually(lambda: dead.ear.heard)
+    assert dead.ear.heard == [bench.partition.keys[0] + b" d"]
+    await dead.woken(1)
+    await main.woken(0)
+    assert await dead.look(side="d") == [b"m"]
+    await bench.send(b"n")
+    await main.woken(1)
+    await dead.woken(0)
+
+
+async def test_who_wants_very_many_is_woken_as_others_are(bench: Bench, listening: Receivers) -> None:
+    """The number is kept up to a bound, beyond which it makes no difference."""
+    greedy, other = await listening("a"), await listening("b")
+    await greedy.look(1000)
+    bench.later(10)
+    await other.look()
+    await bench.send(*(b"m" for _ in range(127)))
+    await greedy.woken(1)
+    await other.woken(0)
+    await bench.send(b"m")
+    await other.woken(1)
+
+
+async def test_where_nobody_waits_nothing_is_said(bench: Bench, listening: Receivers) -> None:
+    """A receiver without a channel is not remembered."""
+    receiver = await listening("a")
+    assert await bench.receive() == []
+    await bench.send(b"m")
+    await receiver.woken(0)
+    assert not any(key.endswith(":waiters") for key in await bench.whole())

@@ -43,7 +43,7 @@ local members = redis.call('ZRANGE', KEYS[2], 0, share - 1)
 local p = {
   order = KEYS[2], entries = KEYS[3], due = KEYS[6], store = KEYS[10], refs = KEYS[11], keys = KEYS, shared = true,
   placed = {}, taken = members, entered = {}, forgotten = {}, awaited = {}, unawaited = {}, dropped = {},
-  dropped_sizes = {}, bytes = 0,
+  dropped_sizes = {}, bytes = 0, next_due = 0,
 }
 local entries = gather('HMGET', p.entries, members)
 for i = 1, #members do

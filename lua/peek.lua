@@ -16,6 +16,7 @@
 -- @use begin
 -- @use extra
 -- @use gather
+-- @use readable
 -- @use record_of
 -- @use records
 -- @use refuse
@@ -53,19 +54,19 @@ table.sort(all, function(one, other)
 end)
 
 local names, states, found, extras = {}, {}, {}, {}
-local last, at, chunk, full = math.min(#all, wanted), 1, 16, false
+local last, at, full = math.min(#all, wanted), 1, false
 while at <= last and not full do
-  local stop = math.min(last, at + chunk - 1)
   local members, numbers = {}, {}
-  for i = at, stop do
+  for i = at, last do
     members[#members + 1] = all[i].name
   end
   local entries = gather('HMGET', p.entries, members)
   for i = 1, #members do
     numbers[i] = record_of(members[i], entries[i])
   end
-  local bodies = records(p.keys, numbers)
-  for i = 1, #members do
+  local fit = readable(p, numbers, room)
+  local bodies = records(p.keys, { unpack(numbers, 1, fit) })
+  for i = 1, fit do
     if #bodies[i] > room and #names > 0 then
       full = true
       break
@@ -77,6 +78,6 @@ while at <= last and not full do
       extra(extras, n, entries[i])
     end
   end
-  at, chunk = stop + 1, chunk * 2
+  at, full = at + fit, full or room <= 0
 end
 return { 0, names, table.concat(states), found, extras }

@@ -57,7 +57,7 @@ for i = 1, #incarnations do
     state = KEYS[at], order = KEYS[at + 1], entries = KEYS[at + 2], due = KEYS[at + 3], waiters = KEYS[at + 4], now = p.now,
     ttl = tonumber(s[4]), head = tonumber(s[5]), horizon = tonumber(s[6]), next_due = tonumber(s[7]), waiting = s[8] == '1',
     biggest = tonumber(s[9]), changed = {}, placed = {}, taken = {}, entered = {}, forgotten = {}, awaited = {},
-    unawaited = {}, dropped = {}, bytes = 0,
+    unawaited = {}, dropped = {}, bytes = 0, sooner = math.huge,
   }
 end
 local routes = {}

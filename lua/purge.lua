@@ -18,6 +18,7 @@
 -- @use finish
 -- @use gather
 -- @use living
+-- @use readable
 -- @use record_of
 -- @use records
 -- @use refuse
@@ -43,7 +44,7 @@ local ranges = {
   { tonumber(side.from), tonumber(side.to), 'e' }, { side.delayed, side.delayed + BAND - 1, 'w' },
   { side.deferred, side.deferred + BAND - 1 },
 }
-local count, onwards = 0, ''
+local count, onwards, room = 0, '', 4194304
 for r = 1, #ranges do
   local first, last, kind = math.max(ranges[r][1], from), ranges[r][2], ranges[r][3]
   while first <= last and share > 0 do
@@ -59,8 +60,10 @@ for r = 1, #ranges do
     for i = 1, #members do
       numbers[i] = record_of(members[i], entries[i])
     end
-    local bodies = records(p.keys, numbers)
-    for i = 1, #members do
+    local fit = readable(p, numbers, room)
+    local bodies = records(p.keys, { unpack(numbers, 1, fit) })
+    for i = 1, fit do
+      room = room - #bodies[i]
       local member = members[i]
       if tonumber(string.sub(bodies[i], 3, 15)) < before then
         local e = living(entries[i], bodies[i])
@@ -73,8 +76,8 @@ for r = 1, #ranges do
         count = count + 1
       end
     end
-    share = share - #members
-    first = tonumber(found[#found]) + 1
+    share = room > 0 and share - fit or 0
+    first = tonumber(found[2 * fit]) + 1
   end
   if share == 0 then
     onwards = string.format('%.0f', math.max(first, from))

@@ -32,6 +32,7 @@
 -- @use hold
 -- @use living
 -- @use next_due
+-- @use readable
 -- @use record_of
 -- @use records
 -- @use refuse
@@ -65,21 +66,20 @@ end
 
 advance(p, 100)
 if waiter ~= '' then
+  waiter = waiter .. ' ' .. side.prefix -- it may wait at both sides
   redis.call('ZREM', p.waiters, waiter)
 end
 
 local names, numbers, found, extras, entered = {}, {}, {}, {}, {}
--- As many at once as would be 8 MB if all were as large as the largest that ever came.
-local n, seen, chunk, full, late = 0, 0, math.max(4, math.floor(8388608 / math.max(p.biggest, 1))), false, 0
+local n, seen, full, late = 0, 0, false, 0
 local header, length, tail = nil, nil, nil
 local main, from = side.prefix == '', #side.prefix + 1
 while n < wanted and not full do
-  local members = redis.call('ZRANGE', p.order, side.from, side.to, 'BYSCORE', 'LIMIT', seen, math.min(chunk, wanted - n))
+  local members = redis.call('ZRANGE', p.order, side.from, side.to, 'BYSCORE', 'LIMIT', seen, wanted - n)
   local asked = #members
   if asked == 0 then
     break
   end
-  seen = seen + asked
   local entries, counted, stored = gather('HMGET', p.entries, members), {}, members
   for i = 1, asked do
     counted[i] = tonumber(main and members[i] or string.sub(members[i], from))
@@ -90,7 +90,13 @@ while n < wanted and not full do
       stored[i] = record_of(members[i], entries[i])
     end
   end
-  local bodies = records(p.keys, stored, stored == members and counted or nil)
+  local fit = readable(p, stored, room)
+  if fit < asked then
+    asked, stored = fit, { unpack(stored, 1, fit) }
+    counted[fit + 1] = nil
+  end
+  seen = seen + asked
+  local bodies = records(p.keys, stored, not p.shared and main and counted or nil)
   for i = 1, asked do
     local member, text, record = members[i], entries[i], bodies[i]
     local size, head, expires = #record, string.sub(record, 1, 2), '9999999999999'
@@ -165,6 +171,12 @@ if n == 0 then
   if waiter ~= '' then
     if not p.waiting then
       p.changed.waiting = '1'
+    end
+    -- Those that have gone without a word go, a few at a time, whenever one comes.
+    local gone = redis.call('ZRANGE', p.waiters, side.room * BAND, side.room * BAND + math.floor(p.now / 10) * 128 - 1, 'BYSCORE',
+      'LIMIT', 0, 10)
+    if #gone > 0 then
+      redis.call('ZREM', p.waiters, unpack(gone))
     end
     redis.call('ZADD', p.waiters, side.room * BAND + math.floor(p.now / 10 + 3000) * 128 + math.min(waiting_for, 127), waiter)
   end

@@ -32,15 +32,14 @@ import enum
 import secrets
 
 __all__ = [
-    "ServiceBusQuotaExceededError",
-    "MessagingEntityNotFoundError",
-    "MessagingEntityDisabledError",
-    "MessagingEntityAlreadyExistsError",
-    "MessageSizeExceededError",
-    "MessageNotFoundError",
-    "MessageLockLostError",
     "DataLayoutError",
     "InvalidConnectionStringError",
+    "MessageLockLostError",
+    "MessageNotFoundError",
+    "MessageSizeExceededError",
+    "MessagingEntityAlreadyExistsError",
+    "MessagingEntityDisabledError",
+    "MessagingEntityNotFoundError",
     "OperationTimeoutError",
     "Outcome",
     "ScriptRefusedError",
@@ -50,6 +49,7 @@ __all__ = [
     "ServiceBusCommunicationError",
     "ServiceBusConnectionError",
     "ServiceBusError",
+    "ServiceBusQuotaExceededError",
     "ServiceBusServerBusyError",
 ]
 

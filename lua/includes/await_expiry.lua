@@ -13,6 +13,7 @@ local function await_expiry(p, number, expires)
     if expires < p.head then
       p.head = expires
       p.changed.head = expires
+      p.sooner = math.min(p.sooner, expires)
     end
   elseif expires < 9999999999999 then
     p.awaited[#p.awaited + 1] = expires

@@ -14,7 +14,7 @@ local function begin(keys, argv, count, variadic)
   if s[1] ~= '1' then
     return nil, refuse('LAYOUT', s[1])
   end
-  if s[2] ~= argv[2] or s[4] == 'Deleting' then
+  if s[2] ~= argv[2] or s[4] == 'Deleting' or s[17] == '1' and redis.call('EXISTS', keys[10]) == 0 then
     return nil, refuse('GONE', 'partition')
   end
 
@@ -89,6 +89,6 @@ local function begin(keys, argv, count, variadic)
     window = tonumber(s[13]), dead_seq = tonumber(s[14]), head = tonumber(s[15]), horizon = tonumber(s[16]), shared = s[17] == '1',
     next_lock = tonumber(s[18]), next_due = tonumber(s[19]), waiting = s[20] == '1', biggest = tonumber(s[21]),
     changed = {}, placed = {}, taken = {}, entered = {}, forgotten = {}, awaited = {}, unawaited = {},
-    dropped = {}, dropped_sizes = {}, bytes = 0, more = 0,
+    dropped = {}, dropped_sizes = {}, bytes = 0, more = 0, sooner = math.huge,
   }
 end

@@ -2,10 +2,11 @@
 -- @use expire
 -- @use gather
 -- @use living
+-- @use readable
 -- @use band
 -- @use records
 local function fade(p, share)
-  local bound = nil
+  local bound, room = nil, 2097152
   for level = 0, 7 do
     local seen, fresh = 0, nil
     while share > 0 and not fresh do
@@ -14,7 +15,6 @@ local function fade(p, share)
       if #members == 0 then
         break
       end
-      seen = seen + #members
       local entries = gather('HMGET', p.entries, members)
       local numbers = {}
       for i = 1, #members do
@@ -23,8 +23,11 @@ local function fade(p, share)
           numbers[i] = members[i]
         end
       end
-      local found = records(p.keys, numbers)
-      for i = 1, #members do
+      local fit = readable(p, numbers, room)
+      local found = records(p.keys, { unpack(numbers, 1, fit) })
+      seen = seen + fit
+      for i = 1, fit do
+        room = room - #found[i]
         local e = living(entries[i], found[i])
         local expires = tonumber(e.expires)
         if expires > p.now then
@@ -33,7 +36,7 @@ local function fade(p, share)
         end
         p.unawaited[#p.unawaited + 1] = 'e' .. members[i]
         expire(p, members[i], e)
-        share = share - 1
+        share = room > 0 and share - 1 or 0
         if share == 0 then
           break
         end

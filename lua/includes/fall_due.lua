@@ -4,7 +4,6 @@
 -- @use band
 -- @use bucket
 -- @use gather
--- @use living
 -- @use make_ready
 -- @use expire
 -- @use entry
@@ -20,16 +19,21 @@ local function fall_due(p, share)
     members[i] = string.sub(due[i], 2)
   end
   local entries = gather('HMGET', p.entries, members)
+  local room = 2097152 -- what is activated is read and written again
   for i = 1, n do
+    if room <= 0 then
+      return 0
+    end
     local member, kind = members[i], string.byte(due[i])
     p.unawaited[#p.unawaited + 1] = due[i]
     if kind == 119 then -- w: the delay is over
       local side, number = side_of(member)
       make_ready(p, member, side, number, entry(entries[i]))
     elseif kind == 101 then -- e: an active message expires
-      local e = entries[i]
-      local record = not e and redis.call('HGET', bucket(p.keys, tonumber(member)), member)
-      expire(p, member, living(e, record))
+      expire(p, member, entries[i] and entry(entries[i]) or {
+        level = '0', home = 'a', reason = '-', failures = 0, expires = '', record = '', changes = '',
+        size = redis.call('HSTRLEN', bucket(p.keys, tonumber(member)), member),
+      })
     else -- s: a scheduled message is enqueued now, under a new number
       local key = bucket(p.keys, tonumber(member))
       local record = redis.call('HGET', key, member)
@@ -44,7 +48,7 @@ local function fall_due(p, share)
       end
       local active = header .. string.sub(record, 16)
       redis.call('HSET', bucket(p.keys, number), name, active)
-      p.bytes = p.bytes + #active - #record
+      p.bytes, room = p.bytes + #active - #record, room - #active
       if #active > p.biggest then
         p.biggest = #active
         p.changed.biggest = #active

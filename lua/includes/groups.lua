@@ -19,7 +19,8 @@ local function groups(argv, at, columns)
       group.members[i] = member
     end
     -- All names at once: whatever is left when the well-formed ones are taken away is none.
-    if string.gsub(',' .. table.concat(group.members, ','), ',d?[1-9]%d*', '') ~= '' then
+    local rest, found = string.gsub(',' .. table.concat(group.members, ','), ',d?[1-9]%d*', '')
+    if rest ~= '' or found ~= count then
       return nil
     end
     list[#list + 1] = group

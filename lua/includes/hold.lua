@@ -5,5 +5,6 @@ local function hold(p, token, till, count, runs)
   if till < p.next_lock then
     p.next_lock = till
     p.changed.next_lock = till
+    p.sooner = math.min(p.sooner, till - p.offset)
   end
 end

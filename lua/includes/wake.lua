@@ -1,7 +1,8 @@
--- Wakes as many waiting receivers as there is work for, in the order in which they came. A receiver stands in `waiters` under
--- its channel, scored by room * 2^48 + until (in 10 ms) * 128 + how many messages it wants; once woken, in the room eight
--- further on, by when it was woken. One that was woken and has not come within a second is given up, and the next one is
--- woken by whoever calls next.
+-- Wakes as many waiting receivers as there is work for, in the order in which they came; and one of them, if something will
+-- be due before it would come again by itself. A receiver stands in `waiters` by its channel and, after a blank, the letter
+-- of the side it waits at, scored by room * 2^48 + until (in 10 ms) * 128 + how many messages it wants; once woken, in the
+-- room eight further on, by when it was woken. One that was woken and has not come within a second is given up, and the next
+-- one is woken by whoever calls next.
 -- @use band
 -- @use sides inside
 local function wake(p)
@@ -9,12 +10,35 @@ local function wake(p)
     redis.call('HSET', p.state, 'waiting', '')
     return
   end
-  local now = math.floor(p.now / 10)
-  for _, side in pairs(SIDES) do
+  local now, woke = math.floor(p.now / 10), false
+
+  -- The number of messages that the first who still waits wants; it is woken if it waits longer than until then.
+  local function wake_first(side, till)
+    for _ = 1, 64 do
+      local first = redis.call('ZRANGE', p.waiters, side.room * BAND, (side.room + 1) * BAND - 1, 'BYSCORE', 'LIMIT', 0, 1,
+        'WITHSCORES')
+      if not first[1] then
+        return nil
+      end
+      local score = tonumber(first[2]) - side.room * BAND
+      local waits_until = math.floor(score / 128)
+      if waits_until >= now and waits_until * 10 <= till then
+        return nil
+      elseif waits_until >= now then
+        redis.call('ZADD', p.waiters, (side.room + 8) * BAND + now * 128 + score % 128, first[1])
+        redis.call('SPUBLISH', string.sub(first[1], 1, -2 - #side.prefix), p.state .. ' ' .. side.prefix)
+        woke = true
+        return score % 128
+      end
+      redis.call('ZREM', p.waiters, first[1]) -- it has gone
+    end
+  end
+
+  for _, side in ipairs({ SIDES[''], SIDES.d }) do
     local work = redis.call('ZCOUNT', p.order, side.from, side.to)
     if work > 0 then
       local low, high = (side.room + 8) * BAND, (side.room + 9) * BAND - 1
-      local woken = redis.call('ZRANGE', p.waiters, low, high, 'BYSCORE', 'WITHSCORES')
+      local woken = redis.call('ZRANGE', p.waiters, low, high, 'BYSCORE', 'LIMIT', 0, 64, 'WITHSCORES')
       for i = 1, #woken, 2 do
         local score = tonumber(woken[i + 1]) - low
         if math.floor(score / 128) < now - 100 then
@@ -24,21 +48,15 @@ local function wake(p)
         end
       end
       while work > 0 do
-        local first = redis.call('ZRANGE', p.waiters, side.room * BAND, (side.room + 1) * BAND - 1, 'BYSCORE', 'LIMIT', 0, 1,
-          'WITHSCORES')
-        if not first[1] then
+        local wanted = wake_first(side, 0)
+        if not wanted then
           break
         end
-        local score = tonumber(first[2]) - side.room * BAND
-        local wanted = score % 128
-        if math.floor(score / 128) < now then
-          redis.call('ZREM', p.waiters, first[1])
-        else
-          redis.call('ZADD', p.waiters, low + now * 128 + wanted, first[1])
-          redis.call('SPUBLISH', first[1], p.state .. ' ' .. side.prefix)
-          work = work - wanted
-        end
+        work = work - wanted
       end
     end
+  end
+  if p.sooner < math.huge and not woke and not wake_first(SIDES[''], p.sooner) then
+    wake_first(SIDES.d, p.sooner)
   end
 end

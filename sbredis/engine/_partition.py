@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import re
 import secrets
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import Any, Literal, NamedTuple, TypeVar
 
@@ -47,6 +47,10 @@ __all__ = [
 ]
 
 MAXIMUM_CALL_MESSAGES = 1000
+MAXIMUM_ID_BYTES = 512
+"""128 characters of four bytes."""
+MAXIMUM_CHANGES_BYTES = 64 * 1024
+"""What the changed properties of a message may weigh: what Azure allows for all of its properties."""
 MAXIMUM_CALL_BYTES = 4 * 1024 * 1024
 """What the messages of one call may weigh; a single message may be larger."""
 
@@ -57,6 +61,7 @@ Mode = Literal["lock", "delete"]
 
 _NAME = re.compile(r"d?[1-9][0-9]{0,14}", re.ASCII)
 _TOKEN = re.compile(r"[A-Za-z0-9_-]{12}", re.ASCII)
+_INCARNATION = re.compile(r"[A-Za-z0-9_-]{1,64}", re.ASCII)
 _LANE = re.compile(r"[\x21-\x7e]{1,64}", re.ASCII)
 
 
@@ -108,7 +113,9 @@ def _within(what: str, value: object, least: int, most: int) -> None:
         raise ValueError(f"{what} must be a whole number from {least} to {most}, not {value!r}")
 
 
-def _names(given: Iterable[str]) -> list[Argument]:
+def _names(given: Sequence[str]) -> list[Argument]:
+    if isinstance(given, (str, bytes)):
+        raise TypeError(f"several names are needed, not the one text {given!r}")
     listed = list(given)
     if not 1 <= len(listed) <= MAXIMUM_CALL_MESSAGES:
         raise ValueError(f"a call takes 1 to {MAXIMUM_CALL_MESSAGES} messages, not {len(listed)}")
@@ -142,8 +149,8 @@ class Partition:
         store: str | None = None,
     ) -> None:
         _within("version", version, 1, 999_999_999_999_999)
-        if not incarnation:
-            raise ValueError("an incarnation is not empty")
+        if not _INCARNATION.fullmatch(incarnation):
+            raise ValueError(f"{incarnation!r} is no incarnation")
         self.keys = partition_keys(namespace, salt, entity, store)
         self.incarnation = incarnation
         self.version = version
@@ -173,6 +180,8 @@ class Partition:
         for route in routes:
             if any(not 0 <= place < len(targets) for place in route) or list(route) != sorted(set(route)):
                 raise ValueError(f"a route is places of targets, rising, not {route!r}")
+        if len({target.keys[0] for target in targets}) < len(targets):
+            raise ValueError("a subscription is named twice among the targets")
         columns, rest = _columns(messages, routes)
         keys = self.keys + tuple(target.keys[KINDS.index(kind)] for target in targets for kind in _TARGET_KINDS)
         scalars: dict[str, Argument] = {
@@ -349,6 +358,8 @@ class Partition:
         _within("number", number, 0 if not lane else 1, 999_999_999_999_999)
         if now is not None:
             _within("now", now, 0, NEVER - 1)
+        if scalars.get("side", "") not in _SIDES or scalars.get("mode", "lock") not in _MODES:
+            raise ValueError("side must be '' or 'd', and mode 'lock' or 'delete'")
         common = (self.incarnation, self.version, lane, number, "" if now is None else now)
         repeatable = bool(lane) or name in _HARMLESS
         return Request(load(name), self.keys, (*common, *scalars.values(), *rest), read, repeatable)
@@ -358,6 +369,10 @@ class Partition:
             raise ValueError(f"a call takes 1 to {MAXIMUM_CALL_MESSAGES} messages, not {len(messages)}")
         largest, total = self.settings.largest_message, 0
         for place, message in enumerate(messages):
+            if type(message.payload) is not bytes or type(message.message_id) is not bytes:
+                raise TypeError(f"payload and message_id of message {place} must be bytes")
+            if len(message.message_id) > MAXIMUM_ID_BYTES:
+                raise ValueError(f"message_id of message {place} has more than {MAXIMUM_ID_BYTES} bytes")
             size = len(message.payload)
             total += size
             if size > largest:
@@ -375,6 +390,7 @@ class Partition:
             )
 
 
+_SIDES, _MODES = ("", "d"), ("lock", "delete")
 _HARMLESS = frozenset({"configure", "count", "destroy", "due", "peek"})
 """Scripts that come to the same when they are run twice."""
 
@@ -427,9 +443,18 @@ def _grouped(locks: Sequence[Lock], columns: Callable[[Lock], tuple[Argument, ..
         raise ValueError(f"a call takes 1 to {MAXIMUM_CALL_MESSAGES} messages, not {len(locks)}")
     groups: dict[str, list[Argument]] = {}
     counts: dict[str, int] = {}
+    total = 0
     for lock in locks:
         if not _NAME.fullmatch(lock.name):
             raise ValueError(f"{lock.name!r} is no number of a message")
+        if type(lock.changes) is not bytes:
+            raise TypeError(f"changed properties must be bytes, not {type(lock.changes).__name__}")
+        total += len(lock.changes)
+        if len(lock.changes) > MAXIMUM_CHANGES_BYTES or total > MAXIMUM_CALL_BYTES:
+            raise MessageSizeExceededError(
+                f"changed properties of {len(lock.changes)} bytes, of {total} in one call, are too large: "
+                f"a message may have {MAXIMUM_CHANGES_BYTES}, a call {MAXIMUM_CALL_BYTES}"
+            )
         listed = groups.get(lock.token)
         if listed is None:
             listed = groups[_token(lock.token)] = []

@@ -45,6 +45,9 @@ class PartitionSettings:
             raise ValueError(f"status must be one of {', '.join(get_args(Status))}, not {self.status!r}")
         if self.clock not in get_args(Clock):
             raise ValueError(f"clock must be one of {', '.join(get_args(Clock))}, not {self.clock!r}")
+        for name in ("dead_letter_expired", "shared"):
+            if type(getattr(self, name)) is not bool:
+                raise ValueError(f"{name} must be True or False, not {getattr(self, name)!r}")
         within("lock_duration", self.lock_duration, 1, NEVER)
         within("max_delivery_count", self.max_delivery_count, 1, 99_999)
         within("time_to_live", self.time_to_live, 1, NEVER)

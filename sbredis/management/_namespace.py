@@ -163,6 +163,14 @@ class Namespace:
             await steps.settled(record, until)
             return
 
+    async def restore_entity(self, record: EntityRecord, *, timeout: float = 60.0) -> EntityRecord:
+        """Make those partitions of an entity again that a failover has lost, empty, and leave the others as they are.
+
+        For who is told by a partition that there is no such entity, while the registry says that there is. Raises
+        :class:`~sbredis.exceptions.MessagingEntityNotFoundError` if the registry does not, or no longer.
+        """
+        return await self._steps.restored(record, anyio.current_time() + timeout)
+
     async def list_entities(
         self, after: str = "", limit: int = 100, *, timeout: float = 60.0
     ) -> tuple[EntityRecord, ...]:

@@ -96,8 +96,21 @@ class Steps:
             with _saying(says):
                 await self._everywhere(record, self._tell, until)
         except MessagingEntityNotFoundError:
-            await self.existing(record.path, until)  # raises, if it has been deleted meanwhile
-            raise
+            await self.restored(record, until)
+
+    async def restored(self, record: EntityRecord, until: float) -> EntityRecord:
+        """Make those partitions of an entity again that are not there, although the registry says so.
+
+        A failover may have lost them. The entity goes through its creation once more, so that whoever deletes it at
+        the same time is noticed.
+        """
+        found = await self.existing(record.path, until)  # raises, if it has been deleted meanwhile
+        if found.incarnation != record.incarnation:
+            raise missing(self._namespace, record.path)
+        again = self.registry.revise(replace(found, state="creating"), new_token())
+        with suppress(EntityChangedError):  # somebody else does it, or what else is to be done
+            await self.ask(again, until, record.path)
+        return await self.existing(record.path, until)
 
     def partition(self, record: EntityRecord, number: int) -> Partition:
         """One of the partitions of an entity."""

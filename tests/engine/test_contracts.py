@@ -44,7 +44,10 @@ from tests.engine.rights import commands_of
 COMMON = ("run_id", "incarnation", "version", "lane", "number", "now")
 SETTINGS = PartitionSettings(clock="test")
 PARTITION = Partition("n", "abc", "e", "incarnation", 7, SETTINGS)
-TARGET = Partition("n", "abc", "s", "of-target", 7, PartitionSettings(clock="test", shared=True), store="e")
+TARGETS = [
+    Partition("n", "abc", name, f"of-{name}", 7, PartitionSettings(clock="test", shared=True), store="e")
+    for name in ("s", "t")
+]
 TURN = Turn("lane", 5, 1_700_000_000_000)
 TOKEN = new_token()
 LOCKS = [Lock(TOKEN, "1", b"changes", 10), Lock(new_token(), "d2"), Lock(TOKEN, "3")]
@@ -55,7 +58,7 @@ each_operation = pytest.mark.parametrize("name", OF_A_PARTITION)
 
 REQUESTS: dict[str, Callable[[Partition], Request[Any]]] = {
     "send": lambda of: of.send(TURN, [Outgoing(b"m", 1000, 3, b"id", 1), Outgoing(b"n")]),
-    "publish": lambda of: of.publish(TURN, [Outgoing(b"m", 1000, 3, b"id")], [(0, 1)], [TARGET, TARGET]),
+    "publish": lambda of: of.publish(TURN, [Outgoing(b"m", 1000, 3, b"id")], [(0, 1)], TARGETS),
     "cancel": lambda of: of.cancel(TURN, ["1", "2"]),
     "receive": lambda of: of.receive(TURN, TOKEN, 3, side="d", mode="delete", room=10, waiter=b"w", waiting_for=4),
     "receive_deferred": lambda of: of.receive_deferred(TURN, TOKEN, ["1", "2"]),

@@ -20,8 +20,8 @@ from sbredis.engine import _placement
 from sbredis.engine._placement import (
     MOST_PARTITIONS,
     partition_for_key,
-    registry_salt,
     partition_for_name,
+    registry_salt,
     salts,
     slot_range,
 )

@@ -317,7 +317,6 @@ async def test_a_call_with_more_arguments_than_there_are_is_refused(bench: Bench
             assert await sent_in_vain(bench, script, *whole) == "BADCALL", script
 
 
-@pytest.mark.xfail(reason="finding C8: 1,2 is taken for a name", strict=True)
 @pytest.mark.parametrize("target", ["memory"])
 async def test_what_cannot_be_the_name_of_a_message_is_refused(bench: Bench) -> None:
     """Not taken for a message whose lock is lost."""

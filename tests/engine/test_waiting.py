@@ -204,6 +204,8 @@ async def test_whatever_makes_a_message_available_wakes(bench: Bench, listening:
         await bench.abandon(held, counted=False)
     elif held and way == "delay over":
         await bench.abandon(held, delay=20_000)
+        await receiver.woken(1)  # for it would have slept longer
+        assert await receiver.look() == []
     await receiver.woken(int(way in {"abandoned", "given back"}))
     bench.later(20_000 if way != "lapsed" else SETTINGS.lock_duration)
     await bench.due()
@@ -225,6 +227,50 @@ async def test_nobody_is_woken_for_nothing(bench: Bench, listening: Receivers) -
     await bench.cancel("6")
     await bench.purge()
     await receiver.woken(0)
+
+
+async def test_who_would_sleep_past_what_is_due_is_told(bench: Bench, listening: Receivers) -> None:
+    """It was told that nothing will be due; one of those who wait then sees to it that the schedule is kept."""
+    first, second = await listening("a"), await listening("b")
+    await first.look()
+    bench.later(10)
+    await second.look()
+    await bench.send(b"m", due=START + PATIENCE - 11)
+    await first.woken(1)
+    await second.woken(0)
+    _, told = await bench.receive_more(1, waiter=first.channel)
+    assert told.due == START + PATIENCE - 11
+
+
+async def test_who_will_come_before_it_is_due_is_left_asleep(bench: Bench, listening: Receivers) -> None:
+    """It learns of it then."""
+    receiver = await listening("a")
+    await receiver.look()
+    await bench.send(b"m", due=START + PATIENCE)
+    await receiver.woken(0)
+
+
+async def test_a_receiver_may_wait_at_both_sides(bench: Bench, listening: Receivers) -> None:
+    """A client has one channel for all that it waits for in a slot."""
+    receiver = await listening("a")
+    await receiver.look()
+    assert await receiver.look(side="d") == []
+    await bench.send(b"m")
+    await receiver.woken(1)
+    held = await bench.one()
+    await bench.dead_letter(held)
+    await receiver.woken(1)
+
+
+async def test_those_who_have_gone_are_forgotten(bench: Bench, listening: Receivers) -> None:
+    """A few whenever one comes, so that they do not gather."""
+    for number in range(30):
+        await bench.receive_more(1, waiter=waiting_channel(NAMESPACE, SALT, f"gone{number}"))
+    bench.later(PATIENCE + 10)
+    for name in ("a", "b", "c"):
+        await (await listening(name)).look()
+    key = bench.partition.keys[8]
+    assert await bench.transport.command("ZCARD", key, key=key) == 3
 
 
 async def test_the_two_sides_wake_their_own(bench: Bench, listening: Receivers) -> None:

@@ -350,16 +350,40 @@ async def test_the_window_of_duplicate_detection_may_change(namespace: Namespace
     assert changed.settings.duplicate_window == 6
 
 
-async def test_a_partition_that_is_lost_is_not_taken_for_a_deleted_entity(
-    transport: Transport, namespace: Namespace
+@pytest.mark.parametrize("way", ["restored", "updated"])
+async def test_a_partition_that_was_lost_is_made_again_and_the_others_stay_as_they_are(
+    transport: Transport, namespace: Namespace, way: str
 ) -> None:
-    record = await namespace.create_entity("q", SETTINGS)
-    for key in namespace.partition(record, record.partitions[0]).keys:
+    """A failover may lose what was written last; the registry still knows."""
+    record = await namespace.create_entity("q", SETTINGS, partitioned=True)
+    kept, lost = namespace.partition(record, 0), namespace.partition(record, 2)
+    await perform(transport, kept.send(Turn("lane", 1), [Outgoing(b"kept")]))
+    for key in lost.keys:
         await transport.command("DEL", key, key=key)
-    with pytest.raises(MessagingEntityNotFoundError, match="registry has version 2 of the settings of 'q'") as raised:
-        await namespace.update_entity(record, SETTINGS)
-    assert raised.value.outcome is Outcome.UNKNOWN
-    assert (await namespace.get_entity("q")).version == 2
+    with pytest.raises(MessagingEntityNotFoundError):
+        await perform(transport, lost.count())
+    if way == "restored":
+        found = await namespace.restore_entity(record)
+        assert (found.state, found.version) == ("active", record.version)
+    else:
+        found = await namespace.update_entity(record, replace(SETTINGS, lock_duration=5_000))
+        assert (await namespace.get_entity("q")).settings.lock_duration == 5_000
+    assert (await perform(transport, namespace.partition(found, 2).count())).active == 0
+    assert (await perform(transport, namespace.partition(found, 0).count())).active == 1
+
+
+async def test_what_was_deleted_is_not_restored(transport: Transport, namespace: Namespace) -> None:
+    """Nor is another entity of that name touched."""
+    record = await namespace.create_entity("q", SETTINGS)
+    await namespace.delete_entity("q")
+    with pytest.raises(MessagingEntityNotFoundError):
+        await namespace.restore_entity(record)
+    assert await partition_keys_in(transport) == []
+    await namespace.create_entity("q", SETTINGS)
+    before = await snapshot(transport)
+    with pytest.raises(MessagingEntityNotFoundError):
+        await namespace.restore_entity(record)
+    assert await snapshot(transport) == before
 
 
 # -- deleting ----------------------------------------------------------------------------------------------------------

@@ -23,7 +23,7 @@
 -- @use repeated
 -- @use whole
 -- @use words
-local p, refusal = begin(KEYS, ARGV, 7, true)
+local p, refusal = begin(KEYS, ARGV, 'abandon', 7, true)
 if not p then
   return refusal
 end

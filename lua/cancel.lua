@@ -18,7 +18,7 @@
 -- @use refuse
 -- @use repeated
 -- @use words
-local p, refusal = begin(KEYS, ARGV, 6, true)
+local p, refusal = begin(KEYS, ARGV, 'cancel', 6, true)
 if not p then
   return refusal
 end

@@ -18,7 +18,7 @@
 -- @use unstore
 -- @use variadic
 -- @use words
-local p, refusal = begin(KEYS, ARGV, 6, true)
+local p, refusal = begin(KEYS, ARGV, 'complete', 6, true)
 if not p then
   return refusal
 end

@@ -11,7 +11,7 @@
 -- @use begin
 -- @use next_due
 -- @use refuse
-local p, refusal = begin(KEYS, ARGV, 6, false)
+local p, refusal = begin(KEYS, ARGV, 'count', 6, false)
 if not p then
   return refusal
 end

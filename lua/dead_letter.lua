@@ -20,7 +20,7 @@
 -- @use refuse
 -- @use repeated
 -- @use words
-local p, refusal = begin(KEYS, ARGV, 6, true)
+local p, refusal = begin(KEYS, ARGV, 'dead_letter', 6, true)
 if not p then
   return refusal
 end

@@ -20,7 +20,7 @@
 -- @use repeated
 -- @use side_of
 -- @use words
-local p, refusal = begin(KEYS, ARGV, 6, true)
+local p, refusal = begin(KEYS, ARGV, 'defer', 6, true)
 if not p then
   return refusal
 end

@@ -11,7 +11,7 @@
 -- @use finish
 -- @use next_due
 -- @use repeated
-local p, refusal = begin(KEYS, ARGV, 6, false)
+local p, refusal = begin(KEYS, ARGV, 'due', 6, false)
 if not p then
   return refusal
 end

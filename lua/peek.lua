@@ -22,7 +22,7 @@
 -- @use refuse
 -- @use sides
 -- @use whole
-local p, refusal = begin(KEYS, ARGV, 11, false)
+local p, refusal = begin(KEYS, ARGV, 'peek', 11, false)
 if not p then
   return refusal
 end

@@ -30,7 +30,7 @@
 -- @use wake
 -- @use whole
 -- @use words
-local p, refusal = begin(KEYS, ARGV, 8, true)
+local p, refusal = begin(KEYS, ARGV, 'publish', 8, true)
 if not p then
   return refusal
 end
@@ -53,6 +53,10 @@ for i = 1, #incarnations do
   if s[1] ~= '1' or s[2] ~= incarnations[i] or s[3] == 'Deleting' then
     return refuse('TARGET', string.format('%d', i))
   end
+  if targets[KEYS[at]] then
+    return refuse('BADCALL', 'targets')
+  end
+  targets[KEYS[at]] = true
   targets[i] = {
     state = KEYS[at], order = KEYS[at + 1], entries = KEYS[at + 2], due = KEYS[at + 3], waiters = KEYS[at + 4], now = p.now,
     ttl = tonumber(s[4]), head = tonumber(s[5]), horizon = tonumber(s[6]), next_due = tonumber(s[7]), waiting = s[8] == '1',

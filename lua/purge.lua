@@ -25,7 +25,7 @@
 -- @use repeated
 -- @use sides
 -- @use whole
-local p, refusal = begin(KEYS, ARGV, 10, false)
+local p, refusal = begin(KEYS, ARGV, 'purge', 10, false)
 if not p then
   return refusal
 end

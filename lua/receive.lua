@@ -41,7 +41,7 @@
 -- @use sides
 -- @use token_of
 -- @use whole
-local p, refusal = begin(KEYS, ARGV, 13, false)
+local p, refusal = begin(KEYS, ARGV, 'receive', 13, false)
 if not p then
   return refusal
 end
@@ -71,7 +71,7 @@ if waiter ~= '' then
 end
 
 local names, numbers, found, extras, entered = {}, {}, {}, {}, {}
-local n, seen, full, late = 0, 0, false, 0
+local n, seen, full, late, spent = 0, 0, false, 0, 0
 local header, length, tail = nil, nil, nil
 local main, from = side.prefix == '', #side.prefix + 1
 while n < wanted and not full do
@@ -108,8 +108,8 @@ while n < wanted and not full do
     if expires ~= '9999999999999' and tonumber(expires) <= p.now then
       expire(p, member, living(text, record))
       p.unawaited[#p.unawaited + 1] = 'e' .. member
-      late = late + 1
-      if late == 100 then
+      late, spent = late + 1, spent + size
+      if late == 100 or spent > 2097152 then
         full, p.more = true, 1
         break
       end

@@ -29,7 +29,7 @@
 -- @use stretches
 -- @use token_of
 -- @use words
-local p, refusal = begin(KEYS, ARGV, 8, true)
+local p, refusal = begin(KEYS, ARGV, 'receive_deferred', 8, true)
 if not p then
   return refusal
 end

@@ -21,7 +21,7 @@
 -- @use stretches
 -- @use token_of
 -- @use words
-local p, refusal = begin(KEYS, ARGV, 7, true)
+local p, refusal = begin(KEYS, ARGV, 'renew', 7, true)
 if not p then
   return refusal
 end

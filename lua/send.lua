@@ -19,7 +19,7 @@
 -- @use known_ids
 -- @use repeated
 -- @use variadic
-local p, refusal = begin(KEYS, ARGV, 7, true)
+local p, refusal = begin(KEYS, ARGV, 'send', 7, true)
 if not p then
   return refusal
 end

@@ -5,7 +5,7 @@
 --   the lane's last), LANE (the lane is not known here), STALE (the caller's settings are older), CONFIG (newer than the partition's)
 -- @use refuse
 -- @use whole
-local function begin(keys, argv, count, variadic)
+local function begin(keys, argv, name, count, variadic)
   local s = redis.call('HMGET', keys[1], 'layout', 'incarnation', 'version', 'status', 'clock', 'run_id', 'offset', 'clk', 'lock',
     'deliveries', 'ttl', 'dead', 'window', 'dead_seq', 'head', 'horizon', 'shared', 'next_lock', 'next_due', 'waiting', 'biggest')
   if not s[1] then
@@ -44,9 +44,12 @@ local function begin(keys, argv, count, variadic)
     local last = redis.call('HGET', keys[8], lane)
     if last then
       known = true
-      local before, _, said = string.match(last, '^(%d+) (%d+) (.*)$')
+      local before, _, call, said = string.match(last, '^(%d+) (%d+) (%S+) (.*)$')
       before = tonumber(before)
       if number == before then
+        if call ~= name then
+          return nil, refuse('BADCALL', 'the number belongs to another call')
+        end
         result = said
       elseif number < before then
         return nil, refuse('REPEATED', string.format('%.0f', before))
@@ -84,7 +87,7 @@ local function begin(keys, argv, count, variadic)
     ops = keys[8], waiters = keys[9], store = keys[10], refs = keys[11], keys = keys,
     now = now, logical = logical, offset = logical - now, old_offset = tonumber(s[7]), epoch = epoch,
     run_id = argv[1] ~= '?' and argv[1] or run_id, old_run_id = run_id,
-    lane = lane, number = argv[5], new_lane = lane ~= '' and not known, repeated = result,
+    name = name, lane = lane, number = argv[5], new_lane = lane ~= '' and not known, repeated = result,
     status = s[4], lock = lock, deliveries = tonumber(s[10]), ttl = tonumber(s[11]), dead = s[12] == '1',
     window = tonumber(s[13]), dead_seq = tonumber(s[14]), head = tonumber(s[15]), horizon = tonumber(s[16]), shared = s[17] == '1',
     next_lock = tonumber(s[18]), next_due = tonumber(s[19]), waiting = s[20] == '1', biggest = tonumber(s[21]),

@@ -18,7 +18,7 @@ local function finish(p, result)
   end
   redis.call('HSET', p.state, unpack(fields))
   if p.lane ~= '' then
-    redis.call('HSET', p.ops, p.lane, p.number .. ' ' .. string.format('%.0f', p.now) .. ' ' .. result)
+    redis.call('HSET', p.ops, p.lane, string.format('%s %.0f %s %s', p.number, p.now, p.name, result))
     if p.new_lane then
       -- Lanes that nobody has used for a quarter of an hour go, a few at a time, whenever a new one comes.
       local some = redis.call('HRANDFIELD', p.ops, 10, 'WITHVALUES')

@@ -10,28 +10,19 @@ local function wake(p)
     redis.call('HSET', p.state, 'waiting', '')
     return
   end
-  local now, woke = math.floor(p.now / 10), false
+  local now = math.floor(p.now / 10)
 
   -- The number of messages that the first who still waits wants; it is woken if it waits longer than until then.
   local function wake_first(side, till)
-    for _ = 1, 64 do
-      local first = redis.call('ZRANGE', p.waiters, side.room * BAND, (side.room + 1) * BAND - 1, 'BYSCORE', 'LIMIT', 0, 1,
-        'WITHSCORES')
-      if not first[1] then
-        return nil
-      end
-      local score = tonumber(first[2]) - side.room * BAND
-      local waits_until = math.floor(score / 128)
-      if waits_until >= now and waits_until * 10 <= till then
-        return nil
-      elseif waits_until >= now then
-        redis.call('ZADD', p.waiters, (side.room + 8) * BAND + now * 128 + score % 128, first[1])
-        redis.call('SPUBLISH', string.sub(first[1], 1, -2 - #side.prefix), p.state .. ' ' .. side.prefix)
-        woke = true
-        return score % 128
-      end
-      redis.call('ZREM', p.waiters, first[1]) -- it has gone
+    local first = redis.call('ZRANGE', p.waiters, side.room * BAND + now * 128, (side.room + 1) * BAND - 1, 'BYSCORE', 'LIMIT', 0, 1,
+      'WITHSCORES')
+    local score = first[1] and tonumber(first[2]) - side.room * BAND
+    if not score or math.floor(score / 128) * 10 <= till then
+      return nil
     end
+    redis.call('ZADD', p.waiters, (side.room + 8) * BAND + now * 128 + score % 128, first[1])
+    redis.call('SPUBLISH', string.sub(first[1], 1, -2 - #side.prefix), p.state .. ' ' .. side.prefix)
+    return score % 128
   end
 
   for _, side in ipairs({ SIDES[''], SIDES.d }) do
@@ -41,7 +32,7 @@ local function wake(p)
       local woken = redis.call('ZRANGE', p.waiters, low, high, 'BYSCORE', 'LIMIT', 0, 64, 'WITHSCORES')
       for i = 1, #woken, 2 do
         local score = tonumber(woken[i + 1]) - low
-        if math.floor(score / 128) < now - 100 then
+        if math.abs(now - math.floor(score / 128)) > 100 then
           redis.call('ZREM', p.waiters, woken[i])
         else
           work = work - score % 128
@@ -56,7 +47,7 @@ local function wake(p)
       end
     end
   end
-  if p.sooner < math.huge and not woke and not wake_first(SIDES[''], p.sooner) then
+  if p.sooner < math.huge and not wake_first(SIDES[''], p.sooner) then
     wake_first(SIDES.d, p.sooner)
   end
 end

@@ -268,13 +268,15 @@ def test_every_call_begins_as_the_others_do_but_for_two() -> None:
     for name in OF_EVERY_CALL:
         header = contract_of(name)
         begun = re.search(
-            r"^local p, refusal = begin\(KEYS, ARGV, (\d+), (true|false)\)\nif not p then\n  return refusal\nend\n",
+            r"^local p, refusal = begin\(KEYS, ARGV, '(\w+)', (\d+), (true|false)\)\n"
+            r"if not p then\n  return refusal\nend\n",
             load(name).source,
             re.MULTILINE,
         )
         assert begun is not None
-        assert int(begun[1]) == len(COMMON) + len(header.arguments)
-        assert (begun[2] == "true") is (header.rest is not None)
+        assert begun[1] == name
+        assert int(begun[2]) == len(COMMON) + len(header.arguments)
+        assert (begun[3] == "true") is (header.rest is not None)
 
 
 # -- flags -------------------------------------------------------------------------------------------------------------

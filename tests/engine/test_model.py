@@ -320,7 +320,7 @@ def test_those_who_wait_are_woken_the_longest_waiting_first_and_as_many_as_there
     for second, waiter in enumerate(("a", "b", "c")):
         assert model.receive(at(second), "t1", 9, waiter=waiter, waiting_for=2).messages == ()
     send(model, b"1", b"2", b"3", seconds=30.5)
-    assert model.woken == [(MAIN, "b"), (MAIN, "c")]  # the first had waited for its 30 seconds
+    assert model.woken == [(MAIN, "b "), (MAIN, "c ")]  # the first had waited for its 30 seconds
 
 
 def test_what_is_destroyed_is_gone_and_what_is_made_anew_is_another() -> None:

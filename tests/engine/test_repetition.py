@@ -243,6 +243,21 @@ async def test_a_call_that_is_older_than_the_last_of_its_lane_is_refused(bench: 
     assert await bench.whole() == before
 
 
+async def test_the_number_of_a_call_is_not_that_of_another(bench: Bench) -> None:
+    """Its kept answer would be misread."""
+    turn = bench.turn()
+    await bench.tell(bench.partition.send(turn, [Outgoing(b"m")]))
+    before = await bench.whole()
+    others: list[Request[Any]] = [
+        bench.partition.cancel(turn, ["1"]),
+        bench.partition.receive(turn, new_token(), 1),
+    ]
+    for request in others:
+        with pytest.raises(MalformedCallError, match="belongs to another call"):
+            await bench.tell(request)
+    assert await bench.whole() == before
+
+
 async def test_a_repetition_is_answered_although_the_settings_have_changed_since(bench: Bench) -> None:
     """The call was done with the settings of its time; only a new one must know the new ones."""
     partition = bench.partition

@@ -6,7 +6,7 @@ from collections.abc import Awaitable, Callable
 
 import pytest
 
-from sbredis.engine import Side, waiting_channel
+from sbredis.engine import Outgoing, Side, new_token, waiting_channel
 from tests.engine.bench import NAMESPACE, SALT, SETTINGS, START, Bench
 from tests.transport.ears import Ear
 from tests.waiting import eventually
@@ -240,6 +240,42 @@ async def test_who_would_sleep_past_what_is_due_is_told(bench: Bench, listening:
     await second.woken(0)
     _, told = await bench.receive_more(1, waiter=first.channel)
     assert told.due == START + PATIENCE - 11
+
+
+async def test_it_is_told_also_when_another_is_woken_for_what_is_there(bench: Bench, listening: Receivers) -> None:
+    """Who gets a message does not hear what will be due."""
+    first, second = await listening("a"), await listening("b")
+    await first.look()
+    bench.later(10)
+    await second.look()
+    await bench.send_all(Outgoing(b"now"), Outgoing(b"soon", due=START + 1_000))
+    await first.woken(1)
+    await second.woken(1)
+
+
+async def test_the_living_are_woken_behind_many_who_have_gone(bench: Bench, listening: Receivers) -> None:
+    """However many they are."""
+    for number in range(100):
+        await bench.receive_more(1, waiter=waiting_channel(NAMESPACE, SALT, f"gone{number}"))
+    bench.later(PATIENCE + 10)
+    receiver = await listening("a")
+    await receiver.look()
+    await bench.send(b"m")
+    await receiver.woken(1)
+
+
+async def test_one_that_was_woken_is_given_up_also_when_the_clock_went_back(bench: Bench, listening: Receivers) -> None:
+    """It would be waited for as long as the clock needs to catch up."""
+    bench.later(60_000)
+    await (await listening("gone")).look()
+    await bench.send(b"m")
+    bench.later(-60_000)
+    receiver = await listening("there")
+    await bench.tell(bench.partition.receive(bench.turn(), new_token(), 1, side="d", waiter=receiver.channel))
+    held = await bench.one()
+    await receiver.look()
+    await bench.abandon(held, counted=False)
+    await receiver.woken(1)
 
 
 async def test_who_will_come_before_it_is_due_is_left_asleep(bench: Bench, listening: Receivers) -> None:

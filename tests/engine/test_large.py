@@ -1,0 +1,95 @@
+"""Large messages: what a call reads and writes of them is bounded, and it says that there is more."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+
+from sbredis.engine import MAXIMUM_CALL_BYTES, Outgoing, PartitionSettings, Turn
+from tests.engine.bench import SETTINGS, Bench
+
+pytestmark = [pytest.mark.anyio, pytest.mark.parametrize("target", ["memory", "server"], indirect=True)]
+
+LARGE = b"x" * 500_000
+
+
+@pytest.fixture
+def settings() -> PartitionSettings:
+    return replace(SETTINGS, largest_message=10_000_000)
+
+
+async def sent(bench: Bench, *messages: Outgoing) -> None:
+    """However many calls it takes."""
+    for message in messages:
+        await bench.send_all(message)
+
+
+async def counted(bench: Bench) -> tuple[int, int]:
+    counts = await bench.tell(bench.partition.count(Turn("", 0, bench.now)))
+    return counts.active, counts.scheduled
+
+
+async def test_a_receive_takes_what_has_room_behind_however_many_small_ones(bench: Bench) -> None:
+    small = [Outgoing(b"s%d" % number) for number in range(40)]
+    await bench.send_all(*small)
+    await sent(bench, *[Outgoing(LARGE)] * 10)
+    held = await bench.receive(100)
+    assert len(held) == 40 + MAXIMUM_CALL_BYTES // (len(LARGE) + 15)
+    assert len(await bench.receive(100)) == 10 - (len(held) - 40)
+
+
+async def test_one_that_has_no_room_is_given_out_alone(bench: Bench) -> None:
+    await sent(bench, Outgoing(b"x" * 5_000_000), Outgoing(b"next"))
+    (held,) = await bench.receive(10)
+    assert len(held.payload) == 5_000_000
+    assert [message.payload for message in await bench.receive(10)] == [b"next"]
+
+
+async def test_a_peek_shows_what_has_room(bench: Bench) -> None:
+    await sent(bench, Outgoing(b"small"), *[Outgoing(LARGE)] * 10, Outgoing(b"last"))
+    seen: list[str] = []
+    pages = 0
+    while shown := await bench.peek(int(seen[-1]) + 1 if seen else 0):
+        assert sum(len(message.record) for message in shown) <= MAXIMUM_CALL_BYTES
+        seen += [message.name for message in shown]
+        pages += 1
+    assert seen == [str(number) for number in range(1, 13)]
+    assert pages == 2
+
+
+async def test_schedules_that_come_due_together_are_activated_a_share_a_call(bench: Bench) -> None:
+    await sent(bench, *[Outgoing(LARGE, due=bench.now + 1000)] * 12)
+    bench.later(1000)
+    calls = 1
+    while (await bench.due()).more:
+        active, _ = await counted(bench)
+        assert active == 5 * calls
+        calls += 1
+    assert await counted(bench) == (12, 0)
+    assert calls == 3
+
+
+async def test_what_expires_in_the_order_of_its_coming_goes_a_share_a_call(bench: Bench) -> None:
+    await bench.change(time_to_live=1000)
+    await sent(bench, *[Outgoing(LARGE)] * 12)
+    bench.later(1000)
+    assert (await bench.due()).more
+    active, _ = await counted(bench)
+    assert 0 < active < 12
+    while (await bench.due()).more:
+        pass
+    assert await counted(bench) == (0, 0)
+
+
+async def test_a_purge_goes_on_where_it_ended(bench: Bench) -> None:
+    await sent(bench, *[Outgoing(LARGE)] * 20)
+    steps, onwards = 0, 0
+    while True:
+        step = await bench.purge(start=onwards)
+        steps += 1
+        if step.onwards is None:
+            break
+        onwards = step.onwards
+    assert steps == 3
+    assert await counted(bench) == (0, 0)

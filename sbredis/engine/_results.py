@@ -23,6 +23,7 @@ __all__ = [
     "read_record",
 ]
 
+
 class Record(NamedTuple):
     """A message as it is stored, taken apart."""
 

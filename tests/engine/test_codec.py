@@ -79,6 +79,7 @@ def test_what_is_not_a_number_stays_none() -> None:
 def test_times_keep_their_moment_and_lose_their_zone() -> None:
     elsewhere = datetime(2026, 3, 1, 12, 0, 0, 17, tzinfo=timezone(timedelta(hours=5)))
     found = decode(encode(Content(properties={"at": elsewhere}))).properties
+    assert found is not None
     assert found == {"at": elsewhere}
     assert str(found["at"]) == "2026-03-01 07:00:00.000017+00:00"
 

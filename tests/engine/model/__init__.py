@@ -14,7 +14,9 @@ from __future__ import annotations
 from tests.engine.model.operations import Model, grouped
 from tests.engine.model.values import (
     LETTERS,
+    REAL_BOUNDS,
     Awoken,
+    Bounds,
     Call,
     Counts,
     Delivery,
@@ -38,7 +40,9 @@ from tests.engine.model.values import (
 
 __all__ = [
     "LETTERS",
+    "REAL_BOUNDS",
     "Awoken",
+    "Bounds",
     "Call",
     "Counts",
     "Delivery",

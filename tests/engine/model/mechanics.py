@@ -23,6 +23,8 @@ from sbredis.engine._lifecycle import (
 )
 from tests.engine.model.values import (
     MOST,
+    REAL_BOUNDS,
+    Bounds,
     Call,
     Lane,
     Lease,
@@ -46,8 +48,7 @@ class Mechanics:
     """The state of one partition, and how it changes."""
 
     settings: Settings = field(default_factory=Settings)
-    share: int = 100
-    large_share: int = 1000
+    bounds: Bounds = REAL_BOUNDS
     layout: str = "1"
     exists: bool = False
     incarnation: str = ""
@@ -58,7 +59,12 @@ class Mechanics:
     seq: int = 0
     dead_seq: int = 0
     horizon: int = 0
-    head: int = NEVER  # nothing that is active and not indexed expires before
+    # Bounds, which may be too early and never too late: of the expiry of what is active and not indexed, of the end of
+    # a lease, and of what goes by the clock. Whoever waits was told of them.
+    head: int = NEVER
+    next_lock: int = NEVER
+    next_due: int = NEVER
+    sooner: int | None = None  # the earliest time to which the call that runs has put one of them forward
     more: bool = False  # whether the call that runs has used up its share
     waiting: bool = False
     messages: dict[Side, dict[int, Message]] = field(default_factory=lambda: {side: {} for side in Side})
@@ -74,8 +80,7 @@ class Mechanics:
 
     def _clear(self) -> None:
         fresh = type(self)(
-            share=self.share,
-            large_share=self.large_share,
+            bounds=self.bounds,
             taken=self.taken,
             refused=self.refused,
             repeated=self.repeated,
@@ -106,7 +111,7 @@ class Mechanics:
         if refusal:
             self._refuse(*refusal)
         self._begin(call)
-        self.more = self._do_due(call.now, self.share if share is None else share)
+        self.more = self._do_due(call.now, share or self.bounds.share)
         result = act()
         if call.lane:
             self._note(call, again or (lambda _: replace(result, more=False)))  # type: ignore[type-var]
@@ -178,15 +183,19 @@ class Mechanics:
             self.dead_seq += EPOCH_LEAP
         if call.run_id != "?":
             self.run_id = call.run_id
-        self.clk, self.offset = logical, logical - call.now
+        self.clk, self.offset, self.sooner = logical, logical - call.now, None
 
     # -- what time does ------------------------------------------------------------------------------------------------
 
     def _do_due(self, now: int, share: int) -> bool:
         """A share of what is due: ended leases, then what goes by the clock, then the expiry of what is not indexed."""
-        left = self._lapse(now, share)
-        if left > 0:
+        left = share
+        if self.next_lock <= self.clk:
+            left = self._lapse(now, left)
+            self.next_lock = min((lease.until for lease in self.leases.values()), default=NEVER)
+        if left > 0 and self.next_due <= now:
             left = self._fall_due(now, left)
+            self.next_due = min(self._due().values(), default=NEVER)
         if left > 0 and self.head <= now:
             left = self._fade(now, left)
         return left <= 0
@@ -208,9 +217,14 @@ class Mechanics:
 
     def _fall_due(self, now: int, share: int) -> int:
         due = sorted((time, entry) for entry, time in self._due().items() if time <= now)[:share]
+        room = self.bounds.weight
         for _, entry in due:
+            if room <= 0:
+                return 0
             side, number = split_member(entry[1:])
-            self._come_due(self.messages[side][number], entry[0], now)
+            message = self.messages[side][number]
+            self._come_due(message, entry[0], now)
+            room -= len(message.record) if entry[0] == "s" else 0
         return share - len(due)
 
     def _come_due(self, message: Message, kind: str, now: int) -> None:
@@ -226,41 +240,55 @@ class Mechanics:
 
     def _fade(self, now: int, share: int) -> int:
         """The expired at the head of each level go; what comes behind them bounds what is next."""
-        bound = NEVER
+        bound, room = NEVER, self.bounds.weight
         for level in range(LEVELS):
             for message in self._ready(Side.MAIN):
                 if message.level != level:
                     continue
+                room -= len(message.record)
                 if message.expires > now:
                     bound = min(bound, message.expires)
                     break
                 self._move(message, Event.EXPIRE, now)
                 share -= 1
-                if share == 0:
+                if share == 0 or room <= 0:
                     return 0
         self.head = bound
         return share
 
     def _wake(self, now: int) -> None:
-        """Wake as many of those who wait, the longest waiting first, as there is something for. In hundredths."""
+        """Wake as many of those who wait, the longest waiting first, as there is something for; and one of them, if
+        something will happen before it comes again by itself. Times are in hundredths of a second.
+        """
         for side in Side:
             there = len(self._ready(side))
             for name, waiter in list(self.waiters.items()) if there else ():
                 if waiter.side is side and waiter.woken:
-                    if waiter.until < now - WOKEN:
+                    if abs(waiter.until - now) > WOKEN:
                         del self.waiters[name]
                     else:
                         there -= waiter.wanted
-            asleep = [(waiter, name) for name, waiter in self.waiters.items() if waiter.side is side]
-            for waiter, name in sorted((waiter, name) for waiter, name in asleep if not waiter.woken):
-                if there <= 0:
-                    break
-                if waiter.until < now:
-                    del self.waiters[name]
-                else:
-                    self.waiters[name] = waiter._replace(until=now, woken=True)
-                    self.woken.append((side, name))
-                    there -= waiter.wanted
+            while there > 0 and (wanted := self._wake_first(side, now, 0)):
+                there -= wanted
+        if self.sooner is not None:
+            _ = self._wake_first(Side.MAIN, now, self.sooner) or self._wake_first(Side.DEAD, now, self.sooner)
+
+    def _asleep(self, side: Side) -> list[str]:
+        """Those who wait and have not been woken, the longest waiting first."""
+        asleep = [(waiter, name) for name, waiter in self.waiters.items() if waiter.side is side and not waiter.woken]
+        return [name for _, name in sorted(asleep)]
+
+    def _wake_first(self, side: Side, now: int, till: int) -> int:
+        """Wake the first who has not gone, if it waits for longer than until then; answers how many it wants."""
+        for name in self._asleep(side):
+            waiter = self.waiters[name]
+            if waiter.until >= now:
+                if waiter.until * 10 <= till:
+                    return 0
+                self.waiters[name] = waiter._replace(until=now, woken=True)
+                self.woken.append((side, name))
+                return waiter.wanted
+        return 0
 
     # -- messages ------------------------------------------------------------------------------------------------------
 
@@ -302,9 +330,26 @@ class Mechanics:
         if message.state is State.ACTIVE and event in (Event.SEND, Event.ACTIVATE):
             message.indexed = message.expires < self.horizon
             if not message.indexed:
-                self.horizon, self.head = message.expires, min(self.head, message.expires)
+                self.horizon = message.expires
+                if message.expires < self.head:
+                    self.head = message.expires
+                    self._put_forward(message.expires)
         elif message.state is State.ACTIVE:
             message.indexed = message.expires < NEVER
+        time = message.expires if message.indexed else message.due
+        if time is not None and time < self.next_due:
+            self.next_due = time
+            self._put_forward(time)
+
+    def _hold(self, token: str, until: int, messages: list[Message]) -> None:
+        """Let a token hold these messages until a time on the logical clock."""
+        self.leases[token] = Lease(until, messages)
+        if until < self.next_lock:
+            self.next_lock = until
+            self._put_forward(until - self.offset)
+
+    def _put_forward(self, time: int) -> None:
+        self.sooner = time if self.sooner is None else min(self.sooner, time)
 
     def _ready(self, side: Side) -> list[Message]:
         active = (message for message in self.messages[side].values() if message.state is State.ACTIVE)
@@ -345,7 +390,7 @@ class Mechanics:
         return due
 
     def _next_due(self, offset: int) -> int:
-        """When the next thing happens by itself, on the plain clock; 0 for never."""
+        """When the next thing really happens by itself, on the plain clock; 0 for never."""
         expiries = [message.expires for message in self._ready(Side.MAIN)]
         leases = [lease.until - offset for lease in self.leases.values()]
         first = min([*self._due().values(), *expiries, *leases], default=NEVER)

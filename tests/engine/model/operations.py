@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import replace
 
 from sbredis.engine._lifecycle import BANDS, LEVELS, NEVER, RESERVED, TRANSITIONS, Event, Side, State
@@ -15,7 +15,6 @@ from tests.engine.model.values import (
     Awoken,
     Call,
     Counts,
-    Lease,
     Lock,
     Message,
     Mode,
@@ -118,22 +117,27 @@ class Model(Mechanics):
         """The oldest of the most urgent level first, as many as are wanted and have room, at least one."""
 
         def act() -> Received:
-            self.waiters.pop(waiter, None)
+            place = f"{waiter} {side.value}"  # it may wait at both sides
+            self.waiters.pop(place, None)
             found: list[Message] = []
-            late = 0
+            late: list[int] = []
+            full = False
             for message in self._ready(side):
-                if len(found) == wanted or late == self.share:
+                if len(found) == wanted or full:
                     break
                 if message.expires <= call.now:
                     self._move(message, Event.EXPIRE, call.now)
-                    late += 1
+                    late.append(len(message.record))
+                    full = len(late) == self.bounds.share or sum(late) > self.bounds.weight
                 elif found and sum(len(one.record) for one in found) + len(message.record) > room:
                     break
                 else:
                     found.append(message)
-            self.more = self.more or late == self.share
+            self.more = self.more or full
             if not found and waiter:
-                self.waiters[waiter] = Waiter(side, call.now // 10 + WAITING, min(waiting_for, 127))
+                for gone in [name for name in self._asleep(side) if self.waiters[name].until < call.now // 10][:10]:
+                    del self.waiters[gone]
+                self.waiters[place] = Waiter(side, call.now // 10 + WAITING, min(waiting_for, 127))
             event = Event.RECEIVE if mode == "lock" else Event.RECEIVE_AND_DELETE
             return self._give_out(found, event, token, call.now)
 
@@ -174,7 +178,7 @@ class Model(Mechanics):
             return Received(given, more=self.more)
         for message in found:
             message.token = token
-        self.leases[token] = Lease(self.clk + self.settings.lock_duration, found)
+        self._hold(token, self.clk + self.settings.lock_duration, found)
         return Received(given, lock=self.settings.lock_duration, more=self.more)
 
     def _still(self, call: Call, token: str) -> Received:
@@ -257,13 +261,13 @@ class Model(Mechanics):
             moved: list[Message] = []
             for old, messages in named.items():
                 if len(messages) == len(self._held(old)):
-                    self.leases[old].until = until[0]
+                    self._hold(old, until[0], self.leases[old].messages)
                 else:
                     moved += messages
             for message in moved:
                 message.token = token
             if moved:
-                self.leases[token] = Lease(until[0], moved)
+                self._hold(token, until[0], moved)
             names = tuple(message.name for message in moved)
             return Renewed(self.settings.lock_duration, tuple(lost), names, self.more)
 
@@ -282,15 +286,25 @@ class Model(Mechanics):
         def act() -> Purged:
             there = [message for message in self.messages[side].values() if message.state in purgeable]
             there = sorted((message for message in there if message.score >= start), key=lambda one: one.score)
-            looked = there[:share]
+            looked = list(self._within(there[:share], self.bounds.purged))
             old = [one for one in looked if one.enqueued is not None and one.enqueued < before]
-            onwards = looked[-1].score + 1 if len(looked) == share else None
+            used_up = len(looked) == share or sum(len(one.record) for one in looked) >= self.bounds.purged
+            onwards = looked[-1].score + 1 if used_up else None
             for message in old:
                 self._move(message, Event.PURGE, call.now)
             return Purged(len(old), onwards, self.more)
 
         purgeable = {state for of, state, event in TRANSITIONS if event is Event.PURGE and of is side}
         return self._perform(call, act, sound=1 <= share <= MOST and before >= 0 and start >= 0)
+
+    @staticmethod
+    def _within(messages: Iterable[Message], room: int) -> Iterator[Message]:
+        """The first of them, until there is no room left; the last one may take more than there is."""
+        for message in messages:
+            if room <= 0:
+                return
+            room -= len(message.record)
+            yield message
 
     def count(self, call: Call) -> Counts:
         """How many messages stand where; nothing is touched."""
@@ -305,7 +319,7 @@ class Model(Mechanics):
         def act() -> Awoken:
             return Awoken(self._next_due(self.offset), self.more)
 
-        awoken = self._perform(call, act, share=self.large_share, again=lambda _: awoken)
+        awoken: Awoken = self._perform(call, act, share=10 * self.bounds.share, again=lambda _: awoken)
         return awoken
 
     def configure(self, call: Call, settings: Settings, *, create: bool = False) -> int:

@@ -9,7 +9,7 @@ from typing import Any
 from hypothesis import strategies as st
 from hypothesis.stateful import precondition, rule
 
-from sbredis.engine import Lock, Outgoing, Status
+from sbredis.engine import Lock, Outgoing, PartitionSettings, Status
 from sbredis.engine._lifecycle import NEVER, Side, State, band, score
 from tests.engine import model as m
 from tests.engine.proof import draws
@@ -65,14 +65,15 @@ class AimedMachine(Machine):
     @rule(status=some(["SendDisabled", "ReceiveDisabled", "Disabled"]), lane=some(["", *draws.LANES]))
     def disable_for_a_while(self, status: Status, lane: str) -> None:
         before = self.both.settings
-        for changed in (replace(before, status=status), before):
-            self.both.version += 1
-            self.both.settings = changed
-            self.both.configure(PLAIN, changed)
-            if changed is not before:
-                _ANY["send"](self.both, How(lane=lane))
-                _ANY["receive_deferred"](self.both, How(lane=lane))
-                _ANY["receive"](self.both, How(lane=lane))
+        self._reconfigure(replace(before, status=status))
+        for operation in ("send", "receive_deferred", "receive"):
+            _ANY[operation](self.both, How(lane=lane))
+        self._reconfigure(before)
+
+    def _reconfigure(self, changed: PartitionSettings) -> None:
+        self.both.version += 1
+        self.both.settings = changed
+        self.both.configure(PLAIN, changed)
 
     @every(6, 1)
     @rule(fixed=some(["clock", "window", "shared"]))
@@ -140,6 +141,37 @@ class AimedMachine(Machine):
         self.both.receive(PLAIN, self.both.token(), 10)
 
     @precondition(lambda self: self.model.leases)
+    @every(3, 2)
+    @rule(data=st.data(), lock=some([1, 1_000]))
+    def renew_for_a_shorter_time(self, data: st.DataObject, lock: int) -> None:
+        """A lock that was given when locks were longer is renewed, and ends sooner than it did."""
+        before = self.both.settings
+        self._reconfigure(replace(before, lock_duration=lock))
+        token = data.draw(some(sorted(self.model.leases)))
+        locks = [Lock(token, message.name) for message in self.model._held(token)]
+        self.both.renew(PLAIN, self.both.token(), locks)
+        self._reconfigure(before)
+
+    @precondition(lambda self: self.model.horizon < self.both.now + draws.FAR)
+    @every(3, 0)
+    @rule(payload=draws.payloads)
+    def activate_what_has_expired(self, payload: bytes) -> None:
+        """One that was scheduled expires as it is activated, when also one that is in no index expires."""
+        wait = max(1, self.model.horizon - self.both.now)
+        lives = [(0, self.both.now + wait), (wait, None), (wait + 500, None)]
+        self.both.send(PLAIN, [Outgoing(payload, time_to_live=ttl, due=due) for ttl, due in lives])
+        self.both.now += wait
+        self.both.due()
+
+    @precondition(lambda self: self.model.dedup and self.both.settings.duplicate_window)
+    @rule(data=st.data(), how=hows, off=some([-1, 0, 1]))
+    def send_again(self, data: st.DataObject, how: How, off: int) -> None:
+        """A message id comes again just when its window ends."""
+        message_id, seen = data.draw(some(sorted(self.model.dedup.items())))
+        self.both.now = max(0, seen + (self.both.settings.duplicate_window or 0) + off)
+        self.both.send(how, [Outgoing(b"again", message_id=message_id)])
+
+    @precondition(lambda self: self.model.leases)
     @rule(data=st.data(), renewing=st.booleans())
     def settle_too_late(self, data: st.DataObject, renewing: bool) -> None:
         """All locks have ended, and there may be more of them than a call clears away."""
@@ -198,6 +230,6 @@ class AimedMachine(Machine):
         ]
 
 
-def machine(host: Host, tally: Tally, share: int = 100) -> type[AimedMachine]:
-    """The machine on this host, whose scripts do such a share of what is due in a call."""
-    return type("AimedMachine", (AimedMachine,), {"host": host, "tally": tally, "share": share})
+def machine(host: Host, tally: Tally, bounds: m.Bounds = m.REAL_BOUNDS) -> type[AimedMachine]:
+    """The machine on this host, whose scripts keep to these bounds."""
+    return type("AimedMachine", (AimedMachine,), {"host": host, "tally": tally, "bounds": bounds})

@@ -137,28 +137,28 @@ class Both(Comparison):
         return self.do(
             Step(
                 "peek",
-                lambda p, turn: p.peek(start, wanted, side=side, room=room, states=states, turn=turn),
+                lambda p, turn: p.peek(start, wanted, side=side.value, room=room, states=states, turn=turn),
                 lambda call: self.model.peek(call, start, wanted, side=side, room=room, states=ours),
             ),
             _without_lane(how),
         )
 
     def count(self, how: How = PLAIN) -> Any:
-        step = Step("count", lambda p, turn: p.count(turn), lambda call: self.model.count(call))
+        step = Step("count", lambda p, turn: p.count(turn), self.model.count)
         return self.do(step, _without_lane(how))
 
     def purge(self, how: How, before: int, *, side: Side = Side.MAIN, share: int = 1_000, start: int = 0) -> Any:
         return self.do(
             Step(
                 "purge",
-                lambda p, turn: p.purge(turn, before, side=side, share=share, start=start),
+                lambda p, turn: p.purge(turn, before, side=side.value, share=share, start=start),
                 lambda call: self.model.purge(call, before, side=side, share=share, start=start),
             ),
             how,
         )
 
     def due(self, how: How = PLAIN) -> Any:
-        return self.do(Step("due", lambda p, turn: p.due(turn), lambda call: self.model.due(call)), how)
+        return self.do(Step("due", lambda p, turn: p.due(turn), self.model.due), how)
 
     def configure(self, how: How, settings: PartitionSettings, *, create: bool = False) -> Any:
         """Give the partition these settings under the version of the caller."""
@@ -172,7 +172,7 @@ class Both(Comparison):
         return self.do(step, how._replace(lane=""))
 
     def destroy(self, how: How = PLAIN) -> Any:
-        step = Step("destroy", lambda p, _: p.destroy(), lambda call: self.model.destroy(call))
+        step = Step("destroy", lambda p, _: p.destroy(), self.model.destroy)
         return self.do(step, how._replace(lane=""))
 
 

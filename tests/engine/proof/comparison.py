@@ -1,4 +1,4 @@
-"""One partition twice, in the scripts and in the model: each step is done by both, and all that can be seen compared."""
+"""One partition twice, in the scripts and in the model: each step is done by both, and all that is seen compared."""
 
 from __future__ import annotations
 
@@ -8,14 +8,13 @@ from collections.abc import Callable
 from dataclasses import dataclass, field, fields, replace
 from typing import Any, NamedTuple
 
-from sbredis.engine import Clock, NO_TURN, Partition, PartitionSettings, Turn
+from sbredis.engine import NO_TURN, Partition, PartitionSettings, Turn
 from sbredis.engine._lifecycle import Condition, Event, Side, State
 from sbredis.engine._request import Request
 from sbredis.engine._results import Counts, Delivery
-from sbredis.transport import Argument
 from tests.engine import model as m
-from tests.engine.proof.hosts import Host
 from tests.engine.proof.breakages import breakages
+from tests.engine.proof.hosts import Host
 from tests.engine.proof.picture import told
 
 NAMESPACE, SALT = "proof", "abc"
@@ -40,7 +39,7 @@ class Tally:
     transitions: Counter[Transition] = field(default_factory=Counter)
     refusals: Counter[tuple[str, str]] = field(default_factory=Counter)
     repetitions: Counter[str] = field(default_factory=Counter)
-    shares_used_up: int = 0
+    left_more: int = 0
 
 
 class How(NamedTuple):
@@ -74,7 +73,7 @@ class Comparison:
     """A partition that nobody else uses, at a time that is set by hand."""
 
     def __init__(
-        self, host: Host, settings: PartitionSettings, *, tally: Tally | None = None, share: int = 100
+        self, host: Host, settings: PartitionSettings, *, tally: Tally | None = None, bounds: m.Bounds = m.REAL_BOUNDS
     ) -> None:
         self.host = host
         self.tally = tally or Tally()
@@ -84,7 +83,7 @@ class Comparison:
         self.incarnation = 1
         self.version = FIRST_VERSION
         self.settings = settings
-        self.model = m.Model(share=share, large_share=10 * share)
+        self.model = m.Model(bounds=bounds)
         self.frozen: dict[str, Frozen] = {}
         self.tokens = 0
         self.steps = 0
@@ -125,7 +124,7 @@ class Comparison:
 
     def do(self, step: Step, how: How) -> Any:
         """Let both do it. Answers the result of the scripts, or the refusal."""
-        call = self._call(step, how)
+        call = self._call(how)
         turn = Turn(call.lane, call.number, call.now)
         partition = self._partition(int(call.incarnation[1:]), call.version)
         request = step.make(partition, NO_TURN if step.operation in UNTURNED else turn)
@@ -145,7 +144,7 @@ class Comparison:
         arguments[4] = self.now
         return self._both(step, call, replace(request, arguments=tuple(arguments)), How())
 
-    def _call(self, step: Step, how: How) -> m.Call:
+    def _call(self, how: How) -> m.Call:
         """The call as it is, or as it is wrong."""
         lanes = sorted(self.model.lanes.items(), key=lambda one: one[0])
         incarnation, version = self.incarnation, self.version
@@ -190,16 +189,23 @@ class Comparison:
         else:
             assert not isinstance(expected, m.Refused), text
             agree(step.operation, real, expected)
-            self.tally.shares_used_up += getattr(real, "more", False) is True
+            self.tally.left_more += getattr(real, "more", False) is True
         if step.operation in READ_ONLY:
             assert after == self.before, f"something changed: {text}"
         self.before = after
-        assert told(after) == self.model.snapshot(), text
+        found, wanted = told(after), self.model.snapshot()
+        assert found == wanted, f"{text}; {_differences(found, wanted)}"
         return real
 
     def _lay_out(self, form: str) -> None:
         self.host.ask("HSET", self.keys[0], "layout", form)
         self.model.layout = form
+
+
+def _differences(found: m.Snapshot, wanted: m.Snapshot) -> str:
+    pairs = {one.name: (getattr(found, one.name), getattr(wanted, one.name)) for one in fields(found)}
+    told_apart = [f"{name} is {ours}, not {theirs}" for name, (ours, theirs) in pairs.items() if ours != theirs]
+    return "; ".join(told_apart)
 
 
 def _attempt(act: Callable[[], Any]) -> Any:

@@ -12,6 +12,7 @@ LANES = ("a", "b", "c", "d", "e")
 WAITERS = tuple(waiting_channel(NAMESPACE, SALT, client) for client in ("c1", "c2", "c3"))
 SCALES = (1, 9, 1_000, 1_000, 30_000, 60_000)
 LONG = (900_001, 86_400_000, -1, -1_000, -60_000, -3_600_000)
+FAR = 10**7
 SEQUENCES = (0, 0, 4_093, 65_534, 2**24 - 2, 2**40 + 4_094)
 """Numbers given before: also such that the next messages lie in another hash, or have more digits."""
 

@@ -5,23 +5,23 @@ from __future__ import annotations
 import os
 from collections.abc import Iterable
 from functools import cache
-from typing import Any
 
 from hypothesis import HealthCheck, Phase, settings
 from hypothesis.stateful import run_state_machine_as_test
 
 from sbredis.engine._lifecycle import TRANSITIONS
 from sbredis.engine._scripts import contract, refusals
-from tests.engine.proof.comparison import Tally, Transition
-from tests.engine.proof.hosts import KINDS, Host, host, read_file, with_share
+from tests.engine.model import Bounds
 from tests.engine.proof.aims import machine
+from tests.engine.proof.comparison import Tally, Transition
+from tests.engine.proof.hosts import Host, read_file
 
 EXAMPLES = int(os.environ.get("SBREDIS_ENGINE_EXAMPLES", "50"))
 STEPS = int(os.environ.get("SBREDIS_ENGINE_STEPS", "50"))
 """How many partitions a test lives through on each host, and how many rules are tried on each of them."""
 
-SHARES = (100, 3)
-"""The share of due work that a call does, and one so small that it is used up all the time."""
+BOUNDS = {"real": Bounds(), "narrow": Bounds(share=3, weight=70, purged=60)}
+"""Those of the scripts, and such that are reached all the time."""
 
 OPERATIONS = (
     *("abandon", "cancel", "complete", "configure", "count", "dead_letter", "defer", "destroy", "due", "peek"),
@@ -44,18 +44,15 @@ def all_refusals() -> tuple[tuple[str, str], ...]:
     return tuple(found)
 
 
-def drive(
-    on: Host,
-    tally: Tally,
+def bounded(
+    examples: int,
     *,
-    share: int = 100,
-    examples: int = EXAMPLES,
     steps: int = STEPS,
     derandomize: bool = True,
     phases: Iterable[Phase] = (Phase.generate, Phase.shrink),
-) -> None:
-    """Run the machine on a host, whose scripts must do this share of what is due in a call."""
-    with_these: Any = settings(
+) -> settings:
+    """So many examples, the same ones each time unless they are wanted otherwise, however long they take."""
+    return settings(
         max_examples=examples,
         stateful_step_count=steps,
         deadline=None,
@@ -64,9 +61,19 @@ def drive(
         phases=tuple(phases),
         print_blob=True,
         report_multiple_bugs=False,
-        suppress_health_check=tuple(HealthCheck),
+        suppress_health_check=(HealthCheck.too_slow, HealthCheck.data_too_large, HealthCheck.filter_too_much),
     )
-    run_state_machine_as_test(machine(on, tally, share), settings=with_these)
 
 
-__all__ = ["ALL_TRANSITIONS", "EXAMPLES", "KINDS", "OPERATIONS", "SHARES", "STEPS", "all_refusals", "drive", "host", "with_share"]
+def drive(
+    on: Host,
+    tally: Tally,
+    *,
+    bounds: Bounds = BOUNDS["real"],
+    examples: int = EXAMPLES,
+    derandomize: bool = True,
+    phases: Iterable[Phase] = (Phase.generate, Phase.shrink),
+) -> None:
+    """Run the machine on a host, whose scripts must keep to these bounds."""
+    with_these = bounded(examples, derandomize=derandomize, phases=phases)
+    run_state_machine_as_test(machine(on, tally, bounds), settings=with_these)

@@ -18,7 +18,7 @@ from sbredis.engine._request import Request
 from sbredis.engine._scripts import expand
 from sbredis.servers import LocalServer
 from sbredis.transport import Argument, Script
-from tests.engine.model import Refused
+from tests.engine.model import Bounds, Refused
 from tests.engine.proof.picture import HASHES, Picture
 from tools.repository import ROOT
 
@@ -133,15 +133,22 @@ def host(kind: Kind, read: Read = read_file, *, server: LocalServer | None = Non
             yield Host(cast("Client", client), read)
 
 
-def with_share(share: int, read: Read = read_file) -> Read:
-    """Reads the files with a smaller share of due work in each call: so it is used up by a handful of messages."""
+def with_bounds(bounds: Bounds, read: Read = read_file) -> Read:
+    """Reads the files with other bounds of a call: so narrow ones are reached by a handful of messages."""
+    told = {
+        r"advance\(p, 100\)": f"advance(p, {bounds.share})",
+        r"advance\(p, 1000\)": f"advance(p, {10 * bounds.share})",
+        r"late == 100\b": f"late == {bounds.share}",
+        r"\b2097152\b": f"{bounds.weight}",
+    }
 
     def changed(name: str) -> str | None:
         text = read(name)
         if text is None:
             return None
-        text = text.replace("advance(p, 1000)", f"advance(p, {10 * share})").replace("late == 100", f"late == {share}")
-        return text.replace("advance(p, 100)", f"advance(p, {share})")
+        for old, new in told.items():
+            text = re.sub(old, new, text)
+        return re.sub(r"\b4194304\b", f"{bounds.purged}", text) if name == "purge" else text
 
     return changed
 

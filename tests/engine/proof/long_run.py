@@ -18,9 +18,10 @@ from itertools import cycle
 from typing import Any
 
 from sbredis.servers import LocalServer
+from tests.engine.model import Bounds
 from tests.engine.proof.comparison import Tally
-from tests.engine.proof.extent import ALL_TRANSITIONS, OPERATIONS, SHARES, all_refusals, drive
-from tests.engine.proof.hosts import KINDS, Host, host, with_share
+from tests.engine.proof.extent import ALL_TRANSITIONS, BOUNDS, OPERATIONS, all_refusals, drive
+from tests.engine.proof.hosts import KINDS, Host, host, with_bounds
 
 
 def lacking(tally: Tally, times: int) -> list[str]:
@@ -52,7 +53,7 @@ def report(tallies: Mapping[str, Tally]) -> Iterator[str]:
         yield from (line(text, counts) for text, counts in rows.items())
 
     every = [tallies[name] for name in names]
-    done = {"steps": [one.steps for one in every], "calls with more due": [one.shares_used_up for one in every]}
+    done = {"steps": [one.steps for one in every], "calls that left more": [one.left_more for one in every]}
     yield from part("done", done | {op: [one.operations[op] for one in every] for op in OPERATIONS})
     yield from part("repeated calls", {op: [one.repetitions[op] for one in every] for op in _repeatable()})
     ways = {_transition(way): [one.transitions[way] for one in every] for way in ALL_TRANSITIONS}
@@ -66,11 +67,17 @@ def total(tallies: Mapping[str, Tally]) -> Tally:
     whole = Tally()
     for one in tallies.values():
         whole.steps += one.steps
-        whole.shares_used_up += one.shares_used_up
+        whole.left_more += one.left_more
         for name in ("operations", "transitions", "refusals", "repetitions"):
             counter: Counter[Any] = getattr(whole, name)
             counter.update(getattr(one, name))
     return whole
+
+
+def _say(*lines: str) -> None:
+    """Output of a program that people run; it is to be seen as it comes."""
+    sys.stdout.write("".join(f"{line}\n" for line in lines))
+    sys.stdout.flush()
 
 
 def main() -> int:
@@ -83,22 +90,23 @@ def main() -> int:
     tallies: dict[str, Tally] = {kind: Tally() for kind in KINDS}
     with ExitStack() as stack:
         server = stack.enter_context(LocalServer())
-        hosts: list[tuple[Host, int]] = [
-            (stack.enter_context(host(kind, with_share(share), server=server)), share)
-            for share in SHARES
+        hosts: list[tuple[Host, Bounds]] = [
+            (stack.enter_context(host(kind, with_bounds(bounds), server=server)), bounds)
+            for bounds in BOUNDS.values()
             for kind in KINDS
         ]
-        for on, share in cycle(hosts):
-            drive(on, tallies[on.kind], share=share, examples=100, derandomize=False)
+        whole, short = Tally(), [""]
+        for on, bounds in cycle(hosts):
+            drive(on, tallies[on.kind], bounds=bounds, examples=100, derandomize=False)
             whole, spent = total(tallies), time.monotonic() - started
             short = lacking(whole, given.times)
-            print(f"{whole.steps:>9,} steps in {spent:,.0f} s, {len(short)} things too rare: {', '.join(short[:5])}")
+            _say(f"{whole.steps:>9,} steps in {spent:,.0f} s, {len(short)} things too rare: {', '.join(short[:5])}")
             if (whole.steps >= given.steps and not short) or spent > given.seconds:
                 break
-    print(*report(tallies), sep="\n")
-    print(f"\n{whole.steps:,} steps in {time.monotonic() - started:,.0f} s without a disagreement")
+    _say(*report(tallies))
+    _say(f"\n{whole.steps:,} steps in {time.monotonic() - started:,.0f} s without a disagreement")
     if short:
-        print(f"less often than {given.times} times: {', '.join(short)}")
+        _say(f"less often than {given.times} times: {', '.join(short)}")
     return 1 if short else 0
 
 

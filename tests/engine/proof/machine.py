@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import replace
-from typing import Any, ClassVar
+from typing import Any, ClassVar, TypeVar
 
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, precondition, rule
@@ -17,24 +18,26 @@ from tests.engine.proof.comparison import How, Tally
 from tests.engine.proof.draws import hows, rarely, some
 from tests.engine.proof.hosts import Host
 
+Rule = TypeVar("Rule", bound=Callable[..., Any])
 
-def every(of: int, at: int) -> Any:
+
+def every(of: int, at: int) -> Callable[[Rule], Rule]:
     """Keeps a rule from being taken at most times, so that those that move messages are taken the more often."""
     return precondition(lambda self: self.both.steps % of == at)
 
 
 class Machine(RuleBasedStateMachine):
-    """One partition, from its making on. Subclasses name the host, the tally, and the share of due work of a call."""
+    """One partition, from its making on. Subclasses name the host, the tally, and the bounds of a call."""
 
     host: ClassVar[Host]
     tally: ClassVar[Tally] = Tally()
-    share: ClassVar[int] = 100
+    bounds: ClassVar[m.Bounds] = m.REAL_BOUNDS
     both: Both
     model: m.Model
 
     @initialize(settings=draws.settings, seq=some(draws.SEQUENCES), first=st.lists(draws.payloads, max_size=6))
     def begin(self, settings: PartitionSettings, seq: int, first: list[bytes]) -> None:
-        self.both = Both(self.host, settings, tally=self.tally, share=self.share)
+        self.both = Both(self.host, settings, tally=self.tally, bounds=self.bounds)
         self.model = self.both.model
         self.both.create(settings)
         self.both.number_from(seq)
@@ -76,6 +79,7 @@ class Machine(RuleBasedStateMachine):
     )
     def receive(
         self,
+        *,
         how: How,
         side: Side,
         mode: m.Mode,
@@ -137,7 +141,7 @@ class Machine(RuleBasedStateMachine):
         room=draws.rooms,
         states=some(["alwfs", "alwfs", "a", "fl", "sw", "laaf"]),
     )
-    def peek(self, how: How, side: Side, start: int, late: bool, wanted: int, room: int, states: str) -> None:
+    def peek(self, *, how: How, side: Side, start: int, late: bool, wanted: int, room: int, states: str) -> None:
         start += max(0, self.model.seq - 8) if late else 0
         self.both.peek(how, start, wanted, side=side, room=room, states=states)
 
@@ -243,7 +247,7 @@ class Machine(RuleBasedStateMachine):
         """Names of messages that are in this state, with a stranger among them now and then."""
         fitting = [message.name for message in self.those(state)]
         names = data.draw(st.lists(some(fitting), min_size=1, max_size=3, unique=True))
-        if data.draw(rarely[8]):
+        if data.draw(rarely[4]):
             others = {message.name for side in Side for message in self.model.messages[side].values()} - set(names)
             names.append(data.draw(some(["77777", "d77777", *sorted(others)])))
         return names

@@ -6,15 +6,15 @@ import pytest
 
 from sbredis.servers import LocalServer
 from tests.engine.proof.comparison import Tally
-from tests.engine.proof.extent import SHARES, drive
-from tests.engine.proof.hosts import KINDS, Kind, host, with_share
+from tests.engine.proof.extent import BOUNDS, drive
+from tests.engine.proof.hosts import KINDS, Kind, host, with_bounds
 
 
-@pytest.mark.parametrize("share", SHARES, ids=lambda share: f"share-{share}")
+@pytest.mark.parametrize("bounds", BOUNDS)
 @pytest.mark.parametrize("kind", KINDS)
-def test_the_scripts_do_what_the_model_does(kind: Kind, share: int, shared_server: LocalServer) -> None:
-    """Results, refusals and the whole state are compared after every step; so is what must always be true of the keys."""
+def test_the_scripts_do_what_the_model_does(kind: Kind, bounds: str, shared_server: LocalServer) -> None:
+    """After every step result, refusal and state are compared, and what must always be true of the keys is asked."""
     tally = Tally()
-    with host(kind, with_share(share), server=shared_server) as on:
-        drive(on, tally, share=share)
+    with host(kind, with_bounds(BOUNDS[bounds]), server=shared_server) as on:
+        drive(on, tally, bounds=BOUNDS[bounds])
     assert tally.steps > 0

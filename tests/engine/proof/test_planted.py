@@ -1,0 +1,34 @@
+"""The machine finds bugs: some that are planted in the scripts, and in the long run all of them."""
+
+from __future__ import annotations
+
+import pytest
+
+from sbredis.engine._scripts import expand
+from sbredis.servers import LocalServer
+from tests.engine.proof.extent import OPERATIONS
+from tests.engine.proof.hosts import read_file, with_texts_replaced
+from tests.engine.proof.planted import BUGS, Bug, find
+
+# Those that are found soonest, each in a mechanism of its own.
+QUICK = (
+    "lapses do not count",
+    "expiry of a locked message",
+    "the first lock to end unnoticed",
+    "changed properties weigh nothing",
+    "locks that go by a clock that goes back",
+    "a repetition acts again",
+)
+
+
+@pytest.mark.parametrize("bug", [bug for bug in BUGS if bug.name in QUICK], ids=lambda bug: bug.name)
+def test_a_planted_bug_is_found(bug: Bug, shared_server: LocalServer) -> None:
+    assert find(bug, shared_server) is not None
+
+
+@pytest.mark.parametrize("bug", BUGS, ids=lambda bug: bug.name)
+def test_a_bug_stands_once_in_the_table_and_changes_a_script_that_is_sent(bug: Bug) -> None:
+    """So the table keeps up with the scripts; that each bug is found is for the long run."""
+    changed = with_texts_replaced({bug.file: [(bug.right, bug.wrong)]})
+    assert any(expand(name, changed) != expand(name, read_file) for name in OPERATIONS)
+    assert [one.name for one in BUGS].count(bug.name) == 1

@@ -1,0 +1,17 @@
+"""What two clients may rely on, whatever the network and the clock of the server do to them."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis.stateful import run_state_machine_as_test
+
+from sbredis.servers import LocalServer
+from tests.engine.proof.extent import EXAMPLES, bounded
+from tests.engine.proof.hosts import KINDS, Kind, host
+from tests.engine.proof.two_clients import two_clients
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_no_lock_is_held_twice_and_nothing_settled_is_given_out_again(kind: Kind, shared_server: LocalServer) -> None:
+    with host(kind, server=shared_server) as on:
+        run_state_machine_as_test(two_clients(on), settings=bounded(3 * EXAMPLES))

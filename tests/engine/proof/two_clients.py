@@ -1,0 +1,215 @@
+"""Two clients at one partition, interleaved, over a network that loses requests and answers: what they may rely on.
+
+Nothing here knows how the scripts work. Each client believes what it was told: what it holds, and for how long by a
+clock of its own that only goes forward. Somebody between them sees every answer, also those that are lost, and holds
+the beliefs against one another. The clock of the server is another one. It may be set back at any time; and it may be
+ahead by up to the duration of a lock when another process of the server has taken over.
+"""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Any, ClassVar
+
+from hypothesis import strategies as st
+from hypothesis.stateful import RuleBasedStateMachine, initialize, precondition, rule
+
+from sbredis.engine import Lock, Outgoing, Partition, PartitionSettings, Request, Turn
+from tests.engine.proof.hosts import Host
+
+T0 = 1_700_000_000_000
+LOCK = 10_000
+SETTINGS = PartitionSettings(clock="test", lock_duration=LOCK, max_delivery_count=99_999)
+
+Make = Callable[[Turn], Request[Any]]
+
+_entities = itertools.count(1)
+
+
+@dataclass
+class Held:
+    """What a client believes of a message that it was given."""
+
+    lock: Lock
+    until: int
+    delivery: int  # how often the message had been given out then; the client does not know
+
+
+@dataclass
+class Pending:
+    """A call that was begun and not yet answered. Sent again, it is the same call."""
+
+    kind: str
+    make: Make
+    number: int
+    token: str
+    about: dict[str, Held]
+    executed: Any = None  # what the server answered when the call came first
+
+
+@dataclass
+class Client:
+    """One who has one call at a time on its way, in a lane of its own."""
+
+    name: str
+    number: int = 0
+    pending: Pending | None = None
+    held: dict[str, Held] = field(default_factory=dict)
+
+
+class TwoClients(RuleBasedStateMachine):
+    """Subclasses name the host."""
+
+    host: ClassVar[Host]
+
+    @initialize(messages=st.integers(1, 4))
+    def begin(self, messages: int) -> None:
+        self.partition = Partition("two", "abc", f"e{next(_entities)}", "i1", 1, SETTINGS)
+        self.now = T0  # by the clock of the clients
+        self.skew = 0  # how far that of the server is ahead
+        self.seen_skew = 0  # when the partition looked at it last
+        self.recorded_skew = 0  # and wrote down what it saw, which it does not for a repetition
+        self.run_id = 1
+        self.clients = [Client("one"), Client("two")]
+        self.tokens = itertools.count(1)
+        self.deliveries: dict[str, int] = {}
+        self.gone: set[str] = set()  # what was settled for good
+        self.host.run(self.partition.configure(create=True))
+        self.host.run(self.partition.send(Turn("", 0, self.now), [Outgoing(b"m")] * messages))
+
+    def teardown(self) -> None:
+        if hasattr(self, "partition"):
+            self.host.ask("DEL", *self.partition.keys)
+
+    # -- calls begin ---------------------------------------------------------------------------------------------------
+
+    @rule(who=st.integers(0, 1), kind=st.sampled_from(["lock", "lock", "lock", "delete"]), wanted=st.integers(1, 3))
+    def receive(self, who: int, kind: str, wanted: int) -> None:
+        def make(turn: Turn) -> Request[Any]:
+            return self.partition.receive(turn, token, wanted, mode="lock" if kind == "lock" else "delete")
+
+        token = self._token()
+        self._begin_call(who, kind, make, token, {})
+
+    @rule(
+        who=st.integers(0, 1),
+        kind=st.sampled_from(["complete", "complete", "abandon", "release", "renew"]),
+        data=st.data(),
+    )
+    def settle(self, who: int, kind: str, data: st.DataObject) -> None:
+        """Of what the client holds, or did hold: it may be late. What it gives up it relies on no longer."""
+        client = self.clients[who]
+        if not client.held or client.pending:
+            return
+        chosen = data.draw(st.lists(st.sampled_from(sorted(client.held)), min_size=1, max_size=3, unique=True))
+        about = {name: client.held[name] for name in chosen}
+        locks = [held.lock for held in about.values()]
+        token = self._token()
+        makes: dict[str, Make] = {
+            "complete": lambda turn: self.partition.complete(turn, locks),
+            "abandon": lambda turn: self.partition.abandon(turn, locks),
+            "release": lambda turn: self.partition.abandon(turn, locks, counted=False),
+            "renew": lambda turn: self.partition.renew(turn, token, locks),
+        }
+        if kind != "renew":
+            for name in about:
+                del client.held[name]
+        self._begin_call(who, kind, makes[kind], token, about)
+
+    def _begin_call(self, who: int, kind: str, make: Make, token: str, about: dict[str, Held]) -> None:
+        client = self.clients[who]
+        if client.pending is None:
+            client.number += 1
+            client.pending = Pending(kind, make, client.number, token, about)
+
+    def _token(self) -> str:
+        return f"token{next(self.tokens):07}"
+
+    # -- calls travel --------------------------------------------------------------------------------------------------
+
+    @precondition(lambda self: any(client.pending for client in self.clients))
+    @rule(first=st.integers(0, 1), answered=st.sampled_from([True, True, True, False]))
+    def travel(self, first: int, answered: bool) -> None:
+        """A call reaches the server, for the first time or again; its answer may be lost."""
+        client = self.clients[first] if self.clients[first].pending else self.clients[1 - first]
+        pending = client.pending
+        assert pending is not None
+        turn = Turn(client.name, pending.number, max(0, self.now + self.skew))
+        result = self.host.run(pending.make(turn), f"r{self.run_id}")
+        self.seen_skew = self.skew
+        if pending.executed is None:
+            pending.executed, self.recorded_skew = result, self.skew
+            self._happened(client, pending, result)
+        else:
+            self._repeated(pending, result)
+        if answered:
+            client.pending = None
+            self._learned(client, pending, result)
+
+    def _happened(self, client: Client, pending: Pending, result: Any) -> None:
+        """The server did it, whether the client will hear of it or not."""
+        if pending.kind in ("lock", "delete"):
+            for message in result.messages:
+                self._given_out(client, message.name)
+        gone = [message.name for message in result.messages] if pending.kind == "delete" else []
+        if pending.kind == "complete":
+            gone += [name for name in pending.about if name not in result.lost]
+            for name in gone:
+                assert self.deliveries[name] == pending.about[name].delivery, f"{name}: completed, and given out since"
+        for name in gone:
+            assert name not in self.gone, f"{name} is settled for good twice"
+            self.gone.add(name)
+
+    def _given_out(self, client: Client, name: str) -> None:
+        assert name not in self.gone, f"{name} was settled for good, and is given out again"
+        for other in self.clients:
+            held = other.held.get(name)
+            assert held is None or held.until <= self.now, f"{client.name} gets {name}, which {other.name} holds"
+        self.deliveries[name] = self.deliveries.get(name, 0) + 1
+
+    @staticmethod
+    def _repeated(pending: Pending, result: Any) -> None:
+        """A repetition acts no more, and says what is still true of what was said first."""
+        first = pending.executed
+        if pending.kind in ("lock", "delete"):
+            again, before = ([message.name for message in one.messages] for one in (result, first))
+            assert set(again) <= set(before), f"first {first}, then {result}"
+        else:
+            assert result.lost == first.lost, f"first {first}, then {result}"
+
+    def _learned(self, client: Client, pending: Pending, result: Any) -> None:
+        """What a client concludes from an answer. It counts a lock from when it sent the call that was answered."""
+        if pending.kind == "lock":
+            for message in result.messages:
+                lock, until = Lock(pending.token, message.name), self.now + result.lock
+                client.held[message.name] = Held(lock, until, self.deliveries[message.name])
+        elif pending.kind == "renew":
+            for name, held in pending.about.items():
+                if name in result.lost:
+                    client.held.pop(name, None)
+                else:
+                    token = pending.token if name in result.moved else held.lock.token
+                    client.held[name] = Held(Lock(token, name), self.now + result.lock, held.delivery)
+
+    # -- time passes ---------------------------------------------------------------------------------------------------
+
+    @rule(by=st.sampled_from([1, 999, LOCK // 2, LOCK - 1, LOCK, 3 * LOCK]))
+    def time_passes(self, by: int) -> None:
+        self.now += by
+
+    @rule(by=st.sampled_from([1, LOCK, 100 * LOCK]))
+    def clock_is_set_back(self, by: int) -> None:
+        self.skew -= by
+
+    @rule(ahead=st.sampled_from([-100 * LOCK, -1, 0, 1, LOCK // 2, LOCK]))
+    def fail_over(self, ahead: int) -> None:
+        """Another process goes on, with a clock of its own."""
+        self.run_id += 1
+        self.skew = min(self.seen_skew, self.recorded_skew) + ahead
+
+
+def two_clients(host: Host) -> type[TwoClients]:
+    """The two clients at this host."""
+    return type("TwoClients", (TwoClients,), {"host": host})

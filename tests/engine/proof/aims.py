@@ -99,11 +99,23 @@ class AimedMachine(Machine):
     def receive_dead(self, how: How, wanted: int, mode: m.Mode) -> None:
         self.both.receive(how, self.both.token(), wanted, side=Side.DEAD, mode=mode)
 
-    @precondition(lambda self: self.those(State.LOCKED, Side.DEAD))
-    @rule(data=st.data(), how=hows)
-    def defer_dead(self, data: st.DataObject, how: How) -> None:
-        message = data.draw(some(self.those(State.LOCKED, Side.DEAD)))
-        self.both.defer(how, [Lock(message.token, message.name)])
+    @precondition(lambda self: self.those(State.ACTIVE, Side.DEAD))
+    @rule(then=some(["delay and purge", "defer and delete", "defer and abandon", "defer and release"]))
+    def go_on_with_a_dead_letter(self, then: str) -> None:
+        token = self.both.token()
+        self.both.receive(PLAIN, token, 1, side=Side.DEAD)
+        for message in self.model._held(token) if token in self.model.leases else ():
+            lock = Lock(token, message.name)
+            if then == "delay and purge":
+                self.both.abandon(PLAIN, [lock._replace(delay=1_000)])
+                self._purge(PLAIN, message, 1)
+                continue
+            self.both.defer(PLAIN, [lock])
+            lock = lock._replace(token=self.both.token())
+            mode: m.Mode = "delete" if then == "defer and delete" else "lock"
+            self.both.receive_deferred(PLAIN, lock.token, [lock.name], mode)
+            if mode == "lock":
+                self.both.abandon(PLAIN, [lock], counted=then == "defer and abandon")
 
     @precondition(lambda self: self.those(State.DEFERRED))
     @rule(data=st.data(), how=hows)
@@ -114,7 +126,8 @@ class AimedMachine(Machine):
     @precondition(lambda self: self.those(State.LOCKED))
     @rule(data=st.data(), dead=st.booleans())
     def defer_and_lock(self, data: st.DataObject, dead: bool) -> None:
-        held = (dead and self.those(State.LOCKED, Side.DEAD)) or self.those(State.LOCKED)
+        held = (not dead and self.those(State.LOCKED, Side.MAIN)) or self.those(State.LOCKED)
+        held = [message for message in held if message.side is Side.DEAD] or held
         message = data.draw(some(held))
         self.both.defer(PLAIN, [Lock(message.token, message.name)])
         if message.state is State.DEFERRED:
@@ -123,11 +136,12 @@ class AimedMachine(Machine):
     @precondition(lambda self: self._deferred_and_locked())
     @rule(data=st.data(), how=hows, counted=st.booleans(), delay=some([0, 5]))
     def abandon_deferred(self, data: st.DataObject, how: How, counted: bool, delay: int) -> None:
-        message = data.draw(some(self._deferred_and_locked()))
+        there = self._deferred_and_locked()
+        message = data.draw(some([one for one in there if one.side is Side.DEAD] or there))
         self.both.abandon(how, [Lock(message.token, message.name, b"", delay)], counted=counted)
 
     @precondition(lambda self: self._expiring_in_a_lock())
-    @rule(data=st.data(), how=hows, counted=st.booleans(), delay=some([0, 5]))
+    @rule(data=st.data(), how=hows, counted=some([True, True, False]), delay=some([0, 5]))
     def abandon_expired(self, data: st.DataObject, how: How, counted: bool, delay: int) -> None:
         """What expires before its lock ends is abandoned in between."""
         message = data.draw(some(self._expiring_in_a_lock()))
@@ -192,12 +206,14 @@ class AimedMachine(Machine):
         self.both.now = max(ends) if long else min(ends)
         self.both.due()
 
-    @precondition(lambda self: self.those(State.DELAYED) or self.those(State.DEFERRED))
-    @every(5, 0)
+    @precondition(lambda self: self._purgeable())
+    @every(3, 1)
     @rule(data=st.data(), how=hows, share=some([1, 1_000]))
     def purge_those(self, data: st.DataObject, how: How, share: int) -> None:
-        """Purge what is delayed or deferred, and leave what is active."""
-        message = data.draw(some([*self.those(State.DELAYED), *self.those(State.DEFERRED)]))
+        """Purge what is delayed or deferred, or a dead letter, and leave what stands before it."""
+        self._purge(how, data.draw(some(self._purgeable())), share)
+
+    def _purge(self, how: How, message: m.Message, share: int) -> None:
         start = score(band(message.side, message.state), 0)
         self.both.purge(how, self.both.now + 1, side=message.side, share=share, start=start)
 
@@ -217,6 +233,11 @@ class AimedMachine(Machine):
         self.both.send(PLAIN, [Outgoing(payload) for payload in payloads])
         self.both.now += later
         self.both.due()
+
+    def _purgeable(self) -> list[m.Message]:
+        dead = [self.those(state, Side.DEAD) for state in (State.DELAYED, State.DEFERRED, State.ACTIVE)]
+        main = [self.those(state, Side.MAIN) for state in (State.DELAYED, State.DEFERRED)]
+        return [message for there in (*dead, *main) for message in there[:1]]
 
     def _deferred_and_locked(self) -> list[m.Message]:
         return [message for message in self.those(State.LOCKED) if message.home == "f"]

@@ -61,9 +61,11 @@ class Machine(RuleBasedStateMachine):
         self.both.send(how, [Outgoing(payload) for payload in payloads])
 
     @precondition(lambda self: self.those(State.SCHEDULED))
-    @rule(data=st.data(), how=hows)
-    def cancel(self, data: st.DataObject, how: How) -> None:
+    @rule(data=st.data(), how=hows, again=st.booleans())
+    def cancel(self, data: st.DataObject, how: How, again: bool) -> None:
         self.both.cancel(how, self.names(data, State.SCHEDULED))
+        if again and how.lane in self.both.frozen:
+            self.both.again(how.lane)
 
     # -- giving out ----------------------------------------------------------------------------------------------------
 

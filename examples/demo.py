@@ -27,7 +27,7 @@ from sbredis.engine import (
     perform,
     read_record,
 )
-from sbredis.management import Namespace
+from sbredis.registry import Namespace
 from sbredis.servers import LocalCluster
 from sbredis.transport import Script, Transport, key_slot, open_transport
 
@@ -115,7 +115,7 @@ async def handle(transport: Transport, orders: Partition, turns: Iterator[Turn])
         elif not received.messages:
             if not received.due:
                 return handled
-            await asyncio.sleep(max(0.0, received.due / 1000 - time.time()))
+            await asyncio.sleep(received.due / 1000)
 
 
 async def caller(

@@ -4,7 +4,7 @@
 -- KEYS[1-27] partition   in the order of includes/begin.lua
 -- ARGV[1-6]  call        run_id, incarnation, version, lane, number, now
 --
--- Result: { more, when something is due, bytes, the last number, main side: active, held, locked, delayed, deferred, frozen,
+-- Result: { more, in how many ms something is due, bytes, the last number, main side: active, held, locked, delayed, deferred, frozen,
 --   scheduled; dead-letter queue: the same but the last }
 -- Refusals: call
 -- @use band

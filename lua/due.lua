@@ -1,10 +1,10 @@
 #!lua flags=allow-oom
--- Does what is due, in a larger share than the other calls do on their way.
+-- Does what is due, in a larger share than the other calls do on their way. A repetition tells anew in how many ms something is.
 --
 -- KEYS[1-27] partition   in the order of includes/begin.lua
 -- ARGV[1-6]  call        run_id, incarnation, version, lane, number, now
 --
--- Result: { more, when something is due next, or 0 }
+-- Result: { more, in how many ms something is due next, or 0 }
 -- Refusals: call
 -- @use advance
 -- @use begin
@@ -16,10 +16,9 @@ if not p then
   return refusal
 end
 if p.repeated then
-  local more, next = string.match(p.repeated, '^(%d+) (%d+)$')
-  return repeated(p, { tonumber(more), tonumber(next) })
+  return repeated(p, { tonumber(p.repeated), next_due(p) })
 end
 advance(p, 1000)
 local due = next_due(p)
-finish(p, string.format('%d %.0f', p.more, due))
+finish(p, p.more)
 return { p.more, due }

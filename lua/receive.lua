@@ -4,18 +4,22 @@
 -- gives out what the token holds; where messages were deleted, that is nothing: whoever deletes at once takes each message at
 -- most once.
 --
+-- Where none is wanted, this is a look: it says whether there is something to be received, gives none of it out, and is in
+-- all else a receive, which found nothing if there is nothing. What has expired and is still there counts. A look has no
+-- place in a lane: made again, it looks again.
+--
 -- KEYS[1-27] partition   in the order of includes/begin.lua
 -- ARGV[1-6]  call        run_id, incarnation, version, lane, number, now
 -- ARGV[7]    side        nothing, or d for the dead-letter queue
 -- ARGV[8]    mode        lock, or delete
--- ARGV[9]    wanted      how many messages at most
+-- ARGV[9]    wanted      how many messages at most; 0 for a look
 -- ARGV[10]   room        how many bytes at most, though always one message
 -- ARGV[11]   token       of the lease, chosen at random by the caller
 -- ARGV[12]   waiter      the channel on which the receiver waits if it finds nothing, or nothing
--- ARGV[13]   waiting_for how many messages it will want then
+-- ARGV[13]   waiting_for how many messages it will want then; 0 if it does not wait, and waits no longer if it did
 --
--- Result: { more, when something is due if nothing was found, lock duration, names, records, for some: place, failures,
---   reason, changes }
+-- Result: { more, in how many ms something is due if nothing was given out, or 0, lock duration, names, records, for some:
+--   place, failures, reason, changes }; a look that found something says -1 where others say when something is due
 -- Refusals: call, DISABLED (receiving is)
 -- @use advance
 -- @use band
@@ -49,10 +53,13 @@ local token = token_of(ARGV[11])
 if p.repeated and token then
   return repeated(p, hand_again(p, token))
 end
-local side, mode, wanted, room = SIDES[ARGV[7]], ARGV[8], whole(ARGV[9], 1, 1000), whole(ARGV[10], 1, 1073741824)
-local waiter, waiting_for = ARGV[12], whole(ARGV[13], 1, 1000)
+local side, mode, wanted, room = SIDES[ARGV[7]], ARGV[8], whole(ARGV[9], 0, 1000), whole(ARGV[10], 1, 1073741824)
+local waiter, waiting_for = ARGV[12], whole(ARGV[13], 0, 1000)
 if not side or not wanted or not room or not token or not waiting_for or mode ~= 'lock' and mode ~= 'delete' then
   return refuse('BADCALL', 'receive')
+end
+if wanted == 0 and p.lane ~= '' then
+  return refuse('BADCALL', 'a look has no place in a lane')
 end
 if redis.call('HEXISTS', p.leases, token) == 1 then
   return refuse('BADCALL', 'token')
@@ -165,10 +172,12 @@ elseif n > 0 then
 end
 
 local due = 0
-if n == 0 then
+if wanted == 0 and redis.call('ZCOUNT', p.order, side.from, side.to) > 0 then
+  due = -1
+elseif n == 0 then
   flush(p)
   due = next_due(p)
-  if waiter ~= '' then
+  if waiter ~= '' and waiting_for > 0 then
     if not p.waiting then
       p.changed.waiting = '1'
     end

@@ -18,6 +18,9 @@
     ├── MessageSizeExceededError            (also a ValueError) a message or a batch is too large
     ├── MessageLockLostError                the lock on a message has ended, or is another's
     ├── MessageNotFoundError                no such message is there in that state
+    ├── MessageAlreadySettled               (also a ValueError) the message was settled before
+    ├── AutoLockRenewFailed                 a lock could not be renewed automatically
+    ├── AutoLockRenewTimeout                a lock is renewed no longer: it was for as long as was asked for
     ├── DataLayoutError                     the data were written by a release that this one cannot read
     └── InvalidConnectionStringError        (also a ValueError) a connection string that names no server
 
@@ -30,10 +33,14 @@ from __future__ import annotations
 
 import enum
 import secrets
+from typing import Self
 
 __all__ = [
+    "AutoLockRenewFailed",
+    "AutoLockRenewTimeout",
     "DataLayoutError",
     "InvalidConnectionStringError",
+    "MessageAlreadySettled",
     "MessageLockLostError",
     "MessageNotFoundError",
     "MessageSizeExceededError",
@@ -42,6 +49,8 @@ __all__ = [
     "MessagingEntityNotFoundError",
     "OperationTimeoutError",
     "Outcome",
+    "ResourceExistsError",
+    "ResourceNotFoundError",
     "ScriptRefusedError",
     "ServerUnsuitableError",
     "ServiceBusAuthenticationError",
@@ -79,6 +88,9 @@ class ServiceBusError(Exception):
     tracking_id: str
     """Names this one failure in the error's text and in the log."""
 
+    entity: str | None = None
+    """The queue, topic or subscription that the operation was about, where there was one."""
+
     def __init__(
         self,
         message: str = "Service Bus has encountered an error.",
@@ -94,8 +106,16 @@ class ServiceBusError(Exception):
             self.is_transient = is_transient
         super().__init__(message)
 
+    def twin(self) -> Self:
+        """The same failure for another caller: one exception must not be raised in two tasks."""
+        twin = type(self).__new__(type(self))
+        twin.args = self.args
+        twin.__dict__.update(self.__dict__)
+        return twin
+
     def __str__(self) -> str:
-        notes = [f"outcome: {self.outcome.value}"] if self.outcome else []
+        notes = [f"entity '{self.entity}'"] if self.entity and f"'{self.entity}'" not in self.message else []
+        notes += [f"outcome: {self.outcome.value}"] if self.outcome else []
         notes.append("a retry may help" if self.is_transient else "a retry will not help")
         notes.append(f"tracking id {self.tracking_id}")
         return f"{self.message} ({'; '.join(notes)})"
@@ -146,9 +166,13 @@ class ScriptRefusedError(ServiceBusError):
     into the named errors of Service Bus.
     """
 
-    def __init__(self, code: str, detail: str, *, tracking_id: str | None = None) -> None:
+    after_unknown: bool
+    """Whether the same call had been sent before, with an unknown outcome."""
+
+    def __init__(self, code: str, detail: str, *, tracking_id: str | None = None, after_unknown: bool = False) -> None:
         self.code = code
         self.detail = detail
+        self.after_unknown = after_unknown
         super().__init__(f"{code} {detail}".strip(), outcome=Outcome.REFUSED, tracking_id=tracking_id)
 
 
@@ -188,3 +212,32 @@ class MessageNotFoundError(ServiceBusError):
 
 class DataLayoutError(ServiceBusError):
     """The data were written by a release of sbredis that this one cannot read, or no longer."""
+
+
+class MessageAlreadySettled(ServiceBusError, ValueError):  # noqa: N818  # Azure's name
+    """The message was settled before, or is being settled."""
+
+    def __init__(
+        self,
+        message: str = "The message was settled already, or is being settled; that cannot be done twice.",
+        *,
+        outcome: Outcome | None = Outcome.NEVER_SENT,
+        is_transient: bool | None = None,
+        tracking_id: str | None = None,
+    ) -> None:
+        super().__init__(message, outcome=outcome, is_transient=is_transient, tracking_id=tracking_id)
+
+
+class AutoLockRenewFailed(ServiceBusError):  # noqa: N818  # Azure's name
+    """A lock could not be renewed automatically; what was in the way is its ``__cause__``."""
+
+
+class AutoLockRenewTimeout(ServiceBusError):  # noqa: N818  # Azure's name
+    """A lock is not renewed automatically any longer: it was for as long as was asked for."""
+
+
+ResourceNotFoundError = MessagingEntityNotFoundError
+"""The name under which Azure's administration client raises it."""
+
+ResourceExistsError = MessagingEntityAlreadyExistsError
+"""The name under which Azure's administration client raises it."""

@@ -1,5 +1,20 @@
 """The asynchronous API, on asyncio. Importing it imports nothing of redis-py; the first connection does."""
 
 from sbredis.aio._check import ConnectionReport, ServerReport, check_connection
+from sbredis.aio._client import ServiceBusClient
+from sbredis.aio._receiver import ServiceBusReceiver
+from sbredis.aio._renewer import AutoLockRenewer
+from sbredis.aio._sender import ServiceBusSender
+from sbredis.aio._stream import SendResult, SendStream
 
-__all__ = ["ConnectionReport", "ServerReport", "check_connection"]
+__all__ = [
+    "AutoLockRenewer",
+    "ConnectionReport",
+    "SendResult",
+    "SendStream",
+    "ServerReport",
+    "ServiceBusClient",
+    "ServiceBusReceiver",
+    "ServiceBusSender",
+    "check_connection",
+]

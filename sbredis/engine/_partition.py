@@ -18,6 +18,7 @@ from sbredis.engine._results import (
     NEVER,
     Awoken,
     Counts,
+    Looked,
     Peeked,
     Purged,
     Received,
@@ -215,10 +216,11 @@ class Partition:
         """Give out the oldest messages, locked under ``token`` or deleted at once.
 
         ``waiter`` is the channel on which the caller waits if it gets nothing; it names it again when it comes back.
+        With ``waiting_for`` 0 it does not wait, and the partition forgets it if it did.
         """
         _within("wanted", wanted, 1, MAXIMUM_CALL_MESSAGES)
         _within("room", room, 1, 1 << 30)
-        _within("waiting_for", waiting_for, 1, MAXIMUM_CALL_MESSAGES)
+        _within("waiting_for", waiting_for, 0, MAXIMUM_CALL_MESSAGES)
         scalars: dict[str, Argument] = {
             "side": side,
             "mode": mode,
@@ -229,6 +231,30 @@ class Partition:
             "waiting_for": waiting_for,
         }
         return self._request("receive", turn, _received, scalars)
+
+    def look(
+        self, *, side: Side = "", waiter: bytes = b"", waiting_for: int = 1, turn: Turn = NO_TURN
+    ) -> Request[Looked]:
+        """Tell whether there is something to be received, without giving it out; if not, wait as after a receive.
+
+        With ``waiting_for`` 0 the caller does not wait, and is forgotten if it did; the next in line is woken in its
+        place, if there is something. It has no place in a lane. ``turn`` tells the time, where there is a test clock.
+        """
+        _within("waiting_for", waiting_for, 0, MAXIMUM_CALL_MESSAGES)
+
+        def read(reply: list[Any]) -> Looked:
+            return Looked(bool(reply[0]), max(reply[1], 0), reply[1] == _FOUND)
+
+        scalars: dict[str, Argument] = {
+            "side": side,
+            "mode": "lock",
+            "wanted": 0,
+            "room": 1,
+            "token": new_token(),
+            "waiter": waiter,
+            "waiting_for": waiting_for,
+        }
+        return replace(self._request("receive", turn, read, scalars), repeatable=True)
 
     def receive_deferred(
         self, turn: Turn, token: str, deferred: Sequence[str], *, mode: Mode = "lock"
@@ -393,6 +419,8 @@ class Partition:
 _SIDES, _MODES = ("", "d"), ("lock", "delete")
 _HARMLESS = frozenset({"configure", "count", "destroy", "due", "peek"})
 """Scripts that come to the same when they are run twice."""
+_FOUND = -1
+"""What a look that found something says in place of when something is due."""
 
 
 _TARGET_KINDS = ("state", "order", "entries", "due", "waiters")

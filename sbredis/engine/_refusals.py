@@ -91,4 +91,7 @@ def refused(error: ScriptRefusedError, refusals: Mapping[str, Refusal] = REFUSAL
     if made is None:
         return error
     kind, text = made(error.detail)
-    return kind(text, outcome=Outcome.REFUSED, tracking_id=error.tracking_id)
+    # Any other refusal says that an attempt before this one did not run either; this one, that it has been forgotten.
+    forgotten = kind is LaneUnknownError and error.after_unknown
+    outcome = Outcome.UNKNOWN if forgotten else Outcome.REFUSED
+    return kind(text, outcome=outcome, tracking_id=error.tracking_id)

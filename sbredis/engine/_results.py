@@ -12,6 +12,7 @@ __all__ = [
     "Awoken",
     "Counts",
     "Delivery",
+    "Looked",
     "Peeked",
     "Purged",
     "Received",
@@ -81,12 +82,23 @@ class Received:
 
     more: bool
     due: int
-    """When something is due in the partition, if nothing was given out; 0 for never."""
+    """In how many ms something is due in the partition, if nothing was given out; 0 for never."""
     lock: int
     """For how many ms the messages are locked, from when the script ran."""
     messages: tuple[Delivery, ...]
     missing: tuple[str, ...] = ()
     """What was asked for by name and is not there; then nothing was given out."""
+
+
+@dataclass(frozen=True, slots=True)
+class Looked:
+    """What a look found."""
+
+    more: bool
+    due: int
+    """In how many ms something is due in the partition, if nothing was found; 0 for never."""
+    found: bool
+    """There is something to be received, unless it has expired; if not, whoever looked waits from then on."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -143,12 +155,14 @@ class Awoken:
 
     more: bool
     due: int
+    """In how many ms something is due in the partition; 0 for never."""
 
 
 class Counts(NamedTuple):
     """How many messages a partition holds, by where they are."""
 
     due: int
+    """In how many ms something is due in the partition; 0 for never."""
     bytes: int
     last: int
     active: int

@@ -1,9 +1,34 @@
-"""Namespaces and their entities: the registry, and how entities are created, changed and deleted."""
+"""The administration of entities, under Azure's name: their properties, and what is said of them.
+
+:class:`sbredis.aio.management.ServiceBusAdministrationClient` creates, changes, counts and deletes them.
+"""
 
 from __future__ import annotations
 
-from sbredis.management._entity import EntityRecord, Json
-from sbredis.management._namespace import Namespace
-from sbredis.management._refusals import EntityChangedError, NamespacePartitionsError
+from sbredis.model import (
+    AccessRights,
+    ApiVersion,
+    AuthorizationRule,
+    EntityAvailabilityStatus,
+    EntityStatus,
+    MessagingSku,
+    NamespaceProperties,
+    NamespaceType,
+    QueueOptions,
+    QueueProperties,
+    QueueRuntimeProperties,
+)
 
-__all__ = ["EntityChangedError", "EntityRecord", "Json", "Namespace", "NamespacePartitionsError"]
+__all__ = [
+    "AccessRights",
+    "ApiVersion",
+    "AuthorizationRule",
+    "EntityAvailabilityStatus",
+    "EntityStatus",
+    "MessagingSku",
+    "NamespaceProperties",
+    "NamespaceType",
+    "QueueOptions",
+    "QueueProperties",
+    "QueueRuntimeProperties",
+]

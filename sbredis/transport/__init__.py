@@ -8,6 +8,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from sbredis.transport._address import Durability, Endpoint, Target, TlsOptions, parse_target, redacted
+from sbredis.transport._backoff import Backoff
+from sbredis.transport._borrowed import target_of
 from sbredis.transport._facts import ServerFacts
 from sbredis.transport._open import open_transport, require_asyncio
 from sbredis.transport._script import Argument, Script
@@ -21,6 +23,7 @@ if TYPE_CHECKING:
 __all__ = [
     "SLOTS",
     "Argument",
+    "Backoff",
     "Durability",
     "Endpoint",
     "Listener",
@@ -36,6 +39,7 @@ __all__ = [
     "parse_target",
     "redacted",
     "require_asyncio",
+    "target_of",
 ]
 
 _LAZY = {

@@ -24,6 +24,10 @@ class Backoff:
     random: Random = random.random
     free_redirections: int = 5
     """So many redirections in a row are followed without waiting; more of them are a cluster in motion."""
+    doubling: bool = True
+    """Whether the pauses grow; otherwise all are as long as the first."""
+    repetitions: int | None = None
+    """How often a call is repeated at most, redirections not counted; ``None`` as often as its deadline lets it."""
 
     def delay(self, failures: int, redirections: int) -> float:
         """Seconds to wait after ``failures`` failed attempts, the last ``redirections`` of them redirections."""
@@ -31,7 +35,7 @@ class Backoff:
             return 0.0
         exponent = max(0, failures - max(0, redirections - 1) - 1) if redirections else failures - 1
         exponent = max(exponent, redirections - self.free_redirections - 1)
-        ceiling = min(self.longest, self.first * 2.0 ** min(exponent, 60))
+        ceiling = min(self.longest, self.first * (2.0 ** min(exponent, 60) if self.doubling else 1.0))
         return ceiling * (0.5 + 0.5 * self.random())
 
     def within(self, delay: float, left: float) -> float | None:

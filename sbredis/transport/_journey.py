@@ -61,6 +61,7 @@ class Journey:
         self._clock = asyncio.get_running_loop().time
         self._attempts = 0
         self._redirections = 0
+        self._failures = 0
         self._maybe_ran = False
         self._is_over = False
         self._next: Node | None = None
@@ -119,6 +120,7 @@ class Journey:
             self._asking = failure.kind is FailureKind.ASK
         else:
             self._redirections = 0
+            self._failures += 1
             self._router.troubled(failure)
 
     def _goes_on(self, reply: Any) -> bool:
@@ -127,7 +129,8 @@ class Journey:
     def _wait(self, state: RetryCallState) -> float:
         delay = self._backoff.delay(state.attempt_number, self._redirections)
         pause = self._backoff.within(delay, self._deadline - self._clock())
-        self._is_over = pause is None
+        most = self._backoff.repetitions
+        self._is_over = pause is None or (most is not None and self._failures > most)
         return pause or 0.0
 
     def _stop(self, _: RetryCallState) -> bool:

@@ -55,6 +55,7 @@ class Transport:
         credential_provider: CredentialProvider | None = None,
         connect_timeout: float = 5.0,
         limits: WireLimits | None = None,
+        retry: Backoff | None = None,
         before_dial: Callable[[], Awaitable[None]] | None = None,
         on_close: Callable[[], None] | None = None,
     ) -> None:
@@ -69,6 +70,7 @@ class Transport:
         self._topology = topology_of(target, self._dialer)
         self._replicated = target.durability == "replicated"
         self._backoff = Backoff()
+        self._retry = retry or self._backoff
         self._pacing = RefreshPacing()
         self._nodes: dict[Endpoint, Node] = {}
         self._routes: list[Node | None] = [None] * SLOTS
@@ -191,7 +193,7 @@ class Transport:
         """The uncommon case: a first attempt failed, or could not be made."""
         if failure is None:
             self._check_open()
-        journey = Journey(self, call, started, started + timeout, self._backoff, replicated=replicated)
+        journey = Journey(self, call, started, started + timeout, self._retry, replicated=replicated)
         return await journey.finish(failure)
 
     def route(self, slot: int | None) -> Node | None:

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Protocol
 import anyio.to_thread
 
 from sbredis.transport._address import Endpoint, Target, parse_target
+from sbredis.transport._backoff import Backoff
 from sbredis.transport._script import Script
 
 if TYPE_CHECKING:
@@ -77,10 +78,12 @@ async def open_transport(
     credential_provider: CredentialProvider | None = None,
     connect_timeout: float = 5.0,
     limits: WireLimits | None = None,
+    retry: Backoff | None = None,
 ) -> Transport:
     """Connect to what a connection string names, check that it is fit, and load the scripts.
 
-    ``credential_provider`` is redis-py's: it is asked anew for every connection. Raises
+    ``credential_provider`` is redis-py's: it is asked anew for every connection. ``retry`` says how calls are repeated.
+    Raises
     :class:`~sbredis.exceptions.InvalidConnectionStringError` for a malformed string,
     :class:`~sbredis.exceptions.ServerUnsuitableError` for a server that must be set up differently, and
     :class:`~sbredis.exceptions.ServiceBusConnectionError` when nothing answers within ``connect_timeout``.
@@ -111,6 +114,7 @@ async def open_transport(
             credential_provider=credential_provider,
             connect_timeout=connect_timeout,
             limits=limits,
+            retry=retry,
             before_dial=before_dial,
             on_close=on_close,
         )

@@ -120,7 +120,7 @@ class Failure:
         ``maybe_ran``: an earlier attempt at the same call ended with an unknown outcome, which this one does not undo.
         """
         if self.kind is FailureKind.REFUSED:
-            return ScriptRefusedError(self.code, self.detail)
+            return ScriptRefusedError(self.code, self.detail, after_unknown=maybe_ran)
         outcome = Outcome.UNKNOWN if maybe_ran else self.outcome
         error, text = _ERRORS[self.kind]
         if call is None and self.kind in (FailureKind.UNREACHABLE, FailureKind.CLOSED):

@@ -14,6 +14,7 @@ from sbredis.engine import (
     Counts,
     Delivery,
     Lock,
+    Looked,
     Mode,
     Outgoing,
     Partition,
@@ -207,6 +208,10 @@ class Bench:
         """The oldest message, of which there is one at least."""
         (message,) = await self.receive(1, side=side)
         return message
+
+    async def look(self, *, side: Side = "", waiter: bytes = b"", waiting_for: int = 1) -> Looked:
+        turn = Turn("", 0, self.now)
+        return await self.tell(self.partition.look(side=side, waiter=waiter, waiting_for=waiting_for, turn=turn))
 
     async def payloads(self, *, side: Side = "") -> list[bytes]:
         """What a receiver gets now, locked like anything that is received."""

@@ -15,6 +15,7 @@ from sbredis.engine import Partition, PartitionSettings, load, operations
 from sbredis.servers import LocalCluster, LocalServer
 from sbredis.transport import Transport, open_transport
 from tests.engine.bench import ENTITY, INCARNATION, KEYS, NAMESPACE, SALT, SETTINGS, Bench
+from tests.engine.receivers import Receiver, Receivers
 from tests.engine.rights import Rights, commands_of, confined, nodes_of
 
 READING = ("type", "hgetall", "zrange")
@@ -92,6 +93,18 @@ async def bench(
         yield made
         there = all_keys() if all_keys else await _keys_in_memory(transport)
         assert there <= {key.decode() for key in KEYS}, "keys were left behind outside of the partition"
+
+
+@pytest.fixture
+def listening(bench: Bench) -> Receivers:
+    """Makes receivers that listen already."""
+
+    async def made(name: str) -> Receiver:
+        receiver = Receiver(bench, name)
+        await bench.transport.subscribe(receiver.channel, receiver.ear)
+        return receiver
+
+    return made
 
 
 async def _keys_in_memory(transport: Transport) -> set[str]:

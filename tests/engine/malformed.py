@@ -45,7 +45,7 @@ _NUMBERS: dict[str, dict[int, tuple[int, int]]] = {
     "destroy": {0: (1, MAXIMUM_CALL_MESSAGES)},
     "peek": {1: (0, BAND_WIDTH - 1), 2: (1, MAXIMUM_CALL_MESSAGES), 3: (1, 1 << 30)},
     "purge": {1: (0, NEVER), 2: (1, MAXIMUM_CALL_MESSAGES)},
-    "receive": {2: (1, MAXIMUM_CALL_MESSAGES), 3: (1, 1 << 30), 6: (1, MAXIMUM_CALL_MESSAGES)},
+    "receive": {2: (0, MAXIMUM_CALL_MESSAGES), 3: (1, 1 << 30), 6: (0, MAXIMUM_CALL_MESSAGES)},
 }
 """Which of them are numbers, and between which bounds."""
 

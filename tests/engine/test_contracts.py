@@ -145,6 +145,19 @@ def test_what_may_be_sent_again_are_calls_in_a_lane_and_those_that_come_to_the_s
         assert build(PARTITION).repeatable is (in_lane or harmless)
     assert not PARTITION.send(NO_TURN, [Outgoing(b"m")]).repeatable
     assert not PARTITION.receive(NO_TURN, TOKEN, 1).repeatable
+    assert PARTITION.look().repeatable
+
+
+def test_a_look_is_a_receive_that_wants_nothing() -> None:
+    """Under a token that is nobody else's, and in no lane."""
+    header, request = contract_of("receive"), PARTITION.look(side="d", waiter=b"w", waiting_for=4)
+    assert (request.script.name, request.keys) == ("receive", PARTITION.keys)
+    assert request.arguments[:5] == (PARTITION.incarnation, PARTITION.version, "", 0, "")
+    own = dict(zip(header.arguments, request.arguments[5:], strict=True))
+    token = own.pop("token")
+    assert own == {"side": "d", "mode": "lock", "wanted": 0, "room": 1, "waiter": b"w", "waiting_for": 4}
+    assert token not in PARTITION.look().arguments
+    assert PARTITION.look(turn=Turn("", 0, 5)).arguments[:5] == (PARTITION.incarnation, PARTITION.version, "", 0, 5)
 
 
 # -- keys --------------------------------------------------------------------------------------------------------------

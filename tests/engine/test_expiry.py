@@ -171,7 +171,7 @@ async def test_messages_expire_although_nobody_receives(bench: Bench) -> None:
     """Scheduled ones when they have been active for as long as they live, and others on all levels."""
     await bench.send(b"scheduled", time_to_live=500, due=START + 600)
     bench.later(600)
-    assert (await bench.due()).due == START + 1100
+    assert (await bench.due()).due == 500
     bench.later(500)
     assert (await bench.due()).due == 0
     assert await expired(bench) == [b"scheduled"]
@@ -219,7 +219,7 @@ async def test_a_delayed_message_does_not_outlive_its_life(bench: Bench) -> None
     await bench.abandon(await bench.one(), delay=50_000)
     bench.later(999)
     assert await bench.states() == {"1": "w"}
-    assert (await bench.due()).due == bench.now + 1
+    assert (await bench.due()).due == 1
     bench.later(1)
     await bench.due()
     assert await expired(bench) == [b"m"]

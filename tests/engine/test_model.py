@@ -13,6 +13,7 @@ from sbredis.engine._lifecycle import NEVER, Reason, Side, State, band, score
 from tests.engine.model import (
     Call,
     Lock,
+    Looked,
     Message,
     Model,
     Outgoing,
@@ -321,6 +322,18 @@ def test_those_who_wait_are_woken_the_longest_waiting_first_and_as_many_as_there
         assert model.receive(at(second), "t1", 9, waiter=waiter, waiting_for=2).messages == ()
     send(model, b"1", b"2", b"3", seconds=30.5)
     assert model.woken == [(MAIN, "b "), (MAIN, "c ")]  # the first had waited for its 30 seconds
+
+
+def test_who_looks_waits_if_there_is_nothing_and_is_given_nothing_if_there_is_something() -> None:
+    model = a_queue()
+    model.send(at(0), [Outgoing(b"later", due=T0 + 9_000)])
+    assert model.look(at(0), waiter="a") == Looked(due=9_000)
+    send(model, b"1", seconds=1)
+    assert model.woken == [(MAIN, "a ")]
+    assert model.look(at(1), waiter="a") == Looked(found=True)
+    assert (model.waiters, model.messages[MAIN][2].state) == ({}, State.ACTIVE)
+    assert model.look(at(1), side=DEAD) == Looked(due=8_000)
+    assert refusal(model, lambda: model.look(at(1, lane="a", number=1))).code == "BADCALL"
 
 
 def test_what_is_destroyed_is_gone_and_what_is_made_anew_is_another() -> None:

@@ -21,11 +21,12 @@ from sbredis.engine import (
     Turn,
     load,
     perform,
+    waiting_channel,
 )
 from sbredis.engine._refusals import REFUSALS
 from sbredis.exceptions import Outcome, ScriptRefusedError, ServiceBusError
 from sbredis.transport import Argument
-from tests.engine.bench import SETTINGS, START, Bench, Everything
+from tests.engine.bench import NAMESPACE, SALT, SETTINGS, START, Bench, Everything
 from tests.engine.contracts import COMMON_REFUSALS, OF_A_PARTITION, OF_EVERY_CALL, contract_of
 from tests.engine.malformed import NOT_NAMES, OTHER_TOKEN, TOKEN, WELL_FORMED, malformed, not_numbers
 
@@ -34,6 +35,8 @@ pytestmark = pytest.mark.anyio
 VERSION = 2
 HELD = "cccccccccccc"
 """The token of a lease that is in force."""
+WAITER = waiting_channel(NAMESPACE, SALT, "waiter")
+"""The channel of one who waits."""
 
 
 @dataclass(frozen=True)
@@ -109,6 +112,8 @@ def own_cases(script: str, good: Call) -> Iterator[Case]:
         yield Case("a token that is in use", "BADCALL", replace(good, own=own))
     for status in _DISABLING.get(script, ()):
         yield Case(f"the status {status}", "DISABLED", good, state=(("status", status),))
+    if script == "receive":
+        yield from _cases_of_looks(good)
     if script in {"publish", "send"}:
         yield from _cases_of_incoming(script, good)
     if script == "publish":
@@ -126,6 +131,18 @@ _DISABLING = {
     "receive": ("ReceiveDisabled", "Disabled"),
     "receive_deferred": ("ReceiveDisabled", "Disabled"),
 }
+
+
+def _cases_of_looks(good: Call) -> Iterator[Case]:
+    """A look; and one who waits already, whose waiting goes on."""
+    wanted, waiter = (contract_of("receive").arguments.index(name) for name in ("wanted", "waiter"))
+    waiting = (*good.own[:waiter], WAITER, *good.own[waiter + 1 :])
+    looking = (*waiting[:wanted], 0, *waiting[wanted + 1 :])
+    for status in _DISABLING["receive"]:
+        for own in (waiting, looking):
+            yield Case(f"the status {status}, waiting", "DISABLED", replace(good, own=own), (("status", status),))
+    for lane, number in (("known", 4), ("fresh", 1)):
+        yield Case("a look in a lane", "BADCALL", replace(good, own=looking, lane=lane, number=number))
 
 
 def _cases_of_incoming(script: str, good: Call) -> Iterator[Case]:
@@ -187,8 +204,9 @@ def cases_of(script: str) -> list[Case]:
 
 @pytest.fixture
 async def busy(bench: Bench) -> Bench:
-    """A partition with something in every state, in which much is due, and a lane that has made three calls."""
+    """A partition with something in every state, in which much is due, a lane of three calls, and one who waits."""
     await bench.change(lock_duration=60_000)
+    await bench.receive_more(1, waiter=WAITER, waiting_for=127)
     for _ in range(3):
         await bench.tell(bench.partition.due(bench.turn("known")))
     await bench.send(*(b"%d" % number for number in range(12)))
@@ -278,6 +296,7 @@ async def test_much_is_due_in_the_partition_that_refuses(busy: Bench) -> None:
 async def test_what_is_well_formed_is_not_refused(bench: Bench) -> None:
     """So each of the refusals comes from what is wrong in its case."""
     await bench.change(lock_duration=60_000)
+    await bench.look()
     for script in sorted(OF_A_PARTITION, key=lambda script: script == "destroy"):
         await perform(bench.transport, Call(WELL_FORMED[script]).request(script, bench.partition.keys))
 

@@ -185,7 +185,7 @@ async def test_a_call_that_is_made_again_is_answered_as_the_first_time_and_chang
         await bench.send(b"next")
 
 
-@each(but=(configure, count, destroy, peek, receive_nothing))
+@each(but=(configure, count, destroy, due, peek, receive_nothing))
 async def test_the_answer_of_a_call_is_kept_while_others_go_on(bench: Bench, arrange: Arrange) -> None:
     """What other lanes have done makes no difference, except to locks, of which a receiver learns what is left."""
     request = await arrange(bench)
@@ -200,6 +200,28 @@ async def test_the_answer_of_a_call_is_kept_while_others_go_on(bench: Bench, arr
     else:
         assert second == first
     assert await bench.whole() == after
+
+
+@pytest.mark.parametrize("arrange", [due, receive_nothing])
+async def test_a_call_that_is_made_again_tells_anew_in_how_many_ms_something_is_due(
+    bench: Bench, arrange: Arrange
+) -> None:
+    """For time has passed, and the caller counts from the answer."""
+    request = await arrange(bench)
+
+    async def again() -> int:
+        before, after = request.arguments[:4], request.arguments[5:]
+        told: int = (await bench.tell(replace(request, arguments=(*before, bench.now, *after)))).due
+        return told
+
+    await bench.tell(request)
+    turn = bench.turn("other")
+    await bench.tell(bench.partition.send(turn, [Outgoing(b"m", due=bench.now + 900)]))
+    assert await again() == 900
+    bench.later(400)
+    assert await again() == 500
+    bench.later(600)
+    assert await again() == 1
 
 
 async def test_a_receive_that_is_made_again_gives_what_its_token_still_holds(bench: Bench) -> None:

@@ -117,7 +117,7 @@ def test_the_metadata_say_what_a_user_must_know(metadata: Message) -> None:
     assert metadata["License-Expression"] == "MIT"
     assert metadata.get_all("License-File") == ["LICENSE"]
     assert metadata["Description-Content-Type"] == "text/markdown"
-    assert set(metadata.get_all("Provides-Extra", [])) == {"embedded", "fast", "memory"}
+    assert set(metadata.get_all("Provides-Extra", [])) == {"embedded", "fast", "memory", "otel"}
     needs = [need for need in metadata.get_all("Requires-Dist", []) if "extra ==" not in need]
     assert sorted(needs) == ["anyio<5,>=4.9", "redis<9,>=8.1", "tenacity<10,>=9"]
 

@@ -121,7 +121,7 @@ class Mechanics:
             self.waiting = bool(self.waiters)  # whoever begins to wait is looked at from the next call on
         return result
 
-    def _look(self, call: Call, *, sound: bool = True) -> None:
+    def _check_reading(self, call: Call, *, sound: bool = True) -> None:
         """The checks of a call that has no place in a lane."""
         self._admit(call)
         self._check_knowledge(call, sound=sound and not call.lane)
@@ -389,12 +389,12 @@ class Mechanics:
                 due["e" + message.name] = message.expires
         return due
 
-    def _next_due(self, offset: int) -> int:
-        """When the next thing really happens by itself, on the plain clock; 0 for never."""
+    def _next_due(self, now: int, offset: int) -> int:
+        """In how many ms the next thing really happens by itself, on the plain clock; 0 for never."""
         expiries = [message.expires for message in self._ready(Side.MAIN)]
         leases = [lease.until - offset for lease in self.leases.values()]
         first = min([*self._due().values(), *expiries, *leases], default=NEVER)
-        return first if first < NEVER else 0
+        return max(1, first - now) if first < NEVER else 0
 
     @property
     def bytes(self) -> int:

@@ -16,6 +16,7 @@ from tests.engine.model.values import (
     Call,
     Counts,
     Lock,
+    Looked,
     Message,
     Mode,
     Outgoing,
@@ -117,8 +118,7 @@ class Model(Mechanics):
         """The oldest of the most urgent level first, as many as are wanted and have room, at least one."""
 
         def act() -> Received:
-            place = f"{waiter} {side.value}"  # it may wait at both sides
-            self.waiters.pop(place, None)
+            self._wait_no_longer(side, waiter)
             found: list[Message] = []
             late: list[int] = []
             full = False
@@ -134,17 +134,38 @@ class Model(Mechanics):
                 else:
                     found.append(message)
             self.more = self.more or full
-            if not found and waiter:
-                for gone in [name for name in self._asleep(side) if self.waiters[name].until < call.now // 10][:10]:
-                    del self.waiters[gone]
-                self.waiters[place] = Waiter(side, call.now // 10 + WAITING, min(waiting_for, 127))
+            if not found and waiter and waiting_for:
+                self._wait(side, waiter, waiting_for, call.now // 10)
             event = Event.RECEIVE if mode == "lock" else Event.RECEIVE_AND_DELETE
             return self._give_out(found, event, token, call.now)
 
-        sound = 1 <= wanted <= MOST and room >= 1 and 1 <= waiting_for <= MOST and token not in self.leases
+        sound = 1 <= wanted <= MOST and room >= 1 and 0 <= waiting_for <= MOST and token not in self.leases
         return self._perform(
             call, act, sound=sound, refusal=self._refusal_of_receive(), again=lambda later: self._still(later, token)
         )
+
+    def look(self, call: Call, *, side: Side = Side.MAIN, waiter: str = "", waiting_for: int = 1) -> Looked:
+        """Whether there is something to be received, expired or not; who finds nothing waits, and hears what is due."""
+
+        def act() -> Looked:
+            self._wait_no_longer(side, waiter)
+            if self._ready(side):
+                return Looked(found=True, more=self.more)
+            if waiter and waiting_for:
+                self._wait(side, waiter, waiting_for, call.now // 10)
+            return Looked(due=self._next_due(call.now, self.offset), more=self.more)
+
+        sound = not call.lane and 0 <= waiting_for <= MOST
+        return self._perform(call, act, sound=sound, refusal=self._refusal_of_receive())
+
+    def _wait_no_longer(self, side: Side, waiter: str) -> None:
+        self.waiters.pop(f"{waiter} {side.value}", None)
+
+    def _wait(self, side: Side, waiter: str, waiting_for: int, now: int) -> None:
+        """Wait at one of the sides, or at both; some of those who have gone are forgotten."""
+        for gone in [name for name in self._asleep(side) if self.waiters[name].until < now][:10]:
+            del self.waiters[gone]
+        self.waiters[f"{waiter} {side.value}"] = Waiter(side, now + WAITING, min(waiting_for, 127))
 
     def receive_deferred(self, call: Call, token: str, names: Sequence[str], *, mode: Mode = "lock") -> Received:
         """Deferred messages by name; all of them or none."""
@@ -170,7 +191,7 @@ class Model(Mechanics):
 
     def _give_out(self, found: list[Message], event: Event, token: str, now: int) -> Received:
         if not found:
-            return Received(due=self._next_due(self.offset), more=self.more)
+            return Received(due=self._next_due(now, self.offset), more=self.more)
         given = tuple(message.delivery() for message in found)
         for message in found:
             self._move(message, event, now)
@@ -186,7 +207,7 @@ class Model(Mechanics):
         lease, now = self.leases.get(token), self._clock(call)[0]
         left = lease.until - now if lease else 0
         if left <= 0:
-            return Received(due=self._next_due(now - call.now))
+            return Received(due=self._next_due(call.now, now - call.now))
         return Received(tuple(message.delivery() for message in self._held(token)), lock=left)
 
     def peek(
@@ -200,7 +221,9 @@ class Model(Mechanics):
         states: Collection[State] = frozenset(LETTERS),
     ) -> Peeked:
         """Messages from a number on, by number; nothing is touched, not even what is due."""
-        self._look(call, sound=start >= 0 and 1 <= wanted <= MOST and room >= 1 and set(states) <= set(LETTERS))
+        self._check_reading(
+            call, sound=start >= 0 and 1 <= wanted <= MOST and room >= 1 and set(states) <= set(LETTERS)
+        )
         found: list[Message] = []
         for number, message in sorted(self.messages[side].items()):
             if number < start or message.state not in states:
@@ -308,18 +331,21 @@ class Model(Mechanics):
 
     def count(self, call: Call) -> Counts:
         """How many messages stand where; nothing is touched."""
-        self._look(call)
+        self._check_reading(call)
         states = Counter((side, message.state) for side in Side for message in self.messages[side].values())
-        due = self._next_due(self._clock(call)[0] - call.now)
+        due = self._next_due(call.now, self._clock(call)[0] - call.now)
         return Counts(due, self.bytes, self.seq, {at: states[at] for at in BANDS if at[1] not in RESERVED})
 
     def due(self, call: Call) -> Awoken:
         """Nothing but what is due."""
 
         def act() -> Awoken:
-            return Awoken(self._next_due(self.offset), self.more)
+            return Awoken(self._next_due(call.now, self.offset), self.more)
 
-        awoken: Awoken = self._perform(call, act, share=10 * self.bounds.share, again=lambda _: awoken)
+        def again(later: Call) -> Awoken:
+            return replace(awoken, due=self._next_due(later.now, self._clock(later)[0] - later.now))
+
+        awoken = self._perform(call, act, share=10 * self.bounds.share, again=again)
         return awoken
 
     def configure(self, call: Call, settings: Settings, *, create: bool = False) -> int:

@@ -115,8 +115,15 @@ class Sent:
 class Received:
     messages: tuple[Delivery, ...] = ()
     lock: int = 0  # how long they are locked, from now; 0 where they are deleted or there are none
-    due: int = 0  # when something is due, if nothing was given out; 0 for never
+    due: int = 0  # in how many ms something is due, if nothing was given out; 0 for never
     missing: tuple[str, ...] = ()
+    more: bool = False
+
+
+@dataclass(frozen=True)
+class Looked:
+    due: int = 0  # in how many ms something is due, if nothing was found; 0 for never
+    found: bool = False
     more: bool = False
 
 
@@ -155,13 +162,13 @@ class Peeked:
 
 @dataclass(frozen=True)
 class Awoken:
-    due: int
+    due: int  # in how many ms something is due; 0 for never
     more: bool = False
 
 
 @dataclass(frozen=True)
 class Counts:
-    due: int
+    due: int  # in how many ms something is due; 0 for never
     bytes: int
     last: int
     states: dict[tuple[Side, State], int]

@@ -31,6 +31,7 @@ _ANY: dict[str, Callable[[Both, How], Any]] = {
     "defer": lambda both, how: both.defer(how, _STRANGE),
     "destroy": lambda both, how: both.destroy(how),
     "due": lambda both, how: both.due(how),
+    "look": lambda both, how: both.look(how, waiter=draws.WAITERS[0]),
     "peek": lambda both, how: both.peek(how),
     "purge": lambda both, how: both.purge(how, 0),
     "receive": lambda both, how: both.receive(how, both.token(), 1),
@@ -66,7 +67,7 @@ class AimedMachine(Machine):
     def disable_for_a_while(self, status: Status, lane: str) -> None:
         before = self.both.settings
         self._reconfigure(replace(before, status=status))
-        for operation in ("send", "receive_deferred", "receive"):
+        for operation in ("send", "receive_deferred", "receive", "look"):
             _ANY[operation](self.both, How(lane=lane))
         self._reconfigure(before)
 
@@ -220,14 +221,17 @@ class AimedMachine(Machine):
     @precondition(lambda self: not self.those(State.ACTIVE, Side.MAIN))
     @every(3, 1)
     @rule(
-        waiters=st.lists(st.tuples(some(draws.WAITERS), some([1, 2, 200])), min_size=2, max_size=4),
+        waiters=st.lists(st.tuples(some(draws.WAITERS), some([1, 2, 200]), st.booleans()), min_size=2, max_size=4),
         payloads=st.lists(draws.payloads, min_size=1, max_size=4),
         later=some([0, 0, 1_009, 1_010, 29_999, 30_010]),
     )
-    def stand_in_line(self, waiters: list[tuple[bytes, int]], payloads: list[bytes], later: int) -> None:
+    def stand_in_line(self, waiters: list[tuple[bytes, int, bool]], payloads: list[bytes], later: int) -> None:
         """Several wait, and something comes."""
-        for waiter, waiting_for in waiters:
-            self.both.receive(PLAIN, self.both.token(), 1, waiter=waiter, waiting_for=waiting_for)
+        for waiter, waiting_for, looking in waiters:
+            if looking:
+                self.both.look(PLAIN, waiter=waiter, waiting_for=waiting_for)
+            else:
+                self.both.receive(PLAIN, self.both.token(), 1, waiter=waiter, waiting_for=waiting_for)
             self.both.now += 10
         self.both.now += later
         self.both.send(PLAIN, [Outgoing(payload) for payload in payloads])

@@ -64,6 +64,17 @@ class Both(Comparison):
             how,
         )
 
+    def look(self, how: How, *, side: Side = Side.MAIN, waiter: bytes = b"", waiting_for: int = 1) -> Any:
+        given: dict[str, Any] = {"side": side, "waiting_for": waiting_for}
+        return self.do(
+            Step(
+                "look",
+                lambda p, turn: p.look(waiter=waiter, turn=turn, **given),
+                lambda call: self.model.look(call, waiter=waiter.decode(), **given),
+            ),
+            _without_lane(how),
+        )
+
     def receive_deferred(self, how: How, token: str, names: Sequence[str], mode: m.Mode = "lock") -> Any:
         return self.do(
             Step(

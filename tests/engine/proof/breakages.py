@@ -12,6 +12,9 @@ from tests.engine.malformed import malformed, not_numbers
 Arguments = tuple[Argument, ...]
 Breakage = Callable[[Arguments], Arguments]
 
+WITHOUT_LANE = ("count", "look", "peek")
+"""Operations that are refused in a lane."""
+
 VERSION, LANE, NUMBER, NOW, OWN = range(1, 6)
 """Where the arguments of every call stand behind the run id and the incarnation."""
 
@@ -28,11 +31,16 @@ def _in_a_lane(given: Arguments) -> Arguments:
     return (*given[:LANE], "fresh", "1", *given[NOW:])
 
 
+def script_of(operation: str) -> str:
+    """The script that does an operation, which is called as that one is, but for one."""
+    return "receive" if operation == "look" else operation
+
+
 @cache
 def breakages(operation: str) -> list[Breakage]:
     """What makes a well formed call of this operation malformed."""
-    own = [_own(one.own) for one in malformed(operation)]
-    own += [_in_a_lane] if operation in ("count", "peek") else []
+    own = [_own(one.own) for one in malformed(script_of(operation))]
+    own += [_in_a_lane] if operation in WITHOUT_LANE else []
     versions = [_put(VERSION, value) for value in not_numbers(1, 999_999_999_999_999)]
     if operation == "destroy":
         return own  # what is to go, goes in every version

@@ -237,7 +237,7 @@ def mirrored(settings: PartitionSettings) -> m.Settings:
 
 
 def agree(operation: str, real: Any, expected: Any) -> None:
-    """Whether a result says what the model says; a time when something is due may be too early, and never too late."""
+    """Whether a result says what the model says; what is due may be told too early, and never too late."""
     if isinstance(real, Counts):
         _agree_on_due(real.due, expected.due)
         assert (real.bytes, real.last) == (expected.bytes, expected.last), f"{real}, expected {expected}"
@@ -261,7 +261,7 @@ def agree(operation: str, real: Any, expected: Any) -> None:
 
 
 def _agree_on_due(real: int, expected: int) -> None:
-    assert 0 < real <= expected if expected else real >= 0, f"due at {real}, expected {expected}"
+    assert 0 < real <= expected if expected else real >= 0, f"due in {real} ms, expected {expected}"
 
 
 def _delivery(real: Delivery) -> m.Delivery:

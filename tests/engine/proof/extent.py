@@ -13,6 +13,7 @@ from sbredis.engine._lifecycle import TRANSITIONS
 from sbredis.engine._scripts import contract, refusals
 from tests.engine.model import Bounds
 from tests.engine.proof.aims import machine
+from tests.engine.proof.breakages import script_of
 from tests.engine.proof.comparison import Tally, Transition
 from tests.engine.proof.hosts import Host, read_file
 
@@ -24,8 +25,8 @@ BOUNDS = {"real": Bounds(), "narrow": Bounds(share=3, weight=70, purged=60)}
 """Those of the scripts, and such that are reached all the time."""
 
 OPERATIONS = (
-    *("abandon", "cancel", "complete", "configure", "count", "dead_letter", "defer", "destroy", "due", "peek"),
-    *("purge", "receive", "receive_deferred", "renew", "send"),
+    *("abandon", "cancel", "complete", "configure", "count", "dead_letter", "defer", "destroy", "due", "look"),
+    *("peek", "purge", "receive", "receive_deferred", "renew", "send"),
 )
 
 ALL_TRANSITIONS: tuple[Transition, ...] = tuple(
@@ -39,7 +40,7 @@ def all_refusals() -> tuple[tuple[str, str], ...]:
     of_every_call = refusals(read_file("includes/begin") or "")
     found: list[tuple[str, str]] = []
     for operation in OPERATIONS:
-        for code in contract(read_file(operation) or "").refusals:
+        for code in contract(read_file(script_of(operation)) or "").refusals:
             found += [(operation, one) for one in (of_every_call if code == "call" else (code,))]
     return tuple(found)
 

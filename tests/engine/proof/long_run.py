@@ -19,7 +19,8 @@ from typing import Any
 
 from sbredis.servers import LocalServer
 from tests.engine.model import Bounds
-from tests.engine.proof.comparison import Tally
+from tests.engine.proof.breakages import WITHOUT_LANE
+from tests.engine.proof.comparison import UNTURNED, Tally
 from tests.engine.proof.extent import ALL_TRANSITIONS, BOUNDS, OPERATIONS, all_refusals, drive
 from tests.engine.proof.hosts import KINDS, Host, host, with_bounds
 
@@ -32,7 +33,7 @@ def lacking(tally: Tally, times: int) -> list[str]:
 
 
 def _repeatable() -> tuple[str, ...]:
-    return tuple(one for one in OPERATIONS if one not in ("configure", "count", "destroy", "peek"))
+    return tuple(one for one in OPERATIONS if one not in (*UNTURNED, *WITHOUT_LANE))
 
 
 def _transition(one: tuple[Any, ...]) -> str:

@@ -76,7 +76,7 @@ class Machine(RuleBasedStateMachine):
         wanted=some([1, 1, 2, 3, 10]),
         room=draws.rooms,
         waiter=some([b"", b"", *draws.WAITERS]),
-        waiting_for=some([1, 2, 200]),
+        waiting_for=some([0, 1, 2, 200]),
         old=rarely[20],
     )
     def receive(
@@ -93,6 +93,11 @@ class Machine(RuleBasedStateMachine):
     ) -> None:
         given: dict[str, Any] = {"room": room, "waiter": waiter, "waiting_for": waiting_for}
         self.both.receive(how, self.token(old), wanted, side=side, mode=mode, **given)
+
+    @every(3, 2)
+    @rule(how=hows, side=draws.sides, waiter=some([b"", *draws.WAITERS]), waiting_for=some([0, 1, 2, 200]))
+    def look(self, how: How, side: Side, waiter: bytes, waiting_for: int) -> None:
+        self.both.look(how, side=side, waiter=waiter, waiting_for=waiting_for)
 
     @precondition(lambda self: self.those(State.DEFERRED))
     @rule(data=st.data(), how=hows, mode=draws.modes, old=rarely[20])

@@ -101,6 +101,17 @@ BUGS = (
     # -- waiting
     Bug("too many are woken", "includes/wake", "work = work - wanted", "work = work"),
     Bug("nobody is woken for what is due sooner", "includes/wake", "if p.sooner < math.huge and", "if false and"),
+    Bug("a look finds nothing", "receive", "side.from, side.to) > 0 then", "side.from, side.to) < 0 then"),
+    Bug("a look at the wrong side", "receive", "p.order, side.from, side.to) > 0", "p.order, 0, SIDES[''].to) > 0"),
+    Bug("who looks does not wait", "receive", "elseif n == 0 then", "elseif n == 0 and wanted > 0 then"),
+    Bug(
+        "who looks and finds something goes on waiting",
+        "receive",
+        "  redis.call('ZREM', p.waiters, waiter)\n",
+        "  if wanted > 0 then\n    redis.call('ZREM', p.waiters, waiter)\n  end\n",
+    ),
+    Bug("who goes away goes on waiting", "receive", "waiter ~= '' and waiting_for > 0 then", "waiter ~= '' then"),
+    Bug("what is due is told too late", "includes/next_due", "first - p.now", "first - p.now + 1"),
     Bug("who has been woken is woken no more", "includes/wake", "math.floor(score / 128)) > 100", "0) > 100"),
 )
 

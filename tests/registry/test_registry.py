@@ -20,12 +20,12 @@ from sbredis.exceptions import (
     ScriptRefusedError,
     ServiceBusError,
 )
-from sbredis.management import EntityChangedError, NamespacePartitionsError
-from sbredis.management._entity import EntityDescription, EntityRecord
-from sbredis.management._refusals import refusals
-from sbredis.management._registry import LONGEST_PAGE, NamespaceFacts, Registry, register_namespace
+from sbredis.registry import EntityChangedError, NamespacePartitionsError
+from sbredis.registry._entity import EntityDescription, EntityRecord
+from sbredis.registry._refusals import refusals
+from sbredis.registry._registry import LONGEST_PAGE, NamespaceFacts, Registry, register_namespace
 from sbredis.transport import Transport, open_transport
-from tests.management.keys import keys_of, snapshot
+from tests.registry.keys import keys_of, snapshot
 from tools.repository import ROOT
 
 pytestmark = pytest.mark.anyio
@@ -268,7 +268,8 @@ async def test_of_an_entity_that_is_gone_or_another_by_now_nothing_is_changed(tr
     text = await refused(transport, REGISTRY.revise(record, SECOND), MessagingEntityNotFoundError)
     assert text == (
         "There is no entity 'Billing/Orders' in namespace 'ns', or no longer. "
-        "Create it first, or look for the name in another namespace."
+        "Create it with ServiceBusAdministrationClient.ensure_queue('Billing/Orders'), or ask for the sender or "
+        "receiver with create_if_missing=True, or look for the name in another namespace."
     )
     await registered(transport)
     await refused(transport, REGISTRY.revise(record, SECOND), MessagingEntityNotFoundError)

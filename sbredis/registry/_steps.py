@@ -31,9 +31,9 @@ import anyio
 
 from sbredis.engine import Caller, Partition, Request, SettingsStaleError, new_token, perform, salts
 from sbredis.exceptions import MessagingEntityNotFoundError, Outcome, ServiceBusError
-from sbredis.management._entity import EntityRecord
-from sbredis.management._refusals import EntityChangedError, missing, refusals
-from sbredis.management._registry import Registry
+from sbredis.registry._entity import EntityRecord
+from sbredis.registry._refusals import EntityChangedError, missing, refusals
+from sbredis.registry._registry import Registry
 
 __all__ = ["Steps"]
 

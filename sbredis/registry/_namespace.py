@@ -20,10 +20,10 @@ from sbredis.engine import (
     salts,
 )
 from sbredis.exceptions import MessagingEntityAlreadyExistsError, MessagingEntityNotFoundError
-from sbredis.management._entity import EntityDescription, EntityRecord, Json
-from sbredis.management._refusals import EntityChangedError, changed, exists, missing, refusals
-from sbredis.management._registry import register_namespace
-from sbredis.management._steps import Steps
+from sbredis.registry._entity import EntityDescription, EntityRecord, Json, require_properties
+from sbredis.registry._refusals import EntityChangedError, changed, exists, missing, refusals
+from sbredis.registry._registry import register_namespace
+from sbredis.registry._steps import Steps
 
 __all__ = ["Namespace"]
 
@@ -76,6 +76,8 @@ class Namespace:
         it at once, one succeeds.
         """
         entity_name(name)
+        if properties is not None:
+            require_properties(properties)
         if settings.shared:
             raise ValueError(f"the queue {name!r} stores its messages itself: its settings cannot be shared")
         if partitioned and colocate_with is not None:
@@ -129,6 +131,8 @@ class Namespace:
         that reaches it; that it could not be is raised all the same.
         """
         _check_changes(record, settings)
+        if properties is not None:
+            require_properties(properties)
         if record.state != "active":
             raise changed(record.path, f"it was {record.state} then; get_entity goes on with that")
         until = anyio.current_time() + timeout

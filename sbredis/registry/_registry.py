@@ -10,7 +10,7 @@ from __future__ import annotations
 from typing import Any, NamedTuple
 
 from sbredis.engine import Request, load, name_key, registry_keys, registry_salt
-from sbredis.management._entity import EntityDescription, EntityRecord, decode, encode
+from sbredis.registry._entity import EntityDescription, EntityRecord, decode, encode
 
 __all__ = ["LONGEST_PAGE", "NamespaceFacts", "Registry", "register_namespace"]
 
@@ -79,7 +79,14 @@ class Registry:
         return Request(load("read_entity"), self.keys, (self.partitions, name_key(path)), read)
 
     def listed(self, after: str, limit: int) -> Request[tuple[EntityRecord, ...]]:
-        """Records in the order of their names in small letters, from after ``after`` on."""
+        """Records in the order of their names in small letters, from after ``after`` on.
+
+        ``after`` is any text, whether there is an entity of that name or not.
+        """
+        if not isinstance(after, str):  # pyright: ignore[reportUnnecessaryIsInstance]  # callers are not all typed
+            raise TypeError(f"after is the name of an entity, or '' for the beginning, not {type(after).__name__}")
+        if not _expressible(after):
+            raise ValueError(f"after is {after!a}, which has half a surrogate pair: UTF-8 cannot express it")
         if type(limit) is not int or not 1 <= limit <= LONGEST_PAGE:
             raise ValueError(f"limit must be a whole number from 1 to {LONGEST_PAGE}, not {limit!r}")
 
@@ -87,3 +94,11 @@ class Registry:
             return tuple(map(decode, reply))
 
         return Request(load("list_entities"), self.keys, (self.partitions, name_key(after), limit), read)
+
+
+def _expressible(text: str) -> bool:
+    try:
+        text.encode()
+    except UnicodeEncodeError:
+        return False
+    return True

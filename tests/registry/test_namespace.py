@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncIterator
 from dataclasses import replace
+from functools import reduce
 from typing import Any
 
 import pytest
@@ -30,11 +31,11 @@ from sbredis.exceptions import (
     Outcome,
     ServiceBusServerBusyError,
 )
-from sbredis.management import EntityChangedError, EntityRecord, Namespace, NamespacePartitionsError
+from sbredis.registry import EntityChangedError, EntityRecord, Namespace, NamespacePartitionsError
 from sbredis.servers import LocalServer
 from sbredis.transport import Transport, open_transport
-from tests.management.keys import keys_of, snapshot
-from tests.management.turns import Heard
+from tests.registry.keys import keys_of, snapshot
+from tests.registry.turns import Heard
 
 pytestmark = pytest.mark.anyio
 
@@ -215,7 +216,8 @@ async def test_what_is_not_there_is_not_found(transport: Transport, namespace: N
             await missed
         assert raised.value.message == (
             "There is no entity 'Orders' in namespace 'ns', or no longer. "
-            "Create it first, or look for the name in another namespace."
+            "Create it with ServiceBusAdministrationClient.ensure_queue('Orders'), or ask for the sender or receiver "
+            "with create_if_missing=True, or look for the name in another namespace."
         )
     with pytest.raises(ValueError, match="entity name"):
         await namespace.get_entity("a b")
@@ -234,6 +236,53 @@ async def test_entities_are_listed_by_name(namespace: Namespace) -> None:
     assert await namespace.list_entities("C") == ()
     with pytest.raises(ValueError, match="limit"):
         await namespace.list_entities(limit=0)
+
+
+@pytest.mark.parametrize(
+    ("after", "error", "text"),
+    [
+        (None, TypeError, "after is the name of an entity, or '' for the beginning, not NoneType"),
+        (b"a", TypeError, "not bytes"),
+        ("a\ud800", ValueError, "half a surrogate pair"),
+    ],
+)
+async def test_a_list_that_begins_behind_what_is_no_text_is_refused(
+    namespace: Namespace, after: Any, error: type[Exception], text: str
+) -> None:
+    with pytest.raises(error, match=text):
+        await namespace.list_entities(after)
+
+
+CYCLE: dict[str, Any] = {}
+CYCLE["cycle"] = CYCLE
+DEEP: list[Any] = reduce(lambda inner, _: [inner], range(10_000), [])
+
+
+@pytest.mark.parametrize(
+    ("properties", "error", "text"),
+    [
+        ({"a": "x" * 65_529}, ValueError, "take 65537 bytes; at most 65536 are kept"),
+        ({"a": "é" * 20_000}, ValueError, "at most 65536 are kept"),
+        ({1: "a"}, TypeError, "the name of a property of an entity is text, not 1"),
+        ({"a": [{"b": {None: 1}}]}, TypeError, "is text, not None"),
+        ({"a": {1, 2}}, TypeError, "is what JSON can hold, not set"),
+        ({"a": float("nan")}, ValueError, "not JSON compliant"),
+        (["a"], TypeError, "the properties of an entity are a mapping, not list"),
+        (CYCLE, ValueError, "Circular|nested too deeply"),
+        ({"a": DEEP}, ValueError, "nested too deeply"),
+    ],
+    ids=["large", "large in JSON", "number", "none", "set", "nan", "list", "cycle", "deep"],
+)
+async def test_properties_that_would_not_come_back_as_they_are_are_refused(
+    transport: Transport, namespace: Namespace, properties: Any, error: type[Exception], text: str
+) -> None:
+    record = await namespace.create_entity("q", SETTINGS, properties={"a": "x" * 65_528})
+    before = await snapshot(transport)
+    with pytest.raises(error, match=text):
+        await namespace.create_entity("other", SETTINGS, properties=properties)
+    with pytest.raises(error, match=text):
+        await namespace.update_entity(record, SETTINGS, properties=properties)
+    assert await snapshot(transport) == before
 
 
 async def test_a_partition_is_asked_for_where_the_entity_lives(namespace: Namespace) -> None:

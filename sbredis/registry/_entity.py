@@ -17,12 +17,25 @@ from typing import Any, Literal, NoReturn, TypeAlias, TypeVar, cast, get_args, g
 from sbredis.engine import MOST_PARTITIONS, PartitionSettings, entity_name, subscription_name
 from sbredis.exceptions import DataLayoutError
 
-__all__ = ["EntityDescription", "EntityRecord", "Json", "Kind", "State", "decode", "encode"]
+__all__ = [
+    "MAXIMUM_PROPERTIES_BYTES",
+    "EntityDescription",
+    "EntityRecord",
+    "Json",
+    "Kind",
+    "State",
+    "decode",
+    "encode",
+    "require_properties",
+]
 
 T = TypeVar("T")
 Kind = Literal["queue", "topic", "subscription"]
 State = Literal["creating", "active", "deleting"]
 Json: TypeAlias = "bool | int | float | str | Sequence[Json] | Mapping[str, Json] | None"
+
+MAXIMUM_PROPERTIES_BYTES = 64 * 1024
+"""What the properties of an entity may weigh, as JSON: whatever the registry is asked about the entity reads them."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -99,6 +112,34 @@ def encode(description: EntityDescription) -> str:
     known = {name: getattr(description, name) for name in _FIELDS}
     known["settings"] = {**cast("Mapping[str, Json]", beside), **asdict(description.settings)}
     return json.dumps({**unread, **known}, sort_keys=True, separators=(",", ":"), allow_nan=False, default=_plain)
+
+
+def require_properties(properties: Mapping[str, Json]) -> None:
+    """Refuse, before anything is sent, properties that would not come back as they are, or are too large.
+
+    JSON has names that are text, and would make text of others. What is read is not judged again, so that an entity
+    with larger properties, which a newer release has made, can still be changed and deleted.
+    """
+    if not isinstance(properties, Mapping):  # pyright: ignore[reportUnnecessaryIsInstance]  # callers are not all typed
+        raise TypeError(f"the properties of an entity are a mapping, not {type(properties).__name__}")
+    try:
+        size = len(json.dumps(properties, separators=(",", ":"), allow_nan=False, default=_plain))
+    except RecursionError:
+        raise ValueError("the properties of an entity are nested too deeply") from None
+    if size > MAXIMUM_PROPERTIES_BYTES:
+        raise ValueError(f"the properties of an entity take {size} bytes; at most {MAXIMUM_PROPERTIES_BYTES} are kept")
+    _require_text_names(properties)
+
+
+def _require_text_names(value: object) -> None:
+    if isinstance(value, Mapping):
+        for name, inner in cast("Mapping[object, object]", value).items():
+            if not isinstance(name, str):
+                raise TypeError(f"the name of a property of an entity is text, not {name!r}")
+            _require_text_names(inner)
+    elif isinstance(value, (list, tuple)):
+        for inner in cast("Sequence[object]", value):
+            _require_text_names(inner)
 
 
 def _plain(value: object) -> object:

@@ -32,7 +32,8 @@ _Made = tuple[type[ServiceBusError], str]
 def _missing(namespace: str, entity: str) -> str:
     return (
         f"There is no entity '{entity}' in namespace '{namespace}', or no longer. "
-        "Create it first, or look for the name in another namespace."
+        f"Create it with ServiceBusAdministrationClient.ensure_queue({entity!r}), or ask for the sender or receiver "
+        "with create_if_missing=True, or look for the name in another namespace."
     )
 
 

@@ -22,11 +22,11 @@ from sbredis.exceptions import (
     ServiceBusCommunicationError,
     ServiceBusError,
 )
-from sbredis.management import EntityChangedError, EntityRecord, Namespace
-from sbredis.management._entity import decode
+from sbredis.registry import EntityChangedError, EntityRecord, Namespace
+from sbredis.registry._entity import decode
 from sbredis.transport import Transport, open_transport
-from tests.management.keys import Snapshot, keys_of, snapshot
-from tests.management.turns import Cut, Turns
+from tests.registry.keys import Snapshot, keys_of, snapshot
+from tests.registry.turns import Cut, Turns
 
 pytestmark = pytest.mark.anyio
 

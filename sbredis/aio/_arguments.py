@@ -1,0 +1,54 @@
+"""What callers give, checked: time-outs, counts, numbers, and options that do not exist."""
+
+from __future__ import annotations
+
+import asyncio
+import warnings
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+__all__ = ["count_of", "deadline_of", "seconds_of", "sequence_numbers_of", "warn_of_unknown"]
+
+_TIMEOUT = 60.0
+
+
+def seconds_of(value: object, name: str) -> float:
+    """A number of seconds that must be positive."""
+    if isinstance(value, bool) or not isinstance(value, (int, float)):
+        raise TypeError(f"{name} is a number of seconds, not {type(value).__name__}")
+    if not value > 0:
+        raise ValueError(f"{name} must be greater than 0, not {value!r}")
+    return float(value)
+
+
+def deadline_of(timeout: float | None) -> float:
+    """When a call with this time-out has to end, by the clock of the event loop; 60 s from now unless said."""
+    seconds = _TIMEOUT if timeout is None else seconds_of(timeout, "timeout")
+    return asyncio.get_running_loop().time() + seconds
+
+
+def count_of(value: object, name: str, most: int | None = None) -> int:
+    """A number of messages that must be positive."""
+    if isinstance(value, bool) or not isinstance(value, int):
+        raise TypeError(f"{name} is a whole number, not {type(value).__name__}")
+    if value < 1 or (most is not None and value > most):
+        raise ValueError(f"{name} must be {'from 1 to ' + str(most) if most else '1 or more'}, not {value!r}")
+    return value
+
+
+def sequence_numbers_of(value: int | Sequence[int]) -> list[int]:
+    """One sequence number or several, as a list without repetitions."""
+    listed = [value] if isinstance(value, int) else value
+    if isinstance(listed, (str, bytes)) or not isinstance(listed, Sequence):  # pyright: ignore[reportUnnecessaryIsInstance]  # callers are not all typed
+        raise TypeError(f"sequence_numbers is a sequence number or a list of them, not {type(value).__name__}")
+    for number in listed:
+        if isinstance(number, bool) or not isinstance(number, int):  # pyright: ignore[reportUnnecessaryIsInstance]
+            raise TypeError(f"a sequence number is a whole number, not {type(number).__name__}")
+    return list(dict.fromkeys(listed))
+
+
+def warn_of_unknown(function: str, given: Mapping[str, Any]) -> None:
+    """Options that do not exist are a warning, as in Azure's library, so that a changed import still runs."""
+    if given:
+        names = ", ".join(sorted(given))
+        warnings.warn(f"{function} does not know, and ignores: {names}", UserWarning, stacklevel=3)

@@ -1,0 +1,74 @@
+# pyright: reportPrivateUsage=false
+"""What a settlement changes about a message, and times and durations, as the engine takes them."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from datetime import datetime, timedelta
+
+from sbredis.engine import Changes, decode, decode_changes, encode_changes
+from sbredis.exceptions import MessageSizeExceededError, Outcome
+from sbredis.model import PrimitiveTypes, ServiceBusReceivedMessage
+
+__all__ = ["changes_of", "delay_of", "milliseconds_of"]
+
+_MOST_BYTES = 64 * 1024
+_LONGEST_REASON = 4096
+
+
+def changes_of(
+    message: ServiceBusReceivedMessage,
+    modify: Mapping[str, PrimitiveTypes] | None,
+    reason: str | None,
+    description: str | None,
+) -> bytes:
+    """The changes of a settlement, those that were made before included."""
+    changes = decode_changes(message._delivery.changes)
+    if modify is not None:
+        if not isinstance(modify, Mapping):  # pyright: ignore[reportUnnecessaryIsInstance]  # callers are not all typed
+            raise TypeError(f"properties_to_modify is a mapping of properties, not {type(modify).__name__}")
+        before = changes.properties
+        if before is None:
+            before = decode(message._record.payload).properties or {}
+        changes.properties = {**before, **modify}
+    for name, text in (("reason", reason), ("error_description", description)):
+        if text is not None and not isinstance(text, str):  # pyright: ignore[reportUnnecessaryIsInstance]
+            raise TypeError(f"{name} is text, not {type(text).__name__}")
+        if text is not None and len(text) > _LONGEST_REASON:
+            raise ValueError(f"{name} has {len(text)} characters; at most {_LONGEST_REASON} are allowed")
+    made = encode_changes(
+        Changes(
+            changes.properties,
+            changes.reason if reason is None else reason,
+            changes.description if description is None else description,
+        )
+    )
+    if len(made) > _MOST_BYTES:
+        raise MessageSizeExceededError(
+            f"The properties of message {message.sequence_number} would have {len(made)} bytes; a message may have "
+            f"{_MOST_BYTES}.",
+            outcome=Outcome.NEVER_SENT,
+        )
+    return made
+
+
+def delay_of(delay: timedelta | float | None) -> int:
+    """A delay in ms."""
+    if delay is None:
+        return 0
+    if isinstance(delay, timedelta):
+        delay = delay.total_seconds()
+    if isinstance(delay, bool) or not isinstance(delay, (int, float)):  # pyright: ignore[reportUnnecessaryIsInstance]
+        raise TypeError(f"delay is a timedelta or a number of seconds, not {type(delay).__name__}")
+    if not 0 <= delay <= 366 * 86400 * 100:
+        raise ValueError(f"delay must be from 0 seconds to 100 years, not {delay!r}")
+    return round(delay * 1000)
+
+
+def milliseconds_of(moment: datetime, name: str) -> int:
+    """A time in ms since 1970."""
+    if not isinstance(moment, datetime):  # pyright: ignore[reportUnnecessaryIsInstance]  # callers are not all typed
+        raise TypeError(f"{name} is a datetime, not {type(moment).__name__}")
+    if moment.tzinfo is None:
+        raise ValueError(f"{name} has no time zone: say which, as in datetime.now(timezone.utc)")
+    return max(0, round(moment.timestamp() * 1000))

@@ -1,0 +1,172 @@
+"""What all senders and receivers of a client share: one transport, one namespace, the entities that were met.
+
+Nothing is opened before it is needed. Whoever needs it first opens it, for all; if that fails, whoever comes next
+tries again.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import secrets
+from collections.abc import Callable, Coroutine
+from typing import TYPE_CHECKING, Any
+
+import anyio
+
+from sbredis.aio._clock import Clock
+from sbredis.aio._entity import Entity
+from sbredis.engine import load, name_key, operations
+from sbredis.exceptions import MessagingEntityNotFoundError, OperationTimeoutError, Outcome, ServiceBusError
+from sbredis.registry import EntityRecord, Namespace
+from sbredis.transport import Backoff, Target, open_transport, require_asyncio
+
+if TYPE_CHECKING:
+    from redis.credentials import CredentialProvider
+
+    from sbredis.transport import Transport
+
+__all__ = ["Connection", "Creation"]
+
+_log = logging.getLogger("sbredis.client")
+Creation = Callable[[Namespace, str, float], Coroutine[Any, Any, EntityRecord]]
+"""Creates an entity of this name within so many seconds, for who asked for that where it is missing."""
+
+
+class Connection:
+    """The one connection of a client. It belongs to the event loop in which it is first used."""
+
+    def __init__(
+        self,
+        target: Target,
+        *,
+        credential_provider: CredentialProvider | None = None,
+        connect_timeout: float = 5.0,
+        partition_count: int | None = None,
+        retry: Backoff | None = None,
+        clock: Clock | None = None,
+    ) -> None:
+        self.target = target
+        self.clock = clock or Clock()
+        self.id = secrets.token_hex(6)
+        """In the names of this client's lanes and channels."""
+        self._credential_provider = credential_provider
+        self._connect_timeout = connect_timeout
+        self._partition_count = partition_count
+        self._retry = retry
+        self._entities: dict[str, Entity] = {}
+        self._opening: asyncio.Task[None] | None = None
+        self._root: asyncio.Task[None] | None = None
+        self._closing = False
+        self.transport: Transport
+        self.namespace: Namespace
+        self.tasks: anyio.abc.TaskGroup
+        self._opened = False
+
+    # -- opening and closing -------------------------------------------------------------------------------------------
+
+    @property
+    def closed(self) -> bool:
+        """Whether it was closed, or is being closed."""
+        return self._closing
+
+    async def open(self, until: float) -> None:
+        """Connect, if that was not done yet, by the time ``until`` of the event loop."""
+        if self._opened and not self._closing:
+            return
+        require_asyncio()
+        self.check_open()
+        if self._opening is None or self._opening.done():
+            # A task of its own: whoever began it may be cancelled while others wait for it.
+            self._opening = asyncio.get_running_loop().create_task(self._open(), name=f"sbredis opens {self.target}")
+        try:
+            async with asyncio.timeout_at(until):
+                await asyncio.shield(self._opening)
+        except TimeoutError:
+            raise OperationTimeoutError(
+                f"{self.target} was not connected to in time.", outcome=Outcome.NEVER_SENT
+            ) from None
+        except asyncio.CancelledError:
+            if self._closing and self._opening.done():
+                self.check_open()
+            raise
+        except ServiceBusError as error:
+            raise error.twin() from None
+        self.check_open()
+
+    def check_open(self) -> None:
+        """Raise if it was closed."""
+        if self._closing:
+            raise ValueError("The client is closed, and with it all its senders and receivers: make another one.")
+
+    async def _open(self) -> None:
+        scripts = [load(name) for name in operations()]
+        transport = await open_transport(
+            self.target,
+            scripts=scripts,
+            credential_provider=self._credential_provider,
+            connect_timeout=self._connect_timeout,
+            retry=self._retry,
+        )
+        try:
+            namespace = await Namespace.open(transport, self.target.namespace, self._partition_count)
+        except BaseException:
+            with anyio.CancelScope(shield=True):
+                await transport.aclose()
+            raise
+        if self._root is None:
+            ready: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+            self._root = asyncio.get_running_loop().create_task(self._live(ready), name=f"sbredis client {self.target}")
+            await ready
+        self.transport, self.namespace, self._opened = transport, namespace, True
+
+    async def _live(self, ready: asyncio.Future[None]) -> None:
+        """All that runs beside the callers runs in here, and ends with it."""
+        try:
+            async with anyio.create_task_group() as tasks:
+                self.tasks = tasks
+                ready.set_result(None)
+                await anyio.sleep_forever()
+        except Exception:  # noqa: BLE001  # a defect: callers learn of it by the end of what they wait for
+            _log.exception("the client of %s broke on a defect and is closed", self.target)
+        finally:
+            self._closing = True
+            for entity in self._entities.values():
+                entity.close()
+
+    async def aclose(self) -> None:
+        """Close it. What is under way ends with an error that says what is known of it."""
+        self._closing = True
+        for task in (self._opening, self._root):
+            if task is not None and not task.done():
+                task.cancel()
+                await asyncio.wait((task,))
+        if self._opened:
+            self._opened = False
+            await self.transport.aclose()
+
+    # -- entities ------------------------------------------------------------------------------------------------------
+
+    async def entity(self, name: str, until: float, create: Creation | None = None) -> Entity:
+        """The entity of this name; made by ``create`` if it is missing. Read from the registry once a client."""
+        await self.open(until)
+        key = name_key(name)
+        known = self._entities.get(key)
+        if known is not None:
+            return known
+        record = await self.record(name, until, create)
+        return self._entities.setdefault(key, Entity(self, record))
+
+    async def record(self, name: str, until: float, create: Creation | None = None) -> EntityRecord:
+        """What the registry says of an entity."""
+        await self.open(until)
+        try:
+            return await self.namespace.get_entity(name, timeout=until - anyio.current_time())
+        except MessagingEntityNotFoundError:
+            if create is None:
+                raise
+        return await create(self.namespace, name, until - anyio.current_time())
+
+    def known(self, name: str) -> Entity | None:
+        """An entity that was met already."""
+        return self._entities.get(name_key(name))

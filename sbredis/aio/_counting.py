@@ -1,0 +1,134 @@
+"""Counting what is in a queue: all its partitions at once, and what could be counted where some cannot be reached."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import NamedTuple
+
+import anyio
+
+from sbredis.aio._clock import Clock
+from sbredis.engine import Caller, Counts, Partition, SettingsBehindError, SettingsStaleError, Turn, perform
+from sbredis.exceptions import (
+    MessagingEntityNotFoundError,
+    OperationTimeoutError,
+    ServerUnsuitableError,
+    ServiceBusCommunicationError,
+    ServiceBusConnectionError,
+    ServiceBusError,
+    ServiceBusServerBusyError,
+)
+from sbredis.model import EntityAvailabilityStatus, QueueRuntimeProperties, moment
+from sbredis.registry import EntityRecord, Namespace
+
+__all__ = ["PATIENCE", "Counter", "Tally"]
+
+PATIENCE = 5.0
+"""For how many seconds a partition is asked. A failover takes less; whoever is down for longer is not counted."""
+_TRIES = 3
+_AT_ONCE = 64
+_UNREACHABLE = (
+    OperationTimeoutError,
+    ServiceBusCommunicationError,
+    ServiceBusConnectionError,
+    ServiceBusServerBusyError,
+)
+
+
+class Tally(NamedTuple):
+    """What was counted in a queue."""
+
+    record: EntityRecord
+    """The queue, as it was when it was counted."""
+    counts: Sequence[Counts]
+    unreachable: tuple[int, ...]
+
+    def properties(self) -> QueueRuntimeProperties:
+        """As it is shown."""
+        active = sum(each.active + each.held + each.locked + each.delayed + each.deferred for each in self.counts)
+        scheduled = sum(each.scheduled for each in self.counts)
+        transfer = sum(each.frozen for each in self.counts)
+        dead = sum(sum(each[Counts._fields.index("dead_active") :]) for each in self.counts)
+        updated = moment(self.record.updated_at)
+        status = EntityAvailabilityStatus.LIMITED if self.unreachable else EntityAvailabilityStatus.AVAILABLE
+        return QueueRuntimeProperties(
+            name=self.record.name,
+            created_at_utc=moment(self.record.created_at),
+            updated_at_utc=updated,
+            accessed_at_utc=updated,
+            active_message_count=active,
+            dead_letter_message_count=dead,
+            scheduled_message_count=scheduled,
+            transfer_message_count=transfer,
+            total_message_count=active + dead + scheduled + transfer,
+            size_in_bytes=sum(each.bytes for each in self.counts),
+            availability_status=status,
+            unreachable_partitions=self.unreachable,
+        )
+
+
+class Counter:
+    """Counts queues, with so many calls under way at once as a client should make."""
+
+    def __init__(self, transport: Caller, namespace: Namespace, clock: Clock) -> None:
+        self._transport = transport
+        self._namespace = namespace
+        self._clock = clock
+        self._room = anyio.Semaphore(_AT_ONCE)
+
+    async def count(self, record: EntityRecord, until: float) -> QueueRuntimeProperties:
+        """Count a queue by the time ``until`` of the event loop.
+
+        What is known of the queue may be old, and is then read again. Raises
+        :class:`~sbredis.exceptions.MessagingEntityNotFoundError` if it is gone.
+        """
+        for _ in range(_TRIES - 1):
+            try:
+                return (await self._tally(record, until)).properties()
+            except (MessagingEntityNotFoundError, SettingsStaleError, SettingsBehindError) as error:
+                lost = isinstance(error, MessagingEntityNotFoundError)
+                record = await self._again(record, until, lost=lost)
+        return (await self._tally(record, until)).properties()
+
+    async def _tally(self, record: EntityRecord, until: float) -> Tally:
+        counts: list[Counts] = []
+        unreachable: list[int] = []
+        errors: list[ServiceBusError] = []
+
+        async def ask(number: int) -> None:
+            try:
+                counts.append(await self._ask(self._namespace.partition(record, number), until))
+            except ServerUnsuitableError as error:  # of the unreachable kind, but it says what to change
+                errors.append(error)
+            except _UNREACHABLE:
+                unreachable.append(number)
+            except ServiceBusError as error:
+                errors.append(error)
+
+        async with anyio.create_task_group() as group:
+            for number in record.partitions:
+                group.start_soon(ask, number)
+        if errors:
+            raise errors[0]
+        return Tally(record, counts, tuple(sorted(unreachable)))
+
+    async def _ask(self, partition: Partition, until: float) -> Counts:
+        async with self._room:
+            until = min(until, anyio.current_time() + PATIENCE)
+            request = partition.count(Turn("", 0, self._told() if partition.settings.clock == "test" else None))
+            try:
+                return await perform(self._transport, request, timeout=until - anyio.current_time())
+            except SettingsBehindError:  # it was not reached when they were changed
+                await perform(self._transport, partition.configure(), timeout=until - anyio.current_time())
+                return await perform(self._transport, request, timeout=until - anyio.current_time())
+
+    async def _again(self, seen: EntityRecord, until: float, *, lost: bool) -> EntityRecord:
+        """The queue as it is now; partitions that a failover has lost are made again."""
+        record = await self._namespace.get_entity(seen.path, timeout=until - anyio.current_time())
+        if lost and record.incarnation == seen.incarnation:
+            return await self._namespace.restore_entity(record, timeout=until - anyio.current_time())
+        return record
+
+    def _told(self) -> int:
+        told = self._clock.told()
+        return int(self._clock.utc() * 1000) if told is None else told

@@ -1,0 +1,211 @@
+# pyright: reportPrivateUsage=false
+"""Where calls to one partition of an entity come together."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, Any, TypeVar
+
+import anyio
+
+from sbredis.aio._lane import Lane
+from sbredis.aio._lanes import CallJob, CallLane, RenewJob, RenewLane, SendLane, SettleJob, SettleLane, Way
+from sbredis.engine import Lock, Partition, Renewed, Request, SettingsStaleError, Settled, Turn, perform
+from sbredis.exceptions import Outcome, ServiceBusError
+from sbredis.model import Lease, ServiceBusReceivedMessage
+
+if TYPE_CHECKING:
+    from sbredis.aio._entity import Entity
+
+__all__ = ["Desk"]
+
+T = TypeVar("T")
+_log = logging.getLogger("sbredis.client")
+_MARGIN = 0.002
+"""A lock is taken to end so many seconds early: the servers count whole milliseconds."""
+_GIVING_BACK = 10.0
+_FIRST_PAUSE, _LONGEST_PAUSE, _PROBING = 1.0, 30.0, 5.0
+
+
+def _given_back(partition: Partition, turn: Turn, locks: Sequence[Lock]) -> Request[Settled]:
+    return partition.abandon(turn, locks, counted=False)
+
+
+_WAYS: dict[str, tuple[str, Way]] = {
+    "complete": ("c", Partition.complete),
+    "abandon": ("a", Partition.abandon),
+    "defer": ("d", Partition.defer),
+    "dead_letter": ("l", Partition.dead_letter),
+    "give_back": ("b", _given_back),
+}
+
+
+class Desk:
+    """One partition of one entity, as all who use it in this client share it."""
+
+    def __init__(self, entity: Entity, number: int) -> None:
+        self.entity = entity
+        self.number = number
+        self.sending = SendLane(self)
+        self.renewing = RenewLane(self)
+        self._settling: dict[str, SettleLane] = {}
+        self._calling: dict[str, CallLane] = {}
+        self._giving_back: set[asyncio.Future[None]] = set()
+        self._catching_up = False
+        self._pause = 0.0
+        self.down_until = 0.0
+        """Until when what may go elsewhere does; 0 while the partition can be reached."""
+
+    def __str__(self) -> str:
+        return f"{self.entity.name}, partition {self.number}"
+
+    def settling(self, kind: str) -> SettleLane:
+        """The lane for settlements of a kind: complete, abandon, defer, dead_letter, give_back."""
+        lane = self._settling.get(kind)
+        if lane is None:
+            letter, way = _WAYS[kind]
+            lane = self._settling[kind] = SettleLane(self, letter, way)
+        return lane
+
+    def calling(self, letter: str) -> CallLane:
+        """The lane of this letter, for calls that are not shared."""
+        lane = self._calling.get(letter)
+        if lane is None:
+            lane = self._calling[letter] = CallLane(self, letter)
+        return lane
+
+    def give_back(self, message: ServiceBusReceivedMessage) -> None:
+        """Give a message back unread, beside everything else."""
+        lease = message._lease
+        if lease is None:
+            return
+        job = SettleJob(Lock(lease.token, message._name), anyio.current_time() + _GIVING_BACK, None)
+        future = self.settling("give_back").submit(job)
+        self._giving_back.add(future)
+        future.add_done_callback(self._gave_back)
+
+    def _gave_back(self, future: asyncio.Future[None]) -> None:
+        self._giving_back.discard(future)
+        if not future.cancelled() and (error := future.exception()) is not None:
+            _log.debug("%s: a message was not given back, and comes back when its lock ends: %s", self, error)
+
+    async def given_back(self) -> None:
+        """Wait until all that is being given back has been."""
+        while self._giving_back:
+            await asyncio.wait(list(self._giving_back))
+
+    async def call(
+        self,
+        letter: str,
+        make: Callable[[Partition, Turn], Request[T]],
+        deadline: float,
+        orphaned: Callable[[T], None] | None = None,
+    ) -> T:
+        """Make a call by itself, in the lane of this letter; what becomes of its result if the caller goes away is
+        ``orphaned``'s.
+        """
+        future = self.calling(letter).submit(CallJob(make, deadline, orphaned))
+        try:
+            result: T = await future
+        except asyncio.CancelledError:
+            if future.done() and not future.cancelled() and future.exception() is None and orphaned is not None:
+                orphaned(future.result())
+            raise
+        return result
+
+    def dismiss(self, letter: str) -> None:
+        """A lane that nobody will use again."""
+        lane = self._calling.pop(letter, None)
+        if lane is not None:
+            lane.close()
+
+    def close(self) -> None:
+        """End what waits here."""
+        lanes: list[Lane[Any, Any]] = [self.sending, self.renewing, *self._settling.values(), *self._calling.values()]
+        for lane in lanes:
+            lane.close()
+
+    # -- what a call brought ------------------------------------------------------------------------------------------
+
+    def lease(self, token: str, milliseconds: int, since: float) -> Lease:
+        """A lease that a call brought which was sent at ``since``: counted from there, it ends no later than theirs."""
+        clock = self.entity.connection.clock
+        now = clock.now()
+        until = since + milliseconds / 1000 - _MARGIN
+        return Lease(token, until, clock.utc() + until - now)
+
+    def renewed(self, jobs: Sequence[RenewJob], result: Renewed, token: str) -> None:
+        """Give the messages of a renewal the ends of their leases."""
+        moved, lost = set(result.moved), set(result.lost)
+        fresh: Lease | None = None
+        for job in jobs:
+            name = job.lock.name
+            if name in lost:
+                continue
+            lease = self.lease(token if name in moved else job.lock.token, result.lock, job.since)
+            before = job.message._lease
+            if name in moved:
+                fresh = fresh or lease
+                job.message._lease = fresh
+            elif before is not None:
+                before.until, before.until_utc = lease.until, lease.until_utc
+
+    async def tell(self, until: float) -> None:
+        """Give the partition the settings that the registry has."""
+        partition = self.entity.partition(self.number)
+        try:
+            await perform(self.entity.connection.transport, partition.configure(), timeout=until - anyio.current_time())
+        except SettingsStaleError:
+            return  # somebody else has told it more: the next call says so
+
+    def catch_up(self) -> None:
+        """Have what is due in the partition done, beside everything else: a call said that it was too much for it."""
+        if not self._catching_up:
+            self._catching_up = True
+            self.entity.connection.tasks.start_soon(self._catch_up)
+
+    async def _catch_up(self) -> None:
+        connection = self.entity.connection
+        try:
+            while True:
+                turn = Turn("", 0, connection.clock.told())
+                awoken = await perform(connection.transport, self.entity.partition(self.number).due(turn))
+                if not awoken.more:
+                    return
+        except ServiceBusError as error:
+            _log.debug("%s: what is due is left to the next call: %s", self, error)
+        finally:
+            self._catching_up = False
+
+    # -- whether it can be reached -------------------------------------------------------------------------------------
+
+    def reached(self) -> None:
+        """It answered."""
+        self.down_until = self._pause = 0.0
+
+    def missed(self) -> None:
+        """It could not be reached: what may go elsewhere does for a while."""
+        self._pause = min(max(_FIRST_PAUSE, self._pause * 2), _LONGEST_PAUSE)
+        self.down_until = anyio.current_time() + self._pause
+        _log.info("%s cannot be reached; what may go elsewhere does for %.0f s", self, self._pause)
+
+    def probe(self) -> None:
+        """Find out beside everything else whether it can be reached again."""
+        self.down_until = anyio.current_time() + self._pause
+        self.entity.connection.tasks.start_soon(self._probe)
+
+    async def _probe(self) -> None:
+        connection = self.entity.connection
+        try:
+            turn = Turn("", 0, connection.clock.told())
+            await perform(connection.transport, self.entity.partition(self.number).count(turn), timeout=_PROBING)
+        except ServiceBusError as error:
+            if error.outcome is Outcome.REFUSED:
+                self.reached()
+            else:
+                self.missed()
+        else:
+            _log.info("%s can be reached again", self)
+            self.reached()

@@ -1,0 +1,122 @@
+"""An entity as a client knows it: what the registry says, its partitions, and the lanes to them.
+
+What a client knows may be old. A partition tells it so, and it reads the registry again and goes on: with other
+settings, with the entity that has come in the place of the one it knew, or not at all.
+"""
+
+from __future__ import annotations
+
+import logging
+from typing import TYPE_CHECKING
+
+import anyio
+
+from sbredis.aio._desk import Desk
+from sbredis.engine import Partition, partition_for_key
+from sbredis.exceptions import Outcome, ServiceBusError
+from sbredis.registry import EntityRecord
+
+if TYPE_CHECKING:
+    from sbredis.aio._connection import Connection
+
+__all__ = ["Entity"]
+
+_log = logging.getLogger("sbredis.client")
+_LARGE = 500
+
+
+class Entity:
+    """A queue, as those who use it in this client share it."""
+
+    def __init__(self, connection: Connection, record: EntityRecord) -> None:
+        self.connection = connection
+        self._lock = anyio.Lock()
+        self._desks: dict[int, Desk] = {}
+        self._adopt(record)
+
+    def _adopt(self, record: EntityRecord) -> None:
+        self.record = record
+        self.name = record.path
+        self.partitioned = record.partitioned
+        self.numbers = record.partitions
+        self.detects_duplicates = record.settings.duplicate_window is not None
+        self.largest_message = record.settings.largest_message
+        self._partitions: dict[int, Partition] = {}
+        self._at = 0
+
+    def partition(self, number: int) -> Partition:
+        """A partition, by what is known of it now."""
+        found = self._partitions.get(number)
+        if found is None:
+            if number not in self.numbers:
+                raise ServiceBusError(
+                    f"'{self.name}' has been deleted and created again, and is elsewhere now: get another sender or "
+                    "receiver from another client.",
+                    outcome=Outcome.NEVER_SENT,
+                )
+            found = self._partitions[number] = self.connection.namespace.partition(self.record, number)
+        return found
+
+    def desk(self, number: int) -> Desk:
+        """Where calls to a partition come together."""
+        found = self._desks.get(number)
+        if found is None:
+            found = self._desks[number] = Desk(self, number)
+        return found
+
+    def base(self, number: int) -> int:
+        """What is added to a partition's own numbers to make sequence numbers."""
+        return number << 48 if self.partitioned else 0
+
+    def place(self, sequence_number: int) -> tuple[int, int]:
+        """Partition and own number of a sequence number; a partition that is not there holds nothing either."""
+        if not self.partitioned:
+            return self.numbers[0], sequence_number
+        return sequence_number >> 48, sequence_number & ((1 << 48) - 1)
+
+    def pinned(self, key: str) -> Desk:
+        """The partition of a session id, a partition key or a message id."""
+        return self.desk(self.numbers[partition_for_key(key, len(self.numbers))])
+
+    def next_desk(self) -> Desk:
+        """The partition for what may go to any: one after the other, but no other while one still gathers for its next
+        call, so that calls stay large; and past those that cannot be reached, which are tried again beside.
+        """
+        desk = self.desk(self.numbers[self._at])
+        if 0 < desk.sending.gathering < _LARGE and not desk.down_until:
+            return desk
+        for _ in self.numbers:
+            self._at = (self._at + 1) % len(self.numbers)
+            desk = self.desk(self.numbers[self._at])
+            if not desk.down_until:
+                return desk
+            if desk.down_until <= anyio.current_time():
+                desk.probe()
+        return desk
+
+    async def reload(self, seen: EntityRecord, until: float) -> None:
+        """Read the registry again, unless somebody else has done so since ``seen`` was current."""
+        async with self._lock:
+            if self.record is not seen:
+                return
+            self._adopt(await self.connection.record(self.name, until))
+            _log.debug("%s: version %d of the settings", self.name, self.record.version)
+
+    async def recover(self, seen: EntityRecord, until: float) -> None:
+        """A partition says that the entity is not there: find out whether it is, and have it made again if so.
+
+        Raises :class:`~sbredis.exceptions.MessagingEntityNotFoundError` if the registry does not know it either.
+        """
+        async with self._lock:
+            if self.record is not seen:
+                return
+            found = await self.connection.record(self.name, until)
+            if found.incarnation == seen.incarnation:
+                _log.warning("%s: a failover has lost a partition; it is made again, empty", self.name)
+                found = await self.connection.namespace.restore_entity(found, timeout=until - anyio.current_time())
+            self._adopt(found)
+
+    def close(self) -> None:
+        """End what waits at its partitions."""
+        for desk in self._desks.values():
+            desk.close()

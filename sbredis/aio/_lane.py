@@ -1,0 +1,323 @@
+"""Calls that come together: what waits at the same partition at the same moment goes there in one script call.
+
+A lane carries one kind of operation to one partition, one call after the other, each with a number under which the
+partition recognises its repetition. The first who comes is not delayed: the call is made in the next turn of the event
+loop. Who comes while it is under way gathers for the one after it. So the more there is to do, the more a call carries,
+and nobody waits for others to come.
+
+Each caller has an outcome of its own, and a deadline of its own. A caller who goes away before the call is made has
+asked for nothing; one who goes away later leaves it behind, to be brought to its end.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import enum
+import logging
+from abc import ABC, abstractmethod
+from collections import deque
+from collections.abc import Awaitable, Sequence
+from typing import TYPE_CHECKING, Any, ClassVar, Generic, TypeVar
+
+from sbredis.engine import (
+    LaneUnknownError,
+    MalformedCallError,
+    Partition,
+    Request,
+    SettingsBehindError,
+    SettingsStaleError,
+    Turn,
+    perform,
+)
+from sbredis.exceptions import (
+    MessageSizeExceededError,
+    MessagingEntityNotFoundError,
+    OperationTimeoutError,
+    Outcome,
+    ServiceBusConnectionError,
+    ServiceBusError,
+    ServiceBusQuotaExceededError,
+)
+
+if TYPE_CHECKING:
+    from sbredis.aio._desk import Desk
+    from sbredis.registry import EntityRecord
+
+__all__ = ["Job", "Lane"]
+
+_log = logging.getLogger("sbredis.client")
+_TICK = 0.25
+_OF_ONE_CALLER = (ServiceBusQuotaExceededError, MessageSizeExceededError, MalformedCallError)
+"""Refusals that one caller's part of a call may have brought upon the others."""
+
+
+class Job:
+    """What one caller wants of a call."""
+
+    __slots__ = ("deadline", "done", "future", "size")
+
+    def __init__(self, deadline: float, size: int = 0) -> None:
+        self.deadline = deadline
+        self.size = size
+        self.done = False
+        """It was done, whether or not somebody still waits for it."""
+        self.future: asyncio.Future[Any]
+
+    def ended(self) -> None:
+        """It is over, whatever became of it. Called once."""
+
+
+class _Then(enum.Enum):
+    """What to do after a call has failed."""
+
+    AGAIN = "make the same call again: the partition recognises it"
+    ANEW = "make a new call for the same jobs"
+    ONE_BY_ONE = "find out whose part was refused"
+
+
+J = TypeVar("J", bound=Job)
+R = TypeVar("R")
+
+
+class Lane(ABC, Generic[J, R]):
+    """One kind of operation at one partition."""
+
+    letter: ClassVar[str]
+    """Tells the lanes of a client apart."""
+
+    def __init__(self, desk: Desk) -> None:
+        self.desk = desk
+        self._loop = asyncio.get_running_loop()
+        self._queue: deque[J] = deque()
+        self._in_flight: list[J] = []
+        self._number = 0
+        self._generation = 0
+        self._lane = ""
+        self._begin_anew()
+        self._wanted: asyncio.Future[None] | None = None
+        self._started = False
+        self._timer: asyncio.TimerHandle | None = None
+        self._timer_at = 0.0
+        self._closed = False
+
+    # -- what a kind of operation is -----------------------------------------------------------------------------------
+
+    @abstractmethod
+    def gather(self, queue: deque[J]) -> list[J]:
+        """Take out of the queue what goes into one call; those whose future is done are ended and left out."""
+
+    @abstractmethod
+    def request(self, partition: Partition, turn: Turn, jobs: Sequence[J]) -> Request[R]:
+        """The call for these."""
+
+    @abstractmethod
+    def answer(self, jobs: Sequence[J], result: R) -> None:
+        """Give everybody the outcome. The jobs are ended by the lane."""
+
+    def patience(self, jobs: Sequence[J], seconds: float) -> float:
+        """How long to try at a stretch, of the seconds that are left."""
+        del jobs
+        return seconds
+
+    def elsewhere(self, jobs: list[J], error: ServiceBusError) -> list[J]:
+        """What stays here of these, whose call is known not to have run; the rest was taken elsewhere."""
+        del error
+        return jobs
+
+    # -- for callers ---------------------------------------------------------------------------------------------------
+
+    def submit(self, job: J) -> asyncio.Future[Any]:
+        """Put a job into the next call. The future brings its outcome."""
+        self.add(job)
+        return job.future
+
+    def add(self, job: J) -> None:
+        """The same; the job's future brings the outcome."""
+        job.future = self._loop.create_future()
+        self.take_over(job)
+
+    def take_over(self, job: J) -> None:
+        """The same for a job that another lane had, with its future."""
+        if self._closed:
+            if not job.future.done():
+                job.future.set_exception(_closed(sent=False))
+            job.ended()
+            return
+        self._queue.append(job)
+        wanted = self._wanted
+        if wanted is not None:
+            if not wanted.done():
+                wanted.set_result(None)
+        elif not self._started:
+            self._started = True
+            self.desk.entity.connection.tasks.start_soon(self._work)
+        if self._timer is None or job.deadline < self._timer_at:
+            self._watch(min(job.deadline, self._loop.time() + _TICK))
+
+    @property
+    def gathering(self) -> int:
+        """How many wait for the next call."""
+        return len(self._queue)
+
+    def close(self) -> None:
+        """End what is left."""
+        self._closed = True
+        if self._timer is not None:
+            self._timer.cancel()
+        for jobs, sent in ((self._in_flight, True), (self._queue, False)):
+            for job in jobs:
+                if not job.future.done():
+                    job.future.set_exception(_closed(sent=sent))
+                job.ended()
+            jobs.clear()
+
+    # -- one call after the other --------------------------------------------------------------------------------------
+
+    async def _work(self) -> None:
+        while True:
+            if not self._queue:
+                self._wanted = self._loop.create_future()
+                await self._wanted
+                self._wanted = None
+                continue
+            jobs = self._in_flight = self.gather(self._queue)
+            if not jobs:
+                continue
+            try:
+                await self._deliver(jobs)
+            except Exception as error:  # noqa: BLE001  # a defect must not leave callers waiting for ever
+                _log.exception("%s: a call broke on a defect", self.desk)
+                self._fail(jobs, _defect(error))
+            self._in_flight = []
+
+    async def _deliver(self, jobs: list[J], refused_size: int | None = None) -> int | None:
+        """Bring these to their end; the size of the smallest that the partition had no room for, if it had not."""
+        entity, until = self.desk.entity, max(job.deadline for job in jobs)
+        request: Request[R] | None = None
+        while jobs:
+            record = entity.record
+            try:
+                if request is None:
+                    self._number += 1
+                    turn = Turn(self._lane, self._number, entity.connection.clock.told())
+                    request = self.request(entity.partition(self.desk.number), turn, jobs)
+                seconds = self.patience(jobs, until - self._loop.time())
+                result = await perform(entity.connection.transport, request, timeout=seconds)
+            except ServiceBusError as error:
+                then = await self._after(error, jobs, record, until)
+                if then is _Then.ANEW:
+                    request = None
+                elif then is _Then.ONE_BY_ONE:
+                    return await self._one_by_one(jobs, error, refused_size)
+                elif then is not _Then.AGAIN:
+                    self._fail(jobs, then)
+            else:
+                self.answer(jobs, result)
+                for job in jobs:
+                    job.ended()
+                break
+        return refused_size
+
+    async def _after(
+        self, error: ServiceBusError, jobs: list[J], record: EntityRecord, until: float
+    ) -> _Then | ServiceBusError:
+        """What to do about an error of a call that was made by what ``record`` says: or the error to end with."""
+        entity = self.desk.entity
+        mending: Awaitable[None] | None = None
+        if isinstance(error, SettingsBehindError):
+            mending = self.desk.tell(until)
+        elif isinstance(error, SettingsStaleError):
+            mending = entity.reload(record, until)
+        elif isinstance(error, MessagingEntityNotFoundError):
+            mending = entity.recover(record, until)
+        if mending is not None:
+            try:
+                await mending
+            except ServiceBusError as worse:
+                return worse
+            return _Then.ANEW
+        if isinstance(error, LaneUnknownError):
+            self._begin_anew()
+            return error if error.outcome is Outcome.UNKNOWN else _Then.ANEW
+        if error.is_transient and error.outcome is Outcome.UNKNOWN and self._loop.time() < until:
+            return _Then.AGAIN
+        if error.is_transient and error.outcome is Outcome.NEVER_SENT:
+            stay = self.elsewhere(jobs, error)
+            if len(stay) < len(jobs):
+                jobs[:] = stay
+                return _Then.ANEW
+        return _Then.ONE_BY_ONE if isinstance(error, _OF_ONE_CALLER) else error
+
+    async def _one_by_one(self, jobs: list[J], error: ServiceBusError, refused_size: int | None) -> int | None:
+        """Find out whose part was refused: the halves, each by itself, and what is no smaller than what was refused."""
+        if len(jobs) == 1:
+            size = jobs[0].size
+            self._fail(jobs, error)
+            return size if isinstance(error, ServiceBusQuotaExceededError) else refused_size
+        middle = len(jobs) // 2
+        for half in (jobs[:middle], jobs[middle:]):
+            fit = half
+            if refused_size is not None:
+                fit = [job for job in half if job.size < refused_size]
+                self._fail([job for job in half if job.size >= refused_size], error)
+            if fit:
+                refused_size = await self._deliver(fit, refused_size)
+        jobs.clear()
+        return refused_size
+
+    def _fail(self, jobs: list[J], error: ServiceBusError) -> None:
+        entity = self.desk.entity.name
+        error.entity = entity
+        for job in jobs:
+            if not job.future.done():
+                job.future.set_exception(error.twin())
+            elif job.future.cancelled():
+                _log.warning("nobody waited any more for what failed: %s", error)
+            job.ended()
+        jobs.clear()
+
+    def _begin_anew(self) -> None:
+        self._generation += 1
+        self._number = 0
+        self._lane = f"{self.desk.entity.connection.id}{self.letter}{self._generation}"
+
+    # -- time ----------------------------------------------------------------------------------------------------------
+
+    def _watch(self, when: float) -> None:
+        if self._timer is not None:
+            self._timer.cancel()
+        self._timer_at = when
+        self._timer = self._loop.call_at(when, self._tick)
+
+    def _tick(self) -> None:
+        """End those whose deadline has passed. Runs only while somebody waits."""
+        self._timer = None
+        now = self._loop.time()
+        earliest = now + _TICK
+        for jobs, sent in ((self._in_flight, True), (self._queue, False)):
+            for job in jobs:
+                if job.future.done():
+                    continue
+                if job.deadline <= now:
+                    job.future.set_exception(self._late(sent=sent))
+                elif job.deadline < earliest:
+                    earliest = job.deadline
+        if self._queue or self._in_flight:
+            self._watch(earliest)
+
+    def _late(self, *, sent: bool) -> ServiceBusError:
+        what = "no answer came" if sent else "the calls before it took all the time"
+        outcome = Outcome.UNKNOWN if sent else Outcome.NEVER_SENT
+        error = OperationTimeoutError(f"The operation did not end in time: {what}.", outcome=outcome)
+        error.entity = self.desk.entity.name
+        _log.info("%s", error)
+        return error
+
+
+def _closed(*, sent: bool) -> ServiceBusError:
+    outcome = Outcome.UNKNOWN if sent else Outcome.NEVER_SENT
+    return ServiceBusConnectionError("The client was closed meanwhile.", outcome=outcome, is_transient=False)
+
+
+def _defect(error: Exception) -> ServiceBusError:
+    return ServiceBusError(f"A defect in sbredis: {type(error).__name__}: {error}", outcome=Outcome.UNKNOWN)

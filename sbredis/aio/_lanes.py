@@ -1,0 +1,305 @@
+# pyright: reportPrivateUsage=false
+"""The kinds of lanes: sending, settling in its several ways, and renewing."""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, Any, ClassVar, Generic, TypeVar
+
+from sbredis.aio._lane import Job, Lane
+from sbredis.engine import (
+    MAXIMUM_CALL_BYTES,
+    MAXIMUM_CALL_MESSAGES,
+    Lock,
+    Outgoing,
+    Partition,
+    Renewed,
+    Request,
+    Sent,
+    Settled,
+    Turn,
+    new_token,
+)
+from sbredis.exceptions import MessageLockLostError, MessageNotFoundError, Outcome, ServiceBusError
+
+if TYPE_CHECKING:
+    from sbredis.aio._desk import Desk
+    from sbredis.aio._throttle import Throttle
+    from sbredis.model import ServiceBusReceivedMessage
+
+__all__ = ["CallJob", "CallLane", "RenewJob", "RenewLane", "SendJob", "SendLane", "SettleJob", "SettleLane", "Way"]
+
+T = TypeVar("T")
+_STRETCH = 1.5
+"""So long a call with messages that may go elsewhere tries to reach its partition."""
+
+
+class SendJob(Job):
+    """Messages that one caller sends: all of them, or none. Brings the sequence number of the first one."""
+
+    __slots__ = ("messages", "moves", "throttle")
+
+    def __init__(
+        self,
+        messages: Sequence[Outgoing],
+        size: int,
+        deadline: float,
+        throttle: Throttle,
+        moves: Callable[[SendJob, ServiceBusError], bool] | None,
+    ) -> None:
+        super().__init__(deadline, size)
+        self.messages = messages
+        self.throttle = throttle
+        self.moves = moves
+        """Takes it to another partition, if that is possible; ``None`` for what belongs to this one."""
+
+    def ended(self) -> None:
+        """Make room for others."""
+        self.throttle.release(len(self.messages), self.size)
+
+
+class SendLane(Lane[SendJob, Sent]):
+    """Sends to one partition."""
+
+    letter: ClassVar[str] = "s"
+
+    def gather(self, queue: deque[SendJob]) -> list[SendJob]:
+        """As many as one call takes, in the order in which they came."""
+        jobs: list[SendJob] = []
+        count = size = 0
+        while queue:
+            job = queue[0]
+            if job.future.done():
+                queue.popleft().ended()
+                continue
+            count += len(job.messages)
+            size += job.size
+            if jobs and (count > MAXIMUM_CALL_MESSAGES or size > MAXIMUM_CALL_BYTES):
+                break
+            jobs.append(queue.popleft())
+        return jobs
+
+    def request(self, partition: Partition, turn: Turn, jobs: Sequence[SendJob]) -> Request[Sent]:
+        """One send of all."""
+        return partition.send(turn, [message for job in jobs for message in job.messages])
+
+    def answer(self, jobs: Sequence[SendJob], result: Sent) -> None:
+        """To each the number of its first message."""
+        number = self.desk.entity.base(self.desk.number) + result.first
+        for job in jobs:
+            if not job.future.done():
+                job.future.set_result(number)
+            number += len(job.messages)
+        self.desk.reached()
+        if result.more:
+            self.desk.catch_up()
+
+    def patience(self, jobs: Sequence[SendJob], seconds: float) -> float:
+        """What can go elsewhere does not wait for long."""
+        return min(seconds, _STRETCH) if any(job.moves is not None for job in jobs) else seconds
+
+    def elsewhere(self, jobs: list[SendJob], error: ServiceBusError) -> list[SendJob]:
+        """Those that another partition would take as well go there."""
+        self.desk.missed()
+        return [job for job in jobs if job.moves is None or not job.moves(job, error)]
+
+
+class SettleJob(Job):
+    """A message that is to be settled."""
+
+    __slots__ = ("lock", "message")
+
+    def __init__(self, lock: Lock, deadline: float, message: ServiceBusReceivedMessage | None) -> None:
+        super().__init__(deadline, len(lock.changes))
+        self.lock = lock
+        self.message = message
+
+    def ended(self) -> None:
+        """What was not settled can be."""
+        message = self.message
+        if message is None:
+            return
+        if not self.done:
+            message._settled = False
+        elif message._watch is not None:
+            message._watch(message)
+
+
+Way = Callable[[Partition, Turn, Sequence[Lock]], Request[Settled]]
+
+
+class SettleLane(Lane[SettleJob, Settled]):
+    """Settlements of one kind."""
+
+    def __init__(self, desk: Desk, letter: str, way: Way) -> None:
+        self.letter = letter  # type: ignore[misc]  # one class for all kinds
+        self._way = way
+        super().__init__(desk)
+
+    def gather(self, queue: deque[SettleJob]) -> list[SettleJob]:
+        """As many as one call takes; of one message only once, since the answer goes by its name."""
+        jobs: list[SettleJob] = []
+        names: set[str] = set()
+        size = 0
+        while queue and len(jobs) < MAXIMUM_CALL_MESSAGES:
+            job = queue[0]
+            if job.future.done():
+                queue.popleft().ended()
+                continue
+            size += job.size
+            if job.lock.name in names or (jobs and size > MAXIMUM_CALL_BYTES):
+                break
+            names.add(job.lock.name)
+            jobs.append(queue.popleft())
+        return jobs
+
+    def request(self, partition: Partition, turn: Turn, jobs: Sequence[SettleJob]) -> Request[Settled]:
+        """One call for all."""
+        return self._way(partition, turn, [job.lock for job in jobs])
+
+    def answer(self, jobs: Sequence[SettleJob], result: Settled) -> None:
+        """To each whether it was settled."""
+        failed: dict[str, ServiceBusError] = {}
+        if result.lost or result.unfit:
+            failed = {name: _lost(self.desk, name) for name in result.lost}
+            failed |= {name: _unfit(self.desk, name) for name in result.unfit}
+        for job in jobs:
+            error = failed.get(job.lock.name) if failed else None
+            if error is None:
+                job.done = True  # also for who went away meanwhile
+                if not job.future.done():
+                    job.future.set_result(None)
+            elif not job.future.done():
+                job.future.set_exception(error)
+        if result.more:
+            self.desk.catch_up()
+
+
+class RenewJob(Job):
+    """A message whose lock is to begin anew."""
+
+    __slots__ = ("lock", "message", "since")
+
+    def __init__(self, lock: Lock, deadline: float, message: ServiceBusReceivedMessage, since: float) -> None:
+        super().__init__(deadline)
+        self.lock = lock
+        self.message = message
+        self.since = since
+        """When it was asked for: the lock lasts at least so long from then on."""
+
+
+class RenewLane(Lane[RenewJob, Renewed]):
+    """Renewals."""
+
+    letter: ClassVar[str] = "r"
+
+    def __init__(self, desk: Desk) -> None:
+        super().__init__(desk)
+        self._token = ""
+
+    def gather(self, queue: deque[RenewJob]) -> list[RenewJob]:
+        """As many as one call takes, of one message only once."""
+        jobs: list[RenewJob] = []
+        names: set[str] = set()
+        while queue and len(jobs) < MAXIMUM_CALL_MESSAGES:
+            job = queue[0]
+            if job.future.done():
+                queue.popleft().ended()
+                continue
+            if job.lock.name in names:
+                break
+            names.add(job.lock.name)
+            jobs.append(queue.popleft())
+        return jobs
+
+    def request(self, partition: Partition, turn: Turn, jobs: Sequence[RenewJob]) -> Request[Renewed]:
+        """One call for all."""
+        self._token = new_token()
+        return partition.renew(turn, self._token, [job.lock for job in jobs])
+
+    def answer(self, jobs: Sequence[RenewJob], result: Renewed) -> None:
+        """To each when its lock ends now; those that moved have another lease from here on."""
+        self.desk.renewed(jobs, result, self._token)
+        lost = set(result.lost)
+        for job in jobs:
+            if job.future.done():
+                continue
+            if job.lock.name in lost:
+                job.future.set_exception(_lost(self.desk, job.lock.name))
+            else:
+                job.future.set_result(None)
+        if result.more:
+            self.desk.catch_up()
+
+
+class CallJob(Job, Generic[T]):
+    """A call by itself. Brings its result."""
+
+    __slots__ = ("make", "orphaned")
+
+    def __init__(
+        self,
+        make: Callable[[Partition, Turn], Request[T]],
+        deadline: float,
+        orphaned: Callable[[T], None] | None = None,
+    ) -> None:
+        super().__init__(deadline)
+        self.make = make
+        self.orphaned = orphaned
+        """What becomes of a result that nobody waits for any more."""
+
+
+class CallLane(Lane[CallJob[Any], Any]):
+    """Calls that are not shared, one after the other."""
+
+    def __init__(self, desk: Desk, letter: str) -> None:
+        self.letter = letter  # type: ignore[misc]  # one class for all kinds
+        super().__init__(desk)
+
+    def gather(self, queue: deque[CallJob[Any]]) -> list[CallJob[Any]]:
+        """One."""
+        job = queue.popleft()
+        if job.future.done():
+            job.ended()
+            return []
+        return [job]
+
+    def request(self, partition: Partition, turn: Turn, jobs: Sequence[CallJob[Any]]) -> Request[Any]:
+        """What the job makes."""
+        return jobs[0].make(partition, turn)
+
+    def answer(self, jobs: Sequence[CallJob[Any]], result: Any) -> None:
+        """The result, to whom it belongs."""
+        job = jobs[0]
+        if not job.future.done():
+            job.future.set_result(result)
+        elif job.orphaned is not None:
+            job.orphaned(result)
+        if getattr(result, "more", False):
+            self.desk.catch_up()
+
+
+def _sequence_number(desk: Desk, name: str) -> str:
+    number = desk.entity.base(desk.number) + int(name.removeprefix("d"))
+    return f"dead letter {number}" if name.startswith("d") else f"message {number}"
+
+
+def _lost(desk: Desk, name: str) -> ServiceBusError:
+    error = MessageLockLostError(
+        f"The lock on {_sequence_number(desk, name)} has ended, or the message is gone. "
+        "It is not settled by this; receive it again, and renew the lock of what takes longer.",
+        outcome=Outcome.REFUSED,
+    )
+    error.entity = desk.entity.name
+    return error
+
+
+def _unfit(desk: Desk, name: str) -> ServiceBusError:
+    error = MessageNotFoundError(
+        f"The {_sequence_number(desk, name)} is on the dead-letter queue already, and stays locked. "
+        "Complete it, abandon it or defer it.",
+        outcome=Outcome.REFUSED,
+    )
+    error.entity = desk.entity.name
+    return error

@@ -1,0 +1,71 @@
+"""Lists that are read page by page, while they are gone through."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
+from typing import Generic, NamedTuple, Self, TypeVar
+
+__all__ = ["AsyncItemPaged", "AsyncPages", "Page"]
+
+T = TypeVar("T")
+
+
+class Page(NamedTuple, Generic[T]):
+    """Some of a list, and where to go on; ``None`` at its end."""
+
+    items: Sequence[T]
+    onwards: str | None
+
+
+class AsyncPages(AsyncIterator[AsyncIterator[T]], Generic[T]):
+    """The pages of a list. :attr:`continuation_token` says where the next one begins; ``None`` behind the last."""
+
+    def __init__(self, read: Callable[[str], Awaitable[Page[T]]], continuation_token: str | None) -> None:
+        self.continuation_token = continuation_token
+        self._read = read
+        self._ended = False
+
+    def __aiter__(self) -> Self:
+        return self
+
+    async def __anext__(self) -> AsyncIterator[T]:
+        return _each(await self.next_page())
+
+    async def next_page(self) -> Sequence[T]:
+        """The next page as it was read; :class:`StopAsyncIteration` behind the last."""
+        if self._ended:
+            raise StopAsyncIteration
+        page = await self._read(self.continuation_token or "")
+        self.continuation_token = page.onwards
+        self._ended = page.onwards is None
+        return page.items
+
+
+class AsyncItemPaged(AsyncIterator[T], Generic[T]):
+    """A list to be gone through with ``async for``, once. The first page is read when the first item is asked for."""
+
+    def __init__(self, read: Callable[[str], Awaitable[Page[T]]]) -> None:
+        self._read = read
+        self._pages: AsyncPages[T] | None = None
+        self._page: Sequence[T] = ()
+        self._place = 0
+
+    def __aiter__(self) -> Self:
+        return self
+
+    async def __anext__(self) -> T:
+        if self._pages is None:
+            self._pages = self.by_page()
+        while self._place >= len(self._page):
+            self._page, self._place = await self._pages.next_page(), 0
+        self._place += 1
+        return self._page[self._place - 1]
+
+    def by_page(self, continuation_token: str | None = None) -> AsyncPages[T]:
+        """Its pages, from the beginning, or from where a ``continuation_token`` says."""
+        return AsyncPages(self._read, continuation_token)
+
+
+async def _each(items: Sequence[T]) -> AsyncIterator[T]:
+    for item in items:
+        yield item

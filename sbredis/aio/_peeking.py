@@ -1,0 +1,69 @@
+"""Looking at what is in a queue: every partition once, page by page."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+from sbredis.engine import MAXIMUM_CALL_MESSAGES, Partition, Peeked, Request, Side, Turn
+from sbredis.model import ServiceBusReceivedMessage, ServiceBusReceiveMode, delivered
+
+if TYPE_CHECKING:
+    from sbredis.aio._entity import Entity
+
+__all__ = ["Peeking"]
+
+_PAGE_BYTES = 4 * 1024 * 1024
+_LARGEST_NUMBER = (1 << 48) - 1
+
+
+class Peeking:
+    """How far a receiver has looked, in each partition."""
+
+    def __init__(self, entity: Entity, side: Side) -> None:
+        self._entity = entity
+        self._side: Side = side
+        self._onwards: dict[int, int] = dict.fromkeys(entity.numbers, 0)
+        self._at = 0
+
+    def passed(self, messages: Sequence[ServiceBusReceivedMessage]) -> None:
+        """These were received: go on after them."""
+        for message in messages:
+            partition, own = self._entity.place(message.sequence_number)
+            self._onwards[partition] = own + 1
+
+    async def peek(self, wanted: int, start: int, deadline: float) -> list[ServiceBusReceivedMessage]:
+        """Up to so many messages, from a sequence number on, or from where it was left."""
+        entity = self._entity
+        if start:
+            partition, own = entity.place(start)
+            for at, number in enumerate(entity.numbers):
+                self._onwards[number] = own if number == partition else (0 if number > partition else _LARGEST_NUMBER)
+                if number == partition:
+                    self._at = at
+            if partition not in self._onwards:
+                self._at = next((at for at, number in enumerate(entity.numbers) if number > partition), 0)
+        found: list[ServiceBusReceivedMessage] = []
+        size = visited = 0
+        while len(found) < wanted and size < _PAGE_BYTES and visited < len(entity.numbers):
+            number = entity.numbers[self._at]
+            page = await self._page(number, min(wanted - len(found), MAXIMUM_CALL_MESSAGES), deadline)
+            if not page.messages:
+                self._at = (self._at + 1) % len(entity.numbers)
+                visited += 1
+                continue
+            self._onwards[number] = int(page.messages[-1].name.removeprefix("d")) + 1
+            base = entity.base(number)
+            for each in page.messages:
+                size += len(each.record)
+                found.append(delivered(each, base, ServiceBusReceiveMode.PEEK_LOCK, None, entity, peeked=True))
+        return found
+
+    async def _page(self, number: int, wanted: int, deadline: float) -> Peeked:
+        onwards = min(self._onwards[number], _LARGEST_NUMBER)
+        side = self._side
+
+        def make(partition: Partition, turn: Turn) -> Request[Peeked]:
+            return partition.peek(onwards, wanted, side=side, room=_PAGE_BYTES, turn=Turn("", 0, turn.now))
+
+        return await self._entity.desk(number).call("p", make, deadline)

@@ -1,0 +1,501 @@
+# pyright: reportPrivateUsage=false
+"""Receiving messages from a queue, and settling them."""
+
+from __future__ import annotations
+
+import asyncio
+import secrets
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
+from datetime import datetime, timedelta
+from typing import TYPE_CHECKING, Any, Literal, Self
+
+from sbredis.aio._arguments import count_of, deadline_of, seconds_of, sequence_numbers_of, warn_of_unknown
+from sbredis.aio._changes import changes_of, delay_of, milliseconds_of
+from sbredis.aio._inbox import Inbox
+from sbredis.aio._lanes import RenewJob, SettleJob
+from sbredis.aio._peeking import Peeking
+from sbredis.engine import (
+    MAXIMUM_CALL_MESSAGES,
+    NEVER,
+    Lock,
+    Mode,
+    Partition,
+    Purged,
+    Received,
+    Request,
+    Side,
+    Turn,
+    new_token,
+)
+from sbredis.exceptions import MessageAlreadySettled, MessageLockLostError, MessageNotFoundError, Outcome
+from sbredis.model import (
+    Lease,
+    PrimitiveTypes,
+    ServiceBusReceivedMessage,
+    ServiceBusReceiveMode,
+    ServiceBusSubQueue,
+    delivered,
+)
+
+if TYPE_CHECKING:
+    from sbredis.aio._connection import Connection, Creation
+    from sbredis.aio._desk import Desk
+    from sbredis.aio._entity import Entity
+    from sbredis.aio._renewer import AutoLockRenewer
+    from sbredis.aio._telemetry import Telemetry
+
+__all__ = ["ServiceBusReceiver"]
+
+_MOST_DELETED = 4000
+
+
+class ServiceBusReceiver(AsyncIterator[ServiceBusReceivedMessage]):
+    """Receives messages from one queue or its dead-letter queue. Made by :meth:`ServiceBusClient.get_queue_receiver`.
+
+    A message that was received is locked for the receiver until it is settled: completed, abandoned, deferred or
+    dead-lettered; or until its lock ends, unless that is renewed. In the mode ``RECEIVE_AND_DELETE`` it is gone from
+    the queue when it is received. Any of the calls may be made concurrently.
+    """
+
+    def __init__(
+        self,
+        connection: Connection,
+        name: str,
+        telemetry: Telemetry,
+        *,
+        client_identifier: str,
+        create: Creation | None,
+        sub_queue: ServiceBusSubQueue | None,
+        receive_mode: ServiceBusReceiveMode,
+        max_wait_time: float | None,
+        auto_lock_renewer: AutoLockRenewer | None,
+        prefetch_count: int,
+        adaptive_prefetch: bool,
+        on_close: Callable[[Any], None],
+    ) -> None:
+        self._connection = connection
+        self._telemetry = telemetry
+        self._name = name
+        self._client_identifier = client_identifier
+        self._create = create
+        self._sub_queue = sub_queue
+        self._side: Side = "d" if sub_queue is ServiceBusSubQueue.DEAD_LETTER else ""
+        self._mode = receive_mode
+        self._max_wait_time = max_wait_time
+        self._renewer = auto_lock_renewer
+        self._prefetch = prefetch_count
+        self._adaptive = adaptive_prefetch
+        self._identity = secrets.token_hex(5)
+        self._entity: Entity | None = None
+        self._inbox: Inbox | None = None
+        self._peeking: Peeking | None = None
+        self._on_close = on_close
+        self._closed = False
+
+    # -- what it is ----------------------------------------------------------------------------------------------------
+
+    @property
+    def entity_path(self) -> str:
+        """The queue that it receives from, with the sub-queue if it is one."""
+        if self._sub_queue is ServiceBusSubQueue.DEAD_LETTER:
+            return f"{self._name}/$DeadLetterQueue"
+        if self._sub_queue is ServiceBusSubQueue.TRANSFER_DEAD_LETTER:
+            return f"{self._name}/$Transfer/$DeadLetterQueue"
+        return self._name
+
+    @property
+    def client_identifier(self) -> str:
+        """What names this receiver in logs."""
+        return self._client_identifier
+
+    @property
+    def receive_mode(self) -> ServiceBusReceiveMode:
+        """Whether messages are locked or deleted when they are received."""
+        return self._mode
+
+    @property
+    def session(self) -> None:
+        """The session that it receives from; ``None``, as it receives from no session."""
+        return
+
+    async def __aenter__(self) -> Self:
+        await self._ready(deadline_of(None))
+        if self._prefetch:
+            (await self._open(deadline_of(None))).pump()
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        await self.close()
+
+    def __repr__(self) -> str:
+        return f"<ServiceBusReceiver {self.entity_path!r} {'closed' if self._closed else 'open'}>"
+
+    # -- receiving -----------------------------------------------------------------------------------------------------
+
+    async def receive_messages(
+        self, max_message_count: int | None = 1, max_wait_time: float | None = None
+    ) -> list[ServiceBusReceivedMessage]:
+        """Up to so many messages: waits for the first one, and for more only while they come soon.
+
+        Empty if none came within ``max_wait_time`` seconds; this call's, else the receiver's, else 60.
+        """
+        if max_message_count is None:
+            max_message_count = max(1, self._prefetch)
+        wanted = count_of(max_message_count, "max_message_count")
+        seconds = seconds_of(max_wait_time, "max_wait_time") if max_wait_time is not None else self._max_wait_time
+        return await self._receive(wanted, 60.0 if seconds is None else seconds)
+
+    def __aiter__(self) -> Self:
+        return self
+
+    async def __anext__(self) -> ServiceBusReceivedMessage:
+        """The next message. Waits for ever, unless the receiver has a ``max_wait_time``, which ends the iteration."""
+        messages = await self._receive(1, self._max_wait_time)
+        if not messages:
+            raise StopAsyncIteration
+        return messages[0]
+
+    async def _receive(self, wanted: int, seconds: float | None) -> list[ServiceBusReceivedMessage]:
+        inbox = self._inbox
+        if inbox is None or self._closed:
+            inbox = await self._open(deadline_of(seconds))
+        if self._telemetry.active:
+            with self._telemetry.operation("receive", self.entity_path) as operation:
+                messages = await inbox.take(wanted, seconds)
+                operation.received(messages)
+        else:
+            messages = await inbox.take(wanted, seconds)
+        if messages:
+            if self._peeking is not None:
+                self._peeking.passed(messages)
+            if self._renewer is not None:
+                for message in messages:
+                    self._renewer.register(self, message)
+        return messages
+
+    async def receive_deferred_messages(
+        self, sequence_numbers: int | Sequence[int], *, timeout: float | None = None, **kwargs: Any
+    ) -> list[ServiceBusReceivedMessage]:
+        """Messages that were deferred, by their sequence numbers, locked or deleted like any others.
+
+        Raises :class:`~sbredis.exceptions.MessageNotFoundError` if one of them is not there, and then gives none.
+        """
+        warn_of_unknown("receive_deferred_messages", kwargs)
+        deadline = deadline_of(timeout)
+        numbers = sequence_numbers_of(sequence_numbers)
+        entity = await self._ready(deadline)
+        if self._side:
+            raise ValueError("Deferred messages of a dead-letter queue are received like all others of it.")
+        places: dict[int, list[int]] = {}
+        for number in numbers:
+            partition, own = entity.place(number)
+            places.setdefault(partition, []).append(own)
+        missing = [
+            entity.base(at) + own
+            for at, owns in places.items()
+            for own in owns
+            if at not in entity.numbers or not 0 < own < 10**15
+        ]
+        found: list[ServiceBusReceivedMessage] = []
+        with self._telemetry.operation("receive_deferred", self.entity_path, count=len(numbers)):
+            try:
+                for partition, owns in () if missing else places.items():
+                    for at in range(0, len(owns), MAXIMUM_CALL_MESSAGES):
+                        part = owns[at : at + MAXIMUM_CALL_MESSAGES]
+                        given, gone = await self._deferred(entity, entity.desk(partition), part, deadline)
+                        found += given
+                        missing += [entity.base(partition) + own for own in gone]
+                    if missing:
+                        break
+            except BaseException:
+                self._give_back(entity, found)
+                raise
+        if missing:
+            self._give_back(entity, found)
+            error = MessageNotFoundError(
+                f"Not deferred, or no longer, or locked: {', '.join(map(str, missing))}. None was received.",
+                outcome=Outcome.REFUSED,
+            )
+            error.entity = entity.name
+            raise error
+        order = {number: place for place, number in enumerate(numbers)}
+        found.sort(key=lambda message: order[message.sequence_number])
+        if self._renewer is not None:
+            for message in found:
+                self._renewer.register(self, message)
+        return found
+
+    async def _deferred(
+        self, entity: Entity, desk: Desk, owns: list[int], deadline: float
+    ) -> tuple[list[ServiceBusReceivedMessage], list[int]]:
+        token, since = new_token(), self._connection.clock.now()
+        names = [str(own) for own in owns]
+        mode: Mode = "lock" if self._mode is ServiceBusReceiveMode.PEEK_LOCK else "delete"
+
+        def make(partition: Partition, turn: Turn) -> Request[Received]:
+            return partition.receive_deferred(turn, token, names, mode=mode)
+
+        def made(result: Received) -> list[ServiceBusReceivedMessage]:
+            lease = desk.lease(token, result.lock, since) if mode == "lock" else None
+            base = entity.base(desk.number)
+            return [delivered(each, base, self._mode, lease, entity) for each in result.messages]
+
+        result = await desk.call("f", make, deadline, lambda result: self._give_back(entity, made(result)))
+        return made(result), [int(name) for name in result.missing]
+
+    def _give_back(self, entity: Entity, messages: list[ServiceBusReceivedMessage]) -> None:
+        if self._mode is ServiceBusReceiveMode.PEEK_LOCK:
+            for message in messages:
+                entity.desk(_partition_of(entity, message)).give_back(message)
+
+    async def peek_messages(
+        self,
+        max_message_count: int = 1,
+        *,
+        sequence_number: int = 0,
+        timeout: float | None = None,
+        **kwargs: Any,
+    ) -> list[ServiceBusReceivedMessage]:
+        """Messages as they are in the queue, whatever their state, neither locked nor changed.
+
+        Without a ``sequence_number`` it goes on after those that this receiver has peeked or received. May show fewer
+        than there are; an empty list says that there are no more.
+        """
+        warn_of_unknown("peek_messages", kwargs)
+        wanted = count_of(max_message_count, "max_message_count")
+        if isinstance(sequence_number, bool) or not isinstance(sequence_number, int):  # pyright: ignore[reportUnnecessaryIsInstance]  # callers are not all typed
+            raise TypeError(f"sequence_number is a whole number, not {type(sequence_number).__name__}")
+        if sequence_number < 0:
+            raise ValueError(f"sequence_number must be 0 or more, not {sequence_number}")
+        deadline = deadline_of(timeout)
+        entity = await self._ready(deadline)
+        if self._peeking is None:
+            self._peeking = Peeking(entity, self._side)
+        with self._telemetry.operation("peek", self.entity_path) as operation:
+            messages = await self._peeking.peek(wanted, sequence_number, deadline)
+            operation.received(messages)
+            return messages
+
+    # -- deleting ------------------------------------------------------------------------------------------------------
+
+    async def delete_messages(
+        self, max_message_count: int, *, enqueued_before_utc: datetime | None = None, timeout: float | None = None
+    ) -> int:
+        """Delete up to so many messages, at most 4,000, that were enqueued before a time, and return how many it were.
+
+        Those that are locked or scheduled stay. Deferred ones go as well. Oldest first, within a partition.
+        """
+        count = count_of(max_message_count, "max_message_count", _MOST_DELETED)
+        return await self._purge(count, enqueued_before_utc, deadline_of(timeout))
+
+    async def purge_messages(self, *, enqueued_before_utc: datetime | None = None, timeout: float | None = None) -> int:
+        """Delete all messages that were enqueued before a time, or all there are, and return how many it were.
+
+        Those that are locked or scheduled stay. Deferred ones go as well. Takes as many calls as it needs.
+        """
+        return await self._purge(None, enqueued_before_utc, deadline_of(timeout))
+
+    async def _purge(self, most: int | None, before: datetime | None, deadline: float) -> int:
+        until = NEVER if before is None else milliseconds_of(before, "enqueued_before_utc")
+        entity = await self._ready(deadline)
+        deleted, side = 0, self._side
+        with self._telemetry.operation("delete", self.entity_path):
+            for number in entity.numbers:
+                start: int | None = 0
+                while start is not None and deleted != most:
+                    share = MAXIMUM_CALL_MESSAGES if most is None else min(MAXIMUM_CALL_MESSAGES, most - deleted)
+
+                    def make(
+                        partition: Partition, turn: Turn, share: int = share, start: int = start
+                    ) -> Request[Purged]:
+                        return partition.purge(turn, until, side=side, share=share, start=start)
+
+                    purged = await entity.desk(number).call("g", make, deadline)
+                    deleted += purged.count
+                    start = purged.onwards
+        return deleted
+
+    # -- settling ------------------------------------------------------------------------------------------------------
+
+    async def complete_message(self, message: ServiceBusReceivedMessage, *, timeout: float | None = None) -> None:
+        """Settle a message as done: it is removed from the queue."""
+        await self._settle("complete", message, timeout)
+
+    async def abandon_message(
+        self,
+        message: ServiceBusReceivedMessage,
+        *,
+        delay: timedelta | float | None = None,
+        properties_to_modify: Mapping[str, PrimitiveTypes] | None = None,
+        timeout: float | None = None,
+    ) -> None:
+        """Give a message back, to be received again, at once or after a delay; counted as a failed delivery.
+
+        When it was delivered as often as the queue allows, it goes to the dead-letter queue. The application properties
+        in ``properties_to_modify`` are changed or added.
+        """
+        wait = delay_of(delay)
+        await self._settle("abandon", message, timeout, modify=properties_to_modify, delay=wait)
+
+    async def defer_message(
+        self,
+        message: ServiceBusReceivedMessage,
+        *,
+        properties_to_modify: Mapping[str, PrimitiveTypes] | None = None,
+        timeout: float | None = None,
+    ) -> None:
+        """Set a message aside: it is received again by its sequence number only."""
+        await self._settle("defer", message, timeout, modify=properties_to_modify)
+
+    async def dead_letter_message(
+        self,
+        message: ServiceBusReceivedMessage,
+        reason: str | None = None,
+        error_description: str | None = None,
+        *,
+        properties_to_modify: Mapping[str, PrimitiveTypes] | None = None,
+        timeout: float | None = None,
+    ) -> None:
+        """Move a message to the dead-letter queue, with why it is there."""
+        if self._side:
+            self._check(message, "dead_letter")
+            raise ValueError("The message is on the dead-letter queue already: complete it, abandon it or defer it.")
+        await self._settle(
+            "dead_letter", message, timeout, modify=properties_to_modify, reason=reason, description=error_description
+        )
+
+    async def renew_message_lock(
+        self, message: ServiceBusReceivedMessage, *, timeout: float | None = None, **kwargs: Any
+    ) -> datetime:
+        """Lock a message for the full duration from now on, and return when the lock ends."""
+        warn_of_unknown("renew_message_lock", kwargs)
+        self._check(message, "renew")
+        deadline = deadline_of(timeout)
+        await self._entity_of(message, deadline)
+        if self._telemetry.active:
+            with self._telemetry.operation("renew_message_lock", self.entity_path):
+                await self._begin_renewal(message, deadline)
+        else:
+            await self._begin_renewal(message, deadline)
+        until = message.locked_until_utc
+        if until is None:  # it was settled meanwhile
+            raise MessageAlreadySettled
+        return until
+
+    def _begin_renewal(self, message: ServiceBusReceivedMessage, deadline: float | None = None) -> asyncio.Future[None]:
+        """Have a lock renewed, of a message that has one, also after this receiver was closed."""
+        entity: Entity = message._owner  # type: ignore[assignment]
+        lease = message._lease
+        assert lease is not None  # it was received in a mode that locks
+        job = RenewJob(
+            Lock(lease.token, message._name),
+            deadline_of(None) if deadline is None else deadline,
+            message,
+            self._connection.clock.now(),
+        )
+        return entity.desk(_partition_of(entity, message)).renewing.submit(job)
+
+    async def _settle(
+        self,
+        kind: Literal["complete", "abandon", "defer", "dead_letter"],
+        message: ServiceBusReceivedMessage,
+        timeout: float | None,
+        *,
+        modify: Mapping[str, PrimitiveTypes] | None = None,
+        reason: str | None = None,
+        description: str | None = None,
+        delay: int = 0,
+    ) -> None:
+        lease = self._check(message, kind)
+        deadline = deadline_of(timeout)
+        changes = b""
+        if modify is not None or reason is not None or description is not None:
+            changes = changes_of(message, modify, reason, description)
+        entity = self._entity
+        if entity is None or message._owner is not entity:
+            entity = await self._entity_of(message, deadline)
+        desk = entity.desk(_partition_of(entity, message))
+        job = SettleJob(Lock(lease.token, message._name, changes, delay), deadline, message)
+        message._settled = True
+        future = desk.settling(kind).submit(job)
+        if self._telemetry.active:
+            with self._telemetry.operation(kind, self.entity_path, messages=(message,)):
+                await future
+        else:
+            await future
+
+    def _check(self, message: ServiceBusReceivedMessage, what: str) -> Lease:
+        """Whether a message may be settled or renewed: the checks that need no call, in Azure's order."""
+        if not isinstance(message, ServiceBusReceivedMessage):  # pyright: ignore[reportUnnecessaryIsInstance]  # callers are not all typed
+            raise TypeError(f"A message that was received is needed, not {type(message).__name__}.")
+        if message._peeked:
+            raise ValueError(f"The message was peeked, not received: it has no lock, and nothing to {what}.")
+        lease = message._lease
+        if lease is None or message._mode is ServiceBusReceiveMode.RECEIVE_AND_DELETE:
+            raise ValueError(f"The message was received and deleted: it has no lock, and nothing to {what}.")
+        if message._settled:
+            raise MessageAlreadySettled
+        self._check_open()
+        if lease.until <= self._connection.clock.now():
+            error = MessageLockLostError(
+                f"The lock on message {message.sequence_number} has ended. "
+                "Receive it again, and renew the lock of what takes longer.",
+                outcome=Outcome.NEVER_SENT,
+            )
+            error.entity = self._name
+            raise error
+        return lease
+
+    # -- opening and closing -------------------------------------------------------------------------------------------
+
+    async def _ready(self, deadline: float) -> Entity:
+        self._check_open()
+        entity = self._entity
+        if entity is None:
+            entity = self._entity = await self._connection.entity(self._name, deadline, self._create)
+            self._check_open()
+        return entity
+
+    async def _open(self, deadline: float) -> Inbox:
+        entity = await self._ready(deadline)
+        if self._inbox is None:
+            self._inbox = Inbox(
+                entity,
+                self._identity,
+                side=self._side,
+                mode=self._mode,
+                prefetch=self._prefetch,
+                adaptive=self._adaptive,
+                empty=self._sub_queue is ServiceBusSubQueue.TRANSFER_DEAD_LETTER,
+            )
+        return self._inbox
+
+    async def _entity_of(self, message: ServiceBusReceivedMessage, deadline: float) -> Entity:
+        entity = await self._ready(deadline)
+        if message._owner is not entity:
+            raise ValueError(
+                f"The message was not received from {self._name!r} through this client: settle it through a receiver "
+                "of the queue that it came from."
+            )
+        return entity
+
+    def _check_open(self) -> None:
+        if self._closed:
+            raise ValueError("The receiver is closed: get another one from the client.")
+        self._connection.check_open()
+
+    async def close(self) -> None:
+        """Receive no more. What was fetched ahead is given back, which counts no delivery.
+
+        Messages in the hands of callers stay locked: they can be settled through another receiver of the same queue.
+        """
+        if self._closed:
+            return
+        self._closed = True
+        if self._inbox is not None:
+            await asyncio.shield(asyncio.ensure_future(self._inbox.aclose()))
+        self._on_close(self)
+
+
+def _partition_of(entity: Entity, message: ServiceBusReceivedMessage) -> int:
+    return message._base >> 48 if entity.partitioned else entity.numbers[0]

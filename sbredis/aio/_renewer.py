@@ -1,0 +1,243 @@
+# pyright: reportPrivateUsage=false
+"""Renewing locks while their messages are being worked on."""
+
+from __future__ import annotations
+
+import asyncio
+import heapq
+import inspect
+import itertools
+import logging
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass, field
+from functools import partial
+from typing import TYPE_CHECKING, Any, Self
+
+from sbredis.aio._arguments import seconds_of
+from sbredis.exceptions import AutoLockRenewFailed, AutoLockRenewTimeout, Outcome, ServiceBusError
+from sbredis.model import Lease, ServiceBusReceivedMessage, ServiceBusReceiveMode
+
+if TYPE_CHECKING:
+    from sbredis.aio._receiver import ServiceBusReceiver
+
+__all__ = ["AutoLockRenewer", "LockRenewFailureCallback"]
+
+_log = logging.getLogger("sbredis.client")
+LockRenewFailureCallback = Callable[[ServiceBusReceivedMessage, Exception | None], Awaitable[None] | None]
+"""Called with what could not be renewed, and why."""
+_TOGETHER = 0.05
+"""What is due within so many seconds is renewed together."""
+_AGAIN = 0.5
+
+
+@dataclass(slots=True, eq=False)
+class _Watched:
+    """Messages of one receive call that are renewed together."""
+
+    receiver: ServiceBusReceiver
+    lease: Lease
+    ends: float
+    """When they are not renewed any longer."""
+    asked: float
+    """For how long they are to be renewed."""
+    on_failure: LockRenewFailureCallback | None
+    messages: dict[int, ServiceBusReceivedMessage] = field(default_factory=dict[int, ServiceBusReceivedMessage])
+
+    def drop(self, message: ServiceBusReceivedMessage) -> None:
+        """It was settled."""
+        self.messages.pop(id(message), None)
+
+
+class AutoLockRenewer:
+    """Renews the locks of the messages that are registered with it, all in one loop, for a limited time each.
+
+    A lock is renewed when a third of it is left, or ten seconds, whichever is more; of a short one half. What is due at
+    the same moment shares a call. A message is let go when it is settled. If a lock is lost, cannot be renewed, or has
+    been renewed for as long as was asked for, ``auto_renew_error`` of the message says so, and
+    ``on_lock_renew_failure(message, error)`` is called, which may be a coroutine function.
+    """
+
+    def __init__(
+        self,
+        max_lock_renewal_duration: float = 300,
+        on_lock_renew_failure: LockRenewFailureCallback | None = None,
+        loop: asyncio.AbstractEventLoop | None = None,
+    ) -> None:
+        del loop  # Azure's; there is only the running one
+        self._duration = seconds_of(max_lock_renewal_duration, "max_lock_renewal_duration")
+        self._on_failure = on_lock_renew_failure
+        self._due: list[tuple[float, int, _Watched]] = []
+        self._numbers = itertools.count()
+        self._last: _Watched | None = None
+        self._timer: asyncio.TimerHandle | None = None
+        self._calling: set[asyncio.Task[None]] = set()
+        self._closed = False
+
+    async def __aenter__(self) -> Self:
+        self._check_open()
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        await self.close()
+
+    def register(
+        self,
+        receiver: ServiceBusReceiver,
+        renewable: ServiceBusReceivedMessage,
+        max_lock_renewal_duration: float | None = None,
+        on_lock_renew_failure: LockRenewFailureCallback | None = None,
+    ) -> None:
+        """Renew the lock of a message from now on, until it is settled or the duration has passed.
+
+        Raises :class:`ValueError` for a message without a lock, and :class:`TypeError` for what is no message.
+        """
+        self._check_open()
+        if not isinstance(renewable, ServiceBusReceivedMessage):  # pyright: ignore[reportUnnecessaryIsInstance]  # callers are not all typed
+            raise TypeError(f"What is renewed is a message that was received, not {type(renewable).__name__}.")
+        lease = renewable._lease
+        if lease is None or renewable._mode is not ServiceBusReceiveMode.PEEK_LOCK:
+            raise ValueError("The message has no lock that could be renewed: it was peeked, or received and deleted.")
+        if renewable._settled:
+            raise ValueError("The message has no lock that could be renewed: it was settled.")
+        asked = (
+            self._duration
+            if max_lock_renewal_duration is None
+            else seconds_of(max_lock_renewal_duration, "max_lock_renewal_duration")
+        )
+        on_failure = on_lock_renew_failure or self._on_failure
+        last = self._last
+        if (
+            last is None
+            or last.lease is not lease
+            or last.asked != asked
+            or last.on_failure is not on_failure
+            or last.receiver is not receiver
+            or not last.messages
+        ):
+            now = receiver._connection.clock.now()
+            last = self._last = _Watched(receiver, lease, now + asked, asked, on_failure)
+            self._plan(last, lease.until)
+        last.messages[id(renewable)] = renewable
+        renewable._watch = last.drop
+
+    async def close(self) -> None:
+        """Renew no more. Locks run on for as long as they have been renewed; nobody is called for that."""
+        self._closed = True
+        if self._timer is not None:
+            self._timer.cancel()
+        for _, _, watched in self._due:
+            for message in watched.messages.values():
+                message._watch = None
+            watched.messages.clear()
+        self._due.clear()
+        self._last = None
+        if self._calling:
+            await asyncio.wait(self._calling)
+
+    def _check_open(self) -> None:
+        if self._closed:
+            raise ServiceBusError("The AutoLockRenewer is closed and cannot be used again: make another one.")
+
+    # -- the loop ------------------------------------------------------------------------------------------------------
+
+    def _plan(self, watched: _Watched, until: float, *, soon: bool = False) -> None:
+        """Put messages in the line, whose lock ends at ``until``."""
+        connection = watched.receiver._connection
+        left = until - connection.clock.now()
+        entity = watched.receiver._entity
+        lock = left if entity is None else entity.record.settings.lock_duration / 1000
+        wait = min(_AGAIN, left / 2) if soon else left - min(lock / 2, max(10.0, lock / 3))
+        loop = asyncio.get_running_loop()
+        heapq.heappush(self._due, (loop.time() + max(0.0, wait), next(self._numbers), watched))
+        when = self._due[0][0]
+        if self._timer is None or self._timer.cancelled() or when < self._timer.when():
+            if self._timer is not None:
+                self._timer.cancel()
+            self._timer = loop.call_at(when, self._renew)
+
+    def _renew(self) -> None:
+        self._timer = None
+        if self._closed:
+            return
+        loop = asyncio.get_running_loop()
+        now = loop.time()
+        while self._due and self._due[0][0] <= now + _TOGETHER:
+            _, _, watched = heapq.heappop(self._due)
+            if watched is self._last:
+                self._last = None  # what is registered from now on has a time of its own
+            if watched.messages:
+                self._renew_one(watched)
+        if self._due and self._timer is None:
+            self._timer = loop.call_at(self._due[0][0], self._renew)
+
+    def _renew_one(self, watched: _Watched) -> None:
+        """Begin the renewal of messages, or let them go if it is enough."""
+        receiver = watched.receiver
+        clock = receiver._connection.clock
+        if receiver._connection.closed:
+            self._let_go(watched)
+            return
+        now = clock.now()
+        if watched.ends <= now:
+            said = f"The lock was renewed for {watched.asked:g} s, and is not renewed any longer."
+            self._give_up(watched, list(watched.messages.values()), lambda: AutoLockRenewTimeout(said))
+            return
+        messages = list(watched.messages.values())
+        renewals = [(message, receiver._begin_renewal(message)) for message in messages]
+        task = asyncio.get_running_loop().create_task(self._finish(watched, renewals))
+        self._calling.add(task)
+        task.add_done_callback(self._calling.discard)
+
+    async def _finish(
+        self, watched: _Watched, renewals: list[tuple[ServiceBusReceivedMessage, asyncio.Future[Any]]]
+    ) -> None:
+        await asyncio.wait([future for _, future in renewals])
+        clock = watched.receiver._connection.clock
+        again, until = False, float("inf")
+        for message, future in renewals:
+            error = None if future.cancelled() else future.exception()
+            lease = message._lease
+            if self._closed or id(message) not in watched.messages or lease is None:
+                continue
+            if error is None:
+                until = min(until, lease.until)
+            elif isinstance(error, ServiceBusError) and error.is_transient and lease.until > clock.now():
+                again, until = True, min(until, lease.until)
+            else:
+                self._give_up(watched, [message], partial(_failed, error))
+        if watched.messages and not self._closed:
+            self._plan(watched, until, soon=again)
+
+    def _give_up(
+        self, watched: _Watched, messages: list[ServiceBusReceivedMessage], made: Callable[[], Exception]
+    ) -> None:
+        for message in messages:
+            watched.drop(message)
+            message._watch = None
+            error = message.auto_renew_error = made()
+            _log.info("message %d: %s", message.sequence_number, error)
+            if watched.on_failure is not None:
+                task = asyncio.get_running_loop().create_task(_tell(watched.on_failure, message, error))
+                self._calling.add(task)
+                task.add_done_callback(self._calling.discard)
+
+    def _let_go(self, watched: _Watched) -> None:
+        for message in list(watched.messages.values()):
+            watched.drop(message)
+            message._watch = None
+
+
+def _failed(cause: BaseException) -> AutoLockRenewFailed:
+    said = cause.message if isinstance(cause, ServiceBusError) else f"{type(cause).__name__}: {cause}"
+    error = AutoLockRenewFailed(f"The lock could not be renewed. {said}", outcome=Outcome.REFUSED)
+    error.__cause__ = cause
+    return error
+
+
+async def _tell(callback: LockRenewFailureCallback, message: ServiceBusReceivedMessage, error: Exception) -> None:
+    try:
+        said = callback(message, error)
+        if inspect.isawaitable(said):
+            await said
+    except Exception:  # noqa: BLE001  # the application's own
+        _log.exception("on_lock_renew_failure failed")

@@ -1,0 +1,347 @@
+# pyright: reportPrivateUsage=false
+"""Sending messages to a queue."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterable, Callable, Iterable, Sequence
+from datetime import datetime
+from typing import TYPE_CHECKING, Any, Literal, Self
+
+from sbredis.aio._arguments import deadline_of, sequence_numbers_of, warn_of_unknown
+from sbredis.aio._lanes import SendJob
+from sbredis.aio._stream import SendStream
+from sbredis.aio._throttle import Throttle
+from sbredis.engine import MAXIMUM_CALL_MESSAGES, Outgoing, Partition, Request, Turn, Undone
+from sbredis.exceptions import MessageNotFoundError, MessageSizeExceededError, Outcome, ServiceBusError
+from sbredis.model import (
+    MessageTypes,
+    ServiceBusMessage,
+    ServiceBusMessageBatch,
+    as_messages,
+    outgoing,
+    routing_key,
+)
+
+if TYPE_CHECKING:
+    from sbredis.aio._connection import Connection, Creation
+    from sbredis.aio._entity import Entity
+    from sbredis.aio._telemetry import Telemetry
+
+__all__ = ["ServiceBusSender"]
+
+
+class ServiceBusSender:
+    """Sends messages to one queue. Made by :meth:`ServiceBusClient.get_queue_sender`.
+
+    Calls may be made concurrently, and should be: those that are made at the same moment share a round trip. At most
+    ``max_in_flight`` messages of ``max_in_flight_bytes`` together are under way; who would send more waits. Every call
+    ends with the outcome of its messages, and :meth:`close` waits for those that are still under way.
+    """
+
+    def __init__(
+        self,
+        connection: Connection,
+        name: str,
+        telemetry: Telemetry,
+        *,
+        client_identifier: str,
+        create: Creation | None,
+        max_in_flight: int,
+        max_in_flight_bytes: int,
+        on_close: Callable[[Any], None],
+    ) -> None:
+        self._connection = connection
+        self._telemetry = telemetry
+        self._name = name
+        self._client_identifier = client_identifier
+        self._create = create
+        self._throttle = Throttle(max_in_flight, max_in_flight_bytes)
+        self._window = max_in_flight
+        self._streams: set[SendStream] = set()
+        self._entity: Entity | None = None
+        self._on_close = on_close
+        self._closed = False
+
+    @property
+    def entity_name(self) -> str:
+        """The queue that it sends to."""
+        return self._name
+
+    @property
+    def client_identifier(self) -> str:
+        """What names this sender in logs."""
+        return self._client_identifier
+
+    @property
+    def in_flight(self) -> int:
+        """How many messages are under way: sent, and not answered for yet."""
+        return self._throttle.messages
+
+    async def __aenter__(self) -> Self:
+        await self._ready(deadline_of(None))
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        await self.close()
+
+    def __repr__(self) -> str:
+        return f"<ServiceBusSender {self._name!r} {'closed' if self._closed else 'open'}>"
+
+    # -- sending -------------------------------------------------------------------------------------------------------
+
+    async def send_messages(
+        self,
+        message: MessageTypes | ServiceBusMessageBatch,
+        *,
+        timeout: float | None = None,
+        **kwargs: Any,
+    ) -> None:
+        """Send a message, several, or a batch, and return when the broker has taken them.
+
+        Several are taken all together or not at all: on a partitioned queue they must have one key. Raises
+        :class:`~sbredis.exceptions.MessageSizeExceededError` for what is too large,
+        :class:`~sbredis.exceptions.ServiceBusQuotaExceededError` when the queue is full,
+        :class:`~sbredis.exceptions.MessagingEntityDisabledError` when it does not take messages, and what a
+        connection may end with; ``outcome`` says whether the messages may have been taken. ``timeout`` in seconds
+        bounds all of it, 60 unless said.
+        """
+        warn_of_unknown("send_messages", kwargs)
+        deadline = deadline_of(timeout)
+        entity = self._entity
+        if entity is None or self._closed:
+            entity = await self._ready(deadline)
+        if type(message) is ServiceBusMessage:
+            if self._telemetry.active:
+                await self._traced([message], entity, deadline)
+                return
+            made = outgoing(message, detects_duplicates=entity.detects_duplicates)
+            await self._send([message], [made], len(made.payload), entity, deadline)
+            return
+        if isinstance(message, ServiceBusMessageBatch):
+            await self._send_batch(message, entity, deadline)
+            return
+        listed = as_messages(message)
+        if listed:
+            await self._traced(listed, entity, deadline)
+
+    async def schedule_messages(
+        self,
+        messages: MessageTypes,
+        schedule_time_utc: datetime,
+        *,
+        timeout: float | None = None,
+        **kwargs: Any,
+    ) -> list[int]:
+        """Have messages enqueued at a time to come, and return the sequence numbers by which that can be cancelled.
+
+        The messages get numbers of their own when they are enqueued. All of them are taken, or none.
+        """
+        warn_of_unknown("schedule_messages", kwargs)
+        deadline = deadline_of(timeout)
+        listed = as_messages(messages)
+        for each in listed:
+            each.scheduled_enqueue_time_utc = schedule_time_utc
+        entity = await self._ready(deadline)
+        return await self._traced(listed, entity, deadline) if listed else []
+
+    async def cancel_scheduled_messages(
+        self, sequence_numbers: int | Sequence[int], *, timeout: float | None = None, **kwargs: Any
+    ) -> None:
+        """Take back messages that are scheduled and not enqueued yet.
+
+        Raises :class:`~sbredis.exceptions.MessageNotFoundError` if one of them is not there, and then cancels none of
+        its partition; on a partitioned queue those of other partitions may have been cancelled, which the error says.
+        """
+        warn_of_unknown("cancel_scheduled_messages", kwargs)
+        deadline = deadline_of(timeout)
+        numbers = sequence_numbers_of(sequence_numbers)
+        entity = await self._ready(deadline)
+        if not numbers:
+            return
+        places: dict[int, list[int]] = {}
+        for number in dict.fromkeys(numbers):
+            partition, own = entity.place(number)
+            places.setdefault(partition, []).append(own)
+        cancelled: list[int] = []
+        missing: list[int] = [entity.base(at) + own for at in places if at not in entity.numbers for own in places[at]]
+        for partition, owns in places.items():
+            if missing:
+                break
+            base = entity.base(partition)
+            gone = await self._cancel(entity, partition, owns, deadline)
+            missing += [base + own for own in gone]
+            if not gone:
+                cancelled += [base + own for own in owns]
+        if missing:
+            done = f" Those of other partitions were cancelled: {cancelled}." if cancelled else " None was cancelled."
+            error = MessageNotFoundError(
+                f"Not scheduled, or no longer: {', '.join(map(str, missing))}.{done}",
+                outcome=Outcome.UNKNOWN if cancelled else Outcome.REFUSED,
+            )
+            error.entity = entity.name
+            raise error
+
+    def send_stream(
+        self,
+        messages: AsyncIterable[Any] | Iterable[Any],
+        *,
+        timeout: float | None = None,
+        errors: Literal["raise", "return"] = "raise",
+    ) -> SendStream:
+        """Send what an iterable brings, each message by itself, as fast as the throttle lets it.
+
+        ``async for result in sender.send_stream(source)`` brings a :class:`SendResult` for each message in the order of
+        the source; ``await sender.send_stream(source)`` sends all and returns how many there were. No more than
+        ``max_in_flight`` messages are held, so the source is read no faster than the broker takes its messages.
+
+        The first message that fails ends the stream with an error that names it, after the outcomes of those that were
+        under way; with ``errors="return"`` it is a result like the others. ``timeout`` is that of each message.
+        """
+        if errors not in ("raise", "return"):
+            raise ValueError(f"errors is 'raise' or 'return', not {errors!r}")
+        deadline_of(timeout)
+        self._check_open()
+        return SendStream(self, messages, timeout, errors, self._window)
+
+    async def create_message_batch(self, max_size_in_bytes: int | None = None) -> ServiceBusMessageBatch:
+        """A batch to be filled with as many messages as fit into one send, at most what the queue takes."""
+        entity = await self._ready(deadline_of(None))
+        largest = entity.largest_message
+        if max_size_in_bytes is not None and max_size_in_bytes > largest:
+            raise ValueError(
+                f"max_size_in_bytes is {max_size_in_bytes}; the queue {entity.name!r} takes batches of up to "
+                f"{largest} bytes"
+            )
+        return ServiceBusMessageBatch(largest if max_size_in_bytes is None else max_size_in_bytes)
+
+    async def close(self) -> None:
+        """Take no more messages, and wait until the outcome of all that are under way is known."""
+        self._closed = True
+        for stream in list(self._streams):
+            await stream.aclose()
+        await self._throttle.drained()
+        self._on_close(self)
+
+    # -- the way of a message ------------------------------------------------------------------------------------------
+
+    async def _send_batch(self, batch: ServiceBusMessageBatch, entity: Entity, deadline: float) -> None:
+        """A batch is encoded already, as for a queue that detects duplicates."""
+        if not len(batch):
+            return
+        messages = [message for message, _ in batch._outgoing]
+        made = [one for _, one in batch._outgoing]
+        if not entity.detects_duplicates:
+            made = [one._replace(message_id=b"") for one in made]
+        with self._telemetry.operation("send", entity.name, messages=messages, encoded=True):
+            await self._send(messages, made, batch.size_in_bytes, entity, deadline)
+
+    async def _traced(self, messages: list[ServiceBusMessage], entity: Entity, deadline: float) -> list[int]:
+        telemetry = self._telemetry
+        if not telemetry.active:
+            return await self._encoded(messages, entity, deadline)
+        with telemetry.operation("send", entity.name, count=len(messages), messages=messages):
+            return await self._encoded(messages, entity, deadline)
+
+    async def _encoded(self, messages: list[ServiceBusMessage], entity: Entity, deadline: float) -> list[int]:
+        detects = entity.detects_duplicates
+        made = [outgoing(message, detects_duplicates=detects) for message in messages]
+        return await self._send(messages, made, sum(len(one.payload) for one in made), entity, deadline)
+
+    async def _send(
+        self, messages: list[ServiceBusMessage], made: list[Outgoing], size: int, entity: Entity, deadline: float
+    ) -> list[int]:
+        job = await self._begin(messages, made, size, entity, deadline)
+        first: int = await job.future
+        return list(range(first, first + len(made)))
+
+    async def _begin(
+        self, messages: list[ServiceBusMessage], made: list[Outgoing], size: int, entity: Entity, deadline: float
+    ) -> SendJob:
+        """Put messages on their way, as soon as there is room; the job brings their outcome."""
+        count = len(made)
+        if size > entity.largest_message or count > MAXIMUM_CALL_MESSAGES:
+            raise _too_large(entity, count, size)
+        if entity.partitioned:
+            key = self._key(messages, entity)
+            pinned = None if key is None else entity.pinned(key)
+        else:
+            pinned = entity.desk(entity.numbers[0])
+        throttle = self._throttle
+        if not throttle.try_take(count, size):
+            await throttle.take(count, size, deadline)
+            self._check_open(entity)
+        if pinned is not None:
+            job = SendJob(made, size, deadline, throttle, None)
+            pinned.sending.add(job)
+        else:
+            job = SendJob(made, size, deadline, throttle, self._move)
+            entity.next_desk().sending.add(job)
+        return job
+
+    async def _cancel(self, entity: Entity, partition: int, owns: list[int], deadline: float) -> list[int]:
+        """Cancel scheduled messages of one partition; which are not scheduled there, and then none was cancelled."""
+        unnamed = [own for own in owns if not 0 < own < 10**15]
+        if unnamed:
+            return unnamed
+        gone: list[int] = []
+        for at in range(0, len(owns), MAXIMUM_CALL_MESSAGES):
+            names = [str(own) for own in owns[at : at + MAXIMUM_CALL_MESSAGES]]
+
+            def make(partition: Partition, turn: Turn, names: list[str] = names) -> Request[Undone]:
+                return partition.cancel(turn, names)
+
+            with self._telemetry.operation("cancel_scheduled", entity.name, count=len(names)):
+                undone = await entity.desk(partition).call("x", make, deadline)
+            gone += [int(name) for name in undone.missing]
+        return gone
+
+    def _move(self, job: SendJob, _: ServiceBusError) -> bool:
+        """Take a message that belongs nowhere in particular to another partition, if one can be reached."""
+        entity = self._entity
+        assert entity is not None  # it has sent
+        desk = entity.next_desk()
+        if desk.down_until:
+            return False
+        desk.sending.take_over(job)
+        return True
+
+    def _key(self, messages: list[ServiceBusMessage], entity: Entity) -> str | None:
+        """What says which partition messages belong to: one key for all of them, or none."""
+        keys: dict[str, None] = {}
+        for message in messages:
+            key = routing_key(message)
+            if key is None and entity.detects_duplicates:
+                key = message.message_id
+            if key is not None:
+                keys[key] = None
+        if len(keys) > 1:
+            raise ValueError(
+                f"The messages have different keys ({', '.join(map(repr, list(keys)[:3]))}…), and so belong to "
+                f"different partitions of {entity.name!r}: they cannot be taken all together or not at all. Give them one "
+                "partition_key, or send each by itself, for instance with send_stream()."
+            )
+        return next(iter(keys), None)
+
+    async def _ready(self, deadline: float) -> Entity:
+        self._check_open()
+        entity = self._entity
+        if entity is None:
+            entity = self._entity = await self._connection.entity(self._name, deadline, self._create)
+            self._check_open()
+        return entity
+
+    def _check_open(self, _: object = None) -> None:
+        if self._closed:
+            raise ValueError("The sender is closed: get another one from the client.")
+        self._connection.check_open()
+
+
+def _too_large(entity: Entity, count: int, size: int) -> MessageSizeExceededError:
+    what = "The message has" if count == 1 else f"The {count} messages have"
+    error = MessageSizeExceededError(
+        f"{what} {size} bytes, properties included; the queue takes {entity.largest_message} bytes and "
+        f"{MAXIMUM_CALL_MESSAGES} messages at once. Send less at once, or raise max_message_size_in_kilobytes.",
+        outcome=Outcome.NEVER_SENT,
+    )
+    error.entity = entity.name
+    return error

@@ -1,0 +1,236 @@
+"""One partition as a receiver sees it: whether it may have something, what it was asked, and when to look again."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from typing import TYPE_CHECKING, TypeVar
+
+import anyio
+
+from sbredis.aio._lanes import CallJob
+from sbredis.aio._waking import listen
+from sbredis.engine import Looked, Mode, Partition, Received, Request, Turn, new_token, salts, waiting_channel
+from sbredis.exceptions import ServiceBusError
+from sbredis.model import ServiceBusReceivedMessage, ServiceBusReceiveMode, delivered
+
+if TYPE_CHECKING:
+    from sbredis.aio._inbox import Inbox
+    from sbredis.transport import Subscription
+
+__all__ = ["Spot"]
+
+T = TypeVar("T")
+_log = logging.getLogger("sbredis.client")
+_REGISTERED = 25.0
+"""A partition has a receiver registered for 30 seconds; so often it is looked at again."""
+_LATE = 1.0
+"""An answer that has not come after so many seconds is not waited for before the others are asked."""
+_FIRST_PAUSE, _LONGEST_PAUSE = 0.1, 10.0
+_PATIENCE = 60.0
+_CLOSING = 10.0
+_MOST_WAITING = 100
+
+
+class Spot:
+    """A partition to receive from."""
+
+    def __init__(self, inbox: Inbox, number: int) -> None:
+        self.inbox = inbox
+        self.number = number
+        self.desk = inbox.entity.desk(number)
+        self.known = False
+        """It has something, as far as is known."""
+        self.asked = 0
+        """How many messages it was asked for by a call that is under way."""
+        self.late = False
+        """The answer to that is late."""
+        self.look_at: float | None = None
+        """When to look at it again, or to find its answer late."""
+        self._lively = True
+        self._roused = False
+        self._busy = False
+        self._pause = 0.0
+        self._job: CallJob[Received] | CallJob[Looked] | None = None
+        self._subscription: Subscription | None = None
+        self._listening: asyncio.Task[None] | None = None
+        self._loop = asyncio.get_running_loop()
+
+    @property
+    def idle(self) -> bool:
+        """Whether it may have something, and is not being asked."""
+        return self._lively and not self._busy
+
+    @property
+    def troubled(self) -> bool:
+        """Whether the last calls to it failed."""
+        return self._pause > 0 or self.late
+
+    def rouse(self) -> None:
+        """It may have something: it is to be asked."""
+        self._lively = self._roused = self.known = True
+        self._pause = 0.0
+
+    # -- asking --------------------------------------------------------------------------------------------------------
+
+    @property
+    def _waiter(self) -> bytes:
+        return self._channel() if self._subscription is not None else b""
+
+    def _channel(self) -> bytes:
+        namespace = self.inbox.entity.connection.namespace
+        return waiting_channel(namespace.name, salts(namespace.partitions)[self.number], self.inbox.identity)
+
+    def ask(self, wanted: int) -> None:
+        """Receive up to so many messages."""
+        inbox = self.inbox
+        token, since = new_token(), inbox.entity.connection.clock.now()
+        side, waiter = inbox.side, self._waiter
+        mode: Mode = "lock" if inbox.mode is ServiceBusReceiveMode.PEEK_LOCK else "delete"
+        waiting_for = min(wanted, _MOST_WAITING)
+
+        def make(partition: Partition, turn: Turn) -> Request[Received]:
+            return partition.receive(turn, token, wanted, side=side, mode=mode, waiter=waiter, waiting_for=waiting_for)
+
+        self._begin(wanted)
+        job = CallJob(make, self._loop.time() + _PATIENCE)
+        self._job = job
+        future = self.desk.calling(f"i{inbox.identity}").submit(job)
+        future.add_done_callback(lambda done: self._received(done, token, since, waiter))
+
+    def look(self) -> None:
+        """Find out whether there is something, without receiving it."""
+        side, waiter = self.inbox.side, self._waiter
+
+        def make(partition: Partition, turn: Turn) -> Request[Looked]:
+            return partition.look(side=side, waiter=waiter, turn=Turn("", 0, turn.now))
+
+        self._begin(0)
+        job = CallJob(make, self._loop.time() + _PATIENCE)
+        self._job = job
+        future = self.desk.calling(f"i{self.inbox.identity}").submit(job)
+        future.add_done_callback(lambda done: self._looked(done, waiter))
+
+    def _begin(self, wanted: int) -> None:
+        self._busy = True
+        self._roused = self.late = False
+        self.asked = wanted
+        self.look_at = self._loop.time() + _LATE
+
+    def _received(self, done: asyncio.Future[Received], token: str, since: float, waiter: bytes) -> None:
+        result = self._result(done)
+        if result is None:
+            return
+        inbox = self.inbox
+        messages: list[ServiceBusReceivedMessage] = []
+        if result.messages:
+            self._lively = self.known = True
+            self.look_at = None
+            lease = self.desk.lease(token, result.lock, since)
+            base, mode, owner = inbox.entity.base(self.number), inbox.mode, inbox.entity
+            kept = lease if mode is ServiceBusReceiveMode.PEEK_LOCK else None
+            messages = [delivered(each, base, mode, kept, owner) for each in result.messages]
+        elif not result.more:
+            self._nothing(result.due, waiter)
+        inbox.received(messages)
+        self._pass_on()
+
+    def _looked(self, done: asyncio.Future[Looked], waiter: bytes) -> None:
+        result = self._result(done)
+        if result is None:
+            return
+        if result.found:
+            self._lively = self.known = True
+            self.look_at = None
+        elif not result.more:
+            self._nothing(result.due, waiter)
+        self.inbox.received([])
+        self._pass_on()
+
+    def _pass_on(self) -> None:
+        """It has woken us while it was being asked: what was answered may be from before that."""
+        if self._roused and self.idle:
+            self._roused = False
+            self.inbox.woken(self)
+
+    def _nothing(self, due: int, waiter: bytes) -> None:
+        """There is nothing now: it is left alone until it wakes us, or something is due."""
+        self.known = False
+        if self._roused:
+            return  # it has woken us meanwhile
+        if not waiter:
+            # It was asked without a registration; now that there is nothing, one is needed.
+            self._listen()
+            self._lively = self._subscription is not None
+            return
+        self._lively = False
+        self.look_at = self._loop.time() + min(_REGISTERED, due / 1000 if due else _REGISTERED)
+
+    def _result(self, done: asyncio.Future[T]) -> T | None:
+        self._busy = self.late = False
+        self.asked = 0
+        self._job = None
+        error = None if done.cancelled() else done.exception()
+        if error is None and not done.cancelled():
+            self._pause = 0.0
+            return done.result()
+        self._lively = self.known = False
+        self._pause = min(max(_FIRST_PAUSE, self._pause * 2), _LONGEST_PAUSE)
+        self.look_at = self._loop.time() + self._pause
+        if isinstance(error, ServiceBusError):
+            self.inbox.failed(self, error)
+        return None
+
+    def on_time(self, now: float) -> None:
+        """Be looked at again, if it is time; or be found late."""
+        if self.look_at is None or self.look_at > now:
+            return
+        self.look_at = None
+        if self._busy:
+            self.late = True
+        else:
+            self._lively = True
+
+    # -- being woken ---------------------------------------------------------------------------------------------------
+
+    def _listen(self) -> None:
+        if self._subscription is None and (self._listening is None or self._listening.done()):
+            self._listening = self._loop.create_task(self._subscribe())
+
+    async def _subscribe(self) -> None:
+        try:
+            self._subscription = await listen(
+                self.inbox.entity.connection.transport, self._channel(), lambda: self.inbox.woken(self)
+            )
+        except ServiceBusError as error:
+            self._pause = min(max(_FIRST_PAUSE, self._pause * 2), _LONGEST_PAUSE)
+            self.look_at = self._loop.time() + self._pause
+            self.inbox.failed(self, error)
+            return
+        self._lively = True  # what came before we were heard was not said: ask again
+        self.inbox.pump()
+
+    # -- the end -------------------------------------------------------------------------------------------------------
+
+    async def aclose(self) -> None:
+        """Wait for the answer that is under way, and be forgotten by the partition."""
+        if self._listening is not None and not self._listening.done():
+            self._listening.cancel()
+            await asyncio.wait((self._listening,))
+        if self._job is not None:
+            await asyncio.wait((self._job.future,), timeout=_CLOSING)
+        if self._subscription is not None:
+            side, waiter = self.inbox.side, self._waiter
+            self._subscription.close()
+            self._subscription = None
+            try:
+                await self.desk.call(
+                    f"i{self.inbox.identity}",
+                    lambda partition, turn: partition.look(
+                        side=side, waiter=waiter, waiting_for=0, turn=Turn("", 0, turn.now)
+                    ),
+                    anyio.current_time() + 2.0,
+                )
+            except ServiceBusError as error:
+                _log.debug("%s was not told that a receiver has gone: %s", self.desk, error)
+        self.desk.dismiss(f"i{self.inbox.identity}")

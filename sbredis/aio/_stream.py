@@ -1,0 +1,201 @@
+# pyright: reportPrivateUsage=false
+"""Sending a stream of messages: bounded memory, results in order."""
+
+from __future__ import annotations
+
+import asyncio
+from collections import deque
+from collections.abc import AsyncGenerator, AsyncIterable, AsyncIterator, Generator, Iterable
+from contextlib import aclosing
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Literal, Self
+
+import anyio
+
+from sbredis.aio._arguments import deadline_of
+from sbredis.exceptions import Outcome, ServiceBusError
+from sbredis.model import ServiceBusMessage, as_message, outgoing
+
+if TYPE_CHECKING:
+    from sbredis.aio._sender import ServiceBusSender
+
+__all__ = ["SendResult", "SendStream"]
+
+
+@dataclass(frozen=True, slots=True)
+class SendResult:
+    """What became of one message of a stream."""
+
+    index: int
+    """Its place in the stream, from 0 on."""
+    message: ServiceBusMessage
+    sequence_number: int | None
+    """Its number, if it was taken."""
+    error: Exception | None = None
+    """Why it was not, or may not have been."""
+
+
+@dataclass(slots=True)
+class _Pending:
+    index: int
+    message: Any
+    future: asyncio.Future[int]
+
+
+class SendStream(AsyncIterator[SendResult]):
+    """The messages of a source on their way. Iterate over it for the results, or await it for their number.
+
+    The source is read in a task of its own, never further than the window ahead of what was iterated over. Ending the
+    iteration early stops the reading; what was read is still brought to its end.
+    """
+
+    def __init__(
+        self,
+        sender: ServiceBusSender,
+        source: AsyncIterable[Any] | Iterable[Any],
+        timeout: float | None,
+        errors: Literal["raise", "return"],
+        window: int,
+    ) -> None:
+        self._sender = sender
+        self._source = source
+        self._timeout = timeout
+        self._errors = errors
+        self._window = window
+        self._pending: deque[_Pending] = deque()
+        self._changed = asyncio.Event()
+        self._feeder: asyncio.Task[None] | None = None
+        self._exhausted = False
+        self._failed: BaseException | None = None
+        self._ended = False
+        self._iterates = False
+
+    def __aiter__(self) -> Self:
+        return self
+
+    def __await__(self) -> Generator[Any, None, int]:
+        return self._all().__await__()
+
+    async def _all(self) -> int:
+        count = 0
+        async for result in self:
+            if result.error is None:
+                count += 1
+        return count
+
+    async def __anext__(self) -> SendResult:
+        if self._ended:
+            raise StopAsyncIteration
+        if self._iterates:
+            raise RuntimeError("a stream is iterated over by one task at a time")
+        self._iterates = True
+        try:
+            return await self._next()
+        except BaseException:
+            if not self._ended:
+                await self.aclose()
+            raise
+        finally:
+            self._iterates = False
+
+    async def _next(self) -> SendResult:
+        if self._feeder is None:
+            self._sender._streams.add(self)
+            self._feeder = asyncio.get_running_loop().create_task(self._feed(), name="sbredis send_stream")
+        while not self._pending:
+            if self._exhausted:
+                await self.aclose()
+                if self._failed is not None:
+                    raise self._failed
+                raise StopAsyncIteration
+            self._changed.clear()
+            await self._changed.wait()
+        first = self._pending[0]
+        await asyncio.wait((first.future,))
+        self._pending.popleft()
+        self._changed.set()
+        if first.future.cancelled():
+            raise asyncio.CancelledError
+        error = first.future.exception()
+        if error is None:
+            return SendResult(first.index, first.message, first.future.result())
+        if not isinstance(error, Exception):
+            raise error
+        named = _named(error, first)
+        if self._errors == "raise":
+            raise named
+        return SendResult(first.index, first.message, None, named)
+
+    async def aclose(self) -> None:
+        """Read no further, and wait for the outcome of what was read."""
+        self._ended = True
+        if self._feeder is not None:
+            self._feeder.cancel()
+            with anyio.CancelScope(shield=True):
+                await asyncio.wait((self._feeder,))
+            if self._pending:
+                await asyncio.wait([pending.future for pending in self._pending])
+        for pending in self._pending:
+            if not pending.future.cancelled():
+                pending.future.exception()  # looked at: the iteration has ended with the first that failed
+        self._pending.clear()
+        self._sender._streams.discard(self)
+
+    # -- reading the source --------------------------------------------------------------------------------------------
+
+    async def _feed(self) -> None:
+        try:
+            async with aclosing(_each(self._source)) as items:
+                index = 0
+                async for item in items:
+                    await self._put(index, item)
+                    index += 1
+                    while len(self._pending) >= self._window:
+                        self._changed.clear()
+                        await self._changed.wait()
+        except asyncio.CancelledError:
+            raise
+        except Exception as error:  # noqa: BLE001  # the source's own, handed to who iterates
+            self._failed = error
+        finally:
+            self._exhausted = True
+            self._changed.set()
+
+    async def _put(self, index: int, item: Any) -> None:
+        sender = self._sender
+        message: Any = item
+        try:
+            deadline = deadline_of(self._timeout)
+            entity = await sender._ready(deadline)
+            message = as_message(item)
+            made = outgoing(message, detects_duplicates=entity.detects_duplicates)
+            job = await sender._begin([message], [made], len(made.payload), entity, deadline)
+            future: asyncio.Future[int] = job.future
+        except Exception as error:  # noqa: BLE001  # the message's own
+            future = asyncio.get_running_loop().create_future()
+            future.set_exception(error)
+        self._pending.append(_Pending(index, message, future))
+        self._changed.set()
+
+
+async def _each(source: AsyncIterable[Any] | Iterable[Any]) -> AsyncGenerator[Any]:
+    if isinstance(source, AsyncIterable):
+        async for item in source:
+            yield item
+        return
+    for item in source:
+        yield item
+
+
+def _named(error: Exception, pending: _Pending) -> Exception:
+    """The same error, saying which message of the stream it is about."""
+    name = f"message {pending.index} of the stream"
+    if isinstance(pending.message, ServiceBusMessage) and pending.message.message_id is not None:
+        name += f" (message id {pending.message.message_id!r})"
+    if isinstance(error, ServiceBusError):
+        error.message = f"The {name} was not sent, or is not known to be: {error.message}"
+        if error.outcome is not Outcome.UNKNOWN:
+            error.message = error.message.replace(", or is not known to be", "", 1)
+        return error
+    error.add_note(f"It was the {name}.")
+    return error

@@ -1,0 +1,106 @@
+"""How much may be under way at once: a semaphore over messages and bytes."""
+
+from __future__ import annotations
+
+import asyncio
+from collections import deque
+from dataclasses import dataclass
+
+from sbredis.exceptions import OperationTimeoutError, Outcome
+
+__all__ = ["Throttle"]
+
+
+@dataclass(slots=True, eq=False)
+class _Place:
+    """Where somebody stands in the line, and with how much."""
+
+    messages: int
+    size: int
+    admitted: asyncio.Future[None]
+
+
+class Throttle:
+    """At most so many messages and bytes at once; who would exceed either waits, first come, first served.
+
+    What is larger than all of it passes when nothing else is under way.
+    """
+
+    __slots__ = ("_bytes", "_idle", "_line", "_messages", "_most_bytes", "_most_messages")
+
+    def __init__(self, messages: int, size: int) -> None:
+        for name, value in (("max_in_flight", messages), ("max_in_flight_bytes", size)):
+            if type(value) is not int or value < 1:
+                raise ValueError(f"{name} must be a whole number from 1 on, not {value!r}")
+        self._most_messages = messages
+        self._most_bytes = size
+        self._messages = 0
+        self._bytes = 0
+        self._line: deque[_Place] = deque()
+        self._idle: asyncio.Future[None] | None = None
+
+    @property
+    def messages(self) -> int:
+        """How many are under way."""
+        return self._messages
+
+    def try_take(self, messages: int, size: int) -> bool:
+        """Take a share if that is possible without waiting."""
+        if self._line or not self._fits(messages, size):
+            return False
+        self._messages += messages
+        self._bytes += size
+        return True
+
+    async def take(self, messages: int, size: int, deadline: float) -> None:
+        """Take a share, after those who came before."""
+        if self.try_take(messages, size):
+            return
+        place = _Place(messages, size, asyncio.get_running_loop().create_future())
+        self._line.append(place)
+        try:
+            async with asyncio.timeout_at(deadline):
+                await place.admitted
+        except BaseException as error:
+            if place.admitted.done() and not place.admitted.cancelled():
+                self.release(messages, size)
+            else:
+                self._line.remove(place)
+                self._admit()
+            if isinstance(error, TimeoutError):
+                raise OperationTimeoutError(
+                    f"{self._messages} messages of {self._bytes} bytes were under way all the time: there was no room "
+                    "for more before the deadline. Send slower, or raise max_in_flight.",
+                    outcome=Outcome.NEVER_SENT,
+                ) from None
+            raise
+
+    def release(self, messages: int, size: int) -> None:
+        """Give a share back."""
+        self._messages -= messages
+        self._bytes -= size
+        if self._line:
+            self._admit()
+        if self._idle is not None and not self._messages and not self._idle.done():
+            self._idle.set_result(None)
+
+    async def drained(self) -> None:
+        """Wait until nothing is under way."""
+        while self._messages:
+            if self._idle is None or self._idle.done():
+                self._idle = asyncio.get_running_loop().create_future()
+            await asyncio.shield(self._idle)
+
+    def _fits(self, messages: int, size: int) -> bool:
+        if not self._messages:
+            return True
+        return self._messages + messages <= self._most_messages and self._bytes + size <= self._most_bytes
+
+    def _admit(self) -> None:
+        while self._line and self._fits(self._line[0].messages, self._line[0].size):
+            place = self._line.popleft()
+            if place.admitted.done():
+                continue  # it went away
+            self._messages += place.messages
+            self._bytes += place.size
+            place.admitted.set_result(None)

@@ -1,0 +1,33 @@
+"""Being woken by a partition."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from sbredis.transport import Subscription, Transport
+
+__all__ = ["listen"]
+
+
+@dataclass(frozen=True, slots=True)
+class _Ear:
+    """Hears what is said on a channel. It is one receiver's own, so that something was said is all that matters."""
+
+    woken: Callable[[], None]
+
+    def message(self, payload: bytes) -> None:
+        """The partition has something."""
+        del payload
+        self.woken()
+
+    def gap(self) -> None:
+        """Nobody listened for a while: it may have something."""
+        self.woken()
+
+
+async def listen(transport: Transport, channel: bytes, woken: Callable[[], None]) -> Subscription:
+    """Listen to a channel; ``woken`` is called in the event loop whenever there may be something."""
+    return await transport.subscribe(channel, _Ear(woken))

@@ -1,0 +1,8 @@
+"""The administration of entities, asynchronously. What it takes and returns is in :mod:`sbredis.management`."""
+
+from __future__ import annotations
+
+from sbredis.aio._paging import AsyncItemPaged, AsyncPages
+from sbredis.aio.management._administration import ServiceBusAdministrationClient
+
+__all__ = ["AsyncItemPaged", "AsyncPages", "ServiceBusAdministrationClient"]

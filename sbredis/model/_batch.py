@@ -1,0 +1,74 @@
+"""Messages that are sent together."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from sbredis.engine import MAXIMUM_CALL_MESSAGES, Outgoing
+from sbredis.exceptions import MessageSizeExceededError
+from sbredis.model._amqp import AmqpAnnotatedMessage
+from sbredis.model._message import ServiceBusMessage, as_message, outgoing
+
+__all__ = ["DEFAULT_BATCH_BYTES", "ServiceBusMessageBatch"]
+
+DEFAULT_BATCH_BYTES = 1024 * 1024
+"""What the messages of a batch may weigh together unless it is said otherwise."""
+
+
+class ServiceBusMessageBatch:
+    """Messages that are sent together: all of them or none.
+
+    Its size is the sum of what the broker counts of each message: its body and its properties, encoded. It takes
+    messages up to :attr:`max_size_in_bytes`, and 1,000 of them at most. A message is taken as it is at that moment.
+    """
+
+    __slots__ = ("_max_size", "_outgoing", "_size")
+
+    def __init__(self, max_size_in_bytes: int | None = None) -> None:
+        size = DEFAULT_BATCH_BYTES if max_size_in_bytes is None else max_size_in_bytes
+        if isinstance(size, bool) or not isinstance(size, int):  # pyright: ignore[reportUnnecessaryIsInstance]  # callers are not all typed
+            raise TypeError(f"max_size_in_bytes must be a whole number or None, not {type(size).__name__}")
+        if size < 1:
+            raise ValueError(f"max_size_in_bytes must be 1 or more, not {size}")
+        self._max_size = size
+        self._size = 0
+        self._outgoing: list[tuple[ServiceBusMessage, Outgoing]] = []
+        """The messages, and each as it is sent to an entity that detects duplicates."""
+
+    @property
+    def max_size_in_bytes(self) -> int:
+        """How large it may become."""
+        return self._max_size
+
+    @property
+    def size_in_bytes(self) -> int:
+        """How large it is."""
+        return self._size
+
+    def add_message(self, message: ServiceBusMessage | AmqpAnnotatedMessage | Mapping[str, Any]) -> None:
+        """Put a message in.
+
+        Raises :class:`~sbredis.exceptions.MessageSizeExceededError` and leaves the batch as it was if the message does
+        not fit: send the batch, and put the message into another.
+        """
+        taken = as_message(message)
+        if len(self._outgoing) >= MAXIMUM_CALL_MESSAGES:
+            raise MessageSizeExceededError(
+                f"the batch is full: it has {MAXIMUM_CALL_MESSAGES} messages, the most that are sent together"
+            )
+        sent = outgoing(taken, detects_duplicates=True)
+        size = self._size + len(sent.payload)
+        if size > self._max_size:
+            raise MessageSizeExceededError(
+                f"the message of {len(sent.payload)} bytes does not fit into the batch, which has {self._size} of "
+                f"{self._max_size} bytes"
+            )
+        self._outgoing.append((taken, sent))
+        self._size = size
+
+    def __len__(self) -> int:
+        return len(self._outgoing)
+
+    def __repr__(self) -> str:
+        return f"<ServiceBusMessageBatch {len(self)} messages, {self._size} of {self._max_size} bytes>"

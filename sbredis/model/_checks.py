@@ -1,0 +1,189 @@
+"""What the fields of a message may be: each function takes what was given and returns what is kept, or refuses it.
+
+A refusal is a :class:`TypeError` or a :class:`ValueError` that names the field and says what it should have been.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from datetime import UTC, datetime, timedelta
+from typing import Any, cast
+from uuid import UUID
+
+from sbredis.engine import NEVER, Content, Value, encode, identifier
+from sbredis.exceptions import MessageSizeExceededError
+
+__all__ = [
+    "MAXIMUM_PROPERTIES_BYTES",
+    "MAXIMUM_PROPERTY_BYTES",
+    "body_bytes",
+    "due_time",
+    "id_text",
+    "lifetime",
+    "moment",
+    "named_values",
+    "require_one_key",
+    "require_small_properties",
+    "text",
+    "text_keys",
+]
+
+MAXIMUM_PROPERTY_BYTES = 32 * 1024
+"""What one application property may weigh, its name included."""
+MAXIMUM_PROPERTIES_BYTES = 64 * 1024
+"""What the application properties of a message may weigh together."""
+
+_LONGEST_ID = 128
+_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+_MILLISECOND = timedelta(milliseconds=1)
+_LONGEST_LIFE = timedelta(milliseconds=NEVER - 1)
+_PLAIN = frozenset({str, bytes, bool, int, float, UUID, type(None)})
+"""Types of values that have no parts that need a closer look."""
+_DEEPEST = 16
+"""Beyond this depth the codec refuses what stands inside one another."""
+
+
+def body_bytes(body: object) -> bytes:
+    """The body of a message as it travels: text in UTF-8, ``None`` as nothing."""
+    if type(body) is bytes:
+        return body
+    if body is None:
+        return b""
+    if isinstance(body, str):
+        return _utf8(body, "body")
+    if isinstance(body, (bytes, bytearray, memoryview)):
+        return bytes(body)  # pyright: ignore[reportUnknownArgumentType]  # of whatever format
+    raise TypeError(
+        f"body must be str, bytes or None, not {type(body).__name__}: turn it into one of these first, for example "
+        "with json.dumps(body)"
+    )
+
+
+def text(value: object, what: str) -> str:
+    """Text that can be expressed in UTF-8."""
+    if not isinstance(value, str):
+        raise TypeError(f"{what} must be str or None, not {type(value).__name__}")
+    if not value.isascii():
+        _utf8(value, what)
+    return value
+
+
+def id_text(value: object, what: str, *, may_be_empty: bool = False) -> str:
+    """Text of up to 128 characters that identifies something."""
+    if type(value) is str and 0 < len(value) <= _LONGEST_ID and value.isascii():
+        return value
+    if not isinstance(value, str):
+        raise TypeError(f"{what} must be str or None, not {type(value).__name__}")
+    identifier(value, what, may_be_empty=may_be_empty)
+    return value
+
+
+def require_one_key(partition_key: str | None, session_id: str | None) -> None:
+    """Refuse a partition key beside another session id: both say to which partition the message goes."""
+    if partition_key is not None and session_id is not None and partition_key != session_id:
+        raise ValueError(
+            f"partition_key {partition_key!r} is not the session_id {session_id!r}; "
+            "where both are set they must be equal"
+        )
+
+
+def lifetime(value: object) -> int | None:
+    """A time to live in ms, rounded up; ``None`` for one so long that it is no limit, such as ``timedelta.max``."""
+    if not isinstance(value, timedelta):
+        raise TypeError(
+            f"time_to_live must be a datetime.timedelta or None, not {type(value).__name__}: "
+            "timedelta(seconds=30) for one"
+        )
+    if value <= timedelta(0):
+        raise ValueError(f"time_to_live must be longer than nothing, not {value}")
+    return -(-value // _MILLISECOND) if value <= _LONGEST_LIFE else None
+
+
+def due_time(value: object) -> int:
+    """A time at which a message is to be enqueued, in ms since 1970, rounded down."""
+    what = "scheduled_enqueue_time_utc"
+    if not isinstance(value, datetime):
+        raise TypeError(f"{what} must be a datetime.datetime or None, not {type(value).__name__}")
+    if value.utcoffset() is None:
+        raise ValueError(
+            f"{what} {value} has no time zone, so it is no certain time: start from datetime.now(timezone.utc) rather "
+            "than datetime.utcnow(), or add .replace(tzinfo=timezone.utc) if it is meant in UTC"
+        )
+    milliseconds = (value - _EPOCH) // _MILLISECOND
+    if milliseconds >= NEVER:
+        raise ValueError(f"{what} {value} is later than {moment(NEVER - 1):%Y-%m-%d}, the last that can be kept")
+    return milliseconds
+
+
+def moment(milliseconds: int) -> datetime:
+    """A time in UTC from ms since 1970."""
+    return _EPOCH + milliseconds * _MILLISECOND
+
+
+def named_values(given: object, what: str) -> dict[str, Value]:
+    """A dictionary of its own with names as text, each value of a type that keeps it through sending and receiving."""
+    if not isinstance(given, Mapping):
+        raise TypeError(f"{what} must be a mapping or None, not {type(given).__name__}")
+    values = text_keys(cast("Any", given))
+    for name, value in values.items():
+        kind = type(cast("object", value))
+        if kind is str:
+            text(value, f"property {name!r}")
+        elif kind not in _PLAIN:
+            encode(Content(properties={name: value}))
+        if type(name) is not str or not name.isascii():
+            text(name, "the name of a property")
+    return values
+
+
+def text_keys(values: Mapping[Any, Any], depth: int = 0) -> dict[str, Any]:
+    """The same values in a new dictionary, names that are bytes read as UTF-8, in what stands inside as well."""
+    return {
+        _decoded(name) if type(name) is bytes else name: value if type(value) in _PLAIN else _text_keyed(value, depth)
+        for name, value in values.items()
+    }
+
+
+def _text_keyed(value: Any, depth: int) -> Any:
+    if depth > _DEEPEST:
+        return value  # it will not be encoded
+    if isinstance(value, Mapping):
+        return text_keys(cast("Any", value), depth + 1)
+    if isinstance(value, (list, tuple)):
+        return [_text_keyed(item, depth + 1) for item in cast("list[Any]", value)]
+    return value
+
+
+def require_small_properties(properties: Mapping[str, Value]) -> None:
+    """Refuse application properties over 32 KB, or over 64 KB together, as they are encoded."""
+    nothing = len(encode(Content()))
+    total = 0
+    for name, value in properties.items():
+        size = len(encode(Content(properties={name: value}))) - nothing
+        total += size
+        if size > MAXIMUM_PROPERTY_BYTES:
+            raise MessageSizeExceededError(
+                f"application property {name!r} has {size} bytes; one may have {MAXIMUM_PROPERTY_BYTES}: "
+                "put what is large into the body"
+            )
+    if total > MAXIMUM_PROPERTIES_BYTES:
+        raise MessageSizeExceededError(
+            f"the application properties have {total} bytes; together they may have {MAXIMUM_PROPERTIES_BYTES}: "
+            "put what is large into the body"
+        )
+
+
+def _utf8(value: str, what: str) -> bytes:
+    try:
+        return value.encode()
+    except UnicodeEncodeError as error:
+        raise ValueError(
+            f"{what} has half a surrogate pair as character {error.start}, which UTF-8 cannot express"
+        ) from None
+
+
+def _decoded(name: bytes) -> str:
+    try:
+        return name.decode()
+    except UnicodeDecodeError:
+        raise ValueError(f"the name of a property, {name!r}, is not in UTF-8") from None

@@ -1,0 +1,75 @@
+"""Durations as they are given, a :class:`~datetime.timedelta` or ISO 8601, and as they are kept, in ms. Pure."""
+
+from __future__ import annotations
+
+import re
+from datetime import timedelta
+
+from sbredis.engine import NEVER
+
+__all__ = ["UNLIMITED", "duration", "from_milliseconds", "parse_duration", "to_milliseconds"]
+
+UNLIMITED = timedelta.max
+"""Stands for every duration that is too long to be a limit, which is from about 317 years on."""
+
+_MILLISECOND = timedelta(milliseconds=1)
+_FORM = re.compile(
+    r"P(?:(?P<weeks>N)W"
+    r"|(?:(?P<days>N)D)?(?:T(?=[0-9])(?:(?P<hours>N)H)?(?:(?P<minutes>N)M)?(?:(?P<seconds>N)S)?)?)".replace(
+        "N", r"[0-9]{1,18}(?:[.,][0-9]{1,18})?"
+    ),
+    re.ASCII,
+)
+_MICROSECONDS = {
+    "weeks": 604_800_000_000,
+    "days": 86_400_000_000,
+    "hours": 3_600_000_000,
+    "minutes": 60_000_000,
+    "seconds": 1_000_000,
+}
+
+
+def parse_duration(text: str) -> timedelta:
+    """Read a duration in ISO 8601: ``PT30S``, ``P1DT12H``, ``PT0.5S``, ``P2W``; :class:`ValueError` for what is none.
+
+    Years and months are refused, since they are of no certain length, and so are signs. Only the last number may have a
+    fraction; what is less than a microsecond counts as one. .NET's longest time span, which Azure writes where there is
+    no limit, is ``P10675199DT2H48M5.4775807S``.
+    """
+    found = _FORM.fullmatch(text)
+    parts = [(unit, number) for unit, number in found.groupdict().items() if number is not None] if found else []
+    if not parts or any(not number.isdecimal() for _, number in parts[:-1]):
+        raise ValueError(f"{text[:60]!r} is no duration: write one as in 'PT30S', 'P1DT12H' or 'PT0.5S' (ISO 8601)")
+    microseconds = 0
+    for unit, number in parts:
+        whole, _, fraction = number.replace(",", ".").partition(".")
+        microseconds += int(whole) * _MICROSECONDS[unit]
+        if fraction:
+            microseconds -= -(int(fraction) * _MICROSECONDS[unit]) // 10 ** len(fraction)
+    try:
+        return timedelta(microseconds=microseconds)
+    except OverflowError:
+        raise ValueError(f"{text!r} is a longer duration than can be expressed; timedelta.max is no limit") from None
+
+
+def duration(given: object, what: str) -> timedelta:
+    """A duration in whole ms, rounded up; :data:`UNLIMITED` for one that is too long to be a limit."""
+    if isinstance(given, str):
+        try:
+            given = parse_duration(given)
+        except ValueError as error:
+            raise ValueError(f"{what}: {error}") from None
+    if not isinstance(given, timedelta):
+        raise TypeError(f"{what} must be a datetime.timedelta or a str such as 'PT30S', not {type(given).__name__}")
+    return from_milliseconds(to_milliseconds(given))
+
+
+def to_milliseconds(given: timedelta) -> int:
+    """In ms, rounded up, and no more than what stands for no limit."""
+    whole, rest = divmod(given, _MILLISECOND)
+    return min(whole + bool(rest), NEVER)
+
+
+def from_milliseconds(milliseconds: int) -> timedelta:
+    """From ms; :data:`UNLIMITED` for what stands for no limit."""
+    return UNLIMITED if milliseconds >= NEVER else milliseconds * _MILLISECOND

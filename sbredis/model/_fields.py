@@ -1,0 +1,327 @@
+# pyright: reportPrivateUsage=false
+"""What the properties of entities may be: one kind of field for each, which reads what is given and checks its limits.
+
+A field is a descriptor that stands in the class of an entity's properties, once: there is its default, its limits,
+whether it can change, and where it is kept. What is assigned is at once turned into what it means, or refused if it can
+mean nothing (a :class:`TypeError`, or a :class:`ValueError` for text that is malformed). Limits are checked when it is
+used, before anything is sent.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from datetime import timedelta
+from enum import Enum
+from typing import Any, ClassVar, Generic, Self, TypeVar, cast, overload
+
+from sbredis.engine import name_key
+from sbredis.model._durations import UNLIMITED, duration, from_milliseconds, to_milliseconds
+
+__all__ = ["Choice", "Described", "Duration", "Field", "Flag", "ListOf", "Neighbour", "Text", "Whole"]
+
+T = TypeVar("T")
+G = TypeVar("G")
+E = TypeVar("E", bound=Enum)
+
+
+class Described:  # noqa: PLW1641 -- it can be changed, and so has no hash
+    """The name of an entity, and those of its properties that were given; the others read as they are by default."""
+
+    __slots__ = ("_given", "_name", "_unassigned")
+    _fields: ClassVar[Mapping[str, Field[Any, Any]]] = {}
+    kind: ClassVar[str] = "Entity"
+
+    def __init__(self, name: str, given: Mapping[str, object]) -> None:
+        if not isinstance(name, str):  # pyright: ignore[reportUnnecessaryIsInstance]  # callers are not all typed
+            raise TypeError(f"name must be str, not {type(name).__name__}")
+        self._name = name
+        self._given: dict[str, Any] = {}
+        self._unassigned: dict[str, list[Any]] = {}
+        for field_name, value in given.items():
+            if value is not None:
+                setattr(self, field_name, value)
+
+    def __init_subclass__(cls) -> None:
+        cls._fields = {name: field for name, field in vars(cls).items() if isinstance(field, Field)}
+
+    @property
+    def name(self) -> str:
+        """The name of the entity, as it was given when it was created."""
+        return self._name
+
+    @classmethod
+    def fields(cls) -> Mapping[str, Field[Any, Any]]:
+        """All properties but the name, and what they may be."""
+        return cls._fields
+
+    @classmethod
+    def shown(cls, name: str, values: Mapping[str, object]) -> Self:
+        """As the registry tells it: of the right types, and whatever the limits are by now."""
+        found = cls.__new__(cls)
+        Described.__init__(found, name, {})  # the subclass has a constructor with a keyword for each property
+        found._given.update(values)
+        return found
+
+    @property
+    def given(self) -> Mapping[str, object]:
+        """Those properties that were given, or assigned, with what they mean: ``None`` stands for the default."""
+        begun = {name: value for name, value in self._unassigned.items() if value}
+        return {name: self._fields[name].default if value is None else value for name, value in self._given.items()} | {
+            name: value for name, value in begun.items() if self._given.get(name) is None
+        }
+
+    def keys(self) -> list[str]:
+        """The names of all properties, so that ``dict(properties)`` is a mapping of them."""
+        return ["name", *self._fields]
+
+    def __getitem__(self, name: str) -> Any:
+        if name != "name" and name not in self._fields:
+            raise KeyError(name)
+        return getattr(self, name)
+
+    def __eq__(self, other: object) -> bool:
+        return dict(self) == dict(other) if isinstance(other, type(self)) else NotImplemented
+
+    def __copy__(self) -> Self:
+        return self.shown(self._name, self.given)
+
+    def __repr__(self) -> str:
+        shown = ", ".join(f"{name}={self[name]!r}" for name in self.keys())
+        return f"{type(self).__name__}({shown})"
+
+
+class Field(Generic[T, G]):
+    """One property, of type ``T``; what is assigned to it may be a ``G``, or ``None`` for the default."""
+
+    name: str
+    least: T | None = None
+    most: T | None = None
+
+    def __init__(
+        self,
+        default: T,
+        *,
+        setting: str | None = None,
+        fixed: bool = False,
+        told: bool = False,
+        planned: str | None = None,
+    ) -> None:
+        """``setting`` is the field of the partitions' settings that keeps it, if they need to know it.
+
+        ``fixed`` is what cannot change, ``told`` what cannot be set at all, ``planned`` the feature that is missing.
+        """
+        self.default = default
+        self.setting = setting
+        self.fixed = fixed
+        self.told = told
+        self.planned = planned
+
+    def __set_name__(self, _: type, name: str) -> None:
+        self.name = name
+
+    @overload
+    def __get__(self, holder: None, _: type) -> Self: ...
+    @overload
+    def __get__(self, holder: Described, _: type) -> T: ...
+    def __get__(self, holder: Described | None, _: type) -> Self | T:
+        if holder is None:
+            return self
+        value = holder._given.get(self.name)  # pyright: ignore[reportPrivateUsage]  # it is this that keeps it
+        return self.default if value is None else cast("T", value)
+
+    def __set__(self, holder: Described, given: G | None) -> None:
+        value = None if given is None else self.read(given)
+        holder._given[self.name] = value  # pyright: ignore[reportPrivateUsage]  # it is this that keeps it
+
+    def read(self, given: G) -> T:
+        """What is meant by what was assigned."""
+        raise NotImplementedError
+
+    def check(self, value: T) -> None:
+        """Refuse what is beyond the limits, or is not to be had yet."""
+        if self.planned is not None and value != self.default:
+            raise ValueError(
+                f"{self.name}={value!r}: {self.planned} not available in this release of sbredis. "
+                f"Leave {self.name} out."
+            )
+
+    def keep(self, value: T) -> Any:
+        """As it is kept, in JSON or in the settings of the partitions."""
+        return value
+
+    def kept(self, stored: Any) -> T:
+        """From how it is kept."""
+        return cast("T", stored)
+
+    def same(self, one: T, other: T) -> bool:
+        """Whether two values mean the same."""
+        return one == other
+
+    def _wrong_type(self, given: object, what: str) -> TypeError:
+        return TypeError(f"{self.name} must be {what}, not {type(given).__name__}")
+
+
+class Flag(Field[bool, bool]):
+    """Yes or no."""
+
+    def read(self, given: bool) -> bool:
+        if type(given) is not bool:
+            raise self._wrong_type(given, "True or False")
+        return given
+
+
+class Whole(Field[int, int]):
+    """A whole number within limits, kept as a multiple of ``unit``."""
+
+    def __init__(self, default: int, *, least: int, most: int, unit: int = 1, setting: str | None = None) -> None:
+        super().__init__(default, setting=setting)
+        self.least, self.most, self.unit = least, most, unit
+
+    def read(self, given: int) -> int:
+        if type(given) is not int:
+            raise self._wrong_type(given, "a whole number")
+        return given
+
+    def check(self, value: int) -> None:
+        assert self.least is not None  # as it was made
+        assert self.most is not None
+        if not self.least <= value <= self.most:
+            raise ValueError(f"{self.name} must be from {self.least} to {self.most}, not {value}")
+
+    def keep(self, value: int) -> int:
+        return value * self.unit
+
+    def kept(self, stored: int) -> int:
+        return -(-stored // self.unit)
+
+
+class Duration(Field[timedelta, timedelta | str]):
+    """A duration within limits; without one above where ``most`` is left out. ``longest`` says that it is exceeded."""
+
+    def __init__(
+        self,
+        default: timedelta,
+        *,
+        least: timedelta,
+        most: timedelta = UNLIMITED,
+        longest: str | None = None,
+        setting: str | None = None,
+        planned: str | None = None,
+    ) -> None:
+        super().__init__(default, setting=setting, planned=planned)
+        self.least, self.most, self.longest = least, most, longest
+
+    def read(self, given: timedelta | str) -> timedelta:
+        return duration(given, self.name)
+
+    def check(self, value: timedelta) -> None:
+        assert self.least is not None  # as it was made
+        assert self.most is not None
+        if value < self.least:
+            raise ValueError(f"{self.name} must be {self.least} or longer, not {value}")
+        if value > self.most:
+            raise ValueError(self.longest or f"{self.name} must be {self.most} or shorter, not {value}")
+        super().check(value)
+
+    def keep(self, value: timedelta) -> int:
+        return to_milliseconds(value)
+
+    def kept(self, stored: int) -> timedelta:
+        return from_milliseconds(stored)
+
+
+class Text(Field[str | None, str]):
+    """Text, or none, of so many characters at most."""
+
+    def __init__(self, *, longest: int, planned: str | None = None) -> None:
+        super().__init__(None, planned=planned)
+        self.longest = longest
+
+    def read(self, given: str) -> str | None:
+        if not isinstance(given, str):  # pyright: ignore[reportUnnecessaryIsInstance]  # callers are not all typed
+            raise self._wrong_type(given, "str")
+        return given
+
+    def check(self, value: str | None) -> None:
+        if value is not None and len(value) > self.longest:
+            raise ValueError(f"{self.name} has {len(value)} characters; at most {self.longest} are kept")
+        super().check(value)
+
+
+class Neighbour(Text):
+    """The name of another entity, compared without regard to the case of letters; no name is none."""
+
+    def __init__(self, *, fixed: bool = False, planned: str | None = None) -> None:
+        super().__init__(longest=260, planned=planned)
+        self.fixed = fixed
+
+    def read(self, given: str) -> str | None:
+        return super().read(given) or None
+
+    def same(self, one: str | None, other: str | None) -> bool:
+        return one == other if one is None or other is None else name_key(one) == name_key(other)
+
+
+class Choice(Field[E, E | str]):
+    """One of an enumeration, given as that or as its value; only some of them can be set."""
+
+    def __init__(
+        self, default: E, *, settable: Sequence[E] = (), setting: str | None = None, told: bool = False
+    ) -> None:
+        super().__init__(default, setting=setting, told=told)
+        self.settable = settable
+
+    def read(self, given: E | str) -> E:
+        kind = type(self.default)
+        try:
+            return kind(given)
+        except ValueError:
+            raise ValueError(f"{self.name} must be one of {_values(kind)}, not {given!r}") from None
+
+    def check(self, value: E) -> None:
+        if value not in self.settable:
+            raise ValueError(f"{self.name} can be set to {_values(self.settable)}, not to {value.value!r}")
+
+    def keep(self, value: E) -> str:
+        return str(value.value)
+
+    def kept(self, stored: str) -> E:
+        return type(self.default)(stored)
+
+
+class ListOf(Field[list[T], Sequence[T]]):
+    """A list. What is appended to it counts as assigned."""
+
+    def __init__(self, read: Callable[[object], T], keep: Callable[[T], Any]) -> None:
+        super().__init__([])
+        self._read_one, self._keep_one = read, keep
+
+    @overload
+    def __get__(self, holder: None, _: type) -> Self: ...
+    @overload
+    def __get__(self, holder: Described, _: type) -> list[T]: ...
+    def __get__(self, holder: Described | None, _: type) -> Self | list[T]:
+        if holder is None:
+            return self
+        value = holder._given.get(self.name)  # pyright: ignore[reportPrivateUsage]  # as in Field
+        if value is None:
+            value = holder._unassigned.setdefault(self.name, [])
+        return cast("list[T]", value)
+
+    def check(self, value: list[T]) -> None:
+        self.read(value)  # what was appended was not looked at yet
+
+    def read(self, given: Sequence[T]) -> list[T]:
+        if isinstance(given, (str, bytes)) or not isinstance(given, Sequence):  # pyright: ignore[reportUnnecessaryIsInstance]
+            raise self._wrong_type(given, "a list")
+        return [self._read_one(each) for each in given]
+
+    def keep(self, value: list[T]) -> list[Any]:
+        return [self._keep_one(self._read_one(each)) for each in value]
+
+    def kept(self, stored: list[Any]) -> list[T]:
+        return [self._read_one(each) for each in stored]
+
+
+def _values(choices: Sequence[Enum] | type[Enum]) -> str:
+    return ", ".join(str(each.value) for each in choices)

@@ -1,0 +1,444 @@
+"""A message as an application makes it, and what becomes of it when it is sent."""
+
+# The modules of this package share what a message is made of.
+# pyright: reportPrivateUsage=false
+
+from __future__ import annotations
+
+import os
+import secrets
+import warnings
+from collections.abc import Iterable, Mapping
+from dataclasses import replace
+from datetime import datetime, timedelta
+from itertools import count
+from typing import Any, TypeAlias, cast
+
+from sbredis.engine import Content, Outgoing, Value, encode
+from sbredis.model._amqp import AmqpAnnotatedMessage, AmqpMessageBodyType, body_of, tidy, view
+from sbredis.model._checks import (
+    MAXIMUM_PROPERTY_BYTES,
+    body_bytes,
+    due_time,
+    id_text,
+    lifetime,
+    moment,
+    named_values,
+    require_one_key,
+    require_small_properties,
+    text,
+    text_keys,
+)
+
+__all__ = [
+    "MessageType",
+    "MessageTypes",
+    "PrimitiveTypes",
+    "PropertyMapping",
+    "ServiceBusMessage",
+    "as_message",
+    "as_messages",
+    "outgoing",
+    "routing_key",
+]
+
+PrimitiveTypes: TypeAlias = Value
+"""What an application property may be: text, bytes, a number, a truth value, a time, a UUID, nothing, or a list or
+dictionary of these."""
+
+PropertyMapping: TypeAlias = Mapping[str, Any] | Mapping[bytes, Any] | Mapping[str | bytes, Any]
+"""Application properties as they are given: names that are bytes are read as UTF-8, and each value is one of
+:data:`PrimitiveTypes`."""
+
+
+class ServiceBusMessage:
+    """A message to be sent.
+
+    ``body`` is bytes, text (sent in UTF-8) or nothing. ``application_properties`` are the application's own, and what
+    the rules of a topic's subscriptions look at. Everything else is a property of this class under the same name, which
+    says what it means. Keywords that mean nothing here are left out with a warning.
+
+    Raises :class:`TypeError` or :class:`ValueError` for what cannot be sent, at the latest when it is sent.
+    """
+
+    __slots__ = ("__weakref__", "_content")
+
+    _content: Content
+
+    def __init__(  # noqa: C901 -- a line or two for each field
+        self,
+        body: str | bytes | bytearray | memoryview | None,
+        *,
+        application_properties: PropertyMapping | None = None,
+        session_id: str | None = None,
+        message_id: str | None = None,
+        scheduled_enqueue_time_utc: datetime | None = None,
+        time_to_live: timedelta | None = None,
+        content_type: str | None = None,
+        correlation_id: str | None = None,
+        subject: str | None = None,
+        partition_key: str | None = None,
+        to: str | None = None,
+        reply_to: str | None = None,
+        reply_to_session_id: str | None = None,
+        **kwargs: Any,
+    ) -> None:
+        content = self._content = Content(body if type(body) is bytes else body_bytes(body))
+        if message_id is not None:
+            content.message_id = id_text(message_id, "message_id")
+        if application_properties is not None:
+            content.properties = named_values(application_properties, "application_properties")
+        if session_id is not None:
+            content.session_id = id_text(session_id, "session_id", may_be_empty=True)
+        if subject is not None:
+            content.subject = text(subject, "subject")
+        if content_type is not None:
+            content.content_type = text(content_type, "content_type")
+        if correlation_id is not None:
+            content.correlation_id = text(correlation_id, "correlation_id")
+        if time_to_live is not None:
+            content.time_to_live = lifetime(time_to_live)
+        if scheduled_enqueue_time_utc is not None:
+            content.scheduled = due_time(scheduled_enqueue_time_utc)
+        if partition_key is not None:
+            self.partition_key = partition_key
+        if to is not None:
+            content.to = text(to, "to")
+        if reply_to is not None:
+            content.reply_to = text(reply_to, "reply_to")
+        if reply_to_session_id is not None:
+            content.reply_to_session_id = id_text(reply_to_session_id, "reply_to_session_id", may_be_empty=True)
+        if kwargs:
+            names = ", ".join(map(repr, kwargs))
+            warnings.warn(f"{names} means nothing to a message and was left out", UserWarning, stacklevel=2)
+
+    # -- the body ------------------------------------------------------------------------------------------------------
+
+    @property
+    def body(self) -> Any:
+        """The body: bytes; of AMQP messages of the types value and sequence the value or the list that was sent."""
+        content = self._content
+        return content.body if content.annotations is None else body_of(content)[1]
+
+    @property
+    def body_type(self) -> AmqpMessageBodyType:
+        """How the body is to be understood: ``DATA`` for bytes, which it is unless it was made as an AMQP message."""
+        return body_of(self._content)[0]
+
+    def __str__(self) -> str:
+        """The body as text: bytes read as UTF-8, with a replacement character for what is not."""
+        body = self.body
+        return body.decode(errors="replace") if isinstance(body, bytes) else str(body)
+
+    def __repr__(self) -> str:
+        return f"<{type(self).__name__} {', '.join(self._facts())}>"
+
+    def _facts(self) -> list[str]:
+        """What a message shows of itself in logs: never its body."""
+        content = self._content
+        ids = ("message_id", "session_id", "partition_key", "correlation_id", "subject")
+        facts = [f"{name}={value!r}" for name in ids if (value := getattr(content, name)) is not None]
+        if content.properties:
+            facts.append(f"{len(content.properties)} application properties")
+        facts.append(f"body of {len(content.body)} bytes")
+        return facts
+
+    # -- the application's own -----------------------------------------------------------------------------------------
+
+    @property
+    def application_properties(self) -> dict[str, PrimitiveTypes] | None:
+        """The application's own properties, by name; ``None`` if there are none.
+
+        The dictionary is the message's own: what is changed in it is sent. One that is set is copied.
+        """
+        return self._content.properties
+
+    @application_properties.setter
+    def application_properties(self, value: PropertyMapping | None) -> None:
+        self._content.properties = None if value is None else named_values(value, "application_properties")
+
+    @property
+    def message_id(self) -> str | None:
+        """Identifies the message, and its repetitions to an entity that detects duplicates: 1 to 128 characters.
+
+        One is assigned when a message without one is sent.
+        """
+        return self._content.message_id
+
+    @message_id.setter
+    def message_id(self, value: str | None) -> None:
+        self._content.message_id = None if value is None else id_text(value, "message_id")
+
+    @property
+    def correlation_id(self) -> str | None:
+        """What the message is about or answers, for the application to match messages by."""
+        return self._content.correlation_id
+
+    @correlation_id.setter
+    def correlation_id(self, value: str | None) -> None:
+        self._content.correlation_id = None if value is None else text(value, "correlation_id")
+
+    @property
+    def content_type(self) -> str | None:
+        """What the body is, as a media type: ``application/json`` for one."""
+        return self._content.content_type
+
+    @content_type.setter
+    def content_type(self, value: str | None) -> None:
+        self._content.content_type = None if value is None else text(value, "content_type")
+
+    @property
+    def subject(self) -> str | None:
+        """What the message is, in a word that rules can select by; also known as its label."""
+        return self._content.subject
+
+    @subject.setter
+    def subject(self, value: str | None) -> None:
+        self._content.subject = None if value is None else text(value, "subject")
+
+    @property
+    def to(self) -> str | None:
+        """For whom the message is. For applications and rules; the broker does not route by it."""
+        return self._content.to
+
+    @to.setter
+    def to(self, value: str | None) -> None:
+        self._content.to = None if value is None else text(value, "to")
+
+    @property
+    def reply_to(self) -> str | None:
+        """The queue or topic to which an answer is to be sent."""
+        return self._content.reply_to
+
+    @reply_to.setter
+    def reply_to(self, value: str | None) -> None:
+        self._content.reply_to = None if value is None else text(value, "reply_to")
+
+    @property
+    def reply_to_session_id(self) -> str | None:
+        """The session in which an answer is to be sent: up to 128 characters."""
+        return self._content.reply_to_session_id
+
+    @reply_to_session_id.setter
+    def reply_to_session_id(self, value: str | None) -> None:
+        self._content.reply_to_session_id = (
+            None if value is None else id_text(value, "reply_to_session_id", may_be_empty=True)
+        )
+
+    # -- the broker's --------------------------------------------------------------------------------------------------
+
+    @property
+    def session_id(self) -> str | None:
+        """The session to which the message belongs: up to 128 characters, none being an id as well.
+
+        The messages of a session are received in their order, by one receiver at a time.
+        """
+        return self._content.session_id
+
+    @session_id.setter
+    def session_id(self, value: str | None) -> None:
+        content = self._content
+        if value is not None:
+            value = id_text(value, "session_id", may_be_empty=True)
+            require_one_key(content.partition_key, value)
+        content.session_id = value
+
+    @property
+    def partition_key(self) -> str | None:
+        """Messages of one key go to one partition of a partitioned entity: 1 to 128 characters.
+
+        Beside a session id it must be equal to that.
+        """
+        return self._content.partition_key
+
+    @partition_key.setter
+    def partition_key(self, value: str | None) -> None:
+        content = self._content
+        if value is not None:
+            value = id_text(value, "partition_key")
+            require_one_key(value, content.session_id)
+        content.partition_key = value
+
+    @property
+    def time_to_live(self) -> timedelta | None:
+        """How long the message lives from when it is enqueued, in whole ms; ``None`` for as long as the entity lets it.
+
+        What is longer than the broker can count, such as ``timedelta.max``, is kept as ``None``.
+        """
+        milliseconds = self._content.time_to_live
+        return None if milliseconds is None else timedelta(milliseconds=milliseconds)
+
+    @time_to_live.setter
+    def time_to_live(self, value: timedelta | None) -> None:
+        self._content.time_to_live = None if value is None else lifetime(value)
+
+    @property
+    def scheduled_enqueue_time_utc(self) -> datetime | None:
+        """When the message is to be enqueued, in UTC and whole ms; ``None`` for at once.
+
+        A time that is set must have a time zone, whichever.
+        """
+        milliseconds = self._content.scheduled
+        return None if milliseconds is None else moment(milliseconds)
+
+    @scheduled_enqueue_time_utc.setter
+    def scheduled_enqueue_time_utc(self, value: datetime | None) -> None:
+        self._content.scheduled = None if value is None else due_time(value)
+
+    @property
+    def raw_amqp_message(self) -> AmqpAnnotatedMessage:
+        """The same message in the terms of AMQP. What is changed there is changed here."""
+        return view(self._content)
+
+    def _sendable(self) -> ServiceBusMessage:
+        """What is sent when this is sent."""
+        return self
+
+
+MessageType: TypeAlias = ServiceBusMessage | AmqpAnnotatedMessage | Mapping[str, Any]
+"""What is taken as a message: one, an AMQP message, or a mapping of what :class:`ServiceBusMessage` is made with."""
+
+MessageTypes: TypeAlias = (
+    MessageType | Iterable[ServiceBusMessage] | Iterable[AmqpAnnotatedMessage] | Iterable[Mapping[str, Any]]
+)
+"""One of what is taken as a message, or several."""
+
+
+# -- what is sent ------------------------------------------------------------------------------------------------------
+
+
+class _Ids:
+    """Message ids that no other process draws: 72 random bits of this process, and a number."""
+
+    __slots__ = ("number", "prefix")
+
+    def __init__(self) -> None:
+        self.begin()
+
+    def begin(self) -> None:
+        """Draw the random part: at first, and in a child that would go on with its parent's."""
+        self.prefix = secrets.token_urlsafe(9)
+        self.number = count(1)
+
+
+_ids = _Ids()
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_ids.begin)
+
+
+def outgoing(message: ServiceBusMessage, *, detects_duplicates: bool) -> Outgoing:
+    """The message as a partition takes it. It gets an id if it has none, and keeps that.
+
+    Raises :class:`TypeError` or :class:`ValueError` for a property that cannot be kept, and
+    :class:`~sbredis.exceptions.MessageSizeExceededError` for properties that are too large.
+    """
+    content = message._content
+    message_id = content.message_id
+    if message_id is None:
+        message_id = content.message_id = f"{_ids.prefix}{next(_ids.number):x}"
+    if content.annotations is not None:
+        tidy(content)
+    payload = encode(content) if content.properties is None else _with_properties(content, content.properties)
+    due = content.scheduled
+    if due is None and content.time_to_live is None and not detects_duplicates:
+        return Outgoing(payload)
+    return Outgoing(
+        payload,
+        content.time_to_live,
+        message_id=message_id.encode() if detects_duplicates else b"",
+        due=None if due is None else max(due, 0),
+    )
+
+
+def _with_properties(content: Content, properties: dict[str, Value]) -> bytes:
+    try:
+        payload = encode(content)
+    except TypeError:
+        names: Iterable[object] = properties  # more than the types say may have been put in since
+        if not any(isinstance(name, bytes) for name in names):
+            raise
+        content.properties = properties = text_keys(properties)
+        payload = encode(content)
+    if len(payload) - len(content.body) > MAXIMUM_PROPERTY_BYTES:
+        require_small_properties(properties)
+    return payload
+
+
+def routing_key(message: ServiceBusMessage) -> str | None:
+    """What decides on the partition: the session id, else the partition key; ``None`` if any will do."""
+    content = message._content
+    if content.annotations is not None:
+        tidy(content)
+    return content.partition_key if content.session_id is None else content.session_id
+
+
+# -- what is taken as a message ----------------------------------------------------------------------------------------
+
+_FIELDS = frozenset(
+    {
+        "application_properties",
+        "body",
+        "content_type",
+        "correlation_id",
+        "message_id",
+        "partition_key",
+        "reply_to",
+        "reply_to_session_id",
+        "scheduled_enqueue_time_utc",
+        "session_id",
+        "subject",
+        "time_to_live",
+        "to",
+    }
+)
+
+
+def as_message(value: object) -> ServiceBusMessage:
+    """The message that is meant: the same, or one made of an AMQP message or a mapping.
+
+    A received message is copied as its sender gave it, so that sending it does not touch what was received.
+    """
+    if isinstance(value, ServiceBusMessage):
+        return value._sendable()
+    if isinstance(value, AmqpAnnotatedMessage):
+        return from_content(value._content)
+    if isinstance(value, Mapping):
+        return _from_mapping(value)  # pyright: ignore[reportUnknownArgumentType]  # looked at there
+    raise TypeError(
+        f"a message is a ServiceBusMessage, an AmqpAnnotatedMessage or a mapping, not {type(value).__name__}"
+        + ("; make one with ServiceBusMessage(body)" if isinstance(value, (str, bytes)) else "")
+    )
+
+
+def as_messages(value: object) -> list[ServiceBusMessage]:
+    """The messages that are meant by one of what is taken as a message, or by several of them."""
+    if type(value) is ServiceBusMessage:
+        return [value]
+    if isinstance(value, Iterable) and not isinstance(value, (str, bytes, bytearray, memoryview, Mapping)):
+        return [as_message(item) for item in cast("Iterable[object]", value)]
+    return [as_message(value)]  # pyright: ignore[reportUnknownArgumentType]  # looked at there
+
+
+def from_content(content: Content) -> ServiceBusMessage:
+    """A message of this content, which becomes its own."""
+    message = ServiceBusMessage.__new__(ServiceBusMessage)
+    message._content = content
+    return message
+
+
+def copied(content: Content) -> Content:
+    """The same content once more, so that changing one's dictionaries does not change the other's."""
+    return replace(
+        content,
+        properties=None if content.properties is None else text_keys(content.properties),
+        annotations=None if content.annotations is None else text_keys(content.annotations),
+    )
+
+
+def _from_mapping(given: Mapping[Any, Any]) -> ServiceBusMessage:
+    unknown = [name for name in given if name not in _FIELDS]
+    if unknown:
+        raise TypeError(f"{', '.join(map(repr, unknown))} in a message; it may have {', '.join(sorted(_FIELDS))}")
+    if "body" not in given:
+        raise TypeError("a mapping that is to be a message must have a body, which may be None")
+    return ServiceBusMessage(**given)

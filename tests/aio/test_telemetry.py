@@ -1,0 +1,766 @@
+"""What OpenTelemetry is told of a client's operations, and that nothing is done where nobody listens."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import logging
+import subprocess
+import sys
+from collections.abc import Iterator, Sequence
+from contextlib import AbstractContextManager
+from dataclasses import dataclass, fields
+from datetime import UTC, datetime
+from typing import Any, get_args
+
+import pytest
+from opentelemetry import trace
+from opentelemetry.metrics import NoOpMeterProvider, _internal
+from opentelemetry.sdk.metrics import MeterProvider
+from opentelemetry.sdk.metrics.export import HistogramDataPoint, InMemoryMetricReader, NumberDataPoint
+from opentelemetry.sdk.trace import ReadableSpan, TracerProvider
+from opentelemetry.sdk.trace.export import SimpleSpanProcessor
+from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
+from opentelemetry.sdk.trace.sampling import ALWAYS_OFF
+from opentelemetry.semconv._incubating.attributes import messaging_attributes
+from opentelemetry.semconv._incubating.metrics import messaging_metrics
+from opentelemetry.semconv.schemas import Schemas
+from opentelemetry.trace import NoOpTracerProvider, SpanKind, StatusCode
+
+from sbredis.aio import _telemetry
+from sbredis.aio._telemetry import OperationName, Telemetry
+from sbredis.exceptions import MessageLockLostError, Outcome, ServiceBusError
+from sbredis.model import ServiceBusMessage, ServiceBusReceivedMessage
+from tools.repository import ROOT
+
+SECRET = "hunter2"
+REMOTE = "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01"
+ENQUEUED = datetime(2026, 3, 4, 5, 6, 7, tzinfo=UTC)
+
+
+@dataclass
+class Received:
+    """A message as it comes from the broker."""
+
+    application_properties: dict[Any, Any] | None = None
+    message_id: str | None = "m-1"
+    correlation_id: str | None = None
+    delivery_count: int = 1
+    enqueued_time_utc: datetime | None = ENQUEUED
+    body: bytes = SECRET.encode()
+
+
+class Clock:
+    """A clock that the test winds."""
+
+    now = 1000.0
+
+    def __call__(self) -> float:
+        return self.now
+
+
+class Listener:
+    """What an application has set up: spans and metrics are kept here."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        self._monkeypatch = monkeypatch
+        self._exporter = InMemorySpanExporter()
+        self._reader = InMemoryMetricReader()
+        self.tracers: TracerProvider | None = None
+        self.meters: MeterProvider | None = None
+
+    def set_up_tracing(self, **options: Any) -> None:
+        self.tracers = TracerProvider(shutdown_on_exit=False, **options)
+        self.tracers.add_span_processor(SimpleSpanProcessor(self._exporter))
+        self._monkeypatch.setattr(trace, "_TRACER_PROVIDER", self.tracers)
+
+    def set_up_metrics(self) -> None:
+        self.meters = MeterProvider([self._reader], shutdown_on_exit=False)
+        self._monkeypatch.setattr(_internal, "_METER_PROVIDER", self.meters)
+
+    def tear_down(self) -> None:
+        for provider in (self.tracers, self.meters):
+            if provider is not None:
+                provider.shutdown()
+
+    @property
+    def spans(self) -> dict[str, ReadableSpan]:
+        """The spans that have ended, by name; of those of one name the last."""
+        return {span.name: span for span in self.all_spans}
+
+    @property
+    def all_spans(self) -> Sequence[ReadableSpan]:
+        return self._exporter.get_finished_spans()
+
+    @property
+    def points(self) -> dict[str, list[HistogramDataPoint | NumberDataPoint]]:
+        """What was measured, by the name of the metric."""
+        data = self._reader.get_metrics_data()
+        found: dict[str, list[Any]] = {}
+        for resource in data.resource_metrics if data else ():
+            for scope in resource.scope_metrics:
+                for metric in scope.metrics:
+                    found[metric.name] = list(metric.data.data_points)
+        return found
+
+    def everything(self) -> str:
+        """All that is known outside, as one text."""
+        return json.dumps([span.to_json() for span in self.all_spans]) + repr(self.points)
+
+
+@pytest.fixture
+def listener(monkeypatch: pytest.MonkeyPatch) -> Iterator[Listener]:
+    """Nothing is set up yet."""
+    monkeypatch.setattr(trace, "_TRACER_PROVIDER", None)
+    monkeypatch.setattr(_internal, "_METER_PROVIDER", None)
+    listener = Listener(monkeypatch)
+    yield listener
+    listener.tear_down()
+
+
+@pytest.fixture
+def telemetry(listener: Listener) -> Telemetry:
+    """That of a client where both tracing and metrics are set up."""
+    listener.set_up_tracing()
+    listener.set_up_metrics()
+    return Telemetry("shop", "redis.example", 6379)
+
+
+def attributes(span: ReadableSpan) -> dict[str, Any]:
+    return dict(span.attributes or {})
+
+
+def context_of(span: ReadableSpan) -> trace.SpanContext:
+    context: trace.SpanContext | None = span.context
+    assert context is not None
+    return context
+
+
+def written(context: trace.SpanContext) -> str:
+    """A context as W3C writes it, put together here by other means."""
+    return f"00-{context.trace_id:032x}-{context.span_id:016x}-{context.trace_flags:02x}"
+
+
+def traceparent(span: ReadableSpan) -> str:
+    return written(context_of(span))
+
+
+def linked(span: ReadableSpan) -> list[str]:
+    """The spans it links to, as they are written in a message."""
+    return [written(link.context) for link in span.links]
+
+
+def own_span(name: str) -> AbstractContextManager[object]:
+    """A span of the application's own."""
+    return trace.get_tracer("application").start_as_current_span(name)
+
+
+def listened_to(telemetry: Telemetry) -> bool:
+    return telemetry.active
+
+
+def use_everything(telemetry: Telemetry) -> list[ServiceBusMessage]:
+    """One of each, in the way a client does it. Returns what was sent."""
+    sent = [ServiceBusMessage(b"a"), ServiceBusMessage(b"b")]
+    telemetry.create("orders", sent[:1])
+    with telemetry.operation("send", "orders", messages=sent):
+        pass
+    with telemetry.operation("receive", "orders") as receiving:
+        receiving.received([Received()])
+    with telemetry.operation("complete", "orders", messages=[Received()]), telemetry.processing("orders", Received()):
+        pass
+    return sent
+
+
+# -- who listens -------------------------------------------------------------------------------------------------------
+
+
+def python(code: str, **environment: str) -> str:
+    """What a fresh interpreter prints that runs this code."""
+    prelude = """
+import sys
+from sbredis.aio._telemetry import Telemetry
+class Message:
+    application_properties = None
+def use(telemetry):
+    message = Message()
+    telemetry.create("q", [message])
+    with telemetry.operation("send", "q", messages=[message]):
+        pass
+    with telemetry.operation("receive", "q") as receiving:
+        receiving.received([message])
+    with telemetry.processing("q", message):
+        pass
+    return telemetry.active, message.application_properties
+def loaded():
+    return any(name.partition(".")[0] == "opentelemetry" for name in sys.modules if sys.modules[name])
+"""
+    done = subprocess.run(
+        [sys.executable, "-c", f"import os; os.environ.update({environment!r}){prelude}{code}"],
+        cwd=ROOT,
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=60,
+    )
+    assert done.returncode == 0, done.stderr
+    return done.stdout.strip()
+
+
+def test_where_nobody_uses_opentelemetry_it_is_not_even_imported() -> None:
+    assert python("import sbredis.aio; print(use(Telemetry('n', None, None)), loaded())") == "(False, None) False"
+
+
+@pytest.mark.parametrize("asked", [{}, {"OTEL_PYTHON_TRACER_PROVIDER": "sdk_tracer_provider"}])
+def test_without_the_api_nothing_happens(asked: dict[str, str]) -> None:
+    code = "sys.modules['opentelemetry'] = None; print(use(Telemetry('n', None, None)), loaded())"
+    assert python(code, **asked) == "(False, None) False"
+
+
+def test_with_the_api_and_no_sdk_nothing_happens() -> None:
+    code = """
+sys.modules["opentelemetry.sdk"] = None
+from opentelemetry import metrics, trace
+print(use(Telemetry("n", None, None)))
+"""
+    assert python(code) == "(False, None)"
+
+
+def test_a_provider_that_the_environment_asks_for_is_used() -> None:
+    code = "active, properties = use(Telemetry('n', None, None)); print(active, sorted(properties))"
+    asked = {"OTEL_PYTHON_TRACER_PROVIDER": "sdk_tracer_provider"}
+    assert python(code, **asked) == "True ['Diagnostic-Id', 'traceparent']"
+
+
+def test_a_provider_that_the_environment_asks_for_in_vain_stops_no_message() -> None:
+    code = "import logging; logging.disable(); print(use(Telemetry('n', None, None)))"
+    assert python(code, OTEL_PYTHON_TRACER_PROVIDER="no_such_provider") == "(False, None)"
+
+
+def test_an_sdk_that_is_disabled_is_none() -> None:
+    code = """
+from opentelemetry import metrics, trace
+from opentelemetry.sdk.metrics import MeterProvider
+from opentelemetry.sdk.trace import TracerProvider
+trace.set_tracer_provider(TracerProvider())
+metrics.set_meter_provider(MeterProvider())
+print(use(Telemetry("n", None, None)))
+"""
+    assert python(code, OTEL_SDK_DISABLED="true") == "(False, None)"
+
+
+def test_providers_that_do_nothing_are_none(listener: Listener, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(trace, "_TRACER_PROVIDER", NoOpTracerProvider())
+    monkeypatch.setattr(_internal, "_METER_PROVIDER", NoOpMeterProvider())
+    telemetry = Telemetry("shop", None, None)
+    assert not telemetry.active
+    assert [message.application_properties for message in use_everything(telemetry)] == [None, None]
+    assert listener.all_spans == ()
+
+
+def test_an_sdk_that_is_set_up_later_is_noticed_within_a_second(listener: Listener) -> None:
+    clock = Clock()
+    telemetry = Telemetry("shop", None, None, clock=clock)
+    use_everything(telemetry)
+    assert not listened_to(telemetry)
+    listener.set_up_tracing()
+    clock.now += 0.5
+    assert not listened_to(telemetry)
+    clock.now += 0.5
+    assert listened_to(telemetry)
+    use_everything(telemetry)
+    assert set(listener.spans) == {
+        "create orders",
+        "send orders",
+        "receive orders",
+        "complete orders",
+        "process orders",
+    }
+    assert listener.points == {}
+    listener.set_up_metrics()
+    clock.now += 1
+    use_everything(telemetry)
+    assert len(listener.points) == 4
+
+
+def test_metrics_are_taken_without_tracing_and_messages_are_left_as_they_are(listener: Listener) -> None:
+    listener.set_up_metrics()
+    telemetry = Telemetry("shop", None, None)
+    assert telemetry.active
+    assert [message.application_properties for message in use_everything(telemetry)] == [None, None]
+    assert len(listener.points) == 4
+    assert listener.all_spans == ()
+
+
+def test_spans_are_made_without_metrics(listener: Listener) -> None:
+    listener.set_up_tracing()
+    use_everything(Telemetry("shop", None, None))
+    assert len(listener.all_spans) == 6
+    assert listener.points == {}
+
+
+# -- sending -----------------------------------------------------------------------------------------------------------
+
+
+def test_the_span_of_a_single_send_is_the_creation_context(telemetry: Telemetry, listener: Listener) -> None:
+    message = ServiceBusMessage(SECRET, message_id="m-1", correlation_id="c-1")
+    with telemetry.operation("send", "orders", messages=[message]):
+        seen_inside = dict(message.application_properties or {})  # a client encodes the message here
+    (span,) = listener.all_spans
+    assert (span.name, span.kind, span.parent) == ("send orders", SpanKind.PRODUCER, None)
+    assert attributes(span) == {
+        "messaging.system": "servicebus",
+        "messaging.operation.name": "send",
+        "messaging.operation.type": "send",
+        "messaging.destination.name": "orders",
+        "messaging.message.id": "m-1",
+        "messaging.message.conversation_id": "c-1",
+        "server.address": "redis.example",
+        "server.port": 6379,
+        "sbredis.namespace": "shop",
+    }
+    assert seen_inside == {"traceparent": traceparent(span), "Diagnostic-Id": traceparent(span)}
+    assert span.status.status_code is StatusCode.UNSET
+
+
+def test_an_id_that_a_message_gets_when_it_is_sent_is_recorded(telemetry: Telemetry, listener: Listener) -> None:
+    message = ServiceBusMessage(b"")
+    with telemetry.operation("send", "orders", messages=[message]):
+        message.message_id = "given"
+    assert attributes(listener.spans["send orders"])["messaging.message.id"] == "given"
+
+
+def test_each_message_of_a_batch_has_a_creation_context_that_the_send_links_to(
+    telemetry: Telemetry, listener: Listener
+) -> None:
+    messages = [ServiceBusMessage(b"", message_id=f"m-{number}") for number in range(3)]
+    with own_span("request"), telemetry.operation("schedule", "orders", messages=messages):
+        pass
+    *created, sending, request = listener.all_spans
+    assert [(span.name, span.kind) for span in created] == [("create orders", SpanKind.PRODUCER)] * 3
+    assert [attributes(span)["messaging.message.id"] for span in created] == ["m-0", "m-1", "m-2"]
+    assert {attributes(span)["messaging.operation.type"] for span in created} == {"create"}
+    assert {span.parent.span_id for span in (*created, sending) if span.parent} == {context_of(request).span_id}
+    carried = [(message.application_properties or {})["traceparent"] for message in messages]
+    assert carried == [traceparent(span) for span in created] == linked(sending)
+    assert (sending.name, sending.kind) == ("schedule orders", SpanKind.CLIENT)
+    assert attributes(sending)["messaging.batch.message_count"] == 3
+    assert "messaging.message.id" not in attributes(sending)
+    assert [dict(link.attributes or {}) for link in sending.links] == [
+        {"messaging.message.id": f"m-{number}"} for number in range(3)
+    ]
+
+
+@pytest.mark.parametrize("key", ["traceparent", "Diagnostic-Id"])
+def test_a_context_that_a_message_has_is_kept_and_linked_to(telemetry: Telemetry, listener: Listener, key: str) -> None:
+    own = ServiceBusMessage(b"", application_properties={key: REMOTE})
+    telemetry.create("orders", [own])
+    with telemetry.operation("send", "orders", messages=[own]):
+        pass
+    with telemetry.operation("send", "orders", messages=[own, ServiceBusMessage(b"")]):
+        pass
+    assert own.application_properties == {key: REMOTE}
+    single, created, both = listener.all_spans
+    assert (single.kind, linked(single)) == (SpanKind.CLIENT, [REMOTE])
+    assert linked(both) == [REMOTE, traceparent(created)]
+
+
+def test_messages_that_are_encoded_before_they_are_sent_get_their_context_before(
+    telemetry: Telemetry, listener: Listener
+) -> None:
+    early, late = ServiceBusMessage(b"", application_properties={"mine": 1}), ServiceBusMessage(b"")
+    telemetry.create("orders", [early])
+    with telemetry.operation("send", "orders", messages=[early, late], encoded=True):
+        pass
+    with telemetry.operation("send", "orders", messages=[late], encoded=True):
+        pass
+    created = listener.spans["create orders"]
+    assert early.application_properties == {
+        "mine": 1,
+        "traceparent": traceparent(created),
+        "Diagnostic-Id": traceparent(created),
+    }
+    assert late.application_properties is None
+    _, both, single = listener.all_spans
+    assert linked(both) == [traceparent(created)]
+    assert (single.kind, linked(single)) == (SpanKind.CLIENT, [])
+
+
+def test_the_state_of_a_trace_travels_too(telemetry: Telemetry) -> None:
+    context = trace.SpanContext(1, 2, is_remote=True, trace_state=trace.TraceState([("vendor", "x")]))
+    message = ServiceBusMessage(b"")
+    with trace.use_span(trace.NonRecordingSpan(context)), telemetry.operation("send", "q", messages=[message]):
+        pass
+    assert (message.application_properties or {})["tracestate"] == "vendor=x"
+
+
+def test_a_trace_that_is_not_sampled_is_carried_on_as_such(listener: Listener) -> None:
+    listener.set_up_tracing(sampler=ALWAYS_OFF)
+    (first, _) = use_everything(Telemetry("shop", None, None))
+    flags = int(str((first.application_properties or {})["traceparent"])[-2:], 16)
+    assert flags & trace.TraceFlags.SAMPLED == 0
+    assert listener.all_spans == ()
+
+
+# -- receiving and settling --------------------------------------------------------------------------------------------
+
+
+def test_what_was_sent_is_linked_to_where_it_is_received_settled_and_processed(
+    telemetry: Telemetry, listener: Listener
+) -> None:
+    """The round trip: what one client writes into a message, another reads out of it."""
+    sent = ServiceBusMessage(b"")
+    with telemetry.operation("send", "orders", messages=[sent]):
+        pass
+    received = Received(dict(sent.application_properties or {}), correlation_id="c", delivery_count=2)
+    with telemetry.operation("receive", "orders") as receiving:
+        receiving.received([received])
+    with telemetry.operation("dead_letter", "orders", messages=[received]):
+        pass
+    with telemetry.processing("orders", received):
+        pass
+    origin = traceparent(listener.spans["send orders"])
+    facts = {
+        "messaging.message.id": "m-1",
+        "messaging.message.conversation_id": "c",
+        "messaging.servicebus.message.delivery_count": 2,
+        "messaging.servicebus.message.enqueued_time": int(ENQUEUED.timestamp()),
+    }
+    for name, kind, operation_type in (
+        ("receive orders", SpanKind.CLIENT, "receive"),
+        ("dead_letter orders", SpanKind.CLIENT, "settle"),
+        ("process orders", SpanKind.CONSUMER, "process"),
+    ):
+        span = listener.spans[name]
+        assert (span.kind, linked(span), span.parent) == (kind, [origin], None)
+        assert attributes(span)["messaging.operation.type"] == operation_type
+        assert facts.items() <= attributes(span).items()
+        assert "messaging.batch.message_count" not in attributes(span)
+    settled = attributes(listener.spans["dead_letter orders"])
+    assert settled["messaging.servicebus.disposition_status"] == "dead_letter"
+
+
+def test_of_several_messages_each_link_says_which_it_is_about(telemetry: Telemetry, listener: Listener) -> None:
+    second = REMOTE.replace("b7ad", "c7ad")
+    messages = [
+        Received({"traceparent": REMOTE}),
+        Received({b"Diagnostic-Id": second.encode()}, "m-2"),  # as clients of Azure write it
+        Received(None, "m-3"),
+    ]
+    with telemetry.operation("receive", "orders") as receiving:
+        receiving.received(messages)
+    span = listener.spans["receive orders"]
+    assert attributes(span)["messaging.batch.message_count"] == 3
+    assert linked(span) == [REMOTE, second]
+    assert [(link.attributes or {})["messaging.message.id"] for link in span.links] == ["m-1", "m-2"]
+
+
+def test_a_receive_that_brings_nothing_says_so_and_counts_nothing(telemetry: Telemetry, listener: Listener) -> None:
+    with telemetry.operation("receive", "orders") as receiving:
+        receiving.received([])
+    assert attributes(listener.spans["receive orders"])["messaging.batch.message_count"] == 0
+    assert "messaging.client.consumed.messages" not in listener.points
+
+
+@pytest.mark.parametrize(
+    "properties",
+    [
+        {"traceparent": "nonsense"},
+        {"traceparent": 7},
+        {"traceparent": b"\xff\xfe"},
+        {"traceparent": "00-" + "0" * 32 + "-" + "0" * 16 + "-01"},
+        {"Diagnostic-Id": "|older.form.1"},
+        {"tracestate": "vendor=x"},
+        {"traceparent": "x" * 1000},
+    ],
+)
+def test_what_is_no_context_is_not_linked_to(
+    telemetry: Telemetry, listener: Listener, properties: dict[str, Any]
+) -> None:
+    with telemetry.operation("peek", "orders") as peeking:
+        peeking.received([Received(properties)])
+    assert listener.spans["peek orders"].links == ()
+
+
+def test_a_message_that_cannot_be_read_hinders_nothing(telemetry: Telemetry, listener: Listener) -> None:
+    class Unreadable:
+        @property
+        def application_properties(self) -> Any:
+            raise ValueError(SECRET)
+
+    with telemetry.operation("receive", "orders") as receiving:
+        receiving.received([Unreadable(), Received({"traceparent": REMOTE})])
+    assert linked(listener.spans["receive orders"]) == [REMOTE]
+
+
+def test_how_many_were_asked_for_is_not_how_many_came(telemetry: Telemetry, listener: Listener) -> None:
+    with telemetry.operation("receive_deferred", "orders", count=5) as receiving:
+        receiving.received([Received()])
+    assert "messaging.batch.message_count" not in attributes(listener.spans["receive_deferred orders"])
+
+
+def test_messages_have_what_is_looked_at() -> None:
+    looked_at = {field.name for field in fields(Received)}
+    assert looked_at <= set(dir(ServiceBusReceivedMessage))
+
+
+def test_how_many_are_concerned_can_be_said_without_messages(telemetry: Telemetry, listener: Listener) -> None:
+    with telemetry.operation("cancel_scheduled", "orders", count=3):
+        pass
+    span = listener.spans["cancel_scheduled orders"]
+    assert attributes(span)["messaging.batch.message_count"] == 3
+    assert "messaging.operation.type" not in attributes(span)
+
+
+@pytest.mark.parametrize(
+    ("path", "name", "subscription"),
+    [
+        ("billing/orders", "billing/orders", None),
+        ("orders/$DeadLetterQueue", "orders/$DeadLetterQueue", None),
+        ("events/subscriptions/audit", "events", "audit"),
+        ("a/events/Subscriptions/audit/$DeadLetterQueue", "a/events", "audit/$DeadLetterQueue"),
+    ],
+)
+def test_a_subscription_is_told_apart_from_its_topic(
+    telemetry: Telemetry, listener: Listener, path: str, name: str, subscription: str | None
+) -> None:
+    with telemetry.operation("receive", path):
+        pass
+    (span,) = listener.all_spans
+    assert span.name == f"receive {name}"
+    assert attributes(span)["messaging.destination.name"] == name
+    assert attributes(span).get("messaging.destination.subscription.name") == subscription
+
+
+# -- processing --------------------------------------------------------------------------------------------------------
+
+
+def test_processing_is_part_of_what_is_going_on(telemetry: Telemetry, listener: Listener) -> None:
+    with own_span("loop"), telemetry.processing("orders", Received({"traceparent": REMOTE})), own_span("query"):
+        pass
+    query, processing, loop = listener.all_spans
+    assert processing.parent == context_of(loop)
+    assert linked(processing) == [REMOTE]
+    assert query.parent == context_of(processing)
+
+
+def test_processing_can_continue_the_trace_of_the_message(telemetry: Telemetry, listener: Listener) -> None:
+    received = Received({"traceparent": REMOTE})
+    with own_span("loop"), telemetry.processing("orders", received, continues_trace=True):
+        pass
+    processing, loop = listener.all_spans
+    assert processing.parent is not None
+    assert f"{processing.parent.span_id:016x}" == REMOTE.split("-")[2]
+    assert f"{context_of(processing).trace_id:032x}" == REMOTE.split("-")[1]
+    assert linked(processing) == [REMOTE, traceparent(loop)]
+
+
+def test_processing_of_a_message_without_a_context_continues_what_is_going_on(
+    telemetry: Telemetry, listener: Listener
+) -> None:
+    with own_span("loop"), telemetry.processing("orders", Received(), continues_trace=True):
+        pass
+    processing, loop = listener.all_spans
+    assert (processing.parent, processing.links) == (context_of(loop), ())
+
+
+# -- errors ------------------------------------------------------------------------------------------------------------
+
+
+def test_an_error_is_recorded_with_its_tracking_id(telemetry: Telemetry, listener: Listener) -> None:
+    error = MessageLockLostError(SECRET, outcome=Outcome.REFUSED, tracking_id="t-1")
+    with pytest.raises(MessageLockLostError), telemetry.operation("complete", "orders"):
+        raise error
+    span = listener.spans["complete orders"]
+    assert (
+        attributes(span).items()
+        >= {
+            "error.type": "MessageLockLostError",
+            "sbredis.tracking_id": "t-1",
+            "sbredis.outcome": "refused",
+        }.items()
+    )
+    assert (span.status.status_code, span.status.description) == (StatusCode.ERROR, "MessageLockLostError")
+    (point,) = listener.points["messaging.client.operation.duration"]
+    assert (point.attributes or {})["error.type"] == "MessageLockLostError"
+    assert "sbredis.tracking_id" not in (point.attributes or {})  # every value would be a series of its own
+
+
+def test_an_attempt_to_send_is_counted_with_its_error(telemetry: Telemetry, listener: Listener) -> None:
+    messages = [ServiceBusMessage(b""), ServiceBusMessage(b"")]
+    with pytest.raises(ServiceBusError), telemetry.operation("send", "orders", messages=messages):
+        raise ServiceBusError
+    (point,) = listener.points["messaging.client.sent.messages"]
+    assert isinstance(point, NumberDataPoint)
+    assert (point.value, (point.attributes or {})["error.type"]) == (2, "ServiceBusError")
+
+
+def test_an_error_of_the_application_is_known_by_its_class_alone(telemetry: Telemetry, listener: Listener) -> None:
+    with pytest.raises(ValueError, match=SECRET), telemetry.processing("orders", Received()):
+        raise ValueError(f"cannot do {SECRET}")
+    span = listener.spans["process orders"]
+    assert attributes(span)["error.type"] == "ValueError"
+    assert span.status.status_code is StatusCode.ERROR
+    assert span.events == ()
+
+
+def test_what_was_cancelled_is_told_apart_from_what_went_well_and_from_what_failed(
+    telemetry: Telemetry, listener: Listener
+) -> None:
+    with pytest.raises(asyncio.CancelledError), telemetry.operation("receive", "orders"):
+        raise asyncio.CancelledError
+    span = listener.spans["receive orders"]
+    assert attributes(span)["error.type"] == "CancelledError"
+    assert span.status.status_code is StatusCode.UNSET
+
+
+def test_operations_of_different_tasks_do_not_mix(
+    telemetry: Telemetry, listener: Listener, caplog: pytest.LogCaptureFixture
+) -> None:
+    async def receive(name: str, mine: asyncio.Event, others: asyncio.Event) -> None:
+        with telemetry.operation("receive", name):
+            mine.set()
+            await others.wait()
+            with telemetry.operation("complete", name):
+                pass
+
+    async def both() -> None:
+        first, second = asyncio.Event(), asyncio.Event()
+        await asyncio.gather(receive("a", first, second), receive("b", second, first))
+
+    with caplog.at_level(logging.WARNING):
+        asyncio.run(both())
+    for name in "ab":
+        assert listener.spans[f"complete {name}"].parent == context_of(listener.spans[f"receive {name}"])
+    assert caplog.records == []
+
+
+# -- metrics -----------------------------------------------------------------------------------------------------------
+
+
+def test_the_metrics_are_those_of_the_conventions(telemetry: Telemetry, listener: Listener) -> None:
+    use_everything(telemetry)
+    points = listener.points
+    assert {
+        name: [(point.attributes or {})["messaging.operation.name"] for point in found]
+        for name, found in points.items()
+    } == {
+        "messaging.client.operation.duration": ["send", "receive", "complete"],
+        "messaging.client.sent.messages": ["send"],
+        "messaging.client.consumed.messages": ["receive"],
+        "messaging.process.duration": ["process"],
+    }
+    common = {
+        "messaging.system": "servicebus",
+        "messaging.destination.name": "orders",
+        "server.address": "redis.example",
+        "server.port": 6379,
+        "sbredis.namespace": "shop",
+    }
+    (sent,), (consumed,) = points["messaging.client.sent.messages"], points["messaging.client.consumed.messages"]
+    assert isinstance(sent, NumberDataPoint)
+    assert isinstance(consumed, NumberDataPoint)
+    assert (sent.value, dict(sent.attributes or {})) == (2, common | {"messaging.operation.name": "send"})
+    assert (consumed.value, dict(consumed.attributes or {})) == (1, common | {"messaging.operation.name": "receive"})
+    first = points["messaging.client.operation.duration"][0]
+    assert isinstance(first, HistogramDataPoint)
+    assert dict(first.attributes or {}) == common | {
+        "messaging.operation.name": "send",
+        "messaging.operation.type": "send",
+    }
+    assert (first.count, first.explicit_bounds[0], first.explicit_bounds[-1]) == (1, 0.005, 10)
+
+
+def test_a_measurement_points_to_its_span(telemetry: Telemetry, listener: Listener) -> None:
+    with telemetry.operation("receive", "orders"):
+        pass
+    (point,) = listener.points["messaging.client.operation.duration"]
+    assert [exemplar.span_id for exemplar in point.exemplars] == [context_of(listener.spans["receive orders"]).span_id]
+
+
+def test_an_api_that_knows_no_buckets_is_used_without() -> None:
+    class Old:
+        def create_histogram(self, name: str, unit: str, description: str) -> tuple[str, str, str]:
+            return name, unit, description
+
+    made: Any = _telemetry._histogram(Old(), "n", "d")  # type: ignore[arg-type]  # pyright: ignore[reportArgumentType]
+    assert made == ("n", "s", "d")
+
+
+# -- what must hold of everything --------------------------------------------------------------------------------------
+
+
+def test_nothing_of_a_message_but_its_ids_gets_out(telemetry: Telemetry, listener: Listener) -> None:
+    sent = [
+        ServiceBusMessage(SECRET, application_properties={"password": SECRET}, subject=SECRET, to=SECRET)
+        for _ in range(2)
+    ]
+    received = [Received({"password": SECRET, "traceparent": REMOTE}), Received({"x": SECRET})]
+    with telemetry.operation("send", "q", messages=sent[:1]), telemetry.operation("schedule", "q", messages=sent):
+        pass
+    with telemetry.operation("receive", "q") as receiving:
+        receiving.received(received)
+    with pytest.raises(ServiceBusError), telemetry.operation("complete", "q", messages=received):
+        raise ServiceBusError(SECRET)
+    with pytest.raises(RuntimeError), telemetry.processing("q", received[0]):
+        raise RuntimeError(SECRET)
+    assert len(listener.all_spans) == 6
+    assert SECRET not in listener.everything()
+
+
+@pytest.mark.parametrize(
+    "address",
+    [
+        f"redis://:{SECRET}@redis.example:6379/0",
+        f"user:{SECRET}@redis.example",
+        f"unix:///run/redis.sock?password={SECRET}",
+        f"/run/redis.sock?password={SECRET}",
+        f"memory://{SECRET}",
+        "",
+        None,
+    ],
+)
+def test_an_address_that_may_hold_a_password_is_not_recorded(listener: Listener, address: str | None) -> None:
+    listener.set_up_tracing()
+    listener.set_up_metrics()
+    use_everything(Telemetry("shop", address, 6379))
+    assert SECRET not in listener.everything()
+    assert not any(name.startswith("server.") for span in listener.all_spans for name in attributes(span))
+
+
+def test_a_unix_socket_is_an_address_without_a_port(listener: Listener) -> None:
+    listener.set_up_tracing()
+    use_everything(Telemetry("shop", "/run/redis.sock", 0))
+    known = attributes(listener.spans["receive orders"])
+    assert known["server.address"] == "/run/redis.sock"
+    assert "server.port" not in known
+
+
+def test_the_names_are_those_of_the_conventions(telemetry: Telemetry, listener: Listener) -> None:
+    """As the package has them whose schema is named."""
+    names = {value for value in vars(messaging_attributes).values() if isinstance(value, str)}
+    for name in operation_names():
+        with telemetry.operation(name, "t/subscriptions/s", messages=[Received(), Received()]):
+            pass
+    use_everything(telemetry)
+    used = {name for span in listener.all_spans for name in attributes(span)}
+    used |= {name for span in listener.all_spans for link in span.links for name in link.attributes or {}}
+    assert {name for name in used if name.startswith("messaging.")} <= names
+    assert {name.partition(".")[0] for name in used} == {"messaging", "server", "sbredis"}
+    types = {item.value for item in messaging_attributes.MessagingOperationTypeValues}
+    assert {attributes(span).get("messaging.operation.type") for span in listener.all_spans} <= types | {None}
+    assert set(listener.points) <= {value for value in vars(messaging_metrics).values() if isinstance(value, str)}
+    assert {span.instrumentation_scope.schema_url for span in listener.all_spans if span.instrumentation_scope} <= {
+        schema.value for schema in Schemas
+    }
+
+
+def operation_names() -> list[OperationName]:
+    found: list[Any] = []
+    pending: list[Any] = [OperationName]
+    while pending:
+        part = pending.pop()
+        if isinstance(part, str):
+            found.append(part)
+        pending.extend(get_args(part))
+    return found

@@ -1,0 +1,43 @@
+"""Those who listen on a channel of their own and wait there, for the tests of waking."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable
+
+from sbredis.engine import Looked, Side, waiting_channel
+from tests.engine.bench import NAMESPACE, SALT, Bench
+from tests.transport.ears import Ear
+from tests.waiting import eventually
+
+__all__ = ["Receiver", "Receivers"]
+
+ENOUGH = b"enough"
+
+
+class Receiver:
+    """A client that listens on a channel of its own and waits there."""
+
+    def __init__(self, bench: Bench, name: str) -> None:
+        self.bench = bench
+        self.channel = waiting_channel(NAMESPACE, SALT, name)
+        self.ear = Ear()
+
+    async def receive(self, wanted: int = 1, *, side: Side = "") -> list[bytes]:
+        """What it gets; if that is nothing it waits from now on."""
+        held, _ = await self.bench.receive_more(wanted, side=side, waiter=self.channel, waiting_for=wanted)
+        return [message.payload for message in held]
+
+    async def look(self, waiting_for: int = 1, *, side: Side = "") -> Looked:
+        """Whether there is something for it; if not it waits from now on."""
+        return await self.bench.look(side=side, waiter=self.channel, waiting_for=waiting_for)
+
+    async def woken(self, times: int) -> None:
+        """Heard so often until now, and no more: what is published after that would be heard after it."""
+        await self.bench.transport.command("SPUBLISH", self.channel, ENOUGH, key=self.channel)
+        await eventually(lambda: ENOUGH in self.ear.heard)
+        heard = [said for said in self.ear.heard if said != ENOUGH]
+        self.ear.heard.clear()
+        assert len(heard) == times, heard
+
+
+Receivers = Callable[[str], Awaitable[Receiver]]

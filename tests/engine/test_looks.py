@@ -1,0 +1,281 @@
+"""Fundamentals, the eighth part: who waits for several partitions looks, and takes nothing until it knows where."""
+
+from __future__ import annotations
+
+import pytest
+
+from sbredis.engine import Looked, MalformedCallError, Turn, new_token
+from sbredis.exceptions import MessagingEntityDisabledError
+from tests.engine.bench import SETTINGS, START, Bench, set_to
+from tests.engine.receivers import Receivers
+from tests.waiting import eventually
+
+pytestmark = pytest.mark.anyio
+
+NOTHING = Looked(more=False, due=0, found=False)
+FOUND = Looked(more=False, due=0, found=True)
+
+
+async def waiters(bench: Bench) -> dict[bytes, int]:
+    """Who waits, and who was woken; each with what is kept of it."""
+    held: dict[bytes, int] = (await bench.whole()).get(bench.partition.keys[8].decode(), ("zset", {}))[1]
+    return held
+
+
+async def test_who_finds_nothing_is_woken_by_the_next_message(bench: Bench, listening: Receivers) -> None:
+    """It waits from the call on in which it looked, so that nothing is missed in between."""
+    receiver = await listening("a")
+    assert await receiver.look() == NOTHING
+    await bench.send(b"m")
+    await eventually(lambda: receiver.ear.heard)
+    assert receiver.ear.heard == [bench.partition.keys[0] + b" "]
+    assert await receiver.look() == FOUND
+    assert await receiver.receive() == [b"m"]
+
+
+async def test_who_finds_nothing_waits_as_after_a_receive(bench: Bench, listening: Receivers) -> None:
+    """For as long, and for as many; nothing else tells them apart."""
+    looking, receiving = await listening("a"), await listening("b")
+    assert await looking.look(5) == NOTHING
+    assert await receiving.receive(5) == []
+    one, other = (await waiters(bench)).values()
+    assert one == other
+    bench.later(10)
+    last = await listening("c")
+    await last.look()
+    await bench.send(*(b"m" for _ in range(10)))
+    for receiver, times in ((looking, 1), (receiving, 1), (last, 0)):
+        await receiver.woken(times)
+
+
+async def test_a_look_that_finds_something_changes_nothing(bench: Bench, listening: Receivers) -> None:
+    """Nothing is locked, and nobody waits."""
+    receiver = await listening("a")
+    await bench.send(b"m", b"n")
+    before = await bench.whole()
+    assert await receiver.look() == FOUND
+    assert await bench.whole() == before
+    assert await waiters(bench) == {}
+    await bench.send(b"o")
+    await receiver.woken(0)
+    assert [held.deliveries for held in await bench.receive()] == [1, 1, 1]
+
+
+async def test_who_finds_something_waits_no_longer(bench: Bench, listening: Receivers) -> None:
+    """As one who receives it; whoever is next in line is woken, for the first one may have gone elsewhere."""
+    first, second = await listening("a"), await listening("b")
+    await first.look()
+    bench.later(10)
+    await second.look()
+    await bench.send(b"m")
+    await first.woken(1)
+    await second.woken(0)
+    assert await first.look() == FOUND
+    assert [channel.split()[0] for channel in await waiters(bench)] == [second.channel]
+    await second.woken(1)
+    assert await second.look() == FOUND
+    assert await waiters(bench) == {}
+
+
+async def test_without_a_channel_nobody_waits(bench: Bench) -> None:
+    """It is a question, and no more than that."""
+    assert await bench.look() == NOTHING
+    before = await bench.whole()
+    assert await bench.look() == NOTHING
+    assert await bench.whole() == before
+    assert await waiters(bench) == {}
+    await bench.send(b"m")
+    assert await bench.look() == FOUND
+
+
+async def test_a_look_is_at_one_side(bench: Bench, listening: Receivers) -> None:
+    """What is at the other makes no difference."""
+    receiver = await listening("a")
+    await bench.send(b"m")
+    assert await receiver.look(side="d") == NOTHING
+    held = await bench.one()
+    assert (await receiver.look()).found is False
+    await bench.dead_letter(held)
+    await eventually(lambda: receiver.ear.heard)
+    assert receiver.ear.heard == [bench.partition.keys[0] + b" d"]
+    receiver.ear.heard.clear()
+    assert await receiver.look(side="d") == FOUND
+    assert [channel.split() for channel in await waiters(bench)] == [[receiver.channel]]
+    await bench.send(b"n")
+    await receiver.woken(1)
+    assert await receiver.receive(side="d") == [b"m"]
+
+
+@pytest.mark.parametrize("way", ["scheduled", "delayed", "locked"])
+async def test_who_finds_nothing_is_told_what_will_be_due(bench: Bench, listening: Receivers, way: str) -> None:
+    """What will come by the clock wakes nobody; then it is there for whoever looks."""
+    receiver = await listening("a")
+    due = START + (SETTINGS.lock_duration if way == "locked" else 20_000)
+    if way == "scheduled":
+        await bench.send(b"m", due=due)
+    else:
+        await bench.send(b"m")
+        held = await bench.one()
+        if way == "delayed":
+            await bench.abandon(held, delay=20_000)
+    assert await receiver.look() == Looked(more=False, due=due - START, found=False)
+    await receiver.woken(0)
+    bench.now = due - 1
+    assert await receiver.look() == Looked(more=False, due=1, found=False)
+    bench.now = due
+    assert await receiver.look() == FOUND
+    assert await receiver.receive() == [b"m"]
+
+
+async def test_a_look_does_what_is_due(bench: Bench, listening: Receivers) -> None:
+    """As every call: others hear of it, be it at the other side."""
+    main, dead = await listening("a"), await listening("b")
+    await bench.send(b"m", due=START + 20_000)
+    await main.look()
+    bench.later(20_000)
+    assert await dead.look(side="d") == NOTHING
+    await main.woken(1)
+    await dead.woken(0)
+
+
+@set_to(dead_letter_expired=True)
+async def test_what_has_expired_is_not_found(bench: Bench, listening: Receivers) -> None:
+    """It has gone to the dead letters, where it is found."""
+    receiver = await listening("a")
+    await bench.send(b"m", time_to_live=1_000)
+    assert await receiver.look() == FOUND
+    bench.later(1_000)
+    assert await receiver.look() == NOTHING
+    assert len(await waiters(bench)) == 1
+    assert await receiver.look(side="d") == FOUND
+
+
+async def test_what_has_expired_and_is_still_there_counts(bench: Bench, listening: Receivers) -> None:
+    """Of very much a call removes a part, and says that it wants another; who comes then finds nothing, and waits."""
+    receiver = await listening("a")
+    await bench.send(*(b"m" for _ in range(250)), time_to_live=1_000)
+    bench.later(1_000)
+    assert await receiver.look() == Looked(more=True, due=0, found=True)
+    assert await waiters(bench) == {}
+    assert await receiver.look() == Looked(more=True, due=0, found=True)
+    assert await receiver.look() == NOTHING
+    assert len(await waiters(bench)) == 1
+
+
+async def test_a_look_that_is_made_again_comes_to_the_same(bench: Bench, listening: Receivers) -> None:
+    """The transport may send it twice, whether it found something or not."""
+    receiver = await listening("a")
+    turn = Turn("", 0, bench.now)
+    request = bench.partition.look(waiter=receiver.channel, turn=turn)
+    assert [await bench.tell(request) for _ in range(3)] == [NOTHING] * 3
+    assert len(await waiters(bench)) == 1
+    await bench.send(b"m")
+    await receiver.woken(1)
+    assert [await bench.tell(request) for _ in range(3)] == [FOUND] * 3
+    assert await waiters(bench) == {}
+    assert await bench.states() == {"1": "a"}
+
+
+async def test_looking_leaves_the_lanes_as_they_are(bench: Bench) -> None:
+    """A call in a lane would be answered as the first time; a look is answered as it is now, so it has none."""
+    await bench.send(b"m")
+    with pytest.raises(MalformedCallError, match="a look has no place in a lane"):
+        await bench.tell(bench.partition.look(turn=bench.turn("other")))
+    ops = bench.partition.keys[7].decode()
+    assert list((await bench.whole())[ops][1]) == [b"bench"]
+
+
+@pytest.mark.parametrize("status", ["ReceiveDisabled", "Disabled"])
+async def test_where_receiving_is_disabled_there_is_nothing_to_look_for(
+    bench: Bench, listening: Receivers, status: str
+) -> None:
+    """Nobody begins to wait, and who waits already is not forgotten."""
+    waiting, other = await listening("a"), await listening("b")
+    await waiting.look()
+    await bench.change(status=status)
+    before = await bench.whole()
+    for receiver in (waiting, other):
+        with pytest.raises(MessagingEntityDisabledError):
+            await receiver.look()
+        turn = Turn("", 0, bench.now)
+        with pytest.raises(MessagingEntityDisabledError):
+            await bench.tell(bench.partition.receive(turn, new_token(), 1, waiter=receiver.channel))
+    assert await bench.whole() == before
+    await bench.change(status="Active")
+    await bench.send(b"m")
+    await waiting.woken(1)
+    await other.woken(0)
+
+
+async def test_a_look_wakes_for_what_another_left(bench: Bench, listening: Receivers) -> None:
+    """One that was woken and has not come is given up by whoever looks after a second."""
+    gone, next_one, third = [await listening(name) for name in "abc"]
+    await gone.look()
+    bench.later(10)
+    await next_one.look()
+    await bench.send(b"m")
+    await gone.woken(1)
+    bench.later(1_010)
+    assert await third.look() == FOUND
+    await gone.woken(0)
+    await next_one.woken(1)
+
+
+async def test_who_goes_away_is_not_woken(bench: Bench, listening: Receivers) -> None:
+    """It says so: a look that waits for nothing is its last."""
+    receiver = await listening("a")
+    await receiver.look()
+    assert await receiver.look(0) == NOTHING
+    assert await waiters(bench) == {}
+    await bench.send(b"m")
+    await receiver.woken(0)
+    assert await receiver.look(0) == FOUND
+    assert await waiters(bench) == {}
+
+
+async def test_who_goes_away_passes_on_that_it_was_woken(bench: Bench, listening: Receivers) -> None:
+    """At once, whatever time it had left to come; and it may not have known of it."""
+    first, second, third = [await listening(name) for name in "abc"]
+    for receiver in (first, second, third):
+        await receiver.look()
+        bench.later(10)
+    await bench.send(b"m")
+    await first.woken(1)
+    assert await first.look(0) == FOUND
+    await second.woken(1)
+    await third.woken(0)
+    assert [channel.split()[0] for channel in await waiters(bench)] == [third.channel, second.channel]
+
+
+async def test_who_goes_away_from_one_side_waits_at_the_other(bench: Bench, listening: Receivers) -> None:
+    """Each is a place of its own."""
+    receiver = await listening("a")
+    await receiver.look()
+    await receiver.look(side="d")
+    await receiver.look(0, side="d")
+    assert [channel.split() for channel in await waiters(bench)] == [[receiver.channel]]
+    await bench.send(b"m")
+    await receiver.woken(1)
+
+
+async def test_who_receives_may_go_away_as_well(bench: Bench, listening: Receivers) -> None:
+    """Whether it gets something or not."""
+    receiver = await listening("a")
+    for payloads in ([b"m"], []):
+        await receiver.receive()
+        assert len(await waiters(bench)) == 1
+        await bench.send(*payloads) if payloads else None
+        held, _ = await bench.receive_more(1, waiter=receiver.channel, waiting_for=0)
+        assert [message.payload for message in held] == payloads
+        assert await waiters(bench) == {}
+        await receiver.woken(len(payloads))
+
+
+async def test_who_was_never_there_may_go_away(bench: Bench, listening: Receivers) -> None:
+    """Nothing comes of it, with a channel or without."""
+    receiver = await listening("a")
+    await bench.look()
+    before = await bench.whole()
+    assert await receiver.look(0) == NOTHING
+    assert await bench.look(waiting_for=0) == NOTHING
+    assert await bench.whole() == before

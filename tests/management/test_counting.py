@@ -1,0 +1,217 @@
+"""What is in a queue: counts of all partitions together, by state, and what is told of partitions that are missing."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Sequence
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+import anyio
+import pytest
+
+from sbredis.aio import _counting as counting
+from sbredis.aio.management import ServiceBusAdministrationClient
+from sbredis.engine import Lock, Outgoing, Partition, Request, Turn, new_token, perform, salts
+from sbredis.exceptions import (
+    MessagingEntityNotFoundError,
+    OperationTimeoutError,
+    ServerUnsuitableError,
+    ServiceBusAuthorizationError,
+    ServiceBusCommunicationError,
+    ServiceBusConnectionError,
+    ServiceBusError,
+    ServiceBusServerBusyError,
+)
+from sbredis.management import EntityAvailabilityStatus, QueueRuntimeProperties
+from sbredis.transport import Script, Transport
+from tests.management.conftest import held
+
+pytestmark = pytest.mark.anyio
+
+in_memory = pytest.mark.parametrize("target", ["memory"], indirect=True)
+Admin = ServiceBusAdministrationClient
+
+
+class Queue:
+    """A queue as the engine's requests reach it."""
+
+    def __init__(self, admin: Admin, partitions: Sequence[Partition]) -> None:
+        self.transport = admin._connection.transport
+        self.partitions = partitions
+        self.number = 0
+
+    @classmethod
+    async def named(cls, admin: Admin, name: str) -> Queue:
+        namespace = admin._connection.namespace
+        record = await namespace.get_entity(name)
+        return cls(admin, [namespace.partition(record, number) for number in record.partitions])
+
+    async def ask(self, request: Request[Any]) -> Any:
+        return await perform(self.transport, request)
+
+    def turn(self) -> Turn:
+        self.number += 1
+        return Turn(f"lane{self.number}", 1)
+
+    async def fill(self, partition: Partition) -> None:
+        """Eight messages of ten bytes: two active, one locked, delayed, deferred, scheduled, dead, dead and locked."""
+        due = int((time.time() + 3600) * 1000)
+        await self.ask(partition.send(self.turn(), [Outgoing(b"0123456789")] * 7))
+        await self.ask(partition.send(self.turn(), [Outgoing(b"0123456789", due=due)]))
+        token = new_token()
+        given = await self.ask(partition.receive(self.turn(), token, 5))
+        names = [message.name for message in given.messages]
+        await self.ask(partition.abandon(self.turn(), [Lock(token, names[0], delay=3_600_000)]))
+        await self.ask(partition.defer(self.turn(), [Lock(token, names[1])]))
+        await self.ask(partition.dead_letter(self.turn(), [Lock(token, names[2]), Lock(token, names[3])]))
+        await self.ask(partition.receive(self.turn(), new_token(), 1, side="d"))
+
+
+async def test_an_empty_queue_has_nothing(admin: Admin) -> None:
+    await admin.create_queue("Orders")
+    found = await admin.get_queue_runtime_properties("orders")
+    assert abs(found.created_at_utc - datetime.now(UTC)) < timedelta(minutes=1)
+    assert found == QueueRuntimeProperties(
+        name="Orders",
+        created_at_utc=found.created_at_utc,
+        updated_at_utc=found.created_at_utc,
+        accessed_at_utc=found.created_at_utc,
+    )
+
+
+@pytest.mark.parametrize("partitioned", [False, True])
+async def test_messages_are_counted_by_state_over_all_partitions(admin: Admin, *, partitioned: bool) -> None:
+    await admin.create_queue("q", enable_partitioning=partitioned)
+    queue = await Queue.named(admin, "q")
+    for partition in queue.partitions:
+        await queue.fill(partition)
+    before = await held(admin)
+    found = await admin.get_queue_runtime_properties("q")
+    times = len(queue.partitions)
+    assert (found.active_message_count, found.scheduled_message_count) == (5 * times, times)
+    assert (found.dead_letter_message_count, found.total_message_count) == (2 * times, 8 * times)
+    assert (found.transfer_message_count, found.transfer_dead_letter_message_count) == (0, 0)
+    assert found.size_in_bytes >= 80 * times
+    assert found.availability_status is EntityAvailabilityStatus.AVAILABLE
+    assert [each async for each in admin.list_queues_runtime_properties()] == [found]
+    assert await held(admin) == before
+
+
+async def test_a_change_moves_the_time_of_the_last_one(admin: Admin) -> None:
+    await admin.create_queue("q")
+    created = await admin.get_queue_runtime_properties("q")
+    await admin.update_queue({"name": "q"}, max_delivery_count=3)
+    changed = await admin.get_queue_runtime_properties("q")
+    assert changed.created_at_utc == created.created_at_utc
+    assert changed.accessed_at_utc == changed.updated_at_utc >= created.updated_at_utc
+
+
+# -- partitions that are missing, late or ahead ------------------------------------------------------------------------
+
+
+class Failing:
+    """Goes the way of another transport, but fails for what lies in some partitions."""
+
+    def __init__(self, transport: Transport, partitions: dict[int, ServiceBusError]) -> None:
+        self.transport = transport
+        self.errors = {f"{{{salts(4)[number]}}}".encode(): error for number, error in partitions.items()}
+
+    async def call(self, script: Script, keys: Sequence[bytes], *arguments: Any, **options: Any) -> Any:
+        for salt, error in self.errors.items():
+            if salt in keys[0]:
+                raise error
+        return await self.transport.call(script, keys, *arguments, **options)
+
+    def endpoint_of(self, key: bytes) -> Any:
+        return None if any(salt in key for salt in self.errors) else self.transport.endpoint_of(key)
+
+    async def aclose(self) -> None:
+        await self.transport.aclose()
+
+
+def failing(admin: Admin, partitions: dict[int, ServiceBusError]) -> None:
+    """Let calls of the client to these partitions fail from now on."""
+    connection: Any = admin._connection
+    connection.transport = Failing(connection.transport, partitions)
+
+
+@in_memory
+@pytest.mark.parametrize(
+    "error",
+    [ServiceBusConnectionError, ServiceBusCommunicationError, OperationTimeoutError, ServiceBusServerBusyError],
+)
+async def test_what_cannot_be_reached_is_not_counted_and_named(admin: Admin, error: type[ServiceBusError]) -> None:
+    await admin.create_queue("q", enable_partitioning=True)
+    await admin.create_queue("other", enable_partitioning=True)
+    queue = await Queue.named(admin, "q")
+    for partition in queue.partitions:
+        await queue.fill(partition)
+    failing(admin, {1: error("down"), 3: error("down")})
+    found = await admin.get_queue_runtime_properties("q")
+    assert found.availability_status is EntityAvailabilityStatus.LIMITED
+    assert found.unreachable_partitions == (1, 3)
+    assert (found.total_message_count, found.active_message_count) == (16, 10)
+    listed = [each async for each in admin.list_queues_runtime_properties()]
+    assert [(each.name, each.unreachable_partitions) for each in listed] == [("other", (1, 3)), ("q", (1, 3))]
+    assert listed[1] == found
+
+
+@in_memory
+async def test_a_partition_without_a_server_makes_availability_limited(admin: Admin) -> None:
+    whole = await admin.create_queue("q", enable_partitioning=True)
+    assert whole.availability_status is EntityAvailabilityStatus.AVAILABLE
+    failing(admin, {2: ServiceBusConnectionError("down")})
+    found = await admin.get_queue("q")
+    assert found.availability_status is EntityAvailabilityStatus.LIMITED
+    found.availability_status = EntityAvailabilityStatus.AVAILABLE
+    assert found == whole
+
+
+@in_memory
+@pytest.mark.parametrize("error", [ServiceBusAuthorizationError, ServerUnsuitableError])
+async def test_what_waiting_does_not_mend_is_raised(admin: Admin, error: type[ServiceBusError]) -> None:
+    await admin.create_queue("q", enable_partitioning=True)
+    failing(admin, {2: error("no")})
+    with pytest.raises(error):
+        await admin.get_queue_runtime_properties("q")
+
+
+async def test_a_partition_that_missed_a_change_is_told_and_counted(admin: Admin) -> None:
+    await admin.create_queue("q", enable_partitioning=True)
+    namespace = admin._connection.namespace
+    record = await namespace.get_entity("q")
+    behind = namespace.partition(record, 2)
+    await admin.update_queue({"name": "q"}, max_delivery_count=3)
+    state = behind.keys[0]
+    await admin._connection.transport.command("HSET", state, "version", "1", "deliveries", "10", key=state)
+    assert (await admin.get_queue_runtime_properties("q")).availability_status == "Available"
+    told = await admin._connection.transport.command("HMGET", state, "version", "deliveries", key=state)
+    assert told == [b"2", b"3"]
+
+
+async def test_a_partition_that_a_failover_has_lost_is_made_again_and_counted(admin: Admin) -> None:
+    await admin.create_queue("q", enable_partitioning=True)
+    queue = await Queue.named(admin, "q")
+    for partition in queue.partitions:
+        await queue.fill(partition)
+    for key in queue.partitions[1].keys:
+        await queue.transport.command("DEL", key, key=key)
+    found = await admin.get_queue_runtime_properties("q")
+    assert (found.total_message_count, found.availability_status) == (24, "Available")
+
+
+async def test_what_was_known_of_a_queue_may_be_old(admin: Admin) -> None:
+    """Another has changed it, or it was deleted, and perhaps made again, while it was being counted."""
+    connection = admin._connection
+    counter = counting.Counter(connection.transport, connection.namespace, connection.clock)
+    await admin.create_queue("q")
+    old = await connection.namespace.get_entity("q")
+    until = anyio.current_time() + 60
+    await admin.update_queue({"name": "q"}, max_delivery_count=3)
+    assert (await counter.count(old, until)).name == "q"
+    await admin.delete_queue("q")
+    with pytest.raises(MessagingEntityNotFoundError, match="no entity 'q'"):
+        await counter.count(old, until)
+    await admin.create_queue("Q", enable_partitioning=True)
+    assert (await counter.count(old, until)).name == "Q"

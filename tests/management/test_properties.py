@@ -1,0 +1,281 @@
+"""The properties of a queue as a value: what they are by default, what they take, how they are kept."""
+
+from __future__ import annotations
+
+import copy
+import inspect
+import json
+import pickle
+from dataclasses import fields
+from datetime import UTC, datetime, timedelta
+from typing import Any, get_args, get_type_hints
+
+import pytest
+
+from sbredis.aio.management import ServiceBusAdministrationClient
+from sbredis.engine import NEVER, PartitionSettings, Status
+from sbredis.management import (
+    AccessRights,
+    AuthorizationRule,
+    EntityAvailabilityStatus,
+    EntityStatus,
+    NamespaceProperties,
+    QueueOptions,
+    QueueProperties,
+)
+from sbredis.model import KeptQueue, queue_created, queue_revised, queue_values
+
+PLAIN = KeptQueue(settings=PartitionSettings(), properties={})
+RULE = AuthorizationRule(
+    type="SharedAccessAuthorizationRule",
+    claim_type="SharedAccessKey",
+    claim_value="None",
+    rights=[AccessRights.SEND, AccessRights.LISTEN],
+    created_at_utc=datetime(2026, 1, 2, 3, 4, 5, 6, UTC),
+    key_name="key",
+    primary_key="first",
+    secondary_key="second",
+)
+
+# Of each property a value other than its default, and how it is kept: a setting of the partitions, or among the others.
+KEPT: dict[str, tuple[Any, dict[str, Any], dict[str, Any]]] = {
+    "lock_duration": (timedelta(seconds=5), {"lock_duration": 5_000}, {}),
+    "max_delivery_count": (3, {"max_delivery_count": 3}, {}),
+    "default_message_time_to_live": (timedelta(days=1), {"time_to_live": 86_400_000}, {}),
+    "dead_lettering_on_message_expiration": (True, {"dead_letter_expired": True}, {}),
+    "requires_duplicate_detection": (True, {"duplicate_window": 600_000}, {}),
+    "duplicate_detection_history_time_window": (
+        timedelta(seconds=20),
+        {},
+        {"duplicate_detection_history_time_window": 20_000},
+    ),
+    "max_size_in_megabytes": (2048, {"quota": 2 * 1024 * 1024 * 1024}, {}),
+    "max_message_size_in_kilobytes": (102_400, {"largest_message": 100 * 1024 * 1024}, {}),
+    "status": (EntityStatus.SEND_DISABLED, {"status": "SendDisabled"}, {}),
+    "user_metadata": ("é" * 1024, {}, {"user_metadata": "é" * 1024}),
+    "enable_batched_operations": (False, {}, {"enable_batched_operations": False}),
+    "enable_express": (True, {}, {"enable_express": True}),
+    "authorization_rules": (
+        [RULE],
+        {},
+        {
+            "authorization_rules": [
+                {
+                    "type": "SharedAccessAuthorizationRule",
+                    "claim_type": "SharedAccessKey",
+                    "claim_value": "None",
+                    "rights": ["Send", "Listen"],
+                    "created_at_utc": "2026-01-02T03:04:05.000006+00:00",
+                    "key_name": "key",
+                    "primary_key": "first",
+                    "secondary_key": "second",
+                }
+            ]
+        },
+    ),
+}
+ELSEWHERE = {"enable_partitioning", "colocate_with", "availability_status"}
+PLANNED = {"requires_session", "auto_delete_on_idle", "forward_to", "forward_dead_lettered_messages_to"}
+every_kept_property = pytest.mark.parametrize("name", KEPT)
+
+
+def test_every_property_is_kept_somewhere() -> None:
+    assert set(QueueProperties.fields()) == {*KEPT, *ELSEWHERE, *PLANNED}
+
+
+def test_the_constructor_the_options_and_create_queue_name_the_same_properties() -> None:
+    by_class = set(QueueProperties.fields())
+    assert set(inspect.signature(QueueProperties).parameters) == {"name", *by_class}
+    assert set(get_type_hints(QueueOptions)) == by_class - {"availability_status"}
+    created = set(inspect.signature(ServiceBusAdministrationClient.create_queue).parameters)
+    assert created == {"self", "queue_name", "timeout", *(by_class - {"availability_status"})}
+
+
+def test_what_was_not_given_reads_as_by_default() -> None:
+    queue = QueueProperties("q")
+    assert dict(queue) == {
+        "name": "q",
+        "lock_duration": timedelta(minutes=1),
+        "max_delivery_count": 10,
+        "default_message_time_to_live": timedelta.max,
+        "dead_lettering_on_message_expiration": False,
+        "requires_duplicate_detection": False,
+        "duplicate_detection_history_time_window": timedelta(minutes=10),
+        "max_size_in_megabytes": 1024,
+        "max_message_size_in_kilobytes": 1024,
+        "status": "Active",
+        "availability_status": "Available",
+        "enable_partitioning": False,
+        "colocate_with": None,
+        "user_metadata": None,
+        "enable_batched_operations": True,
+        "enable_express": False,
+        "authorization_rules": [],
+        "requires_session": False,
+        "auto_delete_on_idle": timedelta.max,
+        "forward_to": None,
+        "forward_dead_lettered_messages_to": None,
+    }
+    assert queue.given == {}
+    assert queue_created(queue.given, PartitionSettings()) == PLAIN
+    assert queue_values(PLAIN) == {name: value for name, value in dict(queue).items() if name != "name"}
+
+
+@every_kept_property
+def test_a_property_is_kept_in_its_place_and_comes_back(name: str) -> None:
+    value, settings, properties = KEPT[name]
+    kept = queue_created(QueueProperties("q", **{name: value}).given, PartitionSettings())
+    assert kept.settings == PartitionSettings(**settings)
+    assert json.loads(json.dumps(kept.properties)) == properties
+    assert queue_values(kept)[name] == value
+    assert {other: each for other, each in queue_values(kept).items() if other != name} == {
+        other: each for other, each in queue_values(PLAIN).items() if other != name
+    }
+
+
+@every_kept_property
+def test_a_property_that_is_assigned_none_is_as_by_default_again(name: str) -> None:
+    value, _, _ = KEPT[name]
+    kept = queue_created(QueueProperties("q", **{name: value}).given, PartitionSettings())
+    queue = QueueProperties("q")
+    setattr(queue, name, None)
+    if name == "requires_duplicate_detection":
+        with pytest.raises(ValueError, match="cannot be changed"):
+            queue_revised(queue.given, kept)
+    else:
+        assert queue_revised(queue.given, kept) == PLAIN
+
+
+def test_the_window_of_duplicate_detection_is_the_partitions_only_where_there_is_one() -> None:
+    both = {"requires_duplicate_detection": True, "duplicate_detection_history_time_window": timedelta(days=7)}
+    kept = queue_created(both, PartitionSettings())
+    assert (kept.settings.duplicate_window, kept.properties) == (7 * 86_400_000, {})
+    shorter = queue_revised({"duplicate_detection_history_time_window": timedelta(seconds=20)}, kept)
+    assert (shorter.settings.duplicate_window, shorter.properties) == (20_000, {})
+
+
+def test_what_an_update_does_not_change_stays_to_the_millisecond_and_the_byte() -> None:
+    """Also what this release does not know, or could not have been asked for."""
+    before = KeptQueue(
+        settings=PartitionSettings(quota=77, lock_duration=3_600_000, clock="test"),
+        properties={"colour": {"red": [1]}, "requires_session": True},
+    )
+    queue = QueueProperties.shown("q", queue_values(before))
+    assert (queue.max_size_in_megabytes, queue.lock_duration) == (1, timedelta(hours=1))
+    queue.max_delivery_count = 7
+    after = queue_revised(queue.given, before)
+    assert after.settings == PartitionSettings(quota=77, lock_duration=3_600_000, clock="test", max_delivery_count=7)
+    assert after.properties == before.properties
+
+
+def test_what_is_read_can_be_copied_compared_and_sent_to_another_process() -> None:
+    queue = QueueProperties("q", lock_duration="PT30S", authorization_rules=[RULE])
+    for twin in (copy.copy(queue), copy.deepcopy(queue), pickle.loads(pickle.dumps(queue))):  # noqa: S301 -- our own
+        assert twin == queue
+        assert twin.given == queue.given
+        twin.lock_duration = timedelta(seconds=31)
+        assert twin != queue
+    assert queue.lock_duration == timedelta(seconds=30)
+    assert queue != QueueProperties("other", **queue.given)  # type: ignore[arg-type]  # as it was given
+    assert queue != "q"
+
+
+def test_the_name_cannot_be_assigned_and_nor_can_what_is_no_property() -> None:
+    queue: Any = QueueProperties("q")
+    with pytest.raises(AttributeError):
+        queue.name = "other"
+    with pytest.raises(AttributeError):
+        queue.lock_durration = timedelta(seconds=30)
+    with pytest.raises(KeyError):
+        queue["lock_durration"]
+    with pytest.raises(TypeError, match="name must be str, not int"):
+        QueueProperties(5)  # type: ignore[arg-type]
+    assert dict(queue) == dict(QueueProperties("q"))
+
+
+def test_a_rule_that_is_appended_counts_as_given_and_reading_does_not() -> None:
+    queue = QueueProperties("q")
+    assert queue.authorization_rules == []
+    assert queue.given == {}
+    queue.authorization_rules.append(RULE)
+    assert queue.given == {"authorization_rules": [RULE]}
+    assert queue_values(queue_created(queue.given, PartitionSettings()))["authorization_rules"] == [RULE]
+    queue.authorization_rules.append("rule")  # type: ignore[arg-type]
+    with pytest.raises(TypeError, match="authorization_rules are AuthorizationRules, not str"):
+        queue_created(queue.given, PartitionSettings())
+
+
+def test_a_rule_may_be_given_as_a_mapping_and_never_shows_its_keys() -> None:
+    queue = QueueProperties("q", authorization_rules=[{"rights": ["Send"], "primary_key": "secret"}])  # type: ignore[list-item]
+    assert queue.authorization_rules == [AuthorizationRule(rights=[AccessRights.SEND], primary_key="secret")]
+    assert "secret" not in repr(queue)
+
+
+@pytest.mark.parametrize(
+    ("name", "value", "error", "text"),
+    [
+        ("lock_duration", 30, TypeError, "lock_duration must be a datetime.timedelta or a str"),
+        ("lock_duration", "30", ValueError, "lock_duration: '30' is no duration"),
+        ("max_delivery_count", "3", TypeError, "max_delivery_count must be a whole number, not str"),
+        ("max_delivery_count", True, TypeError, "max_delivery_count must be a whole number, not bool"),
+        ("max_delivery_count", 3.0, TypeError, "max_delivery_count must be a whole number, not float"),
+        ("dead_lettering_on_message_expiration", 1, TypeError, "must be True or False, not int"),
+        ("enable_express", "yes", TypeError, "enable_express must be True or False, not str"),
+        ("user_metadata", b"x", TypeError, "user_metadata must be str, not bytes"),
+        ("colocate_with", 5, TypeError, "colocate_with must be str, not int"),
+        ("status", "asleep", ValueError, "status must be one of Active, Disabled, .*, not 'asleep'"),
+        ("status", 1, ValueError, "status must be one of"),
+        ("authorization_rules", "rules", TypeError, "authorization_rules must be a list, not str"),
+        ("authorization_rules", RULE, TypeError, "authorization_rules must be a list, not AuthorizationRule"),
+        ("authorization_rules", [5], TypeError, "authorization_rules are AuthorizationRules, not int"),
+        ("authorization_rules", [{"rihgts": []}], TypeError, "an AuthorizationRule has no rihgts"),
+        ("authorization_rules", [{"rights": ["Fly"]}], ValueError, "are Manage, Send, Listen, not"),
+        ("authorization_rules", [{"rights": 5}], ValueError, "are Manage, Send, Listen, not 5"),
+        ("authorization_rules", [{"key_name": 5}], TypeError, "key_name of an AuthorizationRule must be str"),
+        ("authorization_rules", [{"created_at_utc": 5}], TypeError, "must be a datetime, not int"),
+    ],
+)
+def test_what_can_mean_nothing_is_refused_when_it_is_given(
+    name: str, value: Any, error: type[Exception], text: str
+) -> None:
+    with pytest.raises(error, match=text):
+        QueueProperties("q", **{name: value})
+    queue = QueueProperties("q")
+    with pytest.raises(error, match=text):
+        setattr(queue, name, value)
+    assert queue.given == {}
+
+
+def test_the_statuses_that_can_be_set_are_those_that_a_partition_knows() -> None:
+    assert {status.value for status in QueueProperties.status.settable} == set(get_args(Status))
+
+
+def test_a_duration_that_is_no_limit_reads_as_the_longest() -> None:
+    for given in (timedelta.max, "P10675199DT2H48M5.4775807S", timedelta(milliseconds=NEVER)):
+        queue = QueueProperties("q", default_message_time_to_live=given, auto_delete_on_idle=given)
+        assert (queue.default_message_time_to_live, queue.auto_delete_on_idle) == (timedelta.max, timedelta.max)
+        assert queue_created(queue.given, PartitionSettings()) == PLAIN
+
+
+def test_enumerations_have_azure_s_values_and_compare_with_them() -> None:
+    assert QueueProperties("q", status="Disabled").status is EntityStatus.DISABLED
+    assert {EntityStatus.DISABLED: 1}["Disabled"] == 1  # type: ignore[index]  # equal, although of another type
+    assert [status.value for status in EntityAvailabilityStatus] == [
+        "Available",
+        "Limited",
+        "Renaming",
+        "Restoring",
+        "Unknown",
+    ]
+
+
+def test_a_namespace_tells_what_azure_s_does() -> None:
+    assert {each.name for each in fields(NamespaceProperties)} - {"partition_count"} == {
+        "name",
+        "alias",
+        "created_at_utc",
+        "messaging_sku",
+        "messaging_units",
+        "modified_at_utc",
+        "namespace_type",
+    }

@@ -1,0 +1,460 @@
+"""Queues as an administrator sees them: created, found, changed, listed, deleted, and refused without a trace."""
+
+from __future__ import annotations
+
+import asyncio
+from dataclasses import replace
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+import pytest
+
+from sbredis.aio._queues import create_or_get
+from sbredis.aio.management import ServiceBusAdministrationClient
+from sbredis.aio.management import _administration as administration
+from sbredis.engine import PartitionSettings, partition_for_name
+from sbredis.exceptions import (
+    InvalidConnectionStringError,
+    MessagingEntityAlreadyExistsError,
+    MessagingEntityNotFoundError,
+    OperationTimeoutError,
+)
+from sbredis.management import EntityStatus, NamespaceType, QueueProperties
+from sbredis.registry import Namespace, NamespacePartitionsError
+from sbredis.transport import Transport
+from tests.management.conftest import held
+from tests.management.test_properties import KEPT, every_kept_property
+
+pytestmark = pytest.mark.anyio
+
+in_memory = pytest.mark.parametrize("target", ["memory"], indirect=True)
+Admin = ServiceBusAdministrationClient
+
+
+async def refused(admin: Admin, done: Any, error: type[Exception], text: str) -> None:
+    """Wait for what must be refused with this error, and see that nothing has changed."""
+    before = await held(admin)
+    with pytest.raises(error, match=text):
+        await done
+    assert await held(admin) == before
+
+
+# -- the client --------------------------------------------------------------------------------------------------------
+
+
+async def test_a_namespace_tells_its_name_its_partitions_and_its_age(admin: Admin) -> None:
+    found = await admin.get_namespace_properties()
+    assert (found.name, found.partition_count, found.namespace_type) == ("ns", 4, NamespaceType.MESSAGING)
+    assert found.created_at_utc is not None
+    assert found.created_at_utc == found.modified_at_utc
+    assert abs(found.created_at_utc - datetime.now(UTC)) < timedelta(minutes=1)
+    assert (found.alias, found.messaging_sku, found.messaging_units) == (None, None, None)
+
+
+async def test_a_namespace_is_not_opened_with_another_number_of_partitions(admin: Admin, where: str) -> None:
+    async with Admin.from_connection_string(where, partition_count=5) as another:
+        await refused(admin, another.get_namespace_properties(), NamespacePartitionsError, "has 4 partitions")
+    async with Admin(where) as another:
+        assert (await another.get_namespace_properties()).partition_count == 4
+
+
+@in_memory
+async def test_a_new_namespace_has_sixteen_partitions_unless_another_number_is_given(where: str) -> None:
+    async with Admin(where) as admin:
+        assert (await admin.get_namespace_properties()).partition_count == 16
+
+
+@in_memory
+async def test_a_closed_client_says_so(where: str) -> None:
+    admin = Admin.from_connection_string(where)
+    await admin.get_namespace_properties()
+    await admin.close()
+    await admin.close()
+    for done in (admin.get_queue("q"), admin.create_queue("q"), anext(admin.list_queues())):
+        with pytest.raises(ValueError, match="closed"):
+            await done
+
+
+def test_what_is_wrong_about_a_client_is_refused_when_it_is_made() -> None:
+    with pytest.raises(InvalidConnectionStringError, match="connection string of Azure"):
+        Admin.from_connection_string("Endpoint=sb://x.servicebus.windows.net/;SharedAccessKey=s")
+    with pytest.raises(TypeError, match=r"credential is a tuple of user and password, or a .*, not object"):
+        Admin("memory://x", object())  # type: ignore[arg-type]
+    with pytest.raises(ValueError, match="timeout must be greater than 0"):
+        Admin("memory://x", timeout=0)
+    with pytest.raises(ValueError, match="partition_count must be from 1 to 1024, not 0"):
+        Admin("memory://x", partition_count=0)
+    with pytest.raises(ValueError, match="namespace 'a b' is not 1 to 50"):
+        Admin("memory://x", namespace="a b")
+    with pytest.raises(ValueError, match="2016-07"):
+        Admin.from_connection_string("memory://x", api_version="2016-07")
+    with pytest.warns(UserWarning, match="does not know, and ignores: logging_enable"):
+        Admin.from_connection_string("memory://x", api_version="2024-05", logging_enable=True)
+
+
+# -- creating and finding ----------------------------------------------------------------------------------------------
+
+
+async def test_a_queue_is_created_as_azure_s_is(admin: Admin) -> None:
+    created = await admin.create_queue("Billing/Orders")
+    assert created == QueueProperties("Billing/Orders")
+    assert await admin.get_queue("BILLING/orders") == created
+
+
+@every_kept_property
+async def test_a_property_comes_back_as_it_was_given(admin: Admin, name: str) -> None:
+    value = KEPT[name][0]
+    expected = QueueProperties("q", **{name: value})
+    assert await admin.create_queue("q", **{name: value}) == expected
+    assert await admin.get_queue("q") == expected
+    assert [queue async for queue in admin.list_queues()] == [expected]
+
+
+@every_kept_property
+async def test_a_property_can_be_changed_and_reset_unless_it_is_fixed(admin: Admin, name: str) -> None:
+    queue = await admin.create_queue("q")
+    setattr(queue, name, KEPT[name][0])
+    if name == "requires_duplicate_detection":
+        await refused(
+            admin,
+            admin.update_queue(queue),
+            ValueError,
+            "The value for the RequiresDuplicateDetection property of an existing Queue cannot be changed",
+        )
+        return
+    await admin.update_queue(queue)
+    assert await admin.get_queue("q") == queue
+    await admin.update_queue(queue, **{name: None})
+    assert await admin.get_queue("q") == QueueProperties("q")
+
+
+async def test_the_settings_reach_the_partitions(admin: Admin) -> None:
+    await admin.create_queue("q", lock_duration="PT30S", enable_partitioning=True, max_size_in_megabytes=2)
+    record = await admin._connection.namespace.get_entity("q")
+    assert record.settings == PartitionSettings(lock_duration=30_000, quota=2 * 1024 * 1024)
+    for number in record.partitions:
+        state = admin._connection.namespace.partition(record, number).keys[0]
+        assert await admin._connection.transport.command("HGET", state, "lock", key=state) == b"30000"
+
+
+async def test_a_partitioned_queue_lives_in_all_partitions(admin: Admin) -> None:
+    created = await admin.create_queue("q", enable_partitioning=True)
+    assert created.enable_partitioning
+    assert (await admin._connection.namespace.get_entity("q")).partitions == (0, 1, 2, 3)
+    assert await admin.get_queue("q") == created
+
+
+async def test_a_queue_may_be_put_beside_another(admin: Admin) -> None:
+    await admin.create_queue("First")
+    place = partition_for_name("first", 4)
+    other = next(name for name in "abcdef" if partition_for_name(name, 4) != place)
+    created = await admin.create_queue(other, colocate_with="FIRST")
+    assert created.colocate_with == "First"
+    assert (await admin._connection.namespace.get_entity(other)).partitions == (place,)
+    await admin.update_queue({"name": other, "colocate_with": "first"})
+    assert await admin.get_queue(other) == created
+
+
+async def test_a_name_that_is_taken_is_refused(admin: Admin) -> None:
+    await admin.create_queue("Orders")
+    await refused(
+        admin,
+        admin.create_queue("orders", enable_partitioning=True),
+        MessagingEntityAlreadyExistsError,
+        "There is an entity 'Orders' in namespace 'ns' already",
+    )
+
+
+WRONG: list[tuple[dict[str, Any], type[Exception], str]] = [
+    (
+        {"lock_duration": "PT5M0.001S"},
+        ValueError,
+        "^The supplied lock time exceeds the allowed maximum of '5' minutes$",
+    ),
+    ({"lock_duration": timedelta.max}, ValueError, "exceeds the allowed maximum of '5' minutes"),
+    ({"lock_duration": "PT4.999S"}, ValueError, "lock_duration must be 0:00:05 or longer"),
+    ({"lock_duration": timedelta(seconds=-30)}, ValueError, "lock_duration must be 0:00:05 or longer"),
+    ({"max_delivery_count": 0}, ValueError, "max_delivery_count must be from 1 to 99999, not 0"),
+    ({"max_delivery_count": 100_000}, ValueError, "max_delivery_count must be from 1"),
+    ({"default_message_time_to_live": "PT0.9S"}, ValueError, "default_message_time_to_live must be 0:00:01 or longer"),
+    ({"duplicate_detection_history_time_window": "PT19S"}, ValueError, "must be 0:00:20 or longer"),
+    ({"duplicate_detection_history_time_window": "P7DT1S"}, ValueError, "must be 7 days, 0:00:00 or shorter"),
+    ({"max_size_in_megabytes": 0}, ValueError, "max_size_in_megabytes must be from 1 to"),
+    ({"max_message_size_in_kilobytes": 0}, ValueError, "max_message_size_in_kilobytes must be from 1 to 102400"),
+    ({"max_message_size_in_kilobytes": 102_401}, ValueError, "from 1 to 102400, not 102401"),
+    ({"user_metadata": "x" * 1025}, ValueError, "user_metadata has 1025 characters; at most 1024 are kept"),
+    ({"status": "Deleting"}, ValueError, "status can be set to Active, Disabled, .*, not to 'Deleting'"),
+    ({"auto_delete_on_idle": "PT4M59S"}, ValueError, "auto_delete_on_idle must be 0:05:00 or longer"),
+    (
+        {"auto_delete_on_idle": "PT5M"},
+        ValueError,
+        "removal of queues that nobody uses is not available in this release",
+    ),
+    ({"requires_session": True}, ValueError, "requires_session=True: sessions are not available in this release"),
+    ({"forward_to": "other"}, ValueError, "forward_to='other': forwarding is not available in this release"),
+    ({"forward_dead_lettered_messages_to": "o"}, ValueError, "forwarding is not available in this release"),
+    ({"lock_duration": 30}, TypeError, "lock_duration must be a datetime.timedelta or a str"),
+    ({"lock_durration": "PT30S"}, TypeError, "lock_durration"),
+    ({"authorization_rules": [{"key_name": "k" * 70_000}]}, ValueError, "at most 65536 are kept"),
+]
+every_wrong_property = pytest.mark.parametrize(("properties", "error", "text"), WRONG)
+
+
+@in_memory
+@every_wrong_property
+async def test_wrong_properties_create_nothing(
+    admin: Admin, properties: dict[str, Any], error: type[Exception], text: str
+) -> None:
+    await refused(admin, admin.ensure_queue("q", **properties), error, text)
+    with pytest.raises(error, match=text):
+        await admin.create_queue("q", **properties)
+    assert [queue async for queue in admin.list_queues()] == []
+
+
+@in_memory
+@every_wrong_property
+async def test_wrong_properties_change_nothing(
+    admin: Admin, properties: dict[str, Any], error: type[Exception], text: str
+) -> None:
+    await admin.create_queue("q")
+    await refused(admin, admin.ensure_queue("q", **properties), error, text)
+    if "requires_session" in properties:
+        text = "The value for the RequiresSession property of an existing Queue cannot be changed"
+    await refused(admin, admin.update_queue({"name": "q", **properties}), error, text)
+    await refused(admin, admin.update_queue(QueueProperties("q"), **properties), error, text)
+
+
+@in_memory
+async def test_what_cannot_be_is_refused_before_anything_is_opened(where: str) -> None:
+    admin = Admin(where)
+    for name, properties in (("a b", {}), ("q", {"lock_duration": "PT6M"}), ("q", {"colour": "red"})):
+        with pytest.raises((ValueError, TypeError)):
+            await admin.create_queue(name, **properties)  # type: ignore[arg-type]
+        with pytest.raises((ValueError, TypeError)):
+            await admin.ensure_queue(name, **properties)  # type: ignore[arg-type]
+    with pytest.raises(TypeError, match="update_queue does not know 'colour'"):
+        await admin.update_queue({"name": "q"}, colour="red")
+    with pytest.raises(ValueError, match="timeout must be greater than 0"):
+        await admin.get_queue("q", timeout=0)
+    assert not admin._connection._opened
+    await admin.close()
+
+
+async def test_a_queue_is_not_put_beside_what_is_not_there_or_everywhere(admin: Admin) -> None:
+    await admin.create_queue("everywhere", enable_partitioning=True)
+    for make in (admin.create_queue, admin.ensure_queue):
+        await refused(admin, make("q", colocate_with="nothing"), MessagingEntityNotFoundError, "no entity 'nothing'")
+        await refused(admin, make("q", colocate_with="everywhere"), ValueError, "cannot be put beside 'everywhere'")
+        await refused(
+            admin, make("q", colocate_with="x", enable_partitioning=True), ValueError, "leave out colocate_with"
+        )
+        await refused(admin, make("q", colocate_with="a b"), ValueError, "entity name 'a b'")
+
+
+async def test_what_is_not_there_is_not_found_and_the_error_says_what_to_do(admin: Admin) -> None:
+    for done in (
+        admin.get_queue("Orders"),
+        admin.get_queue_runtime_properties("Orders"),
+        admin.update_queue({"name": "Orders"}),
+        admin.delete_queue("Orders"),
+    ):
+        await refused(
+            admin, done, MessagingEntityNotFoundError, r"ensure_queue\('Orders'\), .* with create_if_missing=True"
+        )
+
+
+# -- changing ----------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("name", "value", "words"),
+    [
+        ("requires_session", True, "RequiresSession"),
+        ("requires_duplicate_detection", True, "RequiresDuplicateDetection"),
+        ("enable_partitioning", True, "EnablePartitioning"),
+        ("colocate_with", "other", "ColocateWith"),
+    ],
+)
+async def test_what_is_fixed_cannot_be_changed(admin: Admin, name: str, value: Any, words: str) -> None:
+    queue = await admin.create_queue("q")
+    setattr(queue, name, value)
+    queue.max_delivery_count = 3
+    text = f"^The value for the {words} property of an existing Queue cannot be changed: it is (False|None)$"
+    await refused(admin, admin.update_queue(queue), ValueError, text)
+
+
+async def test_an_update_by_mapping_leaves_the_changes_of_others_alone(admin: Admin) -> None:
+    await admin.create_queue("q", max_delivery_count=3, user_metadata="x")
+    await admin.update_queue({"name": "Q", "lock_duration": "PT30S"})
+    await admin.update_queue({"name": "q"}, user_metadata="y")
+    assert await admin.get_queue("q") == QueueProperties(
+        "q", max_delivery_count=3, lock_duration="PT30S", user_metadata="y"
+    )
+
+
+async def test_an_update_takes_all_that_a_queue_says_as_a_mapping(admin: Admin) -> None:
+    queue = await admin.create_queue("q", requires_duplicate_detection=True)
+    await admin.update_queue({**dict(queue), "lock_duration": "PT30S", "availability_status": "Limited"})
+    assert await admin.get_queue("q") == QueueProperties("q", requires_duplicate_detection=True, lock_duration="PT30S")
+
+
+async def test_changes_at_once_are_all_made(admin: Admin) -> None:
+    await admin.create_queue("q", enable_partitioning=True)
+    await asyncio.gather(
+        admin.update_queue({"name": "q"}, lock_duration="PT30S"),
+        admin.update_queue({"name": "q"}, max_delivery_count=3),
+        admin.update_queue({"name": "q"}, user_metadata="x"),
+    )
+    assert await admin.get_queue("q") == QueueProperties(
+        "q", enable_partitioning=True, lock_duration="PT30S", max_delivery_count=3, user_metadata="x"
+    )
+
+
+@in_memory
+async def test_what_is_no_queue_is_not_updated(admin: Admin) -> None:
+    for wrong, error in (("q", TypeError), (None, TypeError), ({}, ValueError), ({"name": 5}, TypeError)):
+        with pytest.raises(error):
+            await admin.update_queue(wrong)  # type: ignore[arg-type]
+
+
+# -- ensuring ----------------------------------------------------------------------------------------------------------
+
+
+async def test_ensuring_creates_what_is_missing_and_leaves_what_is_there(admin: Admin) -> None:
+    made = await admin.ensure_queue("Orders", lock_duration="PT30S", requires_duplicate_detection=True)
+    assert made == QueueProperties("Orders", lock_duration="PT30S", requires_duplicate_detection=True)
+    before = await held(admin)
+    assert await admin.ensure_queue("orders") == made
+    assert await admin.ensure_queue("orders", lock_duration="PT10S", requires_session=False) == made
+    assert await held(admin) == before
+
+
+async def test_ensuring_names_all_differences_in_what_cannot_be_changed(admin: Admin) -> None:
+    await admin.create_queue("Orders", requires_duplicate_detection=True)
+    await refused(
+        admin,
+        admin.ensure_queue(
+            "orders", requires_duplicate_detection=False, enable_partitioning=True, lock_duration="PT9S"
+        ),
+        ValueError,
+        "'Orders' is there already, and differs in what cannot be changed: enable_partitioning is False, not True; "
+        "requires_duplicate_detection is True, not False. Use it as it is",
+    )
+    await refused(admin, admin.ensure_queue("orders", colocate_with="x"), ValueError, "colocate_with is None, not 'x'")
+
+
+@pytest.mark.parametrize("partitioned", [False, True])
+async def test_any_number_of_clients_may_ensure_a_queue_at_once(admin: Admin, where: str, *, partitioned: bool) -> None:
+    async with Admin(where) as another:
+        for turn in range(3):
+            found = await asyncio.gather(
+                *(
+                    client.ensure_queue(f"q{turn}", enable_partitioning=partitioned, max_delivery_count=number + 1)
+                    for number, client in enumerate((admin, another) * 8)
+                )
+            )
+            assert len({queue.max_delivery_count for queue in found}) == 1
+            assert found[0] == await admin.get_queue(f"q{turn}")
+
+
+async def test_ensuring_and_deleting_at_once_both_succeed_or_find_nothing(admin: Admin) -> None:
+    for _ in range(5):
+        done = await asyncio.gather(
+            *(admin.ensure_queue("q") for _ in range(4)),
+            *(admin.delete_queue("q") for _ in range(4)),
+            return_exceptions=True,
+        )
+        wrong: list[object] = [each for each in done[:4] if not isinstance(each, QueueProperties)]
+        wrong += [each for each in done[4:] if not (each is None or type(each) is MessagingEntityNotFoundError)]
+        assert wrong == []
+
+
+@in_memory
+async def test_ensuring_in_a_namespace_that_is_gone_ends(admin: Admin, transport: Transport) -> None:
+    key = b"sb:ns:{fjl}:namespace"
+    assert await transport.command("DEL", key, key=key) == 1
+    with pytest.raises(MessagingEntityNotFoundError, match="There is no namespace 'ns'"):
+        await admin.ensure_queue("q")
+
+
+@in_memory
+async def test_a_queue_can_be_made_with_a_test_clock(admin: Admin) -> None:
+    namespace: Namespace = admin._connection.namespace
+    record = await create_or_get(namespace, "q", 60, {"max_delivery_count": 3}, clock="test")
+    assert (record.settings.clock, record.settings.max_delivery_count) == ("test", 3)
+    assert (await admin.get_queue_runtime_properties("q")).total_message_count == 0
+
+
+# -- listing -----------------------------------------------------------------------------------------------------------
+
+
+async def test_queues_are_listed_by_name_over_several_pages(admin: Admin, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(administration, "_PAGE", 3)
+    assert [queue async for queue in admin.list_queues()] == []
+    names = ["b", "A", "c", "B2", "a2", "d"]
+    for name in names:
+        await admin.create_queue(name)
+    by_name = sorted(names, key=str.lower)
+    assert [queue.name async for queue in admin.list_queues()] == by_name
+    assert [queue.name async for queue in admin.list_queues_runtime_properties()] == by_name
+    await admin.create_queue("e")
+    pages = admin.list_queues().by_page()
+    first = await anext(pages)
+    assert [queue.name async for queue in first] == by_name[:3]
+    tokens = [pages.continuation_token]
+    rest = [[queue.name async for queue in page] async for page in admin.list_queues().by_page(by_name[2])]
+    assert rest == [by_name[3:], ["e"]]
+    assert [[queue.name async for queue in page] async for page in pages] == rest
+    tokens.append(pages.continuation_token)
+    assert tokens == [by_name[2], None]
+    listing = admin.list_queues()
+    assert (await anext(listing)).name == "A"
+    assert [queue.name async for queue in listing] == [*by_name[1:], "e"]
+
+
+@in_memory
+async def test_more_queues_than_a_page_holds_are_all_listed(admin: Admin) -> None:
+    names = sorted(f"q{number:03}" for number in range(administration._PAGE * 2 + 1))
+    await asyncio.gather(*(admin.create_queue(name) for name in names))
+    assert [queue.name async for queue in admin.list_queues()] == names
+    assert [queue.name async for queue in admin.list_queues_runtime_properties()] == names
+
+
+@pytest.mark.parametrize("state", ["creating", "deleting"])
+async def test_what_is_half_made_or_half_deleted_is_listed_as_such_and_left_as_it_is(admin: Admin, state: Any) -> None:
+    await admin.create_queue("q")
+    await admin.create_queue("whole")
+    namespace = admin._connection.namespace
+    record = await namespace.get_entity("q")
+    revise = namespace._steps.registry.revise(replace(record, state=state), "another-stamp"[:12])
+    await namespace._steps.ask(revise, asyncio.get_running_loop().time() + 60, "q")
+    before = await held(admin)
+    listed = [queue.status async for queue in admin.list_queues()]
+    assert listed == [EntityStatus(state.capitalize()), EntityStatus.ACTIVE]
+    assert [queue.name async for queue in admin.list_queues_runtime_properties()] == ["whole"]
+    assert await held(admin) == before
+
+
+# -- deleting ----------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("partitioned", [False, True])
+async def test_a_deleted_queue_leaves_nothing_and_its_name_is_free(admin: Admin, *, partitioned: bool) -> None:
+    before = set(await held(admin))
+    await admin.create_queue("q", enable_partitioning=partitioned)
+    await admin.delete_queue("Q")
+    assert {key for key in set(await held(admin)) - before if b"{fjl}" not in key} == set()
+    assert await admin.ensure_queue("q", enable_partitioning=not partitioned) is not None
+
+
+@in_memory
+async def test_a_call_without_time_does_nothing(admin: Admin) -> None:
+    await admin.create_queue("q")
+    for done in (
+        admin.create_queue("other", timeout=1e-9),
+        admin.ensure_queue("other", timeout=1e-9),
+        admin.update_queue({"name": "q"}, max_delivery_count=3, timeout=1e-9),
+        admin.delete_queue("q", timeout=1e-9),
+        anext(admin.list_queues(timeout=1e-9)),
+    ):
+        await refused(admin, done, OperationTimeoutError, ".")

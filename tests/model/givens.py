@@ -1,0 +1,96 @@
+"""Messages for the tests: whatever a sender may give, and the same as it comes back from a partition."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+from hypothesis import strategies as st
+
+from sbredis.engine import Changes, Delivery, encode_changes
+from sbredis.model import (
+    Lease,
+    ServiceBusMessage,
+    ServiceBusReceivedMessage,
+    ServiceBusReceiveMode,
+    delivered,
+    outgoing,
+)
+
+__all__ = ["ARGUMENTS", "ENQUEUED", "TEXT", "VALUES", "lease", "received"]
+
+ENQUEUED = 1_700_000_000_123
+TEXT = st.text(st.characters(exclude_categories=["Cs"]), max_size=40)
+IDS = st.text(st.characters(exclude_categories=["Cs"]), min_size=1, max_size=128)
+SCALARS = st.one_of(
+    st.none(),
+    st.booleans(),
+    st.integers(),
+    st.floats(allow_nan=False),
+    TEXT,
+    st.binary(max_size=50),
+    st.datetimes(timezones=st.just(UTC)),
+    st.uuids(),
+)
+VALUES = st.recursive(
+    SCALARS, lambda inner: st.lists(inner, max_size=3) | st.dictionaries(TEXT, inner, max_size=3), max_leaves=6
+)
+WHOLE_TIMES = st.integers(-(10**12), 9_999_999_999_998).map(
+    lambda number: datetime(1970, 1, 1, tzinfo=UTC) + timedelta(milliseconds=number)
+)
+
+
+@st.composite
+def arguments(draw: st.DrawFn) -> dict[str, Any]:
+    """What a message is made with: any part of it, and the keys equal if there are both."""
+    optional: dict[str, st.SearchStrategy[Any]] = {
+        "application_properties": st.dictionaries(TEXT, VALUES, min_size=1, max_size=4),
+        "message_id": IDS,
+        "session_id": IDS | st.just(""),
+        "correlation_id": TEXT,
+        "content_type": TEXT,
+        "subject": TEXT,
+        "to": TEXT,
+        "reply_to": TEXT,
+        "reply_to_session_id": IDS | st.just(""),
+        "scheduled_enqueue_time_utc": WHOLE_TIMES,
+        "time_to_live": st.integers(1, 9_999_999_999_998).map(lambda number: timedelta(milliseconds=number)),
+    }
+    given: dict[str, Any] = draw(st.fixed_dictionaries({"body": st.binary(max_size=100)}, optional=optional))
+    if draw(st.booleans()):
+        given["partition_key"] = given["session_id"] or draw(IDS) if "session_id" in given else draw(IDS)
+        if "session_id" in given:
+            given["session_id"] = given["partition_key"]
+    return given
+
+
+ARGUMENTS = arguments()
+
+
+def lease(token: str = "a" * 12, until: float = 100.0, until_utc: float = 1_700_000_060.0) -> Lease:
+    """A lease as a receiver makes it."""
+    return Lease(token, until, until_utc)
+
+
+def received(
+    message: ServiceBusMessage,
+    *,
+    name: str = "7",
+    base: int = 0,
+    mode: ServiceBusReceiveMode = ServiceBusReceiveMode.PEEK_LOCK,
+    lock: Lease | None = None,
+    failures: int = 0,
+    reason: str = "-",
+    changes: Changes | None = None,
+    state: str = "l",
+    expires: int | None = None,
+    peeked: bool = False,
+) -> ServiceBusReceivedMessage:
+    """A message that was sent, as it is received."""
+    payload = outgoing(message, detects_duplicates=False).payload
+    head = b"a0%d" % ENQUEUED if expires is None else b"x0%d%013d" % (ENQUEUED, expires)
+    if state == "s":
+        head = b"s0%013d" % 9_000_000_000_000
+    changed = encode_changes(changes) if changes else b""
+    delivery = Delivery(name, head + payload, failures, reason, changed, state)
+    return delivered(delivery, base, mode, lock, None, peeked=peeked)

@@ -1,0 +1,411 @@
+"""What an application makes, keeps what it was given, refuses what cannot be sent, and goes out as it is."""
+
+from __future__ import annotations
+
+import copy
+import os
+import pickle
+from collections.abc import Callable
+from datetime import UTC, datetime, timedelta, timezone
+from enum import Enum
+from typing import Any
+from uuid import UUID
+
+import pytest
+from hypothesis import given
+
+from sbredis.engine import NEVER, decode
+from sbredis.exceptions import MessageSizeExceededError
+from sbredis.model import (
+    AmqpAnnotatedMessage,
+    AmqpMessageBodyType,
+    ServiceBusMessage,
+    as_message,
+    as_messages,
+    outgoing,
+    routing_key,
+)
+from tests.model.givens import ARGUMENTS
+
+MESSAGE: Any = ServiceBusMessage  # what the type checkers would refuse is tried as well
+TEXTS = ("message_id", "session_id", "partition_key", "correlation_id", "content_type", "subject", "to", "reply_to")
+IDS = ("message_id", "session_id", "partition_key", "reply_to_session_id")
+FIELDS = (*TEXTS, "reply_to_session_id", "application_properties", "scheduled_enqueue_time_utc", "time_to_live")
+NAIVE = datetime(2030, 1, 1)  # noqa: DTZ001 -- what is to be refused
+
+
+@given(ARGUMENTS)
+def test_a_message_has_what_it_was_made_with(arguments: dict[str, Any]) -> None:
+    message = ServiceBusMessage(**arguments)
+    assert {name: getattr(message, name) for name in FIELDS} == {name: arguments.get(name) for name in FIELDS}
+    assert message.body == arguments["body"]
+    assert message.body_type is AmqpMessageBodyType.DATA
+
+
+@given(ARGUMENTS)
+def test_what_is_set_is_what_a_message_could_have_been_made_with(arguments: dict[str, Any]) -> None:
+    made, filled = ServiceBusMessage(**arguments), ServiceBusMessage(arguments["body"])
+    for name in FIELDS:
+        setattr(filled, name, arguments.get(name))
+    assert filled._content == made._content
+    for name in FIELDS:
+        setattr(filled, name, None)
+    assert filled._content == ServiceBusMessage(arguments["body"])._content
+
+
+@pytest.mark.parametrize(
+    ("body", "kept"),
+    [
+        (b"\x00\xff", b"\x00\xff"),
+        ("grüße", "grüße".encode()),
+        ("", b""),
+        (None, b""),
+        (bytearray(b"ab"), b"ab"),
+        (memoryview(b"abcdef")[::2], b"ace"),
+    ],
+)
+def test_a_body_is_bytes(body: Any, kept: bytes) -> None:
+    message = ServiceBusMessage(body)
+    assert message.body == kept
+    assert type(message.body) is bytes
+
+
+def test_a_message_as_text_is_its_body_in_utf8() -> None:
+    assert str(ServiceBusMessage("grüße")) == "grüße"
+    assert str(ServiceBusMessage(b"a\xffb")) == "a\N{REPLACEMENT CHARACTER}b"
+
+
+def test_a_message_does_not_show_its_body() -> None:
+    message = ServiceBusMessage("secret", application_properties={"key": "secret"}, message_id="m1", session_id="s1")
+    assert (
+        repr(message)
+        == "<ServiceBusMessage message_id='m1', session_id='s1', 1 application properties, body of 6 bytes>"
+    )
+
+
+def test_two_messages_are_the_same_only_if_they_are_one() -> None:
+    one, other = ServiceBusMessage("a", message_id="m"), ServiceBusMessage("a", message_id="m")
+    assert one != other
+    assert len({one, other}) == 2
+
+
+def test_a_message_can_be_copied_and_pickled() -> None:
+    message = ServiceBusMessage("a", application_properties={"a": [1]}, session_id="s")
+    for again in (copy.copy(message), copy.deepcopy(message), pickle.loads(pickle.dumps(message))):  # noqa: S301
+        assert again._content == message._content
+
+
+# -- refusals ----------------------------------------------------------------------------------------------------------
+
+
+class Odd:
+    pass
+
+
+REFUSED: list[tuple[str, Any, type[Exception], str]] = [
+    *[(name, 7, TypeError, f"{name} must be str or None, not int") for name in TEXTS],
+    *[(name, b"x", TypeError, f"{name} must be str or None, not bytes") for name in TEXTS],
+    *[(name, "x" * 129, ValueError, f"{name} .* 129 characters; at most 128") for name in IDS],
+    *[(name, "a\ud800", ValueError, f"{name} .*surrogate") for name in (*TEXTS, "reply_to_session_id")],
+    ("message_id", "", ValueError, "message_id is empty"),
+    ("partition_key", "", ValueError, "partition_key is empty"),
+    ("scheduled_enqueue_time_utc", NAIVE, ValueError, r"datetime\.now\(timezone\.utc\)"),
+    ("scheduled_enqueue_time_utc", 5, TypeError, "must be a datetime.datetime or None, not int"),
+    ("scheduled_enqueue_time_utc", datetime(2400, 1, 1, tzinfo=UTC), ValueError, "later than 2286-11-20"),
+    ("time_to_live", timedelta(0), ValueError, "longer than nothing"),
+    ("time_to_live", timedelta(seconds=-1), ValueError, "longer than nothing"),
+    ("time_to_live", 30, TypeError, r"timedelta\(seconds=30\)"),
+    ("application_properties", "a=1", TypeError, "must be a mapping or None, not str"),
+    ("application_properties", [("a", 1)], TypeError, "must be a mapping or None, not list"),
+    ("application_properties", {"mine": Odd()}, TypeError, "'mine' is of the type Odd"),
+    ("application_properties", {"mine": [1, Odd()]}, TypeError, "type Odd"),
+    ("application_properties", {"mine": {2: 1}}, TypeError, "name of a property is text, not int"),
+    ("application_properties", {"mine": NAIVE}, ValueError, "'mine' is a time without a zone"),
+    ("application_properties", {"mine": "\ud800"}, ValueError, "'mine' has half a surrogate pair"),
+    ("application_properties", {"\ud800": 1}, ValueError, "the name of a property has half a surrogate pair"),
+    ("application_properties", {7: 1}, TypeError, "the name of a property must be str or None, not int"),
+    ("application_properties", {b"\xff": 1}, ValueError, "not in UTF-8"),
+]
+
+
+@pytest.mark.parametrize(("name", "value", "error", "text"), REFUSED)
+def test_what_cannot_be_sent_is_refused_when_it_is_given_and_changes_nothing(
+    name: str, value: Any, error: type[Exception], text: str
+) -> None:
+    with pytest.raises(error, match=text):
+        MESSAGE("x", **{name: value})
+    message = ServiceBusMessage("x", message_id="m", application_properties={"a": 1})
+    before = copy.deepcopy(message._content)
+    with pytest.raises(error, match=text):
+        setattr(message, name, value)
+    assert message._content == before
+
+
+@pytest.mark.parametrize("body", [7, {"a": 1}, ["a"], Odd(), 1.5])
+def test_a_body_that_is_no_bytes_is_refused_with_what_to_do(body: Any) -> None:
+    with pytest.raises(TypeError, match=r"not (int|dict|list|Odd|float).*json\.dumps\(body\)"):
+        MESSAGE(body)
+
+
+def test_a_body_that_utf8_cannot_express_is_refused() -> None:
+    with pytest.raises(ValueError, match="body has half a surrogate pair as character 1"):
+        ServiceBusMessage("a\ud800")
+
+
+@pytest.mark.parametrize("name", ["body", "body_type", "raw_amqp_message"])
+def test_what_a_message_is_made_of_cannot_be_exchanged(name: str) -> None:
+    with pytest.raises(AttributeError):
+        setattr(ServiceBusMessage("x"), name, b"y")
+
+
+def test_a_partition_key_that_is_not_the_session_id_is_refused() -> None:
+    with pytest.raises(ValueError, match="partition_key 'p' is not the session_id 's'"):
+        ServiceBusMessage("x", session_id="s", partition_key="p")
+    message = ServiceBusMessage("x", session_id="s", partition_key="s")
+    with pytest.raises(ValueError, match="partition_key 'p' is not the session_id 's'"):
+        message.partition_key = "p"
+    with pytest.raises(ValueError, match="partition_key 's' is not the session_id ''"):
+        message.session_id = ""
+    assert (message.session_id, message.partition_key) == ("s", "s")
+    message.session_id = None
+    message.partition_key = "p"
+    assert (message.session_id, message.partition_key) == (None, "p")
+
+
+def test_an_unknown_keyword_is_left_out_with_a_warning() -> None:
+    with pytest.warns(UserWarning, match="'colour', 'size' means nothing") as caught:
+        message = ServiceBusMessage("x", colour="red", size=1)
+    assert caught[0].filename == __file__
+    assert not hasattr(message, "colour")
+
+
+# -- times -------------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("given_time", "kept"),
+    [
+        (timedelta(microseconds=1), timedelta(milliseconds=1)),
+        (timedelta(seconds=1, microseconds=1), timedelta(milliseconds=1001)),
+        (timedelta(days=10_675_199), None),
+        (timedelta.max, None),
+        (timedelta(milliseconds=NEVER), None),
+        (timedelta(milliseconds=NEVER - 1), timedelta(milliseconds=NEVER - 1)),
+    ],
+)
+def test_a_life_is_counted_in_ms_and_a_very_long_one_is_no_limit(given_time: timedelta, kept: timedelta | None) -> None:
+    message = ServiceBusMessage("x", time_to_live=given_time)
+    assert message.time_to_live == kept
+    sent = outgoing(message, detects_duplicates=False)
+    assert sent.time_to_live == (None if kept is None else kept // timedelta(milliseconds=1))
+
+
+def test_a_scheduled_time_may_be_in_any_zone_and_is_shown_in_utc() -> None:
+    there = timezone(timedelta(hours=5, minutes=30))
+    message = ServiceBusMessage("x", scheduled_enqueue_time_utc=datetime(2030, 1, 1, 12, 0, 0, 1999, tzinfo=there))
+    shown = message.scheduled_enqueue_time_utc
+    assert shown == datetime(2030, 1, 1, 6, 30, 0, 1000, tzinfo=UTC)
+    assert shown is not None
+    assert shown.tzinfo is UTC
+    assert outgoing(message, detects_duplicates=False).due == 1_893_479_400_001
+
+
+def test_a_message_scheduled_before_all_times_is_due_at_once() -> None:
+    message = ServiceBusMessage("x", scheduled_enqueue_time_utc=datetime(1900, 1, 1, tzinfo=UTC))
+    assert outgoing(message, detects_duplicates=False).due == 0
+
+
+# -- application properties --------------------------------------------------------------------------------------------
+
+
+def test_application_properties_are_the_messages_own() -> None:
+    mine = {"a": 1, "list": [1]}
+    message = ServiceBusMessage("x", application_properties=mine)
+    mine["b"] = 2
+    assert message.application_properties == {"a": 1, "list": [1]}
+    assert message.application_properties is not None
+    message.application_properties["c"] = "later"
+    sent = decode(outgoing(message, detects_duplicates=False).payload)
+    assert sent.properties == {"a": 1, "list": [1], "c": "later"}
+
+
+def test_no_application_properties_are_not_the_same_as_none_given() -> None:
+    assert ServiceBusMessage("x").application_properties is None
+    assert ServiceBusMessage("x", application_properties={}).application_properties == {}
+
+
+def test_names_in_bytes_are_read_as_text_whenever_they_come() -> None:
+    mixed: dict[str | bytes, Any] = {b"gr\xc3\xbc": 1, "map": {b"inner": [{b"deep": 2}]}}
+    message = ServiceBusMessage("x", application_properties=mixed)
+    assert message.application_properties == {"grü": 1, "map": {"inner": [{"deep": 2}]}}
+    later: Any = message.application_properties
+    later[b"later"] = 3
+    assert decode(outgoing(message, detects_duplicates=False).payload).properties == {
+        "grü": 1,
+        "map": {"inner": [{"deep": 2}]},
+        "later": 3,
+    }
+
+
+def test_a_property_keeps_its_type() -> None:
+    class Colour(str, Enum):  # noqa: UP042 -- as many have it
+        RED = "red"
+
+    values: dict[str, Any] = {"u": UUID(int=5), "b": b"x", "t": True, "i": 1, "f": 1.0, "n": None, "e": Colour.RED}
+    message = ServiceBusMessage("x", application_properties=values)
+    kept = decode(outgoing(message, detects_duplicates=False).payload).properties
+    assert kept is not None
+    assert [(type(value), value) for value in kept.values()] == [
+        (UUID, UUID(int=5)),
+        (bytes, b"x"),
+        (bool, True),
+        (int, 1),
+        (float, 1.0),
+        (type(None), None),
+        (str, "red"),
+    ]
+
+
+def test_what_was_put_in_later_is_refused_when_it_is_sent() -> None:
+    message = ServiceBusMessage("x", application_properties={})
+    later: Any = message.application_properties
+    later["mine"] = Odd()
+    with pytest.raises(TypeError, match="'mine' is of the type Odd"):
+        outgoing(message, detects_duplicates=False)
+
+
+def test_properties_that_stand_too_deep_inside_one_another_are_refused() -> None:
+    endless: list[Any] = []
+    endless.append(endless)
+    with pytest.raises(ValueError, match="16 deep"):
+        ServiceBusMessage("x", application_properties={"a": endless})
+
+
+@pytest.mark.parametrize(
+    ("properties", "text"),
+    [
+        ({"a": "x" * 32 * 1024}, "'a' has 327.. bytes; one may have 32768"),
+        ({str(number): b"x" * 22_000 for number in range(3)}, "have 660.. bytes; together they may have 65536"),
+    ],
+)
+def test_properties_that_are_too_large_are_refused(properties: dict[str, Any], text: str) -> None:
+    message = ServiceBusMessage("x", application_properties=properties)
+    with pytest.raises(MessageSizeExceededError, match=text):
+        outgoing(message, detects_duplicates=False)
+
+
+def test_properties_just_as_large_as_they_may_be_are_sent() -> None:
+    message = ServiceBusMessage(b"x" * 100_000, application_properties={"a": "x" * 32_700, "b": "x" * 32_700})
+    outgoing(message, detects_duplicates=False)
+
+
+# -- going out ---------------------------------------------------------------------------------------------------------
+
+
+@given(ARGUMENTS)
+def test_a_message_goes_out_as_it_is(arguments: dict[str, Any]) -> None:
+    message = ServiceBusMessage(**arguments)
+    sent = outgoing(message, detects_duplicates=True)
+    assert decode(sent.payload) == message._content
+    assert message.message_id == arguments.get("message_id", message.message_id)
+    assert sent.message_id == str(message.message_id).encode()
+    assert sent._replace(message_id=b"") == outgoing(message, detects_duplicates=False)
+
+
+def test_a_message_without_an_id_gets_one_and_keeps_it() -> None:
+    one, other = ServiceBusMessage("a"), ServiceBusMessage("a")
+    first = outgoing(one, detects_duplicates=True)
+    assert one.message_id
+    assert outgoing(one, detects_duplicates=True) == first
+    outgoing(other, detects_duplicates=False)
+    assert other.message_id != one.message_id
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="processes are not forked here")
+@pytest.mark.filterwarnings("ignore:.*multi-threaded.*fork:DeprecationWarning")  # the child does next to nothing
+def test_a_forked_process_draws_ids_of_its_own() -> None:
+    def drawn() -> str:
+        message = ServiceBusMessage("a")
+        outgoing(message, detects_duplicates=False)
+        return str(message.message_id)
+
+    reading, writing = os.pipe()
+    before = drawn()
+    child = os.fork()
+    if child == 0:
+        try:
+            os.write(writing, drawn().encode())
+        finally:
+            os._exit(0)
+    os.close(writing)
+    with os.fdopen(reading) as pipe:
+        in_child = pipe.read()
+    os.waitpid(child, 0)
+    after = drawn()
+    assert in_child
+    assert in_child[:12] != before[:12] == after[:12]
+    assert len({before, in_child, after}) == 3
+
+
+@pytest.mark.parametrize(
+    ("keys", "decides"),
+    [({}, None), ({"partition_key": "p"}, "p"), ({"session_id": ""}, ""), ({"session_id": "s"}, "s")],
+)
+def test_the_session_id_or_else_the_partition_key_decides_on_the_partition(
+    keys: dict[str, str], decides: str | None
+) -> None:
+    assert routing_key(MESSAGE("x", **keys)) == decides
+
+
+# -- what is taken as a message ----------------------------------------------------------------------------------------
+
+
+class Mine(ServiceBusMessage):
+    """A message of an application that has its own class."""
+
+
+def test_a_message_is_taken_as_it_is() -> None:
+    for message in (ServiceBusMessage("x"), Mine("x")):
+        assert as_message(message) is message
+        assert as_messages(message) == [message]
+
+
+@given(ARGUMENTS)
+def test_a_mapping_is_taken_as_what_a_message_is_made_with(arguments: dict[str, Any]) -> None:
+    assert as_message(arguments)._content == ServiceBusMessage(**arguments)._content
+
+
+def test_an_amqp_message_is_taken_and_keeps_the_id_it_gets() -> None:
+    annotated = AmqpAnnotatedMessage(data_body=b"x")
+    first = outgoing(as_message(annotated), detects_duplicates=True)
+    assert outgoing(as_message(annotated), detects_duplicates=True) == first
+    assert annotated.properties.message_id
+
+
+def test_several_are_taken_from_whatever_can_be_gone_through() -> None:
+    several = [ServiceBusMessage("a"), {"body": "b"}, AmqpAnnotatedMessage(data_body="c")]
+    for source in (several, tuple(several), iter(several)):
+        assert [str(message) for message in as_messages(source)] == ["a", "b", "c"]
+    assert as_messages([]) == []
+
+
+@pytest.mark.parametrize("take", [as_message, as_messages])
+@pytest.mark.parametrize(
+    ("value", "text"),
+    [
+        ("text", r"not str; make one with ServiceBusMessage\(body\)"),
+        (b"bytes", r"not bytes; make one with ServiceBusMessage\(body\)"),
+        (7, "a ServiceBusMessage, an AmqpAnnotatedMessage or a mapping, not int"),
+        (None, "not NoneType"),
+        ({"body": "x", "colour": "red"}, "'colour' in a message; it may have application_properties, body"),
+        ({"subject": "x"}, "must have a body"),
+    ],
+)
+def test_what_is_no_message_is_refused(take: Callable[[object], object], value: object, text: str) -> None:
+    with pytest.raises(TypeError, match=text):
+        take(value)
+
+
+def test_what_is_no_message_among_several_is_refused() -> None:
+    with pytest.raises(TypeError, match="not str"):
+        as_messages([ServiceBusMessage("x"), "y"])

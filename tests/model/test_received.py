@@ -1,0 +1,279 @@
+"""What is received is what was sent, and what the broker says of it."""
+
+from __future__ import annotations
+
+import copy
+import operator
+import pickle
+from datetime import UTC, datetime, timedelta
+from typing import Any
+from uuid import UUID
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from sbredis.engine import Changes, CodecError, Delivery, decode
+from sbredis.model import (
+    AmqpAnnotatedMessage,
+    ServiceBusMessage,
+    ServiceBusMessageState,
+    ServiceBusReceivedMessage,
+    ServiceBusReceiveMode,
+    as_message,
+    as_messages,
+    delivered,
+    outgoing,
+)
+from tests.model.givens import ARGUMENTS, ENQUEUED, lease, received
+
+PEEK_LOCK, DELETE = ServiceBusReceiveMode.PEEK_LOCK, ServiceBusReceiveMode.RECEIVE_AND_DELETE
+WHEN = datetime(1970, 1, 1, tzinfo=UTC) + timedelta(milliseconds=ENQUEUED)
+
+
+def corrupt() -> ServiceBusReceivedMessage:
+    """A message whose content cannot be read."""
+    return delivered(Delivery("7", b"a0%d\x09nonsense" % ENQUEUED), 0, PEEK_LOCK, None, None)
+
+
+@given(ARGUMENTS)
+def test_what_is_received_is_what_was_sent(arguments: dict[str, Any]) -> None:
+    message = received(ServiceBusMessage(**arguments))
+    expected = {"message_id": message.message_id, **arguments}
+    for name in (*arguments, "message_id"):
+        assert getattr(message, name) == expected[name]
+    assert message._content == decode(message._record.payload)
+
+
+def test_what_was_sent_is_read_when_it_is_first_asked_for() -> None:
+    message = corrupt()
+    assert message.sequence_number == 7
+    assert message.enqueued_time_utc == WHEN
+    with pytest.raises(CodecError, match="version 9"):
+        _ = message.body
+    with pytest.raises(AttributeError, match="no attribute 'colour'"):
+        operator.attrgetter("colour")(message)
+
+
+def test_what_was_read_once_is_kept() -> None:
+    message = received(ServiceBusMessage("x", application_properties={"a": 1}))
+    properties = message.application_properties
+    assert properties is not None
+    properties["b"] = 2
+    assert message.application_properties == {"a": 1, "b": 2}
+    assert message.body is message.body
+
+
+@pytest.mark.parametrize(
+    ("name", "base", "number"),
+    [("1", 0, 1), ("d12", 0, 12), ("281474976710655", 0, (1 << 48) - 1), ("d5", 3 << 48, (3 << 48) + 5)],
+)
+def test_a_sequence_number_is_made_of_the_partition_and_the_name(name: str, base: int, number: int) -> None:
+    message = received(ServiceBusMessage("x"), name=name, base=base)
+    assert message.sequence_number == message.enqueued_sequence_number == number
+
+
+def test_what_the_broker_says_of_times() -> None:
+    forever, mortal = received(ServiceBusMessage("x")), received(ServiceBusMessage("x"), expires=ENQUEUED + 5000)
+    assert (forever.enqueued_time_utc, forever.expires_at_utc) == (WHEN, None)
+    assert (mortal.enqueued_time_utc, mortal.expires_at_utc) == (WHEN, WHEN + timedelta(seconds=5))
+    scheduled = received(ServiceBusMessage("x"), state="s", peeked=True)
+    assert (scheduled.enqueued_time_utc, scheduled.expires_at_utc) == (None, None)
+
+
+@pytest.mark.parametrize(
+    ("letter", "state"),
+    [
+        ("l", ServiceBusMessageState.ACTIVE),
+        ("a", ServiceBusMessageState.ACTIVE),
+        ("w", ServiceBusMessageState.ACTIVE),
+        ("f", ServiceBusMessageState.DEFERRED),
+        ("s", ServiceBusMessageState.SCHEDULED),
+    ],
+)
+def test_the_state_is_where_it_stood(letter: str, state: ServiceBusMessageState) -> None:
+    assert received(ServiceBusMessage("x"), state=letter, peeked=True).state is state
+
+
+def test_deliveries_are_counted_with_this_one_unless_it_is_none() -> None:
+    assert received(ServiceBusMessage("x")).delivery_count == 1
+    assert received(ServiceBusMessage("x"), failures=3).delivery_count == 4
+    assert received(ServiceBusMessage("x"), failures=3, peeked=True).delivery_count == 3
+
+
+# -- the lock ----------------------------------------------------------------------------------------------------------
+
+
+def test_a_locked_message_has_a_token_and_an_end() -> None:
+    message = received(ServiceBusMessage("x"), lock=lease(until=100.0, until_utc=1_700_000_060.0))
+    assert type(message.lock_token) is UUID
+    assert message.locked_until_utc == datetime.fromtimestamp(1_700_000_060, UTC)
+    assert [message._lock_expired(now) for now in (99.9, 100.0, 101.0)] == [False, True, True]
+
+
+def test_a_token_stays_through_renewals_and_differs_between_deliveries() -> None:
+    first = received(ServiceBusMessage("x"), lock=lease("aaaaaaaaaaaa"))
+    token = first.lock_token
+    first._lease = lease("bbbbbbbbbbbb", until_utc=1_700_000_999.0)
+    assert first.lock_token == token
+    assert first.locked_until_utc == datetime.fromtimestamp(1_700_000_999, UTC)
+    others = [
+        received(ServiceBusMessage("x"), lock=lease("aaaaaaaaaaaa")),
+        received(ServiceBusMessage("x"), lock=lease("bbbbbbbbbbbb")),
+        received(ServiceBusMessage("x"), name="8", lock=lease("aaaaaaaaaaaa")),
+        received(ServiceBusMessage("x"), name="d7", lock=lease("aaaaaaaaaaaa")),
+    ]
+    assert [other.lock_token == token for other in others] == [True, False, False, False]
+
+
+@pytest.mark.parametrize(
+    "message",
+    [
+        received(ServiceBusMessage("x")),
+        received(ServiceBusMessage("x"), peeked=True),
+        received(ServiceBusMessage("x"), mode=DELETE, lock=lease()),
+    ],
+    ids=["without a lease", "peeked", "deleted"],
+)
+def test_what_is_not_locked_has_neither(message: ServiceBusReceivedMessage) -> None:
+    assert (message.lock_token, message.locked_until_utc) == (None, None)
+
+
+def test_a_settled_message_has_neither_and_is_still_read() -> None:
+    message = received(ServiceBusMessage("x"), lock=lease())
+    message._settled = True
+    assert (message.lock_token, message.locked_until_utc, message.body) == (None, None, b"x")
+
+
+# -- changes and dead letters ------------------------------------------------------------------------------------------
+
+
+def test_changed_properties_are_in_the_place_of_those_sent() -> None:
+    sent = ServiceBusMessage("x", application_properties={"a": 1, "b": 2})
+    assert received(sent, changes=Changes({"c": 3})).application_properties == {"c": 3}
+    assert received(sent, changes=Changes({})).application_properties == {}
+    assert received(sent, changes=Changes(None)).application_properties == {"a": 1, "b": 2}
+
+
+def test_what_is_no_dead_letter_has_no_reason() -> None:
+    message = received(ServiceBusMessage("x", application_properties={"DeadLetterReason": "mine"}))
+    assert (message.dead_letter_reason, message.dead_letter_error_description) == (None, None)
+    assert message.application_properties == {"DeadLetterReason": "mine"}
+    assert message.dead_letter_source is None
+
+
+@pytest.mark.parametrize(
+    ("letter", "changes", "reason", "description"),
+    [
+        ("T", None, "TTLExpiredException", "The message expired and was dead lettered."),
+        ("A", Changes({"a": 1}, "bad", "very bad"), "bad", "very bad"),
+        ("A", Changes({"a": 1}, "bad"), "bad", None),
+        ("A", Changes({"a": 1}), None, None),
+    ],
+)
+def test_a_dead_letter_says_why(
+    letter: str, changes: Changes | None, reason: str | None, description: str | None
+) -> None:
+    sent = ServiceBusMessage("x", application_properties={"a": 1})
+    message = received(sent, name="d3", reason=letter, changes=changes)
+    assert (message.dead_letter_reason, message.dead_letter_error_description) == (reason, description)
+    told = {"DeadLetterReason": reason, "DeadLetterErrorDescription": description}
+    assert message.application_properties == {"a": 1} | {name: text for name, text in told.items() if text}
+
+
+def test_a_message_that_failed_too_often_says_so() -> None:
+    message = received(ServiceBusMessage("x"), name="d3", reason="M", failures=10)
+    assert message.dead_letter_reason == "MaxDeliveryCountExceeded"
+    assert message.dead_letter_error_description
+    assert message.application_properties == {
+        "DeadLetterReason": "MaxDeliveryCountExceeded",
+        "DeadLetterErrorDescription": message.dead_letter_error_description,
+    }
+
+
+def test_the_brokers_reason_stands_before_one_left_over() -> None:
+    sent = ServiceBusMessage("x", application_properties={"DeadLetterReason": "of an earlier death", "a": 1})
+    message = received(sent, reason="T")
+    assert message.application_properties is not None
+    assert message.application_properties["DeadLetterReason"] == message.dead_letter_reason == "TTLExpiredException"
+
+
+# -- how it looks, and where it goes -----------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("message", "shown"),
+    [
+        (received(ServiceBusMessage("secret", message_id="m")), "sequence_number=7, delivery_count=1, not locked"),
+        (
+            received(ServiceBusMessage("secret", message_id="m"), lock=lease(until_utc=0.5), failures=2),
+            "sequence_number=7, delivery_count=3, locked until 1970-01-01T00:00:00.500+00:00",
+        ),
+        (
+            received(ServiceBusMessage("secret", message_id="m"), peeked=True, state="f"),
+            "sequence_number=7, delivery_count=0, peeked, deferred",
+        ),
+    ],
+)
+def test_a_received_message_shows_its_lock_and_not_its_body(message: ServiceBusReceivedMessage, shown: str) -> None:
+    assert repr(message) == f"<ServiceBusReceivedMessage {shown}, message_id='m', body of 6 bytes>"
+    message._settled, message._peeked = True, False
+    assert ", settled, " in repr(message)
+
+
+def test_what_cannot_be_read_is_still_shown() -> None:
+    assert "unreadable: a message of version 9" in repr(corrupt())
+
+
+def test_a_received_message_is_made_by_a_receiver_only() -> None:
+    made: Any = ServiceBusReceivedMessage
+    with pytest.raises(TypeError, match="made by a receiver"):
+        made("x")
+
+
+@given(ARGUMENTS)
+def test_a_received_message_is_sent_again_as_its_sender_gave_it(arguments: dict[str, Any]) -> None:
+    message = received(ServiceBusMessage(**arguments), lock=lease(), failures=4)
+    again = as_message(message)
+    assert type(again) is ServiceBusMessage
+    assert again._content == message._content
+    assert again._content is not message._content
+    assert [one._content for one in as_messages([message, message])] == [message._content] * 2
+
+
+def test_sending_it_again_does_not_touch_what_was_received() -> None:
+    message = received(ServiceBusMessage("x", application_properties={"a": [1]}))
+    message.raw_amqp_message.annotations["b"] = [1]
+    again = as_message(message)
+    listed: Any = again.application_properties
+    listed["a"].append(2)
+    annotated: Any = again.raw_amqp_message.annotations
+    annotated["b"].append(2)
+    again.subject = "again"
+    assert message.application_properties == {"a": [1]}
+    assert message.raw_amqp_message.annotations == {"b": [1]}
+    assert message.subject is None
+
+
+@pytest.mark.parametrize("again", [copy.copy, copy.deepcopy, lambda message: pickle.loads(pickle.dumps(message))])  # noqa: S301
+def test_a_copy_says_the_same_and_has_no_lock(again: Any) -> None:
+    message = received(ServiceBusMessage("x", application_properties={"a": 1}), lock=lease(), failures=2)
+    message._owner = open  # stands for a receiver
+    copied = again(message)
+    assert type(copied) is ServiceBusReceivedMessage
+    assert copied._content == message._content
+    assert (copied.sequence_number, copied.delivery_count, copied.enqueued_time_utc) == (7, 3, WHEN)
+    assert (copied.lock_token, copied._owner) == (None, None)
+    assert copied.application_properties is not None
+    copied.application_properties["a"] = 2
+    assert message.application_properties == {"a": 1}
+    assert message.lock_token
+
+
+@given(st.integers() | st.lists(st.text(st.characters(exclude_categories=["Cs"]), max_size=5), max_size=4) | st.none())
+def test_bodies_of_values_and_lists_come_back(value: Any) -> None:
+    message = received(as_message(AmqpAnnotatedMessage(value_body=value)))
+    assert (message.body_type.value, message.body, str(message)) == ("value", value, str(value))
+    listed = received(as_message(AmqpAnnotatedMessage(sequence_body=[value, value])))
+    assert (listed.body_type.value, listed.body) == ("sequence", [value, value])
+    assert outgoing(as_message(listed), detects_duplicates=False).payload == listed._record.payload

@@ -9,7 +9,7 @@ export HOME := $(CURDIR)/.cache/home
 endif
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test check format bench bench-transport bench-faults bench-engine prove-engine release environment clean
+.PHONY: help demo test check format bench bench-transport bench-faults bench-engine bench-client prove-engine release environment clean
 
 help: ## list the targets
 	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/  make \1@\2/p' Makefile | awk -F@ '{ printf "%-24s %s\n", $$1, $$2 }'
@@ -31,7 +31,7 @@ format: environment ## format the code, and mend what the linter can mend
 	$(PY) -m ruff check --fix .
 	$(PY) -m ruff format .
 
-bench: bench-transport bench-faults bench-engine ## run all benchmarks
+bench: bench-transport bench-faults bench-engine bench-client ## run all benchmarks
 
 bench-transport: environment-test ## measure the transport
 	$(PY) -m benchmarks.transport $(ARGS)
@@ -41,6 +41,9 @@ bench-faults: environment-test ## show what callers notice of a fault, beside re
 
 bench-engine: environment-test ## measure the engine beside bare streams: server time, memory, long queues, bounds
 	$(PY) -m benchmarks.engine $(ARGS)
+
+bench-client: environment-test ## measure the client beside bare streams: batches, one by one, partitions, cluster, idle latency
+	$(PY) -m benchmarks.client $(ARGS)
 
 prove-engine: environment-test ## the long run of the engine's state machine against its model (some minutes)
 	$(PY) -m tests.engine.proof.long_run $(ARGS)

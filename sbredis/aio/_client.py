@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, Self
 
 from sbredis.aio._arguments import count_of, deadline_of, seconds_of, warn_of_unknown
 from sbredis.aio._connection import Connection, Creation
+from sbredis.aio._credentials import Credential, credited
 from sbredis.aio._queues import create_or_get, described, queue_creation
 from sbredis.aio._receiver import ServiceBusReceiver
 from sbredis.aio._sender import ServiceBusSender
@@ -18,8 +19,6 @@ from sbredis.model import QueueProperties, ServiceBusReceiveMode, ServiceBusSubQ
 from sbredis.transport import Backoff, Target, parse_target, target_of
 
 if TYPE_CHECKING:
-    from redis.credentials import CredentialProvider
-
     from sbredis.aio._clock import Clock
     from sbredis.aio._renewer import AutoLockRenewer
 
@@ -49,7 +48,7 @@ class ServiceBusClient:
     def __init__(
         self,
         fully_qualified_namespace: str,
-        credential: CredentialProvider | tuple[str | None, str] | None = None,
+        credential: Credential | None = None,
         *,
         namespace: str | None = None,
         partition_count: int | None = None,
@@ -62,7 +61,7 @@ class ServiceBusClient:
     ) -> None:
         clock: Clock | None = kwargs.pop("_clock", None)
         warn_of_unknown("ServiceBusClient", kwargs)
-        target, provider = _credited(parse_target(fully_qualified_namespace), credential)
+        target, provider = credited(parse_target(fully_qualified_namespace), credential)
         self._begin(
             target,
             provider,
@@ -76,7 +75,7 @@ class ServiceBusClient:
     def _begin(  # noqa: PLR0917 -- both constructors end here
         self,
         target: Target,
-        provider: CredentialProvider | None,
+        provider: Any,
         namespace: str | None,
         partition_count: int | None,
         retry: Backoff,
@@ -172,7 +171,7 @@ class ServiceBusClient:
             entity_name(queue_name),
             self._telemetry,
             client_identifier=_identifier(client_identifier),
-            create=_creation(create_if_missing),
+            create=_creation(create_if_missing, self._connection),
             max_in_flight=max_in_flight,
             max_in_flight_bytes=max_in_flight_bytes,
             on_close=self._handlers.discard,
@@ -209,7 +208,7 @@ class ServiceBusClient:
             raise ValueError("Sessions are not available in this release: leave out session_id.")
         if sub_queue is not None:
             sub_queue = ServiceBusSubQueue(sub_queue)
-        lowered = queue_name.lower() if isinstance(queue_name, str) else ""  # pyright: ignore[reportUnnecessaryIsInstance]  # callers are not all typed
+        lowered = str(queue_name).lower()
         for suffix, kind in sorted(_SUB_QUEUES.items(), key=lambda item: -len(item[0])):
             if lowered.endswith(suffix):
                 if sub_queue is not None and sub_queue is not kind:
@@ -228,7 +227,7 @@ class ServiceBusClient:
             entity_name(queue_name),
             self._telemetry,
             client_identifier=_identifier(client_identifier),
-            create=_creation(create_if_missing),
+            create=_creation(create_if_missing, self._connection),
             sub_queue=sub_queue,
             receive_mode=mode,
             max_wait_time=None if max_wait_time is None else seconds_of(max_wait_time, "max_wait_time"),
@@ -263,11 +262,11 @@ class ServiceBusClient:
         await self._connection.aclose()
 
 
-def _creation(wanted: bool | Mapping[str, Any]) -> Creation | None:
+def _creation(wanted: bool | Mapping[str, Any], connection: Connection) -> Creation | None:
     if wanted is False:
         return None
     options: dict[str, Any] = {} if wanted is True else dict(wanted)
-    return queue_creation(**options)
+    return queue_creation(clock=connection.clock.kind, **options)
 
 
 def _identifier(given: str | None) -> str:
@@ -276,22 +275,6 @@ def _identifier(given: str | None) -> str:
     if not isinstance(given, str):  # pyright: ignore[reportUnnecessaryIsInstance]  # callers are not all typed
         raise TypeError(f"client_identifier is text, not {type(given).__name__}")
     return given
-
-
-def _credited(
-    target: Target, credential: CredentialProvider | tuple[str | None, str] | None
-) -> tuple[Target, CredentialProvider | None]:
-    if credential is None:
-        return target, None
-    if isinstance(credential, tuple):
-        username, password = credential
-        return replace(target, username=username, password=password), None
-    if not hasattr(credential, "get_credentials"):
-        raise TypeError(
-            "credential is a tuple of user and password, or a credential provider of redis-py, not "
-            f"{type(credential).__name__}; tokens of Azure mean nothing to Redis"
-        )
-    return target, credential
 
 
 def _backoff(total: int | None, factor: float, longest: float, mode: str) -> Backoff:

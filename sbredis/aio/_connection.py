@@ -16,14 +16,13 @@ import anyio
 
 from sbredis.aio._clock import Clock
 from sbredis.aio._entity import Entity
+from sbredis.aio._rigs import rig_for
 from sbredis.engine import load, name_key, operations
 from sbredis.exceptions import MessagingEntityNotFoundError, OperationTimeoutError, Outcome, ServiceBusError
 from sbredis.registry import EntityRecord, Namespace
 from sbredis.transport import Backoff, Target, open_transport, require_asyncio
 
 if TYPE_CHECKING:
-    from redis.credentials import CredentialProvider
-
     from sbredis.transport import Transport
 
 __all__ = ["Connection", "Creation"]
@@ -40,14 +39,16 @@ class Connection:
         self,
         target: Target,
         *,
-        credential_provider: CredentialProvider | None = None,
+        credential_provider: Any = None,
         connect_timeout: float = 5.0,
         partition_count: int | None = None,
         retry: Backoff | None = None,
         clock: Clock | None = None,
     ) -> None:
         self.target = target
-        self.clock = clock or Clock()
+        self.rig = rig_for(target)
+        """The test bus that it goes to, if it does."""
+        self.clock = clock or (Clock() if self.rig is None else self.rig.clock)
         self.id = secrets.token_hex(6)
         """In the names of this client's lanes and channels."""
         self._credential_provider = credential_provider

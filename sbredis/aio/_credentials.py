@@ -3,23 +3,27 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import TYPE_CHECKING, TypeAlias
+from typing import Any, Protocol, TypeAlias
 
 from sbredis.transport import Target
 
-if TYPE_CHECKING:
-    from redis.credentials import CredentialProvider
-
 __all__ = ["Credential", "Provider", "credited"]
 
-Provider: TypeAlias = "CredentialProvider"
-"""A credential provider of redis-py, which is asked anew for every connection."""
-Credential: TypeAlias = "CredentialProvider | tuple[str | None, str]"
+
+class Provider(Protocol):
+    """A credential provider of redis-py, named by what is asked of it for every connection."""
+
+    def get_credentials(self) -> tuple[str] | tuple[str, str]:
+        """A password, or a user and a password."""
+        ...
+
+
+Credential: TypeAlias = Provider | tuple[str | None, str]
 """A credential provider, or a user and a password."""
 
 
-def credited(target: Target, credential: Credential | None) -> tuple[Target, Provider | None]:
-    """Where to connect to with these credentials, and who is asked for them."""
+def credited(target: Target, credential: Credential | None) -> tuple[Target, Any]:
+    """Where to connect to with these credentials, and the provider that is asked for them, if there is one."""
     if credential is None:
         return target, None
     if isinstance(credential, tuple):

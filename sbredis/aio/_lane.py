@@ -47,6 +47,8 @@ __all__ = ["Job", "Lane"]
 
 _log = logging.getLogger("sbredis.client")
 _TICK = 0.25
+_MUCH = 16
+"""So many jobs are worth two calls."""
 _OF_ONE_CALLER = (ServiceBusQuotaExceededError, MessageSizeExceededError, MalformedCallError)
 """Refusals that one caller's part of a call may have brought upon the others."""
 
@@ -84,27 +86,27 @@ class Lane(ABC, Generic[J, R]):
 
     letter: ClassVar[str]
     """Tells the lanes of a client apart."""
+    tracks: ClassVar[int] = 1
+    """How many calls may be under way: with two, one is made while the other is being answered."""
 
     def __init__(self, desk: Desk) -> None:
         self.desk = desk
         self._loop = asyncio.get_running_loop()
         self._queue: deque[J] = deque()
-        self._in_flight: list[J] = []
-        self._number = 0
-        self._generation = 0
-        self._lane = ""
-        self._begin_anew()
-        self._wanted: asyncio.Future[None] | None = None
-        self._started = False
+        self._tracks = [_Track(self, number) for number in range(self.tracks)]
         self._timer: asyncio.TimerHandle | None = None
         self._timer_at = 0.0
+        self._woken = False
         self._closed = False
 
     # -- what a kind of operation is -----------------------------------------------------------------------------------
 
     @abstractmethod
-    def gather(self, queue: deque[J]) -> list[J]:
-        """Take out of the queue what goes into one call; those whose future is done are ended and left out."""
+    def gather(self, queue: deque[J], most: int, *, ordered: bool) -> list[J]:
+        """Take out of the queue what goes into one call; those whose future is done are ended and left out.
+
+        At most so many jobs. Without ``ordered`` none that must not overtake those before it.
+        """
 
     @abstractmethod
     def request(self, partition: Partition, turn: Turn, jobs: Sequence[J]) -> Request[R]:
@@ -144,13 +146,12 @@ class Lane(ABC, Generic[J, R]):
             job.ended()
             return
         self._queue.append(job)
-        wanted = self._wanted
-        if wanted is not None:
-            if not wanted.done():
-                wanted.set_result(None)
-        elif not self._started:
-            self._started = True
-            self.desk.entity.connection.tasks.start_soon(self._work)
+        if not self._woken:
+            for track in self._tracks:
+                if not track.busy:
+                    self._woken = True  # it will gather what comes until its turn
+                    track.wake()
+                    break
         if self._timer is None or job.deadline < self._timer_at:
             self._watch(min(job.deadline, self._loop.time() + _TICK))
 
@@ -164,44 +165,131 @@ class Lane(ABC, Generic[J, R]):
         self._closed = True
         if self._timer is not None:
             self._timer.cancel()
-        for jobs, sent in ((self._in_flight, True), (self._queue, False)):
+        for jobs, sent in self._all():
             for job in jobs:
                 if not job.future.done():
                     job.future.set_exception(_closed(sent=sent))
                 job.ended()
             jobs.clear()
 
-    # -- one call after the other --------------------------------------------------------------------------------------
+    def next_jobs(self, track: _Track[J, R]) -> list[J]:
+        """What the next call of a track carries; if another track is free, one half of much."""
+        self._woken = False
+        most = waiting = len(self._queue)
+        if waiting >= _MUCH:
+            free = next((other for other in self._tracks if other is not track and not other.busy), None)
+            if free is not None:
+                most = (waiting + 1) // 2
+                self._woken = True
+                free.wake()
+        return self.gather(self._queue, most, ordered=track is self._tracks[0])
+
+    def _all(self) -> list[tuple[list[J] | deque[J], bool]]:
+        """All jobs there are, and whether they have been sent."""
+        return [*((track.in_flight, True) for track in self._tracks), (self._queue, False)]
+
+    def fail(self, jobs: list[J], error: ServiceBusError) -> None:
+        """End jobs with an error, each with its own."""
+        entity = self.desk.entity.name
+        error.entity = entity
+        for job in jobs:
+            if not job.future.done():
+                job.future.set_exception(error.twin())
+            elif job.future.cancelled():
+                _log.warning("nobody waited any more for what failed: %s", error)
+            job.ended()
+        jobs.clear()
+
+    # -- time ----------------------------------------------------------------------------------------------------------
+
+    def _watch(self, when: float) -> None:
+        if self._timer is not None:
+            self._timer.cancel()
+        self._timer_at = when
+        self._timer = self._loop.call_at(when, self._tick)
+
+    def _tick(self) -> None:
+        """End those whose deadline has passed. Runs only while somebody waits."""
+        self._timer = None
+        now = self._loop.time()
+        earliest = now + _TICK
+        some = False
+        for jobs, sent in self._all():
+            some = some or bool(jobs)
+            for job in jobs:
+                if job.future.done():
+                    continue
+                if job.deadline <= now:
+                    job.future.set_exception(self._late(sent=sent))
+                elif job.deadline < earliest:
+                    earliest = job.deadline
+        if some:
+            self._watch(earliest)
+
+    def _late(self, *, sent: bool) -> ServiceBusError:
+        what = "no answer came" if sent else "the calls before it took all the time"
+        outcome = Outcome.UNKNOWN if sent else Outcome.NEVER_SENT
+        error = OperationTimeoutError(f"The operation did not end in time: {what}.", outcome=outcome)
+        error.entity = self.desk.entity.name
+        _log.info("%s", error)
+        return error
+
+
+class _Track(Generic[J, R]):
+    """One call after the other."""
+
+    def __init__(self, lane: Lane[J, R], number: int) -> None:
+        self.busy = False
+        self.in_flight: list[J] = []
+        self._lane = lane
+        self._loop = asyncio.get_running_loop()
+        self._letter = f"{lane.letter}{number or ''}"
+        self._wanted: asyncio.Future[None] | None = None
+        self._started = False
+        self._number = 0
+        self._generation = 0
+        self._name = ""
+        self._begin_anew()
+
+    def wake(self) -> None:
+        """There is something to do."""
+        self.busy = True
+        if self._wanted is not None:
+            if not self._wanted.done():
+                self._wanted.set_result(None)
+        elif not self._started:
+            self._started = True
+            self._lane.desk.entity.connection.tasks.start_soon(self._work)
 
     async def _work(self) -> None:
+        lane = self._lane
         while True:
-            if not self._queue:
+            jobs = self.in_flight = lane.next_jobs(self)
+            if not jobs:
+                self.busy = False
                 self._wanted = self._loop.create_future()
                 await self._wanted
                 self._wanted = None
                 continue
-            jobs = self._in_flight = self.gather(self._queue)
-            if not jobs:
-                continue
             try:
                 await self._deliver(jobs)
             except Exception as error:  # noqa: BLE001  # a defect must not leave callers waiting for ever
-                _log.exception("%s: a call broke on a defect", self.desk)
-                self._fail(jobs, _defect(error))
-            self._in_flight = []
+                _log.exception("%s: a call broke on a defect", lane.desk)
+                lane.fail(jobs, _defect(error))
+            self.in_flight = []
 
     async def _deliver(self, jobs: list[J], refused_size: int | None = None) -> int | None:
         """Bring these to their end; the size of the smallest that the partition had no room for, if it had not."""
-        entity, until = self.desk.entity, max(job.deadline for job in jobs)
+        lane, entity, until = self._lane, self._lane.desk.entity, max(job.deadline for job in jobs)
         request: Request[R] | None = None
         while jobs:
             record = entity.record
             try:
                 if request is None:
                     self._number += 1
-                    turn = Turn(self._lane, self._number, entity.connection.clock.told())
-                    request = self.request(entity.partition(self.desk.number), turn, jobs)
-                seconds = self.patience(jobs, until - self._loop.time())
+                    turn = Turn(self._name, self._number, entity.connection.clock.told())
+                    request = lane.request(entity.partition(lane.desk.number), turn, jobs)
+                seconds = lane.patience(jobs, until - self._loop.time())
                 result = await perform(entity.connection.transport, request, timeout=seconds)
             except ServiceBusError as error:
                 then = await self._after(error, jobs, record, until)
@@ -210,9 +298,9 @@ class Lane(ABC, Generic[J, R]):
                 elif then is _Then.ONE_BY_ONE:
                     return await self._one_by_one(jobs, error, refused_size)
                 elif then is not _Then.AGAIN:
-                    self._fail(jobs, then)
+                    self._lane.fail(jobs, then)
             else:
-                self.answer(jobs, result)
+                lane.answer(jobs, result)
                 for job in jobs:
                     job.ended()
                 break
@@ -222,10 +310,10 @@ class Lane(ABC, Generic[J, R]):
         self, error: ServiceBusError, jobs: list[J], record: EntityRecord, until: float
     ) -> _Then | ServiceBusError:
         """What to do about an error of a call that was made by what ``record`` says: or the error to end with."""
-        entity = self.desk.entity
+        entity = self._lane.desk.entity
         mending: Awaitable[None] | None = None
         if isinstance(error, SettingsBehindError):
-            mending = self.desk.tell(until)
+            mending = self._lane.desk.tell(until)
         elif isinstance(error, SettingsStaleError):
             mending = entity.reload(record, until)
         elif isinstance(error, MessagingEntityNotFoundError):
@@ -242,7 +330,7 @@ class Lane(ABC, Generic[J, R]):
         if error.is_transient and error.outcome is Outcome.UNKNOWN and self._loop.time() < until:
             return _Then.AGAIN
         if error.is_transient and error.outcome is Outcome.NEVER_SENT:
-            stay = self.elsewhere(jobs, error)
+            stay = self._lane.elsewhere(jobs, error)
             if len(stay) < len(jobs):
                 jobs[:] = stay
                 return _Then.ANEW
@@ -252,66 +340,23 @@ class Lane(ABC, Generic[J, R]):
         """Find out whose part was refused: the halves, each by itself, and what is no smaller than what was refused."""
         if len(jobs) == 1:
             size = jobs[0].size
-            self._fail(jobs, error)
+            self._lane.fail(jobs, error)
             return size if isinstance(error, ServiceBusQuotaExceededError) else refused_size
         middle = len(jobs) // 2
         for half in (jobs[:middle], jobs[middle:]):
             fit = half
             if refused_size is not None:
                 fit = [job for job in half if job.size < refused_size]
-                self._fail([job for job in half if job.size >= refused_size], error)
+                self._lane.fail([job for job in half if job.size >= refused_size], error)
             if fit:
                 refused_size = await self._deliver(fit, refused_size)
         jobs.clear()
         return refused_size
 
-    def _fail(self, jobs: list[J], error: ServiceBusError) -> None:
-        entity = self.desk.entity.name
-        error.entity = entity
-        for job in jobs:
-            if not job.future.done():
-                job.future.set_exception(error.twin())
-            elif job.future.cancelled():
-                _log.warning("nobody waited any more for what failed: %s", error)
-            job.ended()
-        jobs.clear()
-
     def _begin_anew(self) -> None:
         self._generation += 1
         self._number = 0
-        self._lane = f"{self.desk.entity.connection.id}{self.letter}{self._generation}"
-
-    # -- time ----------------------------------------------------------------------------------------------------------
-
-    def _watch(self, when: float) -> None:
-        if self._timer is not None:
-            self._timer.cancel()
-        self._timer_at = when
-        self._timer = self._loop.call_at(when, self._tick)
-
-    def _tick(self) -> None:
-        """End those whose deadline has passed. Runs only while somebody waits."""
-        self._timer = None
-        now = self._loop.time()
-        earliest = now + _TICK
-        for jobs, sent in ((self._in_flight, True), (self._queue, False)):
-            for job in jobs:
-                if job.future.done():
-                    continue
-                if job.deadline <= now:
-                    job.future.set_exception(self._late(sent=sent))
-                elif job.deadline < earliest:
-                    earliest = job.deadline
-        if self._queue or self._in_flight:
-            self._watch(earliest)
-
-    def _late(self, *, sent: bool) -> ServiceBusError:
-        what = "no answer came" if sent else "the calls before it took all the time"
-        outcome = Outcome.UNKNOWN if sent else Outcome.NEVER_SENT
-        error = OperationTimeoutError(f"The operation did not end in time: {what}.", outcome=outcome)
-        error.entity = self.desk.entity.name
-        _log.info("%s", error)
-        return error
+        self._name = f"{self._lane.desk.entity.connection.id}{self._letter}{self._generation}"
 
 
 def _closed(*, sent: bool) -> ServiceBusError:

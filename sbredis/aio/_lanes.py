@@ -38,7 +38,7 @@ _STRETCH = 1.5
 class SendJob(Job):
     """Messages that one caller sends: all of them, or none. Brings the sequence number of the first one."""
 
-    __slots__ = ("messages", "moves", "throttle")
+    __slots__ = ("messages", "moves", "ordered", "throttle")
 
     def __init__(
         self,
@@ -47,12 +47,16 @@ class SendJob(Job):
         deadline: float,
         throttle: Throttle,
         moves: Callable[[SendJob, ServiceBusError], bool] | None,
+        *,
+        ordered: bool = False,
     ) -> None:
         super().__init__(deadline, size)
         self.messages = messages
         self.throttle = throttle
         self.moves = moves
         """Takes it to another partition, if that is possible; ``None`` for what belongs to this one."""
+        self.ordered = ordered
+        """It must not overtake what was sent before it."""
 
     def ended(self) -> None:
         """Make room for others."""
@@ -63,16 +67,19 @@ class SendLane(Lane[SendJob, Sent]):
     """Sends to one partition."""
 
     letter: ClassVar[str] = "s"
+    tracks: ClassVar[int] = 2
 
-    def gather(self, queue: deque[SendJob]) -> list[SendJob]:
+    def gather(self, queue: deque[SendJob], most: int, *, ordered: bool) -> list[SendJob]:
         """As many as one call takes, in the order in which they came."""
         jobs: list[SendJob] = []
         count = size = 0
-        while queue:
+        while queue and len(jobs) < most:
             job = queue[0]
             if job.future.done():
                 queue.popleft().ended()
                 continue
+            if job.ordered and not ordered:
+                break
             count += len(job.messages)
             size += job.size
             if jobs and (count > MAXIMUM_CALL_MESSAGES or size > MAXIMUM_CALL_BYTES):
@@ -92,6 +99,10 @@ class SendLane(Lane[SendJob, Sent]):
                 job.future.set_result(number)
             number += len(job.messages)
         self.desk.reached()
+        connection = self.desk.entity.connection
+        if connection.rig is not None:
+            messages = [message for job in jobs for message in job.messages]
+            connection.rig.sent(connection.target.namespace, self.desk.entity.name, messages)
         if result.more:
             self.desk.catch_up()
 
@@ -132,17 +143,20 @@ Way = Callable[[Partition, Turn, Sequence[Lock]], Request[Settled]]
 class SettleLane(Lane[SettleJob, Settled]):
     """Settlements of one kind."""
 
+    tracks: ClassVar[int] = 2
+
     def __init__(self, desk: Desk, letter: str, way: Way) -> None:
         self.letter = letter  # type: ignore[misc]  # one class for all kinds
         self._way = way
         super().__init__(desk)
 
-    def gather(self, queue: deque[SettleJob]) -> list[SettleJob]:
+    def gather(self, queue: deque[SettleJob], most: int, *, ordered: bool) -> list[SettleJob]:
         """As many as one call takes; of one message only once, since the answer goes by its name."""
+        del ordered
         jobs: list[SettleJob] = []
         names: set[str] = set()
-        size = 0
-        while queue and len(jobs) < MAXIMUM_CALL_MESSAGES:
+        size, most = 0, min(most, MAXIMUM_CALL_MESSAGES)
+        while queue and len(jobs) < most:
             job = queue[0]
             if job.future.done():
                 queue.popleft().ended()
@@ -198,8 +212,9 @@ class RenewLane(Lane[RenewJob, Renewed]):
         super().__init__(desk)
         self._token = ""
 
-    def gather(self, queue: deque[RenewJob]) -> list[RenewJob]:
+    def gather(self, queue: deque[RenewJob], most: int, *, ordered: bool) -> list[RenewJob]:
         """As many as one call takes, of one message only once."""
+        del most, ordered
         jobs: list[RenewJob] = []
         names: set[str] = set()
         while queue and len(jobs) < MAXIMUM_CALL_MESSAGES:
@@ -257,13 +272,15 @@ class CallLane(Lane[CallJob[Any], Any]):
         self.letter = letter  # type: ignore[misc]  # one class for all kinds
         super().__init__(desk)
 
-    def gather(self, queue: deque[CallJob[Any]]) -> list[CallJob[Any]]:
+    def gather(self, queue: deque[CallJob[Any]], most: int, *, ordered: bool) -> list[CallJob[Any]]:
         """One."""
-        job = queue.popleft()
-        if job.future.done():
+        del most, ordered
+        while queue:
+            job = queue.popleft()
+            if not job.future.done():
+                return [job]
             job.ended()
-            return []
-        return [job]
+        return []
 
     def request(self, partition: Partition, turn: Turn, jobs: Sequence[CallJob[Any]]) -> Request[Any]:
         """What the job makes."""

@@ -18,6 +18,7 @@ from sbredis.exceptions import AutoLockRenewFailed, AutoLockRenewTimeout, Outcom
 from sbredis.model import Lease, ServiceBusReceivedMessage, ServiceBusReceiveMode
 
 if TYPE_CHECKING:
+    from sbredis.aio._clock import Clock
     from sbredis.aio._receiver import ServiceBusReceiver
 
 __all__ = ["AutoLockRenewer", "LockRenewFailureCallback"]
@@ -71,6 +72,7 @@ class AutoLockRenewer:
         self._last: _Watched | None = None
         self._timer: asyncio.TimerHandle | None = None
         self._calling: set[asyncio.Task[None]] = set()
+        self._unwatched: dict[Clock, Callable[[], None]] = {}
         self._closed = False
 
     async def __aenter__(self) -> Self:
@@ -131,6 +133,8 @@ class AutoLockRenewer:
             watched.messages.clear()
         self._due.clear()
         self._last = None
+        for unwatch in self._unwatched.values():
+            unwatch()
         if self._calling:
             await asyncio.wait(self._calling)
 
@@ -142,8 +146,10 @@ class AutoLockRenewer:
 
     def _plan(self, watched: _Watched, until: float, *, soon: bool = False) -> None:
         """Put messages in the line, whose lock ends at ``until``."""
-        connection = watched.receiver._connection
-        left = until - connection.clock.now()
+        clock = watched.receiver._connection.clock
+        if clock.kind == "test" and clock not in self._unwatched:
+            self._unwatched[clock] = clock.when_moved(self._clock_moved)
+        left = until - clock.now()
         entity = watched.receiver._entity
         lock = left if entity is None else entity.record.settings.lock_duration / 1000
         wait = min(_AGAIN, left / 2) if soon else left - min(lock / 2, max(10.0, lock / 3))
@@ -154,6 +160,14 @@ class AutoLockRenewer:
             if self._timer is not None:
                 self._timer.cancel()
             self._timer = loop.call_at(when, self._renew)
+
+    def _clock_moved(self) -> None:
+        """Locks have less left, or nothing: put all of them in the line anew. What is late is found out at once."""
+        planned, self._due = self._due, []
+        for _, _, watched in planned:
+            left = [message._lease.until for message in watched.messages.values() if message._lease is not None]
+            if left:
+                self._plan(watched, min(left))
 
     def _renew(self) -> None:
         self._timer = None

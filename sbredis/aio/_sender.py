@@ -115,7 +115,8 @@ class ServiceBusSender:
                 await self._traced([message], entity, deadline)
                 return
             made = outgoing(message, detects_duplicates=entity.detects_duplicates)
-            await self._send([message], [made], len(made.payload), entity, deadline)
+            job = await self._begin((message,), (made,), len(made.payload), entity, deadline)
+            await job.future
             return
         if isinstance(message, ServiceBusMessageBatch):
             await self._send_batch(message, entity, deadline)
@@ -255,9 +256,19 @@ class ServiceBusSender:
         return list(range(first, first + len(made)))
 
     async def _begin(
-        self, messages: list[ServiceBusMessage], made: list[Outgoing], size: int, entity: Entity, deadline: float
+        self,
+        messages: Sequence[ServiceBusMessage],
+        made: Sequence[Outgoing],
+        size: int,
+        entity: Entity,
+        deadline: float,
+        *,
+        ordered: bool = False,
     ) -> SendJob:
-        """Put messages on their way, as soon as there is room; the job brings their outcome."""
+        """Put messages on their way, as soon as there is room; the job brings their outcome.
+
+        What is ``ordered`` is never overtaken, in its partition, by what is put on its way later and is ordered too.
+        """
         count = len(made)
         if size > entity.largest_message or count > MAXIMUM_CALL_MESSAGES:
             raise _too_large(entity, count, size)
@@ -269,9 +280,13 @@ class ServiceBusSender:
         throttle = self._throttle
         if not throttle.try_take(count, size):
             await throttle.take(count, size, deadline)
-            self._check_open(entity)
+            try:
+                self._check_open()
+            except BaseException:
+                throttle.release(count, size)
+                raise
         if pinned is not None:
-            job = SendJob(made, size, deadline, throttle, None)
+            job = SendJob(made, size, deadline, throttle, None, ordered=ordered)
             pinned.sending.add(job)
         else:
             job = SendJob(made, size, deadline, throttle, self._move)
@@ -305,7 +320,7 @@ class ServiceBusSender:
         desk.sending.take_over(job)
         return True
 
-    def _key(self, messages: list[ServiceBusMessage], entity: Entity) -> str | None:
+    def _key(self, messages: Sequence[ServiceBusMessage], entity: Entity) -> str | None:
         """What says which partition messages belong to: one key for all of them, or none."""
         keys: dict[str, None] = {}
         for message in messages:
@@ -317,8 +332,8 @@ class ServiceBusSender:
         if len(keys) > 1:
             raise ValueError(
                 f"The messages have different keys ({', '.join(map(repr, list(keys)[:3]))}…), and so belong to "
-                f"different partitions of {entity.name!r}: they cannot be taken all together or not at all. Give them one "
-                "partition_key, or send each by itself, for instance with send_stream()."
+                f"different partitions of {entity.name!r}: they cannot be taken all together or not at all. Give them "
+                "one partition_key, or send each by itself, for instance with send_stream()."
             )
         return next(iter(keys), None)
 
@@ -330,7 +345,7 @@ class ServiceBusSender:
             self._check_open()
         return entity
 
-    def _check_open(self, _: object = None) -> None:
+    def _check_open(self) -> None:
         if self._closed:
             raise ValueError("The sender is closed: get another one from the client.")
         self._connection.check_open()

@@ -169,7 +169,7 @@ class SendStream(AsyncIterator[SendResult]):
             entity = await sender._ready(deadline)
             message = as_message(item)
             made = outgoing(message, detects_duplicates=entity.detects_duplicates)
-            job = await sender._begin([message], [made], len(made.payload), entity, deadline)
+            job = await sender._begin([message], [made], len(made.payload), entity, deadline, ordered=True)
             future: asyncio.Future[int] = job.future
         except Exception as error:  # noqa: BLE001  # the message's own
             future = asyncio.get_running_loop().create_future()

@@ -11,6 +11,7 @@ from sbredis.transport._address import Durability, Endpoint, Target, TlsOptions,
 from sbredis.transport._backoff import Backoff
 from sbredis.transport._borrowed import target_of
 from sbredis.transport._facts import ServerFacts
+from sbredis.transport._memory import forget_memory, require_memory
 from sbredis.transport._open import open_transport, require_asyncio
 from sbredis.transport._script import Argument, Script
 from sbredis.transport._slots import SLOTS, key_slot
@@ -34,11 +35,13 @@ __all__ = [
     "TlsOptions",
     "Transport",
     "WireLimits",
+    "forget_memory",
     "key_slot",
     "open_transport",
     "parse_target",
     "redacted",
     "require_asyncio",
+    "require_memory",
     "target_of",
 ]
 

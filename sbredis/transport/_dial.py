@@ -24,6 +24,7 @@ from redis.exceptions import (
 from sbredis._version import __version__
 from sbredis.exceptions import ServerUnsuitableError
 from sbredis.transport._address import Endpoint, Target, TlsOptions
+from sbredis.transport._memory import memory_server
 from sbredis.transport._replies import Failure, FailureKind, failure_of_reply
 from sbredis.transport._resp import ReplyError
 
@@ -66,7 +67,7 @@ class Dialer:
             else {"username": target.username, "password": target.password}
         )
         self._tls = _tls_arguments(target.tls) if target.tls else None
-        self._memory = _memory_arguments(target.path) if target.kind == "memory" else None
+        self._memory = {"server": memory_server(target.path)} if target.kind == "memory" else None
 
     @property
     def strips_shebang(self) -> bool:
@@ -181,19 +182,3 @@ def _tls_arguments(options: TlsOptions) -> dict[str, Any]:
         "ssl_certfile": options.certificate_file,
         "ssl_keyfile": options.key_file,
     }
-
-
-def _memory_arguments(name: str) -> dict[str, Any]:
-    try:
-        fakeredis = import_module("fakeredis")
-        import_module("lupa")
-    except ImportError as error:
-        raise ServerUnsuitableError(
-            f"memory:// needs fakeredis with Lua: pip install 'sbredis[memory]' (cannot import {error.name})"
-        ) from None
-    # One server a name, shared by everything in this process that asks for it.
-    server = _MEMORY_SERVERS.setdefault(name, fakeredis.FakeServer(version=(7, 4), server_type="redis"))
-    return {"server": server}
-
-
-_MEMORY_SERVERS: dict[str, Any] = {}

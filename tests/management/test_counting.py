@@ -12,7 +12,18 @@ import pytest
 
 from sbredis.aio import _counting as counting
 from sbredis.aio.management import ServiceBusAdministrationClient
-from sbredis.engine import Lock, Outgoing, Partition, Request, Turn, new_token, perform, salts
+from sbredis.engine import (
+    Lock,
+    Outgoing,
+    Partition,
+    Request,
+    Turn,
+    new_token,
+    perform,
+    registry_keys,
+    registry_salt,
+    salts,
+)
 from sbredis.exceptions import (
     MessagingEntityNotFoundError,
     OperationTimeoutError,
@@ -24,8 +35,9 @@ from sbredis.exceptions import (
     ServiceBusServerBusyError,
 )
 from sbredis.management import EntityAvailabilityStatus, QueueRuntimeProperties
-from sbredis.transport import Script, Transport
-from tests.management.conftest import held
+from sbredis.servers import LocalCluster
+from sbredis.transport import Script, Transport, key_slot
+from tests.management.conftest import held, in_namespace
 
 pytestmark = pytest.mark.anyio
 
@@ -215,3 +227,21 @@ async def test_what_was_known_of_a_queue_may_be_old(admin: Admin) -> None:
         await counter.count(old, until)
     await admin.create_queue("Q", enable_partitioning=True)
     assert (await counter.count(old, until)).name == "Q"
+
+
+async def test_a_queue_of_a_cluster_that_has_lost_a_server_is_counted_as_far_as_that_goes(
+    binary: str | None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(counting, "PATIENCE", 1.0)
+    with LocalCluster(3, 0, binary=binary, config={"cluster-require-full-coverage": "no"}) as cluster:
+        async with Admin.from_connection_string(in_namespace(cluster.url), partition_count=4) as admin:
+            await admin.create_queue("q", enable_partitioning=True)
+            queue = await Queue.named(admin, "q")
+            for partition in queue.partitions:
+                await queue.fill(partition)
+            lost = cluster.master_of(key_slot(queue.partitions[0].keys[0]))
+            assert lost is not cluster.master_of(key_slot(registry_keys("ns", registry_salt())[0]))
+            lost.kill()
+            found = await admin.get_queue_runtime_properties("q")
+            assert (found.availability_status, found.unreachable_partitions) == ("Limited", (0,))
+            assert found.total_message_count == 24

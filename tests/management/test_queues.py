@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from sbredis.aio._queues import create_or_get
+from sbredis.aio._queues import create_or_get, queue_creation
 from sbredis.aio.management import ServiceBusAdministrationClient
 from sbredis.aio.management import _administration as administration
 from sbredis.engine import PartitionSettings, partition_for_name
@@ -18,9 +18,11 @@ from sbredis.exceptions import (
     MessagingEntityAlreadyExistsError,
     MessagingEntityNotFoundError,
     OperationTimeoutError,
+    ServiceBusAuthenticationError,
 )
 from sbredis.management import EntityStatus, NamespaceType, QueueProperties
 from sbredis.registry import Namespace, NamespacePartitionsError
+from sbredis.servers import LocalServer
 from sbredis.transport import Transport
 from tests.management.conftest import held
 from tests.management.test_properties import KEPT, every_kept_property
@@ -385,6 +387,23 @@ async def test_a_queue_can_be_made_with_a_test_clock(admin: Admin) -> None:
     assert (await admin.get_queue_runtime_properties("q")).total_message_count == 0
 
 
+@in_memory
+async def test_a_missing_queue_is_created_for_who_asked_for_that(admin: Admin) -> None:
+    """As senders and receivers do, with ``create_if_missing``."""
+    connection = admin._connection
+    until = asyncio.get_running_loop().time() + 60
+    creation = queue_creation(lock_duration="PT30S", enable_partitioning=True)
+    record = await connection.record("q", until, creation)
+    assert (record.settings.lock_duration, record.partitioned) == (30_000, True)
+    assert await connection.record("Q", until, creation) == record
+    found = await asyncio.gather(*(connection.record("another", until, creation) for _ in range(10)))
+    assert len({each.incarnation for each in found}) == 1
+    with pytest.raises(ValueError, match="allowed maximum of '5' minutes"):
+        queue_creation(lock_duration="PT6M")
+    with pytest.raises(TypeError, match="create_if_missing does not know 'colour'"):
+        queue_creation(colour="red")  # type: ignore[call-arg]
+
+
 # -- listing -----------------------------------------------------------------------------------------------------------
 
 
@@ -458,3 +477,37 @@ async def test_a_call_without_time_does_nothing(admin: Admin) -> None:
         anext(admin.list_queues(timeout=1e-9)),
     ):
         await refused(admin, done, OperationTimeoutError, ".")
+
+
+# -- credentials -------------------------------------------------------------------------------------------------------
+
+
+class Provided:
+    """A credential provider."""
+
+    def __init__(self, *credentials: str) -> None:
+        self.credentials = credentials
+        self.asked = 0
+
+    def get_credentials(self) -> Any:
+        self.asked += 1
+        return self.credentials
+
+    async def get_credentials_async(self) -> Any:
+        return self.get_credentials()
+
+
+async def test_credentials_may_be_given_beside_the_connection_string(server: LocalServer) -> None:
+    server.ask("ACL", "SETUSER", "ann", "on", ">secret", "~*", "&*", "+@all")
+    try:
+        provider = Provided("ann", "secret")
+        async with Admin.from_connection_string(server.url, credential_provider=provider, namespace="ns") as admin:
+            assert await admin.ensure_queue("q") == QueueProperties("q")
+        assert provider.asked > 0
+        async with Admin(server.url, ("ann", "secret"), namespace="ns") as admin:
+            assert await admin.get_queue("q") == QueueProperties("q")
+        async with Admin(server.url, ("ann", "wrong"), namespace="ns") as admin:
+            with pytest.raises(ServiceBusAuthenticationError):
+                await admin.get_queue("q")
+    finally:
+        server.ask("ACL", "DELUSER", "ann")

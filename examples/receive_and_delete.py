@@ -1,0 +1,31 @@
+"""Messages that may be lost: received and deleted in one, without locks and settlements.
+
+python examples/receive_and_delete.py [CONNECTION STRING]
+"""
+
+from __future__ import annotations
+
+import asyncio
+import sys
+
+from sbredis import ServiceBusMessage, ServiceBusReceiveMode
+from sbredis.aio import ServiceBusClient
+
+
+async def main(url: str) -> None:
+    """Count ticks; if this process ended in the middle, those that it had received would be gone."""
+    async with ServiceBusClient(url) as client:
+        async with client.get_queue_sender("ticks", create_if_missing=True) as sender:
+            await sender.send_stream(ServiceBusMessage(b"tick") for _ in range(1_000))
+
+        async with client.get_queue_receiver(
+            "ticks", receive_mode=ServiceBusReceiveMode.RECEIVE_AND_DELETE, max_wait_time=0.5
+        ) as receiver:
+            count = 0
+            while messages := await receiver.receive_messages(max_message_count=200):
+                count += len(messages)
+        print(f"counted {count} ticks; there was nothing to settle")
+
+
+if __name__ == "__main__":
+    asyncio.run(main(sys.argv[1] if len(sys.argv) > 1 else "memory://example"))

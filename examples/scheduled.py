@@ -1,0 +1,38 @@
+"""Messages for later: scheduled, looked at, cancelled, received when they are due.
+
+python examples/scheduled.py [CONNECTION STRING]
+"""
+
+from __future__ import annotations
+
+import asyncio
+import sys
+from datetime import UTC, datetime, timedelta
+
+from sbredis import ServiceBusMessage
+from sbredis.aio import ServiceBusClient
+
+
+async def main(url: str) -> None:
+    """Schedule three reminders, cancel one, wait for another, and leave the third."""
+    async with ServiceBusClient(url) as client:
+        now = datetime.now(UTC)
+        async with client.get_queue_sender("reminders", create_if_missing=True) as sender:
+            (soon,) = await sender.schedule_messages(ServiceBusMessage("soon"), now + timedelta(milliseconds=300))
+            (never,) = await sender.schedule_messages(ServiceBusMessage("never"), now + timedelta(milliseconds=300))
+            await sender.send_messages(
+                ServiceBusMessage("tomorrow", scheduled_enqueue_time_utc=now + timedelta(days=1))
+            )
+            await sender.cancel_scheduled_messages(never)
+            print(f"scheduled 3, of which {soon} comes soon and {never} was cancelled")
+
+        async with client.get_queue_receiver("reminders") as receiver:
+            for message in await receiver.peek_messages(10):
+                print(f"waiting: {message}, at {message.scheduled_enqueue_time_utc:%H:%M:%S}, {message.state.name}")
+            (message,) = await receiver.receive_messages(max_wait_time=10)  # woken when it is due
+            print(f"received: {message}")
+            await receiver.complete_message(message)
+
+
+if __name__ == "__main__":
+    asyncio.run(main(sys.argv[1] if len(sys.argv) > 1 else "memory://example"))

@@ -1,0 +1,161 @@
+"""A clock that is moved by hand."""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+import time
+from collections.abc import Callable
+from datetime import UTC, datetime, timedelta
+from typing import Literal, final
+
+from sbredis.aio._clock import Clock
+
+__all__ = ["MovableClock", "TestClock"]
+
+_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+_END = datetime(2286, 1, 1, tzinfo=UTC)
+"""The partitions count up to 13 digits of ms."""
+_MICROSECOND = timedelta(microseconds=1)
+
+
+class MovableClock(Clock):
+    """What clients go by: real time, and by how much it was moved on."""
+
+    kind: Literal["server", "test"] = "test"
+
+    def __init__(self, begins: datetime) -> None:
+        self._ahead = (begins - _EPOCH) // _MICROSECOND * 1000 - time.monotonic_ns()
+        self._lock = threading.Lock()
+        self._watchers: dict[object, tuple[asyncio.AbstractEventLoop | None, Callable[[], None]]] = {}
+
+    @property
+    def nanoseconds(self) -> int:
+        """Since 1970."""
+        return time.monotonic_ns() + self._ahead
+
+    def now(self) -> float:
+        """Seconds; what lasts goes by this as well, so that locks end when the clock is moved."""
+        return self.nanoseconds / 1e9
+
+    def utc(self) -> float:
+        """Seconds since 1970."""
+        return self.nanoseconds / 1e9
+
+    def told(self) -> int:
+        """What partitions are told, in ms since 1970."""
+        return self.nanoseconds // 1_000_000
+
+    def when_moved(self, moved: Callable[[], None]) -> Callable[[], None]:
+        """Have ``moved`` called, in the event loop that runs now, whenever the clock was moved; returns what ends it."""
+        key = object()
+        self._watchers[key] = (_running_loop(), moved)
+
+        def unwatch() -> None:
+            self._watchers.pop(key, None)
+
+        return unwatch
+
+    def move(self, ahead: Callable[[int], int]) -> None:
+        """Move it on by what ``ahead`` makes of the time in ns, and tell everybody, in every event loop."""
+        with self._lock:
+            self._ahead += ahead(self.nanoseconds)
+        here = _running_loop()
+        for key, (loop, moved) in list(self._watchers.items()):
+            if loop is None or loop is here:
+                moved()
+                continue
+            try:
+                loop.call_soon_threadsafe(moved)
+            except RuntimeError:  # it has ended, and with it who watched
+                self._watchers.pop(key, None)
+
+
+@final
+class TestClock:
+    """The clock of a bus. It goes on like any clock, and can be moved on at once; it cannot go back.
+
+    Locks, schedules, delays, expiry and duplicate detection go by it, in all clients of the bus. Whoever waits for a
+    message at that moment notices at once. What the test itself waits for, such as ``asyncio.sleep``, does not go by
+    it; nor do the time-outs of calls.
+    """
+
+    __test__ = False  # pytest takes what begins with Test for tests
+
+    def __init__(self, begins: datetime | None = None) -> None:
+        """``begins`` is the time to begin with, with a time zone; now unless said."""
+        self._clock = MovableClock(datetime.now(UTC) if begins is None else _checked(begins, "begins"))
+
+    @property
+    def now(self) -> datetime:
+        """The time on the bus, in UTC."""
+        return _EPOCH + timedelta(microseconds=self._clock.nanoseconds // 1000)
+
+    def advance(
+        self,
+        by: timedelta | None = None,
+        *,
+        days: float = 0,
+        hours: float = 0,
+        minutes: float = 0,
+        seconds: float = 0,
+        milliseconds: float = 0,
+    ) -> datetime:
+        """Let so much time pass at once, by a :class:`~datetime.timedelta`, by what is named, or by both together.
+
+        Returns what the time is then. May be called in any thread. Raises :class:`ValueError` for less than nothing.
+        """
+        if by is not None and not isinstance(by, timedelta):  # pyright: ignore[reportUnnecessaryIsInstance]  # callers are not all typed
+            raise TypeError(f"by is a timedelta, not {type(by).__name__}: name the unit, as in advance(seconds=30)")
+        named = timedelta(days=days, hours=hours, minutes=minutes, seconds=seconds, milliseconds=milliseconds)
+        step = named + (by or timedelta())
+        if step < timedelta():
+            raise ValueError(f"The clock of a bus cannot go back, not by {-step} either.")
+        nanoseconds = step // _MICROSECOND * 1000
+
+        def ahead(now: int) -> int:
+            if now + nanoseconds > _nanoseconds(_END):
+                raise ValueError(f"The clock of a bus ends with the year {_END.year - 1}; {step} more is beyond that.")
+            return nanoseconds
+
+        self._clock.move(ahead)
+        return self.now
+
+    def move_to(self, when: datetime) -> datetime:
+        """Move on to a time, which must have a time zone. Returns what the time is then.
+
+        May be called in any thread. Raises :class:`ValueError` for a time that has passed.
+        """
+        until = _nanoseconds(_checked(when, "when"))
+
+        def ahead(now: int) -> int:
+            if until < now:
+                raise ValueError(f"The clock of a bus cannot go back: to {when.isoformat()}, from {self.now.isoformat()}.")
+            return until - now
+
+        self._clock.move(ahead)
+        return self.now
+
+    def __repr__(self) -> str:
+        return f"<TestClock {self.now.isoformat(timespec='milliseconds')}>"
+
+
+def _checked(moment: datetime, name: str) -> datetime:
+    if not isinstance(moment, datetime):  # pyright: ignore[reportUnnecessaryIsInstance]  # callers are not all typed
+        raise TypeError(f"{name} is a datetime, not {type(moment).__name__}")
+    if moment.tzinfo is None:
+        raise ValueError(f"{name} has no time zone: say which, as in datetime.now(timezone.utc)")
+    if not _EPOCH <= moment < _END:
+        raise ValueError(f"{name} must be from 1970 to {_END.year - 1}, not {moment.isoformat()}")
+    return moment
+
+
+def _nanoseconds(moment: datetime) -> int:
+    return (moment - _EPOCH) // _MICROSECOND * 1000
+
+
+def _running_loop() -> asyncio.AbstractEventLoop | None:
+    try:
+        return asyncio.get_running_loop()
+    except RuntimeError:
+        return None

@@ -1,0 +1,114 @@
+"""The bus for tests without an event loop."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable
+from contextlib import ExitStack
+from datetime import datetime
+from functools import partial
+from typing import TYPE_CHECKING, Self, TypeVar, final
+
+from anyio.from_thread import start_blocking_portal
+
+from sbredis.model import QueueProperties, QueueRuntimeProperties, ServiceBusMessage, ServiceBusReceivedMessage
+from sbredis.testing._bus import Bus
+from sbredis.testing._clock import TestClock
+
+if TYPE_CHECKING:
+    from typing import Unpack
+
+    from anyio.from_thread import BlockingPortal
+
+    from sbredis.model import QueueOptions
+
+__all__ = ["SyncBus"]
+
+T = TypeVar("T")
+
+
+@final
+class SyncBus:
+    """A :class:`Bus` whose helpers are not awaited: ``with SyncBus() as bus``, or the fixture ``sync_bus``.
+
+    Code under test makes its clients from :attr:`url`, in any thread, synchronous or not. The helpers run in a thread
+    of their own, which is started for the first of them.
+    """
+
+    def __init__(self, *, begins: datetime | None = None) -> None:
+        """``begins`` is the time that the clock begins with; now unless said."""
+        self._bus = Bus(begins=begins)
+        self._thread = ExitStack()
+        self._portal: BlockingPortal | None = None
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def __repr__(self) -> str:
+        return f"<Sync{repr(self._bus)[1:]}"
+
+    @property
+    def url(self) -> str:
+        """A connection string, for code that makes its own clients; ``?namespace=…`` may be added to it."""
+        return self._bus.url
+
+    @property
+    def clock(self) -> TestClock:
+        """By which all goes that clients of this bus do."""
+        return self._bus.clock
+
+    def create_queue(self, queue_name: str, **properties: Unpack[QueueOptions]) -> QueueProperties:
+        """As :meth:`Bus.create_queue`."""
+        return self._run(partial(self._bus.create_queue, queue_name, **properties))
+
+    def sent(self, queue_name: str) -> list[ServiceBusMessage]:
+        """As :meth:`Bus.sent`."""
+        return self._run(partial(self._bus.sent, queue_name))
+
+    def messages(self, queue_name: str) -> list[ServiceBusReceivedMessage]:
+        """As :meth:`Bus.messages`."""
+        return self._run(partial(self._bus.messages, queue_name))
+
+    def active(self, queue_name: str) -> list[ServiceBusReceivedMessage]:
+        """As :meth:`Bus.active`."""
+        return self._run(partial(self._bus.active, queue_name))
+
+    def locked(self, queue_name: str) -> list[ServiceBusReceivedMessage]:
+        """As :meth:`Bus.locked`."""
+        return self._run(partial(self._bus.locked, queue_name))
+
+    def scheduled(self, queue_name: str) -> list[ServiceBusReceivedMessage]:
+        """As :meth:`Bus.scheduled`."""
+        return self._run(partial(self._bus.scheduled, queue_name))
+
+    def deferred(self, queue_name: str) -> list[ServiceBusReceivedMessage]:
+        """As :meth:`Bus.deferred`."""
+        return self._run(partial(self._bus.deferred, queue_name))
+
+    def dead_lettered(self, queue_name: str) -> list[ServiceBusReceivedMessage]:
+        """As :meth:`Bus.dead_lettered`."""
+        return self._run(partial(self._bus.dead_lettered, queue_name))
+
+    def counts(self, queue_name: str) -> QueueRuntimeProperties:
+        """As :meth:`Bus.counts`."""
+        return self._run(partial(self._bus.counts, queue_name))
+
+    def purge(self, queue_name: str) -> int:
+        """As :meth:`Bus.purge`."""
+        return self._run(partial(self._bus.purge, queue_name))
+
+    def close(self) -> None:
+        """End the thread, and forget all that was in the bus."""
+        if self._portal is None:
+            self._bus.discard()
+            return
+        self._portal.call(self._bus.close)
+        self._portal = None
+        self._thread.close()
+
+    def _run(self, make: Callable[[], Awaitable[T]]) -> T:
+        if self._portal is None:
+            self._portal = self._thread.enter_context(start_blocking_portal("asyncio"))
+        return self._portal.call(make)

@@ -1,0 +1,45 @@
+"""The servers behind ``memory://``: one a name, shared by everything in this process that asks for it."""
+
+from __future__ import annotations
+
+from importlib import import_module
+from importlib.util import find_spec
+from typing import Any
+
+from sbredis.exceptions import ServerUnsuitableError
+
+__all__ = ["forget_memory", "memory_server", "require_memory"]
+
+_SERVERS: dict[str, Any] = {}
+
+
+def require_memory() -> None:
+    """Raise if what ``memory://`` needs is not installed; it is looked for, and not imported."""
+    for name in ("fakeredis", "lupa"):
+        try:
+            found = find_spec(name) is not None
+        except ValueError:  # the name is taken by what is no module
+            found = False
+        if not found:
+            raise _missing(name)
+
+
+def memory_server(name: str) -> Any:
+    """The server of this name."""
+    try:
+        fakeredis = import_module("fakeredis")
+        import_module("lupa")
+    except ImportError as error:
+        raise _missing(error.name) from None
+    return _SERVERS.setdefault(name, fakeredis.FakeServer(version=(7, 4), server_type="redis"))
+
+
+def forget_memory(name: str) -> None:
+    """Give up the server of this name and what it holds. Who is connected to it keeps it; others get a new one."""
+    _SERVERS.pop(name, None)
+
+
+def _missing(name: str | None) -> ServerUnsuitableError:
+    return ServerUnsuitableError(
+        f"memory:// needs fakeredis with Lua: pip install 'sbredis[memory]' (cannot import {name})"
+    )

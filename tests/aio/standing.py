@@ -1,0 +1,201 @@
+"""A queue for a test to stand at: who receives from it, what lies in it, and the calls that go there."""
+
+from __future__ import annotations
+
+import asyncio
+from collections import Counter
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
+from contextlib import asynccontextmanager
+from typing import Any
+
+import pytest
+
+from sbredis.aio import ServiceBusClient, ServiceBusReceiver
+from sbredis.aio._clock import Clock
+from sbredis.aio._entity import Entity
+from sbredis.engine import Counts, Lock, Outgoing, Partition, PartitionSettings, Side, Turn, new_token, perform
+from sbredis.model import ServiceBusMessage, ServiceBusReceivedMessage, outgoing
+from sbredis.transport import Transport
+from tests.engine.bench import Everything, everything
+
+__all__ = ["Calls", "HandClock", "Queue", "bodies", "both", "in_memory", "on_servers", "queue_at"]
+
+PARTITIONS = 4
+both = pytest.mark.parametrize("partitioned", [False, True], ids=["plain", "partitioned"])
+in_memory = pytest.mark.parametrize("target", ["memory"], indirect=True)
+on_servers = pytest.mark.parametrize("target", ["server", "cluster"], indirect=True)
+
+
+class HandClock(Clock):
+    """A clock that goes when the test moves it."""
+
+    kind = "test"
+
+    def __init__(self) -> None:
+        self.passed = 0.0
+        self._told: list[Callable[[], None]] = []
+
+    def now(self) -> float:
+        return 1000.0 + self.passed
+
+    def utc(self) -> float:
+        return 1_700_000_000.0 + self.passed
+
+    def told(self) -> int:
+        return round(self.utc() * 1000)
+
+    def when_moved(self, moved: Callable[[], None]) -> Callable[[], None]:
+        self._told.append(moved)
+        return lambda: self._told.remove(moved)
+
+    def move(self, seconds: float) -> None:
+        self.passed += seconds
+        for moved in list(self._told):
+            moved()
+
+
+class Calls:
+    """Counts the calls of a client, by script."""
+
+    def __init__(self, transport: Transport) -> None:
+        self.by_script: Counter[str] = Counter()
+        self.under_way = 0
+        self._transport = transport
+        self._call = transport.call
+
+    def __enter__(self) -> Calls:
+        self._transport.call = self._counted  # type: ignore[method-assign]
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._transport.call = self._call  # type: ignore[method-assign]
+
+    async def _counted(self, script: Any, *arguments: Any, **options: Any) -> Any:
+        self.by_script[script.name] += 1
+        self.under_way += 1
+        try:
+            return await self._call(script, *arguments, **options)
+        finally:
+            self.under_way -= 1
+
+
+class Queue:
+    """A queue, and a client that is connected to it. What the test itself does to it goes past the client's lanes."""
+
+    def __init__(self, client: ServiceBusClient, entity: Entity, url: str, clock: Clock | None) -> None:
+        self.client = client
+        self.entity = entity
+        self.url = url
+        self.clock = clock
+        self._at = 0
+
+    @property
+    def transport(self) -> Transport:
+        return self.client._connection.transport
+
+    @property
+    def turn(self) -> Turn:
+        return Turn("", 0, self.client._connection.clock.told())
+
+    @property
+    def partitions(self) -> list[Partition]:
+        return [self.entity.partition(number) for number in self.entity.numbers]
+
+    def receiver(self, **options: Any) -> ServiceBusReceiver:
+        return self.client.get_queue_receiver(self.entity.name, **options)
+
+    def other_client(self, clock: Clock | None = None, **options: Any) -> ServiceBusClient:
+        """Another client of the same namespace, not connected yet."""
+        return ServiceBusClient(self.url, namespace="ns", _clock=clock or self.clock, **options)
+
+    async def send(
+        self, *texts: str, at: int | None = None, properties: Mapping[Any, Any] | None = None, **options: Any
+    ) -> list[int]:
+        """Messages with these bodies, into the partition ``at``, or each into the next one; their sequence numbers."""
+        numbers: list[int] = []
+        for text in texts:
+            made = outgoing(ServiceBusMessage(text, application_properties=dict(properties or {})))
+            if at is None:
+                place, self._at = self._at, (self._at + 1) % len(self.entity.numbers)
+            else:
+                place = at
+            numbers += await self.put(made._replace(**options), at=place)
+        return numbers
+
+    async def put(self, *messages: Outgoing, at: int = 0) -> list[int]:
+        """The same in one call."""
+        sent = await perform(self.transport, self.partitions[at].send(self.turn, messages))
+        base = self.entity.base(self.entity.numbers[at])
+        return [base + sent.first + place for place in range(len(messages))]
+
+    async def fill(self, count: int, *, at: int = 0, size: int = 0, start: int = 0) -> list[int]:
+        """So many messages, with their numbers as bodies, of at least so many bytes, with few calls."""
+        numbers: list[int] = []
+        made = [outgoing(ServiceBusMessage(str(number).rjust(size))) for number in range(start, start + count)]
+        share = max(1, min(1000, 4_000_000 // (size + 100)))
+        for begin in range(0, count, share):
+            numbers += await self.put(*made[begin : begin + share], at=at)
+        return numbers
+
+    async def take(self, wanted: int = 1, *, at: int = 0, side: Side = "") -> list[Lock]:
+        """Lock messages as somebody else."""
+        token = new_token()
+        received = await perform(self.transport, self.partitions[at].receive(self.turn, token, wanted, side=side))
+        return [Lock(token, message.name) for message in received.messages]
+
+    async def abandon(self, locks: Sequence[Lock], *, at: int = 0, counted: bool = True) -> None:
+        """Give back what was taken."""
+        await perform(self.transport, self.partitions[at].abandon(self.turn, locks, counted=counted))
+
+    async def counts(self) -> Counts:
+        """All partitions together."""
+        found = [await perform(self.transport, partition.count(self.turn)) for partition in self.partitions]
+        return Counts(*(sum(column) for column in zip(*found, strict=True)))
+
+    async def locked(self) -> int:
+        return (await self.counts()).locked
+
+    async def waiters(self) -> int:
+        """How many receivers wait, all partitions together."""
+        return sum(len(held) for key, (_, held) in (await self.whole()).items() if key.endswith(":waiters"))
+
+    async def whole(self) -> Everything:
+        """What all keys hold."""
+        found: Everything = {}
+        for partition in self.partitions:
+            found |= await everything(self.transport, partition.keys)
+        return found
+
+    async def look_after(self) -> None:
+        """Have done what is due."""
+        for partition in self.partitions:
+            await perform(self.transport, partition.due(self.turn))
+
+
+@asynccontextmanager
+async def queue_at(
+    url: str,
+    *,
+    partitioned: bool = False,
+    partitions: int = PARTITIONS,
+    clock: Clock | None = None,
+    name: str = "q",
+    **settings: Any,
+) -> AsyncIterator[Queue]:
+    """A queue that was just created. In the end its client is closed, and no task of it may be left."""
+    before = asyncio.all_tasks()
+    client = ServiceBusClient(url, namespace="ns", partition_count=partitions, _clock=clock)
+    async with client:
+        if clock is not None:
+            settings.setdefault("clock", clock.kind)
+        namespace = client._connection.namespace
+        await namespace.create_entity(name, PartitionSettings(**settings), partitioned=partitioned)
+        entity = await client._connection.entity(name, asyncio.get_running_loop().time() + 20)
+        yield Queue(client, entity, url, clock)
+    left = asyncio.all_tasks() - before
+    assert not left, f"left behind: {left}"
+
+
+def bodies(messages: Sequence[ServiceBusReceivedMessage]) -> list[str]:
+    """What they say."""
+    return [str(message).strip() for message in messages]

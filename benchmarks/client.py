@@ -391,11 +391,11 @@ def verdicts(by_loop: Mapping[str, Results]) -> list[str]:
 
 
 def _times(ratio: float, least: float) -> tuple[str, bool]:
-    return f"{ratio:.2f} x", ratio >= least
+    return f"{ratio:.3f} x", ratio >= least
 
 
 def _within(milliseconds: float, most: float) -> tuple[str, bool]:
-    return f"{milliseconds:.2f} ms", milliseconds <= most
+    return f"{milliseconds:.3f} ms", milliseconds <= most
 
 
 # -- the program -------------------------------------------------------------------------------------------------------

@@ -22,7 +22,8 @@ async def main(url: str) -> None:
         async with client.get_queue_receiver("steps", max_wait_time=1) as receiver:
             expected, deferred = 1, dict[int, int]()
             async for message in receiver:
-                step = int((message.application_properties or {})["step"])
+                step = (message.application_properties or {})["step"]
+                assert isinstance(step, int)
                 if step != expected:
                     deferred[step] = message.sequence_number  # the only way back to it
                     await receiver.defer_message(message)
@@ -33,7 +34,7 @@ async def main(url: str) -> None:
                 expected += 1
                 while expected in deferred:
                     (waiting,) = await receiver.receive_deferred_messages(deferred.pop(expected))
-                    print(f"{waiting} handled, {waiting.delivery_count} deliveries")
+                    print(f"{waiting} handled, now that it is its turn")
                     await receiver.complete_message(waiting)
                     expected += 1
 

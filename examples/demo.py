@@ -1,4 +1,4 @@
-"""sbredis at work on servers that it starts itself: an embedded one that carries a queue, a cluster that loses a node.
+"""sbredis at work on servers that it starts itself: a queue on an embedded server, and a cluster that loses a node.
 
 python examples/demo.py
 """
@@ -6,43 +6,22 @@ python examples/demo.py
 from __future__ import annotations
 
 import asyncio
-import itertools
 import sys
 import tempfile
 import time
 from collections import Counter
-from collections.abc import Iterator
+from datetime import UTC, datetime, timedelta
 
-from sbredis import ServiceBusError
-from sbredis.aio import check_connection
-from sbredis.engine import (
-    Lock,
-    Outgoing,
-    Partition,
-    PartitionSettings,
-    Turn,
-    load,
-    new_token,
-    operations,
-    perform,
-    read_record,
-)
-from sbredis.registry import Namespace
+from sbredis import ServiceBusMessage, ServiceBusReceivedMessage, ServiceBusSubQueue
+from sbredis.aio import AutoLockRenewer, ServiceBusClient, ServiceBusReceiver, ServiceBusSender, check_connection
+from sbredis.aio.management import ServiceBusAdministrationClient
+from sbredis.exceptions import MessageLockLostError, ServiceBusError
 from sbredis.servers import LocalCluster
-from sbredis.transport import Script, Transport, key_slot, open_transport
 
-CALLERS = 50
+ORDERS = 5000
+HANDLERS = 50
+SENDERS = 50
 NODE_TIMEOUT = 1000  # milliseconds of silence after which the nodes of the cluster elect a new master
-
-ONCE = Script(
-    "once",
-    """#!lua
--- An operation with an id: done once, however often it arrives.
-if redis.call('HSETNX', KEYS[1], ARGV[1], '1') == 1 then
-  redis.call('INCR', KEYS[2])
-end
-return redis.call('HLEN', KEYS[1])""",
-)
 
 
 def say(text: str = "") -> None:
@@ -50,130 +29,170 @@ def say(text: str = "") -> None:
     print(text, flush=True)
 
 
-async def embedded(folder: str) -> None:
+# -- one server --------------------------------------------------------------------------------------------------------
+
+
+async def embedded(url: str) -> None:
     """A real server in a folder: started by whoever needs it first, ended after the last one, its data kept."""
-    url = f"embedded://{folder}?namespace=demo"
     say("1. An embedded server: a folder is all it takes")
     for visit in ("first", "second"):
         started = time.perf_counter()
-        async with await open_transport(url, scripts=[ONCE]) as transport:
-            ready = time.perf_counter() - started
-            count = await transport.call(ONCE, (b"{demo}:ids", b"{demo}:count"), (f"{visit} visit",), repeatable=True)
-            server = transport.servers[0]
-            say(f"   {visit} visit: {server}, ready after {ready * 1000:.0f} ms, {count} operation(s) in it")
+        async with ServiceBusAdministrationClient(url) as administration:
+            await administration.ensure_queue(f"{visit}-visit")
+            queues = [queue.name async for queue in administration.list_queues()]
+            say(f"   {visit} visit: ready after {(time.perf_counter() - started) * 1000:.0f} ms; queues: {queues}")
     say()
 
 
-async def queue(folder: str) -> bool:
-    """A queue on the embedded server: orders are sent, handled, set aside, and one that nobody can handle dies."""
-    url = f"embedded://{folder}?namespace=demo"
-    say("2. A queue on it: peek-lock, abandon, defer, dead-letter, a schedule")
-    scripts = [load(name) for name in operations()]
-    async with await open_transport(url, scripts=scripts) as transport:
-        namespace = await Namespace.open(transport, "demo")
-        settings = PartitionSettings(max_delivery_count=3, duplicate_window=60_000)
-        record = await namespace.create_entity("orders", settings)
-        orders = namespace.partition(record, record.partitions[0])
-        turns = (Turn("demo", number) for number in itertools.count(1))
-
-        batch = [Outgoing(b"order %d" % number, message_id=b"%d" % number) for number in range(1, 1001)]
-        sent = await perform(transport, orders.send(next(turns), batch[:900]))
-        again = await perform(transport, orders.send(next(turns), batch[800:]))
-        in_a_moment = int(time.time() * 1000) + 300
-        await perform(transport, orders.send(next(turns), [Outgoing(b"order 1001", due=in_a_moment)]))
-        say(f"   sent 900 from number {sent.first} on, 200 more of which {again.dropped} were duplicates, 1 for later")
-
-        handled = await handle(transport, orders, turns)
-        counts = await perform(transport, orders.count())
-        say(f"   handled {handled}; left: {counts.deferred} deferred, {counts.dead_active} dead letter")
-        dead = (await perform(transport, orders.receive(next(turns), new_token(), 10, side="d"))).messages
-        for letter in dead:
-            say(f"   dead letter {letter.name}: {read_record(letter.record).payload!r} failed {letter.failures} times")
-        await namespace.delete_entity("orders")
+async def orders(url: str) -> bool:
+    """Orders are sent, handled, set aside; one that nobody can handle dies, and one comes later."""
+    say("2. A queue on it: a stream of sends, 50 handlers, a deferral, a schedule, a dead letter")
+    async with ServiceBusClient(url) as client, ServiceBusAdministrationClient(url) as administration:
+        await administration.create_queue("orders", max_delivery_count=3, requires_duplicate_detection=True)
+        seen: Counter[str] = Counter()
+        async with (
+            client.get_queue_sender("orders") as sender,
+            AutoLockRenewer() as renewer,
+            client.get_queue_receiver(
+                "orders", prefetch_count=200, auto_lock_renewer=renewer, max_wait_time=1
+            ) as receiver,
+        ):
+            summary = asyncio.create_task(live(administration, seen))
+            work = [asyncio.create_task(handle(receiver, seen)) for _ in range(HANDLERS)]
+            started = time.perf_counter()
+            seen["sent"] = await sender.send_stream(order(number) for number in range(1, ORDERS + 1))
+            await sender.send_messages([order(number) for number in range(1, 201)])  # all of them duplicates
+            await sender.schedule_messages(order(ORDERS + 1), datetime.now(UTC) + timedelta(seconds=0.5))
+            await asyncio.gather(*work)
+            summary.cancel()
+            seconds = time.perf_counter() - started - 1  # that long nothing has come in the end
+            say(f"   handled {seen['handled']} orders in {seconds:.1f} s; 200 were duplicates")
+            (deferred,) = await receiver.receive_deferred_messages(seen["deferred"])
+            say(f"   the deferred one is asked for by its number: {deferred}")
+            await receiver.complete_message(deferred)
+        async with client.get_queue_receiver("orders", sub_queue=ServiceBusSubQueue.DEAD_LETTER) as dead:
+            letters = await dead.receive_messages(10, max_wait_time=1)
+            for letter in letters:
+                say(f"   dead letter: {letter}: {letter.dead_letter_reason}")
     say()
-    return handled == 999 and counts.deferred == 1 and [one.failures for one in dead] == [3]
+    return seen["handled"] == ORDERS - 1 and [str(letter) for letter in letters] == ["order 13"]
 
 
-async def handle(transport: Transport, orders: Partition, turns: Iterator[Turn]) -> int:
-    """Receive until all of it is handled, or set aside, or dead; nothing is asked for before there may be something."""
-    handled = 0
+def order(number: int) -> ServiceBusMessage:
+    """An order, known by its number wherever it comes from."""
+    return ServiceBusMessage(f"order {number}", message_id=f"order-{number}", application_properties={"number": number})
+
+
+async def handle(receiver: ServiceBusReceiver, seen: Counter[str]) -> None:
+    """One of several who handle what comes, until nothing has come for a second."""
+    async for message in receiver:
+        number = (message.application_properties or {})["number"]
+        if number == 13:  # nobody can handle this one
+            await receiver.abandon_message(message)
+        elif number == 500:  # this one has to wait for another
+            seen["deferred"] = message.sequence_number
+            await receiver.defer_message(message)
+        else:
+            await receiver.complete_message(message)
+            seen["handled"] += 1
+
+
+async def live(administration: ServiceBusAdministrationClient, seen: Counter[str]) -> None:
+    """What is in the queue, as it changes."""
     while True:
-        token = new_token()
-        received = await perform(transport, orders.receive(next(turns), token, 250))
-        done: list[Lock] = []
-        for message in received.messages:
-            payload = read_record(message.record).payload
-            if payload == b"order 13":  # nobody can handle this one
-                await perform(transport, orders.abandon(next(turns), [Lock(token, message.name)]))
-            elif payload == b"order 500":  # this one has to wait for another
-                await perform(transport, orders.defer(next(turns), [Lock(token, message.name)]))
-            else:
-                done.append(Lock(token, message.name))
-        if done:
-            await perform(transport, orders.complete(next(turns), done))
-            handled += len(done)
-        elif not received.messages:
-            if not received.due:
-                return handled
-            await asyncio.sleep(received.due / 1000)
+        now = await administration.get_queue_runtime_properties("orders")
+        say(
+            f"   {seen['handled']:>6} handled   {now.active_message_count:>5} waiting or in work   "
+            f"{now.scheduled_message_count} scheduled   {now.dead_letter_message_count} dead"
+        )
+        await asyncio.sleep(0.25)
 
 
-async def caller(
-    transport: Transport, tag: str, numbers: itertools.count[int], seen: Counter[str], stop: asyncio.Event
+# -- a cluster ---------------------------------------------------------------------------------------------------------
+
+
+async def killed_node(cluster: LocalCluster) -> bool:
+    """Senders and handlers on a queue in 16 partitions; a master is killed; all go on when its replica takes over."""
+    say(f"   {await check_connection(cluster.url)}".replace("\n", "\n   "))
+    seen: Counter[str] = Counter()
+    acknowledged: set[str] = set()
+    completed: Counter[str] = Counter()
+    stop = asyncio.Event()
+    async with ServiceBusClient(cluster.url) as client:
+        await client.ensure_queue("events", enable_partitioning=True)
+        async with (
+            client.get_queue_sender("events") as sender,
+            client.get_queue_receiver("events", prefetch_count=100, max_wait_time=4) as receiver,
+        ):
+            work = [asyncio.create_task(send(sender, name, acknowledged, seen, stop)) for name in range(SENDERS)]
+            work += [asyncio.create_task(complete(receiver, completed, seen)) for _ in range(SENDERS)]
+            victim = cluster.masters[0]
+            for half in range(1, 9):
+                before = seen["completed"]
+                await asyncio.sleep(0.5)
+                speed = (seen["completed"] - before) * 2
+                say(f"   {half / 2:>4.1f} s   {speed:>6} handled/s   {seen['errors']} errors")
+                if half == 2:
+                    victim.kill()
+                    say(f"   kill -9 of the master at port {victim.port}")
+            stop.set()
+            await asyncio.gather(*work)
+    lost, twice = len(acknowledged - set(completed)), sum(1 for times in completed.values() if times > 1)
+    say(f"   {len(acknowledged)} acknowledged, {len(completed)} handled: {lost} lost, {twice} completed twice")
+    if lost:
+        say("   (durability=master: a failover may lose what had not reached the replica)")
+    return not seen["errors"] and not twice
+
+
+async def send(
+    sender: ServiceBusSender, name: int, acknowledged: set[str], seen: Counter[str], stop: asyncio.Event
 ) -> None:
-    """One of many who run a script again and again."""
+    """One of many who send one event after the other."""
+    number = 0
     while not stop.is_set():
-        operation = f"{tag}-{next(numbers)}"
-        keys = (f"{{{tag}}}:ids".encode(), f"{{{tag}}}:count".encode())
+        number += 1
+        event = f"{name}-{number}"
         try:
-            await transport.call(ONCE, keys, (operation,), timeout=30, repeatable=True)
-            seen["done"] += 1
+            await sender.send_messages(ServiceBusMessage(event))
+            acknowledged.add(event)
         except ServiceBusError as error:
             seen["errors"] += 1
             say(f"   error: {error}")
         await asyncio.sleep(0.005)
 
 
-async def killed_node(cluster: LocalCluster) -> bool:
-    """Callers on all masters; one master is killed; everybody goes on as soon as its replica has taken over."""
-    say(f"   {await check_connection(cluster.url)}".replace("\n", "\n   "))
-    seen: Counter[str] = Counter()
-    stop = asyncio.Event()
-    tags = [f"t{number}" for number in range(CALLERS)]
-    async with await open_transport(cluster.url, scripts=[ONCE]) as transport:
-        numbers = itertools.count()
-        callers = [asyncio.create_task(caller(transport, tag, numbers, seen, stop)) for tag in tags]
-        victim = cluster.master_of(key_slot(b"t0"))
-        for second in range(8):
-            before = seen["done"]
-            await asyncio.sleep(0.5)
-            speed = (seen["done"] - before) * 2
-            say(f"   {second * 0.5 + 0.5:>4.1f} s   {speed:>6} scripts/s   {seen['errors']} errors")
-            if second == 1:
-                victim.kill()
-                say(f"   kill -9 of the master at port {victim.port}")
-        stop.set()
-        await asyncio.gather(*callers)
-        counted = sum(
-            [int(await transport.command("GET", f"{{{tag}}}:count", key=f"{{{tag}}}:count".encode())) for tag in tags]
-        )
-        lost, twice = max(0, seen["done"] - counted), max(0, counted - seen["done"])
-        say(f"   {seen['done']} scripts acknowledged, {counted} counted: {lost} lost, {twice} done twice")
-        if lost:
-            say("   (durability=master: a failover may lose what had not reached the replica)")
-    return not seen["errors"] and not twice
+async def complete(receiver: ServiceBusReceiver, completed: Counter[str], seen: Counter[str]) -> None:
+    """One of many who complete what comes."""
+    async for message in receiver:
+        await settle(receiver, message, completed, seen)
+
+
+async def settle(
+    receiver: ServiceBusReceiver, message: ServiceBusReceivedMessage, completed: Counter[str], seen: Counter[str]
+) -> None:
+    """Complete a message; one whose lock the failover has lost comes again."""
+    try:
+        await receiver.complete_message(message)
+        completed[str(message)] += 1
+        seen["completed"] += 1
+    except MessageLockLostError:
+        seen["lost locks"] += 1
+    except ServiceBusError as error:
+        seen["errors"] += 1
+        say(f"   error: {error}")
 
 
 def main() -> int:
     """Run the demonstration; 0 if all went as it should."""
     with tempfile.TemporaryDirectory(prefix="sbredis-demo-") as folder:
-        asyncio.run(embedded(folder))
-        well = asyncio.run(queue(folder))
-        say("3. A cluster of three masters and three replicas loses a master under load")
-        started = time.perf_counter()
-        with LocalCluster(3, 1, node_timeout=NODE_TIMEOUT) as cluster:
-            say(f"   started in {time.perf_counter() - started:.1f} s")
-            well = asyncio.run(killed_node(cluster)) and well
+        url = f"embedded://{folder}?namespace=demo"
+        asyncio.run(embedded(url))
+        well = asyncio.run(orders(url))
+    say("3. A cluster of three masters and three replicas loses a master under load")
+    started = time.perf_counter()
+    with LocalCluster(3, 1, node_timeout=NODE_TIMEOUT) as cluster:
+        say(f"   started in {time.perf_counter() - started:.1f} s")
+        well = asyncio.run(killed_node(cluster)) and well
     say()
     say("All as it should be." if well else "Something went wrong; see above.")
     return 0 if well else 1

@@ -19,6 +19,7 @@
 -- Refusals: GONE (not here, and not to be made), LAYOUT, STALE (older than the partition's), FIXED (a setting that cannot
 --   change), BADCALL
 -- @use refuse
+-- @use sentinel
 -- @use whole
 local state, store = KEYS[1], KEYS[10]
 local version = whole(ARGV[3], 1, 999999999999999)
@@ -74,6 +75,10 @@ end
 fields[#fields + 1] = 'version'
 fields[#fields + 1] = ARGV[3]
 redis.call('HSET', state, unpack(fields))
+if not s[1] then
+  redis.call('ZADD', KEYS[2], SENTINEL.score, SENTINEL.name)
+  redis.call('HSET', KEYS[3], SENTINEL.name, '')
+end
 if ARGV[17] == '0' then
   redis.call('HSET', store, 'layout', '1', 'quota', ARGV[15], 'largest', ARGV[16])
   redis.call('HSETNX', store, 'seq', '0')

@@ -14,6 +14,7 @@
 -- @use gather
 -- @use record_of
 -- @use refuse
+-- @use sentinel
 -- @use whole
 local s = redis.call('HMGET', KEYS[1], 'layout', 'incarnation', 'shared')
 local share = whole(ARGV[7], 1, 1000)
@@ -39,7 +40,7 @@ if redis.call('EXISTS', KEYS[10]) == 0 then
 end
 
 redis.call('HSET', KEYS[1], 'status', 'Deleting')
-local members = redis.call('ZRANGE', KEYS[2], 0, share - 1)
+local members = redis.call('ZRANGE', KEYS[2], 0, SENTINEL.score - 1, 'BYSCORE', 'LIMIT', 0, share)
 local p = {
   order = KEYS[2], entries = KEYS[3], due = KEYS[6], store = KEYS[10], refs = KEYS[11], keys = KEYS, shared = true,
   placed = {}, taken = members, entered = {}, forgotten = {}, awaited = {}, unawaited = {}, dropped = {},

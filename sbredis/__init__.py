@@ -1,6 +1,81 @@
-"""Azure Service Bus semantics on Redis: a message broker with nothing to run but Redis or Valkey."""
+"""Azure Service Bus semantics on Redis: a message broker with nothing to run but Redis or Valkey.
+
+Here is the API for code without an event loop; :mod:`sbredis.aio` has the one for asyncio, and
+:mod:`sbredis.management` the administration. The names are those of ``azure.servicebus``.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
 
 from sbredis._version import __version__
 from sbredis.exceptions import ServiceBusError
 
-__all__ = ["ServiceBusError", "__version__"]
+if TYPE_CHECKING:
+    from sbredis.model import (
+        NEXT_AVAILABLE_SESSION,
+        ServiceBusMessage,
+        ServiceBusMessageBatch,
+        ServiceBusMessageState,
+        ServiceBusReceivedMessage,
+        ServiceBusReceiveMode,
+        ServiceBusSessionFilter,
+        ServiceBusSubQueue,
+        TransportType,
+    )
+    from sbredis.sync import (
+        AutoLockRenewer,
+        SendResult,
+        SendStream,
+        ServiceBusClient,
+        ServiceBusReceiver,
+        ServiceBusSender,
+        check_connection,
+    )
+
+__all__ = [
+    "NEXT_AVAILABLE_SESSION",
+    "AutoLockRenewer",
+    "SendResult",
+    "SendStream",
+    "ServiceBusClient",
+    "ServiceBusError",
+    "ServiceBusMessage",
+    "ServiceBusMessageBatch",
+    "ServiceBusMessageState",
+    "ServiceBusReceiveMode",
+    "ServiceBusReceivedMessage",
+    "ServiceBusReceiver",
+    "ServiceBusSender",
+    "ServiceBusSessionFilter",
+    "ServiceBusSubQueue",
+    "TransportType",
+    "__version__",
+    "check_connection",
+]
+
+_SYNC = {
+    "AutoLockRenewer",
+    "SendResult",
+    "SendStream",
+    "ServiceBusClient",
+    "ServiceBusReceiver",
+    "ServiceBusSender",
+    "check_connection",
+}
+
+
+def __getattr__(name: str) -> Any:
+    """The names, imported when they are first asked for: the keeper of a server imports this package too, and no more
+    of it than it needs.
+    """
+    if name not in __all__:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    from importlib import import_module
+
+    value = globals()[name] = getattr(import_module("sbredis.sync" if name in _SYNC else "sbredis.model"), name)
+    return value
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *__all__})

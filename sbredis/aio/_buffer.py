@@ -10,6 +10,7 @@ from __future__ import annotations
 import asyncio
 from collections import deque
 from collections.abc import Sequence
+from itertools import islice, pairwise
 from typing import TYPE_CHECKING
 
 from sbredis.model import ServiceBusReceivedMessage, ServiceBusReceiveMode
@@ -70,17 +71,23 @@ class Buffer:
         """How many to fetch ahead now: none before half of them are used up, unless a call is to be made anyway."""
         if waited_for:
             self._resting = False
-        if not self.most or self._resting:
+        if not self.wants_more:
             return 0
-        target = self.target
-        held = len(self._messages)
-        return target - held if waited_for or held * 2 <= target else 0
+        return self.space if waited_for or len(self._messages) * 2 <= self.target else 0
 
     # -- in and out ----------------------------------------------------------------------------------------------------
 
-    def put(self, messages: Sequence[ServiceBusReceivedMessage]) -> None:
-        """Keep messages."""
-        self._messages.extend(messages)
+    def put(self, messages: Sequence[ServiceBusReceivedMessage], *, first: bool = False) -> None:
+        """Keep messages, behind the others or before them. Those whose lock ends first are always in front."""
+        kept = self._messages
+        if first:
+            seam = [*messages, *islice(kept, 1)]
+            kept.extendleft(reversed(messages))
+        else:
+            seam = [*islice(reversed(kept), 1), *messages]
+            kept.extend(messages)
+        if any(_end(one) > _end(other) for one, other in pairwise(seam)):
+            self._messages = deque(sorted(kept, key=_end))
 
     def take(self, wanted: int) -> list[ServiceBusReceivedMessage]:
         """Up to so many of those whose lock has not ended."""
@@ -143,3 +150,9 @@ class Buffer:
             return 0.0
         connection = self._inbox.entity.connection
         return lease.until - connection.clock.now() - self._inbox.entity.record.settings.lock_duration / 1000 * _SHARE
+
+
+def _end(message: ServiceBusReceivedMessage) -> float:
+    """When the lock of a message ends; all the same for those that have none."""
+    lease = message._lease
+    return 0.0 if lease is None else lease.until

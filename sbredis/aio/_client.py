@@ -7,6 +7,8 @@ from collections.abc import Mapping
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Self
 
+import anyio
+
 from sbredis.aio._arguments import count_of, deadline_of, seconds_of, warn_of_unknown
 from sbredis.aio._connection import Connection, Creation
 from sbredis.aio._credentials import Credential, credited
@@ -249,17 +251,23 @@ class ServiceBusClient:
         deadline = deadline_of(timeout)
         name = entity_name(queue_name)
         await self._connection.open(deadline)
-        seconds = 60.0 if timeout is None else timeout
+        seconds = deadline - anyio.current_time()
         record = await create_or_get(
             self._connection.namespace, name, seconds, properties, clock=self._connection.clock.kind
         )
         return described(record, reachable=True)
 
     async def close(self) -> None:
-        """Close all senders and receivers, each in its way, and then the connection."""
-        for handler in list(self._handlers):
-            await handler.close()
-        await self._connection.aclose()
+        """Close all senders and receivers, each in its way, and then the connection.
+
+        Where that is cut short, what is under way ends with an error that says what is known of it.
+        """
+        try:
+            for handler in list(self._handlers):
+                await handler.close()
+        finally:
+            with anyio.CancelScope(shield=True):
+                await self._connection.aclose()
 
 
 def _creation(wanted: bool | Mapping[str, Any], connection: Connection) -> Creation | None:

@@ -13,14 +13,16 @@ from collections.abc import Callable, Coroutine
 from typing import TYPE_CHECKING, Any
 
 import anyio
+import anyio.to_thread
 
 from sbredis.aio._clock import Clock
 from sbredis.aio._entity import Entity
+from sbredis.aio._lane import OTHER_LOOP
 from sbredis.aio._rigs import rig_for
 from sbredis.engine import load, name_key, operations
 from sbredis.exceptions import MessagingEntityNotFoundError, OperationTimeoutError, Outcome, ServiceBusError
 from sbredis.registry import EntityRecord, Namespace
-from sbredis.transport import Backoff, Target, open_transport, require_asyncio
+from sbredis.transport import Backoff, Script, Target, open_transport, require_asyncio
 
 if TYPE_CHECKING:
     from sbredis.transport import Transport
@@ -49,16 +51,18 @@ class Connection:
         self.rig = rig_for(target)
         """The test bus that it goes to, if it does."""
         self.clock = clock or (Clock() if self.rig is None else self.rig.clock)
-        self.id = secrets.token_hex(6)
-        """In the names of this client's lanes and channels."""
+        self.id = ""
+        """In the names of this client's lanes: drawn when it is opened, by the process that opens it."""
         self._credential_provider = credential_provider
         self._connect_timeout = connect_timeout
         self._partition_count = partition_count
-        self._retry = retry
+        self.retry = retry or Backoff()
+        """How calls are repeated."""
         self._entities: dict[str, Entity] = {}
         self._opening: asyncio.Task[None] | None = None
         self._root: asyncio.Task[None] | None = None
         self._closing = False
+        self._loop: asyncio.AbstractEventLoop | None = None
         self.transport: Transport
         self.namespace: Namespace
         self.tasks: anyio.abc.TaskGroup
@@ -73,13 +77,18 @@ class Connection:
 
     async def open(self, until: float) -> None:
         """Connect, if that was not done yet, by the time ``until`` of the event loop."""
+        require_asyncio()
+        loop = asyncio.get_running_loop()
+        if self._loop is not loop and (self._opened or (self._opening is not None and not self._opening.done())):
+            raise RuntimeError(OTHER_LOOP)
         if self._opened and not self._closing:
             return
-        require_asyncio()
         self.check_open()
         if self._opening is None or self._opening.done():
             # A task of its own: whoever began it may be cancelled while others wait for it.
-            self._opening = asyncio.get_running_loop().create_task(self._open(), name=f"sbredis opens {self.target}")
+            self._loop = loop
+            self._opening = loop.create_task(self._open(), name=f"sbredis opens {self.target}")
+            self._opening.add_done_callback(_looked_at)
         try:
             async with asyncio.timeout_at(until):
                 await asyncio.shield(self._opening)
@@ -101,24 +110,25 @@ class Connection:
             raise ValueError("The client is closed, and with it all its senders and receivers: make another one.")
 
     async def _open(self) -> None:
-        scripts = [load(name) for name in operations()]
+        self.id = secrets.token_hex(6)
+        scripts = await anyio.to_thread.run_sync(_scripts)
         transport = await open_transport(
             self.target,
             scripts=scripts,
             credential_provider=self._credential_provider,
             connect_timeout=self._connect_timeout,
-            retry=self._retry,
+            retry=self.retry,
         )
         try:
             namespace = await Namespace.open(transport, self.target.namespace, self._partition_count)
+            loop = asyncio.get_running_loop()
+            ready: asyncio.Future[None] = loop.create_future()
+            self._root = loop.create_task(self._live(ready), name=f"sbredis client {self.target}")
+            await ready
         except BaseException:
             with anyio.CancelScope(shield=True):
                 await transport.aclose()
             raise
-        if self._root is None:
-            ready: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-            self._root = asyncio.get_running_loop().create_task(self._live(ready), name=f"sbredis client {self.target}")
-            await ready
         self.transport, self.namespace, self._opened = transport, namespace, True
 
     async def _live(self, ready: asyncio.Future[None]) -> None:
@@ -153,21 +163,42 @@ class Connection:
         await self.open(until)
         key = name_key(name)
         known = self._entities.get(key)
-        if known is not None:
+        if known is not None and not known.gone:
             return known
-        record = await self.record(name, until, create)
-        return self._entities.setdefault(key, Entity(self, record))
+        try:
+            record = await self.record(name, until, create)
+        except ServiceBusError as error:
+            error.entity = error.entity or name
+            raise
+        known = self._entities.get(key)
+        if known is None:
+            known = self._entities[key] = Entity(self, record)
+        elif known.gone:
+            known.adopt(record)
+        return known
 
     async def record(self, name: str, until: float, create: Creation | None = None) -> EntityRecord:
         """What the registry says of an entity."""
         await self.open(until)
         try:
             return await self.namespace.get_entity(name, timeout=until - anyio.current_time())
-        except MessagingEntityNotFoundError:
-            if create is None:
+        except ServiceBusError as error:
+            error.entity = name
+            if create is None or not isinstance(error, MessagingEntityNotFoundError):
                 raise
         return await create(self.namespace, name, until - anyio.current_time())
 
     def known(self, name: str) -> Entity | None:
         """An entity that was met already."""
         return self._entities.get(name_key(name))
+
+
+def _scripts() -> list[Script]:
+    """All scripts, read and put together, which takes a moment the first time."""
+    return [load(name) for name in operations()]
+
+
+def _looked_at(opening: asyncio.Task[None]) -> None:
+    """Whoever still waits for it learns of its error; if nobody does, it is in the log of the transport."""
+    if not opening.cancelled():
+        opening.exception()

@@ -26,12 +26,14 @@ def credited(target: Target, credential: Credential | None) -> tuple[Target, Any
     """Where to connect to with these credentials, and the provider that is asked for them, if there is one."""
     if credential is None:
         return target, None
-    if isinstance(credential, tuple):
-        username, password = credential
-        return replace(target, username=username, password=password), None
-    if not hasattr(credential, "get_credentials"):
-        raise TypeError(
-            "credential is a tuple of user and password, or a credential provider of redis-py, not "
-            f"{type(credential).__name__}; tokens of Azure mean nothing to Redis"
-        )
-    return target, credential
+    if hasattr(credential, "get_credentials"):
+        return target, credential
+    given: object = credential  # callers are not all typed
+    match given:
+        case (str() | None as username, str() as password):
+            return replace(target, username=username, password=password), None
+        case _:
+            raise TypeError(
+                "credential is a tuple of user and password, or a credential provider of redis-py, not "
+                f"this {type(given).__name__}; tokens of Azure mean nothing to Redis"
+            )

@@ -13,7 +13,7 @@ import anyio
 from sbredis.aio._lane import Lane
 from sbredis.aio._lanes import CallJob, CallLane, RenewJob, RenewLane, SendLane, SettleJob, SettleLane, Way
 from sbredis.engine import Lock, Partition, Renewed, Request, SettingsStaleError, Settled, Turn, perform
-from sbredis.exceptions import Outcome, ServiceBusError
+from sbredis.exceptions import MessagingEntityNotFoundError, Outcome, ServiceBusError
 from sbredis.model import Lease, ServiceBusReceivedMessage
 
 if TYPE_CHECKING:
@@ -119,7 +119,7 @@ class Desk:
         """A lane that nobody will use again."""
         lane = self._calling.pop(letter, None)
         if lane is not None:
-            lane.close()
+            lane.retire()
 
     def close(self) -> None:
         """End what waits here."""
@@ -157,8 +157,8 @@ class Desk:
         partition = self.entity.partition(self.number)
         try:
             await perform(self.entity.connection.transport, partition.configure(), timeout=until - anyio.current_time())
-        except SettingsStaleError:
-            return  # somebody else has told it more: the next call says so
+        except (SettingsStaleError, MessagingEntityNotFoundError):
+            return  # somebody else has told it more, or it is gone: the next call says so
 
     def catch_up(self) -> None:
         """Have what is due in the partition done, beside everything else: a call said that it was too much for it."""
@@ -193,7 +193,7 @@ class Desk:
 
     def probe(self) -> None:
         """Find out beside everything else whether it can be reached again."""
-        self.down_until = anyio.current_time() + self._pause
+        self.down_until = anyio.current_time() + self._pause + _PROBING
         self.entity.connection.tasks.start_soon(self._probe)
 
     async def _probe(self) -> None:

@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING
 import anyio
 
 from sbredis.aio._desk import Desk
-from sbredis.engine import Partition, partition_for_key
-from sbredis.exceptions import Outcome, ServiceBusError
+from sbredis.engine import Partition, SettingsStaleError, partition_for_key
+from sbredis.exceptions import MessagingEntityNotFoundError, Outcome, ServiceBusError
 from sbredis.registry import EntityRecord
 
 if TYPE_CHECKING:
@@ -32,10 +32,13 @@ class Entity:
         self.connection = connection
         self._lock = anyio.Lock()
         self._desks: dict[int, Desk] = {}
-        self._adopt(record)
+        self.adopt(record)
 
-    def _adopt(self, record: EntityRecord) -> None:
+    def adopt(self, record: EntityRecord) -> None:
+        """Go by what the registry says now."""
         self.record = record
+        self.gone = False
+        """The registry does not know it any more."""
         self.name = record.path
         self.partitioned = record.partitioned
         self.numbers = record.partitions
@@ -99,7 +102,13 @@ class Entity:
         async with self._lock:
             if self.record is not seen:
                 return
-            self._adopt(await self.connection.record(self.name, until))
+            found = await self._found(until)
+            if found.incarnation == seen.incarnation and found.version <= seen.version:
+                raise SettingsStaleError(
+                    f"A partition of '{self.name}' has newer settings than version {found.version}, which is what the "
+                    "registry has: a failover has lost a change. Change the settings again for this to be possible."
+                )
+            self.adopt(found)
             _log.debug("%s: version %d of the settings", self.name, self.record.version)
 
     async def recover(self, seen: EntityRecord, until: float) -> None:
@@ -110,11 +119,18 @@ class Entity:
         async with self._lock:
             if self.record is not seen:
                 return
-            found = await self.connection.record(self.name, until)
+            found = await self._found(until)
             if found.incarnation == seen.incarnation:
                 _log.warning("%s: a failover has lost a partition; it is made again, empty", self.name)
                 found = await self.connection.namespace.restore_entity(found, timeout=until - anyio.current_time())
-            self._adopt(found)
+            self.adopt(found)
+
+    async def _found(self, until: float) -> EntityRecord:
+        try:
+            return await self.connection.record(self.name, until)
+        except MessagingEntityNotFoundError:
+            self.gone = True
+            raise
 
     def close(self) -> None:
         """End what waits at its partitions."""

@@ -9,7 +9,9 @@ a time has come) leads to :meth:`Inbox.pump`, which makes the calls that are wan
 * A partition is *lively* as long as it may have something. One that has nothing has us registered, in the same run of
   its script, and wakes us; until then it is left alone, but for a look before the registration ends or when something
   is due in it.
-* Of several partitions of which nothing is known, all are looked at first, at once, which locks nothing.
+* Of several partitions of which nothing is known, all are looked at first, at once, which locks nothing. Those that are
+  known to have something are asked in turns.
+* Who is woken and wants nothing any more looks without waiting, so that the partition wakes the next one in its place.
 * A call whose answer is late keeps its place and is answered in the end; meanwhile the other partitions are asked.
 """
 
@@ -21,9 +23,9 @@ from collections import deque
 from typing import TYPE_CHECKING
 
 from sbredis.aio._buffer import Buffer
-from sbredis.aio._spot import Spot
+from sbredis.aio._spot import Spot, passing
 from sbredis.engine import Side
-from sbredis.exceptions import MessagingEntityDisabledError, Outcome, ServiceBusError
+from sbredis.exceptions import OperationTimeoutError, Outcome, ServiceBusConnectionError, ServiceBusError
 from sbredis.model import ServiceBusReceivedMessage, ServiceBusReceiveMode
 
 if TYPE_CHECKING:
@@ -37,6 +39,8 @@ _log = logging.getLogger("sbredis.client")
 _GATHERING = 0.2
 """Who has got something waits no longer than this for more."""
 _MOST = 1000
+_CHECKING = 1.0
+"""So often those who wait make sure that there is still a connection over which they can be woken."""
 
 
 class _Caller:
@@ -49,6 +53,11 @@ class _Caller:
         self.got: list[ServiceBusReceivedMessage] = []
         self.error: ServiceBusError | None = None
         self.news: asyncio.Future[None]
+
+    @property
+    def waits(self) -> bool:
+        """Whether it is there for more."""
+        return self.missing > 0 and self.error is None
 
     def tell(self) -> None:
         if not self.news.done():
@@ -90,34 +99,37 @@ class Inbox:
 
         Who waits and is cancelled gives back what came in the same moment.
         """
-        got = self.buffer.take(wanted)
-        if len(got) == wanted:
+        kept = self.buffer.take(wanted)
+        if len(kept) == wanted:
             self.pump()
-            return got
-        caller = _Caller(wanted - len(got))
-        caller.got = got
+            return kept
+        caller = _Caller(wanted - len(kept))
+        caller.got = kept
         caller.news = self._loop.create_future()
         self._callers.append(caller)
+        at_once = len(kept)
         try:
+            for spot in self._spots:
+                spot.try_anew()
             self.pump()
             await self._gather(caller, None if seconds is None else self._loop.time() + seconds)
         except BaseException:
             self._callers.remove(caller)
-            self._take_back(caller.got)
+            self._take_back(caller.got, first=True)
             raise
         self._callers.remove(caller)
         if caller.error is not None:
             if not caller.got:
                 raise caller.error
             _log.warning("receiving ended early: %s", caller.error)
-        elif not caller.got and self._trouble is not None and all(spot.troubled for spot in self._spots):
-            raise self._trouble.twin()
-        self.buffer.consumed(len(caller.got))
+        elif not caller.got and self._spots and all(spot.troubled for spot in self._spots):
+            raise self._unreachable()
+        self.buffer.consumed(len(caller.got) - at_once)
         return caller.got
 
     async def _gather(self, caller: _Caller, deadline: float | None) -> None:
         """Wait for the first message until the deadline, and then for more while they come soon."""
-        while caller.missing and caller.error is None:
+        while caller.waits:
             until = deadline
             if caller.got:
                 soon = self._loop.time() + _GATHERING
@@ -130,10 +142,23 @@ class Inbox:
                     return
             caller.news = self._loop.create_future()
 
+    def _unreachable(self) -> ServiceBusError:
+        """Why nothing was received, when that says nothing about what there is."""
+        if self._trouble is not None:
+            return self._trouble.twin()
+        name, target = self.entity.name, self.entity.connection.target
+        error: ServiceBusError
+        if any(spot.late for spot in self._spots):
+            error = OperationTimeoutError(f"{target} does not answer.", outcome=Outcome.UNKNOWN)
+        else:
+            error = ServiceBusConnectionError(f"{target} cannot be reached.", outcome=Outcome.NEVER_SENT)
+        error.entity = name
+        return error
+
     @property
     def demand(self) -> int:
         """How many messages are waited for."""
-        return sum(caller.missing for caller in self._callers)
+        return sum(caller.missing for caller in self._callers if caller.error is None)
 
     # -- what happens --------------------------------------------------------------------------------------------------
 
@@ -141,103 +166,89 @@ class Inbox:
         """Make the calls that are wanted now."""
         if self._closed:
             return
-        missing = self.demand
-        if not missing and not self.buffer.most:
-            return
-        missing += self.buffer.room(waited_for=bool(missing))
-        missing -= sum(spot.asked for spot in self._spots if not spot.late)
-        while missing > 0:
-            spot = self._next()
-            if spot is None:
-                break
-            unknown = [] if spot.known else [each for each in self._spots if each.idle and not each.known]
-            if len(unknown) > 1:
-                for each in unknown:
-                    each.look()
-                break
-            wanted = min(missing, _MOST)
-            spot.ask(wanted)
-            missing -= wanted
+        demand = self.demand
+        wanted = demand + self.buffer.room(waited_for=demand > 0)
+        missing = wanted - sum(spot.asked for spot in self._spots if not spot.late)
+        if missing > 0:
+            self._fetch(missing)
+        elif not wanted:
+            for spot in self._spots:
+                if spot.awaits:
+                    spot.look(0)  # who is woken and does not come holds up those who would
         self._set_timer()
 
-    def _next(self) -> Spot | None:
-        """The partition to be asked next: one that is known to have something, else one that may, taking turns."""
-        spots = self._spots
-        if len(spots) == 1:
-            return spots[0] if spots[0].idle else None
-        found: Spot | None = None
-        for step in range(len(spots)):
-            spot = spots[(self._at + step) % len(spots)]
-            if spot.idle and (found is None or (spot.known and not found.known)):
-                found = spot
-                if spot.known:
-                    break
-        if found is not None:
-            self._at = (spots.index(found) + 1) % len(spots)
-        return found
+    def _fetch(self, missing: int) -> None:
+        """Ask those that are known to have something, taking turns, until it is enough, and look at the others."""
+        spots, unknown, waiting_for = self._spots, list[Spot](), missing
+        for place in range(self._at, self._at + len(spots)):
+            spot = spots[place % len(spots)]
+            if not spot.idle:
+                continue
+            if not spot.known:
+                unknown.append(spot)
+            elif missing > 0:
+                missing -= self._ask(spot, missing)
+        if len(unknown) == 1 and missing > 0:
+            self._ask(unknown[0], missing)
+            return
+        for spot in unknown:
+            spot.look(waiting_for)
+
+    def _ask(self, spot: Spot, missing: int) -> int:
+        wanted = min(missing, _MOST)
+        spot.ask(wanted)
+        self._at = (self._spots.index(spot) + 1) % len(self._spots)
+        return wanted
 
     def received(self, messages: list[ServiceBusReceivedMessage]) -> None:
         """A call was answered, with these."""
         self._trouble = None
-        if self._closed:
-            self.give_back(messages)
-        elif messages:
-            self._hand_out(messages)
+        self._take_back(messages)
         self.pump()
 
     def failed(self, spot: Spot, error: ServiceBusError) -> None:
         """A call failed: what another attempt may mend is tried again, beside the others; the rest is told to all."""
         self._trouble = error
-        passing = error.is_transient and not isinstance(error, MessagingEntityDisabledError)
-        if not passing:
+        if passing(error):
+            _log.info("%s: %s", spot.desk, error)
+        else:
             for caller in self._callers:
-                caller.error = error.twin()
+                caller.error = caller.error or error.twin()
                 caller.tell()
-            return
-        _log.info("%s: %s", spot.desk, error)
         self._set_timer()
 
-    def woken(self, spot: Spot) -> None:
+    def woken(self, spot: Spot, *, known: bool) -> None:
         """A partition has something, or may have: it is asked, or, if nobody wants anything, passes it on."""
-        spot.rouse()
+        spot.rouse(known=known)
         self.pump()
-        if spot.idle and not self._closed and not self.demand and not self.buffer.room(waited_for=False):
-            spot.look()  # who is woken and does not come holds up those who would
 
-    def _hand_out(self, messages: list[ServiceBusReceivedMessage]) -> None:
+    def _take_back(self, messages: list[ServiceBusReceivedMessage], *, first: bool = False) -> None:
+        """Give messages to those who wait for some; the rest is kept for who asks next, or given back.
+
+        ``first``: those that somebody had already, and that are older than all that is kept.
+        """
         at = 0
-        for caller in self._callers:
-            if at == len(messages):
-                return
-            if caller.missing and caller.error is None:
+        for caller in self._callers if messages and not self._closed else ():
+            if caller.waits and at < len(messages):
                 part = messages[at : at + caller.missing]
                 at += len(part)
                 caller.got += part
                 caller.missing -= len(part)
                 caller.tell()
-        self._take_back(messages[at:] if at else messages)
-
-    def _take_back(self, messages: list[ServiceBusReceivedMessage]) -> None:
-        """What nobody waits for: kept for who asks next, if it is to be kept, else given back."""
-        if not messages:
+        left = messages[at:] if at else messages
+        if not left:
             return
-        if self._closed:
-            self.give_back(messages)
-            return
-        if any(caller.missing for caller in self._callers):
-            self._hand_out(messages)
-            return
-        kept = len(messages) if self.mode is ServiceBusReceiveMode.RECEIVE_AND_DELETE else self.buffer.space
-        self.buffer.put(messages[:kept])
-        self.give_back(messages[kept:])
+        if self.mode is ServiceBusReceiveMode.PEEK_LOCK:
+            space = 0 if self._closed else self.buffer.space
+            self.buffer.put(left[:space], first=first)
+            self.give_back(left[space:])
+        elif self._closed:
+            self._lose(left)
+        else:
+            self.buffer.put(left, first=first)  # there is nobody to give them to
 
     def give_back(self, messages: Sequence[ServiceBusReceivedMessage]) -> None:
         """Give messages back to the partition unread, which counts no delivery."""
-        if not messages:
-            return
-        if self.mode is ServiceBusReceiveMode.RECEIVE_AND_DELETE:
-            self.buffer.put(messages)  # there is nobody to give them to
-            return
         now = self.entity.connection.clock.now()
         for message in messages:
             if message._lock_expired(now):
@@ -259,6 +270,9 @@ class Inbox:
                 look_at = spot.look_at
                 if look_at is not None and (when is None or look_at < when):
                     when = look_at
+        if self._callers:
+            check = self._loop.time() + _CHECKING
+            when = check if when is None else min(when, check)
         timer = self._timer
         if timer is not None:
             if when is not None and timer.when() <= when:
@@ -275,11 +289,10 @@ class Inbox:
             spot.on_time(now)
         self.buffer.on_time()
         self.pump()
-        self._set_timer()
 
     def _clock_moved(self) -> None:
         for spot in self._spots:
-            spot.rouse()
+            spot.rouse(known=False)
         self.buffer.on_time()
         self.pump()
 
@@ -296,15 +309,15 @@ class Inbox:
         for caller in self._callers:
             caller.error = ServiceBusError("The receiver was closed.", outcome=Outcome.NEVER_SENT, is_transient=False)
             caller.tell()
-        self.give_back(self.buffer.empty())
+        self._take_back(self.buffer.empty())
         await asyncio.gather(*(spot.aclose() for spot in self._spots))
-        lost = len(self.buffer.empty())
-        if lost:
-            _log.warning(
-                "%s: %d messages that were received and deleted, and that nobody asked for before the receiver was "
-                "closed, are lost",
-                self.entity.name,
-                lost,
-            )
         for desk in {self.entity.desk(number) for number in self.entity.numbers}:
             await desk.given_back()
+
+    def _lose(self, messages: Sequence[ServiceBusReceivedMessage]) -> None:
+        _log.warning(
+            "%s: %d messages that were received and deleted, and that nobody asked for before the receiver was closed, "
+            "are lost",
+            self.entity.name,
+            len(messages),
+        )

@@ -34,6 +34,7 @@ from sbredis.exceptions import (
     MessagingEntityNotFoundError,
     OperationTimeoutError,
     Outcome,
+    ServiceBusCommunicationError,
     ServiceBusConnectionError,
     ServiceBusError,
     ServiceBusQuotaExceededError,
@@ -43,30 +44,50 @@ if TYPE_CHECKING:
     from sbredis.aio._desk import Desk
     from sbredis.registry import EntityRecord
 
-__all__ = ["Job", "Lane"]
+__all__ = ["OTHER_LOOP", "Job", "Lane"]
 
 _log = logging.getLogger("sbredis.client")
 _TICK = 0.25
 _MUCH = 16
 """So many jobs are worth two calls."""
+_UNANSWERED = (Outcome.NEVER_SENT, Outcome.UNKNOWN)
 _OF_ONE_CALLER = (ServiceBusQuotaExceededError, MessageSizeExceededError, MalformedCallError)
 """Refusals that one caller's part of a call may have brought upon the others."""
+
+
+OTHER_LOOP = (
+    "The client is used in another event loop than the one in which it was opened. Make a client for each event loop, "
+    "and close it in there."
+)
+
+
+class _DisplacedError(MessagingEntityNotFoundError):
+    """The entity lies in other partitions by now."""
+
+    is_transient = True
 
 
 class Job:
     """What one caller wants of a call."""
 
-    __slots__ = ("deadline", "done", "future", "size")
+    __slots__ = ("deadline", "done", "future", "over", "size")
 
     def __init__(self, deadline: float, size: int = 0) -> None:
         self.deadline = deadline
         self.size = size
         self.done = False
         """It was done, whether or not somebody still waits for it."""
+        self.over = False
         self.future: asyncio.Future[Any]
 
+    def end(self) -> None:
+        """It is over, whatever became of it."""
+        if not self.over:
+            self.over = True
+            self.ended()
+
     def ended(self) -> None:
-        """It is over, whatever became of it. Called once."""
+        """What is to be done when it is over. Called once."""
 
 
 class _Then(enum.Enum):
@@ -98,6 +119,8 @@ class Lane(ABC, Generic[J, R]):
         self._timer_at = 0.0
         self._woken = False
         self._closed = False
+        self.retired = False
+        """Nobody uses it again."""
 
     # -- what a kind of operation is -----------------------------------------------------------------------------------
 
@@ -121,9 +144,10 @@ class Lane(ABC, Generic[J, R]):
         del jobs
         return seconds
 
-    def elsewhere(self, jobs: list[J], error: ServiceBusError) -> list[J]:
-        """What stays here of these, whose call is known not to have run; the rest was taken elsewhere."""
-        del error
+    def elsewhere(self, jobs: list[J]) -> list[J]:
+        """What stays here of these, which have not run, of a partition that cannot be reached; the rest was taken
+        elsewhere, and what has gathered for the next call as well.
+        """
         return jobs
 
     # -- for callers ---------------------------------------------------------------------------------------------------
@@ -135,15 +159,18 @@ class Lane(ABC, Generic[J, R]):
 
     def add(self, job: J) -> None:
         """The same; the job's future brings the outcome."""
+        if asyncio.get_running_loop() is not self._loop:
+            job.end()
+            raise RuntimeError(OTHER_LOOP)
         job.future = self._loop.create_future()
         self.take_over(job)
 
     def take_over(self, job: J) -> None:
         """The same for a job that another lane had, with its future."""
-        if self._closed:
+        if self._closed or self.desk.entity.connection.closed:
             if not job.future.done():
-                job.future.set_exception(_closed(sent=False))
-            job.ended()
+                job.future.set_exception(self._closing(sent=False))
+            job.end()
             return
         self._queue.append(job)
         if not self._woken:
@@ -168,9 +195,15 @@ class Lane(ABC, Generic[J, R]):
         for jobs, sent in self._all():
             for job in jobs:
                 if not job.future.done():
-                    job.future.set_exception(_closed(sent=sent))
-                job.ended()
+                    job.future.set_exception(self._closing(sent=sent))
+                job.end()
             jobs.clear()
+
+    def retire(self) -> None:
+        """Nobody uses it again: it ends with what is under way."""
+        self.retired = True
+        for track in self._tracks:
+            track.end()
 
     def next_jobs(self, track: _Track[J, R]) -> list[J]:
         """What the next call of a track carries; if another track is free, one half of much."""
@@ -188,7 +221,7 @@ class Lane(ABC, Generic[J, R]):
         """All jobs there are, and whether they have been sent."""
         return [*((track.in_flight, True) for track in self._tracks), (self._queue, False)]
 
-    def fail(self, jobs: list[J], error: ServiceBusError) -> None:
+    def fail(self, jobs: list[J] | deque[J], error: ServiceBusError) -> None:
         """End jobs with an error, each with its own."""
         entity = self.desk.entity.name
         error.entity = entity
@@ -197,8 +230,21 @@ class Lane(ABC, Generic[J, R]):
                 job.future.set_exception(error.twin())
             elif job.future.cancelled():
                 _log.warning("nobody waited any more for what failed: %s", error)
-            job.ended()
+            job.end()
         jobs.clear()
+
+    def displaced(self) -> ServiceBusError:
+        """What has become of jobs for this partition now that the entity lies in others; of those that wait here too.
+
+        Another one has come in its place.
+        """
+        error = _DisplacedError(
+            f"The queue '{self.desk.entity.name}' was deleted meanwhile, and one that lies in other partitions has "
+            "come in its place. What is to go there must be sent again; what was received from the old one is gone.",
+            outcome=Outcome.REFUSED,
+        )
+        self.fail(self._queue, error)
+        return error
 
     # -- time ----------------------------------------------------------------------------------------------------------
 
@@ -225,6 +271,12 @@ class Lane(ABC, Generic[J, R]):
                     earliest = job.deadline
         if some:
             self._watch(earliest)
+
+    def _closing(self, *, sent: bool) -> ServiceBusError:
+        outcome = Outcome.UNKNOWN if sent else Outcome.NEVER_SENT
+        error = ServiceBusConnectionError("The client was closed meanwhile.", outcome=outcome, is_transient=False)
+        error.entity = self.desk.entity.name
+        return error
 
     def _late(self, *, sent: bool) -> ServiceBusError:
         what = "no answer came" if sent else "the calls before it took all the time"
@@ -261,12 +313,19 @@ class _Track(Generic[J, R]):
             self._started = True
             self._lane.desk.entity.connection.tasks.start_soon(self._work)
 
+    def end(self) -> None:
+        """There is nothing to do any more."""
+        if self._wanted is not None and not self._wanted.done():
+            self._wanted.set_result(None)
+
     async def _work(self) -> None:
         lane = self._lane
         while True:
             jobs = self.in_flight = lane.next_jobs(self)
             if not jobs:
                 self.busy = False
+                if lane.retired:
+                    return
                 self._wanted = self._loop.create_future()
                 await self._wanted
                 self._wanted = None
@@ -282,38 +341,54 @@ class _Track(Generic[J, R]):
         """Bring these to their end; the size of the smallest that the partition had no room for, if it had not."""
         lane, entity, until = self._lane, self._lane.desk.entity, max(job.deadline for job in jobs)
         request: Request[R] | None = None
+        maybe_ran = False
         while jobs:
-            record = entity.record
+            record, begun = entity.record, self._loop.time()
+            seconds = until - begun
             try:
                 if request is None:
+                    if lane.desk.number not in entity.numbers:
+                        raise lane.displaced()
                     self._number += 1
                     turn = Turn(self._name, self._number, entity.connection.clock.told())
                     request = lane.request(entity.partition(lane.desk.number), turn, jobs)
-                seconds = lane.patience(jobs, until - self._loop.time())
+                if not maybe_ran:
+                    seconds = lane.patience(jobs, seconds)
                 result = await perform(entity.connection.transport, request, timeout=seconds)
             except ServiceBusError as error:
-                then = await self._after(error, jobs, record, until)
+                if maybe_ran and (error.outcome is Outcome.NEVER_SENT or isinstance(error, LaneUnknownError)):
+                    error.outcome = Outcome.UNKNOWN  # this attempt did not run; one before it may have
+                # Less time than an attempt takes: it was not given up for another reason.
+                ran_out = self._loop.time() + entity.connection.retry.first >= begun + seconds
+                then = await self._after(error, jobs, record, until, goes_on=ran_out and begun + seconds < until)
                 if then is _Then.ANEW:
-                    request = None
+                    request, maybe_ran = None, False
                 elif then is _Then.ONE_BY_ONE:
                     return await self._one_by_one(jobs, error, refused_size)
-                elif then is not _Then.AGAIN:
-                    self._lane.fail(jobs, then)
+                elif then is _Then.AGAIN:
+                    maybe_ran = error.outcome is Outcome.UNKNOWN
+                else:
+                    lane.fail(jobs, then)
             else:
                 lane.answer(jobs, result)
                 for job in jobs:
-                    job.ended()
+                    job.end()
                 break
         return refused_size
 
     async def _after(
-        self, error: ServiceBusError, jobs: list[J], record: EntityRecord, until: float
+        self, error: ServiceBusError, jobs: list[J], record: EntityRecord, until: float, *, goes_on: bool
     ) -> _Then | ServiceBusError:
-        """What to do about an error of a call that was made by what ``record`` says: or the error to end with."""
-        entity = self._lane.desk.entity
+        """What to do about an error of a call that was made by what ``record`` says: or the error to end with.
+
+        ``goes_on``: the call was not tried for as long as there is time.
+        """
+        lane, entity = self._lane, self._lane.desk.entity
         mending: Awaitable[None] | None = None
+        if isinstance(error, _DisplacedError):
+            return error
         if isinstance(error, SettingsBehindError):
-            mending = self._lane.desk.tell(until)
+            mending = lane.desk.tell(until)
         elif isinstance(error, SettingsStaleError):
             mending = entity.reload(record, until)
         elif isinstance(error, MessagingEntityNotFoundError):
@@ -322,18 +397,24 @@ class _Track(Generic[J, R]):
             try:
                 await mending
             except ServiceBusError as worse:
+                worse.outcome = error.outcome  # what is known of the call, not of the question about it
                 return worse
-            return _Then.ANEW
+            now = entity.record
+            elsewhere = (now.partitioned, now.partitions) != (record.partitioned, record.partitions)
+            return lane.displaced() if elsewhere else _Then.ANEW
         if isinstance(error, LaneUnknownError):
             self._begin_anew()
-            return error if error.outcome is Outcome.UNKNOWN else _Then.ANEW
-        if error.is_transient and error.outcome is Outcome.UNKNOWN and self._loop.time() < until:
-            return _Then.AGAIN
-        if error.is_transient and error.outcome is Outcome.NEVER_SENT:
-            stay = self._lane.elsewhere(jobs, error)
-            if len(stay) < len(jobs):
+            return _forgotten(error) if error.outcome is Outcome.UNKNOWN else _Then.ANEW
+        if error.is_transient and error.outcome in _UNANSWERED:
+            movable = jobs if error.outcome is Outcome.NEVER_SENT else []
+            stay = lane.elsewhere(movable)
+            if len(stay) < len(movable):
+                moved = {id(job) for job in jobs}.difference(map(id, stay))
+                self.in_flight = [job for job in self.in_flight if id(job) not in moved]
                 jobs[:] = stay
                 return _Then.ANEW
+            if goes_on:
+                return _Then.AGAIN
         return _Then.ONE_BY_ONE if isinstance(error, _OF_ONE_CALLER) else error
 
     async def _one_by_one(self, jobs: list[J], error: ServiceBusError, refused_size: int | None) -> int | None:
@@ -359,9 +440,13 @@ class _Track(Generic[J, R]):
         self._name = f"{self._lane.desk.entity.connection.id}{self._letter}{self._generation}"
 
 
-def _closed(*, sent: bool) -> ServiceBusError:
-    outcome = Outcome.UNKNOWN if sent else Outcome.NEVER_SENT
-    return ServiceBusConnectionError("The client was closed meanwhile.", outcome=outcome, is_transient=False)
+def _forgotten(error: ServiceBusError) -> ServiceBusError:
+    return ServiceBusCommunicationError(
+        "The connection was lost under the call, and the partition no longer knows whether it has run: a failover has "
+        "lost that, or it was too long ago. Look before you repeat it.",
+        outcome=Outcome.UNKNOWN,
+        tracking_id=error.tracking_id,
+    )
 
 
 def _defect(error: Exception) -> ServiceBusError:

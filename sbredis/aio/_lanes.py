@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections import deque
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any, ClassVar, Generic, TypeVar
@@ -31,7 +32,7 @@ if TYPE_CHECKING:
 __all__ = ["CallJob", "CallLane", "RenewJob", "RenewLane", "SendJob", "SendLane", "SettleJob", "SettleLane", "Way"]
 
 T = TypeVar("T")
-_STRETCH = 1.5
+_STRETCH = 0.3
 """So long a call with messages that may go elsewhere tries to reach its partition."""
 
 
@@ -46,7 +47,7 @@ class SendJob(Job):
         size: int,
         deadline: float,
         throttle: Throttle,
-        moves: Callable[[SendJob, ServiceBusError], bool] | None,
+        moves: Callable[[SendJob], bool] | None,
         *,
         ordered: bool = False,
     ) -> None:
@@ -76,7 +77,7 @@ class SendLane(Lane[SendJob, Sent]):
         while queue and len(jobs) < most:
             job = queue[0]
             if job.future.done():
-                queue.popleft().ended()
+                queue.popleft().end()
                 continue
             if job.ordered and not ordered:
                 break
@@ -107,13 +108,24 @@ class SendLane(Lane[SendJob, Sent]):
             self.desk.catch_up()
 
     def patience(self, jobs: Sequence[SendJob], seconds: float) -> float:
-        """What can go elsewhere does not wait for long."""
-        return min(seconds, _STRETCH) if any(job.moves is not None for job in jobs) else seconds
+        """What can go elsewhere does not wait for long; nor do the first who cannot reach the partition, because others
+        wait behind them who can.
+        """
+        entity = self.desk.entity
+        if not entity.partitioned or (self.desk.down_until and all(job.moves is None for job in jobs)):
+            return seconds
+        return min(seconds, max(_STRETCH, 3 * entity.connection.retry.first))
 
-    def elsewhere(self, jobs: list[SendJob], error: ServiceBusError) -> list[SendJob]:
-        """Those that another partition would take as well go there."""
+    def elsewhere(self, jobs: list[SendJob]) -> list[SendJob]:
+        """What another partition would take as well goes there, of these and of those behind them."""
+        if not self.desk.entity.partitioned:
+            return jobs
         self.desk.missed()
-        return [job for job in jobs if job.moves is None or not job.moves(job, error)]
+        stay = [job for job in jobs if job.moves is None or not job.moves(job)]
+        gathered = list(self._queue)
+        self._queue.clear()
+        self._queue.extend(job for job in gathered if job.moves is None or not job.moves(job))
+        return stay
 
 
 class SettleJob(Job):
@@ -159,7 +171,7 @@ class SettleLane(Lane[SettleJob, Settled]):
         while queue and len(jobs) < most:
             job = queue[0]
             if job.future.done():
-                queue.popleft().ended()
+                queue.popleft().end()
                 continue
             size += job.size
             if job.lock.name in names or (jobs and size > MAXIMUM_CALL_BYTES):
@@ -193,14 +205,20 @@ class SettleLane(Lane[SettleJob, Settled]):
 class RenewJob(Job):
     """A message whose lock is to begin anew."""
 
-    __slots__ = ("lock", "message", "since")
+    __slots__ = ("gone", "lock", "message", "since")
 
     def __init__(self, lock: Lock, deadline: float, message: ServiceBusReceivedMessage, since: float) -> None:
         super().__init__(deadline)
+        self.gone: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        """Done when it is over, also if nobody waited for it any more."""
         self.lock = lock
         self.message = message
         self.since = since
         """When it was asked for: the lock lasts at least so long from then on."""
+
+    def ended(self) -> None:
+        """Who wants to settle the message knows under which token it is held now."""
+        self.gone.set_result(None)
 
 
 class RenewLane(Lane[RenewJob, Renewed]):
@@ -211,6 +229,19 @@ class RenewLane(Lane[RenewJob, Renewed]):
     def __init__(self, desk: Desk) -> None:
         super().__init__(desk)
         self._token = ""
+        self._last: dict[str, RenewJob] = {}
+
+    def take_over(self, job: RenewJob) -> None:
+        """Put a job into the next call."""
+        name = job.lock.name
+        self._last[name] = job
+        job.gone.add_done_callback(lambda _: self._last.pop(name) if self._last.get(name) is job else None)
+        super().take_over(job)
+
+    def of(self, message: ServiceBusReceivedMessage) -> asyncio.Future[None] | None:
+        """The end of the last renewal of a message that is waiting or under way."""
+        job = self._last.get(message._name)
+        return None if job is None else job.gone
 
     def gather(self, queue: deque[RenewJob], most: int, *, ordered: bool) -> list[RenewJob]:
         """As many as one call takes, of one message only once."""
@@ -220,7 +251,7 @@ class RenewLane(Lane[RenewJob, Renewed]):
         while queue and len(jobs) < MAXIMUM_CALL_MESSAGES:
             job = queue[0]
             if job.future.done():
-                queue.popleft().ended()
+                queue.popleft().end()
                 continue
             if job.lock.name in names:
                 break
@@ -231,6 +262,10 @@ class RenewLane(Lane[RenewJob, Renewed]):
     def request(self, partition: Partition, turn: Turn, jobs: Sequence[RenewJob]) -> Request[Renewed]:
         """One call for all."""
         self._token = new_token()
+        for job in jobs:
+            if job.message._lease is not None:
+                # The renewal before this one may have moved it.
+                job.lock = job.lock._replace(token=job.message._lease.token)
         return partition.renew(turn, self._token, [job.lock for job in jobs])
 
     def answer(self, jobs: Sequence[RenewJob], result: Renewed) -> None:

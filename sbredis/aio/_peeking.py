@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
@@ -25,15 +26,22 @@ class Peeking:
         self._side: Side = side
         self._onwards: dict[int, int] = dict.fromkeys(entity.numbers, 0)
         self._at = 0
+        self._turns = asyncio.Lock()
 
     def passed(self, messages: Sequence[ServiceBusReceivedMessage]) -> None:
-        """These were received: go on after them."""
+        """These were received: go on after them, but never back to what was shown already."""
+        onwards = self._onwards
         for message in messages:
             partition, own = self._entity.place(message.sequence_number)
-            self._onwards[partition] = own + 1
+            if own >= onwards[partition]:
+                onwards[partition] = own + 1
 
     async def peek(self, wanted: int, start: int, deadline: float) -> list[ServiceBusReceivedMessage]:
         """Up to so many messages, from a sequence number on, or from where it was left."""
+        async with self._turns:
+            return await self._peek(wanted, start, deadline)
+
+    async def _peek(self, wanted: int, start: int, deadline: float) -> list[ServiceBusReceivedMessage]:
         entity = self._entity
         if start:
             partition, own = entity.place(start)

@@ -80,17 +80,19 @@ class ServiceBusReceiver(AsyncIterator[ServiceBusReceivedMessage]):
         self._create = create
         self._sub_queue = sub_queue
         self._side: Side = "d" if sub_queue is ServiceBusSubQueue.DEAD_LETTER else ""
+        self._empty = sub_queue is ServiceBusSubQueue.TRANSFER_DEAD_LETTER
+        """Nothing ever comes to it: nothing is forwarded in this release."""
         self._mode = receive_mode
         self._max_wait_time = max_wait_time
         self._renewer = auto_lock_renewer
         self._prefetch = prefetch_count
         self._adaptive = adaptive_prefetch
-        self._identity = secrets.token_hex(5)
         self._entity: Entity | None = None
         self._inbox: Inbox | None = None
         self._peeking: Peeking | None = None
         self._on_close = on_close
         self._closed = False
+        self._ending: asyncio.Future[None] | None = None
 
     # -- what it is ----------------------------------------------------------------------------------------------------
 
@@ -157,6 +159,8 @@ class ServiceBusReceiver(AsyncIterator[ServiceBusReceivedMessage]):
 
     async def _receive(self, wanted: int, seconds: float | None) -> list[ServiceBusReceivedMessage]:
         inbox = self._inbox
+        if self._renewer is not None:
+            self._renewer.check_open()
         if inbox is None or self._closed:
             inbox = await self._open(deadline_of(seconds))
         if self._telemetry.active:
@@ -166,12 +170,15 @@ class ServiceBusReceiver(AsyncIterator[ServiceBusReceivedMessage]):
         else:
             messages = await inbox.take(wanted, seconds)
         if messages:
-            if self._peeking is not None:
-                self._peeking.passed(messages)
-            if self._renewer is not None:
-                for message in messages:
-                    self._renewer.register(self, message)
+            self._peeking_of(inbox.entity).passed(messages)
+            self._hand_over(messages)
         return messages
+
+    def _hand_over(self, messages: Sequence[ServiceBusReceivedMessage]) -> None:
+        """These are in the hands of a caller from now on."""
+        if self._renewer is not None and not self._renewer.closed:
+            for message in messages:
+                self._renewer.register(self, message)
 
     async def receive_deferred_messages(
         self, sequence_numbers: int | Sequence[int], *, timeout: float | None = None, **kwargs: Any
@@ -184,69 +191,87 @@ class ServiceBusReceiver(AsyncIterator[ServiceBusReceivedMessage]):
         deadline = deadline_of(timeout)
         numbers = sequence_numbers_of(sequence_numbers)
         entity = await self._ready(deadline)
-        if self._side:
-            raise ValueError("Deferred messages of a dead-letter queue are received like all others of it.")
-        places: dict[int, list[int]] = {}
-        for number in numbers:
-            partition, own = entity.place(number)
-            places.setdefault(partition, []).append(own)
-        missing = [
-            entity.base(at) + own
-            for at, owns in places.items()
-            for own in owns
-            if at not in entity.numbers or not 0 < own < 10**15
-        ]
+        parts, missing = self._parts(entity, numbers)
+        # Deleted at once is only what one call brings: of several, the second may find that one is missing.
+        mode: Mode = "delete" if self._mode is not ServiceBusReceiveMode.PEEK_LOCK and len(parts) == 1 else "lock"
         found: list[ServiceBusReceivedMessage] = []
-        with self._telemetry.operation("receive_deferred", self.entity_path, count=len(numbers)):
+        with self._telemetry.operation("receive_deferred", self.entity_path, count=len(numbers)) as operation:
             try:
-                for partition, owns in () if missing else places.items():
-                    for at in range(0, len(owns), MAXIMUM_CALL_MESSAGES):
-                        part = owns[at : at + MAXIMUM_CALL_MESSAGES]
-                        given, gone = await self._deferred(entity, entity.desk(partition), part, deadline)
-                        found += given
-                        missing += [entity.base(partition) + own for own in gone]
+                for desk, names in () if missing else parts:
+                    given, gone = await self._deferred(entity, desk, names, mode, deadline)
+                    found += given
+                    missing += gone
                     if missing:
                         break
+                if found and not missing and mode == "lock" and self._mode is not ServiceBusReceiveMode.PEEK_LOCK:
+                    await self._delete(entity, found, deadline)
             except BaseException:
                 self._give_back(entity, found)
                 raise
-        if missing:
-            self._give_back(entity, found)
-            error = MessageNotFoundError(
-                f"Not deferred, or no longer, or locked: {', '.join(map(str, missing))}. None was received.",
-                outcome=Outcome.REFUSED,
-            )
-            error.entity = entity.name
-            raise error
+            if missing:
+                self._give_back(entity, found)
+                error = MessageNotFoundError(
+                    f"Not deferred, or no longer, or locked: {', '.join(map(str, missing))}. None was received.",
+                    outcome=Outcome.REFUSED,
+                )
+                error.entity = entity.name
+                raise error
+            operation.received(found)
         order = {number: place for place, number in enumerate(numbers)}
         found.sort(key=lambda message: order[message.sequence_number])
-        if self._renewer is not None:
-            for message in found:
-                self._renewer.register(self, message)
+        self._hand_over(found)
         return found
 
+    def _parts(self, entity: Entity, numbers: Sequence[int]) -> tuple[list[tuple[Desk, list[str]]], list[int]]:
+        """Which partition is to be asked for which messages in one call, and what no partition can have."""
+        places: dict[int, list[str]] = {}
+        missing = list(numbers) if self._empty else []
+        for number in () if self._empty else numbers:
+            partition, own = entity.place(number)
+            if partition in entity.numbers and 0 < own < 10**15:
+                places.setdefault(partition, []).append(f"{self._side}{own}")
+            else:
+                missing.append(number)
+        parts = [
+            (entity.desk(partition), names[at : at + MAXIMUM_CALL_MESSAGES])
+            for partition, names in places.items()
+            for at in range(0, len(names), MAXIMUM_CALL_MESSAGES)
+        ]
+        return parts, missing
+
     async def _deferred(
-        self, entity: Entity, desk: Desk, owns: list[int], deadline: float
+        self, entity: Entity, desk: Desk, names: list[str], mode: Mode, deadline: float
     ) -> tuple[list[ServiceBusReceivedMessage], list[int]]:
         token, since = new_token(), self._connection.clock.now()
-        names = [str(own) for own in owns]
-        mode: Mode = "lock" if self._mode is ServiceBusReceiveMode.PEEK_LOCK else "delete"
+        base = entity.base(desk.number)
 
         def make(partition: Partition, turn: Turn) -> Request[Received]:
             return partition.receive_deferred(turn, token, names, mode=mode)
 
         def made(result: Received) -> list[ServiceBusReceivedMessage]:
             lease = desk.lease(token, result.lock, since) if mode == "lock" else None
-            base = entity.base(desk.number)
             return [delivered(each, base, self._mode, lease, entity) for each in result.messages]
 
         result = await desk.call("f", make, deadline, lambda result: self._give_back(entity, made(result)))
-        return made(result), [int(name) for name in result.missing]
+        return made(result), [base + int(name.removeprefix("d")) for name in result.missing]
+
+    async def _delete(self, entity: Entity, messages: list[ServiceBusReceivedMessage], deadline: float) -> None:
+        """Delete what several calls have locked, all of which was there."""
+        jobs = [
+            (
+                entity.desk(_partition_of(entity, message)),
+                SettleJob(Lock(lease.token, message._name), deadline, message),
+            )
+            for message in messages
+            if (lease := message._lease) is not None
+        ]
+        await asyncio.gather(*(desk.settling("complete").submit(job) for desk, job in jobs))
+        for message in messages:
+            message._lease, message._settled = None, False
 
     def _give_back(self, entity: Entity, messages: list[ServiceBusReceivedMessage]) -> None:
-        if self._mode is ServiceBusReceiveMode.PEEK_LOCK:
-            for message in messages:
-                entity.desk(_partition_of(entity, message)).give_back(message)
+        for message in messages:
+            entity.desk(_partition_of(entity, message)).give_back(message)
 
     async def peek_messages(
         self,
@@ -269,12 +294,17 @@ class ServiceBusReceiver(AsyncIterator[ServiceBusReceivedMessage]):
             raise ValueError(f"sequence_number must be 0 or more, not {sequence_number}")
         deadline = deadline_of(timeout)
         entity = await self._ready(deadline)
-        if self._peeking is None:
-            self._peeking = Peeking(entity, self._side)
+        if self._empty:
+            return []
         with self._telemetry.operation("peek", self.entity_path) as operation:
-            messages = await self._peeking.peek(wanted, sequence_number, deadline)
+            messages = await self._peeking_of(entity).peek(wanted, sequence_number, deadline)
             operation.received(messages)
             return messages
+
+    def _peeking_of(self, entity: Entity) -> Peeking:
+        if self._peeking is None:
+            self._peeking = Peeking(entity, self._side)
+        return self._peeking
 
     # -- deleting ------------------------------------------------------------------------------------------------------
 
@@ -299,6 +329,8 @@ class ServiceBusReceiver(AsyncIterator[ServiceBusReceivedMessage]):
         until = NEVER if before is None else milliseconds_of(before, "enqueued_before_utc")
         entity = await self._ready(deadline)
         deleted, side = 0, self._side
+        if self._empty:
+            return 0
         with self._telemetry.operation("delete", self.entity_path):
             for number in entity.numbers:
                 start: int | None = 0
@@ -357,8 +389,8 @@ class ServiceBusReceiver(AsyncIterator[ServiceBusReceivedMessage]):
         timeout: float | None = None,
     ) -> None:
         """Move a message to the dead-letter queue, with why it is there."""
-        if self._side:
-            self._check(message, "dead_letter")
+        self._check(message, "dead_letter")
+        if message._name.startswith("d"):
             raise ValueError("The message is on the dead-letter queue already: complete it, abandon it or defer it.")
         await self._settle(
             "dead_letter", message, timeout, modify=properties_to_modify, reason=reason, description=error_description
@@ -414,9 +446,17 @@ class ServiceBusReceiver(AsyncIterator[ServiceBusReceivedMessage]):
         entity = self._entity
         if entity is None or message._owner is not entity:
             entity = await self._entity_of(message, deadline)
+            self._check(message, kind)  # somebody else may have settled it meanwhile
         desk = entity.desk(_partition_of(entity, message))
-        job = SettleJob(Lock(lease.token, message._name, changes, delay), deadline, message)
         message._settled = True
+        if (renewal := desk.renewing.of(message)) is not None:
+            try:
+                await asyncio.wait((renewal,), timeout=deadline - asyncio.get_running_loop().time())
+            except BaseException:
+                message._settled = False
+                raise
+            lease = message._lease or lease  # it may have moved to another one
+        job = SettleJob(Lock(lease.token, message._name, changes, delay), deadline, message)
         future = desk.settling(kind).submit(job)
         if self._telemetry.active:
             with self._telemetry.operation(kind, self.entity_path, messages=(message,)):
@@ -461,12 +501,12 @@ class ServiceBusReceiver(AsyncIterator[ServiceBusReceivedMessage]):
         if self._inbox is None:
             self._inbox = Inbox(
                 entity,
-                self._identity,
+                secrets.token_hex(5),
                 side=self._side,
                 mode=self._mode,
                 prefetch=self._prefetch,
                 adaptive=self._adaptive,
-                empty=self._sub_queue is ServiceBusSubQueue.TRANSFER_DEAD_LETTER,
+                empty=self._empty,
             )
         return self._inbox
 
@@ -489,11 +529,11 @@ class ServiceBusReceiver(AsyncIterator[ServiceBusReceivedMessage]):
 
         Messages in the hands of callers stay locked: they can be settled through another receiver of the same queue.
         """
-        if self._closed:
-            return
         self._closed = True
         if self._inbox is not None:
-            await asyncio.shield(asyncio.ensure_future(self._inbox.aclose()))
+            if self._ending is None:
+                self._ending = asyncio.ensure_future(self._inbox.aclose())
+            await asyncio.shield(self._ending)
         self._on_close(self)
 
 

@@ -8,14 +8,14 @@ import heapq
 import inspect
 import itertools
 import logging
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 from typing import TYPE_CHECKING, Any, Self
 
 from sbredis.aio._arguments import seconds_of
 from sbredis.exceptions import AutoLockRenewFailed, AutoLockRenewTimeout, Outcome, ServiceBusError
-from sbredis.model import Lease, ServiceBusReceivedMessage, ServiceBusReceiveMode
+from sbredis.model import ServiceBusReceivedMessage, ServiceBusReceiveMode
 
 if TYPE_CHECKING:
     from sbredis.aio._clock import Clock
@@ -33,10 +33,13 @@ _AGAIN = 0.5
 
 @dataclass(slots=True, eq=False)
 class _Watched:
-    """Messages of one receive call that are renewed together."""
+    """Messages that were registered in the same moment, with locks that end in the same moment: they are renewed
+    together.
+    """
 
     receiver: ServiceBusReceiver
-    lease: Lease
+    until: float
+    """When the first of their locks ended, when they were registered."""
     ends: float
     """When they are not renewed any longer."""
     asked: float
@@ -76,7 +79,7 @@ class AutoLockRenewer:
         self._closed = False
 
     async def __aenter__(self) -> Self:
-        self._check_open()
+        self.check_open()
         return self
 
     async def __aexit__(self, *_: object) -> None:
@@ -93,7 +96,7 @@ class AutoLockRenewer:
 
         Raises :class:`ValueError` for a message without a lock, and :class:`TypeError` for what is no message.
         """
-        self._check_open()
+        self.check_open()
         if not isinstance(renewable, ServiceBusReceivedMessage):  # pyright: ignore[reportUnnecessaryIsInstance]  # callers are not all typed
             raise TypeError(f"What is renewed is a message that was received, not {type(renewable).__name__}.")
         lease = renewable._lease
@@ -107,17 +110,16 @@ class AutoLockRenewer:
             else seconds_of(max_lock_renewal_duration, "max_lock_renewal_duration")
         )
         on_failure = on_lock_renew_failure or self._on_failure
-        last = self._last
+        now, last = receiver._connection.clock.now(), self._last
         if (
             last is None
-            or last.lease is not lease
+            or not 0 <= lease.until - last.until < _TOGETHER
+            or not 0 <= now + asked - last.ends < _TOGETHER
             or last.asked != asked
             or last.on_failure is not on_failure
             or last.receiver is not receiver
-            or not last.messages
         ):
-            now = receiver._connection.clock.now()
-            last = self._last = _Watched(receiver, lease, now + asked, asked, on_failure)
+            last = self._last = _Watched(receiver, lease.until, now + asked, asked, on_failure)
             self._plan(last, lease.until)
         last.messages[id(renewable)] = renewable
         renewable._watch = last.drop
@@ -135,10 +137,17 @@ class AutoLockRenewer:
         self._last = None
         for unwatch in self._unwatched.values():
             unwatch()
-        if self._calling:
-            await asyncio.wait(self._calling)
+        calling = [task for task in self._calling if task is not asyncio.current_task()]
+        if calling:
+            await asyncio.wait(calling)
 
-    def _check_open(self) -> None:
+    @property
+    def closed(self) -> bool:
+        """Whether it was closed."""
+        return self._closed
+
+    def check_open(self) -> None:
+        """Raise if it was closed."""
         if self._closed:
             raise ServiceBusError("The AutoLockRenewer is closed and cannot be used again: make another one.")
 
@@ -153,6 +162,7 @@ class AutoLockRenewer:
         entity = watched.receiver._entity
         lock = left if entity is None else entity.record.settings.lock_duration / 1000
         wait = min(_AGAIN, left / 2) if soon else left - min(lock / 2, max(10.0, lock / 3))
+        wait = min(wait, watched.ends - clock.now())
         loop = asyncio.get_running_loop()
         heapq.heappush(self._due, (loop.time() + max(0.0, wait), next(self._numbers), watched))
         when = self._due[0][0]
@@ -192,35 +202,39 @@ class AutoLockRenewer:
             self._let_go(watched)
             return
         now = clock.now()
-        if watched.ends <= now:
+        if watched.ends <= now + _TOGETHER:
             said = f"The lock was renewed for {watched.asked:g} s, and is not renewed any longer."
             self._give_up(watched, list(watched.messages.values()), lambda: AutoLockRenewTimeout(said))
             return
-        messages = list(watched.messages.values())
-        renewals = [(message, receiver._begin_renewal(message)) for message in messages]
-        task = asyncio.get_running_loop().create_task(self._finish(watched, renewals))
-        self._calling.add(task)
-        task.add_done_callback(self._calling.discard)
+        # What is being settled is left alone: a renewal would take its lock from under the settlement.
+        messages = [message for message in watched.messages.values() if not message._settled]
+        loop = asyncio.get_running_loop()
+        renewals: list[asyncio.Future[Any]] = []
+        for message in messages:
+            left = 0.0 if message._lease is None else message._lease.until - now
+            renewals.append(receiver._begin_renewal(message, loop.time() + max(left, _AGAIN)))
+        together = asyncio.gather(*renewals, return_exceptions=True)
+        together.add_done_callback(lambda done: self._finish(watched, messages, done.result()))
 
-    async def _finish(
-        self, watched: _Watched, renewals: list[tuple[ServiceBusReceivedMessage, asyncio.Future[Any]]]
+    def _finish(
+        self, watched: _Watched, messages: list[ServiceBusReceivedMessage], errors: Sequence[BaseException | None]
     ) -> None:
-        await asyncio.wait([future for _, future in renewals])
-        clock = watched.receiver._connection.clock
-        again, until = False, float("inf")
-        for message, future in renewals:
-            error = None if future.cancelled() else future.exception()
+        if self._closed:
+            self._let_go(watched)
+            return
+        now = watched.receiver._connection.clock.now()
+        again = len(messages) < len(watched.messages)
+        for message, error in zip(messages, errors, strict=True):
             lease = message._lease
-            if self._closed or id(message) not in watched.messages or lease is None:
+            if error is None or id(message) not in watched.messages or lease is None:
                 continue
-            if error is None:
-                until = min(until, lease.until)
-            elif isinstance(error, ServiceBusError) and error.is_transient and lease.until > clock.now():
-                again, until = True, min(until, lease.until)
-            else:
+            if isinstance(error, ServiceBusError) and error.is_transient and lease.until > now:
+                again = True
+            elif not message._settled:
                 self._give_up(watched, [message], partial(_failed, error))
-        if watched.messages and not self._closed:
-            self._plan(watched, until, soon=again)
+        left = [message._lease.until for message in watched.messages.values() if message._lease is not None]
+        if left:
+            self._plan(watched, min(left), soon=again)
 
     def _give_up(
         self, watched: _Watched, messages: list[ServiceBusReceivedMessage], made: Callable[[], Exception]

@@ -3,6 +3,8 @@
 
 from __future__ import annotations
 
+import asyncio
+import logging
 from collections.abc import AsyncIterable, Callable, Iterable, Sequence
 from datetime import datetime
 from typing import TYPE_CHECKING, Any, Literal, Self
@@ -11,8 +13,8 @@ from sbredis.aio._arguments import deadline_of, sequence_numbers_of, warn_of_unk
 from sbredis.aio._lanes import SendJob
 from sbredis.aio._stream import SendStream
 from sbredis.aio._throttle import Throttle
-from sbredis.engine import MAXIMUM_CALL_MESSAGES, Outgoing, Partition, Request, Turn, Undone
-from sbredis.exceptions import MessageNotFoundError, MessageSizeExceededError, Outcome, ServiceBusError
+from sbredis.engine import MAXIMUM_CALL_BYTES, MAXIMUM_CALL_MESSAGES, Outgoing, Partition, Request, Turn, Undone
+from sbredis.exceptions import MessageNotFoundError, MessageSizeExceededError, OperationTimeoutError, Outcome
 from sbredis.model import (
     MessageTypes,
     ServiceBusMessage,
@@ -28,6 +30,8 @@ if TYPE_CHECKING:
     from sbredis.aio._telemetry import Telemetry
 
 __all__ = ["ServiceBusSender"]
+
+_log = logging.getLogger("sbredis.client")
 
 
 class ServiceBusSender:
@@ -108,7 +112,7 @@ class ServiceBusSender:
         warn_of_unknown("send_messages", kwargs)
         deadline = deadline_of(timeout)
         entity = self._entity
-        if entity is None or self._closed:
+        if entity is None or self._closed or entity.gone:
             entity = await self._ready(deadline)
         if type(message) is ServiceBusMessage:
             if self._telemetry.active:
@@ -116,7 +120,11 @@ class ServiceBusSender:
                 return
             made = outgoing(message, detects_duplicates=entity.detects_duplicates)
             job = await self._begin((message,), (made,), len(made.payload), entity, deadline)
-            await job.future
+            try:
+                await job.future
+            except asyncio.CancelledError:
+                _untaken(job.future)
+                raise
             return
         if isinstance(message, ServiceBusMessageBatch):
             await self._send_batch(message, entity, deadline)
@@ -143,15 +151,16 @@ class ServiceBusSender:
         for each in listed:
             each.scheduled_enqueue_time_utc = schedule_time_utc
         entity = await self._ready(deadline)
-        return await self._traced(listed, entity, deadline) if listed else []
+        return await self._traced(listed, entity, deadline, "schedule") if listed else []
 
     async def cancel_scheduled_messages(
         self, sequence_numbers: int | Sequence[int], *, timeout: float | None = None, **kwargs: Any
     ) -> None:
         """Take back messages that are scheduled and not enqueued yet.
 
-        Raises :class:`~sbredis.exceptions.MessageNotFoundError` if one of them is not there, and then cancels none of
-        its partition; on a partitioned queue those of other partitions may have been cancelled, which the error says.
+        Raises :class:`~sbredis.exceptions.MessageNotFoundError` if one of them is not there, and then cancels none. But
+        several calls are needed on a partitioned queue, or for more than 1,000: what the first of them have cancelled
+        the error says.
         """
         warn_of_unknown("cancel_scheduled_messages", kwargs)
         deadline = deadline_of(timeout)
@@ -160,21 +169,26 @@ class ServiceBusSender:
         if not numbers:
             return
         places: dict[int, list[int]] = {}
-        for number in dict.fromkeys(numbers):
+        for number in numbers:
             partition, own = entity.place(number)
             places.setdefault(partition, []).append(own)
         cancelled: list[int] = []
-        missing: list[int] = [entity.base(at) + own for at in places if at not in entity.numbers for own in places[at]]
-        for partition, owns in places.items():
-            if missing:
-                break
+        missing = [
+            entity.base(at) + own
+            for at, owns in places.items()
+            for own in owns
+            if at not in entity.numbers or not 0 < own < 10**15
+        ]
+        for partition, owns in () if missing else places.items():
             base = entity.base(partition)
-            gone = await self._cancel(entity, partition, owns, deadline)
-            missing += [base + own for own in gone]
-            if not gone:
-                cancelled += [base + own for own in owns]
+            for at in range(0, len(owns), MAXIMUM_CALL_MESSAGES):
+                part = owns[at : at + MAXIMUM_CALL_MESSAGES]
+                gone = [] if missing else await self._cancel(entity, partition, part, deadline)
+                missing += [base + own for own in gone]
+                if not missing:
+                    cancelled += [base + own for own in part]
         if missing:
-            done = f" Those of other partitions were cancelled: {cancelled}." if cancelled else " None was cancelled."
+            done = f" These were cancelled before: {cancelled}." if cancelled else " None was cancelled."
             error = MessageNotFoundError(
                 f"Not scheduled, or no longer: {', '.join(map(str, missing))}.{done}",
                 outcome=Outcome.UNKNOWN if cancelled else Outcome.REFUSED,
@@ -207,7 +221,7 @@ class ServiceBusSender:
     async def create_message_batch(self, max_size_in_bytes: int | None = None) -> ServiceBusMessageBatch:
         """A batch to be filled with as many messages as fit into one send, at most what the queue takes."""
         entity = await self._ready(deadline_of(None))
-        largest = entity.largest_message
+        largest = min(entity.largest_message, MAXIMUM_CALL_BYTES)
         if max_size_in_bytes is not None and max_size_in_bytes > largest:
             raise ValueError(
                 f"max_size_in_bytes is {max_size_in_bytes}; the queue {entity.name!r} takes batches of up to "
@@ -219,7 +233,7 @@ class ServiceBusSender:
         """Take no more messages, and wait until the outcome of all that are under way is known."""
         self._closed = True
         for stream in list(self._streams):
-            await stream.aclose()
+            await stream.halt()
         await self._throttle.drained()
         self._on_close(self)
 
@@ -236,11 +250,17 @@ class ServiceBusSender:
         with self._telemetry.operation("send", entity.name, messages=messages, encoded=True):
             await self._send(messages, made, batch.size_in_bytes, entity, deadline)
 
-    async def _traced(self, messages: list[ServiceBusMessage], entity: Entity, deadline: float) -> list[int]:
+    async def _traced(
+        self,
+        messages: list[ServiceBusMessage],
+        entity: Entity,
+        deadline: float,
+        name: Literal["send", "schedule"] = "send",
+    ) -> list[int]:
         telemetry = self._telemetry
         if not telemetry.active:
             return await self._encoded(messages, entity, deadline)
-        with telemetry.operation("send", entity.name, count=len(messages), messages=messages):
+        with telemetry.operation(name, entity.name, count=len(messages), messages=messages):
             return await self._encoded(messages, entity, deadline)
 
     async def _encoded(self, messages: list[ServiceBusMessage], entity: Entity, deadline: float) -> list[int]:
@@ -252,7 +272,11 @@ class ServiceBusSender:
         self, messages: list[ServiceBusMessage], made: list[Outgoing], size: int, entity: Entity, deadline: float
     ) -> list[int]:
         job = await self._begin(messages, made, size, entity, deadline)
-        first: int = await job.future
+        try:
+            first: int = await job.future
+        except asyncio.CancelledError:
+            _untaken(job.future)
+            raise
         return list(range(first, first + len(made)))
 
     async def _begin(
@@ -270,7 +294,8 @@ class ServiceBusSender:
         What is ``ordered`` is never overtaken, in its partition, by what is put on its way later and is ordered too.
         """
         count = len(made)
-        if size > entity.largest_message or count > MAXIMUM_CALL_MESSAGES:
+        most = entity.largest_message if count == 1 else min(entity.largest_message, MAXIMUM_CALL_BYTES)
+        if size > most or count > MAXIMUM_CALL_MESSAGES:
             raise _too_large(entity, count, size)
         if entity.partitioned:
             key = self._key(messages, entity)
@@ -279,7 +304,11 @@ class ServiceBusSender:
             pinned = entity.desk(entity.numbers[0])
         throttle = self._throttle
         if not throttle.try_take(count, size):
-            await throttle.take(count, size, deadline)
+            try:
+                await throttle.take(count, size, deadline)
+            except OperationTimeoutError as error:
+                error.entity = entity.name
+                raise
             try:
                 self._check_open()
             except BaseException:
@@ -295,22 +324,16 @@ class ServiceBusSender:
 
     async def _cancel(self, entity: Entity, partition: int, owns: list[int], deadline: float) -> list[int]:
         """Cancel scheduled messages of one partition; which are not scheduled there, and then none was cancelled."""
-        unnamed = [own for own in owns if not 0 < own < 10**15]
-        if unnamed:
-            return unnamed
-        gone: list[int] = []
-        for at in range(0, len(owns), MAXIMUM_CALL_MESSAGES):
-            names = [str(own) for own in owns[at : at + MAXIMUM_CALL_MESSAGES]]
+        names = [str(own) for own in owns]
 
-            def make(partition: Partition, turn: Turn, names: list[str] = names) -> Request[Undone]:
-                return partition.cancel(turn, names)
+        def make(partition: Partition, turn: Turn) -> Request[Undone]:
+            return partition.cancel(turn, names)
 
-            with self._telemetry.operation("cancel_scheduled", entity.name, count=len(names)):
-                undone = await entity.desk(partition).call("x", make, deadline)
-            gone += [int(name) for name in undone.missing]
-        return gone
+        with self._telemetry.operation("cancel_scheduled", entity.name, count=len(names)):
+            undone = await entity.desk(partition).call("x", make, deadline)
+        return [int(name) for name in undone.missing]
 
-    def _move(self, job: SendJob, _: ServiceBusError) -> bool:
+    def _move(self, job: SendJob) -> bool:
         """Take a message that belongs nowhere in particular to another partition, if one can be reached."""
         entity = self._entity
         assert entity is not None  # it has sent
@@ -330,8 +353,9 @@ class ServiceBusSender:
             if key is not None:
                 keys[key] = None
         if len(keys) > 1:
+            shown = ", ".join([*map(repr, list(keys)[:3]), "…"][: len(keys)])
             raise ValueError(
-                f"The messages have different keys ({', '.join(map(repr, list(keys)[:3]))}…), and so belong to "
+                f"The messages have different keys ({shown}), and so belong to "
                 f"different partitions of {entity.name!r}: they cannot be taken all together or not at all. Give them "
                 "one partition_key, or send each by itself, for instance with send_stream()."
             )
@@ -340,7 +364,7 @@ class ServiceBusSender:
     async def _ready(self, deadline: float) -> Entity:
         self._check_open()
         entity = self._entity
-        if entity is None:
+        if entity is None or entity.gone:
             entity = self._entity = await self._connection.entity(self._name, deadline, self._create)
             self._check_open()
         return entity
@@ -353,10 +377,18 @@ class ServiceBusSender:
 
 def _too_large(entity: Entity, count: int, size: int) -> MessageSizeExceededError:
     what = "The message has" if count == 1 else f"The {count} messages have"
+    largest = entity.largest_message
     error = MessageSizeExceededError(
-        f"{what} {size} bytes, properties included; the queue takes {entity.largest_message} bytes and "
-        f"{MAXIMUM_CALL_MESSAGES} messages at once. Send less at once, or raise max_message_size_in_kilobytes.",
+        f"{what} {size} bytes, properties included; the queue takes messages of up to {largest} bytes, and at once "
+        f"{MAXIMUM_CALL_MESSAGES} messages of {min(largest, MAXIMUM_CALL_BYTES)} bytes together. Send less at once, or "
+        "raise max_message_size_in_kilobytes.",
         outcome=Outcome.NEVER_SENT,
     )
     error.entity = entity.name
     return error
+
+
+def _untaken(future: asyncio.Future[Any]) -> None:
+    """Log the error of a send whose caller was cancelled in the very moment in which it failed."""
+    if not future.cancelled() and (error := future.exception()) is not None:
+        _log.warning("nobody waited any more for what failed: %s", error)

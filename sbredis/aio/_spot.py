@@ -6,19 +6,17 @@ import asyncio
 import logging
 from typing import TYPE_CHECKING, TypeVar
 
-import anyio
-
 from sbredis.aio._lanes import CallJob
 from sbredis.aio._waking import listen
 from sbredis.engine import Looked, Mode, Partition, Received, Request, Turn, new_token, salts, waiting_channel
-from sbredis.exceptions import ServiceBusError
+from sbredis.exceptions import MessagingEntityDisabledError, ServiceBusError
 from sbredis.model import ServiceBusReceivedMessage, ServiceBusReceiveMode, delivered
 
 if TYPE_CHECKING:
     from sbredis.aio._inbox import Inbox
     from sbredis.transport import Subscription
 
-__all__ = ["Spot"]
+__all__ = ["Spot", "passing"]
 
 T = TypeVar("T")
 _log = logging.getLogger("sbredis.client")
@@ -28,7 +26,7 @@ _LATE = 1.0
 """An answer that has not come after so many seconds is not waited for before the others are asked."""
 _FIRST_PAUSE, _LONGEST_PAUSE = 0.1, 10.0
 _PATIENCE = 60.0
-_CLOSING = 10.0
+_CLOSING, _FORGETTING = 10.0, 2.0
 _MOST_WAITING = 100
 
 
@@ -49,8 +47,10 @@ class Spot:
         """When to look at it again, or to find its answer late."""
         self._lively = True
         self._roused = False
+        self._registered = False
         self._busy = False
         self._pause = 0.0
+        self._refused = False
         self._job: CallJob[Received] | CallJob[Looked] | None = None
         self._subscription: Subscription | None = None
         self._listening: asyncio.Task[None] | None = None
@@ -62,14 +62,30 @@ class Spot:
         return self._lively and not self._busy
 
     @property
-    def troubled(self) -> bool:
-        """Whether the last calls to it failed."""
-        return self._pause > 0 or self.late
+    def awaits(self) -> bool:
+        """Whether it has woken us and waits for us to come."""
+        return self._roused and self._lively and not self._busy
 
-    def rouse(self) -> None:
-        """It may have something: it is to be asked."""
-        self._lively = self._roused = self.known = True
+    @property
+    def troubled(self) -> bool:
+        """Whether the last calls to it failed, or the one under way has trouble."""
+        return self._pause > 0 or self.late or (self._busy and not self._connected)
+
+    @property
+    def _connected(self) -> bool:
+        entity = self.inbox.entity
+        return entity.connection.transport.server_of(entity.partition(self.number).keys[0]) is not None
+
+    def rouse(self, *, known: bool) -> None:
+        """It has something, or may have: it is to be asked."""
+        self._lively = self._roused = True
+        self.known = known
         self._pause = 0.0
+
+    def try_anew(self) -> None:
+        """Somebody comes who has not been told yet that it refuses everything: find out whether it still does."""
+        if self._refused:
+            self._refused, self._lively = False, True
 
     # -- asking --------------------------------------------------------------------------------------------------------
 
@@ -92,24 +108,33 @@ class Spot:
         def make(partition: Partition, turn: Turn) -> Request[Received]:
             return partition.receive(turn, token, wanted, side=side, mode=mode, waiter=waiter, waiting_for=waiting_for)
 
+        def orphaned(result: Received) -> None:
+            inbox.received(self._delivered(result, token, since))
+
         self._begin(wanted)
-        job = CallJob(make, self._loop.time() + _PATIENCE)
+        job = CallJob(make, self._loop.time() + _PATIENCE, orphaned)
         self._job = job
         future = self.desk.calling(f"i{inbox.identity}").submit(job)
         future.add_done_callback(lambda done: self._received(done, token, since, waiter))
 
-    def look(self) -> None:
-        """Find out whether there is something, without receiving it."""
+    def look(self, waiting_for: int) -> None:
+        """Find out whether there is something, without receiving it; to wait for so many, or, with 0, no longer."""
         side, waiter = self.inbox.side, self._waiter
 
         def make(partition: Partition, turn: Turn) -> Request[Looked]:
-            return partition.look(side=side, waiter=waiter, turn=Turn("", 0, turn.now))
+            return partition.look(
+                side=side,
+                waiter=waiter,
+                waiting_for=min(waiting_for, _MOST_WAITING),
+                turn=Turn("", 0, turn.now),
+            )
 
         self._begin(0)
         job = CallJob(make, self._loop.time() + _PATIENCE)
         self._job = job
-        future = self.desk.calling(f"i{self.inbox.identity}").submit(job)
-        future.add_done_callback(lambda done: self._looked(done, waiter))
+        # In a lane of its own: it is not counted there, and the receive after it would seem to follow one that is lost.
+        future = self.desk.calling(f"k{self.inbox.identity}").submit(job)
+        future.add_done_callback(lambda done: self._looked(done, waiter if waiting_for else None))
 
     def _begin(self, wanted: int) -> None:
         self._busy = True
@@ -121,43 +146,47 @@ class Spot:
         result = self._result(done)
         if result is None:
             return
-        inbox = self.inbox
-        messages: list[ServiceBusReceivedMessage] = []
         if result.messages:
-            self._lively = self.known = True
-            self.look_at = None
-            lease = self.desk.lease(token, result.lock, since)
-            base, mode, owner = inbox.entity.base(self.number), inbox.mode, inbox.entity
-            kept = lease if mode is ServiceBusReceiveMode.PEEK_LOCK else None
-            messages = [delivered(each, base, mode, kept, owner) for each in result.messages]
-        elif not result.more:
-            self._nothing(result.due, waiter)
-        inbox.received(messages)
-        self._pass_on()
+            self._found()
+        else:
+            self._registered = bool(waiter)
+            if not result.more:
+                self._nothing(result.due, waiter)
+        self.inbox.received(self._delivered(result, token, since))
 
-    def _looked(self, done: asyncio.Future[Looked], waiter: bytes) -> None:
+    def _delivered(self, result: Received, token: str, since: float) -> list[ServiceBusReceivedMessage]:
+        if not result.messages:
+            return []
+        inbox = self.inbox
+        lease = self.desk.lease(token, result.lock, since) if inbox.mode is ServiceBusReceiveMode.PEEK_LOCK else None
+        base, mode, owner = inbox.entity.base(self.number), inbox.mode, inbox.entity
+        return [delivered(each, base, mode, lease, owner) for each in result.messages]
+
+    def _looked(self, done: asyncio.Future[Looked], waiter: bytes | None) -> None:
         result = self._result(done)
         if result is None:
             return
+        self._registered = False
         if result.found:
-            self._lively = self.known = True
-            self.look_at = None
-        elif not result.more:
-            self._nothing(result.due, waiter)
+            self._found()
+        elif waiter is None:
+            self.known = False
+        else:
+            self._registered = bool(waiter)
+            if not result.more:
+                self._nothing(result.due, waiter)
         self.inbox.received([])
-        self._pass_on()
 
-    def _pass_on(self) -> None:
-        """It has woken us while it was being asked: what was answered may be from before that."""
-        if self._roused and self.idle:
-            self._roused = False
-            self.inbox.woken(self)
+    def _found(self) -> None:
+        self._lively = self.known = True
+        self._registered = False
+        self.look_at = None
 
     def _nothing(self, due: int, waiter: bytes) -> None:
         """There is nothing now: it is left alone until it wakes us, or something is due."""
         self.known = False
         if self._roused:
-            return  # it has woken us meanwhile
+            return  # it has woken us meanwhile: what was answered may be from before that
         if not waiter:
             # It was asked without a registration; now that there is nothing, one is needed.
             self._listen()
@@ -170,25 +199,32 @@ class Spot:
         self._busy = self.late = False
         self.asked = 0
         self._job = None
-        error = None if done.cancelled() else done.exception()
-        if error is None and not done.cancelled():
+        if done.cancelled():
+            return None  # the receiver was closed
+        error = done.exception()
+        if error is None:
             self._pause = 0.0
             return done.result()
-        self._lively = self.known = False
+        self._fail(error)
+        return None
+
+    def _fail(self, error: BaseException) -> None:
+        self._lively = self.known = self._roused = False
         self._pause = min(max(_FIRST_PAUSE, self._pause * 2), _LONGEST_PAUSE)
         self.look_at = self._loop.time() + self._pause
         if isinstance(error, ServiceBusError):
+            self._refused = not passing(error)
             self.inbox.failed(self, error)
-        return None
 
     def on_time(self, now: float) -> None:
-        """Be looked at again, if it is time; or be found late."""
-        if self.look_at is None or self.look_at > now:
-            return
-        self.look_at = None
-        if self._busy:
-            self.late = True
-        else:
+        """Be looked at again, if it is time; or be found late, or without a connection over which it could wake us."""
+        if self.look_at is not None and self.look_at <= now:
+            self.look_at = None
+            if self._busy:
+                self.late = True
+            else:
+                self._lively = True
+        elif not self._busy and not self._lively and not self._pause and not self._connected:
             self._lively = True
 
     # -- being woken ---------------------------------------------------------------------------------------------------
@@ -198,17 +234,19 @@ class Spot:
             self._listening = self._loop.create_task(self._subscribe())
 
     async def _subscribe(self) -> None:
+        inbox = self.inbox
         try:
             self._subscription = await listen(
-                self.inbox.entity.connection.transport, self._channel(), lambda: self.inbox.woken(self)
+                inbox.entity.connection.transport,
+                self._channel(),
+                woken=lambda: inbox.woken(self, known=True),
+                missed=lambda: inbox.woken(self, known=False),
             )
         except ServiceBusError as error:
-            self._pause = min(max(_FIRST_PAUSE, self._pause * 2), _LONGEST_PAUSE)
-            self.look_at = self._loop.time() + self._pause
-            self.inbox.failed(self, error)
+            self._fail(error)
             return
         self._lively = True  # what came before we were heard was not said: ask again
-        self.inbox.pump()
+        inbox.pump()
 
     # -- the end -------------------------------------------------------------------------------------------------------
 
@@ -217,20 +255,30 @@ class Spot:
         if self._listening is not None and not self._listening.done():
             self._listening.cancel()
             await asyncio.wait((self._listening,))
-        if self._job is not None:
-            await asyncio.wait((self._job.future,), timeout=_CLOSING)
+        if (job := self._job) is not None:
+            await asyncio.wait((job.future,), timeout=_CLOSING if self._connected else 0)
+            job.future.cancel()  # if it is not answered: what it brings in the end is given back
         if self._subscription is not None:
-            side, waiter = self.inbox.side, self._waiter
+            await self._be_forgotten()
             self._subscription.close()
             self._subscription = None
-            try:
-                await self.desk.call(
-                    f"i{self.inbox.identity}",
-                    lambda partition, turn: partition.look(
-                        side=side, waiter=waiter, waiting_for=0, turn=Turn("", 0, turn.now)
-                    ),
-                    anyio.current_time() + 2.0,
-                )
-            except ServiceBusError as error:
-                _log.debug("%s was not told that a receiver has gone: %s", self.desk, error)
         self.desk.dismiss(f"i{self.inbox.identity}")
+        self.desk.dismiss(f"k{self.inbox.identity}")
+
+    async def _be_forgotten(self) -> None:
+        if not self._registered or not self._connected:
+            return
+        side, waiter = self.inbox.side, self._waiter
+
+        def make(partition: Partition, turn: Turn) -> Request[Looked]:
+            return partition.look(side=side, waiter=waiter, waiting_for=0, turn=Turn("", 0, turn.now))
+
+        try:
+            await self.desk.call(f"k{self.inbox.identity}", make, self._loop.time() + _FORGETTING)
+        except ServiceBusError as error:
+            _log.debug("%s was not told that a receiver has gone: %s", self.desk, error)
+
+
+def passing(error: ServiceBusError) -> bool:
+    """Whether another attempt may mend it."""
+    return error.is_transient and not isinstance(error, MessagingEntityDisabledError)

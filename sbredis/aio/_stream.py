@@ -4,11 +4,12 @@
 from __future__ import annotations
 
 import asyncio
-from collections import deque
+import logging
+from collections import Counter, deque
 from collections.abc import AsyncGenerator, AsyncIterable, AsyncIterator, Generator, Iterable
 from contextlib import aclosing
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Literal, Self
+from typing import TYPE_CHECKING, Any, Literal
 
 import anyio
 
@@ -20,6 +21,10 @@ if TYPE_CHECKING:
     from sbredis.aio._sender import ServiceBusSender
 
 __all__ = ["SendResult", "SendStream"]
+
+_AT_A_STRETCH = 50
+
+_log = logging.getLogger("sbredis.client")
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,7 +51,7 @@ class SendStream(AsyncIterator[SendResult]):
     """The messages of a source on their way. Iterate over it for the results, or await it for their number.
 
     The source is read in a task of its own, never further than the window ahead of what was iterated over. Ending the
-    iteration early stops the reading; what was read is still brought to its end.
+    iteration early stops the reading; what was read is still brought to its end, and logged if it fails.
     """
 
     def __init__(
@@ -63,6 +68,8 @@ class SendStream(AsyncIterator[SendResult]):
         self._errors = errors
         self._window = window
         self._pending: deque[_Pending] = deque()
+        self._left: list[asyncio.Future[int]] = []
+        """What is under way still, of an iteration that has ended."""
         self._changed = asyncio.Event()
         self._feeder: asyncio.Task[None] | None = None
         self._exhausted = False
@@ -70,8 +77,21 @@ class SendStream(AsyncIterator[SendResult]):
         self._ended = False
         self._iterates = False
 
-    def __aiter__(self) -> Self:
-        return self
+    def __aiter__(self) -> AsyncGenerator[SendResult]:
+        return self._results()
+
+    async def _results(self) -> AsyncGenerator[SendResult]:
+        """A generator, because it is told when a loop over it is left early."""
+        try:
+            while True:
+                try:
+                    result = await anext(self)
+                except StopAsyncIteration:
+                    return
+                yield result
+        except GeneratorExit:
+            await self.aclose()
+            raise
 
     def __await__(self) -> Generator[Any, None, int]:
         return self._all().__await__()
@@ -91,9 +111,11 @@ class SendStream(AsyncIterator[SendResult]):
         self._iterates = True
         try:
             return await self._next()
+        except asyncio.CancelledError:
+            await self._end(waits=False)
+            raise
         except BaseException:
-            if not self._ended:
-                await self.aclose()
+            await self.aclose()
             raise
         finally:
             self._iterates = False
@@ -104,14 +126,16 @@ class SendStream(AsyncIterator[SendResult]):
             self._feeder = asyncio.get_running_loop().create_task(self._feed(), name="sbredis send_stream")
         while not self._pending:
             if self._exhausted:
-                await self.aclose()
                 if self._failed is not None:
                     raise self._failed
                 raise StopAsyncIteration
             self._changed.clear()
             await self._changed.wait()
         first = self._pending[0]
-        await asyncio.wait((first.future,))
+        if not first.future.done():
+            await asyncio.wait((first.future,))
+            if self._ended:  # meanwhile, by somebody else
+                raise StopAsyncIteration
         self._pending.popleft()
         self._changed.set()
         if first.future.cancelled():
@@ -128,18 +152,47 @@ class SendStream(AsyncIterator[SendResult]):
 
     async def aclose(self) -> None:
         """Read no further, and wait for the outcome of what was read."""
+        await self._end(waits=True)
+
+    async def halt(self) -> None:
+        """The same for the sender, which is being closed: who iterates still gets the outcomes, and then an error."""
+        if not self._exhausted:
+            self._failed = ValueError("The sender was closed before the source of the stream had ended.")
+        await self._stop()
+        if self._pending:
+            await asyncio.wait([pending.future for pending in self._pending])
+        if not self._iterates:
+            self._report()
+        self._sender._streams.discard(self)
+
+    async def _end(self, *, waits: bool) -> None:
         self._ended = True
-        if self._feeder is not None:
+        await self._stop()
+        self._left += [pending.future for pending in self._pending]
+        try:
+            if self._left and waits:
+                await asyncio.wait(self._left)
+        finally:
+            self._report()
+            self._pending.clear()
+            self._sender._streams.discard(self)
+
+    async def _stop(self) -> None:
+        if self._feeder is not None and not self._feeder.done():
             self._feeder.cancel()
             with anyio.CancelScope(shield=True):
                 await asyncio.wait((self._feeder,))
-            if self._pending:
-                await asyncio.wait([pending.future for pending in self._pending])
+
+    def _report(self) -> None:
+        """Log what has failed and nobody will ask for."""
+        errors: Counter[str] = Counter()
         for pending in self._pending:
-            if not pending.future.cancelled():
-                pending.future.exception()  # looked at: the iteration has ended with the first that failed
-        self._pending.clear()
-        self._sender._streams.discard(self)
+            if not pending.future.done():
+                pending.future.add_done_callback(_untaken)
+            elif not pending.future.cancelled() and (error := pending.future.exception()) is not None:
+                errors[str(error)] += 1
+        for error_text, count in errors.items():
+            _log.warning("of a stream, nobody waited any more for %d messages that failed: %s", count, error_text)
 
     # -- reading the source --------------------------------------------------------------------------------------------
 
@@ -150,6 +203,8 @@ class SendStream(AsyncIterator[SendResult]):
                 async for item in items:
                     await self._put(index, item)
                     index += 1
+                    if index % _AT_A_STRETCH == 0:
+                        await asyncio.sleep(0)  # a source that never waits lets the others come to their turn
                     while len(self._pending) >= self._window:
                         self._changed.clear()
                         await self._changed.wait()
@@ -185,6 +240,11 @@ async def _each(source: AsyncIterable[Any] | Iterable[Any]) -> AsyncGenerator[An
         return
     for item in source:
         yield item
+
+
+def _untaken(future: asyncio.Future[int]) -> None:
+    if not future.cancelled() and (error := future.exception()) is not None:
+        _log.warning("of a stream, nobody waited any more for what failed: %s", error)
 
 
 def _named(error: Exception, pending: _Pending) -> Exception:

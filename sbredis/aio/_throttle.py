@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections import deque
+from contextlib import suppress
 from dataclasses import dataclass
 
 from sbredis.exceptions import OperationTimeoutError, Outcome
@@ -65,7 +66,8 @@ class Throttle:
             if place.admitted.done() and not place.admitted.cancelled():
                 self.release(messages, size)
             else:
-                self._line.remove(place)
+                with suppress(ValueError):  # it has been passed over already
+                    self._line.remove(place)
                 self._admit()
             if isinstance(error, TimeoutError):
                 raise OperationTimeoutError(

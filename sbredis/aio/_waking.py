@@ -17,6 +17,7 @@ class _Ear:
     """Hears what is said on a channel. It is one receiver's own, so that something was said is all that matters."""
 
     woken: Callable[[], None]
+    missed: Callable[[], None]
 
     def message(self, payload: bytes) -> None:
         """The partition has something."""
@@ -25,9 +26,13 @@ class _Ear:
 
     def gap(self) -> None:
         """Nobody listened for a while: it may have something."""
-        self.woken()
+        self.missed()
 
 
-async def listen(transport: Transport, channel: bytes, woken: Callable[[], None]) -> Subscription:
-    """Listen to a channel; ``woken`` is called in the event loop whenever there may be something."""
-    return await transport.subscribe(channel, _Ear(woken))
+async def listen(
+    transport: Transport, channel: bytes, *, woken: Callable[[], None], missed: Callable[[], None]
+) -> Subscription:
+    """Listen to a channel: ``woken`` is called in the event loop when there is something, ``missed`` when that may
+    have gone unheard.
+    """
+    return await transport.subscribe(channel, _Ear(woken, missed))

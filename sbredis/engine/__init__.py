@@ -64,6 +64,7 @@ from sbredis.engine._results import (
     Sent,
     Settled,
     Undone,
+    payload_offset,
     read_record,
 )
 from sbredis.engine._scripts import load, operations
@@ -123,6 +124,7 @@ __all__ = [
     "partition_for_key",
     "partition_for_name",
     "partition_keys",
+    "payload_offset",
     "perform",
     "read_record",
     "registry_keys",

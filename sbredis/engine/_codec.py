@@ -86,11 +86,24 @@ _MICROSECOND = timedelta(microseconds=1)
 
 def encode(content: Content) -> bytes:
     """The payload of a message. Raises :class:`TypeError` for a property of a type that cannot be kept."""
-    parts = [b"\x01"]
-    for tag, name in _TEXTS:
-        text: str | None = getattr(content, name)
-        if text is not None:
-            _field(parts, tag, text.encode())
+    # This and `decode` are on the way of every message: nearly all have an id and nothing else.
+    message_id = content.message_id
+    if message_id is None:
+        parts = [b"\x01"]
+    else:
+        value = message_id.encode()
+        size = len(value)
+        parts = [b"\x01\x01", _SHORT[size] if size < 128 else _length(size), value]
+    if content.session_id is not None or content.partition_key is not None or content.correlation_id is not None:
+        _texts(parts, content, _TEXTS[1:4])
+    if (
+        content.content_type is not None
+        or content.subject is not None
+        or content.to is not None
+        or content.reply_to is not None
+        or content.reply_to_session_id is not None
+    ):
+        _texts(parts, content, _TEXTS[4:])
     if content.time_to_live is not None:
         _field(parts, _TIME_TO_LIVE, b"%d" % content.time_to_live)
     if content.scheduled is not None:
@@ -103,23 +116,56 @@ def encode(content: Content) -> bytes:
     return b"".join(parts)
 
 
-def decode(payload: bytes) -> Content:
-    """The message of a payload."""
-    fields, at = _fields(payload)
-    content = Content(payload[at:])
-    for tag, value in fields:
-        name = _TEXT_OF_TAG.get(tag)
-        if name is not None:
-            setattr(content, name, _text(value))
-        elif tag == _TIME_TO_LIVE:
-            content.time_to_live = _number(value)
-        elif tag == _SCHEDULED:
-            content.scheduled = _number(value)
-        elif tag == _PROPERTIES:
-            content.properties = _read_map(value)
-        elif tag == _ANNOTATIONS:
-            content.annotations = _read_map(value)
-    return content
+def _texts(parts: list[bytes], content: Content, texts: tuple[tuple[int, str], ...]) -> None:
+    for tag, name in texts:
+        text: str | None = getattr(content, name)
+        if text is not None:
+            _field(parts, tag, text.encode())
+
+
+def decode(payload: bytes, at: int = 0) -> Content:
+    """The message of a payload, which begins at ``at``."""
+    size = len(payload)
+    if at >= size:
+        raise CodecError("nothing is no message")
+    if payload[at] != _VERSION:
+        raise CodecError(f"a message of version {payload[at]}, which this release cannot read")
+    at += 1
+    content = Content()
+    while True:
+        if at >= size:
+            raise CodecError("the fields are cut off")
+        tag = payload[at]
+        at += 1
+        if tag == 0:
+            content.body = payload[at:]
+            return content
+        if at < size and payload[at] < 128:
+            end = at + 1 + payload[at]
+            value = payload[at + 1 : end]
+            if end > size:
+                raise CodecError("a value is cut off")
+            at = end
+        else:
+            value, at = _taken(payload, at)
+        if tag == 1:
+            content.message_id = _text(value)
+        else:
+            _read_field(content, tag, value)
+
+
+def _read_field(content: Content, tag: int, value: bytes) -> None:
+    name = _TEXT_OF_TAG.get(tag)
+    if name is not None:
+        setattr(content, name, _text(value))
+    elif tag == _TIME_TO_LIVE:
+        content.time_to_live = _number(value)
+    elif tag == _SCHEDULED:
+        content.scheduled = _number(value)
+    elif tag == _PROPERTIES:
+        content.properties = _read_map(value)
+    elif tag == _ANNOTATIONS:
+        content.annotations = _read_map(value)
 
 
 def encode_changes(changes: Changes) -> bytes:

@@ -21,6 +21,7 @@ __all__ = [
     "Sent",
     "Settled",
     "Undone",
+    "payload_offset",
     "read_record",
 ]
 
@@ -45,6 +46,14 @@ def read_record(record: bytes) -> Record:
     if form == b"s":
         return Record(level, None, NEVER, record[15:])
     raise ValueError(f"a record of an unknown form, {form!r}")
+
+
+def payload_offset(record: bytes) -> int:
+    """Where in a stored message begins what the sender gave."""
+    form = record[:1]
+    if form not in (b"a", b"s", b"x"):
+        raise ValueError(f"a record of an unknown form, {form!r}")
+    return 28 if form == b"x" else 15
 
 
 @dataclass(frozen=True, slots=True)

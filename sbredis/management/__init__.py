@@ -1,6 +1,6 @@
-"""The administration of entities, under Azure's name: their properties, and what is said of them.
+"""The administration of entities, under Azure's name: their properties, and the client for code without an event loop.
 
-:class:`sbredis.aio.management.ServiceBusAdministrationClient` creates, changes, counts and deletes them.
+:class:`sbredis.aio.management.ServiceBusAdministrationClient` is the one for asyncio.
 """
 
 from __future__ import annotations
@@ -18,6 +18,7 @@ from sbredis.model import (
     QueueProperties,
     QueueRuntimeProperties,
 )
+from sbredis.sync.management import ItemPaged, Pages, ServiceBusAdministrationClient
 
 __all__ = [
     "AccessRights",
@@ -25,10 +26,13 @@ __all__ = [
     "AuthorizationRule",
     "EntityAvailabilityStatus",
     "EntityStatus",
+    "ItemPaged",
     "MessagingSku",
     "NamespaceProperties",
     "NamespaceType",
+    "Pages",
     "QueueOptions",
     "QueueProperties",
     "QueueRuntimeProperties",
+    "ServiceBusAdministrationClient",
 ]

@@ -79,6 +79,34 @@ class Described:  # noqa: PLW1641 -- it can be changed, and so has no hash
             raise KeyError(name)
         return getattr(self, name)
 
+    def __setitem__(self, name: str, value: Any) -> None:
+        if name not in self._fields:
+            raise KeyError(name)
+        setattr(self, name, value)
+
+    def __contains__(self, name: object) -> bool:
+        return name == "name" or name in self._fields
+
+    def __len__(self) -> int:
+        return len(self.keys())
+
+    def values(self) -> list[Any]:
+        """The values of all properties, in the order of their names."""
+        return [self[name] for name in self.keys()]
+
+    def items(self) -> list[tuple[str, Any]]:
+        """The names and values of all properties."""
+        return [(name, self[name]) for name in self.keys()]
+
+    def get(self, key: str, default: Any = None) -> Any:
+        """A property by its name; ``default`` if there is none of that name."""
+        return getattr(self, key) if key in self else default
+
+    def update(self, *given: Any, **named: Any) -> None:
+        """Assign several properties, as to a dictionary."""
+        for name, value in dict(*given, **named).items():
+            self[name] = value
+
     def __eq__(self, other: object) -> bool:
         return dict(self) == dict(other) if isinstance(other, type(self)) else NotImplemented
 

@@ -12,7 +12,7 @@ from hashlib import blake2b
 from typing import TYPE_CHECKING, Any, NoReturn
 from uuid import UUID
 
-from sbredis.engine import NEVER, Content, Delivery, Record, Value, decode, decode_changes, read_record
+from sbredis.engine import NEVER, Content, Delivery, Record, Value, decode, decode_changes, payload_offset, read_record
 from sbredis.model._checks import moment
 from sbredis.model._enums import ServiceBusMessageState, ServiceBusReceiveMode
 from sbredis.model._message import ServiceBusMessage, copied, from_content
@@ -97,8 +97,7 @@ class ServiceBusReceivedMessage(ServiceBusMessage):
     def _read(self) -> Content:
         """What the sender gave, with what was changed since."""
         delivery = self._delivery
-        record = self._record = read_record(delivery.record)
-        content = decode(record.payload)
+        content = decode(delivery.record, payload_offset(delivery.record))
         if delivery.changes:
             changed = decode_changes(delivery.changes).properties
             if changed is not None:

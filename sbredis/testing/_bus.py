@@ -29,7 +29,6 @@ from sbredis.testing._clock import MovableClock, TestClock
 if TYPE_CHECKING:
     from typing import Unpack
 
-    from sbredis.aio._connection import Connection
     from sbredis.aio._entity import Entity
     from sbredis.model import QueueOptions
 
@@ -91,7 +90,7 @@ class Bus:
 
     @property
     def client(self) -> ServiceBusClient:
-        """A client of the bus, which closes it in the end. Once the code under test has closed it, it is another one."""
+        """A client, closed with the bus. Once the code under test has closed it, it is another one."""
         self._check_open()
         client = self._client
         if client is None or client._connection.closed:
@@ -138,7 +137,7 @@ class Bus:
     async def active(self, queue_name: str) -> list[ServiceBusReceivedMessage]:
         """Messages of a queue that are still to be handled: neither scheduled nor deferred.
 
-        Among them are those that are :meth:`locked`, and those that wait for the delay of an ``abandon_message`` to end.
+        Among them are those that are :meth:`locked`, and those that were abandoned with a delay.
         """
         return [each for each in await self._shown(queue_name) if each.state is ServiceBusMessageState.ACTIVE]
 

@@ -47,7 +47,7 @@ class MovableClock(Clock):
         return self.nanoseconds // 1_000_000
 
     def when_moved(self, moved: Callable[[], None]) -> Callable[[], None]:
-        """Have ``moved`` called, in the event loop that runs now, whenever the clock was moved; returns what ends it."""
+        """Have ``moved`` called in the loop that runs now, whenever the clock was moved; returns what ends that."""
         key = object()
         self._watchers[key] = (_running_loop(), moved)
 
@@ -130,7 +130,9 @@ class TestClock:
 
         def ahead(now: int) -> int:
             if until < now:
-                raise ValueError(f"The clock of a bus cannot go back: to {when.isoformat()}, from {self.now.isoformat()}.")
+                raise ValueError(
+                    f"The clock of a bus cannot go back: to {when.isoformat()}, from {self.now.isoformat()}."
+                )
             return until - now
 
         self._clock.move(ahead)

@@ -1,3 +1,4 @@
+# pyright: reportPrivateUsage=false
 """The bus for tests without an event loop."""
 
 from __future__ import annotations
@@ -11,6 +12,7 @@ from typing import TYPE_CHECKING, Self, TypeVar, final
 from anyio.from_thread import start_blocking_portal
 
 from sbredis.model import QueueProperties, QueueRuntimeProperties, ServiceBusMessage, ServiceBusReceivedMessage
+from sbredis.sync import ServiceBusClient
 from sbredis.testing._bus import Bus
 from sbredis.testing._clock import TestClock
 
@@ -30,8 +32,8 @@ T = TypeVar("T")
 class SyncBus:
     """A :class:`Bus` whose helpers are not awaited: ``with SyncBus() as bus``, or the fixture ``sync_bus``.
 
-    Code under test makes its clients from :attr:`url`, in any thread, synchronous or not. The helpers run in a thread
-    of their own, which is started for the first of them.
+    Code under test takes :attr:`client`, or makes its clients from :attr:`url`, in any thread, synchronous or not. The
+    helpers run in a thread of their own, which is started for the first of them.
     """
 
     def __init__(self, *, begins: datetime | None = None) -> None:
@@ -39,6 +41,7 @@ class SyncBus:
         self._bus = Bus(begins=begins)
         self._thread = ExitStack()
         self._portal: BlockingPortal | None = None
+        self._clients: list[ServiceBusClient] = []
 
     def __enter__(self) -> Self:
         return self
@@ -53,6 +56,14 @@ class SyncBus:
     def url(self) -> str:
         """A connection string, for code that makes its own clients; ``?namespace=…`` may be added to it."""
         return self._bus.url
+
+    @property
+    def client(self) -> ServiceBusClient:
+        """A client, closed with the bus. Once the code under test has closed it, it is another one."""
+        self._bus._check_open()
+        if not self._clients or self._clients[-1]._portal.closed:
+            self._clients.append(ServiceBusClient(self.url))
+        return self._clients[-1]
 
     @property
     def clock(self) -> TestClock:
@@ -100,7 +111,9 @@ class SyncBus:
         return self._run(partial(self._bus.purge, queue_name))
 
     def close(self) -> None:
-        """End the thread, and forget all that was in the bus."""
+        """Close the client and end the thread, and forget all that was in the bus."""
+        for client in self._clients:
+            client.close()
         if self._portal is None:
             self._bus.discard()
             return
@@ -109,6 +122,7 @@ class SyncBus:
         self._thread.close()
 
     def _run(self, make: Callable[[], Awaitable[T]]) -> T:
+        self._bus._check_open()
         if self._portal is None:
             self._portal = self._thread.enter_context(start_blocking_portal("asyncio"))
         return self._portal.call(make)

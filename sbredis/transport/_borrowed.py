@@ -16,7 +16,7 @@ __all__ = ["target_of"]
 
 
 def target_of(client: Any) -> tuple[Target, CredentialProvider | None]:
-    """What ``redis.asyncio.Redis`` or ``RedisCluster``, or the same of ``redis``, connects to, and with which credentials.
+    """What a ``Redis`` or ``RedisCluster`` of redis-py, asynchronous or not, connects to, and with which credentials.
 
     Raises :class:`TypeError` for anything else, and :class:`ValueError` for settings that cannot be taken over.
     """

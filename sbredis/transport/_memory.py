@@ -16,11 +16,7 @@ _SERVERS: dict[str, Any] = {}
 def require_memory() -> None:
     """Raise if what ``memory://`` needs is not installed; it is looked for, and not imported."""
     for name in ("fakeredis", "lupa"):
-        try:
-            found = find_spec(name) is not None
-        except ValueError:  # the name is taken by what is no module
-            found = False
-        if not found:
+        if find_spec(name) is None:
             raise _missing(name)
 
 

@@ -83,8 +83,7 @@ async def open_transport(
     """Connect to what a connection string names, check that it is fit, and load the scripts.
 
     ``credential_provider`` is redis-py's: it is asked anew for every connection. ``retry`` says how calls are repeated.
-    Raises
-    :class:`~sbredis.exceptions.InvalidConnectionStringError` for a malformed string,
+    Errors are :class:`~sbredis.exceptions.InvalidConnectionStringError` for a malformed string,
     :class:`~sbredis.exceptions.ServerUnsuitableError` for a server that must be set up differently, and
     :class:`~sbredis.exceptions.ServiceBusConnectionError` when nothing answers within ``connect_timeout``.
     """

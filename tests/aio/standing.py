@@ -6,7 +6,7 @@ import asyncio
 from collections import Counter
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager
-from typing import Any
+from typing import Any, Literal, Self
 
 import pytest
 
@@ -17,10 +17,11 @@ from sbredis.engine import Counts, Lock, Outgoing, Partition, PartitionSettings,
 from sbredis.model import ServiceBusMessage, ServiceBusReceivedMessage, outgoing
 from sbredis.transport import Transport
 from tests.engine.bench import Everything, everything
+from tests.waiting import eventually
 
 __all__ = ["Calls", "HandClock", "Queue", "bodies", "both", "in_memory", "on_servers", "queue_at"]
 
-PARTITIONS = 4
+PARTITIONS = 3
 both = pytest.mark.parametrize("partitioned", [False, True], ids=["plain", "partitioned"])
 in_memory = pytest.mark.parametrize("target", ["memory"], indirect=True)
 on_servers = pytest.mark.parametrize("target", ["server", "cluster"], indirect=True)
@@ -29,7 +30,7 @@ on_servers = pytest.mark.parametrize("target", ["server", "cluster"], indirect=T
 class HandClock(Clock):
     """A clock that goes when the test moves it."""
 
-    kind = "test"
+    kind: Literal["server", "test"] = "test"
 
     def __init__(self) -> None:
         self.passed = 0.0
@@ -63,7 +64,7 @@ class Calls:
         self._transport = transport
         self._call = transport.call
 
-    def __enter__(self) -> Calls:
+    def __enter__(self) -> Self:
         self._transport.call = self._counted  # type: ignore[method-assign]
         return self
 
@@ -114,7 +115,9 @@ class Queue:
         """Messages with these bodies, into the partition ``at``, or each into the next one; their sequence numbers."""
         numbers: list[int] = []
         for text in texts:
-            made = outgoing(ServiceBusMessage(text, application_properties=dict(properties or {})))
+            made = outgoing(
+                ServiceBusMessage(text, application_properties=dict(properties or {})), detects_duplicates=False
+            )
             if at is None:
                 place, self._at = self._at, (self._at + 1) % len(self.entity.numbers)
             else:
@@ -131,7 +134,8 @@ class Queue:
     async def fill(self, count: int, *, at: int = 0, size: int = 0, start: int = 0) -> list[int]:
         """So many messages, with their numbers as bodies, of at least so many bytes, with few calls."""
         numbers: list[int] = []
-        made = [outgoing(ServiceBusMessage(str(number).rjust(size))) for number in range(start, start + count)]
+        texts = [str(number).rjust(size) for number in range(start, start + count)]
+        made = [outgoing(ServiceBusMessage(text), detects_duplicates=False) for text in texts]
         share = max(1, min(1000, 4_000_000 // (size + 100)))
         for begin in range(0, count, share):
             numbers += await self.put(*made[begin : begin + share], at=at)
@@ -147,10 +151,21 @@ class Queue:
         """Give back what was taken."""
         await perform(self.transport, self.partitions[at].abandon(self.turn, locks, counted=counted))
 
+    async def lose(self, message: ServiceBusReceivedMessage) -> None:
+        """End the lock of a message of the last partition behind its receiver's back."""
+        lease = message._lease
+        assert lease is not None
+        await self.abandon([Lock(lease.token, message._name)], at=-1)
+
     async def counts(self) -> Counts:
         """All partitions together."""
         found = [await perform(self.transport, partition.count(self.turn)) for partition in self.partitions]
         return Counts(*(sum(column) for column in zip(*found, strict=True)))
+
+    async def are(self, active: int, locked: int) -> bool:
+        """Whether that is how many messages there are."""
+        counts = await self.counts()
+        return (counts.active, counts.locked) == (active, locked)
 
     async def locked(self) -> int:
         return (await self.counts()).locked
@@ -159,12 +174,27 @@ class Queue:
         """How many receivers wait, all partitions together."""
         return sum(len(held) for key, (_, held) in (await self.whole()).items() if key.endswith(":waiters"))
 
+    async def waited_at(self, receivers: int = 1) -> None:
+        """Return when so many receivers wait, each in every partition."""
+        count = receivers * len(self.partitions)
+
+        async def so_many() -> bool:
+            return await self.waiters() == count
+
+        await eventually(so_many)
+
     async def whole(self) -> Everything:
         """What all keys hold."""
         found: Everything = {}
         for partition in self.partitions:
             found |= await everything(self.transport, partition.keys)
         return found
+
+    async def clear(self) -> None:
+        """Take all messages away, whatever their state, and all who wait."""
+        for partition in self.partitions:
+            for key in (*partition.keys[1:6], partition.keys[8]):
+                await self.transport.command("DEL", key, key=key)
 
     async def look_after(self) -> None:
         """Have done what is due."""

@@ -62,7 +62,7 @@ def told(*loops: str) -> list[str]:
         (r"idle, p50: ≤ 0\.5 ms", "ms"),
         (r"idle, p99: ≤ 2\.0 ms", "ms"),
     ):
-        patterns.append(goal + rf" +\d+\.\d\d {unit}  (met|MISSED)" * len(loops))
+        patterns.append(goal + rf" +\d+\.\d{{3}} {unit}  (met|MISSED)" * len(loops))
     patterns += [
         r"Measured elsewhere, on 2 cores, and not here, where there is no NATS: .*",
         r"the same work at 17,600 to 21,500 messages/s\. .*",
@@ -100,13 +100,13 @@ def results(batches: float, sixteen: float, median: float, slow: float) -> Resul
 
 
 def test_a_goal_that_is_met_and_one_that_is_missed_are_told_apart() -> None:
-    lines = verdicts({"asyncio": results(1.0, 0.6, 0.5, 2.0), "uvloop": results(0.98, 0.58, 0.52, 2.02)})
+    lines = verdicts({"asyncio": results(1.0, 0.6, 0.5, 2.0), "uvloop": results(0.998, 0.598, 0.502, 2.002)})
     goals = [re.split(r" {2,}", line.strip()) for line in lines[1:5]]
     assert [line[1:] for line in goals] == [
-        ["1.00 x", "met", "0.98 x", "MISSED"],
-        ["0.60 x", "met", "0.58 x", "MISSED"],
-        ["0.50 ms", "met", "0.52 ms", "MISSED"],
-        ["2.00 ms", "met", "2.02 ms", "MISSED"],
+        ["1.000 x", "met", "0.998 x", "MISSED"],
+        ["0.600 x", "met", "0.598 x", "MISSED"],
+        ["0.500 ms", "met", "0.502 ms", "MISSED"],
+        ["2.000 ms", "met", "2.002 ms", "MISSED"],
     ]
 
 

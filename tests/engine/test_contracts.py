@@ -34,11 +34,13 @@ from sbredis.engine._lifecycle import (
     Reason,
     Side,
     State,
+    split_member,
 )
 from sbredis.engine._partition import _TARGET_KINDS, MAXIMUM_CALL_BYTES, MAXIMUM_CALL_MESSAGES
 from sbredis.engine._refusals import REFUSALS
 from tests.engine.bench import Bench
 from tests.engine.contracts import COMMON_REFUSALS, OF_A_PARTITION, OF_EVERY_CALL, contract_of, fragment, source_of
+from tests.engine.proof.picture import SENTINEL, SENTINEL_SCORE
 from tests.engine.rights import commands_of
 
 COMMON = ("run_id", "incarnation", "version", "lane", "number", "now")
@@ -248,6 +250,16 @@ def test_bands_that_stand_in_a_script_as_numbers_are_those_of_the_life_cycle() -
     assert listed is not None
     assert listed[1].split(", ") == order[: len(main) + 1]
     assert {State.HELD, State.FROZEN} == RESERVED
+
+
+def test_the_sentinel_is_behind_all_bands_and_no_name_of_a_message() -> None:
+    sentinel = evaluated(fragment("band") + fragment("sentinel") + "return SENTINEL")
+    name, score = str(sentinel.name).encode(), int(sentinel.score)
+    assert (name, score) == (SENTINEL, SENTINEL_SCORE)
+    assert max(bands.stop for bands in BANDS.values()) * BAND_WIDTH <= score < 2**53
+    assert len(name) > 64  # zset-max-listpack-value and hash-max-listpack-value of every server
+    with pytest.raises(ValueError, match="member"):
+        split_member(name.decode())
 
 
 def test_other_numbers_are_the_same_on_both_sides() -> None:

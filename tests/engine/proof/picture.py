@@ -16,6 +16,8 @@ from tests.engine.model import Model, Row, Settings, Snapshot, Waiter
 SORTED = ("order", "locks", "due", "dedup", "waiters")
 HASHES = tuple(kind not in SORTED for kind in KINDS)
 BLANK = " " * 12
+SENTINEL, SENTINEL_SCORE = b"0" * 65, 31 * BAND_WIDTH
+"""What stands in `order` and in `entries` of every partition and is no message."""
 
 _WHOLE = re.compile(rb"0|-?[1-9][0-9]{0,15}")
 _ENTRY = re.compile(
@@ -163,9 +165,12 @@ class Standing(NamedTuple):
 def standing(picture: Picture) -> list[Standing]:
     """Every message, each checked by itself."""
     records = picture.records
-    entries = {name.decode(): _entry(text) for name, text in picture.hashes["entries"].items()}
+    order, texts = dict(picture.sets["order"]), dict(picture.hashes["entries"])
+    sentinel = order.pop(SENTINEL, None), texts.pop(SENTINEL, None)
+    assert sentinel == (SENTINEL_SCORE, b""), f"the sentinel is {sentinel}"
+    entries = {name.decode(): _entry(text) for name, text in texts.items()}
     found: list[Standing] = []
-    for raw, score in picture.sets["order"].items():
+    for raw, score in order.items():
         name = raw.decode()
         side, number = split_member(name)
         of, in_band = split_score(score)

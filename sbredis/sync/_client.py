@@ -1,0 +1,229 @@
+# pyright: reportPrivateUsage=false
+"""The client for code without an event loop: where senders and receivers come from."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any, Self
+
+from sbredis import aio
+from sbredis.aio._arguments import warn_of_unknown
+from sbredis.model import QueueProperties, ServiceBusReceiveMode, ServiceBusSubQueue
+from sbredis.sync._portal import Portal
+from sbredis.sync._receiver import ServiceBusReceiver
+from sbredis.sync._sender import ServiceBusSender
+
+if TYPE_CHECKING:
+    from sbredis.aio._credentials import Credential
+    from sbredis.sync._renewer import AutoLockRenewer
+
+__all__ = ["ServiceBusClient", "check_connection"]
+
+
+class ServiceBusClient:
+    """Connects to a namespace on Redis or Valkey, and makes senders and receivers.
+
+    ``fully_qualified_namespace`` is a connection string: ``redis://host:6379?namespace=orders``,
+    ``redis+cluster://…``, ``embedded:///folder``, ``memory://name`` and the others of the documentation; ``namespace``
+    stands above the one in it. ``credential`` is a user and a password, or a credential provider of redis-py, which is
+    asked anew for every connection. Nothing is connected to before it is needed.
+
+    A call is repeated, as long as that cannot do it twice, until its time-out: after ``retry_backoff_factor`` seconds
+    and then twice as long each time, up to ``retry_backoff_max``, with ``retry_mode="fixed"`` always the same; at most
+    ``retry_total`` times, if that is given. ``partition_count`` is how many partitions the namespace is made with if it
+    does not exist yet: 16 unless said.
+
+    Any number of threads may use it, its senders and its receivers at once. All of them share one connection, which
+    lives in a background thread until :meth:`close`. A client is used in the process that made it: after a fork, make
+    one there.
+    """
+
+    def __init__(
+        self,
+        fully_qualified_namespace: str,
+        credential: Credential | None = None,
+        *,
+        namespace: str | None = None,
+        partition_count: int | None = None,
+        retry_total: int | None = None,
+        retry_backoff_factor: float = 0.02,
+        retry_backoff_max: float = 1.0,
+        retry_mode: str = "exponential",
+        connect_timeout: float = 5.0,
+        **kwargs: Any,
+    ) -> None:
+        clock = kwargs.pop("_clock", None)
+        warn_of_unknown("ServiceBusClient", kwargs)
+        self._hold(
+            aio.ServiceBusClient(
+                fully_qualified_namespace,
+                credential,
+                namespace=namespace,
+                partition_count=partition_count,
+                retry_total=retry_total,
+                retry_backoff_factor=retry_backoff_factor,
+                retry_backoff_max=retry_backoff_max,
+                retry_mode=retry_mode,
+                connect_timeout=connect_timeout,
+                _clock=clock,
+            )
+        )
+
+    def _hold(self, client: aio.ServiceBusClient) -> None:
+        self._aio = client
+        self._portal = Portal(f"sbredis client {client._connection.target}", client.close)
+
+    @classmethod
+    def from_connection_string(cls, conn_str: str, **kwargs: Any) -> Self:
+        """The same, under the name that Azure gives it."""
+        return cls(conn_str, **kwargs)
+
+    @classmethod
+    def from_redis(
+        cls,
+        redis: Any,
+        *,
+        namespace: str | None = None,
+        partition_count: int | None = None,
+        retry_total: int | None = None,
+        retry_backoff_factor: float = 0.02,
+        retry_backoff_max: float = 1.0,
+        retry_mode: str = "exponential",
+        connect_timeout: float = 5.0,
+    ) -> Self:
+        """A client for the server or the cluster that a client of redis-py is for: ``Redis`` or ``RedisCluster``.
+
+        Its addresses, credentials and TLS settings are used, and nothing else of it: it stays its owner's.
+        """
+        made = cls.__new__(cls)
+        made._hold(
+            aio.ServiceBusClient.from_redis(
+                redis,
+                namespace=namespace,
+                partition_count=partition_count,
+                retry_total=retry_total,
+                retry_backoff_factor=retry_backoff_factor,
+                retry_backoff_max=retry_backoff_max,
+                retry_mode=retry_mode,
+                connect_timeout=connect_timeout,
+            )
+        )
+        return made
+
+    @property
+    def namespace(self) -> str:
+        """The namespace that it works in."""
+        return self._aio.namespace
+
+    def __enter__(self) -> Self:
+        try:
+            self._portal.call(self._aio.__aenter__)
+        except BaseException:
+            self.close()  # there is no __exit__ to come
+            raise
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def __repr__(self) -> str:
+        state = "closed" if self._portal.closed else "open"
+        return f"<ServiceBusClient {self._aio._connection.target}, namespace {self.namespace!r}, {state}>"
+
+    # -- senders and receivers -----------------------------------------------------------------------------------------
+
+    def get_queue_sender(
+        self,
+        queue_name: str,
+        *,
+        client_identifier: str | None = None,
+        socket_timeout: float | None = None,
+        create_if_missing: bool | Mapping[str, Any] = False,
+        max_in_flight: int = 1000,
+        max_in_flight_bytes: int = 32 * 1024 * 1024,
+        **kwargs: Any,
+    ) -> ServiceBusSender:
+        """A sender to a queue.
+
+        ``create_if_missing``: whether to create the queue if there is none, with the properties that are given as a
+        mapping or with those of Azure. ``max_in_flight`` messages of ``max_in_flight_bytes`` together are under way at
+        most; who would send more waits.
+        """
+        warn_of_unknown("get_queue_sender", kwargs)
+        sender = self._portal.run(
+            self._aio.get_queue_sender,
+            queue_name,
+            client_identifier=client_identifier,
+            socket_timeout=socket_timeout,
+            create_if_missing=create_if_missing,
+            max_in_flight=max_in_flight,
+            max_in_flight_bytes=max_in_flight_bytes,
+        )
+        return ServiceBusSender(self._portal, sender)
+
+    def get_queue_receiver(
+        self,
+        queue_name: str,
+        *,
+        client_identifier: str | None = None,
+        socket_timeout: float | None = None,
+        session_id: str | None = None,
+        sub_queue: ServiceBusSubQueue | str | None = None,
+        receive_mode: ServiceBusReceiveMode | str = ServiceBusReceiveMode.PEEK_LOCK,
+        max_wait_time: float | None = None,
+        auto_lock_renewer: AutoLockRenewer | None = None,
+        prefetch_count: int = 0,
+        adaptive_prefetch: bool = False,
+        create_if_missing: bool | Mapping[str, Any] = False,
+        **kwargs: Any,
+    ) -> ServiceBusReceiver:
+        """A receiver from a queue or, with ``sub_queue``, from its dead-letter queue.
+
+        ``max_wait_time`` is how long to wait for a message where a call does not say it; it ends an iteration.
+        ``prefetch_count`` messages, 0 to 50,000, are fetched ahead; with ``adaptive_prefetch`` as many of them as are
+        handled in two seconds or a quarter of a lock. All messages are registered with ``auto_lock_renewer``.
+        """
+        warn_of_unknown("get_queue_receiver", kwargs)
+        receiver = self._portal.run(
+            self._aio.get_queue_receiver,
+            queue_name,
+            client_identifier=client_identifier,
+            socket_timeout=socket_timeout,
+            session_id=session_id,
+            sub_queue=sub_queue,
+            receive_mode=receive_mode,
+            max_wait_time=max_wait_time,
+            auto_lock_renewer=None if auto_lock_renewer is None else auto_lock_renewer._within(self._portal),
+            prefetch_count=prefetch_count,
+            adaptive_prefetch=adaptive_prefetch,
+            create_if_missing=create_if_missing,
+        )
+        return ServiceBusReceiver(self._portal, receiver)
+
+    def ensure_queue(self, queue_name: str, *, timeout: float | None = None, **properties: Any) -> QueueProperties:
+        """The properties of a queue, created with these where there is none. One that is there stays as it is.
+
+        Raises :class:`ValueError` if that differs from ``properties`` in what cannot be changed.
+        """
+        return self._portal.call(self._aio.ensure_queue, queue_name, timeout=timeout, **properties)
+
+    def close(self) -> None:
+        """Close all senders and receivers, each in its way, then the connection, and end the background thread."""
+        self._portal.close()
+
+
+def check_connection(url: str, *, timeout: float = 10.0) -> aio.ConnectionReport:
+    """Connect as a client would, run a script on every master, and tell what was found.
+
+    Raises what a client would get: :class:`~sbredis.exceptions.InvalidConnectionStringError`,
+    :class:`~sbredis.exceptions.ServiceBusConnectionError` or one of its kind, each with what to change.
+    """
+    portal = Portal("sbredis check_connection", _nothing)
+    try:
+        return portal.call(aio.check_connection, url, timeout=timeout)
+    finally:
+        portal.close()
+
+
+async def _nothing() -> None:
+    """There is nothing else to be closed."""

@@ -1,0 +1,65 @@
+"""Lists that are read page by page, while they are gone through."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import TYPE_CHECKING, Generic, Self, TypeVar
+
+if TYPE_CHECKING:
+    from sbredis.aio.management import AsyncItemPaged, AsyncPages
+    from sbredis.sync._portal import Portal
+
+__all__ = ["ItemPaged", "Pages"]
+
+T = TypeVar("T")
+
+
+class Pages(Iterator[Iterator[T]], Generic[T]):
+    """The pages of a list."""
+
+    def __init__(self, portal: Portal, pages: AsyncPages[T]) -> None:
+        self._portal = portal
+        self._pages = pages
+
+    @property
+    def continuation_token(self) -> str | None:
+        """Where the next page begins; ``None`` behind the last."""
+        return self._pages.continuation_token
+
+    def __iter__(self) -> Self:
+        return self
+
+    def __next__(self) -> Iterator[T]:
+        return iter(self.next_page())
+
+    def next_page(self) -> Sequence[T]:
+        """The next page as it was read; :class:`StopIteration` behind the last."""
+        try:
+            return self._portal.call(self._pages.next_page)
+        except StopAsyncIteration:
+            raise StopIteration from None
+
+
+class ItemPaged(Iterator[T], Generic[T]):
+    """A list to be gone through with ``for``, once. The first page is read when the first item is asked for."""
+
+    def __init__(self, portal: Portal, paged: AsyncItemPaged[T]) -> None:
+        self._portal = portal
+        self._paged = paged
+        self._pages: Pages[T] | None = None
+        self._page: Iterator[T] = iter(())
+
+    def __iter__(self) -> Self:
+        return self
+
+    def __next__(self) -> T:
+        if self._pages is None:
+            self._pages = self.by_page()
+        while True:
+            for item in self._page:
+                return item
+            self._page = next(self._pages)
+
+    def by_page(self, continuation_token: str | None = None) -> Pages[T]:
+        """Its pages, from the beginning, or from where a ``continuation_token`` says."""
+        return Pages(self._portal, self._paged.by_page(continuation_token))

@@ -1,0 +1,223 @@
+# pyright: reportPrivateUsage=false
+"""Receiving messages from a queue, and settling them, from a thread."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from datetime import datetime, timedelta
+from typing import TYPE_CHECKING, Any, Self
+
+from sbredis.aio._arguments import warn_of_unknown
+from sbredis.model import PrimitiveTypes, ServiceBusReceivedMessage, ServiceBusReceiveMode
+
+if TYPE_CHECKING:
+    from sbredis import aio
+    from sbredis.sync._portal import Portal
+
+__all__ = ["ServiceBusReceiver"]
+
+
+class ServiceBusReceiver(Iterator[ServiceBusReceivedMessage]):
+    """Receives messages from one queue or its dead-letter queue. Made by :meth:`ServiceBusClient.get_queue_receiver`.
+
+    A message that was received is locked for the receiver until it is settled: completed, abandoned, deferred or
+    dead-lettered; or until its lock ends, unless that is renewed. In the mode ``RECEIVE_AND_DELETE`` it is gone from
+    the queue when it is received. Several threads may use it at once, and each message is given to one of them. A
+    thread that is interrupted while it receives leaves nothing locked.
+    """
+
+    def __init__(self, portal: Portal, receiver: aio.ServiceBusReceiver) -> None:
+        self._portal = portal
+        self._aio = receiver
+
+    # -- what it is ----------------------------------------------------------------------------------------------------
+
+    @property
+    def entity_path(self) -> str:
+        """The queue that it receives from, with the sub-queue if it is one."""
+        return self._aio.entity_path
+
+    @property
+    def client_identifier(self) -> str:
+        """What names this receiver in logs."""
+        return self._aio.client_identifier
+
+    @property
+    def receive_mode(self) -> ServiceBusReceiveMode:
+        """Whether messages are locked or deleted when they are received."""
+        return self._aio.receive_mode
+
+    @property
+    def session(self) -> None:
+        """The session that it receives from; ``None``, as it receives from no session."""
+        return
+
+    def __enter__(self) -> Self:
+        self._portal.call(self._aio.__aenter__)
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def __repr__(self) -> str:
+        return repr(self._aio)
+
+    # -- receiving -----------------------------------------------------------------------------------------------------
+
+    def receive_messages(
+        self, max_message_count: int | None = 1, max_wait_time: float | None = None
+    ) -> list[ServiceBusReceivedMessage]:
+        """Up to so many messages: waits for the first one, and for more only while they come soon.
+
+        Empty if none came within ``max_wait_time`` seconds; this call's, else the receiver's, else 60.
+        """
+        return self._portal.bring(self._take_back, self._aio.receive_messages, max_message_count, max_wait_time)
+
+    def __iter__(self) -> Self:
+        return self
+
+    def __next__(self) -> ServiceBusReceivedMessage:
+        """The next message. Waits for ever, unless the receiver has a ``max_wait_time``, which ends the iteration."""
+        for message in self._portal.bring(self._take_back, self._aio._receive, 1, self._aio._max_wait_time):
+            return message
+        raise StopIteration
+
+    def next(self) -> ServiceBusReceivedMessage:
+        """The next message, as in an iteration; :class:`StopIteration` if none came within ``max_wait_time``."""
+        return self.__next__()
+
+    def receive_deferred_messages(
+        self, sequence_numbers: int | Sequence[int], *, timeout: float | None = None, **kwargs: Any
+    ) -> list[ServiceBusReceivedMessage]:
+        """Messages that were deferred, by their sequence numbers, locked or deleted like any others.
+
+        Raises :class:`~sbredis.exceptions.MessageNotFoundError` if one of them is not there, and then gives none.
+        """
+        warn_of_unknown("receive_deferred_messages", kwargs)
+        return self._portal.bring(
+            self._take_back_deferred, self._aio.receive_deferred_messages, sequence_numbers, timeout=timeout
+        )
+
+    def peek_messages(
+        self,
+        max_message_count: int = 1,
+        *,
+        sequence_number: int = 0,
+        timeout: float | None = None,
+        **kwargs: Any,
+    ) -> list[ServiceBusReceivedMessage]:
+        """Messages as they are in the queue, whatever their state, neither locked nor changed.
+
+        Without a ``sequence_number`` it goes on after those that this receiver has peeked or received. May show fewer
+        than there are; an empty list says that there are no more.
+        """
+        warn_of_unknown("peek_messages", kwargs)
+        return self._portal.call(
+            self._aio.peek_messages, max_message_count, sequence_number=sequence_number, timeout=timeout
+        )
+
+    # What comes in the moment in which its caller is interrupted is not lost, and counts no delivery. In the loop:
+
+    def _take_back(self, messages: list[ServiceBusReceivedMessage]) -> None:
+        self._let_go(messages)
+        if (inbox := self._aio._inbox) is not None:
+            inbox._take_back(messages, first=True)
+
+    def _take_back_deferred(self, messages: list[ServiceBusReceivedMessage]) -> None:
+        self._let_go(messages)
+        if (entity := self._aio._entity) is not None:
+            self._aio._give_back(entity, messages)
+
+    @staticmethod
+    def _let_go(messages: list[ServiceBusReceivedMessage]) -> None:
+        """Renew their locks no longer."""
+        for message in messages:
+            if message._watch is not None:
+                message._watch(message)
+                message._watch = None
+
+    # -- deleting ------------------------------------------------------------------------------------------------------
+
+    def delete_messages(
+        self, max_message_count: int, *, enqueued_before_utc: datetime | None = None, timeout: float | None = None
+    ) -> int:
+        """Delete up to so many messages, at most 4,000, that were enqueued before a time, and return how many it were.
+
+        Those that are locked or scheduled stay. Deferred ones go as well. Oldest first, within a partition.
+        """
+        return self._portal.call(
+            self._aio.delete_messages, max_message_count, enqueued_before_utc=enqueued_before_utc, timeout=timeout
+        )
+
+    def purge_messages(self, *, enqueued_before_utc: datetime | None = None, timeout: float | None = None) -> int:
+        """Delete all messages that were enqueued before a time, or all there are, and return how many it were.
+
+        Those that are locked or scheduled stay. Deferred ones go as well. Takes as many calls as it needs.
+        """
+        return self._portal.call(self._aio.purge_messages, enqueued_before_utc=enqueued_before_utc, timeout=timeout)
+
+    # -- settling ------------------------------------------------------------------------------------------------------
+
+    def complete_message(self, message: ServiceBusReceivedMessage, *, timeout: float | None = None) -> None:
+        """Settle a message as done: it is removed from the queue."""
+        self._portal.call(self._aio.complete_message, message, timeout=timeout)
+
+    def abandon_message(
+        self,
+        message: ServiceBusReceivedMessage,
+        *,
+        delay: timedelta | float | None = None,
+        properties_to_modify: Mapping[str, PrimitiveTypes] | None = None,
+        timeout: float | None = None,
+    ) -> None:
+        """Give a message back, to be received again, at once or after a delay; counted as a failed delivery.
+
+        When it was delivered as often as the queue allows, it goes to the dead-letter queue. The application properties
+        in ``properties_to_modify`` are changed or added.
+        """
+        self._portal.call(
+            self._aio.abandon_message, message, delay=delay, properties_to_modify=properties_to_modify, timeout=timeout
+        )
+
+    def defer_message(
+        self,
+        message: ServiceBusReceivedMessage,
+        *,
+        properties_to_modify: Mapping[str, PrimitiveTypes] | None = None,
+        timeout: float | None = None,
+    ) -> None:
+        """Set a message aside: it is received again by its sequence number only."""
+        self._portal.call(self._aio.defer_message, message, properties_to_modify=properties_to_modify, timeout=timeout)
+
+    def dead_letter_message(
+        self,
+        message: ServiceBusReceivedMessage,
+        reason: str | None = None,
+        error_description: str | None = None,
+        *,
+        properties_to_modify: Mapping[str, PrimitiveTypes] | None = None,
+        timeout: float | None = None,
+    ) -> None:
+        """Move a message to the dead-letter queue, with why it is there."""
+        self._portal.call(
+            self._aio.dead_letter_message,
+            message,
+            reason,
+            error_description,
+            properties_to_modify=properties_to_modify,
+            timeout=timeout,
+        )
+
+    def renew_message_lock(
+        self, message: ServiceBusReceivedMessage, *, timeout: float | None = None, **kwargs: Any
+    ) -> datetime:
+        """Lock a message for the full duration from now on, and return when the lock ends."""
+        warn_of_unknown("renew_message_lock", kwargs)
+        return self._portal.call(self._aio.renew_message_lock, message, timeout=timeout)
+
+    def close(self) -> None:
+        """Receive no more. What was fetched ahead is given back, which counts no delivery.
+
+        Messages in the hands of callers stay locked: they can be settled through another receiver of the same queue.
+        """
+        self._portal.finish(self._aio.close)

@@ -1,0 +1,147 @@
+# pyright: reportPrivateUsage=false
+"""Renewing locks while their messages are being worked on, whatever keeps the thread that works on them."""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+import weakref
+from collections.abc import Awaitable, Callable, Coroutine
+from concurrent.futures import Executor, ThreadPoolExecutor
+from typing import TYPE_CHECKING, Any, Self
+
+from sbredis import aio
+from sbredis.aio._arguments import seconds_of
+from sbredis.exceptions import ServiceBusError
+from sbredis.model import ServiceBusReceivedMessage
+
+if TYPE_CHECKING:
+    from sbredis.sync._portal import Portal
+    from sbredis.sync._receiver import ServiceBusReceiver
+
+__all__ = ["AutoLockRenewer", "LockRenewFailureCallback"]
+
+LockRenewFailureCallback = Callable[[ServiceBusReceivedMessage, Exception | None], Any]
+"""Called in a worker thread with what could not be renewed, and why."""
+_Told = Callable[[ServiceBusReceivedMessage, Exception | None], Awaitable[None]]
+
+
+class AutoLockRenewer:
+    """Renews the locks of the messages that are registered with it, for a limited time each.
+
+    Renewing happens in the event loops of the clients whose messages they are, so a handler that keeps its own thread
+    busy is no obstacle, and no number of messages needs more threads. A lock is renewed when a third of it is left, or
+    ten seconds, whichever is more; of a short one half. A message is let go when it is settled. If a lock is lost,
+    cannot be renewed, or has been renewed for as long as was asked for, ``auto_renew_error`` of the message says so,
+    and ``on_lock_renew_failure(message, error)`` is called, in a thread of ``executor``; of its own if none is given,
+    of at most ``max_workers``.
+    """
+
+    def __init__(
+        self,
+        max_lock_renewal_duration: float = 300,
+        on_lock_renew_failure: LockRenewFailureCallback | None = None,
+        executor: Executor | None = None,
+        max_workers: int | None = None,
+    ) -> None:
+        self._duration = seconds_of(max_lock_renewal_duration, "max_lock_renewal_duration")
+        self._on_failure = on_lock_renew_failure
+        self._given = executor
+        self._own = None if executor is not None else ThreadPoolExecutor(max_workers, "sbredis on_lock_renew_failure")
+        self._renewers: weakref.WeakKeyDictionary[Portal, aio.AutoLockRenewer] = weakref.WeakKeyDictionary()
+        self._told: tuple[LockRenewFailureCallback, _Told] | None = None
+        self._calling = threading.local()
+        self._lock = threading.Lock()
+        self._closed = False
+
+    def __enter__(self) -> Self:
+        self.check_open()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def register(
+        self,
+        receiver: ServiceBusReceiver,
+        renewable: ServiceBusReceivedMessage,
+        max_lock_renewal_duration: float | None = None,
+        on_lock_renew_failure: LockRenewFailureCallback | None = None,
+    ) -> None:
+        """Renew the lock of a message from now on, until it is settled or the duration has passed.
+
+        Raises :class:`ValueError` for a message without a lock, and :class:`TypeError` for what is no message.
+        """
+        told = None if on_lock_renew_failure is None else self._in_worker(on_lock_renew_failure)
+        portal = receiver._portal
+        portal.run(self._within(portal).register, receiver._aio, renewable, max_lock_renewal_duration, told)
+
+    def close(self, wait: bool = True) -> None:
+        """Renew no more. Locks run on for as long as they have been renewed; nobody is called for that.
+
+        Waits for callbacks that are running, unless told not to or called by one of them.
+        """
+        with self._lock:
+            self._closed = True
+            renewers = list(self._renewers.items())
+            self._renewers.clear()
+        waits = wait and not getattr(self._calling, "now", False)
+        for portal, renewer in renewers:
+            portal.finish(renewer.close if waits else _begun(renewer.close))
+        if self._own is not None:
+            self._own.shutdown(wait=waits)
+
+    @property
+    def closed(self) -> bool:
+        """Whether it was closed."""
+        return self._closed
+
+    def check_open(self) -> None:
+        """Raise if it was closed."""
+        if self._closed:
+            raise ServiceBusError("The AutoLockRenewer is closed and cannot be used again: make another one.")
+
+    def _within(self, portal: Portal) -> aio.AutoLockRenewer:
+        """The one that renews in the loop of a client."""
+        with self._lock:
+            self.check_open()
+            found = self._renewers.get(portal)
+            if found is None:
+                told = None if self._on_failure is None else self._in_worker(self._on_failure)
+                found = self._renewers[portal] = aio.AutoLockRenewer(self._duration, told)
+            return found
+
+    def _in_worker(self, callback: LockRenewFailureCallback) -> _Told:
+        """A callback for the loop that calls this one in a thread; the same one for the same callback."""
+        known = self._told
+        if known is not None and known[0] == callback:
+            return known[1]
+
+        def call(message: ServiceBusReceivedMessage, error: Exception | None) -> None:
+            self._calling.now = True
+            try:
+                callback(message, error)
+            finally:
+                self._calling.now = False
+
+        async def tell(message: ServiceBusReceivedMessage, error: Exception | None) -> None:
+            executor = self._given or self._own
+            await asyncio.get_running_loop().run_in_executor(executor, call, message, error)
+
+        self._told = callback, tell
+        return tell
+
+
+_ending: set[asyncio.Task[None]] = set()
+
+
+def _begun(close: Callable[[], Coroutine[Any, Any, None]]) -> Callable[[], Coroutine[Any, Any, None]]:
+    """What begins to close, and does not wait for callbacks."""
+
+    async def begin() -> None:
+        task = asyncio.get_running_loop().create_task(close())
+        _ending.add(task)  # a loop holds its tasks weakly
+        task.add_done_callback(_ending.discard)
+        await asyncio.sleep(0)
+
+    return begin

@@ -1,0 +1,185 @@
+"""Sending a stream of messages from a thread: bounded memory, results in order."""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+from collections import deque
+from collections.abc import AsyncIterator, Callable, Generator, Iterable, Iterator
+from functools import partial
+from queue import SimpleQueue
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple, Self
+
+from sbredis.aio import SendResult
+from sbredis.exceptions import Outcome, ServiceBusError
+
+if TYPE_CHECKING:
+    from sbredis import aio
+    from sbredis.sync._portal import Portal
+
+__all__ = ["SendStream"]
+
+
+class _End(NamedTuple):
+    """What comes behind the last: of what is sent, or of what came of it."""
+
+    error: BaseException | None
+
+
+class _Channel(AsyncIterator[Any]):
+    """What a thread puts in, as the loop takes it out. The loop is woken once for all that it has not seen yet."""
+
+    def __init__(self, post: Callable[[Callable[[], object]], object]) -> None:
+        self._post = post
+        self._items: deque[Any] = deque()
+        self._arrived = asyncio.Event()
+        self._waking = False
+
+    def put(self, item: Any) -> None:
+        """Put in one thing more, in the thread."""
+        self._items.append(item)
+        if not self._waking:
+            self._waking = True
+            self._post(self._wake)
+
+    def _wake(self) -> None:
+        self._waking = False  # before it is looked: what is put in from now on wakes anew
+        self._arrived.set()
+
+    async def __anext__(self) -> Any:
+        while not self._items:
+            self._arrived.clear()
+            await self._arrived.wait()
+        item = self._items.popleft()
+        if not isinstance(item, _End):
+            return item
+        if item.error is not None:
+            raise item.error
+        raise StopAsyncIteration
+
+
+class SendStream(Iterator[SendResult]):
+    """The messages of a source on their way. Iterate over it for the results, or :meth:`count` them.
+
+    The source is read by the thread that iterates, never further than the window ahead, and only as long as there is no
+    result to be had: so it may use what belongs to that thread, such as a cursor of a database, or a receiver. What was
+    read is under way at once, also while the source makes the thread wait. Ending the iteration early stops the
+    reading; what was read is still brought to its end, and logged if it fails.
+    """
+
+    def __init__(
+        self,
+        portal: Portal,
+        sender: aio.ServiceBusSender,
+        source: Iterable[Any],
+        *,
+        timeout: float | None,
+        errors: Literal["raise", "return"],
+        window: int,
+    ) -> None:
+        self._portal = portal
+        self._channel = _Channel(portal.post)
+        self._stream = portal.run(sender.send_stream, self._channel, timeout=timeout, errors=errors)
+        self._source = iter(source)
+        self._window = window
+        self._under_way = 0
+        self._exhausted = False
+        self._results: SimpleQueue[SendResult | _End] = SimpleQueue()
+        self._task: asyncio.Task[None] | None = None
+        self._ended = False
+        self._iterates = threading.Lock()
+
+    def __iter__(self) -> Generator[SendResult]:
+        """A generator, because it is told when a loop over it is left early."""
+        try:
+            while (result := next(self, None)) is not None:
+                yield result
+        except GeneratorExit:
+            self.close()
+            raise
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def __next__(self) -> SendResult:
+        if not self._iterates.acquire(blocking=False):
+            raise RuntimeError("a stream is iterated over by one thread at a time")
+        try:
+            result = self._next()
+        except BaseException:
+            self._end(waits=False)
+            raise
+        finally:
+            self._iterates.release()
+        if result is None:
+            raise StopIteration
+        return result
+
+    def count(self) -> int:
+        """Send all that is left of the source, and return how many of them were taken."""
+        return sum(result.error is None for result in self)
+
+    def close(self) -> None:
+        """Read no further, and wait for the outcome of what was read."""
+        self._end(waits=True)
+
+    def _end(self, *, waits: bool) -> None:
+        self._ended = True
+        if self._task is not None:
+            self._portal.finish(partial(self._stop, self._task, waits=waits))
+
+    def _next(self) -> SendResult | None:
+        if self._ended:
+            return None
+        if self._task is None:
+            self._task = self._portal.call(self._start)
+        while self._under_way < self._window and not self._exhausted and self._results.empty():
+            self._read()
+        result = self._results.get()
+        if not isinstance(result, _End):
+            self._under_way -= 1
+            return result
+        self._ended = True
+        if isinstance(result.error, asyncio.CancelledError):
+            raise ServiceBusError("The sender or its client was closed meanwhile.", outcome=Outcome.UNKNOWN)
+        if result.error is not None:
+            raise result.error
+        return None
+
+    def _read(self) -> None:
+        try:
+            item = next(self._source)
+        except StopIteration:
+            item = _End(None)
+        except Exception as error:  # noqa: BLE001  # the source's own: raised behind the results of those before
+            item = _End(error)
+        self._exhausted = isinstance(item, _End)
+        self._under_way += not self._exhausted
+        self._channel.put(item)
+
+    # -- in the loop ---------------------------------------------------------------------------------------------------
+
+    async def _start(self) -> asyncio.Task[None]:
+        task = asyncio.get_running_loop().create_task(_collect(self._stream, self._results))
+        await asyncio.sleep(0)  # it has begun, and so brings an end
+        return task
+
+    async def _stop(self, task: asyncio.Task[None], *, waits: bool) -> None:
+        task.cancel()
+        await asyncio.wait((task,))
+        if waits:
+            await self._stream.aclose()
+        await self._stream.aclose()
+
+
+async def _collect(stream: aio.SendStream, results: SimpleQueue[SendResult | _End]) -> None:
+    end: BaseException | None = None
+    try:
+        async for result in stream:
+            results.put(result)
+    except BaseException as error:  # noqa: BLE001  # handed to who iterates
+        end = error
+    results.put(_End(end))

@@ -1,0 +1,111 @@
+"""What a test of sending needs besides a queue: what lies in it, and a gate through which the calls of a client go."""
+
+from __future__ import annotations
+
+import asyncio
+from collections import deque
+from typing import Any, Literal, Self
+
+from sbredis.aio import ServiceBusClient
+from sbredis.engine import NO_TURN, Partition, decode, perform, read_record
+from sbredis.exceptions import Outcome, ServiceBusCommunicationError, ServiceBusConnectionError
+from sbredis.transport import Script, Transport
+from tests.aio.standing import Queue
+
+__all__ = ["Gate", "bodies_at", "lies_in"]
+
+Fate = Literal["passes", "never arrives", "is not answered", "is lost"]
+
+
+async def bodies_at(transport: Transport, partition: Partition) -> list[str]:
+    """The bodies of the messages of a partition, whatever their state, in the order of their numbers."""
+    found: list[str] = []
+    start = 0
+    while True:
+        shown = await perform(transport, partition.peek(start, 1000, turn=NO_TURN))
+        if not shown.messages:
+            return found
+        for each in shown.messages:
+            body = decode(read_record(each.record).payload).body
+            assert isinstance(body, bytes)
+            found.append(body.decode())
+        start = int(shown.messages[-1].name) + 1
+
+
+async def lies_in(queue: Queue) -> list[list[str]]:
+    """The same of each partition of a queue."""
+    return [await bodies_at(queue.transport, partition) for partition in queue.partitions]
+
+
+class Passing:
+    """A call that has come to the gate."""
+
+    def __init__(self, key: bytes, arguments: Any, timeout: float) -> None:
+        self.key = key
+        """The first of the partition."""
+        self.arguments = arguments
+        self.timeout = timeout
+        self.let: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+
+
+class Gate:
+    """Through it go the calls of one script: all at once, or, while it is shut, one by one when the test says so.
+
+    ``fates`` are those of the next calls: each passes, never arrives at the server, is executed there and not answered,
+    or is lost without arriving.
+    """
+
+    def __init__(self, client: ServiceBusClient, script: str = "send") -> None:
+        self._transport = client._connection.transport
+        self._through = self._transport.call
+        self._script = script
+        self.shut = False
+        self.fates: deque[Fate] = deque()
+        self.came: list[Passing] = []
+        self.waiting: deque[Passing] = deque()
+
+    def __enter__(self) -> Self:
+        self._transport.call = self._call  # type: ignore[method-assign]
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.open()
+        self._transport.call = self._through  # type: ignore[method-assign]
+
+    def open(self) -> None:
+        """Let everybody through, now and from now on."""
+        self.shut = False
+        while self.waiting:
+            self.let_one()
+
+    def let_one(self) -> None:
+        """Let the first through who waits."""
+        passing = self.waiting.popleft()
+        if not passing.let.done():
+            passing.let.set_result(None)
+
+    async def reached(self, count: int = 1) -> None:
+        """Wait until so many calls have come."""
+        for _ in range(2000):
+            if len(self.came) >= count:
+                return
+            await asyncio.sleep(0)
+        raise AssertionError(f"{len(self.came)} calls have come, not {count}")
+
+    async def _call(self, script: Script, keys: Any, arguments: Any = (), **options: Any) -> Any:
+        if script.name != self._script:
+            return await self._through(script, keys, arguments, **options)
+        passing = Passing(keys[0], arguments, options["timeout"])
+        self.came.append(passing)
+        fate = self.fates.popleft() if self.fates else "passes"
+        if self.shut:
+            self.waiting.append(passing)
+            await passing.let
+        if fate == "never arrives":
+            raise ServiceBusConnectionError("There is no way, says the test.", outcome=Outcome.NEVER_SENT)
+        if fate == "is lost":
+            raise ServiceBusCommunicationError("It was lost on its way, says the test.", outcome=Outcome.UNKNOWN)
+        reply = await self._through(script, keys, arguments, **options)
+        if fate == "is not answered":
+            raise ServiceBusCommunicationError("The answer was lost, says the test.", outcome=Outcome.UNKNOWN)
+        return reply

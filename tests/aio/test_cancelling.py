@@ -1,0 +1,223 @@
+"""A caller that goes away, at whatever step: nothing is lost, nothing stays locked, no delivery is counted."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable
+from typing import Any
+
+import pytest
+
+from sbredis.aio import AutoLockRenewer, ServiceBusReceiver
+from sbredis.exceptions import MessageAlreadySettled
+from sbredis.model import ServiceBusReceivedMessage, ServiceBusReceiveMode
+from tests.aio.standing import bodies, both, in_memory, queue_at
+from tests.waiting import eventually
+
+pytestmark = pytest.mark.anyio
+
+STEPS = range(41)
+
+
+async def after(steps: int, done: Awaitable[Any]) -> Any:
+    """What becomes of a call that is cancelled after so many turns of the event loop: its result, or None."""
+    task = asyncio.ensure_future(done)
+    for _ in range(steps):
+        await asyncio.sleep(0)
+    task.cancel()
+    await asyncio.wait((task,))
+    return None if task.cancelled() else task.result()
+
+
+@both
+@pytest.mark.parametrize("prefetch", [0, 2])
+async def test_receiving(url: str, partitioned: bool, prefetch: int) -> None:
+    """The message is with the caller, or can be received again at once by somebody else."""
+    async with queue_at(url, partitioned=partitioned) as queue:
+        await queue.send("a", at=-1)
+        messages: list[ServiceBusReceivedMessage] = []
+        for steps in STEPS:
+            async with queue.receiver(prefetch_count=prefetch) as receiver:
+                messages = await after(steps, receiver.receive_messages(3, 20)) or []
+                if messages:
+                    await receiver.abandon_message(messages[0])
+                    break
+                if not prefetch:
+                    await eventually(lambda: queue.are(1, 0))
+            assert await queue.are(1, 0)
+            (lock,) = await queue.take(at=-1)
+            await queue.abandon([lock], at=-1, counted=False)
+        async with queue.receiver() as receiver:
+            (message,) = await receiver.receive_messages(1, 20)
+            assert message.delivery_count == 1 + bool(messages)
+
+
+@both
+async def test_receiving_with_one_receiver(url: str, partitioned: bool) -> None:
+    """The next call gets what the one before it has left behind."""
+    async with queue_at(url, partitioned=partitioned) as queue, queue.receiver() as receiver:
+        await queue.fill(60, at=-1)
+        seen: list[str] = []
+        for steps in STEPS:
+            seen += bodies(await after(steps, receiver.receive_messages(1, 20)) or [])
+        await eventually(lambda: queue.are(60 - len(seen), len(seen)))
+        rest = await receiver.receive_messages(60 - len(seen), 20)
+        assert sorted([*seen, *bodies(rest)], key=int) == [str(number) for number in range(60)]
+        assert {message.delivery_count for message in rest} == {1}
+
+
+@both
+async def test_receiving_what_is_deleted_at_once(url: str, partitioned: bool) -> None:
+    """It cannot be given back: it is kept for the next call of the same receiver."""
+    async with (
+        queue_at(url, partitioned=partitioned) as queue,
+        queue.receiver(receive_mode=ServiceBusReceiveMode.RECEIVE_AND_DELETE) as receiver,
+    ):
+        await queue.fill(60, at=-1)
+        seen: list[str] = []
+        for steps in STEPS:
+            seen += bodies(await after(steps, receiver.receive_messages(1, 20)) or [])
+        seen += bodies(await receiver.receive_messages(60 - len(seen), 20))
+        assert sorted(seen, key=int) == [str(number) for number in range(60)]
+        assert (await queue.counts()).bytes == 0
+
+
+@both
+async def test_one_of_several_who_wait(url: str, partitioned: bool) -> None:
+    """What it would have got goes to those behind it."""
+    async with queue_at(url, partitioned=partitioned) as queue, queue.receiver() as receiver:
+        for steps in STEPS[::4]:
+            first = asyncio.create_task(receiver.receive_messages(1, 20))
+            second = asyncio.create_task(receiver.receive_messages(1, 20))
+            await asyncio.sleep(0)
+            await queue.send("a", at=-1)
+            for _ in range(steps):
+                await asyncio.sleep(0)
+            first.cancel()
+            (got,) = await asyncio.gather(first, return_exceptions=True)
+            if isinstance(got, list):
+                await receiver.complete_message(got[0])
+                second.cancel()
+                await asyncio.gather(second, return_exceptions=True)
+            else:
+                (message,) = await second
+                assert message.delivery_count == 1
+                await receiver.complete_message(message)
+            await eventually(lambda: queue.are(0, 0))
+
+
+@both
+@pytest.mark.parametrize("what", ["complete", "abandon", "defer", "dead-letter"])
+async def test_settling(url: str, partitioned: bool, what: str) -> None:
+    """It is settled, or it can be settled still; it is never neither."""
+    async with queue_at(url, partitioned=partitioned) as queue, queue.receiver() as receiver:
+        ways = {
+            "complete": receiver.complete_message,
+            "abandon": receiver.abandon_message,
+            "defer": receiver.defer_message,
+            "dead-letter": receiver.dead_letter_message,
+        }
+        await queue.fill(len(STEPS), at=-1)
+        messages = await receiver.receive_messages(len(STEPS), 20)
+        for steps, message in zip(STEPS, messages, strict=True):
+            await after(steps, ways[what](message))
+        await eventually(lambda: _came_to_rest(receiver, messages))
+        for message in messages:
+            if message._settled:
+                with pytest.raises(MessageAlreadySettled):
+                    await receiver.complete_message(message)
+            else:
+                await ways[what](message)
+        assert await queue.locked() == 0
+        counts = await queue.counts()
+        left = {"complete": 0, "abandon": counts.active, "defer": counts.deferred, "dead-letter": counts.dead_active}
+        assert left[what] == (0 if what == "complete" else len(STEPS))
+
+
+def _came_to_rest(receiver: ServiceBusReceiver, messages: list[ServiceBusReceivedMessage]) -> bool:
+    entity = receiver._entity
+    assert entity is not None
+    lanes = [lane for number in entity.numbers for lane in entity.desk(number)._settling.values()]
+    return bool(messages) and not any(jobs for lane in lanes for jobs, _ in lane._all())
+
+
+@both
+async def test_renewing(url: str, partitioned: bool) -> None:
+    """The message keeps a lock under which it can be settled."""
+    async with queue_at(url, partitioned=partitioned) as queue, queue.receiver() as receiver:
+        await queue.fill(len(STEPS), at=-1)
+        messages = await receiver.receive_messages(len(STEPS), 20)
+        for steps, message in zip(STEPS, messages, strict=True):
+            await after(steps, receiver.renew_message_lock(message))
+            if steps % 2:
+                await receiver.complete_message(message)
+        await asyncio.gather(*(receiver.complete_message(message) for message in messages[::2]))
+        assert (await queue.counts()).bytes == 0
+
+
+@both
+async def test_peeking_and_purging(url: str, partitioned: bool) -> None:
+    """Nothing is shown twice by what comes after, and what was deleted is gone."""
+    async with queue_at(url, partitioned=partitioned) as queue, queue.receiver() as receiver:
+        await queue.fill(10, at=-1)
+        for steps in STEPS[::5]:
+            await after(steps, receiver.peek_messages(1))
+        shown = await receiver.peek_messages(10)
+        assert bodies(shown) == sorted(bodies(shown), key=int)
+        for steps in STEPS[::5]:
+            await after(steps, receiver.purge_messages())
+        await receiver.purge_messages()
+        assert (await queue.counts()).bytes == 0
+
+
+@both
+async def test_closing(url: str, partitioned: bool) -> None:
+    """Cut off, it goes on beside; another close waits for it."""
+    async with queue_at(url, partitioned=partitioned) as queue:
+        await queue.fill(5, at=-1)
+        for steps in STEPS[::4]:
+            receiver = queue.receiver(prefetch_count=5)
+            await receiver.__aenter__()
+            await eventually(lambda: queue.are(0, 5))
+            task = asyncio.create_task(receiver.receive_messages(7, 20))
+            await asyncio.sleep(0)
+            await after(steps, receiver.close())
+            await receiver.close()
+            await asyncio.gather(task, return_exceptions=True)
+            if not task.cancelled() and task.exception() is None:
+                for message in task.result():
+                    queue.entity.desk(queue.entity.numbers[-1]).give_back(message)
+            await eventually(lambda: queue.are(5, 0))
+            assert await queue.waiters() == 0
+
+
+@in_memory
+async def test_closing_the_client(url: str) -> None:
+    """At any step of receiving and of renewing: no task is left, which the end of the queue sees to."""
+    for steps in STEPS[::3]:
+        async with queue_at(f"{url}-{steps}", partitioned=True) as queue:
+            await queue.fill(5, at=-1)
+            renewer = AutoLockRenewer()
+            receiver = queue.receiver(prefetch_count=3, auto_lock_renewer=renewer)
+            task = asyncio.create_task(receiver.receive_messages(2, 20))
+            waiting = asyncio.create_task(queue.receiver().receive_messages(9, 20))
+            for _ in range(steps):
+                await asyncio.sleep(0)
+            await queue.client.close()
+            results = await asyncio.gather(task, waiting, return_exceptions=True)
+            assert not any(isinstance(result, asyncio.CancelledError) for result in results)
+            await renewer.close()
+
+
+@both
+async def test_a_time_out_of_the_callers_own(url: str, partitioned: bool) -> None:
+    """asyncio.timeout around a receive is a cancellation like any other."""
+    async with queue_at(url, partitioned=partitioned) as queue, queue.receiver() as receiver:
+        with pytest.raises(TimeoutError):
+            async with asyncio.timeout(0.02):
+                await receiver.receive_messages(1, 20)
+        with pytest.raises(TimeoutError):
+            await asyncio.wait_for(anext(receiver), 0.02)
+        await queue.send("a", at=-1)
+        (message,) = await receiver.receive_messages(1, 20)
+        assert message.delivery_count == 1

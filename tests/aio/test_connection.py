@@ -1,0 +1,411 @@
+"""Clients: what they are made of, when they connect, to what, as whom, and what they say when that fails."""
+
+from __future__ import annotations
+
+import asyncio
+import gc
+import logging
+import re
+import threading
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+import redis.asyncio
+from redis.asyncio.cluster import ClusterNode
+from redis.credentials import UsernamePasswordCredentialProvider
+
+from sbredis.aio import ServiceBusClient, ServiceBusSender
+from sbredis.exceptions import (
+    InvalidConnectionStringError,
+    OperationTimeoutError,
+    Outcome,
+    ServiceBusAuthenticationError,
+    ServiceBusConnectionError,
+    ServiceBusError,
+)
+from sbredis.model import ServiceBusMessage
+from sbredis.servers import LocalCluster, LocalServer, free_port
+from tests.aio.gates import Gate
+from tests.aio.standing import in_memory, queue_at
+from tests.transport.hand import turns
+from tests.transport.impostors import answering, never_answering
+from tests.transport.test_tls import Encrypted, started, write_certificates
+
+pytestmark = pytest.mark.anyio
+
+
+async def works(client: ServiceBusClient) -> None:
+    async with client:
+        await client.ensure_queue("q")
+        await client.get_queue_sender("q").send_messages(ServiceBusMessage("x"))
+
+
+def lines(server: LocalServer, part: str) -> list[str]:
+    """The connections that the server has, of whose description this is a part."""
+    return [
+        line for line in str(server.ask("CLIENT", "LIST")).splitlines() if part in line and "cmd=client" not in line
+    ]
+
+
+# -- what a client is made of ------------------------------------------------------------------------------------------
+
+
+async def test_a_client_of_a_url(url: str) -> None:
+    client = ServiceBusClient(url)
+    assert client.namespace == "default"
+    await works(client)
+    await works(ServiceBusClient.from_connection_string(url, namespace="ns"))
+
+
+@in_memory
+async def test_the_namespace_of_the_call_stands_above_that_of_the_url(url: str) -> None:
+    assert ServiceBusClient(f"{url}?namespace=a").namespace == "a"
+    assert ServiceBusClient(f"{url}?namespace=a", namespace="b").namespace == "b"
+    for wrong in ("", "a b", "n" * 51):
+        with pytest.raises(ValueError, match="namespace"):
+            ServiceBusClient(url, namespace=wrong)
+    with pytest.raises(TypeError):
+        ServiceBusClient(url, namespace=5)  # type: ignore[arg-type]
+
+
+@pytest.fixture
+def guarded(binary: str | None) -> Iterator[LocalServer]:
+    """A server with a password, and a user beside."""
+    with LocalServer(binary=binary, config={"requirepass": "hunter2"}) as server:
+        server.ask("ACL", "SETUSER", "ann", "on", ">hunter3", "~*", "&*", "+@all")
+        yield server
+
+
+async def test_credentials_come_in_the_url_or_beside_it(guarded: LocalServer) -> None:
+    bare = f"redis://{guarded.host}:{guarded.port}"
+    await works(ServiceBusClient(f"redis://:hunter2@{guarded.host}:{guarded.port}"))
+    await works(ServiceBusClient(bare, (None, "hunter2")))
+    await works(ServiceBusClient(bare, ("ann", "hunter3")))
+    await works(ServiceBusClient(bare, credential=UsernamePasswordCredentialProvider("ann", "hunter3")))
+    await works(
+        ServiceBusClient.from_redis(redis.asyncio.Redis(host=guarded.host, port=guarded.port, password="hunter2"))
+    )
+    provider = UsernamePasswordCredentialProvider("ann", "hunter3")
+    borrowed = redis.asyncio.Redis(host=guarded.host, port=guarded.port, credential_provider=provider)
+    await works(ServiceBusClient.from_redis(borrowed))
+    for wrong in (None, ("ann", "hunter2"), (None, "wrong")):
+        with pytest.raises(ServiceBusAuthenticationError) as caught:
+            await works(ServiceBusClient(bare, wrong))
+        assert "hunter" not in str(caught.value)
+        assert not caught.value.is_transient
+
+
+@pytest.mark.parametrize(
+    "client",
+    [
+        lambda: ServiceBusClient("redis://ann:hunter2@localhost?namespace=ns"),
+        lambda: ServiceBusClient("redis://localhost", ("ann", "hunter2")),
+        lambda: ServiceBusClient.from_redis(redis.asyncio.Redis(username="ann", password="hunter2")),
+    ],
+)
+def test_no_password_is_shown(client: Any) -> None:
+    made = client()
+    for shown in (repr(made), str(made), repr(made.get_queue_sender("q")), repr(made._connection.target)):
+        assert "hunter2" not in shown
+    assert re.fullmatch(r"<ServiceBusClient standalone localhost:6379, namespace '(ns|default)', open>", repr(made))
+
+
+async def test_a_client_for_what_a_client_of_redis_py_is_for(server: LocalServer, cluster: LocalCluster) -> None:
+    """It stays its owner's."""
+    borrowed = redis.asyncio.Redis(host=server.host, port=server.port)
+    client = ServiceBusClient.from_redis(borrowed, namespace="ns", partition_count=2)
+    assert client.namespace == "ns"
+    await works(client)
+    assert client._connection.namespace.partitions == 2
+    assert await borrowed.ping()
+    await borrowed.aclose()
+    node = cluster.masters[0]
+    many = redis.asyncio.RedisCluster(startup_nodes=[ClusterNode(node.host, node.port)])
+    client = ServiceBusClient.from_redis(many, namespace="ns")
+    await works(client)
+    assert len(client._connection.transport.masters) == 3
+    await many.aclose()
+    with pytest.raises(TypeError, match=r"A redis\.asyncio.Redis or RedisCluster is needed, not int"):
+        ServiceBusClient.from_redis(5)
+
+
+@pytest.fixture(scope="module")
+def encrypted(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Encrypted]:
+    folder = tmp_path_factory.mktemp("certificates")
+    write_certificates(folder)
+    yield from started(folder, asks_clients=False)
+
+
+async def test_tls_is_taken_over_too(encrypted: Encrypted) -> None:
+    authority = str(encrypted.folder / "ca.pem")
+    await works(ServiceBusClient(encrypted.url(), namespace="a"))
+    borrowed = redis.asyncio.Redis(host="localhost", port=encrypted.port, ssl=True, ssl_ca_certs=authority)
+    await works(ServiceBusClient.from_redis(borrowed, namespace="b"))
+    stranger = redis.asyncio.Redis(
+        host="localhost", port=encrypted.port, ssl=True, ssl_ca_certs=str(encrypted.folder / "stranger.pem")
+    )
+    with pytest.raises(ServiceBusConnectionError, match="certificate"):
+        await works(ServiceBusClient.from_redis(stranger, connect_timeout=1))
+
+
+@pytest.mark.parametrize(
+    ("wrong", "said"),
+    [
+        ("", "scheme|empty|connection string"),
+        ("localhost:6379", "scheme|redis://"),
+        ("http://localhost", "scheme|http"),
+        ("redis://localhost:port", "port"),
+        ("redis://localhost:99999", "port"),
+        ("redis://localhost/x", "database|path|x"),
+        ("redis://localhost?wrong=1", "wrong"),
+        ("redis://localhost?namespace=a%20b", "namespace"),
+        ("redis://localhost?durability=always", "durability"),
+        ("Endpoint=sb://x.servicebus.windows.net/;SharedAccessKeyName=k;SharedAccessKey=hunter2", "Azure"),
+    ],
+)
+def test_a_malformed_url_names_the_part_that_is_wrong(wrong: str, said: str) -> None:
+    with pytest.raises(InvalidConnectionStringError, match=said) as caught:
+        ServiceBusClient(wrong)
+    assert "hunter2" not in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("options", "error", "said"),
+    [
+        ({"retry_total": -1}, ValueError, "retry_total"),
+        ({"retry_total": 1.5}, ValueError, "retry_total"),
+        ({"retry_mode": "never"}, ValueError, "retry_mode"),
+        ({"retry_backoff_factor": 0}, ValueError, "retry_backoff_factor"),
+        ({"retry_backoff_max": "1"}, TypeError, "retry_backoff_max"),
+        ({"connect_timeout": 0}, ValueError, "connect_timeout"),
+        ({"partition_count": 0}, ValueError, "partition_count"),
+        ({"partition_count": 1025}, ValueError, "partition_count"),
+        ({"partition_count": "4"}, TypeError, "partition_count"),
+        ({"credential": "hunter2"}, TypeError, "credential is a tuple"),
+        ({"credential": ("hunter2",)}, TypeError, "credential is a tuple of user and password"),
+        ({"credential": ("ann", 2)}, TypeError, "credential is a tuple of user and password"),
+    ],
+)
+def test_options_are_looked_at_at_once(options: dict[str, Any], error: Any, said: str) -> None:
+    with pytest.raises(error, match=said) as caught:
+        ServiceBusClient("redis://localhost", **options)
+    assert "hunter2" not in str(caught.value)
+
+
+# -- connecting --------------------------------------------------------------------------------------------------------
+
+
+async def test_nothing_is_connected_to_before_it_is_needed() -> None:
+    client = ServiceBusClient(f"redis://127.0.0.1:{free_port()}")
+    sender = client.get_queue_sender("q")
+    assert repr(sender)
+    await sender.close()
+    await client.close()
+    with pytest.raises(ValueError, match="The client is closed"):
+        await client.__aenter__()
+
+
+async def test_many_callers_at_once_connect_once(server: LocalServer) -> None:
+    async with queue_at(server.url):
+        await turns()
+        before = len(lines(server, "name="))
+        client = ServiceBusClient(server.url, namespace="ns")
+        senders = [client.get_queue_sender("q") for _ in range(30)]
+        await asyncio.gather(*(sender.send_messages(ServiceBusMessage("x")) for sender in senders))
+        assert len(lines(server, "name=")) == before + 1
+        await client.close()
+
+
+async def test_who_begins_to_connect_may_go_away(server: LocalServer) -> None:
+    """The others, for whom it connects as well, do not notice."""
+    for steps in range(0, 40, 4):
+        client = ServiceBusClient(server.url, namespace="ns")
+        first = asyncio.create_task(client.ensure_queue("q"))
+        others = [asyncio.create_task(client.ensure_queue("q")) for _ in range(3)]
+        await turns(steps)
+        first.cancel()
+        await asyncio.gather(*others)
+        await asyncio.wait((first,))
+        await client.close()
+
+
+@pytest.mark.parametrize("steps", range(0, 60, 5))
+async def test_a_client_may_be_closed_while_it_connects(server: LocalServer, steps: int) -> None:
+    """Whoever waits for it learns that it is closed; no task and no connection stays."""
+    before, connected = asyncio.all_tasks(), len(lines(server, "name="))
+    client = ServiceBusClient(server.url, namespace="ns")
+    waiting = [asyncio.create_task(client.ensure_queue("q")) for _ in range(3)]
+    await turns(steps)
+    await client.close()
+    ended = await asyncio.gather(*waiting, return_exceptions=True)
+    for error in ended:
+        closed = isinstance(error, (ValueError, ServiceBusError)) and "closed" in str(error)
+        assert closed or not isinstance(error, BaseException), repr(error)
+    assert asyncio.all_tasks() == before
+    for _ in range(1000):
+        if len(lines(server, "name=")) <= connected:
+            return
+        await asyncio.sleep(0)
+    raise AssertionError("a connection stays")
+
+
+async def test_a_client_that_could_not_connect_tries_again_later(binary: str | None) -> None:
+    server = LocalServer(binary=binary)
+    with server:
+        server.kill()
+        client = ServiceBusClient(server.url, namespace="ns", connect_timeout=0.3)
+        sender = client.get_queue_sender("q", create_if_missing=True)
+        for _ in range(2):
+            with pytest.raises(ServiceBusConnectionError, match="cannot be reached: connection refused") as caught:
+                await sender.send_messages(ServiceBusMessage("x"))
+            assert (caught.value.is_transient, caught.value.outcome) == (True, Outcome.NEVER_SENT)
+        both = await asyncio.gather(client.ensure_queue("q"), client.ensure_queue("r"), return_exceptions=True)
+        assert isinstance(both[0], ServiceBusConnectionError)
+        assert isinstance(both[1], ServiceBusConnectionError)
+        assert both[0] is not both[1]
+        server.restart()
+        await sender.send_messages(ServiceBusMessage("x"))
+        await client.close()
+
+
+async def test_who_has_no_time_to_wait_for_the_connection_is_told(caplog: pytest.LogCaptureFixture) -> None:
+    """What becomes of it afterwards is nobody's surprise."""
+    async with answering(never_answering) as where:
+        client = ServiceBusClient(f"redis://{where}", connect_timeout=0.3)
+        with pytest.raises(OperationTimeoutError, match="was not connected to in time") as caught:
+            await client.get_queue_sender("q").send_messages(ServiceBusMessage("x"), timeout=0.05)
+        assert (caught.value.outcome, caught.value.is_transient) == (Outcome.NEVER_SENT, True)
+        with pytest.raises(ServiceBusConnectionError):
+            await client.ensure_queue("q", timeout=20)
+        with pytest.raises(OperationTimeoutError):
+            await client.ensure_queue("q", timeout=0.05)
+        opening = client._connection._opening
+        assert opening is not None
+        await asyncio.wait((opening,))
+        del opening
+        client._connection._opening = None
+        gc.collect()
+        await client.close()
+    assert "never retrieved" not in caplog.text
+
+
+# -- retries -----------------------------------------------------------------------------------------------------------
+
+
+async def test_retry_options_bound_the_repetitions(binary: str | None) -> None:
+    with LocalServer(binary=binary) as server:
+        client = ServiceBusClient(
+            server.url, namespace="ns", retry_total=2, retry_backoff_factor=0.001, retry_mode="fixed"
+        )
+        async with client:
+            await client.ensure_queue("q")
+            await client.ensure_queue("p", enable_partitioning=True)
+            senders = [client.get_queue_sender(name) for name in "qp"]
+            for sender in senders:
+                await sender.send_messages(ServiceBusMessage("x"))
+            server.kill()
+            for sender in senders:
+                with pytest.raises(ServiceBusError, match="3 attempts") as caught:
+                    await sender.send_messages(ServiceBusMessage("x", partition_key="k"), timeout=60)
+                assert caught.value.is_transient
+        assert client._connection.retry.repetitions == 2
+
+
+async def test_a_large_backoff_is_no_busy_loop(binary: str | None) -> None:
+    """A pause that is longer than what may go elsewhere waits for."""
+    with LocalServer(binary=binary) as server:
+        client = ServiceBusClient(server.url, namespace="ns", retry_backoff_factor=2, retry_backoff_max=2)
+        async with client:
+            await client.ensure_queue("p", enable_partitioning=True)
+            sender = client.get_queue_sender("p")
+            await sender.send_messages(ServiceBusMessage("x"))
+            server.kill()
+            with Gate(client) as gate:
+                with pytest.raises(ServiceBusError):
+                    await sender.send_messages(ServiceBusMessage("x"), timeout=1)
+                assert len(gate.came) <= 16  # once at each partition
+
+
+# -- event loops -------------------------------------------------------------------------------------------------------
+
+
+def test_a_client_belongs_to_one_event_loop(shared_server: LocalServer) -> None:
+    """In another one it says so, instead of waiting for ever."""
+    shared_server.ask("FLUSHALL")
+    client = ServiceBusClient(shared_server.url)
+    sender = client.get_queue_sender("q")
+    go, done = threading.Event(), threading.Event()
+
+    async def first() -> None:
+        await client.ensure_queue("q")
+        await sender.send_messages(ServiceBusMessage("x"))
+        go.set()
+        await asyncio.to_thread(done.wait, 20)
+        await sender.send_messages(ServiceBusMessage("y"))
+        await client.close()
+
+    async def second() -> None:
+        for call in (
+            lambda: sender.send_messages(ServiceBusMessage("z")),
+            lambda: client.ensure_queue("q"),
+            lambda: client.get_queue_sender("q").send_messages(ServiceBusMessage("z")),
+            client.__aenter__,
+        ):
+            with pytest.raises(RuntimeError, match="another event loop"):
+                await asyncio.wait_for(call(), 10)
+        assert sender.in_flight == 0
+
+    thread = threading.Thread(target=lambda: asyncio.run(first(), debug=True))
+    thread.start()
+    try:
+        assert go.wait(20)
+        asyncio.run(second(), debug=True)
+    finally:
+        done.set()
+        thread.join()
+
+
+def test_nor_does_it_move_when_its_loop_has_ended(shared_server: LocalServer) -> None:
+    shared_server.ask("FLUSHALL")
+    client = ServiceBusClient(shared_server.url)
+    asyncio.run(works(client))
+
+    async def again() -> None:
+        with pytest.raises((RuntimeError, ValueError), match=r"another event loop|closed"):
+            await asyncio.wait_for(client.ensure_queue("q"), 10)
+
+    asyncio.run(again())
+
+
+def test_without_an_event_loop_it_says_so() -> None:
+    sender: ServiceBusSender = ServiceBusClient("memory://x").get_queue_sender("q")
+    with pytest.raises(RuntimeError, match="event loop"):
+        sender.send_messages(ServiceBusMessage("x")).send(None)
+
+
+# -- defects -----------------------------------------------------------------------------------------------------------
+
+
+@in_memory
+async def test_a_defect_beside_the_callers_closes_the_client_and_hangs_nobody(
+    url: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    async with queue_at(url) as queue:
+        sender = queue.client.get_queue_sender("q")
+        await sender.send_messages([])
+        with Gate(queue.client) as gate, caplog.at_level(logging.ERROR, "sbredis"):
+            gate.shut = True
+            send = asyncio.create_task(sender.send_messages(ServiceBusMessage("x")))
+            await gate.reached()
+
+            async def broken() -> None:
+                raise ZeroDivisionError
+
+            queue.client._connection.tasks.start_soon(broken)
+            with pytest.raises(ServiceBusConnectionError, match="closed meanwhile") as caught:
+                await send
+            assert caught.value.outcome is Outcome.UNKNOWN
+            with pytest.raises((ValueError, ServiceBusError), match="closed"):
+                await sender.send_messages(ServiceBusMessage("x"))
+        assert "broke on a defect" in caplog.text

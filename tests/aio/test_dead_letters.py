@@ -1,0 +1,147 @@
+"""The dead-letter queue: what comes there, why, and how it is received."""
+
+from __future__ import annotations
+
+import asyncio
+
+import pytest
+
+from sbredis.exceptions import MessageAlreadySettled, MessageNotFoundError
+from sbredis.model import ServiceBusSubQueue
+from tests.aio.standing import Calls, HandClock, bodies, both, in_memory, queue_at
+
+pytestmark = pytest.mark.anyio
+
+PATHS = ("q/$DeadLetterQueue", "q/$deadletterqueue", "Q/$DEADLETTERQUEUE")
+
+
+@both
+async def test_a_message_that_was_delivered_too_often_is_buried(url: str, partitioned: bool) -> None:
+    clock = HandClock()
+    async with queue_at(url, partitioned=partitioned, clock=clock, lock_duration=30_000, max_delivery_count=3) as queue:
+        await queue.send("a", at=-1)
+        receiver = queue.receiver()
+        for count in (1, 2, 3):
+            (message,) = await receiver.receive_messages(1, 20)
+            assert message.delivery_count == count
+            if count == 2:
+                clock.move(31)
+            else:
+                await receiver.abandon_message(message)
+        assert await receiver.receive_messages(1, 0.05) == []
+        (letter,) = await queue.receiver(sub_queue=ServiceBusSubQueue.DEAD_LETTER).receive_messages(1, 20)
+        assert letter.dead_letter_reason == "MaxDeliveryCountExceeded"
+        assert letter.dead_letter_error_description
+        assert letter.dead_letter_source is None
+        assert bodies([letter]) == ["a"]
+
+
+@both
+@pytest.mark.parametrize("buried", [True, False])
+async def test_a_message_that_has_expired_is_never_received(url: str, partitioned: bool, buried: bool) -> None:
+    clock = HandClock()
+    async with queue_at(url, partitioned=partitioned, clock=clock, dead_letter_expired=buried) as queue:
+        await queue.send("a", "b", at=-1, time_to_live=10_000)
+        receiver = queue.receiver()
+        (held,) = await receiver.receive_messages(1, 20)
+        clock.move(11)
+        assert await receiver.receive_messages(1, 0.05) == []
+        letters = queue.receiver(sub_queue="deadletter")
+        expected = ["b"] if buried else []
+        messages = await letters.receive_messages(5, 0.3)
+        assert bodies(messages) == expected
+        assert {message.dead_letter_reason for message in messages} <= {"TTLExpiredException"}
+        await receiver.abandon_message(held)  # a lock outlives the expiry, and no longer
+        assert bodies(await letters.receive_messages(1, 0.3 if buried else 0.05)) == (["a"] if buried else [])
+        counts = await queue.counts()
+        assert (counts.active, counts.locked, counts.dead_locked) == (0, 0, 2 if buried else 0)
+
+
+@both
+async def test_the_dead_letter_queue_is_received_from_by_option_and_by_path(url: str, partitioned: bool) -> None:
+    async with queue_at(url, partitioned=partitioned) as queue:
+        await queue.send(*"abcdef", at=-1)
+        async with queue.receiver() as receiver:
+            for message in await receiver.receive_messages(6, 20):
+                await receiver.dead_letter_message(message, reason=str(message), error_description="…")
+        receivers = [
+            queue.receiver(sub_queue="deadletter"),
+            queue.receiver(sub_queue=ServiceBusSubQueue.DEAD_LETTER),
+            *(queue.client.get_queue_receiver(path) for path in PATHS),
+            queue.client.get_queue_receiver(PATHS[0], sub_queue="deadletter"),
+        ]
+        for receiver in receivers:
+            (letter,) = await receiver.receive_messages(1, 20)
+            assert receiver.entity_path.lower() == "q/$deadletterqueue"
+            assert letter.dead_letter_reason == str(letter)
+            assert letter.dead_letter_error_description == "…"
+            assert letter.delivery_count == 1
+            await receiver.complete_message(letter)
+        assert (await queue.counts()).bytes == 0
+
+
+@both
+async def test_dead_letters_are_settled_like_others_but_are_not_buried_again(url: str, partitioned: bool) -> None:
+    async with queue_at(url, partitioned=partitioned) as queue:
+        await queue.send("a", at=-1)
+        receiver, letters = queue.receiver(), queue.receiver(sub_queue="deadletter")
+        (message,) = await receiver.receive_messages(1, 20)
+        await receiver.dead_letter_message(message)
+        (letter,) = await letters.receive_messages(1, 20)
+        for by in (letters, receiver):
+            with Calls(queue.transport) as calls, pytest.raises(ValueError, match="on the dead-letter queue already"):
+                await by.dead_letter_message(letter)
+            assert not calls.by_script
+        await letters.renew_message_lock(letter)
+        await letters.abandon_message(letter, properties_to_modify={"seen": 1})
+        (letter,) = await letters.receive_messages(1, 20)
+        assert letter.application_properties == {"seen": 1}
+        assert letter.delivery_count == 2
+        await letters.complete_message(letter)
+        with pytest.raises(MessageAlreadySettled):
+            await letters.dead_letter_message(letter)
+
+
+@both
+async def test_dead_letters_are_iterated_over_and_deleted_at_once(url: str, partitioned: bool) -> None:
+    async with queue_at(url, partitioned=partitioned) as queue:
+        await queue.fill(10, at=-1)
+        async with queue.receiver() as receiver:
+            messages = await receiver.receive_messages(10, 20)
+            await asyncio.gather(*(receiver.dead_letter_message(message) for message in messages))
+        async with queue.receiver(
+            sub_queue="deadletter", receive_mode="receiveanddelete", max_wait_time=0.1
+        ) as letters:
+            assert [int(str(letter)) async for letter in letters] == list(range(10))
+        assert (await queue.counts()).bytes == 0
+
+
+@in_memory
+@pytest.mark.parametrize("mode", ["peeklock", "receiveanddelete"])
+async def test_the_transfer_dead_letter_queue_is_empty_and_not_the_queue_itself(url: str, mode: str) -> None:
+    async with queue_at(url) as queue:
+        await queue.send("a", "b")
+        async with queue.receiver() as receiver:
+            (message,) = await receiver.receive_messages(1, 20)
+            await receiver.defer_message(message)
+        before = await queue.whole()
+        for transfer in (
+            queue.receiver(sub_queue="transferdeadletter", receive_mode=mode),
+            queue.client.get_queue_receiver("q/$Transfer/$DeadLetterQueue", receive_mode=mode),
+        ):
+            assert transfer.entity_path == "q/$Transfer/$DeadLetterQueue"
+            assert await transfer.receive_messages(1, 0.05) == []
+            assert await transfer.peek_messages(5) == []
+            assert await transfer.purge_messages() == 0
+            assert await transfer.delete_messages(5) == 0
+            with pytest.raises(MessageNotFoundError, match="None was received"):
+                await transfer.receive_deferred_messages(message.sequence_number)
+            await transfer.close()
+        assert await queue.whole() == before
+
+
+@in_memory
+async def test_a_path_that_contradicts_the_option_is_refused(url: str) -> None:
+    async with queue_at(url) as queue:
+        with pytest.raises(ValueError, match="another sub-queue"):
+            queue.client.get_queue_receiver(PATHS[0], sub_queue="transferdeadletter")

@@ -1,0 +1,501 @@
+"""What a client knows of a queue may be old, or gone; and a call may fail in many ways. Callers see what they must."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import AsyncIterator, Iterator
+from contextlib import asynccontextmanager, contextmanager
+from dataclasses import replace
+from datetime import UTC, datetime
+from typing import Any
+
+import pytest
+
+from sbredis.aio import ServiceBusSender
+from sbredis.engine import PartitionSettings, SettingsStaleError, perform
+from sbredis.exceptions import (
+    MessageLockLostError,
+    MessagingEntityDisabledError,
+    MessagingEntityNotFoundError,
+    OperationTimeoutError,
+    Outcome,
+    ServiceBusCommunicationError,
+    ServiceBusConnectionError,
+    ServiceBusError,
+    ServiceBusQuotaExceededError,
+)
+from sbredis.model import ServiceBusMessage
+from sbredis.registry import EntityRecord, Namespace
+from tests.aio.gates import Gate, lies_in
+from tests.aio.standing import PARTITIONS, Calls, Queue, both, in_memory, queue_at
+from tests.aio.test_sending import flat
+from tests.transport.hand import turns
+
+pytestmark = pytest.mark.anyio
+
+SOON = datetime(2030, 1, 1, tzinfo=UTC)
+
+
+@asynccontextmanager
+async def begun(
+    url: str, *, partitioned: bool = False, **settings: Any
+) -> AsyncIterator[tuple[Queue, ServiceBusSender]]:
+    """A queue to which something has been sent, and was received again."""
+    async with (
+        queue_at(url, partitioned=partitioned, **settings) as queue,
+        queue.client.get_queue_sender("q") as sender,
+    ):
+        for key in "abcdefgh":
+            await sender.send_messages(ServiceBusMessage("before", partition_key=key))
+        for place in range(len(queue.partitions)):
+            token = (await queue.take(1000, at=place)) if (await counted(queue, place)) else []
+            for lock in token:
+                await perform(queue.transport, queue.partitions[place].complete(queue.turn, [lock]))
+        yield queue, sender
+
+
+async def counted(queue: Queue, place: int) -> int:
+    return (await perform(queue.transport, queue.partitions[place].count(queue.turn))).active
+
+
+def namespace_of(queue: Queue) -> Namespace:
+    return queue.client._connection.namespace
+
+
+async def changed(queue: Queue, **settings: Any) -> EntityRecord:
+    """Somebody else changes the settings."""
+    record = await namespace_of(queue).get_entity("q")
+    return await namespace_of(queue).update_entity(record, replace(record.settings, **settings))
+
+
+async def send_to_all(sender: ServiceBusSender) -> None:
+    await asyncio.gather(*(sender.send_messages(ServiceBusMessage(key, partition_key=key)) for key in "abcdefgh"))
+
+
+@contextmanager
+def in_short_stretches(queue: Queue, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    """What may go elsewhere tries for 3 ms only to reach its partition."""
+    connection = queue.client._connection
+    with monkeypatch.context() as patched:
+        patched.setattr("sbredis.aio._lanes._STRETCH", 0.0)
+        patched.setattr(connection, "retry", replace(connection.retry, first=0.001))
+        yield
+
+
+# -- what is known is old ----------------------------------------------------------------------------------------------
+
+
+@both
+async def test_settings_that_somebody_else_has_changed_are_learnt_of(url: str, *, partitioned: bool) -> None:
+    async with begun(url, partitioned=partitioned) as (queue, sender):
+        await changed(queue, max_delivery_count=3)
+        with Calls(queue.transport) as calls:
+            await send_to_all(sender)
+        assert calls.by_script["read_entity"] == 1  # once for all partitions
+        assert queue.entity.record.version == 2
+        assert flat(await lies_in(queue)) == list("abcdefgh")
+        await changed(queue, status="SendDisabled")
+        with pytest.raises(MessagingEntityDisabledError):
+            await send_to_all(sender)
+        await changed(queue, status="Active", largest_message=2000)
+        await send_to_all(sender)
+        assert (await sender.create_message_batch()).max_size_in_bytes == 2000
+
+
+@both
+async def test_a_partition_that_was_not_told_yet_is_told(url: str, *, partitioned: bool) -> None:
+    """The registry is written first: who has read it may come before whoever changed it has told all partitions."""
+    async with begun(url, partitioned=partitioned) as (queue, sender):
+        record = await namespace_of(queue).get_entity("q")
+        revised = replace(record, version=2, settings=replace(record.settings, max_delivery_count=3))
+        steps = namespace_of(queue)._steps
+        queue.entity.adopt(
+            await steps.ask(steps.registry.revise(revised, "x" * 12), asyncio.get_running_loop().time() + 9)
+        )
+        await send_to_all(sender)
+        assert flat(await lies_in(queue)) == list("abcdefgh")
+        if not partitioned:
+            state = await queue.transport.command(
+                "HMGET", queue.partitions[0].keys[0], "version", "deliveries", key=queue.partitions[0].keys[0]
+            )
+            assert state == [b"2", b"3"]
+
+
+async def test_a_registry_that_has_lost_a_change_is_said_and_not_asked_for_ever(url: str) -> None:
+    """A failover may lose what the registry knew, and not what a partition was told."""
+    async with begun(url) as (queue, sender):
+        record = queue.entity.record
+        ahead = namespace_of(queue).partition(replace(record, version=7), record.partitions[0])
+        await perform(queue.transport, ahead.configure())
+        with (
+            Calls(queue.transport) as calls,
+            pytest.raises(SettingsStaleError, match="Change the settings again") as caught,
+        ):
+            await sender.send_messages(ServiceBusMessage("x"))
+        assert sum(calls.by_script.values()) <= 3
+        assert (caught.value.outcome, caught.value.entity) == (Outcome.REFUSED, "q")
+        for _ in range(6):
+            record = await changed(queue, max_delivery_count=record.settings.max_delivery_count + 1)
+        await sender.send_messages(ServiceBusMessage("y"))
+        assert flat(await lies_in(queue)) == ["y"]
+
+
+@both
+async def test_a_queue_that_was_deleted_is_not_found(url: str, *, partitioned: bool) -> None:
+    async with begun(url, partitioned=partitioned) as (queue, sender):
+        await namespace_of(queue).delete_entity("q")
+        for _ in range(2):
+            with pytest.raises(MessagingEntityNotFoundError, match=r"ensure_queue.*create_if_missing") as caught:
+                await sender.send_messages(ServiceBusMessage("x"))
+            assert (caught.value.outcome, caught.value.entity, caught.value.is_transient) == (
+                Outcome.REFUSED,
+                "q",
+                False,
+            )
+        with pytest.raises(MessagingEntityNotFoundError):
+            await sender.cancel_scheduled_messages(1)
+        assert sender.in_flight == 0
+
+
+@both
+async def test_a_queue_that_was_deleted_and_created_again_is_gone_on_with(url: str, *, partitioned: bool) -> None:
+    async with begun(url, partitioned=partitioned) as (queue, sender):
+        await namespace_of(queue).delete_entity("q")
+        await namespace_of(queue).create_entity("q", PartitionSettings(), partitioned=partitioned)
+        await send_to_all(sender)
+        assert flat(await lies_in(queue)) == list("abcdefgh")
+
+
+async def test_who_asked_for_it_has_a_deleted_queue_created_again(url: str) -> None:
+    async with begun(url) as (queue, plain):
+        async with queue.client.get_queue_sender("q", create_if_missing=True) as sender:
+            await namespace_of(queue).delete_entity("q")
+            with pytest.raises(MessagingEntityNotFoundError):
+                await plain.send_messages(ServiceBusMessage("x"))
+            with pytest.raises(MessagingEntityNotFoundError):
+                await plain.send_messages(ServiceBusMessage("x"))
+            await sender.send_messages(ServiceBusMessage("y"))
+            await plain.send_messages(ServiceBusMessage("z"))
+        assert flat(await lies_in(queue)) == ["y", "z"]
+
+
+@both
+async def test_a_queue_that_comes_back_elsewhere_is_found_there(url: str, *, partitioned: bool) -> None:
+    """What was on its way is refused, because it was on its way to another place; what comes after that arrives."""
+    async with begun(url, partitioned=partitioned) as (queue, sender):
+        with Gate(queue.client) as gate:
+            gate.shut = True
+            sends = [asyncio.create_task(sender.send_messages(ServiceBusMessage("x"))) for _ in range(6)]
+            await gate.reached()
+            await namespace_of(queue).delete_entity("q")
+            await namespace_of(queue).create_entity("q", PartitionSettings(), partitioned=not partitioned)
+            gate.open()
+            ended = await asyncio.gather(*sends, return_exceptions=True)
+        for error in ended:
+            assert isinstance(error, MessagingEntityNotFoundError)
+            assert (error.is_transient, error.outcome) == (True, Outcome.REFUSED)
+            assert "must be sent again" in str(error)
+        await send_to_all(sender)
+        found = await lies_in(queue)
+        assert len(found) == (1 if partitioned else PARTITIONS)
+        assert flat(found) == list("abcdefgh")
+
+
+async def test_what_was_received_before_has_lost_its_lock(url: str) -> None:
+    async with begun(url) as (queue, sender):
+        await sender.send_messages(ServiceBusMessage("x"))
+        receiver = queue.receiver()
+        (message,) = await receiver.receive_messages(1, 5)
+        await namespace_of(queue).delete_entity("q")
+        await namespace_of(queue).create_entity("q", PartitionSettings())
+        with pytest.raises(MessageLockLostError):
+            await receiver.complete_message(message)
+
+
+@both
+async def test_a_partition_that_a_failover_has_lost_is_made_again(
+    url: str, caplog: pytest.LogCaptureFixture, *, partitioned: bool
+) -> None:
+    async with begun(url, partitioned=partitioned) as (queue, sender):
+        for partition in queue.partitions:
+            for key in partition.keys:
+                await queue.transport.command("DEL", key, key=key)
+        with caplog.at_level(logging.WARNING, "sbredis"):
+            await send_to_all(sender)
+        assert flat(await lies_in(queue)) == list("abcdefgh")
+        assert "made again, empty" in caplog.text
+
+
+@both
+async def test_a_lane_that_was_forgotten_is_begun_anew(url: str, *, partitioned: bool) -> None:
+    """After a quarter of an hour without use, or with a failover that lost it."""
+    async with begun(url, partitioned=partitioned) as (queue, sender):
+        for partition in queue.partitions:
+            await queue.transport.command("DEL", partition.keys[7], key=partition.keys[7])
+        await send_to_all(sender)
+        assert flat(await lies_in(queue)) == list("abcdefgh")
+        for partition in queue.partitions:
+            await queue.transport.command("DEL", partition.keys[7], key=partition.keys[7])
+        numbers = await sender.schedule_messages(ServiceBusMessage("i"), SOON)
+        await sender.cancel_scheduled_messages(numbers)
+
+
+@pytest.mark.parametrize("fate", ["is lost", "is not answered"])
+async def test_a_lane_that_was_forgotten_in_the_middle_of_a_call_is_an_error(
+    url: str, fate: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Nobody knows any more whether it has run. It is not tried again, for it might be the second time."""
+    async with begun(url, partitioned=True) as (queue, sender):
+        place = queue.entity.numbers.index(queue.entity.pinned("a").number)
+        ops = queue.partitions[place].keys[7]
+        with in_short_stretches(queue, monkeypatch), Gate(queue.client) as gate:
+            gate.shut = True
+            gate.fates.append(fate)
+            send = asyncio.create_task(sender.send_messages(ServiceBusMessage("x", partition_key="a"), timeout=5))
+            await gate.reached()
+            await asyncio.sleep(0.005)  # longer than the stretch
+            gate.let_one()
+            await gate.reached(2)
+            await queue.transport.command("DEL", ops, key=ops)
+            gate.open()
+            with pytest.raises(ServiceBusCommunicationError, match="no longer knows whether it has run") as caught:
+                await send
+        assert (caught.value.outcome, caught.value.entity) == (Outcome.UNKNOWN, "q")
+        assert flat(await lies_in(queue)) == (["x"] if fate == "is not answered" else [])
+        await sender.send_messages(ServiceBusMessage("y", partition_key="a"))
+
+
+# -- what fails --------------------------------------------------------------------------------------------------------
+
+
+@in_memory
+async def test_what_may_have_run_never_goes_elsewhere(url: str) -> None:
+    """However many attempts behind it do not arrive."""
+    async with begun(url, partitioned=True) as (queue, sender):
+        with Gate(queue.client) as gate:
+            gate.fates.extend(("is not answered", "never arrives", "never arrives", "never arrives"))
+            with pytest.raises(ServiceBusError) as caught:
+                await sender.send_messages(ServiceBusMessage("x"), timeout=5)
+        assert caught.value.outcome is Outcome.UNKNOWN
+        assert flat(await lies_in(queue)) == ["x"]
+
+
+@in_memory
+async def test_after_a_stretch_without_an_answer_it_stays_where_it_is(
+    url: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What follows is the same call, and what it ends with is not "never sent"."""
+    async with begun(url, partitioned=True) as (queue, sender):
+        with in_short_stretches(queue, monkeypatch), Gate(queue.client) as gate:
+            gate.shut = True
+            gate.fates.extend(("is not answered", "never arrives"))
+            send = asyncio.create_task(sender.send_messages(ServiceBusMessage("x"), timeout=5))
+            await gate.reached()
+            assert gate.came[0].timeout < 0.1
+            await asyncio.sleep(0.005)  # longer than the stretch
+            gate.let_one()
+            await gate.reached(2)
+            assert gate.came[1].timeout > 4
+            assert gate.came[1].arguments == gate.came[0].arguments
+            gate.let_one()
+            with pytest.raises(ServiceBusError) as caught:
+                await send
+        assert caught.value.outcome is Outcome.UNKNOWN
+        assert flat(await lies_in(queue)) == ["x"]
+
+
+@in_memory
+async def test_who_can_go_elsewhere_does_not_wait_behind_who_cannot(url: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The first who cannot reach a partition find that out soon, also if they have all the time themselves."""
+    async with begun(url, partitioned=True) as (queue, sender):
+        there = queue.entity.pinned("a")
+        place = queue.entity.numbers.index(there.number)
+        with in_short_stretches(queue, monkeypatch), Gate(queue.client) as gate:
+            gate.shut = True
+            gate.fates.append("never arrives")
+            bound = [asyncio.create_task(sender.send_messages(ServiceBusMessage("bound", partition_key="a")))]
+            await gate.reached(1)
+            assert gate.came[0].timeout < 0.1
+            bound += [asyncio.create_task(sender.send_messages(ServiceBusMessage("bound", partition_key="a")))]
+            await gate.reached(2)
+            queue.entity._at = (place - 1) % PARTITIONS  # so the next is this one
+            free = [asyncio.create_task(sender.send_messages(ServiceBusMessage("free"))) for _ in range(3)]
+            await turns(5)
+            assert there.sending.gathering == 3
+            await asyncio.sleep(0.005)  # longer than the stretch
+            gate.let_one()
+            await gate.reached(4)
+            assert there.sending.gathering == 0
+            elsewhere = [call for call in gate.came if call.key != queue.partitions[place].keys[0]]
+            assert elsewhere
+            assert gate.came[2].timeout > 4 or gate.came[3].timeout > 4  # what is bound goes on for as long as it has
+            gate.open()
+            await asyncio.gather(*bound, *free)
+        found = await lies_in(queue)
+        assert found[place] == ["bound", "bound"]
+        assert flat(found) == ["bound"] * 2 + ["free"] * 3
+
+
+@in_memory
+@pytest.mark.parametrize(("partitioned", "keyed"), [(False, False), (True, True)])
+async def test_what_belongs_to_a_partition_fails_with_what_is_in_the_way(
+    url: str, *, partitioned: bool, keyed: bool
+) -> None:
+    async with begun(url, partitioned=partitioned) as (queue, sender):
+        with Gate(queue.client) as gate:
+            gate.fates.append("never arrives")
+            with pytest.raises(ServiceBusConnectionError, match="says the test") as caught:
+                await sender.send_messages(ServiceBusMessage("x", partition_key="k" if keyed else None))
+            assert len(gate.came) == 1
+        assert (caught.value.outcome, caught.value.is_transient, caught.value.entity) == (Outcome.NEVER_SENT, True, "q")
+        await sender.send_messages(ServiceBusMessage("y", partition_key="k" if keyed else None))
+        assert flat(await lies_in(queue)) == ["y"]
+
+
+@in_memory
+async def test_what_has_not_run_goes_elsewhere(url: str) -> None:
+    async with begun(url, partitioned=True) as (queue, sender):
+        with Gate(queue.client) as gate:
+            gate.fates.extend(("never arrives", "never arrives"))
+            await sender.send_messages(ServiceBusMessage("x"))
+            assert len(gate.came) == 3
+        assert flat(await lies_in(queue)) == ["x"]
+
+
+@in_memory
+async def test_what_could_not_be_mended_says_what_is_known_of_the_call(url: str) -> None:
+    """The call was refused; that the registry did not answer does not make it unknown."""
+    async with begun(url) as (queue, sender):
+        await changed(queue, max_delivery_count=3)
+        with Gate(queue.client, "read_entity") as gate:
+            gate.fates.append("is lost")
+            with pytest.raises(ServiceBusCommunicationError, match="says the test") as caught:
+                await sender.send_messages(ServiceBusMessage("x"))
+        assert (caught.value.outcome, caught.value.entity) == (Outcome.REFUSED, "q")
+        await sender.send_messages(ServiceBusMessage("y"))
+        assert flat(await lies_in(queue)) == ["y"]
+
+
+@in_memory
+async def test_what_has_ended_is_not_ended_again_when_the_client_is_closed(url: str) -> None:
+    """In the middle of finding out whose part of a call was refused."""
+    async with begun(url, quota=3000) as (queue, sender):
+        with Gate(queue.client) as gate:
+            gate.shut = True
+            bodies = (bytes(5000), b"small")
+            sends = [asyncio.create_task(sender.send_messages(ServiceBusMessage(body))) for body in bodies]
+            for calls in (1, 2):
+                await gate.reached(calls)
+                gate.let_one()
+            await gate.reached(3)
+            assert sender.in_flight == 1
+            await queue.client._connection.aclose()
+            ended = await asyncio.gather(*sends, return_exceptions=True)
+        assert [type(error) for error in ended] == [ServiceBusQuotaExceededError, ServiceBusConnectionError]
+        assert sender.in_flight == 0
+
+
+# -- cancelled ---------------------------------------------------------------------------------------------------------
+
+
+@both
+@in_memory
+@pytest.mark.parametrize("connected", [False, True])
+async def test_a_send_may_be_cancelled_at_every_step(url: str, *, partitioned: bool, connected: bool) -> None:
+    """It was sent once or not at all; nothing is left over, and what comes after it goes its way."""
+    async with queue_at(url, partitioned=partitioned) as queue:
+        sent = 0
+        for steps in range(31):
+            client = queue.client if connected else queue.other_client()
+            sender = client.get_queue_sender("q", max_in_flight=1)
+            task = asyncio.create_task(sender.send_messages(ServiceBusMessage(f"x{steps}")))
+            behind = asyncio.create_task(sender.send_messages(ServiceBusMessage(f"y{steps}")))
+            await turns(steps)
+            task.cancel()
+            await asyncio.wait((task,))
+            sent += not task.cancelled()
+            await behind
+            await sender.close()
+            assert sender.in_flight == 0
+            if not connected:
+                await client.close()
+        found = flat(await lies_in(queue))
+        assert len(found) == len(set(found))
+        assert [body for body in found if body.startswith("y")] == sorted(f"y{steps}" for steps in range(31))
+        assert len([body for body in found if body.startswith("x")]) >= sent
+
+
+@in_memory
+async def test_a_list_a_schedule_and_a_cancellation_may_be_cancelled_at_every_step(url: str) -> None:
+    async with queue_at(url) as queue, queue.client.get_queue_sender("q") as sender:
+        for steps in range(12):
+            (number,) = await sender.schedule_messages(ServiceBusMessage("s"), SOON)
+            tasks = [
+                asyncio.create_task(sender.send_messages([ServiceBusMessage("x")] * 3)),
+                asyncio.create_task(sender.schedule_messages(ServiceBusMessage("y"), SOON)),
+                asyncio.create_task(sender.cancel_scheduled_messages(number)),
+            ]
+            await turns(steps)
+            for task in tasks:
+                task.cancel()
+            await asyncio.wait(tasks)
+        await sender.close()
+        assert sender.in_flight == 0
+        assert flat(await lies_in(queue)).count("x") % 3 == 0
+
+
+@in_memory
+async def test_closing_may_be_cancelled_and_done_again(url: str) -> None:
+    async with queue_at(url) as queue:
+        sender = queue.client.get_queue_sender("q")
+        await sender.send_messages([])
+        with Gate(queue.client) as gate:
+            gate.shut = True
+            send = asyncio.create_task(sender.send_messages(ServiceBusMessage("x")))
+            await gate.reached()
+            closing = asyncio.create_task(sender.close())
+            await turns()
+            closing.cancel()
+            await asyncio.wait((closing,))
+            with pytest.raises(ValueError, match="closed"):
+                await sender.send_messages(ServiceBusMessage("y"))
+            gate.open()
+            await sender.close()
+            assert send.done()
+            await send
+
+
+@in_memory
+async def test_a_caller_who_goes_away_before_the_call_has_asked_for_nothing(url: str) -> None:
+    async with queue_at(url) as queue, queue.client.get_queue_sender("q") as sender:
+        await sender.send_messages([])
+        with Gate(queue.client) as gate:
+            gate.shut = True
+            first = [asyncio.create_task(sender.send_messages(ServiceBusMessage(body))) for body in "ab"]
+            await gate.reached()
+            await turns(5)
+            going = [asyncio.create_task(sender.send_messages(ServiceBusMessage(body))) for body in "cdef"]
+            await turns(2)
+            for task in going[1:3]:
+                task.cancel()
+            await turns()
+            gate.open()
+            await asyncio.gather(*first, going[0], going[3])
+        await sender.close()
+        assert flat(await lies_in(queue)) in (list("abcf"), list("abcdef"))  # the second call may be under way by then
+
+
+@in_memory
+async def test_the_time_runs_out_in_every_part_of_a_call(url: str) -> None:
+    """Whatever it waits for at that moment, it ends, and nothing stays behind."""
+    async with queue_at(url) as queue, queue.client.get_queue_sender("q") as sender:
+        await sender.send_messages([])
+        with Gate(queue.client) as gate:
+            gate.shut = True
+            for body in "abc":
+                with pytest.raises(OperationTimeoutError):
+                    await sender.send_messages(ServiceBusMessage(body), timeout=0.01)
+            gate.open()
+        await sender.close()
+        assert sender.in_flight == 0

@@ -1,0 +1,175 @@
+"""Peeking: everything there is, in every state, once; nothing of it is touched."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Any
+
+import pytest
+
+from sbredis.aio import ServiceBusReceiver
+from sbredis.exceptions import MessageAlreadySettled
+from sbredis.model import ServiceBusMessageState, ServiceBusReceivedMessage
+from tests.aio.standing import Calls, HandClock, Queue, bodies, both, in_memory, queue_at
+
+pytestmark = pytest.mark.anyio
+
+
+async def all_of(receiver: ServiceBusReceiver, page: int) -> list[ServiceBusReceivedMessage]:
+    """Page by page until an empty one."""
+    found: list[ServiceBusReceivedMessage] = []
+    while messages := await receiver.peek_messages(page):
+        assert len(messages) <= page
+        found += messages
+    return found
+
+
+@both
+@pytest.mark.parametrize("page", [1, 4, 1000])
+async def test_repeated_peeks_show_every_message_once_and_end(url: str, partitioned: bool, page: int) -> None:
+    async with queue_at(url, partitioned=partitioned) as queue:
+        numbers = await queue.send(*"abcdefghij")
+        before = await queue.whole()
+        receiver = queue.receiver()
+        found = await all_of(receiver, page)
+        assert sorted(bodies(found)) == list("abcdefghij")
+        assert [message.sequence_number for message in found] == sorted(numbers)
+        assert await receiver.peek_messages(page) == []
+        assert await queue.whole() == before
+        (late,) = await queue.send("k", at=0)
+        assert [message.sequence_number for message in await receiver.peek_messages(page)] == [late]
+
+
+@both
+async def test_every_state_is_shown(url: str, partitioned: bool) -> None:
+    clock = HandClock()
+    async with queue_at(url, partitioned=partitioned, clock=clock) as queue:
+        await queue.send("locked", "delayed", "deferred", "active", "dead", at=-1)
+        await queue.send("scheduled", at=-1, due=clock.told() + 60_000)
+        other = queue.receiver()
+        messages = {str(message): message for message in await other.receive_messages(5, 20)}
+        await other.abandon_message(messages["delayed"], delay=60)
+        await other.defer_message(messages["deferred"])
+        await other.abandon_message(messages["active"])
+        await other.dead_letter_message(messages["dead"])
+        shown = {str(message): message for message in await all_of(queue.receiver(), 2)}
+        assert {text: message.state for text, message in shown.items()} == {
+            "locked": ServiceBusMessageState.ACTIVE,
+            "delayed": ServiceBusMessageState.ACTIVE,
+            "deferred": ServiceBusMessageState.DEFERRED,
+            "active": ServiceBusMessageState.ACTIVE,
+            "scheduled": ServiceBusMessageState.SCHEDULED,
+        }
+        assert {message.lock_token for message in shown.values()} == {None}
+        assert {message.locked_until_utc for message in shown.values()} == {None}
+        assert shown["active"].delivery_count == 1
+        assert shown["scheduled"].enqueued_time_utc is None
+        assert bodies(await all_of(queue.receiver(sub_queue="deadletter"), 2)) == ["dead"]
+
+
+@both
+async def test_a_peek_begins_where_it_is_told_to_and_the_next_goes_on_from_there(url: str, partitioned: bool) -> None:
+    async with queue_at(url, partitioned=partitioned) as queue:
+        numbers = sorted(await queue.send(*"abcdefghijkl"))
+        receiver = queue.receiver()
+        for start in (0, 3, 7, 11, 5):
+            first = await receiver.peek_messages(2, sequence_number=numbers[start])
+            assert [message.sequence_number for message in first] == numbers[start : start + 2]
+            rest = await all_of(receiver, 4)
+            assert [message.sequence_number for message in rest] == numbers[start + 2 :]
+        between = await receiver.peek_messages(1, sequence_number=1)
+        assert between[0].sequence_number == numbers[0]
+        for beyond in (numbers[-1] + 1, 99 << 48, 1 << 62):
+            assert await receiver.peek_messages(5, sequence_number=beyond) == []
+
+
+@both
+async def test_a_peek_goes_on_behind_what_was_received(url: str, partitioned: bool) -> None:
+    """By this receiver, and never back to what was shown already."""
+    async with queue_at(url, partitioned=partitioned) as queue:
+        numbers = await queue.send(*"abcdef", at=-1)
+        receiver = queue.receiver()
+        await receiver.receive_messages(2, 20)
+        (third,) = await receiver.peek_messages(1)
+        assert third.sequence_number == numbers[2]
+        rest = await receiver.peek_messages(2)
+        assert [message.sequence_number for message in rest] == numbers[3:5]
+        await receiver.receive_messages(1, 20)
+        assert [message.sequence_number for message in await all_of(receiver, 1)] == numbers[5:]
+        assert bodies(await queue.receiver().peek_messages(10)) == list("abcdef")
+
+
+async def test_large_messages_are_shown_a_few_at_a_time(url: str) -> None:
+    async with queue_at(url) as queue:
+        await queue.fill(12, size=900_000)
+        receiver = queue.receiver()
+        sizes: list[int] = []
+        while messages := await receiver.peek_messages(100):
+            sizes.append(len(messages))
+        assert sum(sizes) == 12
+        assert max(sizes) <= 9
+
+
+@both
+async def test_peeks_at_the_same_time_share_out_what_there_is(url: str, partitioned: bool) -> None:
+    async with queue_at(url, partitioned=partitioned) as queue:
+        await queue.send(*"abcdefghijkl")
+        receiver = queue.receiver()
+        pages = await asyncio.gather(*(receiver.peek_messages(3) for _ in range(5)))
+        assert sorted(text for page in pages for text in bodies(page)) == list("abcdefghijkl")
+
+
+@in_memory
+async def test_a_peeked_message_is_neither_settled_nor_renewed(url: str) -> None:
+    async with queue_at(url) as queue:
+        await queue.send("a")
+        receiver = queue.receiver()
+        (message,) = await receiver.peek_messages()
+        for done in (
+            receiver.complete_message,
+            receiver.abandon_message,
+            receiver.defer_message,
+            receiver.dead_letter_message,
+            receiver.renew_message_lock,
+        ):
+            with pytest.raises(ValueError, match="was peeked") as raised:
+                await done(message)
+            assert not isinstance(raised.value, MessageAlreadySettled)
+
+
+@in_memory
+@pytest.mark.parametrize(
+    ("given", "error"),
+    [
+        ({"max_message_count": 0}, ValueError),
+        ({"max_message_count": -3}, ValueError),
+        ({"max_message_count": "3"}, TypeError),
+        ({"sequence_number": -1}, ValueError),
+        ({"sequence_number": "1"}, TypeError),
+        ({"sequence_number": True}, TypeError),
+        ({"timeout": 0}, ValueError),
+    ],
+)
+async def test_what_makes_no_sense_is_refused(url: str, given: dict[str, Any], error: type[Exception]) -> None:
+    async with queue_at(url) as queue:
+        with Calls(queue.transport) as calls, pytest.raises(error, match=next(iter(given))):
+            await queue.receiver().peek_messages(**given)
+        assert not calls.by_script
+
+
+@in_memory
+async def test_a_closed_receiver_does_not_peek(url: str) -> None:
+    async with queue_at(url) as queue:
+        receiver: ServiceBusReceiver = queue.receiver()
+        await receiver.close()
+        with pytest.raises(ValueError, match="receiver is closed"):
+            await receiver.peek_messages()
+
+
+@in_memory
+async def test_the_end_of_many_partitions_costs_one_call_each(url: str) -> None:
+    queue: Queue
+    async with queue_at(url, partitioned=True, partitions=16) as queue:
+        with Calls(queue.transport) as calls:
+            assert await queue.receiver().peek_messages(10) == []
+        assert calls.by_script == {"peek": 16}

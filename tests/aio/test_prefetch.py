@@ -1,0 +1,256 @@
+"""Fetching ahead: the buffer is kept filled, its locks tick, and what nobody comes for is given back in time."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+
+import pytest
+
+from sbredis.aio import ServiceBusReceiver
+from sbredis.aio._buffer import Buffer
+from sbredis.model import ServiceBusReceiveMode
+from tests.aio.standing import Calls, HandClock, bodies, both, in_memory, queue_at
+from tests.waiting import eventually
+
+pytestmark = pytest.mark.anyio
+
+
+def buffer_of(receiver: ServiceBusReceiver) -> Buffer:
+    assert receiver._inbox is not None
+    return receiver._inbox.buffer
+
+
+async def filled(receiver: ServiceBusReceiver, count: int) -> None:
+    await eventually(lambda: len(buffer_of(receiver)) == count)
+
+
+@both
+async def test_messages_are_fetched_ahead_and_handed_over_without_a_call(url: str, partitioned: bool) -> None:
+    async with queue_at(url, partitioned=partitioned) as queue:
+        await queue.fill(30, at=-1)
+        async with queue.receiver(prefetch_count=10) as receiver:
+            await filled(receiver, 10)
+            assert await queue.are(20, 10)
+            with Calls(queue.transport) as calls:
+                messages = await receiver.receive_messages(4, 20)
+                await asyncio.sleep(0)
+                assert not calls.by_script
+                messages += await receiver.receive_messages(4, 20)  # less than half is left: it is filled again
+                await filled(receiver, 10)
+                assert calls.by_script["receive"] <= len(queue.partitions)
+            messages += await receiver.receive_messages(22, 20)
+            assert bodies(messages) == [str(number) for number in range(30)]
+            assert {message.delivery_count for message in messages} == {1}
+            assert await queue.are(0, 30)
+
+
+@both
+async def test_what_was_fetched_ahead_is_given_back_at_close(url: str, partitioned: bool) -> None:
+    async with queue_at(url, partitioned=partitioned) as queue:
+        await queue.send(*"abcdefgh")
+        async with queue.receiver(prefetch_count=6) as receiver:
+            (message,) = await receiver.receive_messages(1, 20)
+            await eventually(lambda: len(buffer_of(receiver)) >= 4)
+        assert await queue.are(7, 1)
+        async with queue.receiver() as receiver:
+            again = await receiver.receive_messages(7, 20)
+            assert {message.delivery_count for message in again} == {1}
+            await receiver.complete_message(message)
+
+
+@both
+async def test_a_receiver_without_a_call_fetches_what_is_sent_later(url: str, partitioned: bool) -> None:
+    """It waits for as much as it has room for, and is woken for it."""
+    async with queue_at(url, partitioned=partitioned) as queue, queue.receiver(prefetch_count=5) as receiver:
+        await queue.waited_at()
+        await queue.fill(8, at=-1)
+        await filled(receiver, 5)
+        assert await queue.are(3, 5)
+
+
+@both
+async def test_what_nobody_came_for_is_given_back_before_its_lock_ends(url: str, partitioned: bool) -> None:
+    """Uncounted; and fetched again only when somebody asks."""
+    clock = HandClock()
+    async with queue_at(url, partitioned=partitioned, clock=clock, lock_duration=30_000) as queue:
+        await queue.fill(8, at=-1)
+        async with queue.receiver(prefetch_count=5) as receiver:
+            await filled(receiver, 5)
+            clock.move(14)
+            assert await queue.are(3, 5)
+            clock.move(2)
+            await eventually(lambda: queue.are(8, 0))
+            with Calls(queue.transport) as calls:
+                for _ in range(50):
+                    await asyncio.sleep(0)
+                await queue.fill(2, at=-1, start=8)
+                clock.move(60)
+                await eventually(lambda: not any(spot._busy for spot in receiver._inbox._spots))  # type: ignore[union-attr]
+                assert calls.by_script["receive"] <= len(queue.partitions)  # a clock that is moved is worth a look
+            assert await queue.are(10, 0)
+            messages = await receiver.receive_messages(1, 20)
+            await filled(receiver, 5)
+            messages += await receiver.receive_messages(9, 20)
+            assert bodies(messages) == [str(number) for number in range(10)]
+            assert {message.delivery_count for message in messages} == {1}
+
+
+@both
+async def test_no_message_is_handed_over_whose_lock_has_ended(url: str, partitioned: bool) -> None:
+    """Not even when nobody had the time to give it back."""
+    clock = HandClock()
+    async with queue_at(url, partitioned=partitioned, clock=clock, lock_duration=30_000) as queue:
+        await queue.fill(3, at=-1)
+        async with queue.receiver(prefetch_count=5) as receiver:
+            await filled(receiver, 3)
+            clock.passed += 31  # behind everybody's back
+            await queue.look_after()
+            messages = await receiver.receive_messages(3, 20)
+            assert {message.delivery_count for message in messages} == {2}
+            for message in messages:
+                await receiver.complete_message(message)
+        assert await queue.are(0, 0)
+
+
+@in_memory
+async def test_a_buffer_goes_by_the_time_that_passes(url: str) -> None:
+    """Not only by a clock that is moved: with short locks, it is given back by a timer."""
+    async with queue_at(url, lock_duration=400) as queue:
+        await queue.fill(3)
+        async with queue.receiver(prefetch_count=5) as receiver:
+            await filled(receiver, 3)
+            await eventually(lambda: queue.are(3, 0))
+            assert {message.delivery_count for message in await receiver.receive_messages(3, 20)} == {1}
+
+
+@in_memory
+async def test_what_a_cancelled_caller_had_is_handed_to_the_next_one_first(url: str) -> None:
+    async with queue_at(url) as queue:
+        await queue.fill(2)
+        async with queue.receiver(prefetch_count=4) as receiver:
+            await filled(receiver, 2)
+            task = asyncio.create_task(receiver.receive_messages(4, 20))
+            await eventually(lambda: len(buffer_of(receiver)) == 0)
+            task.cancel()
+            await asyncio.gather(task, return_exceptions=True)
+            await queue.fill(1, start=2)
+            assert bodies(await receiver.receive_messages(3, 20)) == ["0", "1", "2"]
+
+
+@in_memory
+async def test_messages_whose_lock_ends_first_are_handed_over_first(url: str) -> None:
+    clock = HandClock()
+    async with queue_at(url, clock=clock) as queue:
+        await queue.fill(4)
+        receiver = queue.receiver()
+        old = await receiver.receive_messages(2, 20)
+        clock.passed += 5
+        new = await receiver.receive_messages(2, 20)
+        buffer = buffer_of(receiver)
+        buffer.put(new)
+        buffer.put(old)
+        assert bodies(buffer.take(4)) == ["0", "1", "2", "3"]
+        buffer.put(old)
+        buffer.put(new, first=True)
+        assert bodies(buffer.empty()) == ["0", "1", "2", "3"]
+
+
+@both
+async def test_messages_deleted_ahead_of_time_are_lost_at_close_and_that_is_said(
+    url: str, partitioned: bool, caplog: pytest.LogCaptureFixture
+) -> None:
+    async with queue_at(url, partitioned=partitioned) as queue:
+        await queue.fill(8, at=-1)
+        mode = ServiceBusReceiveMode.RECEIVE_AND_DELETE
+        with caplog.at_level(logging.WARNING, "sbredis.client"):
+            async with queue.receiver(prefetch_count=5, receive_mode=mode) as receiver:
+                await filled(receiver, 5)
+                assert bodies(await receiver.receive_messages(1, 20)) == ["0"]
+        assert "4 messages that were received and deleted" in caplog.text
+        assert await queue.are(3, 0)
+
+
+@in_memory
+async def test_without_a_count_as_many_are_received_as_are_fetched_ahead(url: str) -> None:
+    async with queue_at(url) as queue:
+        await queue.fill(10)
+        async with queue.receiver(prefetch_count=4) as receiver:
+            assert len(await receiver.receive_messages(None, 20)) == 4
+        async with queue.receiver() as receiver:
+            assert len(await receiver.receive_messages(None, 20)) == 1
+
+
+@in_memory
+async def test_an_adaptive_buffer_holds_what_is_worked_through_soon(url: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Two seconds' worth, or a quarter of a lock's: it grows and shrinks with the rate at which messages are taken."""
+    async with queue_at(url, lock_duration=60_000) as queue:
+        receiver = queue.receiver(prefetch_count=500, adaptive_prefetch=True)
+        await receiver.receive_messages(1, 0.01)
+        buffer = buffer_of(receiver)
+        loop = asyncio.get_running_loop()
+        now = loop.time()
+        monkeypatch.setattr(buffer, "_loop", type("Hand", (), {"time": lambda _: now})())
+        assert buffer.target == 10
+        for _ in range(40):
+            now += 0.5
+            buffer.consumed(50)
+        assert 190 <= buffer.target <= 200
+        for _ in range(40):
+            now += 0.5
+            buffer.consumed(1000)
+        assert buffer.target == 500
+        for _ in range(40):
+            now += 0.5
+            buffer.consumed(1)
+        assert buffer.target == 4
+        for _ in range(40):
+            now += 60
+            buffer.consumed(1)
+        assert buffer.target == 1
+
+
+@in_memory
+async def test_an_adaptive_buffer_looks_no_further_ahead_than_a_quarter_of_a_lock(
+    url: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async with queue_at(url, lock_duration=1000) as queue:
+        receiver = queue.receiver(prefetch_count=500, adaptive_prefetch=True)
+        await receiver.receive_messages(1, 0.01)
+        buffer = buffer_of(receiver)
+        now = asyncio.get_running_loop().time()
+        monkeypatch.setattr(buffer, "_loop", type("Hand", (), {"time": lambda _: now})())
+        for _ in range(40):
+            now += 0.5
+            buffer.consumed(50)
+        assert buffer.target == 25
+
+
+@in_memory
+async def test_what_is_taken_is_counted_once(url: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Be it from the buffer or, the rest of the same call, from the queue."""
+    async with queue_at(url) as queue:
+        await queue.fill(30)
+        async with queue.receiver(prefetch_count=10, adaptive_prefetch=True) as receiver:
+            await filled(receiver, 10)
+            counted: list[int] = []
+            buffer, consumed = buffer_of(receiver), Buffer.consumed
+
+            def noted(self: Buffer, count: int) -> None:
+                counted.append(count)
+                consumed(self, count)
+
+            monkeypatch.setattr(Buffer, "consumed", noted)
+            assert len(await receiver.receive_messages(25, 20)) == 25
+            assert sum(counted) == 25
+            assert buffer is buffer_of(receiver)
+
+
+@both
+async def test_a_buffer_is_shared_out_in_the_order_of_the_callers(url: str, partitioned: bool) -> None:
+    async with queue_at(url, partitioned=partitioned) as queue:
+        await queue.fill(20, at=-1)
+        async with queue.receiver(prefetch_count=8) as receiver:
+            calls = (receiver.receive_messages(wanted, 20) for wanted in (5, 5, 5, 5))
+            received = [bodies(messages) for messages in await asyncio.gather(*calls)]
+            assert [text for texts in received for text in texts] == [str(number) for number in range(20)]

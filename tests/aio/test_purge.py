@@ -1,0 +1,98 @@
+"""Deleting without receiving: so many, or all, before a time; what is locked or scheduled stays."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+import pytest
+
+from tests.aio.standing import Calls, HandClock, bodies, both, in_memory, queue_at
+
+pytestmark = pytest.mark.anyio
+
+
+@both
+async def test_all_but_what_is_locked_or_scheduled_is_purged(url: str, partitioned: bool) -> None:
+    clock = HandClock()
+    async with queue_at(url, partitioned=partitioned, clock=clock) as queue:
+        receiver = queue.receiver()
+        await queue.send("locked", "deferred", "dead", at=-1)
+        locked, deferred, dead = await receiver.receive_messages(3, 20)
+        await receiver.defer_message(deferred)
+        await receiver.dead_letter_message(dead)
+        await queue.send("scheduled", at=0, due=clock.told() + 60_000)
+        await queue.send(*"abcdef")
+        assert await receiver.purge_messages() == 7
+        counts = await queue.counts()
+        assert (counts.active, counts.deferred, counts.locked, counts.scheduled) == (0, 0, 1, 1)
+        assert counts.dead_active == 1
+        assert await receiver.purge_messages() == 0
+        assert await queue.receiver(sub_queue="deadletter").purge_messages() == 1
+        await receiver.complete_message(locked)
+        clock.move(60)
+        assert bodies(await receiver.receive_messages(1, 20)) == ["scheduled"]
+
+
+@both
+async def test_so_many_are_deleted_oldest_first(url: str, partitioned: bool) -> None:
+    async with queue_at(url, partitioned=partitioned) as queue:
+        await queue.send(*"abcdef", at=-1)
+        receiver = queue.receiver()
+        assert await receiver.delete_messages(2) == 2
+        assert bodies(await receiver.peek_messages(10)) == list("cdef")
+        await queue.send("g", at=0)
+        assert await receiver.delete_messages(4000) == 5
+        assert await receiver.delete_messages(1) == 0
+
+
+@both
+async def test_only_what_was_enqueued_before_a_time_is_deleted(url: str, partitioned: bool) -> None:
+    clock = HandClock()
+    async with queue_at(url, partitioned=partitioned, clock=clock) as queue:
+        receiver = queue.receiver()
+        await queue.send(*"abc")
+        clock.move(10)
+        moment = datetime.fromtimestamp(clock.utc(), UTC)
+        await queue.send(*"def")
+        assert await receiver.purge_messages(enqueued_before_utc=moment - timedelta(seconds=11)) == 0
+        assert await receiver.delete_messages(2, enqueued_before_utc=moment) == 2
+        assert await receiver.purge_messages(enqueued_before_utc=moment) == 1
+        assert sorted(bodies(await receiver.peek_messages(10))) == list("def")
+
+
+@both
+async def test_a_purge_takes_as_many_calls_as_it_needs(url: str, partitioned: bool) -> None:
+    async with queue_at(url, partitioned=partitioned, partitions=2) as queue:
+        for place in range(len(queue.partitions)):
+            await queue.fill(1300, at=place)
+        count = 1300 * len(queue.partitions)
+        receiver = queue.receiver()
+        assert await receiver.delete_messages(1200) == 1200
+        assert await receiver.purge_messages() == count - 1200
+        assert (await queue.counts()).bytes == 0
+
+
+@in_memory
+async def test_what_makes_no_sense_is_refused(url: str) -> None:
+    naive: Any = datetime(2026, 1, 1)  # noqa: DTZ001  # that is the point
+    async with queue_at(url) as queue:
+        await queue.send("a")
+        receiver = queue.receiver()
+        with Calls(queue.transport) as calls:
+            for count, error in ((0, ValueError), (4001, ValueError), ("1", TypeError), (True, TypeError)):
+                with pytest.raises(error, match="max_message_count"):
+                    await receiver.delete_messages(count)  # type: ignore[arg-type]
+            with pytest.raises(ValueError, match="enqueued_before_utc has no time zone"):
+                await receiver.delete_messages(1, enqueued_before_utc=naive)
+            with pytest.raises(ValueError, match="enqueued_before_utc has no time zone"):
+                await receiver.purge_messages(enqueued_before_utc=naive)
+            with pytest.raises(TypeError, match="enqueued_before_utc is a datetime"):
+                await receiver.purge_messages(enqueued_before_utc=1.0)  # type: ignore[arg-type]
+            with pytest.raises(ValueError, match="timeout"):
+                await receiver.purge_messages(timeout=0)
+        assert not calls.by_script
+        await receiver.close()
+        with pytest.raises(ValueError, match="receiver is closed"):
+            await receiver.purge_messages()
+        assert (await queue.counts()).active == 1

@@ -1,0 +1,451 @@
+"""Receiving: what is there at once, what comes in time, in whose order, and never more than was asked for."""
+
+from __future__ import annotations
+
+import asyncio
+from functools import partial
+from typing import Any
+
+import pytest
+
+from sbredis.aio import ServiceBusReceiver
+from sbredis.aio import _spot as spot_module
+from sbredis.aio._clock import Clock
+from sbredis.engine import PartitionSettings
+from sbredis.exceptions import (
+    MessagingEntityDisabledError,
+    MessagingEntityNotFoundError,
+    OperationTimeoutError,
+    ServiceBusConnectionError,
+    ServiceBusError,
+)
+from sbredis.model import ServiceBusReceiveMode
+from sbredis.servers import LocalServer
+from tests.aio.standing import Calls, bodies, both, in_memory, queue_at
+from tests.waiting import eventually
+
+pytestmark = pytest.mark.anyio
+
+modes = pytest.mark.parametrize("mode", list(ServiceBusReceiveMode), ids=["peek-lock", "receive-and-delete"])
+
+
+def passed() -> float:
+    return asyncio.get_running_loop().time()
+
+
+def _note(served: list[int], place: int, _: object) -> None:
+    served.append(place)
+
+
+# -- how many, and how long --------------------------------------------------------------------------------------------
+
+
+@both
+@modes
+async def test_what_is_there_is_received_at_once_and_no_more_than_was_asked_for(
+    url: str, partitioned: bool, mode: ServiceBusReceiveMode
+) -> None:
+    async with queue_at(url, partitioned=partitioned) as queue:
+        await queue.send(*"abcdefgh")
+        receiver = queue.receiver(receive_mode=mode)
+        begun = passed()
+        first = await receiver.receive_messages(3, 20)
+        second = await receiver.receive_messages(max_message_count=5)
+        assert passed() - begun < 10
+        assert (len(first), len(second)) == (3, 5)
+        assert sorted(bodies(first + second)) == list("abcdefgh")
+        counts = await queue.counts()
+        assert (counts.active, counts.locked) == ((0, 8) if mode is ServiceBusReceiveMode.PEEK_LOCK else (0, 0))
+        assert (first[0].lock_token is None) is (mode is ServiceBusReceiveMode.RECEIVE_AND_DELETE)
+        assert {message.delivery_count for message in first + second} == {1}
+
+
+async def test_messages_of_one_partition_come_in_their_order(url: str) -> None:
+    async with queue_at(url) as queue:
+        await queue.send(*"abcde")
+        receiver = queue.receiver()
+        assert bodies(await receiver.receive_messages(2)) == ["a", "b"]
+        assert bodies([await anext(receiver) for _ in range(3)]) == ["c", "d", "e"]
+
+
+@both
+async def test_an_empty_list_says_that_nothing_came_in_time(url: str, partitioned: bool) -> None:
+    async with queue_at(url, partitioned=partitioned) as queue:
+        receiver = queue.receiver(max_wait_time=0.3)
+        for options in ({"max_wait_time": 0.2}, {}):
+            begun = passed()
+            assert await receiver.receive_messages(5, **options) == []
+            assert passed() - begun >= options.get("max_wait_time", 0.3) - 0.001
+
+
+@both
+async def test_who_got_something_waits_for_more_only_while_it_comes_soon(url: str, partitioned: bool) -> None:
+    """Not for the whole max_wait_time, and not for what comes later."""
+    async with queue_at(url, partitioned=partitioned) as queue:
+        receiver = queue.receiver()
+        await queue.send("a")
+        begun = passed()
+        assert bodies(await receiver.receive_messages(10, 20)) == ["a"]
+        assert 0.19 < passed() - begun < 10
+        task = asyncio.create_task(receiver.receive_messages(3, 20))
+        await queue.waited_at()
+        for text in "bcd":
+            await queue.send(text)
+        assert bodies(await task) == ["b", "c", "d"]
+
+
+@both
+async def test_who_waits_gets_what_is_sent_meanwhile(url: str, partitioned: bool) -> None:
+    async with queue_at(url, partitioned=partitioned) as queue:
+        receiver = queue.receiver()
+        for text in ("a", "b", "c"):
+            task = asyncio.create_task(receiver.receive_messages(1, 20))
+            await queue.waited_at()
+            await queue.send(text)
+            assert bodies(await task) == [text]
+
+
+@both
+async def test_concurrent_calls_are_served_in_the_order_in_which_they_came(url: str, partitioned: bool) -> None:
+    async with queue_at(url, partitioned=partitioned) as queue:
+        receiver = queue.receiver()
+        calls = [asyncio.create_task(receiver.receive_messages(wanted, 20)) for wanted in (2, 1, 2)]
+        await queue.waited_at()
+        served: list[int] = []
+        for place, call in enumerate(calls):
+            call.add_done_callback(partial(_note, served, place))
+        await queue.fill(5)
+        received = [bodies(messages) for messages in await asyncio.gather(*calls)]
+        assert received == [["0", "1"], ["2"], ["3", "4"]]
+        assert served == [0, 1, 2]
+
+
+@both
+@modes
+async def test_more_than_a_call_carries_is_received_in_one(
+    url: str, partitioned: bool, mode: ServiceBusReceiveMode
+) -> None:
+    async with queue_at(url, partitioned=partitioned, partitions=2) as queue:
+        for place in range(len(queue.partitions)):
+            await queue.fill(1250, at=place, start=place * 1250)
+        expected = 1250 * len(queue.partitions)
+        receiver = queue.receiver(receive_mode=mode)
+        messages = await receiver.receive_messages(expected, 20)
+        assert sorted(map(int, bodies(messages))) == list(range(expected))
+        assert len({message.sequence_number for message in messages}) == expected
+
+
+async def test_large_messages_come_in_several_replies(url: str) -> None:
+    async with queue_at(url) as queue:
+        await queue.fill(12, size=700_000)
+        receiver = queue.receiver()
+        with Calls(queue.transport) as calls:
+            messages = await receiver.receive_messages(12, 20)
+        assert bodies(messages) == [str(number) for number in range(12)]
+        assert 3 <= calls.by_script["receive"] <= 12
+
+
+@both
+async def test_all_partitions_are_received_from_in_turns(url: str, partitioned: bool) -> None:
+    """One that always has something does not keep the others from being heard."""
+    async with queue_at(url, partitioned=partitioned) as queue:
+        for place in range(len(queue.partitions)):
+            await queue.fill(10, at=place)
+        receiver = queue.receiver()
+        received = [await anext(receiver) for _ in range(2 * len(queue.partitions))]
+        places = [queue.entity.place(message.sequence_number)[0] for message in received]
+        assert {places.count(number) for number in queue.entity.numbers} == {2}
+
+
+@in_memory
+async def test_a_partition_is_looked_at_again_although_another_one_has_always_something(
+    url: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its registration has run out, and it wakes nobody."""
+    async with queue_at(url, partitioned=True) as queue:
+        receiver = queue.receiver()
+        await queue.fill(2, at=0)
+        assert bodies(await receiver.receive_messages(2, 20)) == ["0", "1"]
+        monkeypatch.setattr(spot_module, "_REGISTERED", 0.05)
+        assert await receiver.receive_messages(1, 0.2) == []
+        monkeypatch.undo()
+        for partition in queue.partitions:
+            await queue.transport.command("DEL", partition.keys[8], key=partition.keys[8])  # the waiters
+        await queue.send("rare", at=2)
+        await queue.fill(300, at=0, start=2)
+        for _ in range(200):
+            (message,) = await receiver.receive_messages(1, 20)
+            if str(message) == "rare":
+                return
+            await receiver.complete_message(message)
+            await asyncio.sleep(0.005)
+        raise AssertionError("it was never received")
+
+
+# -- iterating ---------------------------------------------------------------------------------------------------------
+
+
+@both
+@modes
+async def test_an_iteration_ends_after_the_receivers_max_wait_time(
+    url: str, partitioned: bool, mode: ServiceBusReceiveMode
+) -> None:
+    async with queue_at(url, partitioned=partitioned) as queue:
+        await queue.send(*"abc")
+        async with queue.receiver(max_wait_time=0.1, receive_mode=mode) as receiver:
+            assert sorted([str(message) async for message in receiver]) == ["a", "b", "c"]
+            await queue.send("d")
+            assert [str(message) async for message in receiver] == ["d"]
+
+
+@both
+async def test_an_iteration_without_a_max_wait_time_goes_on_waiting(url: str, partitioned: bool) -> None:
+    async with queue_at(url, partitioned=partitioned) as queue, queue.receiver() as receiver:
+        seen: list[str] = []
+
+        async def iterate() -> None:
+            async for message in receiver:
+                seen.append(str(message))
+                await receiver.complete_message(message)
+                if len(seen) == 3:
+                    return
+
+        task = asyncio.create_task(iterate())
+        for text in "abc":
+            await queue.waited_at()
+            await queue.send(text)
+            await eventually(lambda text=text: text in seen)
+        await task
+        assert (await queue.counts()).locked == 0
+
+
+# -- only what was asked for -------------------------------------------------------------------------------------------
+
+
+async def test_no_message_is_locked_that_nobody_asked_for(url: str) -> None:
+    """With sixteen partitions that have something: what is locked is counted after every call of the receiver."""
+    async with queue_at(url, partitioned=True, partitions=16) as queue:
+        for place in range(16):
+            await queue.fill(6, at=place)
+        receiver = queue.receiver()
+        call, most = queue.transport.call, 0
+
+        async def watched(script: Any, *arguments: Any, **options: Any) -> Any:
+            nonlocal most
+            reply = await call(script, *arguments, **options)
+            if script.name == "receive":
+                queue.transport.call = call  # type: ignore[method-assign]
+                most = max(most, await queue.locked())
+                queue.transport.call = watched  # type: ignore[method-assign]
+            return reply
+
+        queue.transport.call = watched  # type: ignore[method-assign]
+        (message,) = await receiver.receive_messages(1, 20)
+        assert most == 1
+        queue.transport.call = call  # type: ignore[method-assign]
+        assert await queue.locked() == 1
+        await receiver.complete_message(message)
+        await receiver.close()
+        counts = await queue.counts()
+        assert (counts.active, counts.locked) == (95, 0)
+
+
+@both
+async def test_what_is_in_the_hands_of_callers_stays_locked_when_the_receiver_is_closed(
+    url: str, partitioned: bool
+) -> None:
+    async with queue_at(url, partitioned=partitioned) as queue:
+        await queue.send(*"abcd")
+        async with queue.receiver() as receiver:
+            messages = await receiver.receive_messages(2, 20)
+        assert await queue.locked() == 2
+        async with queue.receiver() as another:
+            for message in messages:
+                await another.complete_message(message)
+        counts = await queue.counts()
+        assert (counts.active, counts.locked) == (2, 0)
+
+
+# -- what is in the way ------------------------------------------------------------------------------------------------
+
+
+@both
+async def test_who_waits_when_the_receiver_is_closed_is_told(url: str, partitioned: bool) -> None:
+    async with queue_at(url, partitioned=partitioned) as queue:
+        receiver = queue.receiver()
+        tasks = [asyncio.create_task(receiver.receive_messages(1, 20)) for _ in range(2)]
+        await queue.waited_at()
+        await asyncio.gather(receiver.close(), receiver.close())
+        for task in tasks:
+            with pytest.raises(ServiceBusError, match="receiver was closed"):
+                await task
+        with pytest.raises(ValueError, match="receiver is closed"):
+            await receiver.receive_messages(1, 20)
+        assert await queue.waiters() == 0
+
+
+@in_memory
+async def test_a_closed_client_says_so(url: str) -> None:
+    async with queue_at(url) as queue:
+        receiver = queue.receiver()
+        await queue.client.close()
+        with pytest.raises(ValueError, match="closed"):
+            await receiver.receive_messages(1, 20)
+
+
+@both
+async def test_a_queue_that_may_not_be_received_from_says_so_to_all_who_ask(url: str, partitioned: bool) -> None:
+    """At once, each time, and works again as soon as that is changed."""
+    async with queue_at(url, partitioned=partitioned, status="ReceiveDisabled") as queue:
+        await queue.send("a")
+        receiver = queue.receiver()
+        namespace = queue.client._connection.namespace
+        for _ in range(3):
+            with pytest.raises(MessagingEntityDisabledError, match="ReceiveDisabled") as raised:
+                await receiver.receive_messages(1, 20)
+            assert raised.value.entity == "q"
+        record = await namespace.get_entity("q")
+        await namespace.update_entity(record, PartitionSettings())
+        assert bodies(await receiver.receive_messages(1, 20)) == ["a"]
+
+
+@both
+async def test_who_waits_at_a_queue_that_is_deleted_learns_that_it_is_gone(
+    url: str, partitioned: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(spot_module, "_REGISTERED", 0.1)
+    async with queue_at(url, partitioned=partitioned) as queue:
+        receiver = queue.receiver()
+        task = asyncio.create_task(receiver.receive_messages(1, 20))
+        await queue.waited_at()
+        await queue.client._connection.namespace.delete_entity("q")
+        with pytest.raises(MessagingEntityNotFoundError):
+            await task
+
+
+@in_memory
+async def test_a_queue_that_is_not_there_is_named(url: str) -> None:
+    async with queue_at(url) as queue:
+        receiver = queue.client.get_queue_receiver("other")
+        with pytest.raises(MessagingEntityNotFoundError, match="other"):
+            await receiver.receive_messages(1, 20)
+
+
+@both
+async def test_a_server_that_has_gone_is_an_error_and_not_an_empty_list(binary: str | None, partitioned: bool) -> None:
+    """Also for a receiver that was waiting to be woken, and asks nothing."""
+    with LocalServer(binary=binary, config={"appendonly": "yes", "appendfsync": "always"}) as server:
+        async with queue_at(server.url, partitioned=partitioned) as queue:
+            receiver = queue.receiver()
+            task = asyncio.create_task(receiver.receive_messages(1, 1.8))
+            await queue.waited_at()
+            server.kill()
+            with pytest.raises((ServiceBusConnectionError, OperationTimeoutError)) as raised:
+                await task
+            assert raised.value.entity == "q"
+            assert raised.value.is_transient
+            with pytest.raises((ServiceBusConnectionError, OperationTimeoutError)):
+                await receiver.receive_messages(1, 0.3)
+            server.restart()
+            await queue.counts()  # connects again
+            task = asyncio.create_task(receiver.receive_messages(1, 20))
+            await queue.send("a")
+            assert bodies(await task) == ["a"]
+
+
+# -- bad input ---------------------------------------------------------------------------------------------------------
+
+
+@in_memory
+@pytest.mark.parametrize(
+    ("given", "error"),
+    [
+        ({"max_message_count": 0}, ValueError),
+        ({"max_message_count": -1}, ValueError),
+        ({"max_message_count": 1.5}, TypeError),
+        ({"max_message_count": True}, TypeError),
+        ({"max_message_count": "1"}, TypeError),
+        ({"max_wait_time": 0}, ValueError),
+        ({"max_wait_time": -0.5}, ValueError),
+        ({"max_wait_time": "1"}, TypeError),
+        ({"max_wait_time": float("nan")}, ValueError),
+    ],
+)
+async def test_what_makes_no_sense_is_refused_before_anything_is_asked(
+    url: str, given: dict[str, Any], error: type[Exception]
+) -> None:
+    async with queue_at(url) as queue:
+        with Calls(queue.transport) as calls, pytest.raises(error, match=next(iter(given))):
+            await queue.receiver().receive_messages(**given)
+        assert not calls.by_script
+
+
+@in_memory
+@pytest.mark.parametrize(
+    ("given", "error"),
+    [
+        ({"prefetch_count": -1}, ValueError),
+        ({"prefetch_count": 50_001}, ValueError),
+        ({"prefetch_count": 1.0}, TypeError),
+        ({"prefetch_count": True}, TypeError),
+        ({"max_wait_time": 0}, ValueError),
+        ({"receive_mode": "peeklock?"}, ValueError),
+        ({"sub_queue": "x"}, ValueError),
+        ({"session_id": "s"}, ValueError),
+    ],
+)
+async def test_a_receiver_that_makes_no_sense_is_refused(
+    url: str, given: dict[str, Any], error: type[Exception]
+) -> None:
+    async with queue_at(url) as queue:
+        with pytest.raises(error):
+            queue.receiver(**given)
+
+
+@in_memory
+async def test_options_that_do_not_exist_are_a_warning(url: str) -> None:
+    async with queue_at(url) as queue:
+        with pytest.warns(UserWarning, match="uamqp_transport"):
+            queue.receiver(uamqp_transport=True)
+
+
+@in_memory
+async def test_a_receiver_tells_what_it_is(url: str) -> None:
+    async with queue_at(url) as queue:
+        receiver: ServiceBusReceiver = queue.receiver(client_identifier="me")
+        assert (receiver.entity_path, receiver.client_identifier, receiver.session) == ("q", "me", None)
+        assert receiver.receive_mode is ServiceBusReceiveMode.PEEK_LOCK
+        assert repr(receiver) == "<ServiceBusReceiver 'q' open>"
+        await receiver.close()
+        await receiver.close()
+        assert repr(receiver) == "<ServiceBusReceiver 'q' closed>"
+
+
+# -- clocks ------------------------------------------------------------------------------------------------------------
+
+
+class _Ahead(Clock):
+    """The clock of a machine that is an hour ahead of its servers."""
+
+    def utc(self) -> float:
+        return super().utc() + 3600
+
+
+@both
+async def test_a_clock_that_differs_from_the_servers_makes_no_difference(url: str, partitioned: bool) -> None:
+    """Locks, delays and waiting go by durations; only what is shown is in local terms."""
+    clock = _Ahead()
+    async with queue_at(url, partitioned=partitioned, clock=clock, lock_duration=60_000) as queue:
+        receiver = queue.receiver()
+        await queue.send("a")
+        (message,) = await receiver.receive_messages(1, 20)
+        until = message.locked_until_utc
+        assert until is not None
+        assert 55 < until.timestamp() - clock.utc() <= 60
+        renewed = await receiver.renew_message_lock(message)
+        assert 55 < renewed.timestamp() - clock.utc() <= 60
+        await receiver.abandon_message(message, delay=0.3)
+        begun = passed()
+        (again,) = await receiver.receive_messages(1, 20)
+        assert 0.25 < passed() - begun < 10
+        await receiver.complete_message(again)

@@ -1,0 +1,344 @@
+"""The renewer: locks outlive their duration, together, for as long as was asked for, and whoever loses one is told."""
+
+from __future__ import annotations
+
+import asyncio
+import gc
+from typing import Any
+
+import pytest
+
+from sbredis.aio import AutoLockRenewer, ServiceBusReceiver
+from sbredis.exceptions import AutoLockRenewFailed, AutoLockRenewTimeout, MessageLockLostError, ServiceBusError
+from sbredis.model import ServiceBusReceivedMessage, ServiceBusReceiveMode
+from tests.aio.standing import Calls, HandClock, both, in_memory, queue_at
+from tests.waiting import eventually
+
+pytestmark = pytest.mark.anyio
+
+SHORT = 300
+"""A lock in ms: renewed after half of it."""
+Told = list[tuple[ServiceBusReceivedMessage, Exception | None]]
+
+
+async def one(receiver: ServiceBusReceiver) -> ServiceBusReceivedMessage:
+    (message,) = await receiver.receive_messages(1, 20)
+    return message
+
+
+async def renewed(calls: Calls, times: int) -> None:
+    await eventually(lambda: calls.by_script["renew"] >= times)
+
+
+@both
+async def test_a_lock_is_renewed_until_its_message_is_settled(url: str, partitioned: bool) -> None:
+    async with queue_at(url, partitioned=partitioned, lock_duration=SHORT) as queue, AutoLockRenewer() as renewer:
+        await queue.send("a", at=-1)
+        receiver = queue.receiver(auto_lock_renewer=renewer)
+        message = await one(receiver)
+        token, until = message.lock_token, message.locked_until_utc
+        with Calls(queue.transport) as calls:
+            await renewed(calls, 4)
+        assert message.lock_token == token
+        assert until is not None
+        assert message.locked_until_utc is not None
+        assert (message.locked_until_utc - until).total_seconds() > 0.3
+        assert message.auto_renew_error is None
+        await receiver.complete_message(message)
+        assert (await queue.counts()).bytes == 0
+        with Calls(queue.transport) as calls:
+            await eventually(lambda: not renewer._due)
+        assert not calls.by_script
+
+
+@both
+@pytest.mark.parametrize("prefetch", [0, 20])
+async def test_messages_are_renewed_together(url: str, partitioned: bool, prefetch: int) -> None:
+    """Also when they came one by one."""
+    async with queue_at(url, partitioned=partitioned, lock_duration=2000) as queue, AutoLockRenewer() as renewer:
+        await queue.fill(40, at=-1)
+        async with queue.receiver(auto_lock_renewer=renewer, prefetch_count=prefetch) as receiver:
+            messages = await receiver.receive_messages(20, 20)
+            messages += [await one(receiver) for _ in range(20)]
+            ends = [message._lease.until for message in messages if message._lease is not None]
+            with Calls(queue.transport) as calls:
+                await eventually(
+                    lambda: all(
+                        message._lease.until > end
+                        for message, end in zip(messages, ends, strict=True)
+                        if message._lease is not None
+                    )
+                )
+                assert calls.by_script["renew"] <= 10
+            await asyncio.gather(*(receiver.complete_message(message) for message in messages))
+        assert await queue.locked() == 0
+
+
+@in_memory
+async def test_what_was_registered_in_the_same_moment_is_one_thing_to_look_after(url: str) -> None:
+    async with queue_at(url) as queue, AutoLockRenewer() as renewer:
+        await queue.fill(50)
+        receiver = queue.receiver()
+        messages = [await one(receiver) for _ in range(50)]
+        for message in messages:
+            renewer.register(receiver, message)
+        assert len(renewer._due) < 25
+        await receiver.close()
+
+
+@both
+async def test_a_lock_is_renewed_for_no_longer_than_was_asked_for(url: str, partitioned: bool) -> None:
+    told: Told = []
+
+    async def failed(message: ServiceBusReceivedMessage, error: Exception | None) -> None:
+        await asyncio.sleep(0)
+        told.append((message, error))
+
+    async with queue_at(url, partitioned=partitioned, lock_duration=SHORT) as queue:
+        await queue.send("a", at=-1)
+        async with AutoLockRenewer(max_lock_renewal_duration=0.4, on_lock_renew_failure=failed) as renewer:
+            receiver = queue.receiver(auto_lock_renewer=renewer)
+            message = await one(receiver)
+            await eventually(lambda: told)
+        assert told == [(message, message.auto_renew_error)]
+        assert isinstance(message.auto_renew_error, AutoLockRenewTimeout)
+        await eventually(lambda: _lapsed(receiver, message))
+
+
+async def _lapsed(receiver: ServiceBusReceiver, message: ServiceBusReceivedMessage) -> bool:
+    return message._lock_expired(receiver._connection.clock.now())
+
+
+@in_memory
+async def test_a_duration_shorter_than_the_lock_is_kept_as_well(url: str) -> None:
+    told: Told = []
+    async with (
+        queue_at(url) as queue,
+        AutoLockRenewer(300, lambda *said: told.append(said)) as renewer,
+    ):
+        await queue.send("a")
+        receiver = queue.receiver()
+        message = await one(receiver)
+        renewer.register(receiver, message, max_lock_renewal_duration=0.05)
+        await eventually(lambda: told)
+        assert isinstance(message.auto_renew_error, AutoLockRenewTimeout)
+        await receiver.complete_message(message)
+
+
+@both
+async def test_who_has_lost_a_lock_is_told_and_the_others_go_on(url: str, partitioned: bool) -> None:
+    told: Told = []
+    async with queue_at(url, partitioned=partitioned, lock_duration=SHORT) as queue:
+        await queue.fill(5, at=-1)
+        async with AutoLockRenewer() as renewer:
+            receiver = queue.receiver()
+            messages = await receiver.receive_messages(5, 20)
+            for message in messages:
+                renewer.register(receiver, message, 60, lambda *said: told.append(said))
+            await queue.lose(messages[2])
+            await eventually(lambda: told)
+            assert told == [(messages[2], messages[2].auto_renew_error)]
+            error = messages[2].auto_renew_error
+            assert isinstance(error, AutoLockRenewFailed)
+            assert isinstance(error.__cause__, MessageLockLostError)
+            with Calls(queue.transport) as calls:
+                await renewed(calls, 3)
+            others = messages[:2] + messages[3:]
+            await asyncio.gather(*(receiver.complete_message(message) for message in others))
+            assert len(told) == 1
+
+
+@both
+async def test_a_clock_that_is_moved_by_hand_renews_what_is_due(url: str, partitioned: bool) -> None:
+    clock = HandClock()
+    async with (
+        queue_at(url, partitioned=partitioned, clock=clock, lock_duration=60_000) as queue,
+        AutoLockRenewer() as renewer,
+    ):
+        await queue.send("a", at=-1)
+        receiver = queue.receiver(auto_lock_renewer=renewer)
+        message = await one(receiver)
+        for times in range(1, 5):
+            clock.move(39)
+            with Calls(queue.transport) as calls:
+                clock.move(2)
+                await renewed(calls, 1)
+            await eventually(
+                lambda times=times: message._lease is not None and message._lease.until > 1050 + times * 41
+            )
+        await receiver.complete_message(message)
+
+
+@both
+async def test_messages_can_be_settled_at_any_moment_of_their_renewal(url: str, partitioned: bool) -> None:
+    """Messages of one receive call, of which some are settled while the others are being renewed."""
+    told: Told = []
+    async with (
+        queue_at(url, partitioned=partitioned, lock_duration=SHORT) as queue,
+        AutoLockRenewer(300, lambda *said: told.append(said)) as renewer,
+    ):
+        await queue.fill(40, at=-1)
+        receiver = queue.receiver(auto_lock_renewer=renewer)
+        messages = await receiver.receive_messages(40, 20)
+        with Calls(queue.transport) as calls:
+            for place, message in enumerate(messages):
+                if place % 8 == 0:
+                    seen = calls.by_script["renew"]
+                    await renewed(calls, seen + 1)  # just now
+                for _ in range(place % 8):
+                    await asyncio.sleep(0)
+                await receiver.complete_message(message)
+        assert told == []
+        assert (await queue.counts()).bytes == 0
+
+
+@in_memory
+async def test_a_settled_message_is_let_go(url: str) -> None:
+    """Long before its lock would have been renewed."""
+    async with queue_at(url) as queue, AutoLockRenewer() as renewer:
+        await queue.fill(4)
+        receiver = queue.receiver(auto_lock_renewer=renewer)
+        messages = await receiver.receive_messages(4, 20)
+        kept = [message for _, _, watched in renewer._due for message in watched.messages.values()]
+        assert len(kept) == 4
+        del kept
+        for settle in (
+            receiver.complete_message,
+            receiver.abandon_message,
+            receiver.defer_message,
+            receiver.dead_letter_message,
+        ):
+            await settle(messages.pop())
+        gc.collect()
+        received = [each for each in gc.get_objects() if type(each) is ServiceBusReceivedMessage]
+        assert [message for message in received if message._owner is queue.entity] == []
+        assert not any(watched.messages for _, _, watched in renewer._due)
+
+
+@in_memory
+async def test_a_closed_renewer_renews_nothing_and_tells_nobody(url: str) -> None:
+    told: Told = []
+    async with queue_at(url, lock_duration=SHORT) as queue:
+        await queue.send("a", "b")
+        renewer = AutoLockRenewer(on_lock_renew_failure=lambda *said: told.append(said))
+        receiver = queue.receiver(auto_lock_renewer=renewer)
+        message = await one(receiver)
+        with Calls(queue.transport) as calls:
+            await renewed(calls, 1)
+            await renewer.close()
+            await renewer.close()
+            seen = calls.by_script["renew"]
+            await eventually(lambda: _lapsed(receiver, message))
+            assert calls.by_script["renew"] == seen
+        assert told == []
+        assert message.auto_renew_error is None
+        with pytest.raises(ServiceBusError, match="cannot be used again"):
+            renewer.register(receiver, message)
+        with pytest.raises(ServiceBusError, match="cannot be used again"):
+            await renewer.__aenter__()
+        before = await queue.counts()
+        with pytest.raises(ServiceBusError, match="cannot be used again"):
+            await receiver.receive_messages(1, 20)
+        assert (await queue.counts()).locked == before.locked
+
+
+@in_memory
+async def test_a_renewer_that_is_closed_while_its_receiver_waits_loses_no_message(url: str) -> None:
+    async with queue_at(url) as queue:
+        renewer = AutoLockRenewer()
+        receiver = queue.receiver(auto_lock_renewer=renewer)
+        task = asyncio.create_task(receiver.receive_messages(1, 20))
+        await queue.waited_at()
+        await renewer.close()
+        await queue.send("a")
+        (message,) = await task
+        await receiver.complete_message(message)
+
+
+@in_memory
+async def test_the_renewer_can_be_closed_by_whom_it_calls(url: str) -> None:
+    async with queue_at(url, lock_duration=SHORT) as queue:
+        await queue.send("a")
+        closed = asyncio.Event()
+
+        async def failed(*_: Any) -> None:
+            await renewer.close()
+            closed.set()
+
+        renewer = AutoLockRenewer(0.1, failed)
+        await one(queue.receiver(auto_lock_renewer=renewer))
+        await asyncio.wait_for(closed.wait(), 20)
+
+
+@in_memory
+async def test_a_call_back_that_fails_is_logged(url: str, caplog: pytest.LogCaptureFixture) -> None:
+    def failed(*_: Any) -> None:
+        raise RuntimeError("mine")
+
+    async with queue_at(url, lock_duration=SHORT) as queue, AutoLockRenewer(0.1, failed) as renewer:
+        await queue.send("a")
+        await one(queue.receiver(auto_lock_renewer=renewer))
+        await eventually(lambda: "on_lock_renew_failure failed" in caplog.text)
+        assert "mine" in caplog.text
+
+
+@in_memory
+async def test_a_renewal_that_fails_for_a_moment_is_tried_again(url: str) -> None:
+    async with queue_at(url, lock_duration=1000) as queue, AutoLockRenewer() as renewer:
+        await queue.send("a")
+        receiver = queue.receiver(auto_lock_renewer=renewer)
+        message = await one(receiver)
+        begin, failures = receiver._begin_renewal, 0
+
+        def flaky(message: ServiceBusReceivedMessage, deadline: float | None = None) -> asyncio.Future[None]:
+            nonlocal failures
+            if failures == 2:
+                return begin(message, deadline)
+            failures += 1
+            future: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+            future.set_exception(ServiceBusError("for a moment", is_transient=True))
+            return future
+
+        receiver._begin_renewal = flaky  # type: ignore[method-assign]
+        with Calls(queue.transport) as calls:
+            await renewed(calls, 1)
+        assert failures == 2
+        await eventually(lambda: not message._lock_expired(receiver._connection.clock.now()))
+        assert message.auto_renew_error is None
+        await receiver.complete_message(message)
+
+
+@in_memory
+async def test_only_what_has_a_lock_is_registered(url: str) -> None:
+    async with queue_at(url) as queue, AutoLockRenewer() as renewer:
+        await queue.send("a", "b", "c")
+        receiver = queue.receiver()
+        deleting = queue.receiver(receive_mode=ServiceBusReceiveMode.RECEIVE_AND_DELETE)
+        deleted = await one(deleting)
+        settled = await one(receiver)
+        await receiver.complete_message(settled)
+        (peeked,) = await receiver.peek_messages()
+        for without in (deleted, settled, peeked):
+            with pytest.raises(ValueError, match="no lock that could be renewed"):
+                renewer.register(receiver, without)
+        with pytest.raises(TypeError, match="not str"):
+            renewer.register(receiver, "message")  # type: ignore[arg-type]
+        with pytest.raises(ValueError, match="max_lock_renewal_duration"):
+            renewer.register(receiver, await one(receiver), max_lock_renewal_duration=0)
+        with pytest.raises(ValueError, match="leave out auto_lock_renewer"):
+            queue.receiver(receive_mode=ServiceBusReceiveMode.RECEIVE_AND_DELETE, auto_lock_renewer=renewer)
+        with pytest.raises(ValueError, match="max_lock_renewal_duration"):
+            AutoLockRenewer(-1)
+
+
+@in_memory
+async def test_locks_go_on_being_renewed_after_their_receiver_was_closed_but_not_after_the_client(url: str) -> None:
+    async with queue_at(url, lock_duration=SHORT) as queue, AutoLockRenewer() as renewer:
+        await queue.send("a")
+        async with queue.receiver(auto_lock_renewer=renewer) as receiver:
+            message = await one(receiver)
+        with Calls(queue.transport) as calls:
+            await renewed(calls, 2)
+        await queue.client.close()
+        await eventually(lambda: not renewer._due)
+        assert message.auto_renew_error is None

@@ -1,0 +1,272 @@
+"""What is cut off, killed, stopped or forgotten in the middle of a call is done once: one message, one settlement."""
+
+from __future__ import annotations
+
+import asyncio
+from collections import Counter
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import asynccontextmanager
+from datetime import UTC, datetime
+from typing import Self
+
+import pytest
+
+from benchmarks.faults import in_thread
+from sbredis.aio import ServiceBusClient, ServiceBusReceiver, ServiceBusSender
+from sbredis.exceptions import Outcome, ServiceBusError
+from sbredis.model import ServiceBusMessage, ServiceBusReceivedMessage
+from sbredis.servers import LocalCluster, LocalServer
+from sbredis.transport import key_slot
+from tests.aio.gates import lies_in
+from tests.aio.scissors import Scissors
+from tests.aio.standing import Queue, both, queue_at
+from tests.aio.test_sending import flat
+from tests.waiting import eventually
+
+pytestmark = pytest.mark.anyio
+
+SOON = datetime(2030, 1, 1, tzinfo=UTC)
+
+
+@asynccontextmanager
+async def behind_scissors(server: LocalServer, *, partitioned: bool = False) -> AsyncIterator[tuple[Queue, Scissors]]:
+    """A queue, and a network to its server for which there is a client as well."""
+    async with (
+        queue_at(server.url, partitioned=partitioned) as queue,
+        Scissors(server).listening() as network,
+        ServiceBusClient(f"redis://127.0.0.1:{network.port}", namespace="ns") as client,
+    ):
+        yield Queue(client, queue.entity, queue.url, None), network
+
+
+# -- the answer does not arrive ----------------------------------------------------------------------------------------
+
+
+@both
+@pytest.mark.parametrize("times", [1, 3])
+async def test_a_send_whose_answer_is_lost_is_one_message(
+    server: LocalServer, times: int, *, partitioned: bool
+) -> None:
+    async with (
+        behind_scissors(server, partitioned=partitioned) as (queue, network),
+        queue.client.get_queue_sender("q") as sender,
+    ):
+        network.cut("send", times)
+        await sender.send_messages(ServiceBusMessage("x"))
+        assert network.cuts == times
+        assert flat(await lies_in(queue)) == ["x"]
+        await sender.send_messages(ServiceBusMessage("y"))
+        assert flat(await lies_in(queue)) == ["x", "y"]
+
+
+@both
+async def test_so_is_each_of_many(server: LocalServer, *, partitioned: bool) -> None:
+    async with (
+        behind_scissors(server, partitioned=partitioned) as (queue, network),
+        queue.client.get_queue_sender("q") as sender,
+    ):
+        expected = sorted(str(number) for number in range(200))
+        network.cut("send", 5)
+        await asyncio.gather(*(sender.send_messages(ServiceBusMessage(body)) for body in expected[:100]))
+        await asyncio.gather(*(sender.send_messages(ServiceBusMessage(body)) for body in expected[100:]))
+        assert flat(await lies_in(queue)) == expected
+        assert network.cuts == 5
+
+
+async def test_what_was_scheduled_and_cancelled_is_so_once(server: LocalServer) -> None:
+    async with behind_scissors(server) as (queue, network), queue.client.get_queue_sender("q") as sender:
+        network.cut("send")
+        numbers = await sender.schedule_messages([ServiceBusMessage("a"), ServiceBusMessage("b")], SOON)
+        assert network.cuts == 1
+        assert (await queue.counts()).scheduled == 2
+        network.cut("cancel")
+        await sender.cancel_scheduled_messages(numbers[0])
+        assert network.cuts == 2
+        assert flat(await lies_in(queue)) == ["b"]
+
+
+Settlement = Callable[[ServiceBusReceiver, ServiceBusReceivedMessage], Awaitable[object]]
+SETTLEMENTS: dict[str, tuple[Settlement, dict[str, int]]] = {
+    "complete": (ServiceBusReceiver.complete_message, {}),
+    "abandon": (ServiceBusReceiver.abandon_message, {"active": 1}),
+    "defer": (ServiceBusReceiver.defer_message, {"deferred": 1}),
+    "dead_letter": (ServiceBusReceiver.dead_letter_message, {"dead_active": 1}),
+    "renew": (ServiceBusReceiver.renew_message_lock, {"locked": 1}),
+}
+
+
+@pytest.mark.parametrize("script", SETTLEMENTS)
+async def test_a_settlement_whose_answer_is_lost_is_one_settlement(server: LocalServer, script: str) -> None:
+    """It was done when it is repeated, and no lock is lost by that."""
+    settle, expected = SETTLEMENTS[script]
+    async with behind_scissors(server) as (queue, network):
+        await queue.send("x")
+        receiver = queue.receiver()
+        (message,) = await receiver.receive_messages(1, 5)
+        network.cut(script, 2)
+        await settle(receiver, message)
+        assert network.cuts == 2
+        counts = await queue.counts()
+        columns = ("active", "locked", "delayed", "deferred", "scheduled", "dead_active", "dead_locked")
+        assert {name: value for name in columns if (value := getattr(counts, name))} == expected
+        if script == "abandon":
+            (again,) = await receiver.receive_messages(1, 5)
+            assert again.delivery_count == 2
+
+
+async def test_the_time_runs_out_before_it_is_known(server: LocalServer) -> None:
+    """The answers never come: the error says that it may have been sent, and it was, once."""
+    async with behind_scissors(server) as (queue, network), queue.client.get_queue_sender("q") as sender:
+        network.cut("send", 100)
+        with pytest.raises(ServiceBusError) as caught:
+            await sender.send_messages(ServiceBusMessage("x"), timeout=0.5)
+        assert (caught.value.outcome, caught.value.is_transient, caught.value.entity) == (Outcome.UNKNOWN, True, "q")
+        network.cut("send", 0)
+        assert flat(await lies_in(queue)) == ["x"]
+
+
+# -- servers go --------------------------------------------------------------------------------------------------------
+
+
+class Crowd:
+    """Callers who each send one message after the other, every other one with a key, and what became of each."""
+
+    def __init__(self, sender: ServiceBusSender) -> None:
+        self.acknowledged: set[str] = set()
+        self.failed: dict[str, BaseException] = {}
+        self._sender = sender
+        self._stops = False
+        self._tasks: list[asyncio.Task[None]] = []
+
+    async def __aenter__(self) -> Self:
+        self._tasks = [asyncio.create_task(self._send(number)) for number in range(20)]
+        await self.flows()
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        self._stops = True
+        await asyncio.gather(*self._tasks)
+
+    async def _send(self, caller: int) -> None:
+        number = 0
+        while not self._stops:
+            number += 1
+            body = f"{caller}-{number}"
+            message = ServiceBusMessage(body, partition_key=str(caller) if caller % 2 else None)
+            try:
+                await self._sender.send_messages(message, timeout=30)
+            except Exception as error:  # noqa: BLE001  # looked at in the end
+                self.failed[body] = error
+            else:
+                self.acknowledged.add(body)
+            await asyncio.sleep(0.002)
+
+    async def flows(self) -> None:
+        """Wait until many more were taken."""
+        goal = len(self.acknowledged) + 100
+        await eventually(lambda: len(self.acknowledged) >= goal, timeout=30)
+
+
+async def looked_at(crowd: Crowd, url: str, *, loses: bool = False) -> None:
+    """No message is there twice; what was acknowledged is there; what failed says truly whether it may be."""
+    async with ServiceBusClient(url, namespace="ns") as client:
+        entity = await client._connection.entity("q", asyncio.get_running_loop().time() + 20)
+        counts = Counter(flat(await lies_in(Queue(client, entity, url, None))))
+    assert [body for body, count in counts.items() if count > 1] == []
+    lost = crowd.acknowledged - counts.keys()
+    assert not lost or loses, f"{len(lost)} of {len(crowd.acknowledged)} were lost"
+    for body, error in crowd.failed.items():
+        assert isinstance(error, ServiceBusError)
+        assert error.outcome is Outcome.UNKNOWN or body not in counts
+
+
+def victim_of(queue: Queue) -> int:
+    """A slot in which the queue has a partition."""
+    return key_slot(queue.partitions[1].keys[0])
+
+
+async def kill_the_master(cluster: LocalCluster, slot: int, _: Crowd) -> None:
+    master = cluster.master_of(slot)
+    await in_thread(master.kill)
+    await in_thread(cluster.wait_until_ok)
+    await in_thread(master.restart)
+
+
+async def stop_the_master(cluster: LocalCluster, slot: int, _: Crowd) -> None:
+    """Until its replica has taken over; then it goes on, and learns that it is the master no longer."""
+    master = cluster.master_of(slot)
+    (replica,) = cluster.replicas_of(master)
+    master.pause()
+    try:
+        await eventually(lambda: "role:master" in str(replica.ask("INFO", "replication")))
+    finally:
+        master.resume()
+    await in_thread(cluster.wait_until_ok)
+
+
+async def fail_over_by_hand(cluster: LocalCluster, slot: int, crowd: Crowd) -> None:
+    for _ in range(2):
+        await in_thread(cluster.failover, cluster.replicas_of(cluster.master_of(slot))[0])
+        await crowd.flows()
+
+
+async def test_failovers_lose_nothing_and_double_nothing(replicated_cluster: LocalCluster) -> None:
+    """With durability=replicated, what was acknowledged is there."""
+    cluster = replicated_cluster
+    async with (
+        queue_at(f"{cluster.url}?durability=replicated", partitioned=True) as queue,
+        queue.client.get_queue_sender("q") as sender,
+    ):
+        async with Crowd(sender) as crowd:
+            for fault in (fail_over_by_hand, stop_the_master, kill_the_master):
+                await fault(cluster, victim_of(queue), crowd)
+                await crowd.flows()
+        assert crowd.failed == {}
+    await looked_at(crowd, cluster.url)
+
+
+async def test_what_a_failover_may_lose_is_not_doubled_either(replicated_cluster: LocalCluster) -> None:
+    """With durability=master acknowledged messages may be gone with their master, and what is known of calls too."""
+    cluster = replicated_cluster
+    async with (
+        queue_at(cluster.url, partitioned=True) as queue,
+        queue.client.get_queue_sender("q") as sender,
+        Crowd(sender) as crowd,
+    ):
+        await kill_the_master(cluster, victim_of(queue), crowd)
+        await crowd.flows()
+    await looked_at(crowd, cluster.url, loses=True)
+
+
+@both
+async def test_a_server_that_is_killed_and_comes_back_loses_nothing(binary: str | None, *, partitioned: bool) -> None:
+    """Its append-only file is written before it answers."""
+    with LocalServer(binary=binary, config={"appendonly": "yes", "appendfsync": "always"}) as server:
+        async with (
+            queue_at(f"{server.url}?durability=fsync", partitioned=partitioned) as queue,
+            queue.client.get_queue_sender("q") as sender,
+        ):
+            async with Crowd(sender) as crowd:
+                for _ in range(2):
+                    await in_thread(server.kill)
+                    await in_thread(server.restart)
+                    await crowd.flows()
+            assert crowd.failed == {}
+        await looked_at(crowd, server.url)
+
+
+async def test_a_server_that_is_stopped_for_a_while_only_delays(binary: str | None) -> None:
+    with LocalServer(binary=binary) as server:
+        async with (
+            queue_at(server.url, partitioned=True) as queue,
+            queue.client.get_queue_sender("q") as sender,
+        ):
+            async with Crowd(sender) as crowd:
+                server.pause()
+                try:
+                    await eventually(lambda: sender.in_flight == 20)
+                finally:
+                    server.resume()
+                await crowd.flows()
+            assert crowd.failed == {}
+        await looked_at(crowd, server.url)

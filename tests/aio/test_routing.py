@@ -1,0 +1,204 @@
+"""To which partition a message goes: by its key, or one after the other and past what cannot be reached."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Iterator
+
+import pytest
+
+from benchmarks.faults import in_thread
+from sbredis.engine import partition_for_key
+from sbredis.exceptions import Outcome, ServiceBusError
+from sbredis.model import ServiceBusMessage
+from sbredis.servers import ClusterNode, LocalCluster, LocalServer
+from sbredis.transport import key_slot
+from tests.aio.gates import Gate, bodies_at, lies_in
+from tests.aio.standing import PARTITIONS, Queue, in_memory, queue_at
+from tests.aio.test_sending import flat
+from tests.transport.hand import turns
+from tests.waiting import eventually
+
+pytestmark = pytest.mark.anyio
+
+
+async def test_a_key_says_to_which_partition(url: str) -> None:
+    """The session id, else the partition key."""
+    async with queue_at(url, partitioned=True) as queue, queue.client.get_queue_sender("q") as sender:
+        for key in "abcdefgh":
+            await sender.send_messages(ServiceBusMessage(key, session_id=key))
+            await sender.send_messages(ServiceBusMessage(key, partition_key=key))
+            await sender.send_messages(ServiceBusMessage(key, session_id=key, partition_key=key))
+            batch = await sender.create_message_batch()
+            batch.add_message(ServiceBusMessage(key, session_id=key))
+            batch.add_message(ServiceBusMessage(key, partition_key=key))
+            await sender.send_messages(batch)
+        for number, bodies in enumerate(await lies_in(queue)):
+            keys = [key for key in "abcdefgh" if partition_for_key(key, PARTITIONS) == number]
+            assert bodies == [key for key in keys for _ in range(5)]
+
+
+async def test_under_duplicate_detection_the_message_id_is_a_key_too(url: str) -> None:
+    async with (
+        queue_at(url, partitioned=True, duplicate_window=60_000) as queue,
+        queue.client.get_queue_sender("q") as sender,
+    ):
+        for key in "abcdefgh":
+            await sender.send_messages(ServiceBusMessage(key, message_id=key))
+        session = next(key for key in "bcdefgh" if queue.entity.pinned(key) is not queue.entity.pinned("a"))
+        await sender.send_messages(ServiceBusMessage("s", message_id="a", session_id=session))
+        for number, bodies in enumerate(await lies_in(queue)):
+            expected = [key for key in "abcdefgh" if partition_for_key(key, PARTITIONS) == number]
+            assert bodies == expected + ["s"] * (partition_for_key(session, PARTITIONS) == number)
+
+
+async def test_an_empty_session_id_is_a_key(url: str) -> None:
+    async with queue_at(url, partitioned=True) as queue, queue.client.get_queue_sender("q") as sender:
+        await sender.send_messages([ServiceBusMessage("x", session_id="")] * 3)
+        assert (await lies_in(queue))[partition_for_key("", PARTITIONS)] == ["x"] * 3
+
+
+async def test_what_has_no_key_is_spread_evenly(url: str) -> None:
+    async with queue_at(url, partitioned=True) as queue, queue.client.get_queue_sender("q") as sender:
+        for _ in range(PARTITIONS * 5):
+            await sender.send_messages(ServiceBusMessage("x"))
+        assert [len(bodies) for bodies in await lies_in(queue)] == [5] * PARTITIONS
+
+
+@in_memory
+async def test_a_list_goes_to_one_partition(url: str) -> None:
+    async with queue_at(url, partitioned=True) as queue, queue.client.get_queue_sender("q") as sender:
+        await sender.send_messages([ServiceBusMessage("x")] * 7)
+        assert sorted(len(bodies) for bodies in await lies_in(queue)) == [*[0] * (PARTITIONS - 1), 7]
+
+
+@in_memory
+async def test_messages_of_different_keys_are_refused_together(url: str) -> None:
+    """On a partitioned queue, where they could not be taken all together or not at all."""
+    mixed = [ServiceBusMessage("a", session_id="s1"), ServiceBusMessage("b", session_id="s2")]
+    async with queue_at(url, partitioned=True) as queue, queue.client.get_queue_sender("q") as sender:
+        batch = await sender.create_message_batch()
+        for message in mixed:
+            batch.add_message(message)
+        with Gate(queue.client) as gate:
+            for what in (mixed, batch):
+                with pytest.raises(ValueError, match=r"different keys \('s1', 's2'\)"):
+                    await sender.send_messages(what)
+            with pytest.raises(ValueError, match=r"different keys \('1', '2', '3', …\)"):
+                await sender.send_messages([ServiceBusMessage("x", partition_key=str(key)) for key in range(1, 9)])
+            assert gate.came == []
+        assert sender.in_flight == 0
+        await sender.send_messages([mixed[0], ServiceBusMessage("c")])
+    async with queue_at(url, name="p") as queue, queue.client.get_queue_sender("p") as sender:
+        await sender.send_messages(mixed)
+        assert flat(await lies_in(queue)) == ["a", "b"]
+
+
+@in_memory
+async def test_two_keys_of_one_message_must_be_equal(url: str) -> None:
+    async with queue_at(url, partitioned=True) as queue, queue.client.get_queue_sender("q") as sender:
+        with pytest.raises(ValueError, match="partition_key"):
+            await sender.send_messages({"body": "x", "session_id": "a", "partition_key": "b"})
+
+
+# -- what cannot be reached --------------------------------------------------------------------------------------------
+
+
+@pytest.fixture(scope="module")
+def short_lived(binary: str | None) -> Iterator[LocalCluster]:
+    with LocalCluster(3, 0, binary=binary) as cluster:
+        yield cluster
+
+
+@pytest.fixture
+def damaged(short_lived: LocalCluster) -> LocalCluster:
+    """A cluster without replicas, whose masters may go, and come back empty."""
+    short_lived.wait_until_ok()
+    short_lived.flush()
+    return short_lived
+
+
+def victim(cluster: LocalCluster, queue: Queue) -> tuple[ClusterNode, list[str], list[str]]:
+    """A master that has no part in the registry, keys of its partitions, and keys of the others."""
+    registry = cluster.master_of(key_slot(b"{fjl}"))
+    masters = [cluster.master_of(key_slot(partition.keys[0])) for partition in queue.partitions]
+    master = next(master for master in masters if master is not registry)
+    keys: tuple[list[str], list[str]] = ([], [])
+    for number in range(50):
+        keys[masters[partition_for_key(str(number), len(masters))] is not master].append(str(number))
+    return master, *keys
+
+
+async def test_what_has_no_key_passes_over_what_cannot_be_reached_and_comes_back(damaged: LocalCluster) -> None:
+    """Also past messages that belong there, and wait for it."""
+    async with queue_at(damaged.url, partitioned=True) as queue, queue.client.get_queue_sender("q") as sender:
+        for _ in range(PARTITIONS):
+            await sender.send_messages(ServiceBusMessage("before"))
+        master, there, _ = victim(damaged, queue)
+        await in_thread(master.kill)
+        bound = [
+            asyncio.create_task(sender.send_messages(ServiceBusMessage("bound", partition_key=key)))
+            for key in there[:3]
+        ]
+        await asyncio.sleep(0)
+        began = time.monotonic()
+        await asyncio.gather(*(sender.send_messages(ServiceBusMessage("free"), timeout=20) for _ in range(60)))
+        assert time.monotonic() - began < 15
+        assert not any(task.done() for task in bound)
+        again = time.monotonic()
+        for _ in range(PARTITIONS * 3):
+            await sender.send_messages(ServiceBusMessage("free"), timeout=20)
+        assert time.monotonic() - again < 10
+        await in_thread(master.restart)
+        await asyncio.gather(*bound)
+
+        async def is_back() -> bool:
+            for _ in range(PARTITIONS):
+                await sender.send_messages(ServiceBusMessage("back"))
+            found = await lies_in(queue)
+            return all("back" in bodies for bodies in found)
+
+        await eventually(is_back)
+        found = flat(await lies_in(queue))
+        assert (found.count("free"), found.count("bound")) == (60 + PARTITIONS * 3, 3)
+
+
+async def test_what_belongs_to_what_cannot_be_reached_fails_in_time(damaged: LocalCluster) -> None:
+    """With an error that says that it was not sent, where, and that it may be tried again."""
+    async with queue_at(damaged.url, partitioned=True) as queue, queue.client.get_queue_sender("q") as sender:
+        for key in map(str, range(50)):
+            await sender.send_messages(ServiceBusMessage("before", partition_key=key))
+        master, there, elsewhere = victim(damaged, queue)
+        await in_thread(master.kill)
+        ended = await asyncio.gather(
+            sender.send_messages(ServiceBusMessage("x", partition_key=there[0]), timeout=0.5),
+            sender.send_messages(ServiceBusMessage("y", session_id=elsewhere[0]), timeout=20),
+            return_exceptions=True,
+        )
+        error = ended[0]
+        assert isinstance(error, ServiceBusError)
+        assert (error.is_transient, error.entity) == (True, "q")
+        assert error.outcome is Outcome.NEVER_SENT
+        assert "a retry may help" in str(error)
+        assert ended[1] is None
+        await in_thread(master.restart)
+        await sender.send_messages(ServiceBusMessage("z", partition_key=there[0]))
+        at = queue.entity.numbers.index(queue.entity.pinned(there[0]).number)
+        assert await bodies_at(queue.transport, queue.partitions[at]) == ["z"]  # the master kept nothing
+
+
+async def test_while_nothing_can_be_reached_it_is_waited_for(binary: str | None) -> None:
+    """Not given up after the first round: there is time left."""
+    with LocalServer(binary=binary, config={"appendonly": "yes"}) as server:
+        async with queue_at(server.url, partitioned=True) as queue, queue.client.get_queue_sender("q") as sender:
+            await sender.send_messages([])
+            await in_thread(server.kill)
+            sends = [asyncio.create_task(sender.send_messages(ServiceBusMessage(str(n)))) for n in range(20)]
+            desks = [queue.entity.desk(number) for number in queue.entity.numbers]
+            await eventually(lambda: all(desk.down_until for desk in desks))
+            await turns(20)
+            assert not any(send.done() for send in sends)
+            await in_thread(server.restart)
+            await asyncio.gather(*sends)
+            assert flat(await lies_in(queue)) == sorted(map(str, range(20)))

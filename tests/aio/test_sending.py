@@ -1,0 +1,583 @@
+"""Sending, scheduling and cancelling, as senders use them, and what is refused."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Awaitable, Callable
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+import pytest
+
+from sbredis.aio import ServiceBusClient, ServiceBusSender
+from sbredis.amqp import AmqpAnnotatedMessage
+from sbredis.engine import MAXIMUM_CALL_BYTES
+from sbredis.exceptions import (
+    MessageNotFoundError,
+    MessageSizeExceededError,
+    MessagingEntityDisabledError,
+    MessagingEntityNotFoundError,
+    Outcome,
+    ServiceBusError,
+    ServiceBusQuotaExceededError,
+)
+from sbredis.model import ServiceBusMessage
+from tests.aio.gates import Gate, lies_in
+from tests.aio.standing import HandClock, Queue, both, in_memory, queue_at
+from tests.transport.hand import turns
+
+pytestmark = pytest.mark.anyio
+
+SOON = datetime(2030, 1, 1, tzinfo=UTC)
+
+
+def flat(found: list[list[str]]) -> list[str]:
+    return sorted(body for bodies in found for body in bodies)
+
+
+# -- what is sent ------------------------------------------------------------------------------------------------------
+
+
+@both
+async def test_a_message_a_list_a_mapping_an_amqp_message_and_a_batch_are_sent(url: str, *, partitioned: bool) -> None:
+    async with queue_at(url, partitioned=partitioned) as queue, queue.client.get_queue_sender("q") as sender:
+        await sender.send_messages(ServiceBusMessage("one"))
+        await sender.send_messages([ServiceBusMessage("two"), ServiceBusMessage(b"three")])
+        await sender.send_messages({"body": "four", "subject": "s"})
+        await sender.send_messages([{"body": "five"}, {"body": "six"}])
+        await sender.send_messages(AmqpAnnotatedMessage(data_body=b"seven"))
+        batch = await sender.create_message_batch()
+        batch.add_message(ServiceBusMessage("eight"))
+        batch.add_message({"body": "nine"})
+        await sender.send_messages(batch)
+        expected = ["eight", "five", "four", "nine", "one", "seven", "six", "three", "two"]
+        assert flat(await lies_in(queue)) == expected
+
+
+@in_memory
+async def test_an_empty_list_or_batch_is_sent_to_nobody(url: str) -> None:
+    async with queue_at(url) as queue, queue.client.get_queue_sender("q") as sender:
+        with Gate(queue.client) as gate:
+            await sender.send_messages([])
+            await sender.send_messages(await sender.create_message_batch())
+            assert await sender.schedule_messages([], SOON) == []
+            await sender.cancel_scheduled_messages([])
+            assert gate.came == []
+
+
+@both
+async def test_one_after_the_other_messages_keep_their_order(url: str, *, partitioned: bool) -> None:
+    async with queue_at(url, partitioned=partitioned) as queue, queue.client.get_queue_sender("q") as sender:
+        for number in range(20):
+            await sender.send_messages(ServiceBusMessage(str(number), session_id="s"))
+        assert [bodies for bodies in await lies_in(queue) if bodies] == [[str(number) for number in range(20)]]
+
+
+async def test_a_message_gets_an_id_when_it_is_sent(url: str) -> None:
+    message = ServiceBusMessage("x")
+    async with queue_at(url) as queue, queue.client.get_queue_sender("q") as sender:
+        await sender.send_messages(message)
+        assert message.message_id
+
+
+async def test_duplicates_are_dropped_in_silence(url: str) -> None:
+    async with (
+        queue_at(url, partitioned=True, duplicate_window=60_000) as queue,
+        queue.client.get_queue_sender("q") as sender,
+    ):
+        for _ in range(3):
+            await sender.send_messages(ServiceBusMessage("x", message_id="same"))
+        batch = await sender.create_message_batch()
+        batch.add_message(ServiceBusMessage("x", message_id="same"))
+        await sender.send_messages(batch)
+        assert flat(await lies_in(queue)) == ["x"]
+
+
+# -- scheduling --------------------------------------------------------------------------------------------------------
+
+
+@both
+async def test_scheduled_messages_are_counted_until_they_are_due(url: str, *, partitioned: bool) -> None:
+    clock = HandClock()
+    when = datetime.fromtimestamp(clock.utc() + 100, UTC)
+    async with (
+        queue_at(url, partitioned=partitioned, clock=clock) as queue,
+        queue.client.get_queue_sender("q") as sender,
+    ):
+        numbers = await sender.schedule_messages([ServiceBusMessage("a"), ServiceBusMessage("b")], when)
+        (single,) = await sender.schedule_messages({"body": "c"}, when)
+        await sender.send_messages(ServiceBusMessage("d", scheduled_enqueue_time_utc=when))
+        await sender.send_messages(ServiceBusMessage("e", scheduled_enqueue_time_utc=when - timedelta(seconds=100)))
+        counts = await queue.counts()
+        assert (counts.scheduled, counts.active) == (4, 1)
+        assert len({*numbers, single}) == 3
+        assert numbers[1] == numbers[0] + 1
+        clock.move(100)
+        await queue.look_after()
+        counts = await queue.counts()
+        assert (counts.scheduled, counts.active) == (0, 5)
+
+
+@both
+async def test_scheduled_messages_are_cancelled_by_number(url: str, *, partitioned: bool) -> None:
+    async with queue_at(url, partitioned=partitioned) as queue, queue.client.get_queue_sender("q") as sender:
+        numbers = [
+            number
+            for text in "abcdef"
+            for number in await sender.schedule_messages(ServiceBusMessage(text, partition_key=text), SOON)
+        ]
+        await sender.cancel_scheduled_messages(numbers[0])
+        await sender.cancel_scheduled_messages([*numbers[1:5], numbers[1]])
+        assert (await queue.counts()).scheduled == 1
+        assert flat(await lies_in(queue)) == ["f"]
+
+
+@both
+async def test_a_number_that_is_not_scheduled_is_an_error_that_names_it(url: str, *, partitioned: bool) -> None:
+    async with queue_at(url, partitioned=partitioned) as queue, queue.client.get_queue_sender("q") as sender:
+        (number,) = await sender.schedule_messages(ServiceBusMessage("a"), SOON)
+        for unknown in (0, -1, 4711, 10**15, 2 << 48, (77 << 48) + 1, 1 << 70):
+            with pytest.raises(MessageNotFoundError, match=rf"Not scheduled, or no longer: {unknown}\.") as caught:
+                await sender.cancel_scheduled_messages(unknown)
+            assert (caught.value.entity, caught.value.outcome) == ("q", Outcome.REFUSED)
+            assert (await queue.counts()).scheduled == 1
+        await sender.cancel_scheduled_messages([number])
+
+
+async def test_of_several_numbers_all_are_cancelled_or_none(url: str) -> None:
+    async with queue_at(url) as queue, queue.client.get_queue_sender("q") as sender:
+        numbers = await sender.schedule_messages([ServiceBusMessage("a"), ServiceBusMessage("b")], SOON)
+        with pytest.raises(MessageNotFoundError, match="None was cancelled") as caught:
+            await sender.cancel_scheduled_messages([*numbers, 99])
+        assert caught.value.outcome is Outcome.REFUSED
+        assert (await queue.counts()).scheduled == 2
+
+
+@in_memory
+async def test_what_several_calls_cancelled_before_one_is_missing_is_said(url: str) -> None:
+    """More than a call takes, or in several partitions."""
+    async with queue_at(url, partitioned=True) as queue, queue.client.get_queue_sender("q") as sender:
+        first = await sender.schedule_messages(ServiceBusMessage("a", partition_key="a"), SOON)
+        others = (
+            number for key in "bcdefgh" for number in [key] if queue.entity.pinned(key) is not queue.entity.pinned("a")
+        )
+        second = await sender.schedule_messages(ServiceBusMessage("b", partition_key=next(others)), SOON)
+        with pytest.raises(MessageNotFoundError, match=f"cancelled before: \\[{first[0]}\\]") as caught:
+            await sender.cancel_scheduled_messages([*first, *second, second[0] + 1])
+        assert caught.value.outcome is Outcome.UNKNOWN
+        assert flat(await lies_in(queue)) == ["b"]
+        many: list[int] = []
+        for _ in range(2):
+            listed = [ServiceBusMessage("c", partition_key="c") for _ in range(700)]
+            many += await sender.schedule_messages(listed, SOON)
+        with pytest.raises(MessageNotFoundError, match=f"cancelled before: \\[{many[0]}, "):
+            await sender.cancel_scheduled_messages([*many, many[-1] + 1])
+        assert (await queue.counts()).scheduled == 401
+
+
+@pytest.mark.parametrize("wrong", ["12", b"12", 1.5, None, True, [True], ["1"], [None]])
+@in_memory
+async def test_sequence_numbers_are_whole_numbers(url: str, wrong: Any) -> None:
+    async with queue_at(url) as queue, queue.client.get_queue_sender("q") as sender:
+        with pytest.raises(TypeError, match="sequence number"):
+            await sender.cancel_scheduled_messages(wrong)
+
+
+@in_memory
+async def test_a_time_without_a_zone_is_refused(url: str) -> None:
+    async with queue_at(url) as queue, queue.client.get_queue_sender("q") as sender:
+        message = ServiceBusMessage("x")
+        with pytest.raises(ValueError, match="time zone"):
+            await sender.schedule_messages(message, datetime(2030, 1, 1))  # noqa: DTZ001  # that is the point
+        assert message.scheduled_enqueue_time_utc is None
+        assert flat(await lies_in(queue)) == []
+
+
+@in_memory
+@pytest.mark.parametrize("when", [datetime.max.replace(tzinfo=UTC), datetime.min.replace(tzinfo=UTC)])
+async def test_a_time_far_away_spoils_no_other_call(url: str, when: datetime) -> None:
+    """Either it is refused, or it is taken; whoever sends at the same moment does not notice."""
+    async with queue_at(url) as queue, queue.client.get_queue_sender("q") as sender:
+        ended = await asyncio.gather(
+            sender.send_messages(ServiceBusMessage("a")),
+            sender.schedule_messages(ServiceBusMessage("b"), when),
+            sender.send_messages(ServiceBusMessage("c", time_to_live=timedelta.max)),
+            return_exceptions=True,
+        )
+        assert ended[0] is None
+        assert ended[2] is None
+        assert not isinstance(ended[1], BaseException) or type(ended[1]) is ValueError
+
+
+# -- what is too large -------------------------------------------------------------------------------------------------
+
+
+async def refused_unsent(
+    queue: Queue, error: type[Exception], match: str, call: Callable[[], Awaitable[Any]]
+) -> Exception:
+    """The call is refused, with this, and neither a byte was sent nor anything changed."""
+    before = await queue.whole()
+    with Gate(queue.client) as gate:
+        with pytest.raises(error, match=match) as caught:
+            await call()
+        assert gate.came == []
+    assert await queue.whole() == before
+    return caught.value
+
+
+@both
+async def test_what_is_too_large_is_refused_before_it_is_sent(url: str, *, partitioned: bool) -> None:
+    async with (
+        queue_at(url, partitioned=partitioned, largest_message=2000) as queue,
+        queue.client.get_queue_sender("q") as sender,
+    ):
+        large, small = ServiceBusMessage(bytes(2000)), ServiceBusMessage(bytes(900))
+        error = await refused_unsent(
+            queue,
+            MessageSizeExceededError,
+            "The message has 20[0-9]+ bytes.* up to 2000 bytes",
+            lambda: sender.send_messages(large),
+        )
+        assert isinstance(error, MessageSizeExceededError)
+        assert (error.entity, error.outcome, error.is_transient) == ("q", Outcome.NEVER_SENT, False)
+        await refused_unsent(
+            queue,
+            MessageSizeExceededError,
+            "The 3 messages have 2[0-9]+ bytes",
+            lambda: sender.send_messages([small, small, small]),
+        )
+        await refused_unsent(
+            queue, MessageSizeExceededError, "The message has", lambda: sender.schedule_messages(large, SOON)
+        )
+        await sender.send_messages([small, small])
+        batch = await sender.create_message_batch()
+        assert batch.max_size_in_bytes == 2000
+        with pytest.raises(MessageSizeExceededError):
+            batch.add_message(large)
+        assert sender.in_flight == 0
+
+
+async def test_more_than_a_thousand_at_once_are_refused(url: str) -> None:
+    async with queue_at(url) as queue, queue.client.get_queue_sender("q") as sender:
+        many = [ServiceBusMessage("x") for _ in range(1001)]
+        await refused_unsent(
+            queue,
+            MessageSizeExceededError,
+            "1001 messages .* at once 1000 messages",
+            lambda: sender.send_messages(many),
+        )
+        await sender.send_messages(many[:1000])
+        assert (await queue.counts()).active == 1000
+
+
+async def test_a_message_may_be_larger_than_a_call_of_several(url: str) -> None:
+    """Alone it passes; together with others no more than a call takes."""
+    async with (
+        queue_at(url, largest_message=MAXIMUM_CALL_BYTES * 2) as queue,
+        queue.client.get_queue_sender("q") as sender,
+    ):
+        large = ServiceBusMessage(bytes(MAXIMUM_CALL_BYTES + 1))
+        await sender.send_messages(large)
+        half = ServiceBusMessage(bytes(MAXIMUM_CALL_BYTES // 2))
+        await refused_unsent(
+            queue,
+            MessageSizeExceededError,
+            f"at once 1000 messages of {MAXIMUM_CALL_BYTES} bytes together",
+            lambda: sender.send_messages([half, half]),
+        )
+        assert (await sender.create_message_batch()).max_size_in_bytes == MAXIMUM_CALL_BYTES
+        await asyncio.gather(sender.send_messages(half), sender.send_messages(large), sender.send_messages(half))
+        assert (await queue.counts()).active == 4
+
+
+@in_memory
+async def test_a_batch_is_no_larger_than_the_queue_takes(url: str) -> None:
+    async with queue_at(url, largest_message=2000) as queue, queue.client.get_queue_sender("q") as sender:
+        assert (await sender.create_message_batch(1000)).max_size_in_bytes == 1000
+        with pytest.raises(ValueError, match="takes batches of up to 2000 bytes"):
+            await sender.create_message_batch(2001)
+        with pytest.raises(ValueError, match="max_size_in_bytes"):
+            await sender.create_message_batch(0)
+
+
+# -- what the queue does not take --------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("status", ["Disabled", "SendDisabled"])
+async def test_a_disabled_queue_takes_nothing(url: str, status: Any) -> None:
+    async with queue_at(url, status=status) as queue, queue.client.get_queue_sender("q") as sender:
+        before = await queue.whole()
+        with pytest.raises(MessagingEntityDisabledError, match=f"status is {status}") as caught:
+            await sender.send_messages(ServiceBusMessage("x"))
+        assert (caught.value.entity, caught.value.outcome) == ("q", Outcome.REFUSED)
+        assert caught.value.tracking_id in str(caught.value)
+        assert await queue.whole() == before
+
+
+async def test_a_full_queue_takes_nothing(url: str) -> None:
+    async with queue_at(url, quota=3000) as queue, queue.client.get_queue_sender("q") as sender:
+        await sender.send_messages(ServiceBusMessage(bytes(2000)))
+        before = await queue.whole()
+        with pytest.raises(ServiceBusQuotaExceededError, match=r"The entity is full: 20[0-9]+ of 3000 bytes") as caught:
+            await sender.send_messages(ServiceBusMessage(bytes(2000)))
+        assert (caught.value.entity, caught.value.outcome) == ("q", Outcome.REFUSED)
+        assert await queue.whole() == before
+
+
+async def test_an_unknown_queue_is_an_error_that_says_how_to_get_one(url: str) -> None:
+    async with queue_at(url) as queue:
+        sender = queue.client.get_queue_sender("nowhere")
+        for call in (
+            lambda: sender.send_messages(ServiceBusMessage("x")),
+            lambda: sender.send_messages([]),
+            lambda: sender.schedule_messages(ServiceBusMessage("x"), SOON),
+            lambda: sender.cancel_scheduled_messages([1]),
+            sender.create_message_batch,
+            sender.__aenter__,
+        ):
+            with pytest.raises(MessagingEntityNotFoundError, match=r"ensure_queue.*create_if_missing") as caught:
+                await call()
+            assert caught.value.outcome is Outcome.REFUSED
+
+
+async def test_a_missing_queue_is_created_if_that_was_asked_for(url: str) -> None:
+    async with queue_at(url) as queue:
+        client = queue.client
+        async with client.get_queue_sender("new", create_if_missing={"max_delivery_count": 3}) as sender:
+            await sender.send_messages(ServiceBusMessage("x"))
+        record = await client._connection.namespace.get_entity("new")
+        assert record.settings.max_delivery_count == 3
+        crowd = [client.get_queue_sender("crowded", create_if_missing=True) for _ in range(8)]
+        await asyncio.gather(*(sender.send_messages(ServiceBusMessage("x")) for sender in crowd))
+        assert (await client._connection.namespace.get_entity("crowded")).version == 1
+
+
+@in_memory
+async def test_properties_of_a_queue_to_be_created_are_looked_at_at_once(url: str) -> None:
+    async with queue_at(url) as queue:
+        with pytest.raises(TypeError, match="create_if_missing does not know 'wrong'"):
+            queue.client.get_queue_sender("new", create_if_missing={"wrong": 1})
+        with pytest.raises(ValueError, match="max_delivery_count"):
+            queue.client.get_queue_sender("new", create_if_missing={"max_delivery_count": 0})
+
+
+@in_memory
+async def test_a_queue_that_is_created_goes_by_the_clock_of_its_client(url: str) -> None:
+    async with (
+        queue_at(url, clock=HandClock()) as queue,
+        queue.client.get_queue_sender("new", create_if_missing=True) as sender,
+    ):
+        await sender.send_messages(ServiceBusMessage("x"))
+
+
+# -- closed ------------------------------------------------------------------------------------------------------------
+
+
+def calls_of(sender: ServiceBusSender) -> list[Callable[[], Awaitable[Any]]]:
+    return [
+        lambda: sender.send_messages(ServiceBusMessage("x")),
+        lambda: sender.send_messages([]),
+        lambda: sender.schedule_messages(ServiceBusMessage("x"), SOON),
+        lambda: sender.schedule_messages([], SOON),
+        lambda: sender.cancel_scheduled_messages(1),
+        lambda: sender.cancel_scheduled_messages([]),
+        sender.create_message_batch,
+        sender.__aenter__,
+    ]
+
+
+async def test_a_closed_sender_takes_nothing(url: str) -> None:
+    async with queue_at(url) as queue:
+        async with queue.client.get_queue_sender("q") as sender:
+            await sender.send_messages(ServiceBusMessage("x"))
+        for call in calls_of(sender):
+            with pytest.raises(ValueError, match="The sender is closed"):
+                await call()
+        with pytest.raises(ValueError, match="The sender is closed"):
+            await sender.send_stream([])
+        await sender.close()
+
+
+async def test_a_closed_client_makes_and_sends_nothing(url: str) -> None:
+    async with queue_at(url) as queue:
+        used, unused = queue.client.get_queue_sender("q"), queue.client.get_queue_sender("q")
+        await used.send_messages(ServiceBusMessage("x"))
+        await queue.client.close()
+        for call in calls_of(used) + calls_of(unused):
+            with pytest.raises(ValueError, match="closed"):
+                await call()
+        with pytest.raises(ValueError, match="The client is closed"):
+            queue.client.get_queue_sender("q")
+        with pytest.raises(ValueError, match="The client is closed"):
+            await queue.client.ensure_queue("q")
+        await queue.client.close()
+
+
+@both
+async def test_closing_waits_for_what_is_under_way(url: str, *, partitioned: bool) -> None:
+    async with queue_at(url, partitioned=partitioned) as queue:
+        sender = queue.client.get_queue_sender("q")
+        await sender.send_messages([])
+        with Gate(queue.client) as gate:
+            gate.shut = True
+            sends = [asyncio.create_task(sender.send_messages(ServiceBusMessage(str(number)))) for number in range(5)]
+            await gate.reached()
+            closing = asyncio.create_task(sender.close())
+            await turns()
+            assert not closing.done()
+            with pytest.raises(ValueError, match="closed"):
+                await sender.send_messages(ServiceBusMessage("late"))
+            gate.open()
+            await closing
+            assert sender.in_flight == 0
+            await asyncio.gather(*sends)
+        assert flat(await lies_in(queue)) == list("01234")
+
+
+@in_memory
+async def test_who_waits_for_room_when_the_sender_is_closed_is_not_sent(url: str) -> None:
+    """And leaves no share of the room taken, which closing would wait for."""
+    async with queue_at(url) as queue:
+        sender = queue.client.get_queue_sender("q", max_in_flight=2)
+        await sender.send_messages([])
+        with Gate(queue.client) as gate:
+            gate.shut = True
+            sends = [asyncio.create_task(sender.send_messages(ServiceBusMessage(str(number)))) for number in range(4)]
+            await gate.reached()
+            closing = asyncio.create_task(sender.close())
+            await turns()
+            gate.open()
+            await closing
+        ended = await asyncio.gather(*sends, return_exceptions=True)
+        assert [type(error) for error in ended] == [type(None), type(None), ValueError, ValueError]
+        assert sender.in_flight == 0
+        assert flat(await lies_in(queue)) == ["0", "1"]
+
+
+@in_memory
+async def test_a_failure_that_nobody_waits_for_is_logged(url: str, caplog: pytest.LogCaptureFixture) -> None:
+    async with queue_at(url, quota=100) as queue, queue.client.get_queue_sender("q") as sender:
+        await sender.send_messages([])
+        with Gate(queue.client) as gate, caplog.at_level(logging.WARNING, "sbredis"):
+            gate.shut = True
+            send = asyncio.create_task(sender.send_messages(ServiceBusMessage(bytes(200))))
+            await gate.reached()
+            send.cancel()
+            await turns()
+            gate.open()
+            await sender.close()
+        (record,) = caplog.records
+        assert "nobody waited any more for what failed: The entity is full" in record.getMessage()
+        assert "tracking id" in record.getMessage()
+
+
+@in_memory
+@pytest.mark.parametrize("listed", [False, True])
+async def test_so_is_one_whose_caller_is_cancelled_in_the_moment_of_failing(
+    url: str, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch, *, listed: bool
+) -> None:
+    async with queue_at(url, quota=100) as queue, queue.client.get_queue_sender("q") as sender:
+        message = ServiceBusMessage(bytes(200))
+        with caplog.at_level(logging.WARNING, "sbredis"):
+            send = asyncio.create_task(sender.send_messages([message] if listed else message))
+            lane = queue.entity.desk(queue.entity.numbers[0]).sending
+            fail = lane.fail
+
+            def failed(jobs: Any, error: ServiceBusError) -> None:
+                fail(jobs, error)
+                send.cancel()
+
+            monkeypatch.setattr(lane, "fail", failed)
+            with pytest.raises(asyncio.CancelledError):
+                await send
+        assert "The entity is full" in caplog.text
+        assert "tracking id" in caplog.text
+
+
+@in_memory
+async def test_closing_a_client_that_is_cut_short_ends_what_is_under_way(url: str) -> None:
+    """With an error that says what is known: the first may have been sent, the others were not."""
+    async with queue_at(url) as queue:
+        sender = queue.client.get_queue_sender("q")
+        await sender.send_messages([])
+        with Gate(queue.client) as gate:
+            gate.shut = True
+            first = asyncio.create_task(sender.send_messages(ServiceBusMessage("1")))
+            await gate.reached()
+            others = [asyncio.create_task(sender.send_messages(ServiceBusMessage("2"))) for _ in range(3)]
+            await turns(20)
+            with pytest.raises(TimeoutError):
+                async with asyncio.timeout(0.01):
+                    await queue.client.close()
+            ended = await asyncio.gather(first, *others, return_exceptions=True)
+        outcomes = [error.outcome for error in ended if isinstance(error, ServiceBusError)]
+        assert len(outcomes) == 4
+        assert outcomes[0] is Outcome.UNKNOWN
+        assert all("The client was closed meanwhile" in str(error) and "entity 'q'" in str(error) for error in ended)
+        assert sender.in_flight == 0
+        await sender.close()
+
+
+# -- bad input ---------------------------------------------------------------------------------------------------------
+
+
+@in_memory
+@pytest.mark.parametrize(("timeout", "error"), [(0, ValueError), (-1, ValueError), ("5", TypeError), (True, TypeError)])
+async def test_a_timeout_is_more_than_nothing(url: str, timeout: Any, error: type[Exception]) -> None:
+    async with queue_at(url) as queue, queue.client.get_queue_sender("q") as sender:
+        for call in (
+            lambda: sender.send_messages(ServiceBusMessage("x"), timeout=timeout),
+            lambda: sender.schedule_messages(ServiceBusMessage("x"), SOON, timeout=timeout),
+            lambda: sender.cancel_scheduled_messages(1, timeout=timeout),
+            lambda: queue.client.ensure_queue("q", timeout=timeout),
+        ):
+            with pytest.raises(error, match="timeout"):
+                await call()
+        with pytest.raises(error, match="timeout"):
+            await sender.send_stream([], timeout=timeout)
+
+
+@in_memory
+async def test_options_that_do_not_exist_are_a_warning_where_they_are_given(url: str) -> None:
+    async with queue_at(url) as queue:
+        with pytest.warns(UserWarning, match="get_queue_sender does not know, and ignores: wrong") as warned:
+            sender = queue.client.get_queue_sender("q", wrong=1)
+        assert warned[0].filename == __file__
+        with pytest.warns(UserWarning, match="send_messages does not know") as warned:
+            await sender.send_messages(ServiceBusMessage("x"), wrong=1)
+        assert warned[0].filename == __file__
+        with pytest.warns(UserWarning, match="schedule_messages does not know"):
+            await sender.schedule_messages(ServiceBusMessage("x"), SOON, wrong=1)
+        with pytest.warns(UserWarning, match="cancel_scheduled_messages does not know"):
+            await sender.cancel_scheduled_messages([], wrong=1)
+        with pytest.warns(UserWarning, match="ServiceBusClient does not know, and ignores: logging_enable") as warned:
+            ServiceBusClient("memory://x", logging_enable=True)
+        assert warned[0].filename == __file__
+
+
+@in_memory
+@pytest.mark.parametrize("wrong", ["text", b"bytes", 5, None, {"subject": "no body"}, {"body": "x", "wrong": 1}, ["x"]])
+async def test_what_is_no_message_is_refused(url: str, wrong: Any) -> None:
+    async with queue_at(url) as queue, queue.client.get_queue_sender("q") as sender:
+        with pytest.raises(TypeError):
+            await sender.send_messages(wrong)
+        with pytest.raises(TypeError):
+            await sender.schedule_messages(wrong, SOON)
+        assert flat(await lies_in(queue)) == []
+        assert sender.in_flight == 0
+
+
+@in_memory
+async def test_a_sender_says_what_it_is(url: str) -> None:
+    async with queue_at(url) as queue:
+        sender = queue.client.get_queue_sender("Q", client_identifier="me")
+        assert (sender.entity_name, sender.client_identifier) == ("Q", "me")
+        assert repr(sender) == "<ServiceBusSender 'Q' open>"
+        assert (
+            queue.client.get_queue_sender("q").client_identifier != queue.client.get_queue_sender("q").client_identifier
+        )
+        await sender.close()
+        assert repr(sender) == "<ServiceBusSender 'Q' closed>"
+        with pytest.raises(TypeError, match="client_identifier is text"):
+            queue.client.get_queue_sender("q", client_identifier=5)  # type: ignore[arg-type]

@@ -1,0 +1,409 @@
+"""Settling: done, given back, set aside, buried; once, by whoever holds the lock, and each for itself."""
+
+from __future__ import annotations
+
+import asyncio
+import copy
+from collections.abc import Awaitable, Callable
+from datetime import timedelta
+from typing import Any
+
+import pytest
+
+from sbredis.aio import ServiceBusReceiver
+from sbredis.exceptions import (
+    MessageAlreadySettled,
+    MessageLockLostError,
+    MessageSizeExceededError,
+    OperationTimeoutError,
+    Outcome,
+)
+from sbredis.model import ServiceBusReceivedMessage, ServiceBusReceiveMode
+from tests.aio.standing import Calls, HandClock, Queue, bodies, both, in_memory, queue_at
+from tests.waiting import eventually
+
+pytestmark = pytest.mark.anyio
+
+Settle = Callable[[ServiceBusReceiver, ServiceBusReceivedMessage], Awaitable[Any]]
+WAYS: dict[str, Settle] = {
+    "complete": lambda receiver, message: receiver.complete_message(message),
+    "abandon": lambda receiver, message: receiver.abandon_message(message),
+    "defer": lambda receiver, message: receiver.defer_message(message),
+    "dead-letter": lambda receiver, message: receiver.dead_letter_message(message),
+}
+SETTLEMENTS = WAYS | {"renew": lambda receiver, message: receiver.renew_message_lock(message)}
+
+
+async def one(receiver: ServiceBusReceiver) -> ServiceBusReceivedMessage:
+    (message,) = await receiver.receive_messages(1, 20)
+    return message
+
+
+async def quiet(*receivers: ServiceBusReceiver) -> None:
+    """Until they ask for nothing any more."""
+    spots = [spot for receiver in receivers if receiver._inbox is not None for spot in receiver._inbox._spots]
+    await eventually(lambda: all(spot.asked == 0 and not spot._busy for spot in spots))
+
+
+async def refused(queue: Queue, done: Awaitable[Any], error: type[Exception], text: str = "") -> Exception:
+    """Wait for what must be refused with this error, and see that nothing has changed."""
+    before = await queue.whole()
+    with Calls(queue.transport) as calls, pytest.raises(error, match=text or None) as raised:
+        await done
+    assert not calls.by_script
+    assert await queue.whole() == before
+    return raised.value
+
+
+# -- what becomes of a message -----------------------------------------------------------------------------------------
+
+
+@both
+async def test_a_completed_message_is_gone(url: str, partitioned: bool) -> None:
+    async with queue_at(url, partitioned=partitioned) as queue:
+        await queue.send("a", at=-1)
+        receiver = queue.receiver()
+        message = await one(receiver)
+        await receiver.complete_message(message)
+        counts = await queue.counts()
+        assert (counts.active, counts.locked, counts.bytes) == (0, 0, 0)
+        assert (message.lock_token, message.locked_until_utc) == (None, None)
+
+
+@both
+async def test_an_abandoned_message_comes_again_and_counts(url: str, partitioned: bool) -> None:
+    async with queue_at(url, partitioned=partitioned) as queue:
+        await queue.send("a", at=-1, properties={"colour": "red", "size": 1})
+        receiver = queue.receiver()
+        await receiver.abandon_message(await one(receiver), properties_to_modify={"size": 2, "shape": "round"})
+        message = await one(receiver)
+        assert message.delivery_count == 2
+        assert message.application_properties == {"colour": "red", "size": 2, "shape": "round"}
+        await receiver.abandon_message(message, properties_to_modify={"colour": "blue"})
+        message = await one(receiver)
+        await receiver.abandon_message(message)
+        message = await one(receiver)
+        assert message.delivery_count == 4
+        assert message.application_properties == {"colour": "blue", "size": 2, "shape": "round"}
+        await receiver.dead_letter_message(message, "why", "because", properties_to_modify={"size": 3})
+        letter = await one(queue.receiver(sub_queue="deadletter"))
+        assert (letter.dead_letter_reason, letter.dead_letter_error_description) == ("why", "because")
+        assert letter.application_properties == {
+            "colour": "blue",
+            "size": 3,
+            "shape": "round",
+            "DeadLetterReason": "why",
+            "DeadLetterErrorDescription": "because",
+        }
+        assert bodies([letter]) == ["a"]
+
+
+@both
+@pytest.mark.parametrize("delay", [timedelta(minutes=10), 600, 600.0])
+async def test_an_abandoned_message_comes_again_after_its_delay(
+    url: str, partitioned: bool, delay: timedelta | float
+) -> None:
+    clock = HandClock()
+    async with queue_at(url, partitioned=partitioned, clock=clock) as queue:
+        await queue.send("a", at=-1)
+        receiver = queue.receiver()
+        await receiver.abandon_message(await one(receiver), delay=delay)
+        clock.move(599.9)
+        assert await receiver.receive_messages(1, 0.05) == []
+        assert (await queue.counts()).delayed == 1
+        clock.move(0.1)
+        assert (await one(receiver)).delivery_count == 2
+
+
+@both
+async def test_a_deferred_message_is_not_received_like_others(url: str, partitioned: bool) -> None:
+    async with queue_at(url, partitioned=partitioned) as queue:
+        await queue.send("a", "b", at=-1)
+        receiver = queue.receiver()
+        await receiver.defer_message(await one(receiver), properties_to_modify={"why": "later"})
+        assert bodies(await receiver.receive_messages(2, 1)) == ["b"]
+        assert (await queue.counts()).deferred == 1
+
+
+@both
+async def test_who_counts_deliveries(url: str, partitioned: bool) -> None:
+    """Abandoned: one more. Given back unread: none. Lapsed: one more."""
+    clock = HandClock()
+    async with queue_at(url, partitioned=partitioned, clock=clock, lock_duration=30_000) as queue:
+        await queue.send("a", at=-1)
+        receiver = queue.receiver()
+        await receiver.abandon_message(await one(receiver))
+        await queue.abandon(await queue.take(at=-1), at=-1, counted=False)
+        message = await one(receiver)
+        assert message.delivery_count == 2
+        clock.move(31)
+        with pytest.raises(MessageLockLostError):
+            await receiver.complete_message(message)
+        assert (await one(receiver)).delivery_count == 3
+
+
+# -- what is refused, in Azure's order ---------------------------------------------------------------------------------
+
+
+@both
+async def test_the_checks_come_in_azures_order_and_a_refusal_changes_nothing(url: str, partitioned: bool) -> None:
+    clock = HandClock()
+    async with queue_at(url, partitioned=partitioned, clock=clock, lock_duration=30_000) as queue:
+        await queue.send("a", "b", "c", "d", at=-1)
+        closed, receiver, deleting = (
+            queue.receiver(),
+            queue.receiver(),
+            queue.receiver(receive_mode=ServiceBusReceiveMode.RECEIVE_AND_DELETE),
+        )
+        deleted, message, settled = await one(deleting), await one(receiver), await one(receiver)
+        (peeked,) = await receiver.peek_messages(1)
+        await receiver.complete_message(settled)
+        await receiver.complete_message(await one(receiver))
+        await closed.close()
+        clock.move(31)
+        await quiet(receiver, deleting)
+        for settle in SETTLEMENTS.values():
+            for by in (closed, receiver):
+                await refused(queue, settle(by, peeked), ValueError, "was peeked")
+                await refused(queue, settle(by, deleted), ValueError, "received and deleted")
+                await refused(queue, settle(by, settled), MessageAlreadySettled, "settled already")
+            await refused(queue, settle(closed, message), ValueError, "receiver is closed")
+            error = await refused(queue, settle(receiver, message), MessageLockLostError, "has ended")
+            assert isinstance(error, MessageLockLostError)
+            assert (error.outcome, error.entity) == (Outcome.NEVER_SENT, "q")
+            nonsense: Any = "a message"
+            with pytest.raises(TypeError, match="not str"):
+                await settle(receiver, nonsense)
+
+
+@both
+async def test_a_message_is_settled_once(url: str, partitioned: bool) -> None:
+    async with queue_at(url, partitioned=partitioned) as queue:
+        receiver = queue.receiver()
+        for settle in WAYS.values():
+            await queue.send("a", at=-1)
+            message = await one(receiver)
+            results = await asyncio.gather(*(settle(receiver, message) for _ in range(3)), return_exceptions=True)
+            assert [type(result) for result in results] == [type(None), MessageAlreadySettled, MessageAlreadySettled]
+            for again in SETTLEMENTS.values():
+                await refused(queue, again(receiver, message), MessageAlreadySettled, "settled already")
+            await queue.clear()
+
+
+@in_memory
+async def test_a_message_is_settled_once_also_through_receivers_that_have_not_received_yet(url: str) -> None:
+    async with queue_at(url) as queue:
+        await queue.send("a")
+        message = await one(queue.receiver())
+        fresh = [queue.receiver(), queue.receiver()]
+        results = await asyncio.gather(
+            *(receiver.complete_message(message) for receiver in fresh), return_exceptions=True
+        )
+        assert [type(result) for result in results] == [type(None), MessageAlreadySettled]
+
+
+@both
+async def test_a_lock_that_another_has_taken_is_lost(url: str, partitioned: bool) -> None:
+    """The server says so, although the lock has not ended by the local clock."""
+    async with queue_at(url, partitioned=partitioned) as queue:
+        await queue.send("a", at=-1)
+        receiver = queue.receiver()
+        message = await one(receiver)
+        await queue.lose(message)
+        (other,) = await queue.take(at=-1)
+        for settle in SETTLEMENTS.values():  # it was not settled by this, so it can be tried again
+            with pytest.raises(MessageLockLostError, match="has ended, or the message is gone") as raised:
+                await settle(receiver, message)
+            assert (raised.value.outcome, raised.value.entity) == (Outcome.REFUSED, "q")
+        assert await queue.locked() == 1
+        await queue.abandon([other], at=-1)
+
+
+@both
+async def test_a_message_can_be_settled_through_another_receiver(url: str, partitioned: bool) -> None:
+    async with queue_at(url, partitioned=partitioned) as queue:
+        for settle in SETTLEMENTS.values():
+            await queue.send("a", at=-1)
+            async with queue.receiver() as receiver:
+                message = await one(receiver)
+            await settle(queue.receiver(), message)
+            await queue.clear()
+
+
+@both
+async def test_a_message_of_another_queue_or_client_is_refused(url: str, partitioned: bool) -> None:
+    async with queue_at(url, partitioned=partitioned) as queue, queue.other_client() as other:
+        await other.ensure_queue("p")
+        await queue.send("a", at=-1)
+        message = await one(queue.receiver())
+        for receiver in (queue.client.get_queue_receiver("p"), other.get_queue_receiver("q")):
+            await receiver.__aenter__()
+            for settle in SETTLEMENTS.values():
+                await refused(queue, settle(receiver, message), ValueError, "was not received from")
+        await queue.receiver().complete_message(message)
+
+
+@in_memory
+async def test_a_copy_of_a_message_has_no_lock(url: str) -> None:
+    async with queue_at(url) as queue:
+        await queue.send("a")
+        receiver = queue.receiver()
+        message = await one(receiver)
+        with pytest.raises(ValueError, match="no lock"):
+            await receiver.complete_message(copy.copy(message))
+        await receiver.complete_message(message)
+
+
+@in_memory
+@pytest.mark.parametrize(
+    ("settle", "error"),
+    [
+        (lambda receiver, message: receiver.abandon_message(message, delay=-1), ValueError),
+        (lambda receiver, message: receiver.abandon_message(message, delay=True), TypeError),
+        (lambda receiver, message: receiver.abandon_message(message, delay=float("nan")), ValueError),
+        (lambda receiver, message: receiver.abandon_message(message, delay="1"), TypeError),
+        (lambda receiver, message: receiver.abandon_message(message, properties_to_modify=[1]), TypeError),
+        (lambda receiver, message: receiver.abandon_message(message, properties_to_modify={"a": object()}), TypeError),
+        (lambda receiver, message: receiver.abandon_message(message, properties_to_modify={1: 1}), TypeError),
+        (
+            lambda receiver, message: receiver.defer_message(message, properties_to_modify={"a": "x" * 70_000}),
+            ValueError,
+        ),
+        (lambda receiver, message: receiver.dead_letter_message(message, 1), TypeError),
+        (lambda receiver, message: receiver.dead_letter_message(message, "x" * 4097), ValueError),
+        (lambda receiver, message: receiver.dead_letter_message(message, None, b""), TypeError),
+        (lambda receiver, message: receiver.complete_message(message, timeout=0), ValueError),
+    ],
+)
+async def test_what_makes_no_sense_is_refused_and_the_message_can_still_be_settled(
+    url: str, settle: Settle, error: type[Exception]
+) -> None:
+    async with queue_at(url) as queue:
+        await queue.send("a")
+        receiver = queue.receiver()
+        message = await one(receiver)
+        raised = await refused(queue, settle(receiver, message), error)
+        assert error is not ValueError or isinstance(raised, ValueError | MessageSizeExceededError)
+        await receiver.complete_message(message)
+
+
+@in_memory
+async def test_a_settlement_that_is_not_answered_in_time_says_that_it_may_have_been_done(url: str) -> None:
+    async with queue_at(url) as queue:
+        await queue.send("a")
+        receiver = queue.receiver()
+        message = await one(receiver)
+        call, answer = queue.transport.call, asyncio.Event()
+
+        async def slow(*arguments: Any, **options: Any) -> Any:
+            reply = await call(*arguments, **options)
+            await answer.wait()
+            return reply
+
+        queue.transport.call = slow  # type: ignore[method-assign]
+        with pytest.raises(OperationTimeoutError) as raised:
+            await receiver.complete_message(message, timeout=0.05)
+        assert raised.value.outcome is Outcome.UNKNOWN
+        queue.transport.call = call  # type: ignore[method-assign]
+        answer.set()
+        assert (await queue.counts()).locked == 0
+
+
+# -- together ----------------------------------------------------------------------------------------------------------
+
+
+@both
+async def test_settlements_of_the_same_moment_share_calls(url: str, partitioned: bool) -> None:
+    async with queue_at(url, partitioned=partitioned, partitions=2) as queue:
+        receiver = queue.receiver()
+        for settle in SETTLEMENTS.values():
+            for place in range(len(queue.partitions)):
+                await queue.fill(300 // len(queue.partitions), at=place)
+            messages = await receiver.receive_messages(300, 20)
+            with Calls(queue.transport) as calls:
+                await asyncio.gather(*(settle(receiver, message) for message in messages))
+            assert sum(calls.by_script.values()) <= 4 * len(queue.partitions)
+            await queue.clear()
+
+
+@both
+async def test_a_lost_lock_fails_nobody_but_its_caller(url: str, partitioned: bool) -> None:
+    async with queue_at(url, partitioned=partitioned) as queue:
+        receiver = queue.receiver()
+        for settle in SETTLEMENTS.values():
+            await queue.fill(20, at=-1)
+            messages = await receiver.receive_messages(20, 20)
+            await queue.lose(messages[7])
+            settled = (settle(receiver, message) for message in messages)
+            results = await asyncio.gather(*settled, return_exceptions=True)
+            assert [place for place, result in enumerate(results) if isinstance(result, Exception)] == [7]
+            assert isinstance(results[7], MessageLockLostError)
+            assert f"message {messages[7].sequence_number} " in str(results[7])
+            await queue.clear()
+
+
+@both
+async def test_a_message_is_settled_although_its_lock_is_just_being_renewed(url: str, partitioned: bool) -> None:
+    """A renewal may give it another token; the settlement waits for that."""
+    async with queue_at(url, partitioned=partitioned) as queue:
+        await queue.fill(20, at=-1)
+        receiver = queue.receiver()
+        messages = await receiver.receive_messages(20, 20)
+        for turns, message in enumerate(messages):
+            settle = list(WAYS.values())[turns % len(WAYS)]
+            renewal = asyncio.create_task(receiver.renew_message_lock(message))
+            for _ in range(turns // 2):
+                await asyncio.sleep(0)
+            await settle(receiver, message)
+            await asyncio.gather(renewal, return_exceptions=True)
+        assert await queue.locked() == 0
+
+
+@in_memory
+async def test_a_message_can_be_settled_after_its_renewal_was_cancelled(url: str) -> None:
+    async with queue_at(url) as queue:
+        await queue.fill(10)
+        receiver = queue.receiver()
+        messages = await receiver.receive_messages(10, 20)
+        for turns, message in enumerate(messages):
+            renewal = asyncio.create_task(receiver.renew_message_lock(message))
+            for _ in range(turns):
+                await asyncio.sleep(0)
+            renewal.cancel()
+            await receiver.complete_message(message)
+            await asyncio.gather(renewal, return_exceptions=True)
+        assert await queue.locked() == 0
+
+
+@both
+async def test_renewals_of_one_message_at_the_same_time_all_succeed(url: str, partitioned: bool) -> None:
+    async with queue_at(url, partitioned=partitioned) as queue:
+        await queue.fill(10, at=-1)
+        receiver = queue.receiver()
+        messages = await receiver.receive_messages(10, 20)
+        token = messages[0].lock_token
+        await asyncio.gather(*(receiver.renew_message_lock(messages[0]) for _ in range(5)))
+        await asyncio.gather(*(receiver.renew_message_lock(message) for message in messages[:3] * 2))
+        assert messages[0].lock_token == token
+        await asyncio.gather(*(receiver.complete_message(message) for message in messages))
+        assert await queue.locked() == 0
+
+
+@both
+async def test_a_renewal_begins_the_whole_duration_anew(url: str, partitioned: bool) -> None:
+    clock = HandClock()
+    async with queue_at(url, partitioned=partitioned, clock=clock, lock_duration=30_000) as queue:
+        await queue.send("a", "b", at=-1)
+        receiver = queue.receiver()
+        renewed, other = await receiver.receive_messages(2, 20)
+        first = until = renewed.locked_until_utc
+        for _ in range(5):
+            clock.move(20)
+            until = await receiver.renew_message_lock(renewed)
+            assert until == renewed.locked_until_utc
+        assert first is not None
+        assert until is not None
+        assert until - first == timedelta(seconds=100)
+        with pytest.raises(MessageLockLostError):
+            await receiver.complete_message(other)
+        await receiver.complete_message(renewed)

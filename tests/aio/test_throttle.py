@@ -1,0 +1,209 @@
+"""How much may be under way at once: never more than said, first come, first served, and nothing leaks."""
+
+from __future__ import annotations
+
+import asyncio
+import random
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from sbredis.aio._throttle import Throttle
+from sbredis.exceptions import OperationTimeoutError, Outcome
+from tests.transport.hand import in_seconds, turns
+
+pytestmark = pytest.mark.anyio
+
+MESSAGES, BYTES = 5, 100
+
+
+async def taking(throttle: Throttle, messages: int, size: int, seconds: float = 60) -> asyncio.Task[None]:
+    """Somebody who takes a share, or stands in the line for it."""
+    task = asyncio.create_task(throttle.take(messages, size, in_seconds(seconds)))
+    await turns()
+    return task
+
+
+async def test_who_finds_room_does_not_wait() -> None:
+    throttle = Throttle(MESSAGES, BYTES)
+    assert throttle.try_take(3, 60)
+    assert throttle.try_take(2, 40)
+    assert not throttle.try_take(1, 0)
+    assert throttle.messages == 5
+
+
+async def test_bytes_count_as_well_as_messages() -> None:
+    throttle = Throttle(MESSAGES, BYTES)
+    assert throttle.try_take(1, 99)
+    assert not throttle.try_take(1, 2)
+    assert throttle.try_take(1, 1)
+
+
+async def test_what_is_larger_than_all_of_it_passes_alone() -> None:
+    throttle = Throttle(MESSAGES, BYTES)
+    assert throttle.try_take(1, 1)
+    waiting = await taking(throttle, MESSAGES + 1, BYTES + 1)
+    assert not waiting.done()
+    throttle.release(1, 1)
+    await waiting
+    assert not throttle.try_take(1, 0)
+
+
+async def test_nobody_overtakes_who_waits() -> None:
+    """However little they want."""
+    throttle = Throttle(MESSAGES, BYTES)
+    assert throttle.try_take(4, 0)
+    large = await taking(throttle, 3, 0)
+    small = await taking(throttle, 1, 0)
+    assert not throttle.try_take(1, 0)
+    assert not large.done()
+    assert not small.done()
+    throttle.release(4, 0)
+    await asyncio.gather(large, small)
+    assert throttle.messages == 4
+
+
+async def test_who_waits_too_long_learns_that_nothing_was_sent() -> None:
+    throttle = Throttle(MESSAGES, BYTES)
+    assert throttle.try_take(MESSAGES, BYTES)
+    with pytest.raises(OperationTimeoutError, match="5 messages of 100 bytes were under way") as caught:
+        await throttle.take(1, 0, in_seconds(0.01))
+    assert (caught.value.outcome, caught.value.is_transient) == (Outcome.NEVER_SENT, True)
+    throttle.release(MESSAGES, BYTES)
+    assert throttle.try_take(MESSAGES, BYTES)
+
+
+async def test_who_goes_away_gives_the_place_to_the_next() -> None:
+    throttle = Throttle(MESSAGES, BYTES)
+    assert throttle.try_take(3, 0)
+    large, small = await taking(throttle, 4, 0), await taking(throttle, 2, 0)
+    large.cancel()
+    await small
+    with pytest.raises(asyncio.CancelledError):
+        await large
+    assert throttle.messages == 5
+
+
+async def test_who_goes_away_in_the_moment_of_being_admitted_gives_the_share_back() -> None:
+    throttle = Throttle(MESSAGES, BYTES)
+    assert throttle.try_take(5, 0)
+    waiting = await taking(throttle, 2, 0)
+    throttle.release(5, 0)
+    waiting.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await waiting
+    assert throttle.messages == 0
+
+
+async def test_room_comes_in_the_moment_in_which_somebody_goes_away() -> None:
+    """Who has gone is passed over, and learns of nothing but that."""
+    throttle = Throttle(MESSAGES, BYTES)
+    assert throttle.try_take(5, 0)
+    going, staying = await taking(throttle, 2, 0), await taking(throttle, 2, 0)
+    going.cancel()
+    throttle.release(5, 0)
+    with pytest.raises(asyncio.CancelledError):
+        await going
+    await staying
+    assert throttle.messages == 2
+
+
+async def test_it_is_drained_when_nothing_is_under_way() -> None:
+    throttle = Throttle(MESSAGES, BYTES)
+    await throttle.drained()
+    assert throttle.try_take(1, 0)
+    assert throttle.try_take(1, 0)
+    both = [asyncio.create_task(throttle.drained()) for _ in range(2)]
+    await turns()
+    both[0].cancel()
+    throttle.release(1, 0)
+    await turns()
+    assert not both[1].done()
+    throttle.release(1, 0)
+    await both[1]
+
+
+@pytest.mark.parametrize("wrong", [0, -1, 1.5, True, None, "5"])
+async def test_limits_are_whole_numbers_from_one_on(wrong: Any) -> None:
+    with pytest.raises(ValueError, match="max_in_flight must be a whole number"):
+        Throttle(wrong, 1)
+    with pytest.raises(ValueError, match="max_in_flight_bytes must be a whole number"):
+        Throttle(1, wrong)
+
+
+async def someone(
+    throttle: Throttle, number: int, share: tuple[int, int], chance: random.Random, held: dict[int, tuple[int, int]]
+) -> None:
+    """Takes a share, holds it for a while, and gives it back; unless cancelled, which may come at any moment."""
+    if not throttle.try_take(*share):
+        await throttle.take(*share, in_seconds(60))
+    held[number] = share
+    try:
+        for _ in range(chance.randrange(4)):
+            await asyncio.sleep(0)
+    finally:
+        del held[number]
+        throttle.release(*share)
+
+
+@settings(deadline=None, max_examples=80)
+@given(
+    st.lists(st.tuples(st.integers(1, MESSAGES + 2), st.integers(0, BYTES + 20)), min_size=1, max_size=30),
+    st.integers(0, 1 << 32),
+)
+def test_never_more_is_under_way_than_was_said(shares: list[tuple[int, int]], seed: int) -> None:
+    """Whoever comes, waits, goes away or is cancelled, in whatever order; and in the end nothing is taken."""
+
+    async def act() -> None:
+        chance = random.Random(seed)
+        throttle = Throttle(MESSAGES, BYTES)
+        held: dict[int, tuple[int, int]] = {}
+        tasks: list[asyncio.Task[None]] = []
+
+        def looked_at() -> None:
+            messages, size = (sum(column) for column in zip((0, 0), *held.values(), strict=True))
+            assert throttle.messages >= messages
+            assert len(held) <= 1 or (messages <= MESSAGES and size <= BYTES)
+
+        for number, share in enumerate(shares):
+            tasks.append(asyncio.create_task(someone(throttle, number, share, chance, held)))
+            if chance.random() < 0.5:
+                await asyncio.sleep(0)
+            if chance.random() < 0.3:
+                chance.choice(tasks).cancel()
+            looked_at()
+        while not all(task.done() for task in tasks):
+            await asyncio.sleep(0)
+            looked_at()
+            if chance.random() < 0.1:
+                chance.choice(tasks).cancel()
+        ended = await asyncio.gather(*tasks, return_exceptions=True)
+        assert {type(error) for error in ended} <= {type(None), asyncio.CancelledError}
+        assert throttle.messages == 0
+        assert throttle.try_take(MESSAGES, BYTES)
+
+    asyncio.run(act())
+
+
+@settings(deadline=None, max_examples=50)
+@given(st.lists(st.tuples(st.integers(1, MESSAGES), st.integers(0, BYTES)), min_size=2, max_size=20))
+def test_first_come_first_served(shares: list[tuple[int, int]]) -> None:
+    async def act() -> None:
+        throttle = Throttle(MESSAGES, BYTES)
+        assert throttle.try_take(MESSAGES, BYTES)
+        order: list[int] = []
+
+        async def one(number: int, share: tuple[int, int]) -> None:
+            await throttle.take(*share, in_seconds(60))
+            order.append(number)
+            throttle.release(*share)
+
+        tasks = [asyncio.create_task(one(number, share)) for number, share in enumerate(shares)]
+        await turns()
+        throttle.release(MESSAGES, BYTES)
+        await asyncio.gather(*tasks)
+        assert order == list(range(len(shares)))
+
+    asyncio.run(act())

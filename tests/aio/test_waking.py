@@ -1,0 +1,298 @@
+"""A receiver that waits is woken: by whatever brings something, only as many as are needed, and through every fault."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Awaitable, Callable
+from datetime import timedelta
+
+import pytest
+
+from sbredis.aio import ServiceBusReceiver
+from sbredis.engine import perform
+from sbredis.model import ServiceBusReceivedMessage
+from sbredis.servers import ClusterNode, LocalCluster, LocalServer
+from sbredis.transport import key_slot
+from tests.aio.standing import Calls, HandClock, Queue, bodies, both, in_memory, on_servers, queue_at
+from tests.engine.rights import nodes_of
+from tests.waiting import eventually
+
+pytestmark = pytest.mark.anyio
+
+Waiting = asyncio.Task[list[ServiceBusReceivedMessage]]
+
+
+async def waits(queue: Queue, receiver: ServiceBusReceiver, wanted: int = 1, seconds: float = 20) -> Waiting:
+    """A call that waits, registered in every partition."""
+    before = await queue.waiters()
+    task = asyncio.create_task(receiver.receive_messages(wanted, seconds))
+    await eventually(lambda: registered(queue, before + len(queue.partitions)))
+    return task
+
+
+async def registered(queue: Queue, count: int) -> bool:
+    return await queue.waiters() == count
+
+
+# -- what wakes --------------------------------------------------------------------------------------------------------
+
+
+async def _released(queue: Queue) -> None:
+    await queue.abandon(await queue.take(at=-1), at=-1)
+
+
+async def _given_back(queue: Queue) -> None:
+    await queue.abandon(await queue.take(at=-1), at=-1, counted=False)
+
+
+@both
+@pytest.mark.parametrize("release", [_released, _given_back])
+async def test_what_another_receiver_releases_wakes(
+    url: str, partitioned: bool, release: Callable[[Queue], Awaitable[None]]
+) -> None:
+    async with queue_at(url, partitioned=partitioned) as queue:
+        await queue.send("a", at=-1)
+        locks = await queue.take(at=-1)
+        task = await waits(queue, queue.receiver())
+        await queue.abandon(locks, at=-1, counted=release is _released)
+        (message,) = await task
+        assert message.delivery_count == (2 if release is _released else 1)
+
+
+@both
+@pytest.mark.parametrize("what", ["scheduled", "delayed", "locked"])
+async def test_a_receiver_sleeps_until_something_is_due(url: str, partitioned: bool, what: str) -> None:
+    """It was told when, and asks again then."""
+    async with queue_at(url, partitioned=partitioned, lock_duration=300 if what == "locked" else 60_000) as queue:
+        if what == "scheduled":
+            await queue.send("a", at=-1, due=round(time.time() * 1000) + 300)
+        else:
+            await queue.send("a", at=-1)
+            if what == "locked":
+                await queue.take(at=-1)
+            else:
+                async with queue.receiver() as receiver:
+                    (message,) = await receiver.receive_messages(1, 20)
+                    await receiver.abandon_message(message, delay=timedelta(seconds=0.3))
+        begun = asyncio.get_running_loop().time()
+        assert bodies(await queue.receiver().receive_messages(1, 20)) == ["a"]
+        assert asyncio.get_running_loop().time() - begun < 10
+
+
+@both
+async def test_what_becomes_due_sooner_wakes_those_who_would_sleep_past_it(url: str, partitioned: bool) -> None:
+    async with queue_at(url, partitioned=partitioned) as queue:
+        task = await waits(queue, queue.receiver())
+        await queue.send("a", at=-1, due=round(time.time() * 1000) + 300)
+        assert bodies(await task) == ["a"]
+
+
+@both
+async def test_a_clock_that_is_moved_by_hand_brings_what_is_due(url: str, partitioned: bool) -> None:
+    clock = HandClock()
+    async with queue_at(url, partitioned=partitioned, clock=clock) as queue:
+        await queue.send("a", at=-1, due=clock.told() + 3_600_000)
+        task = await waits(queue, queue.receiver())
+        clock.move(3599)
+        clock.move(1)
+        assert bodies(await task) == ["a"]
+
+
+@both
+async def test_a_receiver_at_the_dead_letter_queue_is_woken_too(url: str, partitioned: bool) -> None:
+    async with queue_at(url, partitioned=partitioned) as queue:
+        await queue.send("a", at=-1)
+        receiver = queue.receiver()
+        (message,) = await receiver.receive_messages(1, 20)
+        task = await waits(queue, queue.receiver(sub_queue="deadletter"))
+        await receiver.dead_letter_message(message)
+        assert bodies(await task) == ["a"]
+
+
+# -- who is woken ------------------------------------------------------------------------------------------------------
+
+
+@both
+async def test_only_as_many_are_woken_as_there_is_something_for(url: str, partitioned: bool) -> None:
+    """Ten clients wait; a message costs one of them a call, and the others nothing."""
+    async with queue_at(url, partitioned=partitioned) as queue:
+        receivers = [queue.receiver() for _ in range(10)]
+        tasks = [await waits(queue, receiver) for receiver in receivers]
+        for place in range(3):
+            with Calls(queue.transport) as calls:
+                await queue.send("x", at=-1)
+                await eventually(lambda place=place: sum(task.done() for task in tasks) == place + 1)
+                assert calls.by_script["receive"] == 1
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
+
+
+@both
+async def test_none_of_those_who_wait_is_forgotten(url: str, partitioned: bool) -> None:
+    async with queue_at(url, partitioned=partitioned) as queue, queue.other_client() as other:
+        receivers = [queue.receiver() for _ in range(3)] + [other.get_queue_receiver("q") for _ in range(3)]
+        tasks = [await waits(queue, receiver, 2) for receiver in receivers]
+        await queue.fill(12, at=-1)
+        received = await asyncio.gather(*tasks)
+        assert sorted(int(body) for messages in received for body in bodies(messages)) == list(range(12))
+
+
+@both
+async def test_who_has_stopped_waiting_passes_on_what_it_is_woken_for(url: str, partitioned: bool) -> None:
+    """At once, not when the next call comes by."""
+    async with queue_at(url, partitioned=partitioned) as queue:
+        quitter, patient = queue.receiver(), queue.receiver()
+        gone = await waits(queue, quitter)
+        gone.cancel()
+        await asyncio.gather(gone, return_exceptions=True)
+        task = await waits(queue, patient)
+        begun = asyncio.get_running_loop().time()
+        await queue.send("a", at=-1)
+        assert bodies(await task) == ["a"]
+        assert asyncio.get_running_loop().time() - begun < 10
+        assert bodies(await quitter.receive_messages(1, 0.05)) == []
+
+
+@both
+async def test_who_was_woken_by_two_and_needs_one_passes_the_other_on(url: str, partitioned: bool) -> None:
+    async with queue_at(url, partitioned=partitioned) as queue:
+        first = await waits(queue, queue.receiver())
+        second = await waits(queue, queue.receiver())
+        begun = asyncio.get_running_loop().time()
+        await queue.send("a", at=0)
+        await queue.send("b", at=-1)
+        assert sorted(bodies([*await first, *await second])) == ["a", "b"]
+        assert asyncio.get_running_loop().time() - begun < 10
+
+
+@both
+async def test_a_receiver_that_was_closed_is_forgotten(url: str, partitioned: bool) -> None:
+    async with queue_at(url, partitioned=partitioned) as queue:
+        gone = queue.receiver()
+        assert await gone.receive_messages(1, 0.05) == []
+        await eventually(lambda: registered(queue, len(queue.partitions)))
+        task = await waits(queue, queue.receiver())
+        await gone.close()
+        assert await queue.waiters() == len(queue.partitions)
+        begun = asyncio.get_running_loop().time()
+        await queue.send("a", at=-1)
+        assert bodies(await task) == ["a"]
+        assert asyncio.get_running_loop().time() - begun < 10
+
+
+@in_memory
+async def test_a_receiver_that_nobody_asks_is_not_woken_again_and_again(url: str) -> None:
+    """It has looked once for what it was woken for, and waits no longer."""
+    async with queue_at(url, partitioned=True) as queue:
+        receiver = queue.receiver()
+        assert await receiver.receive_messages(1, 0.05) == []
+        await eventually(lambda: registered(queue, 3))
+        with Calls(queue.transport) as calls:
+            for _ in range(20):
+                await queue.send("a", at=1)
+                await asyncio.sleep(0.005)
+            await eventually(lambda: registered(queue, 2))
+        assert calls.by_script["receive"] == 1
+
+
+# -- through faults ----------------------------------------------------------------------------------------------------
+
+
+@on_servers
+@both
+async def test_a_receiver_whose_listening_connection_was_cut_looks_again(
+    url: str, target: str, partitioned: bool, request: pytest.FixtureRequest
+) -> None:
+    async with queue_at(url, partitioned=partitioned) as queue:
+        task = await waits(queue, queue.receiver())
+        for node in nodes_of(request.getfixturevalue(target)):
+            node.ask("CLIENT", "KILL", "TYPE", "pubsub")
+        await queue.send("a", at=-1)
+        assert bodies(await task) == ["a"]
+        await queue.look_after()
+
+
+@both
+async def test_a_receiver_is_woken_by_a_server_that_was_started_again(binary: str | None, partitioned: bool) -> None:
+    with LocalServer(binary=binary, config={"appendonly": "yes", "appendfsync": "always"}) as server:
+        async with queue_at(server.url, partitioned=partitioned) as queue:
+            task = await waits(queue, queue.receiver())
+            server.kill()
+            server.restart()
+            await queue.counts()  # connects again
+            await queue.send("a", at=-1)
+            assert bodies(await task) == ["a"]
+
+
+@pytest.mark.parametrize("target", ["cluster"], indirect=True)
+@pytest.mark.parametrize("way", ["classic", "atomic"])
+async def test_a_receiver_follows_a_slot_that_moves(url: str, cluster: LocalCluster, way: str) -> None:
+    if way == "atomic" and not cluster.supports_atomic_migration:
+        pytest.skip("this server has no CLUSTER MIGRATESLOTS (Valkey 9 has)")
+
+    def migrate(slot: int, to: ClusterNode) -> None:
+        (cluster.migrate_slot_atomic if way == "atomic" else cluster.migrate_slot_classic)(slot, to)
+
+    async with queue_at(url) as queue:
+        task = await waits(queue, queue.receiver())
+        slot = key_slot(queue.partitions[0].keys[0])
+        source = cluster.master_of(slot)
+        target = next(node for node in cluster.masters if node.port != source.port)
+        try:
+            await asyncio.to_thread(migrate, slot, target)
+            await queue.send("a")
+            assert bodies(await task) == ["a"]
+        finally:
+            await asyncio.to_thread(migrate, slot, source)
+
+
+# -- what waiting costs ------------------------------------------------------------------------------------------------
+
+
+def commands(node: LocalServer) -> dict[str, int]:
+    """How often each command was executed by a server."""
+    said = node.ask("INFO", "commandstats")
+    assert isinstance(said, str)
+    lines = [line for line in said.splitlines() if line.startswith("cmdstat_")]
+    return {line.split(":")[0][8:]: int(line.split("calls=")[1].split(",")[0]) for line in lines}
+
+
+@on_servers
+async def test_waiting_costs_less_than_a_command_a_second_and_server(
+    url: str, target: str, request: pytest.FixtureRequest
+) -> None:
+    """What a server has counted itself, with a receiver that waits at sixteen partitions."""
+    running: LocalServer | LocalCluster = request.getfixturevalue(target)
+    async with queue_at(url, partitioned=True, partitions=16) as queue:
+        async with queue.receiver() as receiver:
+            task = await waits(queue, receiver, seconds=60)
+            before = [commands(node) for node in nodes_of(running)]
+            begun = asyncio.get_running_loop().time()
+            await asyncio.wait((task,), timeout=4)
+            seconds = asyncio.get_running_loop().time() - begun
+            for node, was in zip(nodes_of(running), before, strict=True):
+                calls = {name: count - was.get(name, 0) for name, count in commands(node).items()}
+                ours = {name: count for name, count in calls.items() if count and name not in {"info", "ping"}}
+                ours = {name: count for name, count in ours.items() if not name.startswith("cluster")}
+                assert sum(ours.values()) <= seconds, ours
+            task.cancel()
+            await asyncio.gather(task, return_exceptions=True)
+        assert await queue.waiters() == 0
+
+
+@in_memory
+async def test_a_receiver_comes_again_before_it_is_forgotten(url: str) -> None:
+    """It is registered for thirty seconds, and comes again after twenty-five."""
+    async with queue_at(url) as queue:
+        receiver = queue.receiver()
+        task = await waits(queue, receiver)
+        inbox = receiver._inbox
+        assert inbox is not None
+        (spot,) = inbox._spots
+        assert spot.look_at is not None
+        assert 20 < spot.look_at - asyncio.get_running_loop().time() <= 25
+        await perform(queue.transport, queue.partitions[0].due(queue.turn))
+        task.cancel()
+        await asyncio.gather(task, return_exceptions=True)

@@ -1,0 +1,211 @@
+"""What users are shown runs as it is shown: every example, and every program in the guide and the README.
+
+Each runs in a process of its own, with Python's development mode and with warnings as errors, over memory, a server and
+a cluster.
+"""
+
+from __future__ import annotations
+
+import ast
+import asyncio
+import inspect
+import os
+import re
+import subprocess
+import sys
+import textwrap
+from collections.abc import AsyncIterator
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import pytest
+
+from sbredis import ServiceBusMessage, ServiceBusReceivedMessage
+from sbredis.aio import ServiceBusClient
+from tools.check_docs import FENCE
+from tools.repository import ROOT
+
+EXAMPLES = {
+    "send_pipeline.py": r"""
+        sent 5000 readings, at most 500 at a time
+        message 0: number \d+
+        message 1: The message 1 of the stream .* has 2000\d+ bytes.*outcome: never sent.*
+        message 2: number \d+
+        sent 2000 more, each awaited by its own caller
+    """,
+    "prefetch.py": r"""
+        handled 1000 jobs; what had been fetched ahead and not been reached is back in the queue
+    """,
+    "deferral.py": r"""
+        step 3 has come too early: deferred
+        step 1 handled
+        step 2 handled
+        step 3 handled, now that it is its turn
+    """,
+    "dead_letters.py": r"""
+        fails: delivery 1 failed
+        fails: delivery 2 failed
+        fails: delivery 3 failed
+        unreadable: Unreadable: It is not JSON\.
+        fails: MaxDeliveryCountExceeded: .+
+        received: unreadable, mended
+        received: fails, mended
+    """,
+    "scheduled.py": r"""
+        scheduled 3, of which 1 comes soon and 2 was cancelled
+        waiting: soon, at \d\d:\d\d:\d\d, SCHEDULED
+        waiting: tomorrow, at \d\d:\d\d:\d\d, SCHEDULED
+        received: soon
+    """,
+    "receive_and_delete.py": r"""
+        counted 1000 ticks; there was nothing to settle
+    """,
+    "synchronous.py": "\n".join(
+        [r"sent <ServiceBusMessageBatch 10 messages, \d+ of 1048576 bytes>"]
+        + [f"received message {number}" for number in range(10)]
+    ),
+}
+"""What each example prints, line by line, as patterns."""
+
+ELSEWHERE = {"demo.py"}
+"""Examples that have targets of their own: `make demo`."""
+
+DOCUMENTS = {
+    "README.md": ["order two teapots", r".*embedded.*"],
+    "docs/queues.md": [r"\d+ two teapots", "0"],
+}
+"""What the programs in each document print first, in their order."""
+
+FRAGMENTS = {"docs/queues.md": ["pipeline", "work"]}
+"""The functions that documents show without a program around them. Each is called by a test below."""
+
+SLOW = re.compile(r"Executing <.* took \d+\.\d+ seconds$")
+"""What asyncio's debug mode says on a busy machine."""
+
+
+class Ran(NamedTuple):
+    """What became of a program."""
+
+    printed: list[str]
+    complained: list[str]
+    code: int
+
+
+def run(*arguments: str, folder: Path) -> Ran:
+    """Run a program in this folder to its end."""
+    done = subprocess.run(
+        [sys.executable, "-X", "dev", "-W", "error", *arguments],
+        cwd=folder,
+        env={**os.environ, "PYTHONPATH": str(ROOT)},
+        stdin=subprocess.DEVNULL,
+        capture_output=True,
+        text=True,
+        timeout=120,
+        check=False,
+    )
+    complaints = [line for line in done.stderr.splitlines() if not SLOW.match(line)]
+    return Ran(done.stdout.splitlines(), complaints, done.returncode)
+
+
+# -- the examples ------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("target", ["memory", "cluster"], indirect=True)
+@pytest.mark.parametrize("name", EXAMPLES)
+def test_an_example_prints_what_it_should(name: str, target: str, url: str, tmp_path: Path) -> None:
+    """Memory is what it runs over if it is not told where."""
+    ran = run(str(ROOT / "examples" / name), *([] if target == "memory" else [url]), folder=tmp_path)
+    assert (ran.complained, ran.code) == ([], 0)
+    expected = textwrap.dedent(EXAMPLES[name]).strip().splitlines()
+    assert [line for line, pattern in zip(ran.printed, expected, strict=True) if not re.fullmatch(pattern, line)] == []
+
+
+def test_every_example_is_run_and_in_the_guide() -> None:
+    there = {path.name for path in (ROOT / "examples").glob("*.py")} - ELSEWHERE
+    in_the_guide = re.findall(r"\]\(\.\./examples/(\S+)\)", (ROOT / "docs/queues.md").read_text("utf-8"))
+    assert set(EXAMPLES) == there
+    assert sorted(in_the_guide) == sorted(there)
+
+
+# -- the programs in the documents -------------------------------------------------------------------------------------
+
+
+def blocks(document: str) -> list[str]:
+    """The Python in a document."""
+    text = (ROOT / document).read_text("utf-8")
+    return [textwrap.dedent(fence["code"]) for fence in FENCE.finditer(text) if fence["language"] == "python"]
+
+
+def is_program(code: str) -> bool:
+    """Whether it does something by itself: a call at the top."""
+    return any(isinstance(node, ast.Expr) and isinstance(node.value, ast.Call) for node in ast.parse(code).body)
+
+
+PROGRAMS = [
+    pytest.param(code, printed, id=f"{document}-{number}")
+    for document, expected in DOCUMENTS.items()
+    for number, (code, printed) in enumerate(zip(filter(is_program, blocks(document)), expected, strict=True), 1)
+]
+
+
+@pytest.mark.parametrize("target", ["memory", "server"], indirect=True)
+@pytest.mark.parametrize(("code", "printed"), PROGRAMS)
+def test_a_program_in_a_document_runs(code: str, printed: str, url: str, tmp_path: Path) -> None:
+    """Over memory as it is written, over the others with the connection string exchanged."""
+    program = tmp_path / "program.py"
+    program.write_text(re.sub(r"memory://\w+", lambda _: url, code), "utf-8")
+    ran = run(str(program), folder=tmp_path)
+    assert (ran.complained, ran.code) == ([], 0)
+    assert re.fullmatch(printed, ran.printed[0])
+
+
+@pytest.mark.parametrize("document", DOCUMENTS)
+def test_every_fragment_in_a_document_is_called(document: str) -> None:
+    fragments = [code for code in blocks(document) if not is_program(code)]
+    assert [name for code in fragments for name in namespace(code)] == FRAGMENTS.get(document, [])
+
+
+def namespace(code: str) -> dict[str, Any]:
+    """The coroutine functions that a fragment defines."""
+    names: dict[str, Any] = {}
+    exec(compile(code, "fragment", "exec"), names)  # noqa: S102  # our own documents
+    return {name: value for name, value in names.items() if inspect.iscoroutinefunction(value)}
+
+
+def fragment(document: str, name: str) -> Any:
+    """A function that a document shows."""
+    return next(found[name] for code in blocks(document) if not is_program(code) and name in (found := namespace(code)))
+
+
+@pytest.mark.anyio
+async def test_the_pipeline_of_the_guide(url: str, capsys: pytest.CaptureFixture[str]) -> None:
+    """It sends what can be sent and says what cannot."""
+
+    async def source() -> AsyncIterator[ServiceBusMessage]:
+        for size in (10, 2_000_000, 20):
+            yield ServiceBusMessage(bytes(size))
+
+    async with ServiceBusClient(url) as client:
+        async with client.get_queue_sender("orders", create_if_missing=True) as sender:
+            await fragment("docs/queues.md", "pipeline")(sender, source())
+        async with client.get_queue_receiver("orders") as receiver:
+            assert len(await receiver.peek_messages(10)) == 2
+    assert re.match(r"1 The message 1 of the stream .* 2000\d+ bytes", capsys.readouterr().out)
+
+
+@pytest.mark.anyio
+async def test_the_worker_of_the_guide(url: str) -> None:
+    """It handles and completes what is there."""
+    handled: list[str] = []
+
+    async def handle(message: ServiceBusReceivedMessage) -> None:
+        handled.append(str(message))
+        if len(handled) == 3:
+            ended.cancel()
+
+    async with ServiceBusClient(url) as client:
+        async with client.get_queue_sender("orders", create_if_missing=True) as sender:
+            await sender.send_messages([ServiceBusMessage(str(number)) for number in range(3)])
+        ended = asyncio.ensure_future(fragment("docs/queues.md", "work")(client, handle))
+        await asyncio.wait([ended])
+    assert handled == ["0", "1", "2"]

@@ -1,0 +1,227 @@
+"""What each scenario has to come to: the same for the asynchronous and the synchronous one, over each target."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from datetime import timedelta
+from typing import Any
+
+from sbredis.management import AccessRights, NamespaceType
+
+__all__ = ["SAMPLES", "Sample"]
+
+SHORT = 700
+"""How long a lock lasts, in ms, where work is to outlive it: less than an administrator may set."""
+
+
+@dataclass(frozen=True)
+class Sample:
+    """A scenario, and what it returns."""
+
+    module: str
+    name: str
+    outcome: Any
+    queue: Mapping[str, Any] = field(default_factory=dict[str, Any])
+    """The properties of the queue that it finds."""
+    lock: int | None = None
+    """How long a lock of the queue lasts, in ms, if that is shorter than what can be set."""
+    warns: str | None = None
+    """What the warning says that it gets."""
+
+    def __str__(self) -> str:
+        return f"{self.module}.{self.name}"
+
+
+NUMBERS = [str(number) for number in range(20)]
+
+SENDING = {
+    "one_message": ["a teapot", "two teapots"],
+    "a_list": ["cup 0", "cup 1", "cup 2", "cup 3", "cup 4"],
+    "a_batch": ((4, True), ["saucer 0", "saucer 1", "saucer 2", "saucer 3"]),
+    "full_batches": (True, [str(number) for number in range(10)]),
+    "mappings": ["one", "two", "three", "four"],
+    "many_at_once": list(range(20)),
+    "one_partition": (["0", "1", "2", "3", "4"], {"ann"}, 1),
+    "scheduled": (
+        3,
+        {"tea": "SCHEDULED", "milk": "SCHEDULED", "sugar": "SCHEDULED", "cake": "SCHEDULED"},
+        ["cake", "milk", "sugar", "tea"],
+    ),
+    "cancelled": ("not found", []),
+    "duplicates": ["first", "another"],
+    "everything_set": {
+        "body": b"a teapot",
+        "text": "a teapot",
+        "colour": "brown",
+        "raw": b"\x00\xff",
+        "number of properties": 5,
+        "session_id": "ann",
+        "message_id": "7",
+        "time_to_live": timedelta(minutes=5),
+        "content_type": "text/plain",
+        "correlation_id": "order 12",
+        "subject": "order",
+        "partition_key": "ann",
+        "to": "kitchen",
+        "reply_to": "answers",
+        "reply_to_session_id": "bob",
+    },
+    "set_afterwards": ("order", "7", None, 6, timedelta(hours=1)),
+}
+
+RECEIVING = {
+    "several": (["one", "two", "three"], []),
+    "iterated": ["one", "two", "three"],
+    "one_by_one": ("one", "two"),
+    "of_a_received_message": (
+        {
+            "numbered": True,
+            "as it was sent": True,
+            "enqueued": True,
+            "lives for": timedelta(minutes=10),
+            "locked": True,
+            "has a lock token": True,
+            "deliveries": 0,
+            "state": "ACTIVE",
+            "dead letter": (None, None, None),
+            "renewal": None,
+        },
+        None,
+        None,
+    ),
+    "peeked": (["one", "two"], ["three"], ["two"], "one"),
+    "received_and_deleted": ("one", None, ["two"]),
+    "prefetched": NUMBERS,
+    "two_receivers": list(range(20)),
+    "nothing_there": ([], []),
+    "cleared": (5, 7, []),
+}
+
+SETTLING = {
+    "every_way": ({"abandoned": "ACTIVE", "deferred": "DEFERRED"}, "abandoned", 1, "dead"),
+    "deferred": (["one"], ["two", "three", "four"], []),
+    "dead_lettered": ("unreadable", ("Unreadable", "It is not JSON.", None), "Unreadable"),
+    "failed_too_often": ([0, 1, 2], "fails", "MaxDeliveryCountExceeded"),
+    "mended": ["Good: letter 0", "Good: letter 2"],
+    "sent_on": ("round", 1, True, True),
+    "through_another_receiver": [],
+    "expired": ("milk", "TTLExpiredException"),
+}
+
+LOCKS = {
+    "renewed": (True, True),
+    "lost": (False, "too long", 1),
+    "registered": [None, None, None],
+    "by_the_receiver": ["one", "two"],
+    "callback": ([("too long", "AutoLockRenewTimeout")], True, False),
+    "misused": ["ValueError", "MessageAlreadySettled"],
+}
+
+AMQP = {
+    "data": (b"aabbcc", "fast", "aabbcc"),
+    "sequence": ([b"message", 123.456, True], 7, "sequence"),
+    "value": ([-123, b"data", False], 10, "shop"),
+    "sections": {
+        "ids": ("7", "12", "ann"),
+        "words": ("order", "text/plain", "kitchen"),
+        "time to live": (timedelta(minutes=1), 60_000),
+        "durable": True,
+        "attribute": "order",
+        "mapping": "order",
+        "failed": (0, 0),
+    },
+    "broker_annotations": (True, True),
+    "through_the_view": ("order", "shop", True),
+}
+
+CONNECTING = {
+    "with_a_credential": False,
+    "with_options": "tea",
+    "identified": (("till 4", "kitchen", True, True), True, True, None),
+    "closed_by_hand": ("tea", ["the sender is closed", "the receiver is closed"]),
+    "opened_again": ["round 0", "round 1"],
+    "named": "default",
+}
+
+ERRORS = {
+    "no_such_queue": True,
+    "too_large": (True, True, 0, True),
+    "not_a_message": (["TypeError", "ValueError", "ValueError", "ValueError", "ValueError", "ValueError"], True),
+    "out_of_range": 10,
+    "settled_wrongly": (True, True, True, True),
+    "not_there": (True, True),
+    "disabled": (True, True),
+    "renewer_closed": True,
+    "defensively": ["cup 0", "cup 1", "cup 2"],
+}
+
+ADMINISTRATION = {
+    "life_of_a_queue": (True, (10, True, timedelta(minutes=1)), 5, (True, 0, 0)),
+    "with_all_options": {
+        "rule": ("shop", [AccessRights.SEND, AccessRights.LISTEN]),
+        "dead letters": True,
+        "life": timedelta(hours=11),
+        "window": timedelta(minutes=12),
+        "batched, express": (True, False),
+        "partitioned": True,
+        "lock": timedelta(seconds=13),
+        "deliveries": 14,
+        "sizes": (2048, 2048),
+        "duplicates, sessions": (True, False),
+        "note": "for the samples",
+        "forwarding": (None, None),
+        "idle": timedelta.max,
+        "status": True,
+        "available": True,
+    },
+    "changed": (timedelta(seconds=20), 4, "changed", True, timedelta(hours=2), True, "no such property"),
+    "counted": {
+        "active": 2,
+        "dead": 1,
+        "scheduled": 0,
+        "transferred": (0, 0),
+        "total": 3,
+        "bytes": True,
+        "times": True,
+        "accessed": True,
+        "listed": [(True, 3)],
+    },
+    "taken_and_missing": ["exists", "not found", "not found", "not found", "refused"],
+    "by_page": (4, True),
+    "the_namespace": ("default", NamespaceType.MESSAGING, True, True),
+}
+
+QUEUES: Mapping[str, Mapping[str, Any]] = {
+    "sending.one_partition": {"enable_partitioning": True},
+    "sending.duplicates": {"requires_duplicate_detection": True},
+    "settling.failed_too_often": {"max_delivery_count": 3},
+    "settling.expired": {"dead_lettering_on_message_expiration": True},
+}
+"""Queues that are not as all the others."""
+
+WARNINGS = {
+    "connecting.with_options": "does not know, and ignores: http_proxy, logging_enable, transport_type, user_agent"
+}
+
+SAMPLES = [
+    Sample(
+        module,
+        name,
+        outcome,
+        QUEUES.get(f"{module}.{name}", {}),
+        SHORT if module == "locks" else None,
+        WARNINGS.get(f"{module}.{name}"),
+    )
+    for module, outcomes in (
+        ("sending", SENDING),
+        ("receiving", RECEIVING),
+        ("settling", SETTLING),
+        ("locks", LOCKS),
+        ("amqp", AMQP),
+        ("connecting", CONNECTING),
+        ("errors", ERRORS),
+        ("administration", ADMINISTRATION),
+    )
+    for name, outcome in outcomes.items()
+]

@@ -1,0 +1,235 @@
+"""What is refused and what fails, and how one goes on; as with the synchronous client of azure.servicebus."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from datetime import timedelta
+from typing import Any
+
+from sbredis import (  # row: imports
+    AutoLockRenewer,
+    ServiceBusClient,
+    ServiceBusMessage,
+    ServiceBusReceiver,
+    ServiceBusSender,
+)
+from sbredis.exceptions import (  # row: imports
+    MessageAlreadySettled,
+    MessageLockLostError,
+    MessageNotFoundError,
+    MessageSizeExceededError,
+    MessagingEntityDisabledError,
+    MessagingEntityNotFoundError,
+    OperationTimeoutError,
+    ServiceBusAuthorizationError,
+    ServiceBusConnectionError,
+    ServiceBusError,
+)
+from sbredis.management import EntityStatus, ServiceBusAdministrationClient  # row: imports
+
+
+def raised(expected: type[Exception], call: Callable[..., Any], *given: Any, **named: Any) -> bool:
+    """Whether a call ends with this error."""
+    try:
+        call(*given, **named)
+    except expected:
+        return True
+    return False
+
+
+def no_such_queue(connection_string: str, queue_name: str) -> object:
+    with ServiceBusClient.from_connection_string(connection_string) as client:
+        try:
+            with client.get_queue_sender(f"{queue_name}-of-nobody") as sender:
+                sender.send_messages(ServiceBusMessage("tea"))
+        except MessagingEntityNotFoundError as error:
+            return isinstance(error, ServiceBusError)
+    return None
+
+
+def too_large(connection_string: str, queue_name: str) -> object:
+    """A message, a list, a batch."""
+    with (
+        ServiceBusClient.from_connection_string(connection_string) as client,
+        client.get_queue_sender(queue_name) as sender,
+    ):
+        message = ServiceBusMessage(bytes(2_000_000))
+        large = raised(MessageSizeExceededError, sender.send_messages, message)
+        also = raised(ValueError, sender.send_messages, [message, message])
+        batch = sender.create_message_batch(max_size_in_bytes=100)
+        try:
+            batch.add_message(message)
+        except MessageSizeExceededError:
+            full = len(batch)
+        else:
+            full = -1
+        return large, also, full, raised(ValueError, sender.create_message_batch, max_size_in_bytes=10**9)
+
+
+def not_a_message(connection_string: str, queue_name: str) -> object:
+    """Bodies, identifiers and keys that cannot be."""
+    said: list[str] = []
+    wrong: list[dict[str, Any]] = [
+        {"body": 7},
+        {"body": "tea", "message_id": "x" * 129},
+        {"body": "tea", "session_id": "x" * 129},
+        {"body": "tea", "partition_key": "x" * 129},
+        {"body": "tea", "reply_to_session_id": "x" * 129},
+        {"body": "tea", "session_id": "ann", "partition_key": "bob"},
+    ]
+    for given in wrong:
+        try:
+            ServiceBusMessage(**given)
+        except (TypeError, ValueError) as error:
+            said.append(type(error).__name__)
+    with (
+        ServiceBusClient.from_connection_string(connection_string) as client,
+        client.get_queue_sender(queue_name) as sender,
+    ):
+        text: Any = "just text"
+        refused = raised(TypeError, sender.send_messages, text)
+    return said, refused
+
+
+def out_of_range(connection_string: str, queue_name: str) -> object:
+    """Counts and times that cannot be."""
+    with ServiceBusClient.from_connection_string(connection_string) as client:
+        refused = 0
+        for options in ({"prefetch_count": -1}, {"prefetch_count": 50_001}, {"max_wait_time": 0}):
+            try:
+                client.get_queue_receiver(queue_name, **options)  # type: ignore[arg-type]
+            except ValueError:
+                refused += 1
+        sender, receiver = client.get_queue_sender(queue_name), client.get_queue_receiver(queue_name)
+        with sender, receiver:
+            refused += raised(ValueError, receiver.receive_messages, max_message_count=0)
+            refused += raised(ValueError, receiver.receive_messages, max_wait_time=0)
+            refused += raised(ValueError, receiver.peek_messages, timeout=0)
+            refused += raised(ValueError, receiver.peek_messages, -1)
+            refused += raised(ValueError, receiver.receive_deferred_messages, 1, timeout=-1)
+            refused += raised(ValueError, sender.send_messages, ServiceBusMessage("tea"), timeout=0)
+            refused += raised(ValueError, sender.cancel_scheduled_messages, 1, timeout=0)
+    return refused
+
+
+def settled_wrongly(connection_string: str, queue_name: str) -> object:
+    """Twice, after a peek, after receive-and-delete."""
+    with ServiceBusClient.from_connection_string(connection_string) as client:
+        with client.get_queue_sender(queue_name) as sender:
+            sender.send_messages([ServiceBusMessage("tea"), ServiceBusMessage("milk")])
+        with client.get_queue_receiver(queue_name, max_wait_time=5) as receiver:
+            glimpse = (receiver.peek_messages())[0]
+            peeked = raised(ValueError, receiver.complete_message, glimpse)
+            message = (receiver.receive_messages())[0]
+            receiver.complete_message(message)
+            twice = raised(MessageAlreadySettled, receiver.complete_message, message)
+            also = raised(ValueError, receiver.dead_letter_message, message)
+        with client.get_queue_receiver(queue_name, receive_mode="receiveanddelete", max_wait_time=5) as receiver:
+            message = (receiver.receive_messages())[0]
+            deleted = raised(ValueError, receiver.abandon_message, message)
+    return peeked, twice, also, deleted
+
+
+def not_there(connection_string: str, queue_name: str) -> object:
+    """Sequence numbers of nothing."""
+    with ServiceBusClient.from_connection_string(connection_string) as client:
+        with client.get_queue_receiver(queue_name) as receiver:
+            deferred = raised(MessageNotFoundError, receiver.receive_deferred_messages, [4711])
+        with client.get_queue_sender(queue_name) as sender:
+            scheduled = raised(MessageNotFoundError, sender.cancel_scheduled_messages, [4711])
+    return deferred, scheduled
+
+
+def disabled(connection_string: str, queue_name: str) -> object:
+    """A queue that takes nothing in, and then gives nothing out."""
+    with ServiceBusAdministrationClient.from_connection_string(connection_string) as administration:
+        queue = administration.get_queue(queue_name)
+        queue.status = EntityStatus.SEND_DISABLED
+        administration.update_queue(queue)
+        with (
+            ServiceBusClient.from_connection_string(connection_string, retry_total=0) as client,
+            client.get_queue_sender(queue_name) as sender,
+        ):
+            sending = raised(MessagingEntityDisabledError, sender.send_messages, ServiceBusMessage("tea"))
+        queue.status = EntityStatus.RECEIVE_DISABLED
+        administration.update_queue(queue)
+        with ServiceBusClient.from_connection_string(connection_string, retry_total=0) as client:
+            with client.get_queue_sender(queue_name) as sender:
+                sender.send_messages(ServiceBusMessage("tea"))
+            with client.get_queue_receiver(queue_name) as receiver:
+                receiving = raised(MessagingEntityDisabledError, receiver.receive_messages, max_wait_time=5)
+    return sending, receiving
+
+
+def renewer_closed(connection_string: str, queue_name: str) -> object:
+    """A renewer is not opened again."""
+    with ServiceBusClient.from_connection_string(connection_string) as client:
+        with client.get_queue_sender(queue_name) as sender:
+            sender.send_messages(ServiceBusMessage("tea"))
+        renewer = AutoLockRenewer()
+        renewer.close()
+        with client.get_queue_receiver(queue_name, max_wait_time=5) as receiver:
+            message = (receiver.receive_messages())[0]
+            try:
+                renewer.register(receiver, message)
+            except ServiceBusError:
+                refused = True
+            else:
+                refused = False
+            receiver.complete_message(message)
+    return refused
+
+
+def defensively(connection_string: str, queue_name: str) -> object:
+    """All that can go wrong, caught where one would catch it."""
+    seen: list[str] = []
+    for _attempt in range(3):
+        try:
+            with ServiceBusClient.from_connection_string(connection_string) as client:
+                with client.get_queue_sender(queue_name) as sender:
+                    send_with_patience(sender)
+                with client.get_queue_receiver(queue_name, max_wait_time=0.5) as receiver:
+                    receive_with_patience(receiver, seen)
+            return seen
+        except ServiceBusConnectionError:
+            continue
+        except ServiceBusAuthorizationError:
+            raise
+    return None
+
+
+def send_with_patience(sender: ServiceBusSender) -> None:
+    """A batch, tried three times."""
+    batch = sender.create_message_batch()
+    for number in range(3):
+        try:
+            batch.add_message(ServiceBusMessage(f"cup {number}", time_to_live=timedelta(hours=1)))
+        except MessageSizeExceededError:
+            break
+    for attempt in range(3):
+        try:
+            sender.send_messages(batch)
+        except OperationTimeoutError:
+            continue
+        except MessageSizeExceededError:
+            raise
+        except ServiceBusError:
+            if attempt == 2:
+                raise
+        else:
+            return
+
+
+def receive_with_patience(receiver: ServiceBusReceiver, seen: list[str]) -> None:
+    """Each message handled and settled; a settlement that is too late is let go."""
+    for message in receiver:
+        seen.append(str(message))
+        for _attempt in range(3):
+            try:
+                receiver.complete_message(message)
+            except (MessageAlreadySettled, MessageLockLostError, MessageNotFoundError):
+                break
+            except ServiceBusError:
+                continue
+            else:
+                break

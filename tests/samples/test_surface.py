@@ -1,0 +1,133 @@
+"""The public surface is Azure's, but for what the table of differences says."""
+
+from __future__ import annotations
+
+from copy import deepcopy
+from fnmatch import fnmatchcase
+
+import pytest
+
+from tests.samples.differences import ROWS
+from tests.samples.surface import AZURE, differences
+
+ACCEPTED = {
+    # clients
+    "sbredis*ServiceBusClient(credential): may be left out": "credential",
+    "sbredis*ServiceBusClient(retry_*): * unless said, not *": "retries",
+    "sbredis*Client(namespace): added": "client-options",
+    "sbredis*Client(partition_count): added": "client-options",
+    "sbredis*Client(connect_timeout): added": "client-options",
+    "sbredis*ServiceBusClient.namespace: added": "client-options",
+    "sbredis*ServiceBusClient.from_redis: added": "from-redis",
+    "sbredis*.fully_qualified_namespace: missing": "fully-qualified-namespace",
+    "sbredis*(create_if_missing): added": "create-if-missing",
+    "sbredis*.ensure_queue: added": "create-if-missing",
+    "sbredis*.check_connection: added": "check-connection",
+    "sbredis.aio.ConnectionReport: added": "check-connection",
+    "sbredis.aio.ServerReport: added": "check-connection",
+    "sbredis.ServiceBusConnectionStringProperties: missing": "connection-string",
+    "sbredis.parse_connection_string: missing": "connection-string",
+    "sbredis.ServiceBusError: added": "imports",
+    "sbredis.__version__: added": "imports",
+    # senders
+    "sbredis*.get_queue_sender(max_in_flight*): added": "throttle",
+    "sbredis*ServiceBusSender.in_flight: added": "more-facts",
+    "sbredis*ServiceBusSender.send_stream: added": "send-stream",
+    "sbredis*SendResult: added": "send-stream",
+    "sbredis*SendStream: added": "send-stream",
+    # receivers
+    "sbredis*.get_queue_receiver(adaptive_prefetch): added": "adaptive-prefetch",
+    "sbredis*ServiceBusReceiver.receive_mode: added": "more-facts",
+    "sbredis*ServiceBusReceiver.*_message(delay): added": "settle-options",
+    "sbredis*ServiceBusReceiver.*_message(properties_to_modify): added": "settle-options",
+    "sbredis*ServiceBusReceiver.*_message(timeout): added": "settle-options",
+    "sbredis*ServiceBusReceiver.delete_messages: added": "delete-purge",
+    "sbredis*ServiceBusReceiver.purge_messages: added": "delete-purge",
+    "sbredis*AutoLockRenewer.c*: added": "more-facts",
+    # messages
+    "sbredis.ServiceBus*.message: missing": "old-names",
+    "sbredis*.has_key: missing": "old-names",
+    "sbredis.ServiceBusReceivedMessage.from_bytes: missing": "from-bytes",
+    "sbredis.ServiceBusMessageBatch: refuses other keywords": "unknown-keywords",
+    "sbredis.amqp.*: refuses other keywords": "unknown-keywords",
+    "sbredis.amqp.AmqpMessage*.clear: added": "amqp-annotations",
+    "sbredis.amqp.AmqpMessage*.pop*: added": "amqp-annotations",
+    "sbredis.amqp.AmqpMessage*.setdefault: added": "amqp-annotations",
+    # administration
+    "sbredis*ServiceBusAdministrationClient(credential): may be left out": "credential",
+    "sbredis*ServiceBusAdministrationClient(api_version): * unless said, not *": "client-options",
+    "sbredis*ServiceBusAdministrationClient(timeout): added": "client-options",
+    "sbredis*ServiceBusAdministrationClient.from_connection_string(*): added": "client-options",
+    "sbredis*ServiceBusAdministrationClient.*: refuses other keywords": "unknown-keywords",
+    "sbredis*ServiceBusAdministrationClient.*(timeout): added": "timeouts",
+    "sbredis*.create_queue(colocate_with): added": "colocate-with",
+    "sbredis.management.QueueProperties*colocate_with*: added": "colocate-with",
+    "sbredis*.create_queue(status): added": "queue-options",
+    "sbredis.management.QueueOptions: added": "queue-options",
+    "sbredis.management.QueueRuntimeProperties.*: added": "queue-options",
+    "sbredis.management.QueueRuntimeProperties(*): added*": "made-properties",
+    "sbredis.management.QueueProperties(*): may be left out": "made-properties",
+    "sbredis.management.QueueProperties.[fgks]*: added": "made-properties",
+    "sbredis.management.NamespaceProperties(*): may be left out": "made-properties",
+    "sbredis.management.NamespaceProperties*partition_count*: added": "partition-count",
+    "sbredis.management.NamespaceProperties.*s: missing": "namespace-facts",
+    "sbredis.management.NamespaceProperties.get: missing": "namespace-facts",
+    "sbredis.management.NamespaceProperties.update: missing": "namespace-facts",
+    "sbredis*management.*Pages: added": "paging",
+    "sbredis*management.*ItemPaged: added": "paging",
+    # exceptions
+    "sbredis.exceptions.ServiceBusError: no AzureError": "exceptions-base",
+    "sbredis.exceptions.Resource*Error: added": "exceptions-base",
+    "sbredis.exceptions.ServiceBusAuth*Error: not transient": "not-transient",
+    "sbredis.exceptions.Outcome: added": "error-facts",
+    "sbredis.exceptions.[DIS]*Error: added": "more-errors",
+    # what is not there yet
+    "sbredis*ServiceBusSession: missing": "sessions",
+    "sbredis*.list_queue_sessions: missing": "sessions",
+    "sbredis.exceptions.Session*: missing": "sessions",
+    "sbredis*Client.*_topic*: missing": "topics",
+    "sbredis*Client.*_subscription*: missing": "topics",
+    "sbredis*Client.*_rule*: missing": "topics",
+    "sbredis.management.*Rule*: missing": "topics",
+    "sbredis.management.Subscription*: missing": "topics",
+    "sbredis.management.Topic*: missing": "topics",
+    "sbredis.management.MessageCountDetails: missing": "topics",
+}
+"""What may differ, as a pattern of the lines of :func:`differences`, and the row of the table that says so."""
+
+FOUND = differences()
+
+
+def test_nothing_differs_but_what_the_table_says() -> None:
+    assert [line for line in FOUND if not any(fnmatchcase(line, pattern) for pattern in ACCEPTED)] == []
+
+
+def test_nothing_is_accepted_that_does_not_differ() -> None:
+    assert [pattern for pattern in ACCEPTED if not any(fnmatchcase(line, pattern) for line in FOUND)] == []
+
+
+@pytest.mark.parametrize("row", sorted(set(ACCEPTED.values())))
+def test_every_row_that_accepts_a_difference_is_in_the_table(row: str) -> None:
+    assert row in ROWS
+
+
+def test_a_difference_is_seen() -> None:
+    other = deepcopy(AZURE)
+    synchronous, asynchronous = other["modules"]["sbredis"], other["modules"]["sbredis.aio"]
+    receiver, message = asynchronous["ServiceBusReceiver"]["members"], synchronous["ServiceBusMessage"]["members"]
+    receiver["receive_messages"]["parameters"][0]["default"] = 5
+    receiver["fetch"] = {"kind": "coroutine", "parameters": []}
+    receiver["close"]["kind"] = "method"
+    message["__init__"]["parameters"].append({"name": "label", "keyword": True, "default": None})
+    synchronous["ServiceBusReceivedMessage"]["members"]["sequence_number"]["settable"] = True
+    synchronous["ServiceBusSubQueue"]["enum"]["SIDE"] = "side"
+    other["exceptions"]["MessageLockLostError"]["transient"] = True
+    assert set(differences(other)) - set(FOUND) == {
+        "sbredis.aio.ServiceBusReceiver.receive_messages(max_message_count): 1 unless said, not 5",
+        "sbredis.aio.ServiceBusReceiver.fetch: missing",
+        "sbredis.aio.ServiceBusReceiver.close: to be awaited",
+        "sbredis.ServiceBusMessage(label): missing",
+        "sbredis.ServiceBusReceivedMessage.sequence_number: not to be set",
+        "sbredis.ServiceBusSubQueue: ('SIDE', 'side')",
+        "sbredis.exceptions.MessageLockLostError: not transient",
+    }

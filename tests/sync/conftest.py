@@ -1,0 +1,53 @@
+"""What the tests of the synchronous API share."""
+
+from __future__ import annotations
+
+import asyncio
+import signal
+import threading
+from collections.abc import Callable, Iterator
+
+import pytest
+
+from sbredis import ServiceBusClient
+from sbredis.sync import _portal
+from tests.waiting import wait_until
+
+
+@pytest.fixture(autouse=True)
+def loop_of_asyncio(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
+    """In memory the portal runs on asyncio's own loop in debug mode; elsewhere on uvloop's, where there is one."""
+    if "[server" in request.node.name or "[cluster" in request.node.name:
+        return
+
+    def made() -> asyncio.AbstractEventLoop:
+        loop = asyncio.new_event_loop()
+        loop.set_debug(True)
+        return loop
+
+    monkeypatch.setattr(_portal, "_event_loop", made)
+
+
+@pytest.fixture(autouse=True)
+def nothing_is_left() -> Iterator[None]:
+    """A test ends all threads that it has begun."""
+    before = set(threading.enumerate())
+    yield
+    wait_until(lambda: set(threading.enumerate()) <= before)
+
+
+@pytest.fixture
+def client(url: str) -> Iterator[ServiceBusClient]:
+    """A client of an empty namespace."""
+    with ServiceBusClient(url) as client:
+        yield client
+
+
+@pytest.fixture
+def interrupt() -> Iterator[Callable[[], None]]:
+    """What interrupts the main thread, as Ctrl-C does."""
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)
+    ident = threading.main_thread().ident
+    assert ident is not None
+    yield lambda: signal.pthread_kill(ident, signal.SIGINT)
+    signal.signal(signal.SIGINT, before)

@@ -1,0 +1,27 @@
+"""Interrupting the main thread at a moment."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+
+from tests.waiting import wait_until
+
+__all__ = ["interrupted_when"]
+
+
+@contextmanager
+def interrupted_when(condition: Callable[[], object], interrupt: Callable[[], None]) -> Iterator[None]:
+    """Interrupts the main thread, which is in the block, once a condition holds."""
+
+    def run() -> None:
+        wait_until(condition)
+        interrupt()
+
+    thread = threading.Thread(target=run)
+    thread.start()
+    try:
+        yield
+    finally:
+        thread.join()

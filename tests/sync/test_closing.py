@@ -1,0 +1,165 @@
+"""What closing does, what cannot be done afterwards, and what becomes of what was forgotten."""
+
+from __future__ import annotations
+
+import gc
+from concurrent.futures import ThreadPoolExecutor
+from datetime import UTC, datetime
+
+import pytest
+
+from sbredis import AutoLockRenewer, ServiceBusClient, ServiceBusError, ServiceBusMessage, ServiceBusReceiver
+from sbredis.aio._inbox import Inbox
+from sbredis.exceptions import ServiceBusConnectionError
+from tests.waiting import wait_until
+
+
+def test_everything_refuses_after_the_client_was_closed(url: str) -> None:
+    with ServiceBusClient(url) as client:
+        sender = client.get_queue_sender("q", create_if_missing=True)
+        receiver = client.get_queue_receiver("q")
+        sender.send_messages(ServiceBusMessage("a"))
+        (message,) = receiver.receive_messages()
+        batch = sender.create_message_batch()
+    now = datetime.now(UTC)
+    uses = [
+        lambda: client.get_queue_sender("q"),
+        lambda: client.get_queue_receiver("q"),
+        lambda: client.ensure_queue("q"),
+        client.__enter__,
+        lambda: sender.send_messages(batch),
+        lambda: sender.schedule_messages(ServiceBusMessage("a"), now),
+        lambda: sender.cancel_scheduled_messages(1),
+        lambda: sender.send_stream([]),
+        sender.create_message_batch,
+        sender.__enter__,
+        receiver.receive_messages,
+        receiver.next,
+        lambda: receiver.receive_deferred_messages(1),
+        receiver.peek_messages,
+        lambda: receiver.delete_messages(1),
+        receiver.purge_messages,
+        lambda: receiver.complete_message(message),
+        lambda: receiver.abandon_message(message),
+        lambda: receiver.defer_message(message),
+        lambda: receiver.dead_letter_message(message),
+        lambda: receiver.renew_message_lock(message),
+        receiver.__enter__,
+    ]
+    for use in uses:
+        with pytest.raises(ValueError, match="The client is closed"):
+            use()
+    assert repr(client).endswith("closed>")
+    assert str(message) == "a"
+
+
+def test_everything_may_be_closed_again_in_any_order(url: str) -> None:
+    client = ServiceBusClient(url)
+    with (
+        client,
+        client.get_queue_sender("q", create_if_missing=True) as sender,
+        client.get_queue_receiver("q") as receiver,
+    ):
+        sender.close()
+        receiver.close()
+        client.close()
+    sender.close()
+    receiver.close()
+    client.close()
+
+
+def test_a_closed_sender_and_a_closed_receiver_refuse(client: ServiceBusClient) -> None:
+    with client.get_queue_sender("q", create_if_missing=True) as sender, client.get_queue_receiver("q") as receiver:
+        sender.send_messages(ServiceBusMessage("a"))
+        message = receiver.next()
+    with pytest.raises(ValueError, match="The sender is closed"):
+        sender.send_messages(ServiceBusMessage("a"))
+    with pytest.raises(ValueError, match="The receiver is closed"):
+        receiver.complete_message(message)
+    with client.get_queue_receiver("q") as another:
+        another.complete_message(message)
+
+
+def test_a_client_that_was_never_used_is_closed_too() -> None:
+    client = ServiceBusClient("memory://unused")
+    client.close()
+    with pytest.raises(ValueError, match="The client is closed"):
+        client.get_queue_sender("q")
+
+
+def test_what_cannot_be_connected_to_is_told_and_leaves_nothing() -> None:
+    client = ServiceBusClient("redis://127.0.0.1:1", connect_timeout=0.2)
+    with pytest.raises(ServiceBusConnectionError), client:
+        pytest.fail("there is nothing to connect to")
+
+
+def test_closing_a_receiver_ends_who_waits_in_another_thread(client: ServiceBusClient) -> None:
+    client.ensure_queue("q")
+    receiver = client.get_queue_receiver("q")
+    with ThreadPoolExecutor(1) as pool:
+        waits = pool.submit(receiver.next)
+        wait_until(lambda: receiver._aio._inbox is not None and receiver._aio._inbox.demand)
+        receiver.close()
+        with pytest.raises(ServiceBusError, match="The receiver was closed"):
+            waits.result()
+
+
+def test_closing_the_client_ends_who_waits_in_another_thread(url: str) -> None:
+    with ServiceBusClient(url) as client, ThreadPoolExecutor(1) as pool:
+        client.ensure_queue("q")
+        receiver = client.get_queue_receiver("q")
+        waits = pool.submit(receiver.next)
+        wait_until(lambda: receiver._aio._inbox is not None and receiver._aio._inbox.demand)
+        client.close()
+        with pytest.raises(ServiceBusError, match="closed"):
+            waits.result()
+
+
+def test_a_sender_waits_for_what_is_under_way(client: ServiceBusClient) -> None:
+    sender = client.get_queue_sender("q", create_if_missing=True)
+    stream = sender.send_stream(ServiceBusMessage(str(number)) for number in range(100))
+    next(stream)
+    sender.close()
+    assert sender.in_flight == 0
+
+
+def test_what_holds_a_part_of_the_client_holds_it_all(url: str) -> None:
+    client = ServiceBusClient(url)
+    worker = client.get_queue_sender("q", create_if_missing=True)._portal._worker
+    assert worker is not None
+    sender = client.get_queue_sender("q", create_if_missing=True)
+    receiver = client.get_queue_receiver("q", max_wait_time=5)
+    del client
+    gc.collect()
+    stream = sender.send_stream([ServiceBusMessage("a")])
+    del sender
+    gc.collect()
+    assert stream.count() == 1
+    del stream
+    assert str(receiver.next()) == "a"
+    with pytest.warns(ResourceWarning, match="was not closed"):
+        del receiver
+    worker.join(20)
+    assert not worker.is_alive()
+
+
+def test_a_renewer_may_outlive_the_client(url: str) -> None:
+    with AutoLockRenewer() as renewer, ServiceBusClient(url) as client:
+        client.ensure_queue("q")
+        client.get_queue_receiver("q", auto_lock_renewer=renewer).close()
+
+
+def test_a_receiver_gives_back_what_nobody_has_asked_for(client: ServiceBusClient) -> None:
+    with client.get_queue_sender("q", create_if_missing=True) as sender:
+        assert sender.send_stream(ServiceBusMessage("a") for _ in range(10)).count() == 10
+    with client.get_queue_receiver("q", prefetch_count=10) as ahead:
+        inbox = wait_for_inbox(ahead)
+        wait_until(lambda: len(inbox.buffer) == 10)
+    with client.get_queue_receiver("q", max_wait_time=5) as receiver:
+        assert [message.delivery_count for message in receiver.receive_messages(10)] == [1] * 10
+
+
+def wait_for_inbox(receiver: ServiceBusReceiver) -> Inbox:
+    inbox = receiver._aio._inbox
+    assert inbox is not None
+    return inbox

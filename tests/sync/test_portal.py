@@ -1,0 +1,274 @@
+"""The way into the event loop and back: results, errors, interruptions, the end."""
+
+from __future__ import annotations
+
+import asyncio
+import contextvars
+import gc
+import threading
+import weakref
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from typing import NoReturn
+
+import pytest
+
+from sbredis.exceptions import Outcome, ServiceBusError
+from sbredis.sync._portal import Portal
+from tests.sync.interruptions import interrupted_when
+from tests.waiting import wait_until
+
+
+class Client:
+    """What a portal is made for."""
+
+    def __init__(self) -> None:
+        self.closed = 0
+
+    async def close(self) -> None:
+        self.closed += 1
+
+
+class Wanted(BaseException):
+    """What a coroutine may raise that is no Exception."""
+
+
+@pytest.fixture
+def owner() -> Client:
+    return Client()
+
+
+@pytest.fixture
+def portal(owner: Client) -> Iterator[Portal]:
+    portal = Portal("test", owner.close)
+    yield portal
+    portal.close()
+
+
+async def echo(value: object) -> object:
+    await asyncio.sleep(0)
+    return value
+
+
+async def for_ever() -> NoReturn:
+    await asyncio.get_running_loop().create_future()
+    raise AssertionError
+
+
+def waiting(portal: Portal) -> int:
+    """How many calls are waited for."""
+    return 0 if portal._worker is None else len(portal._worker.calls)
+
+
+def test_no_thread_is_begun_before_it_is_needed(owner: Client) -> None:
+    before = threading.active_count()
+    portal = Portal("test", owner.close)
+    assert threading.active_count() == before
+    portal.close()
+    with pytest.raises(ValueError, match="closed"):
+        portal.call(echo, 1)
+    assert (threading.active_count(), owner.closed) == (before, 0)
+
+
+def test_results_and_errors_come_back(portal: Portal) -> None:
+    async def fails(error: BaseException) -> None:
+        raise error
+
+    assert portal.call(echo, 1) == 1
+    assert portal.run(threading.get_ident) != threading.get_ident()
+    for error in (KeyError("x"), Wanted(), SystemExit(3), StopAsyncIteration()):
+        with pytest.raises(type(error)) as caught:
+            portal.call(fails, error)
+        assert caught.value is error
+    assert waiting(portal) == 0
+
+
+def test_an_error_holds_nothing_of_the_call(portal: Portal) -> None:
+    """Otherwise it would live on, with all that its frames hold, until the garbage collector comes."""
+
+    class Held:
+        pass
+
+    async def fails(_: Held) -> None:
+        raise KeyError
+
+    held = Held()
+    seen = weakref.ref(held)
+    gc.disable()
+    try:
+        with pytest.raises(KeyError):
+            portal.call(fails, held)
+        del held
+        portal.call(echo, 1)
+        wait_until(lambda: seen() is None, timeout=2)
+    finally:
+        gc.enable()
+
+
+def test_the_context_of_the_caller_is_that_of_the_call(portal: Portal) -> None:
+    name: contextvars.ContextVar[str] = contextvars.ContextVar("name")
+
+    async def read() -> str:
+        await asyncio.sleep(0)
+        return name.get()
+
+    def within(value: str) -> str:
+        name.set(value)
+        return portal.call(read)
+
+    with ThreadPoolExecutor(4) as pool:
+        assert list(pool.map(within, "abcd")) == list("abcd")
+
+
+def test_many_threads_begin_one_loop(portal: Portal) -> None:
+    together = threading.Barrier(8)
+
+    def called(_: int) -> int:
+        together.wait()
+        return portal.run(threading.get_ident)
+
+    with ThreadPoolExecutor(8) as pool:
+        assert len(set(pool.map(called, range(8)))) == 1
+
+
+def test_a_call_from_within_the_loop_is_refused_instead_of_waiting_for_itself(portal: Portal) -> None:
+    with pytest.raises(RuntimeError, match="would wait for itself"):
+        portal.run(portal.call, echo, 1)
+
+
+def test_an_interruption_cancels_the_call_and_waits_for_its_end(portal: Portal, interrupt: Callable[[], None]) -> None:
+    ended: list[str] = []
+
+    async def slow_to_end() -> None:
+        try:
+            await for_ever()
+        finally:
+            await asyncio.sleep(0.01)
+            ended.append("cancelled")
+
+    portal.call(echo, 1)
+    with interrupted_when(lambda: waiting(portal) > 0, interrupt), pytest.raises(KeyboardInterrupt):
+        portal.call(slow_to_end)
+    assert ended == ["cancelled"]
+    assert waiting(portal) == 0
+    assert portal.call(echo, 1) == 1
+
+
+def test_a_result_that_comes_with_the_interruption_is_not_lost(portal: Portal, interrupt: Callable[[], None]) -> None:
+    unwanted: list[str] = []
+
+    async def brings() -> str:
+        interrupt()
+        return "brought"
+
+    with pytest.raises(KeyboardInterrupt):
+        portal.bring(unwanted.append, brings)
+    assert unwanted == ["brought"]
+    assert waiting(portal) == 0
+
+
+def test_a_result_that_comes_in_spite_of_the_cancellation_is_not_lost(
+    portal: Portal, interrupt: Callable[[], None]
+) -> None:
+    unwanted: list[str] = []
+
+    async def brings() -> str:
+        try:
+            await for_ever()
+        except asyncio.CancelledError:
+            return "brought"
+
+    portal.call(echo, 1)
+    with interrupted_when(lambda: waiting(portal) > 0, interrupt), pytest.raises(KeyboardInterrupt):
+        portal.bring(unwanted.append, brings)
+    assert unwanted == ["brought"]
+
+
+def test_a_second_interruption_ends_the_waiting(portal: Portal, interrupt: Callable[[], None]) -> None:
+    cancelled, go_on = threading.Event(), asyncio.Event()
+
+    async def does_not_end() -> None:
+        try:
+            await for_ever()
+        finally:
+            cancelled.set()
+            await go_on.wait()
+
+    portal.call(echo, 1)
+    with (
+        interrupted_when(lambda: waiting(portal) > 0, interrupt),
+        interrupted_when(cancelled.is_set, interrupt),
+        pytest.raises(KeyboardInterrupt),
+    ):
+        portal.call(does_not_end)
+    portal.run(go_on.set)
+    wait_until(lambda: waiting(portal) == 0)
+
+
+def test_who_waits_when_it_is_closed_is_told_so(portal: Portal, owner: Client) -> None:
+    with ThreadPoolExecutor(1) as pool:
+        waits = pool.submit(portal.call, for_ever)
+        wait_until(lambda: waiting(portal) > 0)
+        portal.close()
+        with pytest.raises(ServiceBusError, match="closed meanwhile") as told:
+            waits.result()
+    assert told.value.outcome is Outcome.UNKNOWN
+    assert owner.closed == 1
+
+
+def test_what_was_never_begun_ends_with_the_loop(portal: Portal) -> None:
+    portal.call(echo, 1)
+    worker = portal._worker
+    assert worker is not None
+    worker.stop()
+    worker.join()
+    with pytest.raises(ValueError, match="closed"):
+        portal.call(echo, 1)
+    assert waiting(portal) == 0
+
+
+def test_calls_while_it_is_closed_end_one_way_or_the_other(owner: Client) -> None:
+    for _ in range(20):
+        portal = Portal("test", owner.close)
+        portal.call(echo, 1)
+
+        def call_until_closed(portal: Portal = portal) -> None:
+            while True:
+                portal.call(echo, 1)
+
+        with ThreadPoolExecutor(4) as pool:
+            calls = [pool.submit(call_until_closed) for _ in range(4)]
+            wait_until(lambda: waiting(portal) > 0)  # noqa: B023
+            portal.close()
+            for call in calls:
+                assert isinstance(call.exception(10), ValueError | ServiceBusError)
+
+
+def test_closing_twice_and_from_several_threads_closes_once(portal: Portal, owner: Client) -> None:
+    portal.call(echo, 1)
+    with ThreadPoolExecutor(4) as pool:
+        list(pool.map(lambda _: portal.close(), range(4)))
+    portal.close()
+    assert owner.closed == 1
+    assert portal.closed
+
+
+def test_an_interrupted_close_ends_the_thread_nevertheless(interrupt: Callable[[], None]) -> None:
+    portal = Portal("test", for_ever)
+    portal.call(echo, 1)
+    with interrupted_when(lambda: waiting(portal) > 0, interrupt), pytest.raises(KeyboardInterrupt):
+        portal.close()
+    worker = portal._worker
+    assert worker is not None
+    assert not worker.is_alive()
+
+
+def test_what_is_forgotten_is_closed(owner: Client) -> None:
+    portal = Portal("test", owner.close)
+    portal.call(echo, 1)
+    worker = portal._worker
+    assert worker is not None
+    with pytest.warns(ResourceWarning, match="not closed: test"):
+        del portal
+    worker.join(20)
+    assert owner.closed == 1

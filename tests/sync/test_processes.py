@@ -1,0 +1,131 @@
+"""What needs a process of its own: ends of the interpreter, forks, and what an import loads."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+
+import pytest
+
+from tools.repository import ROOT
+
+LOOPS = pytest.mark.parametrize("loop", ["asyncio", "uvloop"])
+WITHOUT = {"asyncio": "import sys; sys.modules['uvloop'] = None\n", "uvloop": ""}
+
+
+def python(code: str, *arguments: str) -> str:
+    """What a fresh interpreter prints that runs this code, without a word of complaint."""
+    done = subprocess.run(
+        [sys.executable, "-c", code, *arguments], cwd=ROOT, capture_output=True, text=True, check=False, timeout=60
+    )
+    assert (done.returncode, done.stderr) == (0, "")
+    return done.stdout.strip()
+
+
+@LOOPS
+def test_a_forgotten_client_does_not_keep_the_interpreter_alive(loop: str, url: str, target: str) -> None:
+    code = """
+import sys, threading
+from sbredis import AutoLockRenewer, ServiceBusClient, ServiceBusMessage
+client = ServiceBusClient(sys.argv[1])
+sender = client.get_queue_sender("q", create_if_missing=True)
+sender.send_messages(ServiceBusMessage("a"))
+renewer = AutoLockRenewer()
+receiver = client.get_queue_receiver("q", auto_lock_renewer=renewer)
+receiver.next()
+waits = threading.Thread(target=receiver.next, daemon=True)
+waits.start()
+stream = sender.send_stream(ServiceBusMessage("b") for _ in range(10))
+next(stream)
+print("done")
+"""
+    del target
+    assert python(WITHOUT[loop] + code, url) == "done"
+
+
+@LOOPS
+def test_a_client_in_another_process_says_what_is_wrong(loop: str, url: str) -> None:
+    code = """
+import os, sys
+from sbredis import AutoLockRenewer, ServiceBusClient, ServiceBusMessage
+renewer = AutoLockRenewer()
+unused = ServiceBusClient(sys.argv[1])
+with ServiceBusClient(sys.argv[1]) as client:
+    with client.get_queue_sender("q", create_if_missing=True) as sender:
+        receiver = client.get_queue_receiver("q", auto_lock_renewer=renewer, max_wait_time=5)
+        sender.send_messages(ServiceBusMessage("from the parent"))
+        child = os.fork()
+        if child == 0:
+            uses = [
+                lambda: sender.send_messages(ServiceBusMessage("a")),
+                receiver.receive_messages,
+                lambda: client.get_queue_sender("q"),
+                lambda: unused.get_queue_sender("q"),
+            ]
+            for use in uses:
+                try:
+                    use()
+                except RuntimeError as error:
+                    assert "make another one in each process" in str(error), error
+                else:
+                    os._exit(3)
+            with ServiceBusClient(sys.argv[1]) as own:
+                own.ensure_queue("own")
+    if child == 0:  # all was closed, and nothing of the parent's
+        client.close()
+        renewer.close()
+        sys.exit(0)
+    assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
+    print(receiver.next())
+renewer.close()
+unused.close()
+"""
+    assert python(WITHOUT[loop] + code, url) == "from the parent"
+
+
+def test_an_interruption_ends_a_program_as_usual(url: str) -> None:
+    code = """
+import os, signal, sys, threading, time
+from sbredis import ServiceBusClient
+signal.signal(signal.SIGINT, signal.default_int_handler)
+def interrupt():
+    while receiver._aio._inbox is None or not receiver._aio._inbox.demand:
+        time.sleep(0.01)
+    os.kill(os.getpid(), signal.SIGINT)
+try:
+    with ServiceBusClient(sys.argv[1]) as client:
+        client.ensure_queue("q")
+        with client.get_queue_receiver("q") as receiver:
+            threading.Thread(target=interrupt).start()
+            for message in receiver:
+                pass
+except KeyboardInterrupt:
+    print("interrupted", threading.active_count())
+"""
+    assert python(code, url) == "interrupted 1"
+
+
+def test_the_top_is_imported_piece_by_piece() -> None:
+    """The keeper of a server, which lives as long as that, imports no more than it needs."""
+    code = """
+import sys
+import sbredis.servers
+print([name for name in ("asyncio", "anyio", "sbredis.sync", "sbredis.aio", "sbredis.model") if name in sys.modules])
+from sbredis import ServiceBusMessage
+print([name for name in ("sbredis.sync", "sbredis.aio") if name in sys.modules])
+from sbredis import ServiceBusClient
+import sbredis.management
+print([name for name in ("redis", "tenacity", "fakeredis", "uvloop", "opentelemetry") if name in sys.modules])
+"""
+    assert python(code).splitlines() == ["[]"] * 3
+
+
+def test_a_client_that_is_not_used_imports_nothing_expensive() -> None:
+    code = """
+import sys
+from sbredis import ServiceBusClient
+with_none = ServiceBusClient("redis://127.0.0.1:1")
+with_none.close()
+print([name for name in ("redis", "tenacity", "fakeredis", "uvloop") if name in sys.modules])
+"""
+    assert python(code) == "[]"

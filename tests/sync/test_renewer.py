@@ -1,0 +1,184 @@
+"""Locks that are renewed while a thread is busy."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+
+import pytest
+
+from sbredis import (
+    AutoLockRenewer,
+    ServiceBusClient,
+    ServiceBusError,
+    ServiceBusMessage,
+    ServiceBusReceivedMessage,
+    ServiceBusReceiver,
+)
+from sbredis.exceptions import AutoLockRenewFailed, AutoLockRenewTimeout
+from tests.waiting import wait_until
+
+Told = list[tuple[ServiceBusReceivedMessage, Exception | None]]
+
+in_memory = pytest.mark.parametrize("target", ["memory"])  # what takes seconds, and is about threads
+
+
+@pytest.fixture
+def receiver(client: ServiceBusClient) -> Iterator[ServiceBusReceiver]:
+    """Of a queue with three messages, whose locks last five seconds."""
+    with client.get_queue_sender("q", create_if_missing={"lock_duration": "PT5S"}) as sender:
+        sender.send_messages([ServiceBusMessage(str(number)) for number in range(3)])
+    with client.get_queue_receiver("q", max_wait_time=5) as receiver:
+        yield receiver
+
+
+def test_a_lock_is_renewed_while_its_thread_is_busy(receiver: ServiceBusReceiver) -> None:
+    with AutoLockRenewer() as renewer:
+        message = receiver.next()
+        first = message.locked_until_utc
+        renewer.register(receiver, message)
+        wait_until(lambda: message.locked_until_utc != first)  # no call of this thread has made it so
+        receiver.complete_message(message)
+        assert message.auto_renew_error is None
+
+
+@in_memory
+def test_all_messages_of_a_receiver_can_be_renewed(client: ServiceBusClient, receiver: ServiceBusReceiver) -> None:
+    with AutoLockRenewer() as renewer, client.get_queue_receiver("q", auto_lock_renewer=renewer) as renewed:
+        messages = renewed.receive_messages(3)
+        ends = [message.locked_until_utc for message in messages]
+        assert len(ends) == 3
+        wait_until(lambda: all(one.locked_until_utc != end for one, end in zip(messages, ends, strict=True)))
+        assert receiver.peek_messages(3)
+
+
+def test_one_renewer_serves_several_clients(url: str, receiver: ServiceBusReceiver) -> None:
+    with AutoLockRenewer() as renewer, ServiceBusClient(url) as other:
+        messages: list[ServiceBusReceivedMessage] = []
+        for one in (receiver, other.get_queue_receiver("q", max_wait_time=5)):
+            messages.append(one.next())
+            renewer.register(one, messages[-1])
+        ends = [message.locked_until_utc for message in messages]
+        wait_until(lambda: all(one.locked_until_utc != end for one, end in zip(messages, ends, strict=True)))
+
+
+@in_memory
+@pytest.mark.parametrize("own", [False, True], ids=["an executor that is given", "its own threads"])
+def test_a_failure_is_told_in_a_worker_thread_which_may_call_the_client(
+    own: bool, client: ServiceBusClient, receiver: ServiceBusReceiver
+) -> None:
+    told: Told = []
+    threads: list[str] = []
+
+    def on_failure(message: ServiceBusReceivedMessage, error: Exception | None) -> None:
+        threads.append(threading.current_thread().name)
+        client.ensure_queue("another")
+        told.append((message, error))
+
+    with ThreadPoolExecutor(1, "theirs") as executor:
+        options = {} if own else {"executor": executor}
+        with AutoLockRenewer(0.1, on_failure, **options) as renewer:  # type: ignore[arg-type]  # pyright: ignore[reportArgumentType]
+            message = receiver.next()
+            renewer.register(receiver, message)
+            wait_until(lambda: told)
+    assert told[0][0] is message
+    assert told[0][1] is message.auto_renew_error
+    assert isinstance(message.auto_renew_error, AutoLockRenewTimeout)
+    assert threads[0].startswith("sbredis" if own else "theirs")
+
+
+@in_memory
+def test_each_registration_may_have_a_callback_of_its_own(receiver: ServiceBusReceiver) -> None:
+    told: Told = []
+    with AutoLockRenewer() as renewer:
+        message = receiver.next()
+        receiver.purge_messages()
+        renewer.register(receiver, message, 0.1, lambda *said: told.append(said))
+        wait_until(lambda: told)
+    assert isinstance(told[0][1], AutoLockRenewTimeout)
+
+
+@in_memory
+def test_a_lost_lock_is_told(client: ServiceBusClient, receiver: ServiceBusReceiver) -> None:
+    told: Told = []
+    with AutoLockRenewer(on_lock_renew_failure=lambda *said: told.append(said)) as renewer:
+        message = receiver.next()
+        renewer.register(receiver, message)
+        lock, message._settled = message._lease, False
+        with client.get_queue_receiver("q") as another:
+            another.complete_message(message)  # which the renewer does not learn of:
+        message._settled, message._lease = False, lock
+        renewer.register(receiver, message)
+        wait_until(lambda: told)
+    assert isinstance(told[0][1], AutoLockRenewFailed)
+
+
+@in_memory
+def test_closing_waits_for_callbacks_unless_told_otherwise(receiver: ServiceBusReceiver) -> None:
+    begun, go_on, ended = threading.Event(), threading.Event(), threading.Event()
+
+    def on_failure(*_: object) -> None:
+        begun.set()
+        go_on.wait(20)
+        ended.set()
+
+    for wait in (False, True):
+        renewer = AutoLockRenewer(0.1, on_failure)
+        renewer.register(receiver, receiver.next())
+        assert begun.wait(20)
+        if not wait:
+            renewer.close(wait=False)
+            assert not ended.is_set()
+            go_on.set()
+            assert ended.wait(20)
+            for event in (begun, go_on, ended):
+                event.clear()
+        else:
+            threading.Timer(0.05, go_on.set).start()
+            renewer.close()
+            assert ended.is_set()
+
+
+@in_memory
+def test_a_callback_may_close_the_renewer(receiver: ServiceBusReceiver) -> None:
+    closed = threading.Event()
+
+    def on_failure(*_: object) -> None:
+        renewer.close()
+        closed.set()
+
+    renewer = AutoLockRenewer(0.1, on_failure)
+    renewer.register(receiver, receiver.next())
+    assert closed.wait(20)
+    renewer.close()
+
+
+def test_what_cannot_be_renewed_is_refused(receiver: ServiceBusReceiver) -> None:
+    (peeked,) = receiver.peek_messages()
+    with AutoLockRenewer() as renewer:
+        with pytest.raises(ValueError, match="no lock"):
+            renewer.register(receiver, peeked)
+        with pytest.raises(TypeError, match="message"):
+            renewer.register(receiver, "message")  # type: ignore[arg-type]
+        with pytest.raises(ValueError, match="max_lock_renewal_duration"):
+            renewer.register(receiver, receiver.next(), 0)
+    with pytest.raises(ValueError, match="max_lock_renewal_duration"):
+        AutoLockRenewer(0)
+
+
+def test_a_closed_renewer_cannot_be_used_again(client: ServiceBusClient, receiver: ServiceBusReceiver) -> None:
+    with AutoLockRenewer() as renewer:
+        renewed = client.get_queue_receiver("q", auto_lock_renewer=renewer)
+    uses = [
+        lambda: renewer.register(receiver, receiver.next()),
+        renewer.__enter__,
+        renewer.check_open,
+        lambda: client.get_queue_receiver("q", auto_lock_renewer=renewer),
+        renewed.next,
+    ]
+    for use in uses:
+        with pytest.raises(ServiceBusError, match="is closed and cannot be used again"):
+            use()
+    assert renewer.closed
+    renewer.close()

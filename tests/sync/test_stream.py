@@ -1,0 +1,220 @@
+"""Streams of messages from a thread."""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any
+
+import pytest
+
+from sbredis import SendResult, SendStream, ServiceBusClient, ServiceBusError, ServiceBusMessage, ServiceBusSender
+from sbredis.exceptions import MessageSizeExceededError
+from tests.sync.interruptions import interrupted_when
+from tests.waiting import wait_until
+
+LARGE = b"x" * 2_000_000
+
+
+@pytest.fixture
+def sender(client: ServiceBusClient) -> Iterator[ServiceBusSender]:
+    options = {"enable_partitioning": True}
+    with client.get_queue_sender("q", create_if_missing=options, max_in_flight=10) as sender:
+        yield sender
+
+
+def waiting_in(client: ServiceBusClient) -> int:
+    with client.get_queue_receiver("q") as receiver:
+        return receiver.purge_messages()
+
+
+def numbered(count: int) -> Iterator[ServiceBusMessage]:
+    return (ServiceBusMessage(str(number)) for number in range(count))
+
+
+def test_the_results_come_in_the_order_of_the_source(client: ServiceBusClient, sender: ServiceBusSender) -> None:
+    results = list(sender.send_stream(numbered(200)))
+    assert [result.index for result in results] == list(range(200))
+    assert [str(result.message) for result in results] == [str(number) for number in range(200)]
+    assert all(result.sequence_number and result.error is None for result in results)
+    assert waiting_in(client) == 200
+
+
+def test_a_stream_can_be_counted(client: ServiceBusClient, sender: ServiceBusSender) -> None:
+    assert sender.send_stream(numbered(50)).count() == 50
+    assert sender.send_stream([]).count() == 0
+    assert waiting_in(client) == 50
+
+
+def test_the_source_is_read_by_who_iterates_and_no_further_than_the_window(sender: ServiceBusSender) -> None:
+    read: list[int] = []
+
+    def source() -> Iterator[ServiceBusMessage]:
+        for number in range(100):
+            read.append(threading.get_ident())
+            yield ServiceBusMessage(str(number))
+
+    with sender.send_stream(source()) as stream:
+        assert read == []
+        for returned, _ in enumerate(stream):
+            assert len(read) <= returned + 10
+    assert set(read) == {threading.get_ident()}
+
+
+def test_what_was_read_is_sent_while_the_source_makes_wait(client: ServiceBusClient, sender: ServiceBusSender) -> None:
+    """The source itself receives what it has brought before."""
+    with client.get_queue_receiver("q", max_wait_time=10) as receiver:
+
+        def source() -> Iterator[ServiceBusMessage]:
+            yield ServiceBusMessage("first")
+            message = receiver.next()
+            receiver.complete_message(message)
+            yield ServiceBusMessage(f"after the {message}")
+
+        results = list(sender.send_stream(source()))
+        assert str(results[1].message) == "after the first"
+
+
+def test_the_first_failure_ends_the_stream_behind_the_results_before_it(sender: ServiceBusSender) -> None:
+    stream = sender.send_stream([ServiceBusMessage("a"), ServiceBusMessage(LARGE), ServiceBusMessage("b")])
+    assert next(stream).index == 0
+    with pytest.raises(MessageSizeExceededError, match="message 1 of the stream"):
+        next(stream)
+    assert list(stream) == []
+
+
+def test_failures_can_be_results(client: ServiceBusClient, sender: ServiceBusSender) -> None:
+    messages = [ServiceBusMessage("a"), ServiceBusMessage(LARGE), ServiceBusMessage("b")]
+    results = list(sender.send_stream(messages, errors="return"))
+    assert [type(result.error) for result in results] == [type(None), MessageSizeExceededError, type(None)]
+    assert sender.send_stream(messages, errors="return").count() == 2
+    assert waiting_in(client) == 4
+
+
+def test_an_error_of_the_source_comes_behind_the_results_before_it(
+    client: ServiceBusClient, sender: ServiceBusSender
+) -> None:
+    def source() -> Iterator[ServiceBusMessage]:
+        yield from numbered(3)
+        raise LookupError("no more")
+
+    stream = sender.send_stream(source())
+    assert [next(stream).index for _ in range(3)] == [0, 1, 2]
+    with pytest.raises(LookupError, match="no more"):
+        next(stream)
+    assert list(stream) == []
+    assert waiting_in(client) == 3
+
+
+def test_a_stream_that_is_ended_early_brings_what_was_read_to_its_end(
+    client: ServiceBusClient, sender: ServiceBusSender
+) -> None:
+    read: list[int] = []
+
+    def source() -> Iterator[ServiceBusMessage]:
+        for number in range(100):
+            read.append(number)
+            yield ServiceBusMessage(str(number))
+
+    with sender.send_stream(source()) as stream:
+        next(stream)
+    assert len(read) <= 11
+    assert list(stream) == []
+    assert waiting_in(client) == len(read)
+
+
+def test_a_loop_that_is_left_early_ends_the_stream(client: ServiceBusClient, sender: ServiceBusSender) -> None:
+    stream = sender.send_stream(numbered(100))
+    for result in stream:
+        if result.index == 3:
+            break
+    assert sender.in_flight == 0
+    assert list(stream) == []
+    assert 4 <= waiting_in(client) <= 14
+
+
+def test_a_sender_that_is_closed_ends_the_stream_behind_the_results_before(sender: ServiceBusSender) -> None:
+    stream = sender.send_stream(numbered(100))
+    next(stream)
+    sender.close()
+    results: list[SendResult] = []
+    with pytest.raises(ValueError, match="The sender was closed before the source"):
+        results.extend(stream)
+    assert list(stream) == []
+
+
+def test_what_is_wrong_is_refused_at_once(sender: ServiceBusSender) -> None:
+    with pytest.raises(ValueError, match="errors is"):
+        sender.send_stream([], errors="ignore")  # type: ignore[arg-type]
+    with pytest.raises(ValueError, match="timeout"):
+        sender.send_stream([], timeout=0)
+    with pytest.raises(TypeError, match="not iterable"):
+        sender.send_stream(1)  # type: ignore[arg-type]
+
+
+def test_an_interruption_ends_the_stream(
+    sender: ServiceBusSender, interrupt: Callable[[], None], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    go_on = hold_back(sender, monkeypatch)
+    stream = sender.send_stream(numbered(5))
+    with interrupted_when(lambda: stream._exhausted, release_then(go_on, interrupt)), pytest.raises(KeyboardInterrupt):
+        next(stream)
+    assert list(stream) == []
+    assert sender.in_flight == 0
+
+
+def test_a_stream_belongs_to_one_thread_at_a_time(sender: ServiceBusSender, monkeypatch: pytest.MonkeyPatch) -> None:
+    go_on = hold_back(sender, monkeypatch)
+    stream = sender.send_stream(numbered(1))
+    with ThreadPoolExecutor(1) as pool:
+        first = pool.submit(next, stream)
+        wait_until(lambda: stream._exhausted)
+        with pytest.raises(RuntimeError, match="one thread at a time"):
+            next(stream)
+        go_on()
+        assert first.result().index == 0
+
+
+def test_closing_the_client_ends_the_stream(url: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    with ServiceBusClient(url) as client:
+        sender = client.get_queue_sender("q", create_if_missing=True)
+        hold_back(sender, monkeypatch)
+        stream = sender.send_stream(numbered(3))
+        with ThreadPoolExecutor(1) as pool:
+            ended = pool.submit(outcome, stream)
+            wait_until(lambda: stream._exhausted)
+            client.close()
+            assert isinstance(ended.result(10), ServiceBusError | StopIteration | ValueError)
+
+
+def outcome(stream: SendStream) -> Exception | None:
+    try:
+        next(stream)
+    except Exception as error:  # noqa: BLE001  # whatever it is
+        return error
+    return None
+
+
+def hold_back(sender: ServiceBusSender, monkeypatch: pytest.MonkeyPatch) -> Callable[[], None]:
+    """Let nothing be sent, until what is returned is called."""
+    held = asyncio.Event()
+    original = sender._aio._begin
+
+    async def begin(*arguments: Any, **options: Any) -> Any:
+        await held.wait()
+        return await original(*arguments, **options)
+
+    monkeypatch.setattr(sender._aio, "_begin", begin)
+    return lambda: sender._portal.run(held.set)
+
+
+def release_then(go_on: Callable[[], None], interrupt: Callable[[], None]) -> Callable[[], None]:
+    """Interrupt, and then let what is under way end."""
+
+    def both() -> None:
+        interrupt()
+        go_on()
+
+    return both

@@ -1,0 +1,125 @@
+"""The synchronous API has all that the asynchronous one has, with the same signatures."""
+
+from __future__ import annotations
+
+import inspect
+import re
+from typing import Any
+
+import pytest
+
+import sbredis
+from sbredis import aio, sync
+from sbredis.aio import management as aio_management
+from sbredis.sync import management as sync_management
+
+PAIRS: dict[type, type] = {
+    aio.ServiceBusClient: sync.ServiceBusClient,
+    aio.ServiceBusSender: sync.ServiceBusSender,
+    aio.ServiceBusReceiver: sync.ServiceBusReceiver,
+    aio.AutoLockRenewer: sync.AutoLockRenewer,
+    aio.SendStream: sync.SendStream,
+    aio_management.AsyncItemPaged: sync_management.ItemPaged,
+    aio_management.AsyncPages: sync_management.Pages,
+    aio_management.ServiceBusAdministrationClient: sync_management.ServiceBusAdministrationClient,
+}
+SPECIAL = {
+    "__aenter__": "__enter__",
+    "__aexit__": "__exit__",
+    "__aiter__": "__iter__",
+    "__anext__": "__next__",
+    "__await__": "count",
+    "aclose": "close",
+}
+MADE_BY_USERS = {"ServiceBusClient", "ServiceBusAdministrationClient"}
+OTHERWISE = {
+    "AutoLockRenewer.close",  # Azure's: it can be told not to wait
+    "SendStream.count",
+}
+FOR_OTHERS = {
+    "SendStream.halt",  # the sender calls it
+}
+
+
+def methods() -> list[Any]:
+    found: list[Any] = []
+    for theirs, ours in PAIRS.items():
+        for name, value in vars(theirs).items():
+            if (inspect.isroutine(value) or isinstance(value, (property, classmethod))) and (
+                not name.startswith("_") or name in SPECIAL or (name == "__init__" and ours.__name__ in MADE_BY_USERS)
+            ):
+                name = SPECIAL.get(name, name)
+                if f"{ours.__name__}.{name}" in FOR_OTHERS:
+                    continue
+                found.append(pytest.param(value, ours, name, id=f"{ours.__name__}.{name}"))
+    return found
+
+
+def plain(text: Any) -> str:
+    """An annotation without what must differ between the two."""
+    text = str(text).replace("AsyncIterable[Any] | Iterable", "Iterable")
+    return re.sub(r"\bCredentialProvider \| tuple\[str \| None, str\]", "Credential", text)
+
+
+def parameters(routine: Any) -> list[tuple[str, Any, Any, str]]:
+    found = inspect.signature(getattr(routine, "__func__", routine)).parameters.values()
+    return [(each.name, each.kind, each.default, plain(each.annotation)) for each in found]
+
+
+@pytest.mark.parametrize(("theirs", "ours", "name"), methods())
+def test_every_method_has_a_synchronous_one_of_the_same_signature(theirs: Any, ours: type, name: str) -> None:
+    found = inspect.getattr_static(ours, name, None)
+    if isinstance(theirs, property):
+        assert isinstance(found, property)
+        return
+    assert found is not None
+    assert not inspect.iscoroutinefunction(found)
+    assert isinstance(found, classmethod) == isinstance(theirs, classmethod)
+    if f"{ours.__name__}.{name}" not in OTHERWISE:
+        assert parameters(found) == parameters(theirs)
+
+
+@pytest.mark.parametrize("ours", PAIRS.values(), ids=lambda ours: ours.__name__)
+def test_nothing_that_is_public_is_asynchronous(ours: type) -> None:
+    asynchronous = (inspect.iscoroutinefunction, inspect.isasyncgenfunction)
+    assert [
+        name for name, value in vars(ours).items() if name[0] != "_" and any(is_(value) for is_ in asynchronous)
+    ] == []
+
+
+def test_the_renewer_has_azures_signature() -> None:
+    assert list(inspect.signature(sync.AutoLockRenewer).parameters) == [
+        "max_lock_renewal_duration",
+        "on_lock_renew_failure",
+        "executor",
+        "max_workers",
+    ]
+
+
+def test_both_packages_name_the_same() -> None:
+    assert sorted(sync.__all__) == sorted(aio.__all__)
+    assert sorted(sync_management.__all__) == sorted(name.removeprefix("Async") for name in aio_management.__all__)
+
+
+def test_the_top_names_what_azure_names() -> None:
+    azure = {
+        *(
+            "AutoLockRenewer",
+            "NEXT_AVAILABLE_SESSION",
+            "ServiceBusClient",
+            "ServiceBusMessage",
+            "ServiceBusMessageBatch",
+        ),
+        *("ServiceBusMessageState", "ServiceBusReceiveMode", "ServiceBusReceivedMessage", "ServiceBusReceiver"),
+        *("ServiceBusSender", "ServiceBusSessionFilter", "ServiceBusSubQueue", "TransportType"),
+    }
+    assert azure <= set(sbredis.__all__) <= set(dir(sbredis))
+    everything: dict[str, Any] = {}
+    exec("from sbredis import *", everything)  # noqa: S102  # what is to be tried
+    assert set(sbredis.__all__) <= set(everything)
+    assert sbredis.ServiceBusClient is sync.ServiceBusClient
+
+
+def test_the_top_has_nothing_else() -> None:
+    with pytest.raises(AttributeError, match="no attribute 'ServiceBusSessions'"):
+        _ = sbredis.ServiceBusSessions

@@ -1,0 +1,376 @@
+"""The helpers of a bus: what was sent, what is there; and its end."""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+from collections.abc import AsyncIterator, Callable
+from concurrent.futures import ThreadPoolExecutor
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+import pytest
+
+from sbredis.aio import ServiceBusClient, ServiceBusReceiver, _rigs
+from sbredis.exceptions import (
+    MessageSizeExceededError,
+    MessagingEntityAlreadyExistsError,
+    MessagingEntityDisabledError,
+    MessagingEntityNotFoundError,
+)
+from sbredis.management import EntityStatus
+from sbredis.model import ServiceBusMessage
+from sbredis.testing import Bus, SyncBus, TestClock
+from sbredis.transport import _memory
+from tests.waiting import wait_until
+
+pytestmark = pytest.mark.anyio
+
+
+@pytest.fixture
+async def receiver(bus: Bus) -> AsyncIterator[ServiceBusReceiver]:
+    """A receiver of the queue ``orders``."""
+    await bus.create_queue("orders")
+    async with bus.client.get_queue_receiver("orders") as receiver:
+        yield receiver
+
+
+async def send(bus: Bus, *bodies: str) -> None:
+    async with bus.client.get_queue_sender("orders") as sender:
+        for body in bodies:
+            await sender.send_messages(ServiceBusMessage(body))
+
+
+def bodies(messages: list[Any]) -> list[bytes]:
+    return [message.body for message in messages]
+
+
+# -- what was sent -----------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("partitioned", [False, True])
+async def test_everything_sent_is_told_in_its_order_however_it_was_sent(bus: Bus, partitioned: bool) -> None:
+    await bus.create_queue("orders", enable_partitioning=partitioned)
+    async with bus.client.get_queue_sender("orders") as sender:
+        await sender.send_messages(ServiceBusMessage("one"))
+        await sender.send_messages([ServiceBusMessage("two"), ServiceBusMessage("three")])
+        batch = await sender.create_message_batch()
+        batch.add_message(ServiceBusMessage("four"))
+        await sender.send_messages(batch)
+        await sender.schedule_messages(ServiceBusMessage("five"), bus.clock.now + timedelta(days=1))
+        await sender.send_stream([ServiceBusMessage("six")])
+    assert bodies(await bus.sent("orders")) == [b"one", b"two", b"three", b"four", b"five", b"six"]
+
+
+async def test_what_was_sent_is_told_whatever_became_of_it(bus: Bus, receiver: ServiceBusReceiver) -> None:
+    await send(bus, "one", "two")
+    for message in await receiver.receive_messages(2):
+        await receiver.complete_message(message)
+    assert await bus.messages("orders") == []
+    assert bodies(await bus.sent("orders")) == [b"one", b"two"]
+
+
+async def test_what_was_sent_is_told_as_it_was_then(bus: Bus) -> None:
+    await bus.create_queue("orders")
+    message = ServiceBusMessage("one", message_id="id", application_properties={"size": 1}, subject="before")
+    async with bus.client.get_queue_sender("orders") as sender:
+        await sender.send_messages(message)
+    message.subject = "after"
+    (sent,) = await bus.sent("orders")
+    assert type(sent) is ServiceBusMessage
+    assert (sent.message_id, sent.subject, sent.application_properties) == ("id", "before", {"size": 1})
+    sent.subject = "changed by the test"
+    assert (await bus.sent("orders"))[0].subject == "before"
+
+
+async def test_what_was_refused_was_not_sent(bus: Bus) -> None:
+    await bus.create_queue("orders", max_message_size_in_kilobytes=1)
+    await bus.create_queue("shut", status=EntityStatus.SEND_DISABLED)
+    async with bus.client.get_queue_sender("orders") as sender:
+        with pytest.raises(MessageSizeExceededError):
+            await sender.send_messages(ServiceBusMessage("x" * 2000))
+    async with bus.client.get_queue_sender("shut") as sender:
+        with pytest.raises(MessagingEntityDisabledError):
+            await sender.send_messages(ServiceBusMessage("x"))
+    assert await bus.sent("orders") == await bus.sent("shut") == []
+
+
+async def test_a_queue_goes_by_any_case_of_its_name(bus: Bus) -> None:
+    await bus.create_queue("Orders")
+    await send(bus, "one")
+    assert bodies(await bus.sent("ORDERS")) == bodies(await bus.active("oRDERS")) == [b"one"]
+
+
+@pytest.mark.parametrize(
+    "look",
+    [
+        Bus.sent,
+        Bus.messages,
+        Bus.active,
+        Bus.locked,
+        Bus.scheduled,
+        Bus.deferred,
+        Bus.dead_lettered,
+        Bus.counts,
+        Bus.purge,
+    ],
+)
+async def test_a_queue_that_is_not_there_is_an_error(bus: Bus, look: Callable[[Bus, str], Any]) -> None:
+    """A test that says ``assert not await bus.sent("ordres")`` must not pass for a slip of the pen."""
+    with pytest.raises(MessagingEntityNotFoundError, match="ordres"):
+        await look(bus, "ordres")
+
+
+# -- what is there -----------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("partitioned", [False, True])
+async def test_messages_are_told_by_where_they_are(bus: Bus, partitioned: bool) -> None:
+    await bus.create_queue("orders", enable_partitioning=partitioned)
+    await send(bus, "active", "locked", "delayed", "deferred", "dead", "done")
+    async with bus.client.get_queue_sender("orders") as sender:
+        await sender.schedule_messages(ServiceBusMessage("scheduled"), bus.clock.now + timedelta(days=1))
+    receiver = bus.client.get_queue_receiver("orders")
+    held = {message.body: message for message in await receiver.receive_messages(6)}
+    while len(held) < 6:
+        held |= {message.body: message for message in await receiver.receive_messages(6)}
+    await receiver.abandon_message(held[b"active"])
+    await receiver.abandon_message(held[b"delayed"], delay=60)
+    await receiver.defer_message(held[b"deferred"])
+    await receiver.dead_letter_message(held[b"dead"], "why")
+    await receiver.complete_message(held[b"done"])
+
+    async def told(look: Callable[[Bus, str], Any]) -> set[bytes]:
+        return set(bodies(await look(bus, "orders")))
+
+    assert await told(Bus.active) == {b"active", b"locked", b"delayed"}
+    assert await told(Bus.locked) == {b"locked"}
+    assert await told(Bus.deferred) == {b"deferred"}
+    assert await told(Bus.scheduled) == {b"scheduled"}
+    assert await told(Bus.dead_lettered) == {b"dead"}
+    assert await told(Bus.messages) == {b"active", b"locked", b"delayed", b"deferred", b"scheduled"}
+    assert [dead.dead_letter_reason for dead in await bus.dead_lettered("orders")] == ["why"]
+    counts = await bus.counts("orders")
+    assert (counts.active_message_count, counts.scheduled_message_count, counts.dead_letter_message_count) == (4, 1, 1)
+
+
+async def test_looking_touches_nothing(bus: Bus, receiver: ServiceBusReceiver) -> None:
+    await send(bus, "one")
+    for _ in range(3):
+        assert bodies(await bus.active("orders")) == [b"one"]
+    (message,) = await receiver.receive_messages()
+    assert message.delivery_count == 1
+    assert bodies(await bus.locked("orders")) == [b"one"]
+    await receiver.complete_message(message)
+
+
+async def test_more_messages_than_one_look_shows_are_all_told(bus: Bus) -> None:
+    await bus.create_queue("orders", enable_partitioning=True)
+    async with bus.client.get_queue_sender("orders") as sender:
+        assert await sender.send_stream(ServiceBusMessage(str(number)) for number in range(2500)) == 2500
+    assert len(await bus.active("orders")) == len(await bus.sent("orders")) == 2500
+
+
+async def test_a_purge_leaves_what_is_locked(bus: Bus, receiver: ServiceBusReceiver) -> None:
+    await send(bus, "locked", "deferred", "dead", "active")
+    async with bus.client.get_queue_sender("orders") as sender:
+        await sender.schedule_messages(ServiceBusMessage("scheduled"), bus.clock.now + timedelta(days=1))
+    held = await receiver.receive_messages(3)
+    await receiver.defer_message(held[1])
+    await receiver.dead_letter_message(held[2])
+    assert await bus.purge("orders") == 4
+    assert bodies(await bus.messages("orders")) == [b"locked"]
+    assert await bus.dead_lettered("orders") == []
+    await receiver.complete_message(held[0])
+    assert await bus.purge("orders") == 0
+    assert len(await bus.sent("orders")) == 5
+
+
+async def test_a_queue_is_created_as_asked_for_and_once(bus: Bus) -> None:
+    made = await bus.create_queue("orders", max_delivery_count=3, lock_duration=timedelta(seconds=5))
+    assert (made.name, made.max_delivery_count, made.lock_duration) == ("orders", 3, timedelta(seconds=5))
+    with pytest.raises(MessagingEntityAlreadyExistsError):
+        await bus.create_queue("orders")
+
+
+# -- two of them, and their end ----------------------------------------------------------------------------------------
+
+
+async def test_two_buses_share_nothing(bus: Bus) -> None:
+    async with Bus() as other:
+        await bus.create_queue("orders")
+        await other.create_queue("orders")
+        await send(bus, "one")
+        bus.clock.advance(days=1)
+        assert other.clock.now < bus.clock.now - timedelta(hours=23)
+        assert await other.sent("orders") == await other.messages("orders") == []
+        (message,) = await bus.active("orders")
+        await send(other, "two")
+        (others,) = await other.active("orders")
+        assert message.enqueued_time_utc is not None
+        assert others.enqueued_time_utc is not None
+        assert others.enqueued_time_utc < other.clock.now + timedelta(seconds=1) < bus.clock.now
+
+
+async def test_a_bus_begins_when_it_is_told_to() -> None:
+    begins = datetime(2031, 5, 1, tzinfo=UTC)
+    async with Bus(begins=begins) as bus:
+        await bus.create_queue("orders")
+        await send(bus, "one")
+        (message,) = await bus.active("orders")
+        assert message.enqueued_time_utc is not None
+        assert timedelta() <= message.enqueued_time_utc - begins < timedelta(minutes=1)
+
+
+async def test_code_under_test_may_close_the_client(bus: Bus, receiver: ServiceBusReceiver) -> None:
+    client = bus.client
+    assert bus.client is client
+    await send(bus, "one")
+    await client.close()
+    assert bodies(await bus.sent("orders")) == bodies(await bus.active("orders")) == [b"one"]
+    assert bus.client is not client
+    await send(bus, "two")
+    assert len(await bus.active("orders")) == 2
+    del receiver
+
+
+async def test_nothing_is_left_of_a_closed_bus() -> None:
+    before = asyncio.all_tasks()
+    async with Bus() as bus:
+        await bus.create_queue("orders")
+        await send(bus, "one")
+        client = bus.client
+        assert "open" in repr(bus)
+    assert client._connection.closed
+    assert "closed" in repr(bus)
+    assert asyncio.all_tasks() == before
+    assert bus._name not in _memory._SERVERS
+    assert bus._name not in _rigs._rigs
+    await bus.close()
+    with pytest.raises(ValueError, match="closed"):
+        _ = bus.client
+    with pytest.raises(ValueError, match="closed"):
+        await bus.sent("orders")
+
+
+def test_a_bus_that_was_used_in_a_loop_that_has_ended_is_discarded() -> None:
+    bus = Bus()
+
+    async def use() -> None:
+        await bus.create_queue("orders")
+        await send(bus, "one")
+
+    asyncio.run(use())
+    bus.discard()
+    assert bus._name not in _memory._SERVERS
+
+
+def test_a_bus_is_discarded_from_outside_a_loop_that_goes_on() -> None:
+    bus = Bus()
+    loop = asyncio.new_event_loop()
+
+    async def use() -> None:
+        await bus.create_queue("orders")
+        await send(bus, "one")
+
+    try:
+        loop.run_until_complete(use())
+        bus.discard()
+        assert asyncio.all_tasks(loop) == set()
+    finally:
+        loop.close()
+
+
+def test_a_bus_goes_through_several_loops() -> None:
+    bus = Bus()
+
+    async def use() -> None:
+        await bus.client.ensure_queue("orders")
+        await send(bus, "one")
+
+    asyncio.run(use())
+    asyncio.run(use())
+    assert len(asyncio.run(bus.sent("orders"))) == 2
+    bus.discard()
+
+
+def test_a_bus_that_was_never_used_is_discarded() -> None:
+    bus = Bus()
+    bus.discard()
+    assert bus._name not in _rigs._rigs
+
+
+# -- without an event loop ---------------------------------------------------------------------------------------------
+
+
+def test_the_helpers_are_there_without_an_event_loop(sync_bus: SyncBus) -> None:
+    made = sync_bus.create_queue("orders", max_delivery_count=3)
+    assert made.max_delivery_count == 3
+    assert isinstance(sync_bus.clock, TestClock)
+
+    async def use() -> None:
+        async with ServiceBusClient(sync_bus.url) as client:
+            async with client.get_queue_sender("orders") as sender:
+                for body in ("locked", "deferred", "dead", "active"):
+                    await sender.send_messages(ServiceBusMessage(body))
+                await sender.schedule_messages(ServiceBusMessage("scheduled"), sync_bus.clock.now + timedelta(days=1))
+            receiver = client.get_queue_receiver("orders")
+            _, deferred, dead = await receiver.receive_messages(3)
+            await receiver.defer_message(deferred)
+            await receiver.dead_letter_message(dead)
+
+    asyncio.run(use())
+    assert len(sync_bus.sent("orders")) == 5
+    assert len(sync_bus.messages("orders")) == 4
+    assert bodies(sync_bus.active("orders")) == [b"locked", b"active"]
+    assert bodies(sync_bus.locked("orders")) == [b"locked"]
+    assert bodies(sync_bus.scheduled("orders")) == [b"scheduled"]
+    assert bodies(sync_bus.deferred("orders")) == [b"deferred"]
+    assert bodies(sync_bus.dead_lettered("orders")) == [b"dead"]
+    sync_bus.clock.advance(days=2)
+    assert sync_bus.locked("orders") == sync_bus.scheduled("orders") == []
+    assert sync_bus.counts("orders").active_message_count == 4
+    assert sync_bus.purge("orders") == 5
+    assert repr(sync_bus) == f"<SyncBus {sync_bus.url} open>"
+
+
+def test_the_synchronous_client_goes_by_the_clock(sync_bus: SyncBus) -> None:
+    sync_bus.create_queue("orders")
+    client = sync_bus.client
+    assert sync_bus.client is client
+    with client.get_queue_sender("orders") as sender, client.get_queue_receiver("orders") as receiver:
+        sender.schedule_messages(ServiceBusMessage("later"), sync_bus.clock.now + timedelta(hours=1))
+        with ThreadPoolExecutor(1) as pool:
+            waiting = pool.submit(receiver.receive_messages, max_wait_time=60)
+            with pytest.raises(TimeoutError):
+                waiting.result(0.1)
+            sync_bus.clock.advance(hours=1)
+            (message,) = waiting.result(5)
+        receiver.complete_message(message)
+        sync_bus.clock.advance(minutes=5)
+        assert receiver.receive_messages(max_wait_time=0.1) == []
+    assert sync_bus.messages("orders") == []
+    assert bodies(sync_bus.sent("orders")) == [b"later"]
+    client.close()
+    assert sync_bus.client is not client
+
+
+def test_nothing_is_left_of_a_closed_bus_without_an_event_loop() -> None:
+    before = set(threading.enumerate())
+    with SyncBus() as bus:
+        bus.create_queue("orders")
+        with bus.client.get_queue_sender("orders") as sender:
+            sender.send_messages(ServiceBusMessage("one"))
+        assert set(threading.enumerate()) - before
+    wait_until(lambda: set(threading.enumerate()) <= before)
+    bus.close()
+    with pytest.raises(ValueError, match="closed"):
+        bus.sent("orders")
+    with pytest.raises(ValueError, match="closed"):
+        _ = bus.client
+
+
+def test_a_bus_without_an_event_loop_may_go_unused() -> None:
+    with SyncBus() as bus:
+        pass
+    assert "closed" in repr(bus)

@@ -1,0 +1,147 @@
+"""A user's test file, run by pytest in a process of its own."""
+
+from __future__ import annotations
+
+import os
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from tools.repository import ROOT
+
+ASYNCHRONOUS = """
+import pytest
+
+from sbredis.aio import ServiceBusClient
+from sbredis.model import ServiceBusMessage
+
+pytestmark = pytest.mark.anyio
+
+
+@pytest.fixture
+def anyio_backend():
+    return "asyncio"
+
+
+@pytest.fixture
+async def orders(bus):
+    return await bus.create_queue("orders", max_delivery_count=3)
+
+
+async def handle(url):
+    async with ServiceBusClient(url) as client, client.get_queue_sender("orders") as sender:
+        await sender.send_messages(ServiceBusMessage("one"))
+
+
+@pytest.mark.parametrize("time", [1, 2])
+async def test_each_test_has_a_bus_of_its_own(bus, orders, time):
+    await handle(bus.url)
+    assert [message.body for message in await bus.sent("orders")] == [b"one"]
+    async with bus.client.get_queue_receiver("orders") as receiver:
+        await receiver.receive_messages()
+        bus.clock.advance(minutes=5)
+        assert (await receiver.receive_messages())[0].delivery_count == 2
+
+
+async def test_a_test_may_leave_everything_open(bus, orders):
+    receiver = bus.client.get_queue_receiver("orders", prefetch_count=10)
+    await handle(bus.url)
+    await receiver.receive_messages()
+"""
+SYNCHRONOUS = """
+import asyncio
+
+from sbredis.aio import ServiceBusClient
+from sbredis.model import ServiceBusMessage
+
+
+def test_without_an_event_loop(sync_bus):
+    sync_bus.create_queue("orders")
+    assert sync_bus.sent("orders") == []
+    sync_bus.clock.advance(minutes=5)
+
+
+def test_with_loops_of_its_own(bus):
+    async def use():
+        await bus.client.ensure_queue("orders")
+        await bus.client.get_queue_sender("orders").send_messages(ServiceBusMessage("one"))
+        return await bus.sent("orders")
+
+    assert len(asyncio.run(use())) == 1
+    assert len(asyncio.run(use())) == 2
+"""
+
+
+def run(folder: Path, *arguments: str, **environment: str) -> str:
+    """What pytest prints in a folder, where every warning is an error."""
+    done = subprocess.run(
+        [sys.executable, "-X", "dev", "-m", "pytest", "-W", "error", "-p", "no:cacheprovider", *arguments],
+        cwd=folder,
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=60,
+        env={**os.environ, **environment},
+    )
+    return f"{done.stdout}{done.stderr}\nexit code {done.returncode}"
+
+
+@pytest.mark.parametrize("how", ["by name", "in a conftest", "by both names"])
+def test_the_fixtures_are_found_however_the_plugin_is_named(tmp_path: Path, how: str) -> None:
+    (tmp_path / "test_asynchronous.py").write_text(ASYNCHRONOUS, "utf-8")
+    (tmp_path / "test_synchronous.py").write_text(SYNCHRONOUS, "utf-8")
+    if how != "by name":
+        (tmp_path / "conftest.py").write_text('pytest_plugins = ["sbredis.testing"]\n', "utf-8")
+    # As the entry point does, which an environment that is older than it does not have.
+    named = () if how == "in a conftest" else ("-p", "sbredis.testing._plugin")
+    said = run(tmp_path, *named, "-p", "anyio", PYTEST_DISABLE_PLUGIN_AUTOLOAD="1")
+    assert "5 passed" in said, said
+    assert "exit code 0" in said, said
+
+
+def test_a_test_that_fails_shows_its_own_failure_and_no_other(tmp_path: Path) -> None:
+    (tmp_path / "test_it.py").write_text(
+        f"{ASYNCHRONOUS}\n    assert await bus.sent('orders') == 'the failure of the test'\n", "utf-8"
+    )
+    said = run(tmp_path, "-p", "sbredis.testing", "-p", "anyio", PYTEST_DISABLE_PLUGIN_AUTOLOAD="1")
+    assert "1 failed, 2 passed" in said, said
+    assert "the failure of the test" in said
+    assert "Task was destroyed" not in said
+
+
+@pytest.mark.parametrize("missing", ["fakeredis", "lupa"])
+def test_without_the_extra_the_error_names_it(tmp_path: Path, missing: str) -> None:
+    (tmp_path / "conftest.py").write_text(f"import sys\nsys.modules[{missing!r}] = None\n", "utf-8")
+    (tmp_path / "test_it.py").write_text("def test_it(bus):\n    pass\n", "utf-8")
+    said = run(tmp_path, "-p", "sbredis.testing", PYTEST_DISABLE_PLUGIN_AUTOLOAD="1")
+    assert "1 error" in said, said
+    assert "pip install 'sbredis[memory]'" in said
+
+
+def test_a_run_that_uses_no_fixture_imports_no_client(tmp_path: Path) -> None:
+    (tmp_path / "test_it.py").write_text(
+        """
+import sys
+
+def test_it():
+    wrong = [name for name in ("redis", "fakeredis", "sbredis.aio", "sbredis.engine") if name in sys.modules]
+    assert wrong == []
+""",
+        "utf-8",
+    )
+    said = run(tmp_path, "-p", "sbredis.testing._plugin", PYTEST_DISABLE_PLUGIN_AUTOLOAD="1")
+    assert "1 passed" in said, said
+
+
+def test_the_guide_says_what_runs(tmp_path: Path) -> None:
+    guide = (ROOT / "docs" / "testing.md").read_text("utf-8")
+    for number, block in enumerate(re.findall(r"```python\n(.*?)```", guide, re.DOTALL)):
+        marked = f"import pytest\n\npytestmark = pytest.mark.anyio\n{block}"
+        (tmp_path / f"test_{number}.py").write_text(marked, "utf-8")
+    backend = 'import pytest\n\n\n@pytest.fixture\ndef anyio_backend():\n    return "asyncio"\n'
+    (tmp_path / "conftest.py").write_text(backend, "utf-8")
+    said = run(tmp_path, "-p", "sbredis.testing", "-p", "anyio", PYTEST_DISABLE_PLUGIN_AUTOLOAD="1")
+    assert "3 passed" in said, said

@@ -1,0 +1,259 @@
+"""What falls due when the clock is moved, and who notices: at once, while no time passes."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Awaitable, Iterator
+from datetime import timedelta
+from typing import TypeVar
+
+import pytest
+
+from sbredis.aio import AutoLockRenewer, ServiceBusClient
+from sbredis.exceptions import AutoLockRenewFailed, AutoLockRenewTimeout, MessageLockLostError
+from sbredis.model import ServiceBusMessage, ServiceBusReceivedMessage
+from sbredis.testing import Bus
+from tests.waiting import eventually
+
+pytestmark = pytest.mark.anyio
+T = TypeVar("T")
+QUICK = 5.0
+"""Far less than any of the times that pass on the bus."""
+
+
+@pytest.fixture(autouse=True)
+def _no_time_passes() -> Iterator[None]:
+    began = time.monotonic()
+    yield
+    assert time.monotonic() - began < QUICK
+
+
+async def underway(waiting: Awaitable[T]) -> asyncio.Future[T]:
+    """Somebody who waits, and has nothing yet."""
+    task = asyncio.ensure_future(waiting)
+    await asyncio.sleep(0.05)
+    assert not task.done()
+    return task
+
+
+async def send(bus: Bus, *bodies: str, queue: str = "orders") -> None:
+    async with bus.client.get_queue_sender(queue) as sender:
+        for body in bodies:
+            await sender.send_messages(ServiceBusMessage(body))
+
+
+def bodies(messages: list[ServiceBusReceivedMessage]) -> list[bytes]:
+    return [message.body for message in messages]
+
+
+async def test_a_lock_lapses_and_who_waits_gets_the_message(bus: Bus) -> None:
+    await bus.create_queue("orders")
+    await send(bus, "one")
+    first = bus.client.get_queue_receiver("orders")
+    second = bus.client.get_queue_receiver("orders")
+    (message,) = await first.receive_messages()
+    waiting = await underway(second.receive_messages(max_wait_time=60))
+    bus.clock.advance(seconds=59)
+    await asyncio.sleep(0.05)
+    assert not waiting.done()
+    bus.clock.advance(seconds=2)
+    (again,) = await waiting
+    assert (again.sequence_number, again.delivery_count) == (message.sequence_number, 2)
+    assert again.locked_until_utc is not None
+    assert again.locked_until_utc > bus.clock.now + timedelta(seconds=50)
+    with pytest.raises(MessageLockLostError):
+        await first.complete_message(message)
+    await second.complete_message(again)
+    assert await bus.messages("orders") == []
+
+
+async def test_a_schedule_falls_due(bus: Bus) -> None:
+    await bus.create_queue("orders")
+    when = bus.clock.now + timedelta(hours=3)
+    async with bus.client.get_queue_sender("orders") as sender:
+        await sender.schedule_messages(ServiceBusMessage("later"), when)
+    assert bodies(await bus.scheduled("orders")) == [b"later"]
+    receiver = bus.client.get_queue_receiver("orders")
+    waiting = await underway(receiver.receive_messages(max_wait_time=60))
+    bus.clock.move_to(when)
+    (message,) = await waiting
+    assert message.body == b"later"
+    assert message.enqueued_time_utc is not None
+    assert message.enqueued_time_utc >= when - timedelta(milliseconds=1)
+    assert await bus.scheduled("orders") == []
+
+
+async def test_a_schedule_that_code_reckoned_from_its_own_clock_falls_due(bus: Bus) -> None:
+    """It reckons a little after the bus began: a clock that stood still would not get there by the same step."""
+    await bus.create_queue("orders")
+    await asyncio.sleep(0.01)
+    when = bus.clock.now + timedelta(minutes=5)
+    async with bus.client.get_queue_sender("orders") as sender:
+        await sender.schedule_messages(ServiceBusMessage("later"), when)
+    bus.clock.advance(minutes=5)
+    assert bodies(await bus.active("orders")) == [b"later"]
+
+
+async def test_a_delay_ends(bus: Bus) -> None:
+    await bus.create_queue("orders")
+    await send(bus, "one")
+    receiver = bus.client.get_queue_receiver("orders")
+    (message,) = await receiver.receive_messages()
+    await receiver.abandon_message(message, delay=timedelta(minutes=10))
+    waiting = await underway(receiver.receive_messages(max_wait_time=60))
+    assert await bus.locked("orders") == []
+    assert bodies(await bus.active("orders")) == [b"one"]
+    bus.clock.advance(minutes=10)
+    assert bodies(await waiting) == [b"one"]
+
+
+async def test_messages_expire_onto_the_dead_letter_queue_where_somebody_waits(bus: Bus) -> None:
+    await bus.create_queue(
+        "orders", default_message_time_to_live=timedelta(minutes=1), dead_lettering_on_message_expiration=True
+    )
+    await send(bus, "one")
+    receiver = bus.client.get_queue_receiver("orders", sub_queue="deadletter")
+    waiting = await underway(receiver.receive_messages(max_wait_time=60))
+    bus.clock.advance(minutes=2)
+    (message,) = await waiting
+    assert message.dead_letter_reason == "TTLExpiredException"
+    assert bodies(await bus.dead_lettered("orders")) == [b"one"]
+    assert await bus.messages("orders") == []
+
+
+async def test_messages_expire_where_nobody_looks_but_the_test(bus: Bus) -> None:
+    await bus.create_queue("kept", default_message_time_to_live="PT1M", dead_lettering_on_message_expiration=True)
+    await bus.create_queue("gone", default_message_time_to_live="PT1M")
+    for queue in ("kept", "gone"):
+        await send(bus, *(str(number) for number in range(300)), queue=queue)
+    bus.clock.advance(minutes=1, seconds=1)
+    assert len(await bus.dead_lettered("kept")) == 300
+    assert (await bus.counts("kept")).dead_letter_message_count == 300
+    assert await bus.dead_lettered("gone") == await bus.active("gone") == await bus.active("kept") == []
+    assert (await bus.counts("gone")).total_message_count == 0
+    assert len(await bus.sent("gone")) == 300
+
+
+async def test_the_last_delivery_that_lapses_dead_letters_the_message(bus: Bus) -> None:
+    await bus.create_queue("orders", max_delivery_count=3)
+    await send(bus, "one")
+    async with bus.client.get_queue_receiver("orders") as receiver:
+        for delivery in range(1, 4):
+            (message,) = await receiver.receive_messages()
+            assert message.delivery_count == delivery
+            bus.clock.advance(minutes=1)
+        assert await receiver.receive_messages(max_wait_time=0.05) == []
+    (dead,) = await bus.dead_lettered("orders")
+    assert dead.dead_letter_reason == "MaxDeliveryCountExceeded"
+
+
+async def test_duplicates_are_known_for_their_window(bus: Bus) -> None:
+    await bus.create_queue("orders", requires_duplicate_detection=True)
+    async with bus.client.get_queue_sender("orders") as sender:
+        for minutes in (5, 6, 1):
+            await sender.send_messages(ServiceBusMessage("one", message_id="one"))
+            bus.clock.advance(minutes=minutes)
+    assert len(await bus.active("orders")) == 2
+    assert len(await bus.sent("orders")) == 3
+
+
+@pytest.mark.parametrize("partitioned", [False, True])
+async def test_whoever_waits_notices_in_every_client(bus: Bus, partitioned: bool) -> None:
+    await bus.create_queue("orders", enable_partitioning=partitioned)
+    async with ServiceBusClient(bus.url) as other:
+        receivers = [client.get_queue_receiver("orders") for client in (bus.client, other)]
+        waiting = [await underway(receiver.receive_messages(max_wait_time=60)) for receiver in receivers]
+        async with other.get_queue_sender("orders") as sender:
+            for body in ("one", "two"):
+                await sender.schedule_messages(ServiceBusMessage(body), bus.clock.now + timedelta(days=1))
+        bus.clock.advance(days=1)
+        got = [body for task in waiting for body in bodies(await task)]
+        assert sorted(got) == [b"one", b"two"]
+
+
+async def test_what_was_fetched_ahead_and_has_lapsed_is_not_given_out(bus: Bus) -> None:
+    await bus.create_queue("orders")
+    await send(bus, *(str(number) for number in range(10)))
+    async with bus.client.get_queue_receiver("orders", prefetch_count=10) as receiver:
+        await eventually(lambda: _all_locked(bus, 10))
+        bus.clock.advance(minutes=5)
+        got: list[ServiceBusReceivedMessage] = []
+        while len(got) < 10:
+            got += await receiver.receive_messages(10, max_wait_time=1)
+        for message in got:
+            assert message.locked_until_utc is not None
+            assert message.locked_until_utc > bus.clock.now
+            await receiver.complete_message(message)
+    assert await bus.messages("orders") == []
+
+
+async def test_what_was_fetched_ahead_and_waited_too_long_is_given_back_uncounted(bus: Bus) -> None:
+    await bus.create_queue("orders")
+    await send(bus, "one", "two")
+    async with bus.client.get_queue_receiver("orders", prefetch_count=10) as receiver:
+        await eventually(lambda: _all_locked(bus, 2))
+        bus.clock.advance(seconds=31)
+        await eventually(lambda: _all_locked(bus, 0))
+        (message,) = await receiver.receive_messages(1, max_wait_time=1)
+        assert message.delivery_count == 1
+
+
+async def _all_locked(bus: Bus, count: int) -> bool:
+    return len(await bus.locked("orders")) == count
+
+
+async def test_the_renewer_keeps_up_with_steps_shorter_than_a_lock(bus: Bus) -> None:
+    await bus.create_queue("orders")
+    await send(bus, "one")
+    async with AutoLockRenewer(max_lock_renewal_duration=3600) as renewer:
+        receiver = bus.client.get_queue_receiver("orders", auto_lock_renewer=renewer)
+        (message,) = await receiver.receive_messages()
+        for _ in range(20):
+            before = message.locked_until_utc
+            bus.clock.advance(seconds=45)
+            await eventually(lambda before=before: message.locked_until_utc != before)
+        await receiver.complete_message(message)
+        assert message.auto_renew_error is None
+    assert await bus.messages("orders") == []
+
+
+async def test_a_step_longer_than_a_lock_loses_it_and_the_renewer_says_so(bus: Bus) -> None:
+    """As if the process had been stopped for so long."""
+    await bus.create_queue("orders")
+    await send(bus, "one", "two")
+    told: list[Exception | None] = []
+    async with AutoLockRenewer(300, lambda _, error: told.append(error)) as renewer:
+        receiver = bus.client.get_queue_receiver("orders", auto_lock_renewer=renewer)
+        messages = await receiver.receive_messages(2)
+        bus.clock.advance(minutes=2)
+        await eventually(lambda: len(told) == 2)
+        assert {type(message.auto_renew_error) for message in messages} == {AutoLockRenewFailed}
+        with pytest.raises(MessageLockLostError):
+            await receiver.complete_message(messages[0])
+        assert bodies(await receiver.receive_messages(2)) == [b"one", b"two"]
+
+
+async def test_the_renewer_ends_after_the_duration_it_was_given(bus: Bus) -> None:
+    await bus.create_queue("orders")
+    await send(bus, "one")
+    async with AutoLockRenewer(max_lock_renewal_duration=30) as renewer:
+        receiver = bus.client.get_queue_receiver("orders", auto_lock_renewer=renewer)
+        (message,) = await receiver.receive_messages()
+        bus.clock.advance(seconds=50)
+        await eventually(lambda: message.auto_renew_error is not None)
+        assert isinstance(message.auto_renew_error, AutoLockRenewTimeout)
+        await receiver.complete_message(message)
+
+
+async def test_a_closed_renewer_is_not_woken_any_more(bus: Bus) -> None:
+    await bus.create_queue("orders")
+    await send(bus, "one")
+    receiver = bus.client.get_queue_receiver("orders")
+    async with AutoLockRenewer() as renewer:
+        (message,) = await receiver.receive_messages()
+        renewer.register(receiver, message)
+    bus.clock.advance(minutes=5)
+    await receiver.close()
+    assert bus.clock._clock._watchers == {}
+    assert message.auto_renew_error is None

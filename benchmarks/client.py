@@ -151,12 +151,12 @@ def bare_streams(client: Redis, body: bytes) -> Step:
 
 
 def in_batches(sender: ServiceBusSender, receiver: ServiceBusReceiver, body: bytes) -> Step:
-    """Send a list, receive as many at once, and complete all of them at the same time."""
+    """Send a list, receive as many at once, and complete all of them."""
 
     async def run(messages: int) -> None:
         for count in batches(messages):
             await sender.send_messages([ServiceBusMessage(body) for _ in range(count)])
-            await asyncio.gather(*[receiver.complete_message(each) for each in await received(receiver, count)])
+            await receiver.complete_messages(await received(receiver, count))
 
     return run
 

@@ -205,6 +205,9 @@ class MessageSizeExceededError(ServiceBusError, ValueError):
 class MessageLockLostError(ServiceBusError):
     """The lock on a message has ended, or never was this one: the message may be with another receiver by now."""
 
+    sequence_numbers: tuple[int, ...] = ()
+    """Which messages of several it is about."""
+
 
 class MessageNotFoundError(ServiceBusError):
     """No message of that number is there in the state in which the operation could take it."""

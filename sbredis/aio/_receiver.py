@@ -5,15 +5,16 @@ from __future__ import annotations
 
 import asyncio
 import secrets
-from collections.abc import AsyncIterator, Callable, Mapping, Sequence
-from datetime import datetime, timedelta
-from typing import TYPE_CHECKING, Any, Literal, Self
+from collections.abc import AsyncIterator, Callable, Sequence
+from datetime import datetime
+from typing import TYPE_CHECKING, Any, Self
 
 from sbredis.aio._arguments import count_of, deadline_of, seconds_of, sequence_numbers_of, warn_of_unknown
-from sbredis.aio._changes import changes_of, delay_of, milliseconds_of
+from sbredis.aio._changes import milliseconds_of
 from sbredis.aio._inbox import Inbox
-from sbredis.aio._lanes import RenewJob, SettleJob
+from sbredis.aio._lanes import SettleJob
 from sbredis.aio._peeking import Peeking
+from sbredis.aio._settling import Settler, partition_of
 from sbredis.engine import (
     MAXIMUM_CALL_MESSAGES,
     NEVER,
@@ -27,10 +28,8 @@ from sbredis.engine import (
     Turn,
     new_token,
 )
-from sbredis.exceptions import MessageAlreadySettled, MessageLockLostError, MessageNotFoundError, Outcome
+from sbredis.exceptions import MessageNotFoundError, Outcome
 from sbredis.model import (
-    Lease,
-    PrimitiveTypes,
     ServiceBusReceivedMessage,
     ServiceBusReceiveMode,
     ServiceBusSubQueue,
@@ -49,7 +48,7 @@ __all__ = ["ServiceBusReceiver"]
 _MOST_DELETED = 4000
 
 
-class ServiceBusReceiver(AsyncIterator[ServiceBusReceivedMessage]):
+class ServiceBusReceiver(Settler, AsyncIterator[ServiceBusReceivedMessage]):
     """Receives messages from one queue or its dead-letter queue. Made by :meth:`ServiceBusClient.get_queue_receiver`.
 
     A message that was received is locked for the receiver until it is settled: completed, abandoned, deferred or
@@ -73,11 +72,8 @@ class ServiceBusReceiver(AsyncIterator[ServiceBusReceivedMessage]):
         adaptive_prefetch: bool,
         on_close: Callable[[Any], None],
     ) -> None:
-        self._connection = connection
-        self._telemetry = telemetry
-        self._name = name
+        super().__init__(connection, name, telemetry, create)
         self._client_identifier = client_identifier
-        self._create = create
         self._sub_queue = sub_queue
         self._side: Side = "d" if sub_queue is ServiceBusSubQueue.DEAD_LETTER else ""
         self._empty = sub_queue is ServiceBusSubQueue.TRANSFER_DEAD_LETTER
@@ -87,11 +83,9 @@ class ServiceBusReceiver(AsyncIterator[ServiceBusReceivedMessage]):
         self._renewer = auto_lock_renewer
         self._prefetch = prefetch_count
         self._adaptive = adaptive_prefetch
-        self._entity: Entity | None = None
         self._inbox: Inbox | None = None
         self._peeking: Peeking | None = None
         self._on_close = on_close
-        self._closed = False
         self._ending: asyncio.Future[None] | None = None
 
     # -- what it is ----------------------------------------------------------------------------------------------------
@@ -259,7 +253,7 @@ class ServiceBusReceiver(AsyncIterator[ServiceBusReceivedMessage]):
         """Delete what several calls have locked, all of which was there."""
         jobs = [
             (
-                entity.desk(_partition_of(entity, message)),
+                entity.desk(partition_of(entity, message)),
                 SettleJob(Lock(lease.token, message._name), deadline, message),
             )
             for message in messages
@@ -271,7 +265,7 @@ class ServiceBusReceiver(AsyncIterator[ServiceBusReceivedMessage]):
 
     def _give_back(self, entity: Entity, messages: list[ServiceBusReceivedMessage]) -> None:
         for message in messages:
-            entity.desk(_partition_of(entity, message)).give_back(message)
+            entity.desk(partition_of(entity, message)).give_back(message)
 
     async def peek_messages(
         self,
@@ -309,24 +303,26 @@ class ServiceBusReceiver(AsyncIterator[ServiceBusReceivedMessage]):
     # -- deleting ------------------------------------------------------------------------------------------------------
 
     async def delete_messages(
-        self, max_message_count: int, *, enqueued_before_utc: datetime | None = None, timeout: float | None = None
+        self, max_message_count: int, *, before_enqueued_time_utc: datetime | None = None, timeout: float | None = None
     ) -> int:
         """Delete up to so many messages, at most 4,000, that were enqueued before a time, and return how many it were.
 
         Those that are locked or scheduled stay. Deferred ones go as well. Oldest first, within a partition.
         """
         count = count_of(max_message_count, "max_message_count", _MOST_DELETED)
-        return await self._purge(count, enqueued_before_utc, deadline_of(timeout))
+        return await self._purge(count, before_enqueued_time_utc, deadline_of(timeout))
 
-    async def purge_messages(self, *, enqueued_before_utc: datetime | None = None, timeout: float | None = None) -> int:
+    async def purge_messages(
+        self, *, before_enqueued_time_utc: datetime | None = None, timeout: float | None = None
+    ) -> int:
         """Delete all messages that were enqueued before a time, or all there are, and return how many it were.
 
         Those that are locked or scheduled stay. Deferred ones go as well. Takes as many calls as it needs.
         """
-        return await self._purge(None, enqueued_before_utc, deadline_of(timeout))
+        return await self._purge(None, before_enqueued_time_utc, deadline_of(timeout))
 
     async def _purge(self, most: int | None, before: datetime | None, deadline: float) -> int:
-        until = NEVER if before is None else milliseconds_of(before, "enqueued_before_utc")
+        until = NEVER if before is None else milliseconds_of(before, "before_enqueued_time_utc")
         entity = await self._ready(deadline)
         deleted, side = 0, self._side
         if self._empty:
@@ -347,154 +343,7 @@ class ServiceBusReceiver(AsyncIterator[ServiceBusReceivedMessage]):
                     start = purged.onwards
         return deleted
 
-    # -- settling ------------------------------------------------------------------------------------------------------
-
-    async def complete_message(self, message: ServiceBusReceivedMessage, *, timeout: float | None = None) -> None:
-        """Settle a message as done: it is removed from the queue."""
-        await self._settle("complete", message, timeout)
-
-    async def abandon_message(
-        self,
-        message: ServiceBusReceivedMessage,
-        *,
-        delay: timedelta | float | None = None,
-        properties_to_modify: Mapping[str, PrimitiveTypes] | None = None,
-        timeout: float | None = None,
-    ) -> None:
-        """Give a message back, to be received again, at once or after a delay; counted as a failed delivery.
-
-        When it was delivered as often as the queue allows, it goes to the dead-letter queue. The application properties
-        in ``properties_to_modify`` are changed or added.
-        """
-        wait = delay_of(delay)
-        await self._settle("abandon", message, timeout, modify=properties_to_modify, delay=wait)
-
-    async def defer_message(
-        self,
-        message: ServiceBusReceivedMessage,
-        *,
-        properties_to_modify: Mapping[str, PrimitiveTypes] | None = None,
-        timeout: float | None = None,
-    ) -> None:
-        """Set a message aside: it is received again by its sequence number only."""
-        await self._settle("defer", message, timeout, modify=properties_to_modify)
-
-    async def dead_letter_message(
-        self,
-        message: ServiceBusReceivedMessage,
-        reason: str | None = None,
-        error_description: str | None = None,
-        *,
-        properties_to_modify: Mapping[str, PrimitiveTypes] | None = None,
-        timeout: float | None = None,
-    ) -> None:
-        """Move a message to the dead-letter queue, with why it is there."""
-        self._check(message, "dead_letter")
-        if message._name.startswith("d"):
-            raise ValueError("The message is on the dead-letter queue already: complete it, abandon it or defer it.")
-        await self._settle(
-            "dead_letter", message, timeout, modify=properties_to_modify, reason=reason, description=error_description
-        )
-
-    async def renew_message_lock(
-        self, message: ServiceBusReceivedMessage, *, timeout: float | None = None, **kwargs: Any
-    ) -> datetime:
-        """Lock a message for the full duration from now on, and return when the lock ends."""
-        warn_of_unknown("renew_message_lock", kwargs)
-        self._check(message, "renew")
-        deadline = deadline_of(timeout)
-        await self._entity_of(message, deadline)
-        if self._telemetry.active:
-            with self._telemetry.operation("renew_message_lock", self.entity_path):
-                await self._begin_renewal(message, deadline)
-        else:
-            await self._begin_renewal(message, deadline)
-        until = message.locked_until_utc
-        if until is None:  # it was settled meanwhile
-            raise MessageAlreadySettled
-        return until
-
-    def _begin_renewal(self, message: ServiceBusReceivedMessage, deadline: float | None = None) -> asyncio.Future[None]:
-        """Have a lock renewed, of a message that has one, also after this receiver was closed."""
-        entity: Entity = message._owner  # type: ignore[assignment]
-        lease = message._lease
-        assert lease is not None  # it was received in a mode that locks
-        job = RenewJob(
-            Lock(lease.token, message._name),
-            deadline_of(None) if deadline is None else deadline,
-            message,
-            self._connection.clock.now(),
-        )
-        return entity.desk(_partition_of(entity, message)).renewing.submit(job)
-
-    async def _settle(
-        self,
-        kind: Literal["complete", "abandon", "defer", "dead_letter"],
-        message: ServiceBusReceivedMessage,
-        timeout: float | None,
-        *,
-        modify: Mapping[str, PrimitiveTypes] | None = None,
-        reason: str | None = None,
-        description: str | None = None,
-        delay: int = 0,
-    ) -> None:
-        lease = self._check(message, kind)
-        deadline = deadline_of(timeout)
-        changes = b""
-        if modify is not None or reason is not None or description is not None:
-            changes = changes_of(message, modify, reason, description)
-        entity = self._entity
-        if entity is None or message._owner is not entity:
-            entity = await self._entity_of(message, deadline)
-            self._check(message, kind)  # somebody else may have settled it meanwhile
-        desk = entity.desk(_partition_of(entity, message))
-        message._settled = True
-        if (renewal := desk.renewing.of(message)) is not None:
-            try:
-                await asyncio.wait((renewal,), timeout=deadline - asyncio.get_running_loop().time())
-            except BaseException:
-                message._settled = False
-                raise
-            lease = message._lease or lease  # it may have moved to another one
-        job = SettleJob(Lock(lease.token, message._name, changes, delay), deadline, message)
-        future = desk.settling(kind).submit(job)
-        if self._telemetry.active:
-            with self._telemetry.operation(kind, self.entity_path, messages=(message,)):
-                await future
-        else:
-            await future
-
-    def _check(self, message: ServiceBusReceivedMessage, what: str) -> Lease:
-        """Whether a message may be settled or renewed: the checks that need no call, in Azure's order."""
-        if not isinstance(message, ServiceBusReceivedMessage):  # pyright: ignore[reportUnnecessaryIsInstance]  # callers are not all typed
-            raise TypeError(f"A message that was received is needed, not {type(message).__name__}.")
-        if message._peeked:
-            raise ValueError(f"The message was peeked, not received: it has no lock, and nothing to {what}.")
-        lease = message._lease
-        if lease is None or message._mode is ServiceBusReceiveMode.RECEIVE_AND_DELETE:
-            raise ValueError(f"The message was received and deleted: it has no lock, and nothing to {what}.")
-        if message._settled:
-            raise MessageAlreadySettled
-        self._check_open()
-        if lease.until <= self._connection.clock.now():
-            error = MessageLockLostError(
-                f"The lock on message {message.sequence_number} has ended. "
-                "Receive it again, and renew the lock of what takes longer.",
-                outcome=Outcome.NEVER_SENT,
-            )
-            error.entity = self._name
-            raise error
-        return lease
-
     # -- opening and closing -------------------------------------------------------------------------------------------
-
-    async def _ready(self, deadline: float) -> Entity:
-        self._check_open()
-        entity = self._entity
-        if entity is None:
-            entity = self._entity = await self._connection.entity(self._name, deadline, self._create)
-            self._check_open()
-        return entity
 
     async def _open(self, deadline: float) -> Inbox:
         entity = await self._ready(deadline)
@@ -510,20 +359,6 @@ class ServiceBusReceiver(AsyncIterator[ServiceBusReceivedMessage]):
             )
         return self._inbox
 
-    async def _entity_of(self, message: ServiceBusReceivedMessage, deadline: float) -> Entity:
-        entity = await self._ready(deadline)
-        if message._owner is not entity:
-            raise ValueError(
-                f"The message was not received from {self._name!r} through this client: settle it through a receiver "
-                "of the queue that it came from."
-            )
-        return entity
-
-    def _check_open(self) -> None:
-        if self._closed:
-            raise ValueError("The receiver is closed: get another one from the client.")
-        self._connection.check_open()
-
     async def close(self) -> None:
         """Receive no more. What was fetched ahead is given back, which counts no delivery.
 
@@ -535,7 +370,3 @@ class ServiceBusReceiver(AsyncIterator[ServiceBusReceivedMessage]):
                 self._ending = asyncio.ensure_future(self._inbox.aclose())
             await asyncio.shield(self._ending)
         self._on_close(self)
-
-
-def _partition_of(entity: Entity, message: ServiceBusReceivedMessage) -> int:
-    return message._base >> 48 if entity.partitioned else entity.numbers[0]

@@ -137,6 +137,7 @@ class AutoLockRenewer:
         self._last = None
         for unwatch in self._unwatched.values():
             unwatch()
+        self._unwatched.clear()
         calling = [task for task in self._calling if task is not asyncio.current_task()]
         if calling:
             await asyncio.wait(calling)
@@ -219,7 +220,7 @@ class AutoLockRenewer:
     def _finish(
         self, watched: _Watched, messages: list[ServiceBusReceivedMessage], errors: Sequence[BaseException | None]
     ) -> None:
-        if self._closed:
+        if self._closed or watched.receiver._connection.closed:
             self._let_go(watched)
             return
         now = watched.receiver._connection.clock.now()

@@ -50,8 +50,8 @@ which is what Lua and Redis calculate with, is exact.
 The member of a message on the main side is its number in decimals; on the dead side, ``d`` and its number there.
 
 HELD (handed out under the lock of a session) and FROZEN (on its way to another partition) have bands but no rows yet.
-Bands 22 to 27 are kept for the transfer dead-letter queue. Band 31, the last below 2**53, is that of the sentinel, which is
-no message (``lua/includes/sentinel.lua``).
+Bands 22 to 27 are kept for the transfer dead-letter queue. Band 31, the last below 2**53, is that of the sentinel,
+which is no message (``lua/includes/sentinel.lua``).
 """
 
 from __future__ import annotations

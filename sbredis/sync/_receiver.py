@@ -3,7 +3,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from datetime import datetime, timedelta
 from typing import TYPE_CHECKING, Any, Self
 
@@ -139,28 +139,41 @@ class ServiceBusReceiver(Iterator[ServiceBusReceivedMessage]):
     # -- deleting ------------------------------------------------------------------------------------------------------
 
     def delete_messages(
-        self, max_message_count: int, *, enqueued_before_utc: datetime | None = None, timeout: float | None = None
+        self, max_message_count: int, *, before_enqueued_time_utc: datetime | None = None, timeout: float | None = None
     ) -> int:
         """Delete up to so many messages, at most 4,000, that were enqueued before a time, and return how many it were.
 
         Those that are locked or scheduled stay. Deferred ones go as well. Oldest first, within a partition.
         """
         return self._portal.call(
-            self._aio.delete_messages, max_message_count, enqueued_before_utc=enqueued_before_utc, timeout=timeout
+            self._aio.delete_messages,
+            max_message_count,
+            before_enqueued_time_utc=before_enqueued_time_utc,
+            timeout=timeout,
         )
 
-    def purge_messages(self, *, enqueued_before_utc: datetime | None = None, timeout: float | None = None) -> int:
+    def purge_messages(self, *, before_enqueued_time_utc: datetime | None = None, timeout: float | None = None) -> int:
         """Delete all messages that were enqueued before a time, or all there are, and return how many it were.
 
         Those that are locked or scheduled stay. Deferred ones go as well. Takes as many calls as it needs.
         """
-        return self._portal.call(self._aio.purge_messages, enqueued_before_utc=enqueued_before_utc, timeout=timeout)
+        return self._portal.call(
+            self._aio.purge_messages, before_enqueued_time_utc=before_enqueued_time_utc, timeout=timeout
+        )
 
     # -- settling ------------------------------------------------------------------------------------------------------
 
     def complete_message(self, message: ServiceBusReceivedMessage, *, timeout: float | None = None) -> None:
         """Settle a message as done: it is removed from the queue."""
         self._portal.call(self._aio.complete_message, message, timeout=timeout)
+
+    def complete_messages(self, messages: Iterable[ServiceBusReceivedMessage], *, timeout: float | None = None) -> None:
+        """Settle many messages as done: the same as each by itself, and faster.
+
+        Those whose lock has ended are named by the :class:`~sbredis.exceptions.MessageLockLostError` that is raised in
+        the end, as its ``sequence_numbers``; all others are completed.
+        """
+        self._portal.call(self._aio.complete_messages, list(messages), timeout=timeout)
 
     def abandon_message(
         self,

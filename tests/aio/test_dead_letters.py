@@ -48,11 +48,11 @@ async def test_a_message_that_has_expired_is_never_received(url: str, partitione
         assert await receiver.receive_messages(1, 0.05) == []
         letters = queue.receiver(sub_queue="deadletter")
         expected = ["b"] if buried else []
-        messages = await letters.receive_messages(5, 0.3)
+        messages = await letters.receive_messages(1, 20 if buried else 0.05)
         assert bodies(messages) == expected
         assert {message.dead_letter_reason for message in messages} <= {"TTLExpiredException"}
         await receiver.abandon_message(held)  # a lock outlives the expiry, and no longer
-        assert bodies(await letters.receive_messages(1, 0.3 if buried else 0.05)) == (["a"] if buried else [])
+        assert bodies(await letters.receive_messages(1, 20 if buried else 0.05)) == (["a"] if buried else [])
         counts = await queue.counts()
         assert (counts.active, counts.locked, counts.dead_locked) == (0, 0, 2 if buried else 0)
 
@@ -110,7 +110,7 @@ async def test_dead_letters_are_iterated_over_and_deleted_at_once(url: str, part
             messages = await receiver.receive_messages(10, 20)
             await asyncio.gather(*(receiver.dead_letter_message(message) for message in messages))
         async with queue.receiver(
-            sub_queue="deadletter", receive_mode="receiveanddelete", max_wait_time=0.1
+            sub_queue="deadletter", receive_mode="receiveanddelete", max_wait_time=0.05
         ) as letters:
             assert [int(str(letter)) async for letter in letters] == list(range(10))
         assert (await queue.counts()).bytes == 0

@@ -55,9 +55,9 @@ async def test_only_what_was_enqueued_before_a_time_is_deleted(url: str, partiti
         clock.move(10)
         moment = datetime.fromtimestamp(clock.utc(), UTC)
         await queue.send(*"def")
-        assert await receiver.purge_messages(enqueued_before_utc=moment - timedelta(seconds=11)) == 0
-        assert await receiver.delete_messages(2, enqueued_before_utc=moment) == 2
-        assert await receiver.purge_messages(enqueued_before_utc=moment) == 1
+        assert await receiver.purge_messages(before_enqueued_time_utc=moment - timedelta(seconds=11)) == 0
+        assert await receiver.delete_messages(2, before_enqueued_time_utc=moment) == 2
+        assert await receiver.purge_messages(before_enqueued_time_utc=moment) == 1
         assert sorted(bodies(await receiver.peek_messages(10))) == list("def")
 
 
@@ -83,12 +83,12 @@ async def test_what_makes_no_sense_is_refused(url: str) -> None:
             for count, error in ((0, ValueError), (4001, ValueError), ("1", TypeError), (True, TypeError)):
                 with pytest.raises(error, match="max_message_count"):
                     await receiver.delete_messages(count)  # type: ignore[arg-type]
-            with pytest.raises(ValueError, match="enqueued_before_utc has no time zone"):
-                await receiver.delete_messages(1, enqueued_before_utc=naive)
-            with pytest.raises(ValueError, match="enqueued_before_utc has no time zone"):
-                await receiver.purge_messages(enqueued_before_utc=naive)
-            with pytest.raises(TypeError, match="enqueued_before_utc is a datetime"):
-                await receiver.purge_messages(enqueued_before_utc=1.0)  # type: ignore[arg-type]
+            with pytest.raises(ValueError, match="before_enqueued_time_utc has no time zone"):
+                await receiver.delete_messages(1, before_enqueued_time_utc=naive)
+            with pytest.raises(ValueError, match="before_enqueued_time_utc has no time zone"):
+                await receiver.purge_messages(before_enqueued_time_utc=naive)
+            with pytest.raises(TypeError, match="before_enqueued_time_utc is a datetime"):
+                await receiver.purge_messages(before_enqueued_time_utc=1.0)  # type: ignore[arg-type]
             with pytest.raises(ValueError, match="timeout"):
                 await receiver.purge_messages(timeout=0)
         assert not calls.by_script

@@ -71,11 +71,11 @@ async def test_messages_of_one_partition_come_in_their_order(url: str) -> None:
 @both
 async def test_an_empty_list_says_that_nothing_came_in_time(url: str, partitioned: bool) -> None:
     async with queue_at(url, partitioned=partitioned) as queue:
-        receiver = queue.receiver(max_wait_time=0.3)
-        for options in ({"max_wait_time": 0.2}, {}):
+        receiver = queue.receiver(max_wait_time=0.2)
+        for options in ({"max_wait_time": 0.1}, {}):
             begun = passed()
             assert await receiver.receive_messages(5, **options) == []
-            assert passed() - begun >= options.get("max_wait_time", 0.3) - 0.001
+            assert passed() - begun >= options.get("max_wait_time", 0.2) - 0.001
 
 
 @both
@@ -337,7 +337,7 @@ async def test_a_server_that_has_gone_is_an_error_and_not_an_empty_list(binary: 
     with LocalServer(binary=binary, config={"appendonly": "yes", "appendfsync": "always"}) as server:
         async with queue_at(server.url, partitioned=partitioned) as queue:
             receiver = queue.receiver()
-            task = asyncio.create_task(receiver.receive_messages(1, 1.8))
+            task = asyncio.create_task(receiver.receive_messages(1, 1.4))
             await queue.waited_at()
             server.kill()
             with pytest.raises((ServiceBusConnectionError, OperationTimeoutError)) as raised:
@@ -444,8 +444,8 @@ async def test_a_clock_that_differs_from_the_servers_makes_no_difference(url: st
         assert 55 < until.timestamp() - clock.utc() <= 60
         renewed = await receiver.renew_message_lock(message)
         assert 55 < renewed.timestamp() - clock.utc() <= 60
-        await receiver.abandon_message(message, delay=0.3)
+        await receiver.abandon_message(message, delay=0.15)
         begun = passed()
         (again,) = await receiver.receive_messages(1, 20)
-        assert 0.25 < passed() - begun < 10
+        assert 0.14 < passed() - begun < 10
         await receiver.complete_message(again)

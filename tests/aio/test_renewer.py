@@ -11,13 +11,11 @@ import pytest
 from sbredis.aio import AutoLockRenewer, ServiceBusReceiver
 from sbredis.exceptions import AutoLockRenewFailed, AutoLockRenewTimeout, MessageLockLostError, ServiceBusError
 from sbredis.model import ServiceBusReceivedMessage, ServiceBusReceiveMode
-from tests.aio.standing import Calls, HandClock, both, in_memory, queue_at
+from tests.aio.standing import Calls, HandClock, Queue, both, in_memory, queue_at
 from tests.waiting import eventually
 
 pytestmark = pytest.mark.anyio
 
-SHORT = 300
-"""A lock in ms: renewed after half of it."""
 Told = list[tuple[ServiceBusReceivedMessage, Exception | None]]
 
 
@@ -26,50 +24,62 @@ async def one(receiver: ServiceBusReceiver) -> ServiceBusReceivedMessage:
     return message
 
 
-async def renewed(calls: Calls, times: int) -> None:
-    await eventually(lambda: calls.by_script["renew"] >= times)
+async def renewal(queue: Queue, clock: HandClock) -> None:
+    """Move the clock to the time of the next renewal, and wait for it."""
+    with Calls(queue.transport) as calls:
+        clock.move(41)
+        await eventually(lambda: calls.by_script["renew"] and not calls.under_way)
+        await asyncio.sleep(0)
 
 
 @both
 async def test_a_lock_is_renewed_until_its_message_is_settled(url: str, partitioned: bool) -> None:
-    async with queue_at(url, partitioned=partitioned, lock_duration=SHORT) as queue, AutoLockRenewer() as renewer:
+    clock = HandClock()
+    async with queue_at(url, partitioned=partitioned, clock=clock) as queue, AutoLockRenewer() as renewer:
         await queue.send("a", at=-1)
         receiver = queue.receiver(auto_lock_renewer=renewer)
         message = await one(receiver)
         token, until = message.lock_token, message.locked_until_utc
-        with Calls(queue.transport) as calls:
-            await renewed(calls, 4)
+        for _ in range(4):
+            await renewal(queue, clock)
         assert message.lock_token == token
         assert until is not None
         assert message.locked_until_utc is not None
-        assert (message.locked_until_utc - until).total_seconds() > 0.3
+        assert (message.locked_until_utc - until).total_seconds() == 4 * 41
         assert message.auto_renew_error is None
         await receiver.complete_message(message)
         assert (await queue.counts()).bytes == 0
         with Calls(queue.transport) as calls:
+            clock.move(41)
             await eventually(lambda: not renewer._due)
-        assert not calls.by_script
+            assert not calls.by_script["renew"]
+
+
+@in_memory
+async def test_a_lock_is_renewed_in_time_by_a_clock_that_nobody_moves(url: str) -> None:
+    async with queue_at(url, lock_duration=1000) as queue, AutoLockRenewer() as renewer:
+        await queue.send("a")
+        receiver = queue.receiver(auto_lock_renewer=renewer)
+        message = await one(receiver)
+        with Calls(queue.transport) as calls:
+            await eventually(lambda: calls.by_script["renew"] >= 3)
+        await receiver.complete_message(message)
 
 
 @both
 @pytest.mark.parametrize("prefetch", [0, 20])
 async def test_messages_are_renewed_together(url: str, partitioned: bool, prefetch: int) -> None:
     """Also when they came one by one."""
-    async with queue_at(url, partitioned=partitioned, lock_duration=2000) as queue, AutoLockRenewer() as renewer:
+    clock = HandClock()
+    async with queue_at(url, partitioned=partitioned, clock=clock) as queue, AutoLockRenewer() as renewer:
         await queue.fill(40, at=-1)
         async with queue.receiver(auto_lock_renewer=renewer, prefetch_count=prefetch) as receiver:
             messages = await receiver.receive_messages(20, 20)
             messages += [await one(receiver) for _ in range(20)]
-            ends = [message._lease.until for message in messages if message._lease is not None]
             with Calls(queue.transport) as calls:
-                await eventually(
-                    lambda: all(
-                        message._lease.until > end
-                        for message, end in zip(messages, ends, strict=True)
-                        if message._lease is not None
-                    )
-                )
-                assert calls.by_script["renew"] <= 10
+                clock.move(41)
+                await eventually(lambda: all(message._lease.until > 1070 for message in messages if message._lease))
+                assert calls.by_script["renew"] <= 4
             await asyncio.gather(*(receiver.complete_message(message) for message in messages))
         assert await queue.locked() == 0
 
@@ -94,19 +104,26 @@ async def test_a_lock_is_renewed_for_no_longer_than_was_asked_for(url: str, part
         await asyncio.sleep(0)
         told.append((message, error))
 
-    async with queue_at(url, partitioned=partitioned, lock_duration=SHORT) as queue:
+    clock = HandClock()
+    async with queue_at(url, partitioned=partitioned, clock=clock) as queue:
         await queue.send("a", at=-1)
-        async with AutoLockRenewer(max_lock_renewal_duration=0.4, on_lock_renew_failure=failed) as renewer:
+        async with AutoLockRenewer(max_lock_renewal_duration=100, on_lock_renew_failure=failed) as renewer:
             receiver = queue.receiver(auto_lock_renewer=renewer)
             message = await one(receiver)
+            for _ in range(2):
+                await renewal(queue, clock)
+            clock.move(17.5)
+            assert told == []
+            clock.move(0.5)
             await eventually(lambda: told)
-        assert told == [(message, message.auto_renew_error)]
-        assert isinstance(message.auto_renew_error, AutoLockRenewTimeout)
-        await eventually(lambda: _lapsed(receiver, message))
-
-
-async def _lapsed(receiver: ServiceBusReceiver, message: ServiceBusReceivedMessage) -> bool:
-    return message._lock_expired(receiver._connection.clock.now())
+            assert told == [(message, message.auto_renew_error)]
+            assert isinstance(message.auto_renew_error, AutoLockRenewTimeout)
+            assert not message._lock_expired(clock.now())
+            with Calls(queue.transport) as calls:
+                clock.move(60)
+                assert message._lock_expired(clock.now())
+                await queue.look_after()
+                assert not calls.by_script["renew"]
 
 
 @in_memory
@@ -128,68 +145,62 @@ async def test_a_duration_shorter_than_the_lock_is_kept_as_well(url: str) -> Non
 @both
 async def test_who_has_lost_a_lock_is_told_and_the_others_go_on(url: str, partitioned: bool) -> None:
     told: Told = []
-    async with queue_at(url, partitioned=partitioned, lock_duration=SHORT) as queue:
+    clock = HandClock()
+    async with queue_at(url, partitioned=partitioned, clock=clock) as queue, AutoLockRenewer() as renewer:
         await queue.fill(5, at=-1)
-        async with AutoLockRenewer() as renewer:
-            receiver = queue.receiver()
-            messages = await receiver.receive_messages(5, 20)
-            for message in messages:
-                renewer.register(receiver, message, 60, lambda *said: told.append(said))
-            await queue.lose(messages[2])
-            await eventually(lambda: told)
-            assert told == [(messages[2], messages[2].auto_renew_error)]
-            error = messages[2].auto_renew_error
-            assert isinstance(error, AutoLockRenewFailed)
-            assert isinstance(error.__cause__, MessageLockLostError)
-            with Calls(queue.transport) as calls:
-                await renewed(calls, 3)
-            others = messages[:2] + messages[3:]
-            await asyncio.gather(*(receiver.complete_message(message) for message in others))
-            assert len(told) == 1
+        receiver = queue.receiver()
+        messages = await receiver.receive_messages(5, 20)
+        for message in messages:
+            renewer.register(receiver, message, 600, lambda *said: told.append(said))
+        await queue.lose(messages[2])
+        await renewal(queue, clock)
+        await eventually(lambda: told)
+        assert told == [(messages[2], messages[2].auto_renew_error)]
+        error = messages[2].auto_renew_error
+        assert isinstance(error, AutoLockRenewFailed)
+        assert isinstance(error.__cause__, MessageLockLostError)
+        for _ in range(3):
+            await renewal(queue, clock)
+        others = messages[:2] + messages[3:]
+        await asyncio.gather(*(receiver.complete_message(message) for message in others))
+        assert len(told) == 1
 
 
 @both
-async def test_a_clock_that_is_moved_by_hand_renews_what_is_due(url: str, partitioned: bool) -> None:
+async def test_who_comes_too_late_to_renew_is_told_as_well(url: str, partitioned: bool) -> None:
+    """The machine slept, or the process was stopped."""
+    told: Told = []
     clock = HandClock()
-    async with (
-        queue_at(url, partitioned=partitioned, clock=clock, lock_duration=60_000) as queue,
-        AutoLockRenewer() as renewer,
-    ):
+    async with queue_at(url, partitioned=partitioned, clock=clock) as queue:
         await queue.send("a", at=-1)
-        receiver = queue.receiver(auto_lock_renewer=renewer)
-        message = await one(receiver)
-        for times in range(1, 5):
-            clock.move(39)
-            with Calls(queue.transport) as calls:
-                clock.move(2)
-                await renewed(calls, 1)
-            await eventually(
-                lambda times=times: message._lease is not None and message._lease.until > 1050 + times * 41
-            )
-        await receiver.complete_message(message)
+        async with AutoLockRenewer(300, lambda *said: told.append(said)) as renewer:
+            message = await one(queue.receiver(auto_lock_renewer=renewer))
+            clock.move(61)
+            await eventually(lambda: told)
+            assert isinstance(message.auto_renew_error, AutoLockRenewFailed)
 
 
 @both
 async def test_messages_can_be_settled_at_any_moment_of_their_renewal(url: str, partitioned: bool) -> None:
     """Messages of one receive call, of which some are settled while the others are being renewed."""
     told: Told = []
+    clock = HandClock()
     async with (
-        queue_at(url, partitioned=partitioned, lock_duration=SHORT) as queue,
-        AutoLockRenewer(300, lambda *said: told.append(said)) as renewer,
+        queue_at(url, partitioned=partitioned, clock=clock) as queue,
+        AutoLockRenewer(10_000, lambda *said: told.append(said)) as renewer,
     ):
-        await queue.fill(40, at=-1)
-        receiver = queue.receiver(auto_lock_renewer=renewer)
-        messages = await receiver.receive_messages(40, 20)
-        with Calls(queue.transport) as calls:
-            for place, message in enumerate(messages):
-                if place % 8 == 0:
-                    seen = calls.by_script["renew"]
-                    await renewed(calls, seen + 1)  # just now
-                for _ in range(place % 8):
+        await queue.fill(60, at=-1)
+        async with queue.receiver(auto_lock_renewer=renewer, prefetch_count=60) as receiver:
+            messages = [await one(receiver) for _ in range(40)]  # so a renewal is of a part of a lease
+            for turns, message in enumerate(messages):
+                clock.move(41)
+                for _ in range(turns // 2):
                     await asyncio.sleep(0)
                 await receiver.complete_message(message)
+                last = messages[-1]
+                await eventually(lambda last=last: last._settled or last._lease.until > clock.now() + 50)
         assert told == []
-        assert (await queue.counts()).bytes == 0
+        assert await queue.locked() == 0
 
 
 @in_memory
@@ -218,28 +229,29 @@ async def test_a_settled_message_is_let_go(url: str) -> None:
 @in_memory
 async def test_a_closed_renewer_renews_nothing_and_tells_nobody(url: str) -> None:
     told: Told = []
-    async with queue_at(url, lock_duration=SHORT) as queue:
+    clock = HandClock()
+    async with queue_at(url, clock=clock) as queue:
         await queue.send("a", "b")
-        renewer = AutoLockRenewer(on_lock_renew_failure=lambda *said: told.append(said))
+        renewer = AutoLockRenewer(300, lambda *said: told.append(said))
         receiver = queue.receiver(auto_lock_renewer=renewer)
         message = await one(receiver)
+        await renewal(queue, clock)
+        await renewer.close()
+        await renewer.close()
         with Calls(queue.transport) as calls:
-            await renewed(calls, 1)
-            await renewer.close()
-            await renewer.close()
-            seen = calls.by_script["renew"]
-            await eventually(lambda: _lapsed(receiver, message))
-            assert calls.by_script["renew"] == seen
+            clock.move(41)
+            clock.move(41)
+            await queue.look_after()
+            assert not calls.by_script["renew"]
         assert told == []
         assert message.auto_renew_error is None
         with pytest.raises(ServiceBusError, match="cannot be used again"):
             renewer.register(receiver, message)
         with pytest.raises(ServiceBusError, match="cannot be used again"):
             await renewer.__aenter__()
-        before = await queue.counts()
         with pytest.raises(ServiceBusError, match="cannot be used again"):
             await receiver.receive_messages(1, 20)
-        assert (await queue.counts()).locked == before.locked
+        assert await queue.locked() == 0
 
 
 @in_memory
@@ -257,7 +269,7 @@ async def test_a_renewer_that_is_closed_while_its_receiver_waits_loses_no_messag
 
 @in_memory
 async def test_the_renewer_can_be_closed_by_whom_it_calls(url: str) -> None:
-    async with queue_at(url, lock_duration=SHORT) as queue:
+    async with queue_at(url) as queue:
         await queue.send("a")
         closed = asyncio.Event()
 
@@ -265,7 +277,7 @@ async def test_the_renewer_can_be_closed_by_whom_it_calls(url: str) -> None:
             await renewer.close()
             closed.set()
 
-        renewer = AutoLockRenewer(0.1, failed)
+        renewer = AutoLockRenewer(0.05, failed)
         await one(queue.receiver(auto_lock_renewer=renewer))
         await asyncio.wait_for(closed.wait(), 20)
 
@@ -275,7 +287,7 @@ async def test_a_call_back_that_fails_is_logged(url: str, caplog: pytest.LogCapt
     def failed(*_: Any) -> None:
         raise RuntimeError("mine")
 
-    async with queue_at(url, lock_duration=SHORT) as queue, AutoLockRenewer(0.1, failed) as renewer:
+    async with queue_at(url) as queue, AutoLockRenewer(0.05, failed) as renewer:
         await queue.send("a")
         await one(queue.receiver(auto_lock_renewer=renewer))
         await eventually(lambda: "on_lock_renew_failure failed" in caplog.text)
@@ -284,7 +296,8 @@ async def test_a_call_back_that_fails_is_logged(url: str, caplog: pytest.LogCapt
 
 @in_memory
 async def test_a_renewal_that_fails_for_a_moment_is_tried_again(url: str) -> None:
-    async with queue_at(url, lock_duration=1000) as queue, AutoLockRenewer() as renewer:
+    clock = HandClock()
+    async with queue_at(url, clock=clock) as queue, AutoLockRenewer() as renewer:
         await queue.send("a")
         receiver = queue.receiver(auto_lock_renewer=renewer)
         message = await one(receiver)
@@ -300,10 +313,8 @@ async def test_a_renewal_that_fails_for_a_moment_is_tried_again(url: str) -> Non
             return future
 
         receiver._begin_renewal = flaky  # type: ignore[method-assign]
-        with Calls(queue.transport) as calls:
-            await renewed(calls, 1)
+        await renewal(queue, clock)
         assert failures == 2
-        await eventually(lambda: not message._lock_expired(receiver._connection.clock.now()))
         assert message.auto_renew_error is None
         await receiver.complete_message(message)
 
@@ -333,12 +344,38 @@ async def test_only_what_has_a_lock_is_registered(url: str) -> None:
 
 @in_memory
 async def test_locks_go_on_being_renewed_after_their_receiver_was_closed_but_not_after_the_client(url: str) -> None:
-    async with queue_at(url, lock_duration=SHORT) as queue, AutoLockRenewer() as renewer:
+    clock = HandClock()
+    async with queue_at(url, clock=clock) as queue, AutoLockRenewer() as renewer:
         await queue.send("a")
         async with queue.receiver(auto_lock_renewer=renewer) as receiver:
             message = await one(receiver)
-        with Calls(queue.transport) as calls:
-            await renewed(calls, 2)
+        for _ in range(2):
+            await renewal(queue, clock)
         await queue.client.close()
+        clock.move(41)
         await eventually(lambda: not renewer._due)
         assert message.auto_renew_error is None
+
+
+@in_memory
+async def test_a_client_that_is_closed_during_a_renewal_is_no_failure_of_it(url: str) -> None:
+    told: Told = []
+    clock = HandClock()
+    async with queue_at(url, clock=clock) as queue, AutoLockRenewer(300, lambda *said: told.append(said)) as renewer:
+        await queue.send("a")
+        message = await one(queue.receiver(auto_lock_renewer=renewer))
+        call, under_way = queue.transport.call, asyncio.Event()
+
+        async def stuck(script: Any, *arguments: Any, **options: Any) -> Any:
+            if script.name == "renew":
+                under_way.set()
+                await asyncio.Event().wait()
+            return await call(script, *arguments, **options)
+
+        queue.transport.call = stuck  # type: ignore[method-assign]
+        clock.move(41)
+        await under_way.wait()
+        queue.transport.call = call  # type: ignore[method-assign]
+        await queue.client.close()
+        await eventually(lambda: message._watch is None)
+        assert (told, message.auto_renew_error) == ([], None)

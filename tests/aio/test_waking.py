@@ -64,9 +64,9 @@ async def test_what_another_receiver_releases_wakes(
 @pytest.mark.parametrize("what", ["scheduled", "delayed", "locked"])
 async def test_a_receiver_sleeps_until_something_is_due(url: str, partitioned: bool, what: str) -> None:
     """It was told when, and asks again then."""
-    async with queue_at(url, partitioned=partitioned, lock_duration=300 if what == "locked" else 60_000) as queue:
+    async with queue_at(url, partitioned=partitioned, lock_duration=150 if what == "locked" else 60_000) as queue:
         if what == "scheduled":
-            await queue.send("a", at=-1, due=round(time.time() * 1000) + 300)
+            await queue.send("a", at=-1, due=round(time.time() * 1000) + 150)
         else:
             await queue.send("a", at=-1)
             if what == "locked":
@@ -74,7 +74,7 @@ async def test_a_receiver_sleeps_until_something_is_due(url: str, partitioned: b
             else:
                 async with queue.receiver() as receiver:
                     (message,) = await receiver.receive_messages(1, 20)
-                    await receiver.abandon_message(message, delay=timedelta(seconds=0.3))
+                    await receiver.abandon_message(message, delay=timedelta(seconds=0.15))
         begun = asyncio.get_running_loop().time()
         assert bodies(await queue.receiver().receive_messages(1, 20)) == ["a"]
         assert asyncio.get_running_loop().time() - begun < 10
@@ -84,7 +84,7 @@ async def test_a_receiver_sleeps_until_something_is_due(url: str, partitioned: b
 async def test_what_becomes_due_sooner_wakes_those_who_would_sleep_past_it(url: str, partitioned: bool) -> None:
     async with queue_at(url, partitioned=partitioned) as queue:
         task = await waits(queue, queue.receiver())
-        await queue.send("a", at=-1, due=round(time.time() * 1000) + 300)
+        await queue.send("a", at=-1, due=round(time.time() * 1000) + 150)
         assert bodies(await task) == ["a"]
 
 
@@ -270,7 +270,7 @@ async def test_waiting_costs_less_than_a_command_a_second_and_server(
             task = await waits(queue, receiver, seconds=60)
             before = [commands(node) for node in nodes_of(running)]
             begun = asyncio.get_running_loop().time()
-            await asyncio.wait((task,), timeout=4)
+            await asyncio.wait((task,), timeout=2.5)
             seconds = asyncio.get_running_loop().time() - begun
             for node, was in zip(nodes_of(running), before, strict=True):
                 calls = {name: count - was.get(name, 0) for name, count in commands(node).items()}

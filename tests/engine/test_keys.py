@@ -297,6 +297,25 @@ async def test_a_subscription_that_is_destroyed_after_its_topic_leaves_nothing(t
     assert await topic.all_keys() == set()
 
 
+# -- how the server holds them -----------------------------------------------------------------------------------------
+
+
+@one_server
+async def test_a_queue_is_never_packed_however_short_it_is(bench: Bench, server: LocalServer) -> None:
+    """Neither at first nor when it has run empty, and one that was lost and is made again is not either."""
+
+    def held() -> list[Any]:
+        return [server.ask("OBJECT", "ENCODING", key.decode()) for key in bench.partition.keys[1:3]]
+
+    assert held() == ["skiplist", "hashtable"]
+    await bench.send(*[b"m"] * 200)
+    await bench.complete(*await bench.receive(200))
+    assert held() == ["skiplist", "hashtable"]
+    server.ask("DEL", *(key.decode() for key in KEYS))
+    await bench.tell(bench.partition.configure(create=True))
+    assert held() == ["skiplist", "hashtable"]
+
+
 # -- when memory is full -----------------------------------------------------------------------------------------------
 
 

@@ -9,6 +9,7 @@ import pytest
 from sbredis.engine import NEVER, Outgoing, Partition, Request, Turn, read_record
 from sbredis.exceptions import MessageSizeExceededError, MessagingEntityNotFoundError, ServiceBusQuotaExceededError
 from tests.engine.bench import ENTITY, NAMESPACE, SALT, SETTINGS, START, Bench, set_to
+from tests.engine.proof.picture import SENTINEL, SENTINEL_SCORE
 
 pytestmark = pytest.mark.anyio
 
@@ -133,8 +134,9 @@ async def test_a_purge_gives_the_bytes_back(assorted: Bench) -> None:
     await assorted.purge(side="d")
     counts = await assorted.count()
     assert (counts.bytes, counts.due, sum(counts[3:])) == (0, 0, 0)
-    left = await assorted.whole()
-    assert {key.rpartition(":")[2] for key in left} == {"state", "store", "ops"}
+    left = {key.rpartition(":")[2]: held for key, (_, held) in (await assorted.whole()).items()}
+    assert left.keys() == {"state", "store", "ops", "order", "entries"}
+    assert (left["order"], left["entries"]) == ({SENTINEL: SENTINEL_SCORE}, {SENTINEL: b""})
 
 
 async def test_a_purge_takes_what_was_enqueued_before_a_time(bench: Bench) -> None:
@@ -315,6 +317,23 @@ async def test_a_partition_that_is_destroyed_leaves_nothing(assorted: Bench) -> 
         with pytest.raises(MessagingEntityNotFoundError):
             await call()
     assert await assorted.whole() == {}
+
+
+async def test_a_partition_that_was_made_without_a_sentinel_is_as_good(bench: Bench) -> None:
+    """It is slower. Other settings do not give it one, and it is destroyed like any other."""
+    order, entries = bench.partition.keys[1:3]
+    await bench.transport.command("ZREM", order, SENTINEL, key=order)
+    await bench.transport.command("HDEL", entries, SENTINEL, key=entries)
+    await bench.send(b"one", b"two", b"three")
+    one, two, three = await bench.receive()
+    await bench.complete(one)
+    await bench.change(lock_duration=1)
+    await bench.dead_letter(two)
+    await bench.abandon(three)
+    assert await bench.states() == {"3": "a"}
+    assert await bench.states(side="d") == {"d1": "a"}
+    assert not await bench.tell(bench.partition.destroy())
+    assert await bench.whole() == {}
 
 
 async def test_what_is_made_anew_in_its_place_is_another(bench: Bench) -> None:

@@ -412,7 +412,7 @@ def partitions_of(kept: dict[str, Any], record: EntityRecord, number: int = 2) -
     """The keys of a record's partitions, which are all there."""
     own = {key: value for key, value in kept.items() if key.split(":")[1] == record.id}
     states = {key: value for key, value in own.items() if key.endswith(":state")}
-    assert (record.state, len(states), len(own)) == ("active", number, 2 * number)
+    assert (record.state, len(states), len(own)) == ("active", number, 4 * number)
     assert {value[b"incarnation"].decode() for value in states.values()} == {record.incarnation}
     assert max(int(value[b"version"]) for value in states.values()) <= record.version
     return own

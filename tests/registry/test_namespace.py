@@ -117,7 +117,8 @@ async def test_a_queue_lives_whole_in_the_partition_of_its_name(transport: Trans
     assert (record.partitions, record.partitioned, record.colocated_with) == ((place,), False, None)
     assert (record.settings, record.properties) == (settings, {"user_metadata": "ours"})
     salt = salts(4)[place]
-    assert await partition_keys_in(transport) == [f"{{{salt}}}:1:state", f"{{{salt}}}:1:store"]
+    own = [f"{{{salt}}}:1:{kind}" for kind in ("entries", "order", "state", "store")]
+    assert await partition_keys_in(transport) == own
     assert (await perform(transport, namespace.partition(record, place).count())).bytes == 0
     assert await namespace.get_entity("BILLING/ORDERS") == record
 
@@ -125,7 +126,7 @@ async def test_a_queue_lives_whole_in_the_partition_of_its_name(transport: Trans
 async def test_a_partitioned_queue_lives_in_all_partitions(transport: Transport, namespace: Namespace) -> None:
     record = await namespace.create_entity("q", SETTINGS, partitioned=True)
     assert (record.partitions, record.partitioned) == ((0, 1, 2, 3), True)
-    assert len(await partition_keys_in(transport)) == 8
+    assert len(await partition_keys_in(transport)) == 16
     for number in record.partitions:
         partition = namespace.partition(record, number)
         sent = await perform(transport, partition.send(Turn("lane", 1), [Outgoing(b"hello")]))
@@ -496,7 +497,7 @@ async def test_what_is_in_the_place_of_a_partition_but_is_another_s_is_not_taken
     assert await namespace.list_entities() == ()
     after = await snapshot(transport)
     kept = [key for key in before if key not in registry_keys("ns", registry_salt())]
-    assert len(kept) == 2
+    assert len(kept) == 4
     assert [after[key] for key in kept] == [before[key] for key in kept]
 
 

@@ -41,6 +41,7 @@ ACCEPTED = {
     "sbredis*ServiceBusReceiver.*_message(delay): added": "settle-options",
     "sbredis*ServiceBusReceiver.*_message(properties_to_modify): added": "settle-options",
     "sbredis*ServiceBusReceiver.*_message(timeout): added": "settle-options",
+    "sbredis*ServiceBusReceiver.complete_messages: added": "complete-many",
     "sbredis*ServiceBusReceiver.delete_messages: added": "delete-purge",
     "sbredis*ServiceBusReceiver.purge_messages: added": "delete-purge",
     "sbredis*AutoLockRenewer.c*: added": "more-facts",

@@ -138,7 +138,7 @@ def test_messages_are_deleted(sender: ServiceBusSender, receiver: ServiceBusRece
     for _ in range(5):
         sender.send_messages(ServiceBusMessage("a"))
     assert receiver.delete_messages(2) == 2
-    assert receiver.purge_messages(enqueued_before_utc=datetime.now(UTC) + timedelta(minutes=1)) == 3
+    assert receiver.purge_messages(before_enqueued_time_utc=datetime.now(UTC) + timedelta(minutes=1)) == 3
     assert receiver.peek_messages() == []
 
 

@@ -165,7 +165,7 @@ def cleared(connection_string: str, queue_name: str) -> object:
         given(client, queue_name, *map(str, range(12)))
         with client.get_queue_receiver(queue_name) as receiver:
             until = datetime.now(UTC) + timedelta(hours=1)
-            some = receiver.delete_messages(max_message_count=5, enqueued_before_utc=until)  # row: delete-purge
-            rest = receiver.purge_messages(enqueued_before_utc=until)  # row: delete-purge
+            some = receiver.delete_messages(max_message_count=5, before_enqueued_time_utc=until)  # row: delete-purge
+            rest = receiver.purge_messages(before_enqueued_time_utc=until)  # row: delete-purge
             left = receiver.peek_messages(max_message_count=20)
     return some, rest, left

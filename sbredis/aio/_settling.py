@@ -1,0 +1,301 @@
+# pyright: reportPrivateUsage=false
+"""Settling messages that were received, and renewing their locks."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Iterable, Mapping, Sequence
+from datetime import datetime, timedelta
+from typing import TYPE_CHECKING, Any, Literal
+
+from sbredis.aio._arguments import deadline_of, warn_of_unknown
+from sbredis.aio._changes import changes_of, delay_of
+from sbredis.aio._lanes import RenewJob, SettleJob
+from sbredis.engine import MAXIMUM_CALL_MESSAGES, Lock, Partition, Request, Settled, Turn
+from sbredis.exceptions import MessageAlreadySettled, MessageLockLostError, Outcome
+from sbredis.model import Lease, PrimitiveTypes, ServiceBusReceivedMessage, ServiceBusReceiveMode
+
+if TYPE_CHECKING:
+    from sbredis.aio._connection import Connection, Creation
+    from sbredis.aio._desk import Desk
+    from sbredis.aio._entity import Entity
+    from sbredis.aio._telemetry import Telemetry
+
+__all__ = ["Settler", "partition_of"]
+
+_SHOWN = 10
+
+
+class Settler:
+    """Settles the messages of one queue: the half of a receiver that deals with what was received."""
+
+    def __init__(self, connection: Connection, name: str, telemetry: Telemetry, create: Creation | None) -> None:
+        self._connection = connection
+        self._telemetry = telemetry
+        self._name = name
+        self._create = create
+        self._entity: Entity | None = None
+        self._closed = False
+
+    @property
+    def entity_path(self) -> str:
+        """The queue that it receives from, with the sub-queue if it is one."""
+        return self._name
+
+    # -- settling ------------------------------------------------------------------------------------------------------
+
+    async def complete_message(self, message: ServiceBusReceivedMessage, *, timeout: float | None = None) -> None:
+        """Settle a message as done: it is removed from the queue."""
+        await self._settle("complete", message, timeout)
+
+    async def complete_messages(
+        self, messages: Iterable[ServiceBusReceivedMessage], *, timeout: float | None = None
+    ) -> None:
+        """Settle many messages as done: the same as each by itself, and faster.
+
+        Those whose lock has ended are named by the :class:`~sbredis.exceptions.MessageLockLostError` that is raised in
+        the end, as its ``sequence_numbers``; all others are completed.
+        """
+        listed = list(messages)
+        deadline = deadline_of(timeout)
+        now = self._connection.clock.now()
+        lost: list[ServiceBusReceivedMessage] = []
+        live: list[ServiceBusReceivedMessage] = []
+        for message in listed:
+            lease = self._check_fit(message, "complete")
+            (live if lease.until > now else lost).append(message)
+        if len(set(map(id, listed))) < len(listed):
+            raise MessageAlreadySettled("A message is named twice; it cannot be settled twice.")
+        if not listed:
+            return
+        entity = await self._entity_of(listed[0], deadline)
+        for message in listed:
+            if message._owner is not entity:
+                await self._entity_of(message, deadline)  # raises
+        places: dict[int, list[ServiceBusReceivedMessage]] = {}
+        for message in live:
+            places.setdefault(partition_of(entity, message), []).append(message)
+        parts = [
+            (entity.desk(number), part[at : at + MAXIMUM_CALL_MESSAGES])
+            for number, part in places.items()
+            for at in range(0, len(part), MAXIMUM_CALL_MESSAGES)
+        ]
+        with self._telemetry.operation("complete", self.entity_path, messages=listed):
+            done = await asyncio.gather(
+                *(self._complete(desk, part, deadline) for desk, part in parts), return_exceptions=True
+            )
+            for outcome in done:
+                if isinstance(outcome, BaseException):
+                    raise outcome
+                lost += outcome
+            if lost:
+                raise self._lost(lost)
+
+    async def _complete(
+        self, desk: Desk, messages: list[ServiceBusReceivedMessage], deadline: float
+    ) -> list[ServiceBusReceivedMessage]:
+        """Complete messages of one partition; which were lost."""
+        renewals = [renewal for message in messages if (renewal := desk.renewing.of(message)) is not None]
+        if renewals:
+            await asyncio.wait(renewals, timeout=deadline - asyncio.get_running_loop().time())
+        locks = [Lock(message._lease.token, message._name) for message in messages if message._lease is not None]
+
+        def make(partition: Partition, turn: Turn) -> Request[Settled]:
+            return partition.complete(turn, locks)
+
+        def settled(result: Settled) -> None:
+            names = set(result.lost)
+            for message in messages:
+                message._settled = message._name not in names
+                if message._settled and message._watch is not None:
+                    message._watch(message)
+
+        for message in messages:
+            message._settled = True  # nobody else may settle it meanwhile
+        try:
+            result = await desk.call("m", make, deadline, settled)
+        except asyncio.CancelledError:
+            raise  # what becomes of it is noted when it is known
+        except BaseException:
+            for message in messages:
+                message._settled = False
+            raise
+        settled(result)
+        return [message for message in messages if not message._settled] if result.lost else []
+
+    def _lost(self, messages: Sequence[ServiceBusReceivedMessage]) -> MessageLockLostError:
+        numbers = tuple(sorted(message.sequence_number for message in messages))
+        shown = ", ".join(map(str, numbers[:_SHOWN])) + (", …" if len(numbers) > _SHOWN else "")
+        error = MessageLockLostError(
+            f"The locks on {len(numbers)} of the messages have ended, or they are gone: {shown}. All others were "
+            "completed. Receive these again, and renew the locks of what takes longer.",
+            outcome=Outcome.REFUSED,
+        )
+        error.sequence_numbers = numbers
+        error.entity = self._name
+        return error
+
+    async def abandon_message(
+        self,
+        message: ServiceBusReceivedMessage,
+        *,
+        delay: timedelta | float | None = None,
+        properties_to_modify: Mapping[str, PrimitiveTypes] | None = None,
+        timeout: float | None = None,
+    ) -> None:
+        """Give a message back, to be received again, at once or after a delay; counted as a failed delivery.
+
+        When it was delivered as often as the queue allows, it goes to the dead-letter queue. The application properties
+        in ``properties_to_modify`` are changed or added.
+        """
+        wait = delay_of(delay)
+        await self._settle("abandon", message, timeout, modify=properties_to_modify, delay=wait)
+
+    async def defer_message(
+        self,
+        message: ServiceBusReceivedMessage,
+        *,
+        properties_to_modify: Mapping[str, PrimitiveTypes] | None = None,
+        timeout: float | None = None,
+    ) -> None:
+        """Set a message aside: it is received again by its sequence number only."""
+        await self._settle("defer", message, timeout, modify=properties_to_modify)
+
+    async def dead_letter_message(
+        self,
+        message: ServiceBusReceivedMessage,
+        reason: str | None = None,
+        error_description: str | None = None,
+        *,
+        properties_to_modify: Mapping[str, PrimitiveTypes] | None = None,
+        timeout: float | None = None,
+    ) -> None:
+        """Move a message to the dead-letter queue, with why it is there."""
+        self._check(message, "dead_letter")
+        if message._name.startswith("d"):
+            raise ValueError("The message is on the dead-letter queue already: complete it, abandon it or defer it.")
+        await self._settle(
+            "dead_letter", message, timeout, modify=properties_to_modify, reason=reason, description=error_description
+        )
+
+    async def renew_message_lock(
+        self, message: ServiceBusReceivedMessage, *, timeout: float | None = None, **kwargs: Any
+    ) -> datetime:
+        """Lock a message for the full duration from now on, and return when the lock ends."""
+        warn_of_unknown("renew_message_lock", kwargs)
+        self._check(message, "renew")
+        deadline = deadline_of(timeout)
+        await self._entity_of(message, deadline)
+        if self._telemetry.active:
+            with self._telemetry.operation("renew_message_lock", self.entity_path):
+                await self._begin_renewal(message, deadline)
+        else:
+            await self._begin_renewal(message, deadline)
+        until = message.locked_until_utc
+        if until is None:  # it was settled meanwhile
+            raise MessageAlreadySettled
+        return until
+
+    def _begin_renewal(self, message: ServiceBusReceivedMessage, deadline: float | None = None) -> asyncio.Future[None]:
+        """Have a lock renewed, of a message that has one, also after this receiver was closed."""
+        entity: Entity = message._owner  # type: ignore[assignment]
+        lease = message._lease
+        assert lease is not None  # it was received in a mode that locks
+        job = RenewJob(
+            Lock(lease.token, message._name),
+            deadline_of(None) if deadline is None else deadline,
+            message,
+            self._connection.clock.now(),
+        )
+        return entity.desk(partition_of(entity, message)).renewing.submit(job)
+
+    async def _settle(
+        self,
+        kind: Literal["complete", "abandon", "defer", "dead_letter"],
+        message: ServiceBusReceivedMessage,
+        timeout: float | None,
+        *,
+        modify: Mapping[str, PrimitiveTypes] | None = None,
+        reason: str | None = None,
+        description: str | None = None,
+        delay: int = 0,
+    ) -> None:
+        lease = self._check(message, kind)
+        deadline = deadline_of(timeout)
+        changes = b""
+        if modify is not None or reason is not None or description is not None:
+            changes = changes_of(message, modify, reason, description)
+        entity = self._entity
+        if entity is None or message._owner is not entity:
+            entity = await self._entity_of(message, deadline)
+            self._check(message, kind)  # somebody else may have settled it meanwhile
+        desk = entity.desk(partition_of(entity, message))
+        message._settled = True
+        if (renewal := desk.renewing.of(message)) is not None:
+            try:
+                await asyncio.wait((renewal,), timeout=deadline - asyncio.get_running_loop().time())
+            except BaseException:
+                message._settled = False
+                raise
+            lease = message._lease or lease  # it may have moved to another one
+        job = SettleJob(Lock(lease.token, message._name, changes, delay), deadline, message)
+        future = desk.settling(kind).submit(job)
+        if self._telemetry.active:
+            with self._telemetry.operation(kind, self.entity_path, messages=(message,)):
+                await future
+        else:
+            await future
+
+    def _check_fit(self, message: ServiceBusReceivedMessage, what: str) -> Lease:
+        """Whether a message may be settled or renewed, as far as it depends on us."""
+        if not isinstance(message, ServiceBusReceivedMessage):  # pyright: ignore[reportUnnecessaryIsInstance]  # callers are not all typed
+            raise TypeError(f"A message that was received is needed, not {type(message).__name__}.")
+        if message._peeked:
+            raise ValueError(f"The message was peeked, not received: it has no lock, and nothing to {what}.")
+        lease = message._lease
+        if lease is None or message._mode is ServiceBusReceiveMode.RECEIVE_AND_DELETE:
+            raise ValueError(f"The message was received and deleted: it has no lock, and nothing to {what}.")
+        if message._settled:
+            raise MessageAlreadySettled
+        self._check_open()
+        return lease
+
+    def _check(self, message: ServiceBusReceivedMessage, what: str) -> Lease:
+        """Whether a message may be settled or renewed: the checks that need no call, in Azure's order."""
+        lease = self._check_fit(message, what)
+        if lease.until <= self._connection.clock.now():
+            error = MessageLockLostError(
+                f"The lock on message {message.sequence_number} has ended. "
+                "Receive it again, and renew the lock of what takes longer.",
+                outcome=Outcome.NEVER_SENT,
+            )
+            error.entity = self._name
+            raise error
+        return lease
+
+    async def _ready(self, deadline: float) -> Entity:
+        self._check_open()
+        entity = self._entity
+        if entity is None:
+            entity = self._entity = await self._connection.entity(self._name, deadline, self._create)
+            self._check_open()
+        return entity
+
+    async def _entity_of(self, message: ServiceBusReceivedMessage, deadline: float) -> Entity:
+        entity = await self._ready(deadline)
+        if message._owner is not entity:
+            raise ValueError(
+                f"The message was not received from {self._name!r} through this client: settle it through a receiver "
+                "of the queue that it came from."
+            )
+        return entity
+
+    def _check_open(self) -> None:
+        if self._closed:
+            raise ValueError("The receiver is closed: get another one from the client.")
+        self._connection.check_open()
+
+
+def partition_of(entity: Entity, message: ServiceBusReceivedMessage) -> int:
+    """The partition that a message is in."""
+    return message._base >> 48 if entity.partitioned else entity.numbers[0]

@@ -1,0 +1,147 @@
+"""Completing many messages in one call: the same as each by itself."""
+
+from __future__ import annotations
+
+import asyncio
+
+import pytest
+
+from sbredis.aio import AutoLockRenewer
+from sbredis.exceptions import MessageAlreadySettled, MessageLockLostError, MessagingEntityNotFoundError
+from sbredis.model import ServiceBusReceivedMessage, ServiceBusReceiveMode
+from tests.aio.gates import Gate
+from tests.aio.standing import Calls, HandClock, both, in_memory, queue_at
+from tests.waiting import eventually
+
+pytestmark = pytest.mark.anyio
+
+
+@both
+async def test_all_are_completed_in_as_many_calls_as_there_are_partitions(url: str, partitioned: bool) -> None:
+    async with queue_at(url, partitioned=partitioned) as queue:
+        await queue.send(*(f"m{number}" for number in range(60)))
+        receiver = queue.receiver()
+        messages = await receiver.receive_messages(60, 20)
+        assert len(messages) == 60
+        with Calls(queue.transport) as calls:
+            await receiver.complete_messages(iter(messages))
+        assert calls.by_script == {"complete": len(queue.partitions)}
+        counts = await queue.counts()
+        assert (counts.active, counts.locked, counts.bytes) == (0, 0, 0)
+        assert {message.lock_token for message in messages} == {None}
+        with pytest.raises(MessageAlreadySettled):
+            await receiver.complete_message(messages[0])
+
+
+async def test_those_whose_lock_is_lost_are_named_and_the_others_completed(url: str) -> None:
+    async with queue_at(url) as queue:
+        await queue.send("a", "b", "c")
+        receiver = queue.receiver()
+        messages = await receiver.receive_messages(3, 20)
+        other = queue.other_client()
+        async with other:
+            # The lock of the second is taken away on the server: as if it had ended and somebody else had come.
+            stolen = messages[1]
+            token = stolen._lease
+            assert token is not None
+            await receiver.renew_message_lock(stolen)  # it has a lease of its own now
+            before = stolen._lease
+            assert before is not None
+            mine, stolen._lease = stolen._lease, type(before)("x" * 12, before.until, before.until_utc)
+            with pytest.raises(MessageLockLostError) as raised:
+                await receiver.complete_messages(messages)
+            assert raised.value.sequence_numbers == (stolen.sequence_number,)
+            assert raised.value.entity == queue.entity.name
+            stolen._lease = mine
+        counts = await queue.counts()
+        assert (counts.active, counts.locked) == (0, 1)
+        await receiver.complete_message(stolen)
+        assert (await queue.counts()).locked == 0
+
+
+@in_memory
+async def test_what_has_lapsed_by_our_clock_is_named_without_a_call(url: str) -> None:
+    clock = HandClock()
+    async with queue_at(url, clock=clock) as queue:
+        await queue.send("a")
+        receiver = queue.receiver()
+        messages = await receiver.receive_messages(1, 20)
+        clock.move(3600)
+        with Calls(queue.transport) as calls, pytest.raises(MessageLockLostError) as raised:
+            await receiver.complete_messages(messages)
+        assert raised.value.sequence_numbers == (messages[0].sequence_number,)
+        assert "complete" not in calls.by_script
+
+
+async def test_what_is_unfit_is_refused_before_anything_is_sent(url: str) -> None:
+    async with queue_at(url) as queue:
+        await queue.send("a", "b", "c")
+        receiver = queue.receiver()
+        first, second = await receiver.receive_messages(2, 20)
+        deleted = queue.receiver(receive_mode=ServiceBusReceiveMode.RECEIVE_AND_DELETE)
+        (gone,) = await deleted.receive_messages(1, 20)
+        (peeked, *_) = await receiver.peek_messages(1, sequence_number=1)
+        await receiver.complete_message(second)
+        unfit: list[tuple[list[ServiceBusReceivedMessage], type[Exception]]] = [
+            ([first, peeked], ValueError),
+            ([first, gone], ValueError),
+            ([first, second], MessageAlreadySettled),
+            ([first, first], MessageAlreadySettled),
+        ]
+        for listed, error in unfit:
+            with Calls(queue.transport) as calls, pytest.raises(error):
+                await receiver.complete_messages(listed)
+            assert not calls.by_script
+        await receiver.complete_messages([])
+        await receiver.close()
+        with pytest.raises(ValueError, match="closed"):
+            await receiver.complete_messages([first])
+        assert (await queue.counts()).locked == 1
+
+
+async def test_a_message_of_another_queue_is_refused(url: str) -> None:
+    async with queue_at(url) as queue:
+        await queue.send("a")
+        await queue.client.ensure_queue("elsewhere")
+        (message,) = await queue.receiver().receive_messages(1, 20)
+        with pytest.raises(ValueError, match="elsewhere"):
+            await queue.client.get_queue_receiver("elsewhere").complete_messages([message])
+        assert (await queue.counts()).locked == 1
+
+
+async def test_a_failure_leaves_all_of_them_to_be_settled(url: str) -> None:
+    async with queue_at(url) as queue:
+        await queue.send("a", "b")
+        receiver = queue.receiver()
+        messages = await receiver.receive_messages(2, 20)
+        await queue.client._connection.namespace.delete_entity(queue.entity.name)
+        with pytest.raises(MessagingEntityNotFoundError):
+            await receiver.complete_messages(messages)
+        assert not any(message._settled for message in messages)
+
+
+async def test_who_goes_away_in_the_middle_has_completed_them_all_the_same(url: str) -> None:
+    async with queue_at(url) as queue:
+        await queue.send("a", "b")
+        receiver = queue.receiver()
+        messages = await receiver.receive_messages(2, 20)
+        with Gate(queue.client, "complete") as gate:
+            gate.shut = True
+            completing = asyncio.ensure_future(receiver.complete_messages(messages))
+            await gate.reached()
+            completing.cancel()
+            with pytest.raises(asyncio.CancelledError):
+                await completing
+            gate.open()
+            await eventually(lambda: all(message._settled for message in messages) and not gate.waiting)
+            await eventually(lambda: not queue.entity.desk(queue.entity.numbers[0]).calling("m")._all()[0][0])
+        assert (await queue.counts()).locked == 0
+
+
+async def test_the_renewer_lets_them_go(url: str) -> None:
+    async with queue_at(url) as queue, AutoLockRenewer() as renewer:
+        await queue.send("a", "b")
+        receiver = queue.receiver(auto_lock_renewer=renewer)
+        messages = await receiver.receive_messages(2, 20)
+        await receiver.complete_messages(messages)
+        assert not any(watched.messages for _, _, watched in renewer._due)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import secrets
 from collections.abc import Mapping
 from dataclasses import replace
@@ -263,8 +264,7 @@ class ServiceBusClient:
         Where that is cut short, what is under way ends with an error that says what is known of it.
         """
         try:
-            for handler in list(self._handlers):
-                await handler.close()
+            await asyncio.gather(*(handler.close() for handler in list(self._handlers)))
         finally:
             with anyio.CancelScope(shield=True):
                 await self._connection.aclose()

@@ -7,6 +7,7 @@ settings, with the entity that has come in the place of the one it knew, or not 
 from __future__ import annotations
 
 import logging
+from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 import anyio
@@ -32,6 +33,8 @@ class Entity:
         self.connection = connection
         self._lock = anyio.Lock()
         self._desks: dict[int, Desk] = {}
+        self.watchers: set[Callable[[], None]] = set()
+        """Called when the registry has said something else than before."""
         self.adopt(record)
 
     def adopt(self, record: EntityRecord) -> None:
@@ -46,6 +49,8 @@ class Entity:
         self.largest_message = record.settings.largest_message
         self._partitions: dict[int, Partition] = {}
         self._at = 0
+        for watcher in list(self.watchers):
+            watcher()
 
     def partition(self, number: int) -> Partition:
         """A partition, by what is known of it now."""

@@ -85,12 +85,15 @@ class Inbox:
         self.buffer = Buffer(self, prefetch, adaptive=adaptive)
         self._loop = asyncio.get_running_loop()
         self._callers: deque[_Caller] = deque()
-        self._spots = [] if empty else [Spot(self, number) for number in entity.numbers]
+        self._empty = empty
+        self._numbers = entity.numbers
+        self._spots = self._new_spots()
         self._at = 0
         self._closed = False
         self._timer: asyncio.TimerHandle | None = None
         self._trouble: ServiceBusError | None = None
         self._ended_moving = entity.connection.clock.when_moved(self._clock_moved)
+        entity.watchers.add(self._entity_changed)
 
     # -- for callers ---------------------------------------------------------------------------------------------------
 
@@ -222,6 +225,20 @@ class Inbox:
         spot.rouse(known=known)
         self.pump()
 
+    def _new_spots(self) -> list[Spot]:
+        return [] if self._empty else [Spot(self, number) for number in self._numbers]
+
+    def _entity_changed(self) -> None:
+        """The queue may have been deleted and created again, and be in other partitions now: begin anew with all."""
+        if self._numbers != self.entity.numbers:
+            for spot in self._spots:
+                spot.leave()
+            self._numbers, self._at = self.entity.numbers, 0
+            self._spots = self._new_spots()
+        for spot in self._spots:
+            spot.rouse(known=False)
+        self._loop.call_soon(self.pump)  # after who has learnt of it
+
     def _take_back(self, messages: list[ServiceBusReceivedMessage], *, first: bool = False) -> None:
         """Give messages to those who wait for some; the rest is kept for who asks next, or given back.
 
@@ -304,6 +321,7 @@ class Inbox:
             return
         self._closed = True
         self._ended_moving()
+        self.entity.watchers.discard(self._entity_changed)
         if self._timer is not None:
             self._timer.cancel()
         for caller in self._callers:

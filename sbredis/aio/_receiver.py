@@ -155,7 +155,7 @@ class ServiceBusReceiver(Settler, AsyncIterator[ServiceBusReceivedMessage]):
         inbox = self._inbox
         if self._renewer is not None:
             self._renewer.check_open()
-        if inbox is None or self._closed:
+        if inbox is None or self._closed or inbox.entity.gone:
             inbox = await self._open(deadline_of(seconds))
         if self._telemetry.active:
             with self._telemetry.operation("receive", self.entity_path) as operation:

@@ -276,7 +276,7 @@ class Settler:
     async def _ready(self, deadline: float) -> Entity:
         self._check_open()
         entity = self._entity
-        if entity is None:
+        if entity is None or entity.gone:
             entity = self._entity = await self._connection.entity(self._name, deadline, self._create)
             self._check_open()
         return entity

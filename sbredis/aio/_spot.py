@@ -74,6 +74,8 @@ class Spot:
     @property
     def _connected(self) -> bool:
         entity = self.inbox.entity
+        if self.number not in entity.numbers:
+            return False
         return entity.connection.transport.server_of(entity.partition(self.number).keys[0]) is not None
 
     def rouse(self, *, known: bool) -> None:
@@ -249,6 +251,16 @@ class Spot:
         inbox.pump()
 
     # -- the end -------------------------------------------------------------------------------------------------------
+
+    def leave(self) -> None:
+        """The queue is not here any more."""
+        if self._listening is not None:
+            self._listening.cancel()
+        if self._job is not None:
+            self._job.future.cancel()
+        if self._subscription is not None:
+            self._subscription.close()
+            self._subscription = None
 
     async def aclose(self) -> None:
         """Wait for the answer that is under way, and be forgotten by the partition."""

@@ -139,6 +139,23 @@ async def test_what_a_cancelled_caller_had_is_handed_to_the_next_one_first(url: 
 
 
 @in_memory
+async def test_what_came_in_the_moment_of_a_cancellation_keeps_its_place(url: str) -> None:
+    async with queue_at(url) as queue:
+        for steps in range(30):
+            await queue.fill(5)
+            async with queue.receiver(prefetch_count=10) as receiver:
+                task = asyncio.create_task(receiver.receive_messages(3, 20))
+                for _ in range(steps):
+                    await asyncio.sleep(0)
+                task.cancel()
+                await asyncio.gather(task, return_exceptions=True)
+                taken = [] if task.cancelled() else task.result()
+                rest = await receiver.receive_messages(5 - len(taken), 20)
+                assert bodies([*taken, *rest]) == ["0", "1", "2", "3", "4"]
+                await asyncio.gather(*(receiver.complete_message(message) for message in (*taken, *rest)))
+
+
+@in_memory
 async def test_messages_whose_lock_ends_first_are_handed_over_first(url: str) -> None:
     clock = HandClock()
     async with queue_at(url, clock=clock) as queue:

@@ -21,7 +21,7 @@ from sbredis.exceptions import (
 )
 from sbredis.model import ServiceBusReceiveMode
 from sbredis.servers import LocalServer
-from tests.aio.standing import Calls, bodies, both, in_memory, queue_at
+from tests.aio.standing import Calls, Queue, bodies, both, in_memory, queue_at
 from tests.waiting import eventually
 
 pytestmark = pytest.mark.anyio
@@ -158,28 +158,22 @@ async def test_all_partitions_are_received_from_in_turns(url: str, partitioned: 
 
 
 @in_memory
-async def test_a_partition_is_looked_at_again_although_another_one_has_always_something(
-    url: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_a_partition_is_looked_at_again_although_another_one_has_always_something(url: str) -> None:
     """Its registration has run out, and it wakes nobody."""
     async with queue_at(url, partitioned=True) as queue:
         receiver = queue.receiver()
-        await queue.fill(2, at=0)
-        assert bodies(await receiver.receive_messages(2, 20)) == ["0", "1"]
-        monkeypatch.setattr(spot_module, "_REGISTERED", 0.05)
-        assert await receiver.receive_messages(1, 0.2) == []
-        monkeypatch.undo()
-        for partition in queue.partitions:
-            await queue.transport.command("DEL", partition.keys[8], key=partition.keys[8])  # the waiters
-        await queue.send("rare", at=2)
-        await queue.fill(300, at=0, start=2)
-        for _ in range(200):
-            (message,) = await receiver.receive_messages(1, 20)
-            if str(message) == "rare":
-                return
-            await receiver.complete_message(message)
-            await asyncio.sleep(0.005)
-        raise AssertionError("it was never received")
+        assert await receiver.receive_messages(1, 0.05) == []
+        await queue.waited_at()
+        await queue.fill(50, at=0)
+        assert bodies(await receiver.receive_messages(1, 20)) == ["0"]
+        inbox = receiver._inbox
+        assert inbox is not None
+        await eventually(lambda: [spot.idle for spot in inbox._spots] == [True, False, False])
+        await queue.send("rare", at=2)  # nobody is woken for this
+        for spot in inbox._spots[1:]:
+            spot._roused, spot._lively, spot.known = False, True, False
+        received = [str(await anext(receiver)) for _ in range(20)]
+        assert "rare" in received
 
 
 # -- iterating ---------------------------------------------------------------------------------------------------------
@@ -284,6 +278,28 @@ async def test_who_waits_when_the_receiver_is_closed_is_told(url: str, partition
         assert await queue.waiters() == 0
 
 
+@both
+async def test_receivers_that_were_closed_leave_nothing_behind_in_their_client(url: str, partitioned: bool) -> None:
+    async with queue_at(url, partitioned=partitioned) as queue:
+
+        async def come_and_go() -> None:
+            async with queue.receiver() as receiver:
+                assert await receiver.receive_messages(1, 0.02) == []
+
+        await come_and_go()
+        tasks, lanes = len(asyncio.all_tasks()), lanes_of(queue)
+        for _ in range(5):
+            await come_and_go()
+        await eventually(lambda: len(asyncio.all_tasks()) <= tasks)
+        assert lanes_of(queue) == lanes
+        assert not queue.client._handlers
+
+
+def lanes_of(queue: Queue) -> int:
+    """How many lanes for calls there are."""
+    return sum(len(queue.entity.desk(number)._calling) for number in queue.entity.numbers)
+
+
 @in_memory
 async def test_a_closed_client_says_so(url: str) -> None:
     async with queue_at(url) as queue:
@@ -294,8 +310,13 @@ async def test_a_closed_client_says_so(url: str) -> None:
 
 
 @both
-async def test_a_queue_that_may_not_be_received_from_says_so_to_all_who_ask(url: str, partitioned: bool) -> None:
+async def test_a_queue_that_may_not_be_received_from_says_so_to_all_who_ask(
+    url: str, partitioned: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """At once, each time, and works again as soon as that is changed."""
+    monkeypatch.setattr(spot_module, "_FIRST_PAUSE", 15.0)
+    monkeypatch.setattr(spot_module, "_LONGEST_PAUSE", 15.0)
+    begun = passed()
     async with queue_at(url, partitioned=partitioned, status="ReceiveDisabled") as queue:
         await queue.send("a")
         receiver = queue.receiver()
@@ -307,6 +328,7 @@ async def test_a_queue_that_may_not_be_received_from_says_so_to_all_who_ask(url:
         record = await namespace.get_entity("q")
         await namespace.update_entity(record, PartitionSettings())
         assert bodies(await receiver.receive_messages(1, 20)) == ["a"]
+        assert passed() - begun < 10
 
 
 @both

@@ -379,3 +379,32 @@ async def test_a_client_that_is_closed_during_a_renewal_is_no_failure_of_it(url:
         await queue.client.close()
         await eventually(lambda: message._watch is None)
         assert (told, message.auto_renew_error) == ([], None)
+
+
+@both
+async def test_a_message_that_is_being_settled_is_not_renewed(url: str, partitioned: bool) -> None:
+    """A renewal that overtook the settlement would take its lock from under it."""
+    clock = HandClock()
+    async with queue_at(url, partitioned=partitioned, clock=clock) as queue, AutoLockRenewer() as renewer:
+        await queue.fill(3, at=-1)
+        receiver = queue.receiver(auto_lock_renewer=renewer)
+        messages = await receiver.receive_messages(3, 20)
+        await receiver.complete_message(messages[0])
+        call, held, released = queue.transport.call, asyncio.Event(), asyncio.Event()
+
+        async def slow(script: Any, *arguments: Any, **options: Any) -> Any:
+            if script.name == "complete":
+                held.set()
+                await released.wait()
+            return await call(script, *arguments, **options)
+
+        queue.transport.call = slow  # type: ignore[method-assign]
+        settled = asyncio.create_task(receiver.complete_message(messages[1]))
+        await held.wait()
+        clock.move(41)
+        await eventually(lambda: messages[2]._lease is not None and messages[2]._lease.until > clock.now() + 50)
+        queue.transport.call = call  # type: ignore[method-assign]
+        released.set()
+        await settled
+        await receiver.complete_message(messages[2])
+        assert (await queue.counts()).bytes == 0

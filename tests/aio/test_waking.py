@@ -197,6 +197,29 @@ async def test_a_receiver_that_nobody_asks_is_not_woken_again_and_again(url: str
         assert calls.by_script["receive"] == 1
 
 
+@both
+async def test_a_receiver_that_nobody_asks_does_not_wait_again_when_it_came_too_late(
+    url: str, partitioned: bool
+) -> None:
+    """What it was woken for was taken by another meanwhile. It is not there for the next one either."""
+    async with queue_at(url, partitioned=partitioned) as queue:
+        receiver = queue.receiver()
+        assert await receiver.receive_messages(1, 0.05) == []
+        await queue.waited_at()
+        with Calls(queue.transport) as calls:
+            await asyncio.gather(queue.send("a", at=-1), queue.take(at=-1))
+            await eventually(lambda: registered(queue, len(queue.partitions) - 1))
+            assert receiver._inbox is not None
+            spots = receiver._inbox._spots
+            await eventually(lambda: not any(spot._busy for spot in spots))
+            assert calls.by_script["receive"] == 2
+        assert await queue.waiters() == len(queue.partitions) - 1
+        task = asyncio.create_task(receiver.receive_messages(1, 20))
+        await queue.waited_at()
+        await queue.send("b", at=-1)
+        assert bodies(await task) == ["b"]
+
+
 # -- through faults ----------------------------------------------------------------------------------------------------
 
 

@@ -1,0 +1,64 @@
+"""Receiving from a queue that was deleted and created again meanwhile."""
+
+from __future__ import annotations
+
+import asyncio
+
+import pytest
+
+from sbredis.exceptions import MessagingEntityNotFoundError, ServiceBusError
+from sbredis.model import ServiceBusMessage
+from tests.aio.standing import both, queue_at
+from tests.waiting import eventually
+
+pytestmark = pytest.mark.anyio
+
+
+@both
+async def test_a_receiver_goes_on_with_the_queue_that_has_come_in_the_place_of_the_old_one(
+    url: str, partitioned: bool
+) -> None:
+    async with queue_at(url, partitioned=partitioned) as queue:
+        receiver, sender = queue.receiver(), queue.client.get_queue_sender(queue.entity.name)
+        assert await receiver.receive_messages(1, 0.1) == []
+        namespace = queue.client._connection.namespace
+        await namespace.delete_entity(queue.entity.name)
+        await queue.client.ensure_queue(queue.entity.name, enable_partitioning=not partitioned)
+        with pytest.raises(ServiceBusError, match="sent again") as raised:  # it is on its way to where nothing is
+            await sender.send_messages(ServiceBusMessage("old"))
+        assert raised.value.is_transient
+        await sender.send_messages(ServiceBusMessage("new"))
+        (message,) = await receiver.receive_messages(1, 20)
+        assert message.body == b"new"
+        await receiver.complete_message(message)
+        assert await receiver.receive_messages(1, 0.1) == []
+
+
+@both
+async def test_a_receiver_that_may_creates_its_queue_again(url: str, partitioned: bool) -> None:
+    async with queue_at(url, partitioned=partitioned) as queue:
+        receiver = queue.receiver(create_if_missing={"enable_partitioning": not partitioned})
+        other = queue.receiver()
+        assert await receiver.receive_messages(1, 0.1) == []
+        await queue.client._connection.namespace.delete_entity(queue.entity.name)
+        with pytest.raises(MessagingEntityNotFoundError):
+            await other.receive_messages(1, 20)
+        assert await receiver.receive_messages(1, 0.1) == []
+        await queue.client.get_queue_sender(queue.entity.name).send_messages(ServiceBusMessage("new"))
+        assert [message.body for message in await receiver.receive_messages(1, 20)] == [b"new"]
+
+
+@both
+async def test_one_who_waits_meanwhile_gets_what_comes_then(url: str, partitioned: bool) -> None:
+    async with queue_at(url, partitioned=partitioned) as queue:
+        receiver, sender = queue.receiver(), queue.client.get_queue_sender(queue.entity.name)
+        waiting = asyncio.ensure_future(receiver.receive_messages(1, 20))
+        await eventually(lambda: receiver._inbox is not None and not any(spot._busy for spot in receiver._inbox._spots))
+        await queue.client._connection.namespace.delete_entity(queue.entity.name)
+        await queue.client.ensure_queue(queue.entity.name, enable_partitioning=not partitioned)
+        try:
+            await sender.send_messages(ServiceBusMessage("new"))
+        except ServiceBusError:  # nobody had noticed before
+            await sender.send_messages(ServiceBusMessage("new"))
+        (message,) = await waiting
+        assert message.body == b"new"

@@ -53,7 +53,9 @@ async def test_one_who_waits_meanwhile_gets_what_comes_then(url: str, partitione
     async with queue_at(url, partitioned=partitioned) as queue:
         receiver, sender = queue.receiver(), queue.client.get_queue_sender(queue.entity.name)
         waiting = asyncio.ensure_future(receiver.receive_messages(1, 20))
-        await eventually(lambda: receiver._inbox is not None and not any(spot._busy for spot in receiver._inbox._spots))
+        await eventually(
+            lambda: receiver._inbox is not None and all(spot._registered for spot in receiver._inbox._spots)
+        )
         await queue.client._connection.namespace.delete_entity(queue.entity.name)
         await queue.client.ensure_queue(queue.entity.name, enable_partitioning=not partitioned)
         try:

@@ -162,7 +162,9 @@ async def cleared(connection_string: str, queue_name: str) -> object:
         await given(client, queue_name, *map(str, range(12)))
         async with client.get_queue_receiver(queue_name) as receiver:
             until = datetime.now(UTC) + timedelta(hours=1)
-            some = await receiver.delete_messages(max_message_count=5, before_enqueued_time_utc=until)  # row: delete-purge
+            some = await receiver.delete_messages(
+                max_message_count=5, before_enqueued_time_utc=until
+            )  # row: delete-purge
             rest = await receiver.purge_messages(before_enqueued_time_utc=until)  # row: delete-purge
             left = await receiver.peek_messages(max_message_count=20)
     return some, rest, left

@@ -5,25 +5,59 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
 from datetime import datetime, timedelta
 from typing import TYPE_CHECKING, Any, Literal
 
 from sbredis.aio._arguments import deadline_of, warn_of_unknown
 from sbredis.aio._changes import changes_of, delay_of
-from sbredis.aio._lanes import RenewJob, SettleJob
+from sbredis.aio._lanes import CallJob, RenewJob, SettleJob
 from sbredis.engine import MAXIMUM_CALL_MESSAGES, Lock, Partition, Request, Settled, Turn
 from sbredis.exceptions import MessageAlreadySettled, MessageLockLostError, Outcome
 from sbredis.model import Lease, PrimitiveTypes, ServiceBusReceivedMessage, ServiceBusReceiveMode
 
 if TYPE_CHECKING:
     from sbredis.aio._connection import Connection, Creation
-    from sbredis.aio._desk import Desk
     from sbredis.aio._entity import Entity
     from sbredis.aio._telemetry import Telemetry
 
 __all__ = ["Settler", "partition_of"]
 
 _SHOWN = 10
+
+
+class _Completion(CallJob[Settled]):
+    """Messages that are completed in one call. It notes itself which of them were: its caller may be gone by then."""
+
+    __slots__ = ("messages",)
+
+    def __init__(self, messages: Sequence[ServiceBusReceivedMessage], deadline: float) -> None:
+        super().__init__(self._made, deadline)
+        self.messages = messages
+
+    def _made(self, partition: Partition, turn: Turn) -> Request[Settled]:
+        leases = [(message, message._lease) for message in self.messages]
+        request = partition.complete(turn, [Lock(lease.token, each._name) for each, lease in leases if lease])
+
+        def read(reply: Any) -> Settled:
+            return self._noted(request.read(reply))
+
+        return replace(request, read=read)
+
+    def _noted(self, settled: Settled) -> Settled:
+        self.done = True
+        lost = set(settled.lost)
+        for message in self.messages:
+            message._settled = message._name not in lost
+            if message._settled and message._watch is not None:
+                message._watch(message)
+        return settled
+
+    def ended(self) -> None:
+        """What was not settled can be."""
+        if not self.done:
+            for message in self.messages:
+                message._settled = False
 
 
 class Settler:
@@ -58,70 +92,54 @@ class Settler:
         """
         listed = list(messages)
         deadline = deadline_of(timeout)
-        now = self._connection.clock.now()
-        lost: list[ServiceBusReceivedMessage] = []
-        live: list[ServiceBusReceivedMessage] = []
-        for message in listed:
-            lease = self._check_fit(message, "complete")
-            (live if lease.until > now else lost).append(message)
-        if len(set(map(id, listed))) < len(listed):
-            raise MessageAlreadySettled("A message is named twice; it cannot be settled twice.")
+        live, lost = self._live_and_lost(listed)
         if not listed:
             return
-        entity = await self._entity_of(listed[0], deadline)
-        for message in listed:
-            if message._owner is not entity:
-                await self._entity_of(message, deadline)  # raises
+        entity = self._entity
+        if entity is None or any(message._owner is not entity for message in listed):
+            for message in listed:
+                entity = await self._entity_of(message, deadline)
+            live, lost = self._live_and_lost(listed)  # somebody else may have settled one meanwhile
+        assert entity is not None
         places: dict[int, list[ServiceBusReceivedMessage]] = {}
         for message in live:
+            message._settled = True
             places.setdefault(partition_of(entity, message), []).append(message)
-        parts = [
-            (entity.desk(number), part[at : at + MAXIMUM_CALL_MESSAGES])
+        jobs = [
+            (entity.desk(number), _Completion(part[at : at + MAXIMUM_CALL_MESSAGES], deadline))
             for number, part in places.items()
             for at in range(0, len(part), MAXIMUM_CALL_MESSAGES)
         ]
+        renewals = [future for desk, job in jobs for each in job.messages if (future := desk.renewing.of(each))]
+        if renewals:
+            try:
+                await asyncio.wait(renewals, timeout=deadline - asyncio.get_running_loop().time())
+            except BaseException:
+                for _, job in jobs:
+                    job.end()
+                raise
+        futures = [desk.calling("m").submit(job) for desk, job in jobs]
         with self._telemetry.operation("complete", self.entity_path, messages=listed):
-            done = await asyncio.gather(
-                *(self._complete(desk, part, deadline) for desk, part in parts), return_exceptions=True
-            )
-            for outcome in done:
+            for outcome in await asyncio.gather(*futures, return_exceptions=True):
                 if isinstance(outcome, BaseException):
                     raise outcome
-                lost += outcome
+            lost += [message for _, job in jobs for message in job.messages if not message._settled]
             if lost:
                 raise self._lost(lost)
 
-    async def _complete(
-        self, desk: Desk, messages: list[ServiceBusReceivedMessage], deadline: float
-    ) -> list[ServiceBusReceivedMessage]:
-        """Complete messages of one partition; which were lost."""
-        renewals = [renewal for message in messages if (renewal := desk.renewing.of(message)) is not None]
-        if renewals:
-            await asyncio.wait(renewals, timeout=deadline - asyncio.get_running_loop().time())
-        locks = [Lock(message._lease.token, message._name) for message in messages if message._lease is not None]
-
-        def make(partition: Partition, turn: Turn) -> Request[Settled]:
-            return partition.complete(turn, locks)
-
-        def settled(result: Settled) -> None:
-            names = set(result.lost)
-            for message in messages:
-                message._settled = message._name not in names
-                if message._settled and message._watch is not None:
-                    message._watch(message)
-
+    def _live_and_lost(
+        self, messages: Sequence[ServiceBusReceivedMessage]
+    ) -> tuple[list[ServiceBusReceivedMessage], list[ServiceBusReceivedMessage]]:
+        """Those whose locks hold by our clock, and those whose do not."""
+        now = self._connection.clock.now()
+        live: list[ServiceBusReceivedMessage] = []
+        lost: list[ServiceBusReceivedMessage] = []
         for message in messages:
-            message._settled = True  # nobody else may settle it meanwhile
-        try:
-            result = await desk.call("m", make, deadline, settled)
-        except asyncio.CancelledError:
-            raise  # what becomes of it is noted when it is known
-        except BaseException:
-            for message in messages:
-                message._settled = False
-            raise
-        settled(result)
-        return [message for message in messages if not message._settled] if result.lost else []
+            lease = self._check_fit(message, "complete")
+            (live if lease.until > now else lost).append(message)
+        if len(set(map(id, messages))) < len(messages):
+            raise MessageAlreadySettled("A message is named twice; it cannot be settled twice.")
+        return live, lost
 
     def _lost(self, messages: Sequence[ServiceBusReceivedMessage]) -> MessageLockLostError:
         numbers = tuple(sorted(message.sequence_number for message in messages))

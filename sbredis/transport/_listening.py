@@ -13,6 +13,7 @@ from collections.abc import Awaitable, Callable
 from typing import TYPE_CHECKING, Any, Protocol
 
 import anyio
+import anyio.lowlevel
 from redis.exceptions import RedisError
 
 from sbredis.exceptions import OperationTimeoutError, Outcome, ServiceBusError
@@ -20,8 +21,10 @@ from sbredis.transport._address import Endpoint
 from sbredis.transport._backoff import Backoff
 from sbredis.transport._dial import Dialer, Link, hang_up, reply_error
 from sbredis.transport._replies import Failure, FailureKind, failure_of_reply
+from sbredis.transport._resp import ReplyError
 from sbredis.transport._script import pack
 from sbredis.transport._slots import key_slot
+from sbredis.transport._stream import Stream, stream_over
 
 if TYPE_CHECKING:
     from anyio.abc import TaskGroup
@@ -178,26 +181,30 @@ class _Ear:
         self._listening = listening
         self._wanted: dict[bytes, _Channel] = {}
         self._loop = asyncio.get_running_loop()
-        self._outbox: list[bytes] = []
+        self._stream: Stream | None = None
+        """There while it is connected."""
+        self._over = asyncio.Event()
+        """Set when it may be."""
+        self._silent = False
+        """Nothing more will be heard of this connection."""
         self._asked: deque[tuple[bytes, bytes]] = deque()
         """What was asked and is not answered yet: command and channel."""
-        self._wake = asyncio.Event()
-        self._connected = False
         self._heard_at = 0.0
 
     def want(self, channel: _Channel) -> None:
         """Hear a channel from now on."""
         self._wanted[channel.name] = channel
-        if self._connected:
+        if self._stream is not None:
             self._ask(channel.name)
 
     def forget(self, channel: _Channel) -> None:
         """Hear a channel no more."""
         if self._wanted.pop(channel.name, None) is None:
             return
-        if self._connected:
+        if self._stream is not None:
             self._tell_server(b"SUNSUBSCRIBE", channel.name)
-        self._wake.set()
+        if not self._wanted:
+            self._over.set()
 
     async def run(self) -> None:
         """Connect, listen, and connect again, as long as anything is wanted here."""
@@ -218,15 +225,7 @@ class _Ear:
             # RESP2: messages are then plain replies in order, with no second channel of pushes to look after.
             link = self._listening.dialer.server(self.endpoint, protocol=2)
             await link.connect()
-            self._connected = True
-            self._heard_at = self._loop.time()
-            self._outbox.clear()
-            self._asked.clear()
-            for name in self._wanted:
-                self._ask(name)
-            async with anyio.create_task_group() as tasks:
-                for part in (self._read, self._send, self._watch):
-                    tasks.start_soon(self._until_lost, part, link, tasks)
+            await self._hear(stream_over(link))
         except (RedisError, OSError, ServiceBusError) as error:
             _log.debug("listening at %s: %s", self.endpoint, error)
             reply = reply_error(error)
@@ -235,32 +234,43 @@ class _Ear:
         except Exception:  # noqa: BLE001  # a credential provider may raise anything, which must not end the transport
             _log.debug("listening at %s failed", self.endpoint, exc_info=True)
         finally:
-            was_connected, self._connected = self._connected, False
+            was_connected, self._stream = self._stream is not None, None
             if link is not None:
                 with anyio.CancelScope(shield=True):
                     await hang_up(link)
         return was_connected
 
-    async def _until_lost(self, part: Callable[[Link], Awaitable[None]], link: Link, tasks: TaskGroup) -> None:
-        try:
-            await part(link)
-        except (RedisError, OSError) as error:
-            _log.debug("listening at %s: %s", self.endpoint, error)
-        tasks.cancel_scope.cancel()
+    async def _hear(self, stream: Stream) -> None:
+        """Listen until nothing is wanted here any more, or the connection is lost."""
+        self._over.clear()
+        self._silent = False
+        self._asked.clear()
+        self._heard_at = self._loop.time()
 
-    async def _read(self, link: Link) -> None:
-        while True:
-            try:
-                reply = await link.read_response(disable_decoding=True, disconnect_on_error=False)
-            except RedisError as error:
-                said = reply_error(error)
-                if said is None:
-                    raise
-                self._heard_at = self._loop.time()
-                self._failed(failure_of_reply(said.code, said.detail, self.endpoint))
-                continue
-            self._heard_at = self._loop.time()
-            self._heard(reply)
+        def lost(reason: str) -> None:
+            _log.debug("listening at %s: %s", self.endpoint, reason)
+            self._silent = True
+            self._over.set()
+
+        async with anyio.create_task_group() as tasks:
+            tasks.start_soon(stream.run, self._replied, lost, lambda: None)
+            tasks.start_soon(self._watch)
+            await anyio.lowlevel.checkpoint()  # the stream reads before anything is asked
+            self._stream = stream
+            for name in self._wanted:
+                self._ask(name)
+            while self._wanted and not self._silent:
+                await self._over.wait()
+                self._over.clear()
+            tasks.cancel_scope.cancel()
+
+    def _replied(self, replies: list[Any]) -> None:
+        self._heard_at = self._loop.time()
+        for reply in replies:
+            if isinstance(reply, ReplyError):
+                self._failed(failure_of_reply(reply.code, reply.detail, self.endpoint))
+            else:
+                self._heard(reply)
 
     def _heard(self, reply: Any) -> None:
         if not isinstance(reply, list):
@@ -303,28 +313,22 @@ class _Ear:
                 if not channel.confirmed.done():
                     channel.confirmed.set_result(failure)
 
-    async def _send(self, link: Link) -> None:
-        while self._wanted or self._outbox:
-            if self._outbox:
-                outbox, self._outbox = self._outbox, []
-                await link.send_packed_command([b"".join(outbox)], check_health=False)
-                continue
-            await self._wake.wait()
-            self._wake.clear()
-
-    async def _watch(self, _: Link) -> None:
+    async def _watch(self) -> None:
         """Notice a connection that died without a word."""
         while self._loop.time() - self._heard_at < _SILENT:
             await anyio.sleep(_QUIET / 3)
-            if self._loop.time() - self._heard_at >= _QUIET:
-                self._write(_PING)
+            if self._loop.time() - self._heard_at >= _QUIET and self._stream is not None:
+                self._stream.write(_PING)
+        self._silent = True
+        self._over.set()
 
     def _ask(self, name: bytes) -> None:
         self._tell_server(b"SSUBSCRIBE", name)
 
     def _tell_server(self, command: bytes, name: bytes) -> None:
         self._asked.append((command, name))
-        self._write(pack((command, name)))
+        if self._stream is not None:
+            self._stream.write(pack((command, name)))
 
     def _answered(self, command: bytes, name: bytes) -> bool:
         """Whether this is the answer to what was asked first."""
@@ -334,12 +338,8 @@ class _Ear:
         return True
 
     def _ask_again(self, name: bytes) -> None:
-        if self._connected and name in self._wanted:
+        if self._stream is not None and name in self._wanted:
             self._ask(name)
-
-    def _write(self, packed: bytes) -> None:
-        self._outbox.append(packed)
-        self._wake.set()
 
 
 def _tell(listen: Callable[..., None], *arguments: Any) -> None:

@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 
 from sbredis.aio import AutoLockRenewer, ServiceBusReceiver
+from sbredis.aio._lane import Lane
 from sbredis.exceptions import MessageAlreadySettled
 from sbredis.model import ServiceBusReceivedMessage, ServiceBusReceiveMode
 from tests.aio.standing import bodies, both, in_memory, queue_at
@@ -121,7 +122,7 @@ async def test_settling(url: str, partitioned: bool, what: str) -> None:
         messages = await receiver.receive_messages(len(STEPS), 20)
         for steps, message in zip(STEPS, messages, strict=True):
             await after(steps, ways[what](message))
-        await eventually(lambda: _came_to_rest(receiver, messages))
+        await eventually(lambda: _came_to_rest(receiver))
         for message in messages:
             if message._settled:
                 with pytest.raises(MessageAlreadySettled):
@@ -134,11 +135,31 @@ async def test_settling(url: str, partitioned: bool, what: str) -> None:
         assert left[what] == (0 if what == "complete" else len(STEPS))
 
 
-def _came_to_rest(receiver: ServiceBusReceiver, messages: list[ServiceBusReceivedMessage]) -> bool:
+@both
+async def test_settling_many(url: str, partitioned: bool) -> None:
+    async with queue_at(url, partitioned=partitioned) as queue, queue.receiver() as receiver:
+        for steps in STEPS[::2]:
+            await queue.fill(4, at=-1)
+            messages = await receiver.receive_messages(4, 20)
+            renewals = [asyncio.create_task(receiver.renew_message_lock(message)) for message in messages[: steps % 3]]
+            for _ in range(steps % 5):
+                await asyncio.sleep(0)
+            await after(steps, receiver.complete_messages(messages))
+            await asyncio.gather(*renewals, return_exceptions=True)
+            await eventually(lambda: _came_to_rest(receiver))
+            assert len({message._settled for message in messages}) == 1
+            if not messages[0]._settled:
+                await receiver.complete_messages(messages)
+            assert (await queue.counts()).bytes == 0
+
+
+def _came_to_rest(receiver: ServiceBusReceiver) -> bool:
     entity = receiver._entity
     assert entity is not None
-    lanes = [lane for number in entity.numbers for lane in entity.desk(number)._settling.values()]
-    return bool(messages) and not any(jobs for lane in lanes for jobs, _ in lane._all())
+    desks = [entity.desk(number) for number in entity.numbers]
+    lanes: list[Lane[Any, Any]] = [lane for desk in desks for lane in desk._settling.values()]
+    lanes += [lane for desk in desks for lane in desk._calling.values()]
+    return not any(jobs for lane in lanes for jobs, _ in lane._all())
 
 
 @both

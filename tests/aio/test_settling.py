@@ -309,6 +309,24 @@ async def test_a_settlement_that_is_not_answered_in_time_says_that_it_may_have_b
         assert (await queue.counts()).locked == 0
 
 
+@both
+async def test_a_message_is_completed_once_also_among_many(url: str, partitioned: bool) -> None:
+    async with queue_at(url, partitioned=partitioned) as queue:
+        await queue.send("a", "b", at=-1)
+        receiver = queue.receiver()
+        messages = await receiver.receive_messages(2, 20)
+        results = await asyncio.gather(
+            receiver.complete_messages(messages),
+            receiver.complete_message(messages[0]),
+            receiver.complete_messages(messages[1:]),
+            receiver.renew_message_lock(messages[0]),
+            return_exceptions=True,
+        )
+        assert [type(result) for result in results] == [type(None), *[MessageAlreadySettled] * 3]
+        assert [message._settled for message in messages] == [True, True]
+        assert await queue.locked() == 0
+
+
 # -- together ----------------------------------------------------------------------------------------------------------
 
 

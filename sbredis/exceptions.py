@@ -33,7 +33,7 @@ from __future__ import annotations
 
 import enum
 import secrets
-from typing import Self
+from typing import Any, Self, TypeVar
 
 __all__ = [
     "AutoLockRenewFailed",
@@ -61,6 +61,9 @@ __all__ = [
     "ServiceBusQuotaExceededError",
     "ServiceBusServerBusyError",
 ]
+
+
+_E = TypeVar("_E", bound="ServiceBusError")
 
 
 class Outcome(enum.Enum):
@@ -108,10 +111,11 @@ class ServiceBusError(Exception):
 
     def twin(self) -> Self:
         """The same failure for another caller: one exception must not be raised in two tasks."""
-        twin = type(self).__new__(type(self))
-        twin.args = self.args
-        twin.__dict__.update(self.__dict__)
-        return twin
+        return _made_again(type(self), self.args, self.__dict__)
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        """For copies and pickles: whatever the constructor of its class takes."""
+        return _made_again, (type(self), self.args, self.__dict__)
 
     def __str__(self) -> str:
         notes = [f"entity '{self.entity}'"] if self.entity and f"'{self.entity}'" not in self.message else []
@@ -119,6 +123,13 @@ class ServiceBusError(Exception):
         notes.append("a retry may help" if self.is_transient else "a retry will not help")
         notes.append(f"tracking id {self.tracking_id}")
         return f"{self.message} ({'; '.join(notes)})"
+
+
+def _made_again(kind: type[_E], arguments: tuple[Any, ...], facts: dict[str, Any]) -> _E:
+    made = kind.__new__(kind)
+    made.args = arguments
+    made.__dict__.update(facts)
+    return made
 
 
 class ServiceBusConnectionError(ServiceBusError):

@@ -15,6 +15,7 @@ from sbredis.aio._connection import Connection, Creation
 from sbredis.aio._credentials import Credential, credited
 from sbredis.aio._queues import create_or_get, described, queue_creation
 from sbredis.aio._receiver import ServiceBusReceiver
+from sbredis.aio._renewer import AutoLockRenewer
 from sbredis.aio._sender import ServiceBusSender
 from sbredis.aio._telemetry import Telemetry
 from sbredis.engine import entity_name, namespace_name
@@ -23,7 +24,6 @@ from sbredis.transport import Backoff, Target, parse_target, target_of
 
 if TYPE_CHECKING:
     from sbredis.aio._clock import Clock
-    from sbredis.aio._renewer import AutoLockRenewer
 
 __all__ = ["ServiceBusClient"]
 
@@ -223,6 +223,11 @@ class ServiceBusClient:
             raise TypeError(f"prefetch_count is a whole number, not {type(prefetch_count).__name__}")
         if not 0 <= prefetch_count <= _MOST_PREFETCHED:
             raise ValueError(f"prefetch_count must be from 0 to {_MOST_PREFETCHED}, not {prefetch_count}")
+        if auto_lock_renewer is not None and not isinstance(auto_lock_renewer, AutoLockRenewer):  # pyright: ignore[reportUnnecessaryIsInstance]
+            raise TypeError(
+                "auto_lock_renewer is a sbredis.aio.AutoLockRenewer, not a "
+                f"{type(auto_lock_renewer).__module__}.{type(auto_lock_renewer).__name__}"
+            )
         if mode is ServiceBusReceiveMode.RECEIVE_AND_DELETE and auto_lock_renewer is not None:
             raise ValueError("Messages that are received and deleted have no locks: leave out auto_lock_renewer.")
         receiver = ServiceBusReceiver(
@@ -273,6 +278,8 @@ class ServiceBusClient:
 def _creation(wanted: bool | Mapping[str, Any], connection: Connection) -> Creation | None:
     if wanted is False:
         return None
+    if wanted is not True and not isinstance(wanted, Mapping):  # pyright: ignore[reportUnnecessaryIsInstance]  # callers are not all typed
+        raise TypeError(f"create_if_missing is True, False or a mapping of properties, not {wanted!r}")
     options: dict[str, Any] = {} if wanted is True else dict(wanted)
     return queue_creation(clock=connection.clock.kind, **options)
 

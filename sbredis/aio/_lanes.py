@@ -145,8 +145,8 @@ class SettleJob(Job):
             return
         if not self.done:
             message._settled = False
-        elif message._watch is not None:
-            message._watch(message)
+        elif message._watchers:
+            message._let_go()
 
 
 Way = Callable[[Partition, Turn, Sequence[Lock]], Request[Settled]]
@@ -314,7 +314,7 @@ class CallLane(Lane[CallJob[Any], Any]):
             job = queue.popleft()
             if not job.future.done():
                 return [job]
-            job.ended()
+            job.end()
         return []
 
     def request(self, partition: Partition, turn: Turn, jobs: Sequence[CallJob[Any]]) -> Request[Any]:

@@ -14,6 +14,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Any, Self
 
 from sbredis.aio._arguments import seconds_of
+from sbredis.aio._settling import Settler
 from sbredis.exceptions import AutoLockRenewFailed, AutoLockRenewTimeout, Outcome, ServiceBusError
 from sbredis.model import ServiceBusReceivedMessage, ServiceBusReceiveMode
 
@@ -51,6 +52,11 @@ class _Watched:
         """It was settled."""
         self.messages.pop(id(message), None)
 
+    def release(self, message: ServiceBusReceivedMessage) -> None:
+        """It is not renewed here any longer."""
+        self.drop(message)
+        message._watchers = tuple(watcher for watcher in message._watchers if watcher != self.drop)
+
 
 class AutoLockRenewer:
     """Renews the locks of the messages that are registered with it, all in one loop, for a limited time each.
@@ -69,7 +75,7 @@ class AutoLockRenewer:
     ) -> None:
         del loop  # Azure's; there is only the running one
         self._duration = seconds_of(max_lock_renewal_duration, "max_lock_renewal_duration")
-        self._on_failure = on_lock_renew_failure
+        self._on_failure = _callable(on_lock_renew_failure)
         self._due: list[tuple[float, int, _Watched]] = []
         self._numbers = itertools.count()
         self._last: _Watched | None = None
@@ -97,6 +103,11 @@ class AutoLockRenewer:
         Raises :class:`ValueError` for a message without a lock, and :class:`TypeError` for what is no message.
         """
         self.check_open()
+        if not isinstance(receiver, Settler):  # pyright: ignore[reportUnnecessaryIsInstance]  # callers are not all typed
+            raise TypeError(
+                f"A receiver of sbredis.aio is needed, not {type(receiver).__module__}.{type(receiver).__name__}: what "
+                "is asynchronous and what is not cannot be mixed."
+            )
         if not isinstance(renewable, ServiceBusReceivedMessage):  # pyright: ignore[reportUnnecessaryIsInstance]  # callers are not all typed
             raise TypeError(f"What is renewed is a message that was received, not {type(renewable).__name__}.")
         lease = renewable._lease
@@ -109,7 +120,7 @@ class AutoLockRenewer:
             if max_lock_renewal_duration is None
             else seconds_of(max_lock_renewal_duration, "max_lock_renewal_duration")
         )
-        on_failure = on_lock_renew_failure or self._on_failure
+        on_failure = _callable(on_lock_renew_failure) or self._on_failure
         now, last = receiver._connection.clock.now(), self._last
         if (
             last is None
@@ -122,7 +133,8 @@ class AutoLockRenewer:
             last = self._last = _Watched(receiver, lease.until, now + asked, asked, on_failure)
             self._plan(last, lease.until)
         last.messages[id(renewable)] = renewable
-        renewable._watch = last.drop
+        if last.drop not in renewable._watchers:
+            renewable._watchers = (*renewable._watchers, last.drop)
 
     async def close(self) -> None:
         """Renew no more. Locks run on for as long as they have been renewed; nobody is called for that."""
@@ -130,9 +142,7 @@ class AutoLockRenewer:
         if self._timer is not None:
             self._timer.cancel()
         for _, _, watched in self._due:
-            for message in watched.messages.values():
-                message._watch = None
-            watched.messages.clear()
+            self._let_go(watched)
         self._due.clear()
         self._last = None
         for unwatch in self._unwatched.values():
@@ -162,7 +172,7 @@ class AutoLockRenewer:
         left = until - clock.now()
         entity = watched.receiver._entity
         lock = left if entity is None else entity.record.settings.lock_duration / 1000
-        wait = min(_AGAIN, left / 2) if soon else left - min(lock / 2, max(10.0, lock / 3))
+        wait = min(_AGAIN, max(left / 2, _TOGETHER * 2)) if soon else left - min(lock / 2, max(10.0, lock / 3))
         wait = min(wait, watched.ends - clock.now())
         loop = asyncio.get_running_loop()
         heapq.heappush(self._due, (loop.time() + max(0.0, wait), next(self._numbers), watched))
@@ -233,6 +243,9 @@ class AutoLockRenewer:
                 again = True
             elif not message._settled:
                 self._give_up(watched, [message], partial(_failed, error))
+        for message in list(watched.messages.values()):
+            if message._settled and message._lock_expired(now):
+                watched.release(message)  # its settlement tells what became of it
         left = [message._lease.until for message in watched.messages.values() if message._lease is not None]
         if left:
             self._plan(watched, min(left), soon=again)
@@ -241,8 +254,7 @@ class AutoLockRenewer:
         self, watched: _Watched, messages: list[ServiceBusReceivedMessage], made: Callable[[], Exception]
     ) -> None:
         for message in messages:
-            watched.drop(message)
-            message._watch = None
+            watched.release(message)
             error = message.auto_renew_error = made()
             _log.info("message %d: %s", message.sequence_number, error)
             if watched.on_failure is not None:
@@ -252,8 +264,13 @@ class AutoLockRenewer:
 
     def _let_go(self, watched: _Watched) -> None:
         for message in list(watched.messages.values()):
-            watched.drop(message)
-            message._watch = None
+            watched.release(message)
+
+
+def _callable(given: LockRenewFailureCallback | None) -> LockRenewFailureCallback | None:
+    if given is not None and not callable(given):
+        raise TypeError(f"on_lock_renew_failure is a function, not {type(given).__name__}.")
+    return given
 
 
 def _failed(cause: BaseException) -> AutoLockRenewFailed:

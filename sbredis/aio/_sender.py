@@ -9,7 +9,7 @@ from collections.abc import AsyncIterable, Callable, Iterable, Sequence
 from datetime import datetime
 from typing import TYPE_CHECKING, Any, Literal, Self
 
-from sbredis.aio._arguments import deadline_of, sequence_numbers_of, warn_of_unknown
+from sbredis.aio._arguments import count_of, deadline_of, sequence_numbers_of, warn_of_unknown
 from sbredis.aio._lanes import SendJob
 from sbredis.aio._stream import SendStream
 from sbredis.aio._throttle import Throttle
@@ -220,6 +220,8 @@ class ServiceBusSender:
 
     async def create_message_batch(self, max_size_in_bytes: int | None = None) -> ServiceBusMessageBatch:
         """A batch to be filled with as many messages as fit into one send, at most what the queue takes."""
+        if max_size_in_bytes is not None:
+            count_of(max_size_in_bytes, "max_size_in_bytes")
         entity = await self._ready(deadline_of(None))
         largest = min(entity.largest_message, MAXIMUM_CALL_BYTES)
         if max_size_in_bytes is not None and max_size_in_bytes > largest:

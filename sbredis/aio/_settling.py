@@ -49,8 +49,8 @@ class _Completion(CallJob[Settled]):
         lost = set(settled.lost)
         for message in self.messages:
             message._settled = message._name not in lost
-            if message._settled and message._watch is not None:
-                message._watch(message)
+            if message._settled:
+                message._let_go()
         return settled
 
     def ended(self) -> None:
@@ -271,6 +271,8 @@ class Settler:
         if message._peeked:
             raise ValueError(f"The message was peeked, not received: it has no lock, and nothing to {what}.")
         lease = message._lease
+        if message._owner is None:
+            raise ValueError(f"This is a copy of a message, which has no lock: {what} the one that was received.")
         if lease is None or message._mode is ServiceBusReceiveMode.RECEIVE_AND_DELETE:
             raise ValueError(f"The message was received and deleted: it has no lock, and nothing to {what}.")
         if message._settled:

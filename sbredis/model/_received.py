@@ -58,7 +58,7 @@ class ServiceBusReceivedMessage(ServiceBusMessage):
         "_peeked",
         "_record",
         "_settled",
-        "_watch",
+        "_watchers",
         "auto_renew_error",
     )
 
@@ -72,7 +72,7 @@ class ServiceBusReceivedMessage(ServiceBusMessage):
     _peeked: bool
     _record: Record
     _settled: bool
-    _watch: Callable[[ServiceBusReceivedMessage], None] | None
+    _watchers: tuple[Callable[[ServiceBusReceivedMessage], None], ...]
 
     auto_renew_error: Exception | None
     """Why its lock could not be renewed automatically; ``None`` as long as nothing went wrong."""
@@ -127,6 +127,12 @@ class ServiceBusReceivedMessage(ServiceBusMessage):
     def _sendable(self) -> ServiceBusMessage:
         return from_content(copied(self._content))
 
+    def _let_go(self) -> None:
+        """Nobody needs to watch over its lock any more."""
+        watchers, self._watchers = self._watchers, ()
+        for watcher in watchers:
+            watcher(self)
+
     def _lock_expired(self, now: float) -> bool:
         """Whether its lock has ended by the clock of this process."""
         lease = self._lease
@@ -150,7 +156,7 @@ class ServiceBusReceivedMessage(ServiceBusMessage):
     def __getstate__(self) -> tuple[None, dict[str, Any]]:
         """What a copy and a pickle hold: what it says and said of itself, without its lock, which is the original's."""
         held = {name: getattr(self, name) for name in self.__slots__}
-        return None, held | {"_content": copied(self._content), "_lease": None, "_owner": None}
+        return None, held | {"_content": copied(self._content), "_lease": None, "_owner": None, "_watchers": ()}
 
     # -- its place in the queue ----------------------------------------------------------------------------------------
 
@@ -250,6 +256,6 @@ def delivered(
     message._owner = owner
     message._peeked = peeked
     message._settled = False
-    message._watch = None
+    message._watchers = ()
     message.auto_renew_error = None
     return message

@@ -11,11 +11,11 @@ from sbredis.aio._arguments import warn_of_unknown
 from sbredis.model import QueueProperties, ServiceBusReceiveMode, ServiceBusSubQueue
 from sbredis.sync._portal import Portal
 from sbredis.sync._receiver import ServiceBusReceiver
+from sbredis.sync._renewer import AutoLockRenewer
 from sbredis.sync._sender import ServiceBusSender
 
 if TYPE_CHECKING:
     from sbredis.aio._credentials import Credential
-    from sbredis.sync._renewer import AutoLockRenewer
 
 __all__ = ["ServiceBusClient", "check_connection"]
 
@@ -184,6 +184,11 @@ class ServiceBusClient:
         handled in two seconds or a quarter of a lock. All messages are registered with ``auto_lock_renewer``.
         """
         warn_of_unknown("get_queue_receiver", kwargs)
+        if auto_lock_renewer is not None and not isinstance(auto_lock_renewer, AutoLockRenewer):  # pyright: ignore[reportUnnecessaryIsInstance]  # callers are not all typed
+            raise TypeError(
+                "auto_lock_renewer is a sbredis.AutoLockRenewer, not a "
+                f"{type(auto_lock_renewer).__module__}.{type(auto_lock_renewer).__name__}"
+            )
         receiver = self._portal.run(
             self._aio.get_queue_receiver,
             queue_name,

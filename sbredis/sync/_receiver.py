@@ -132,9 +132,7 @@ class ServiceBusReceiver(Iterator[ServiceBusReceivedMessage]):
     def _let_go(messages: list[ServiceBusReceivedMessage]) -> None:
         """Renew their locks no longer."""
         for message in messages:
-            if message._watch is not None:
-                message._watch(message)
-                message._watch = None
+            message._let_go()
 
     # -- deleting ------------------------------------------------------------------------------------------------------
 

@@ -183,6 +183,18 @@ class Queue:
 
         await eventually(so_many)
 
+    async def let_wait(self, receiver: ServiceBusReceiver) -> None:
+        """Have a receiver wait in every partition, and nobody wait for it any more."""
+        before = await self.waiters()
+        task = asyncio.create_task(receiver.receive_messages(1, 20))
+
+        async def one_more() -> bool:
+            return await self.waiters() == before + len(self.partitions)
+
+        await eventually(one_more)
+        task.cancel()
+        await asyncio.wait((task,))
+
     async def whole(self) -> Everything:
         """What all keys hold."""
         found: Everything = {}

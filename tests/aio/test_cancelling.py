@@ -37,7 +37,7 @@ async def test_receiving(url: str, partitioned: bool, prefetch: int) -> None:
     async with queue_at(url, partitioned=partitioned) as queue:
         await queue.send("a", at=-1)
         messages: list[ServiceBusReceivedMessage] = []
-        for steps in STEPS[:: 1 + prefetch]:
+        for steps in STEPS[:: 2 + prefetch]:
             async with queue.receiver(prefetch_count=prefetch) as receiver:
                 messages = await after(steps, receiver.receive_messages(3, 20)) or []
                 if messages:
@@ -138,7 +138,7 @@ async def test_settling(url: str, partitioned: bool, what: str) -> None:
 @both
 async def test_settling_many(url: str, partitioned: bool) -> None:
     async with queue_at(url, partitioned=partitioned) as queue, queue.receiver() as receiver:
-        for steps in STEPS[::2]:
+        for steps in STEPS[::3]:
             await queue.fill(4, at=-1)
             messages = await receiver.receive_messages(4, 20)
             renewals = [asyncio.create_task(receiver.renew_message_lock(message)) for message in messages[: steps % 3]]

@@ -171,8 +171,7 @@ async def test_who_was_woken_by_two_and_needs_one_passes_the_other_on(url: str, 
 async def test_a_receiver_that_was_closed_is_forgotten(url: str, partitioned: bool) -> None:
     async with queue_at(url, partitioned=partitioned) as queue:
         gone = queue.receiver()
-        assert await gone.receive_messages(1, 0.05) == []
-        await eventually(lambda: registered(queue, len(queue.partitions)))
+        await queue.let_wait(gone)
         task = await waits(queue, queue.receiver())
         await gone.close()
         assert await queue.waiters() == len(queue.partitions)
@@ -187,8 +186,7 @@ async def test_a_receiver_that_nobody_asks_is_not_woken_again_and_again(url: str
     """It has looked once for what it was woken for, and waits no longer."""
     async with queue_at(url, partitioned=True) as queue:
         receiver = queue.receiver()
-        assert await receiver.receive_messages(1, 0.05) == []
-        await eventually(lambda: registered(queue, 3))
+        await queue.let_wait(receiver)
         with Calls(queue.transport) as calls:
             for _ in range(20):
                 await queue.send("a", at=1)
@@ -204,8 +202,7 @@ async def test_a_receiver_that_nobody_asks_does_not_wait_again_when_it_came_too_
     """What it was woken for was taken by another meanwhile. It is not there for the next one either."""
     async with queue_at(url, partitioned=partitioned) as queue:
         receiver = queue.receiver()
-        assert await receiver.receive_messages(1, 0.05) == []
-        await queue.waited_at()
+        await queue.let_wait(receiver)
         with Calls(queue.transport) as calls:
             await asyncio.gather(queue.send("a", at=-1), queue.take(at=-1))
             await eventually(lambda: registered(queue, len(queue.partitions) - 1))
@@ -293,7 +290,7 @@ async def test_waiting_costs_less_than_a_command_a_second_and_server(
             task = await waits(queue, receiver, seconds=60)
             before = [commands(node) for node in nodes_of(running)]
             begun = asyncio.get_running_loop().time()
-            await asyncio.wait((task,), timeout=2.5)
+            await asyncio.wait((task,), timeout=1.5)
             seconds = asyncio.get_running_loop().time() - begun
             for node, was in zip(nodes_of(running), before, strict=True):
                 calls = {name: count - was.get(name, 0) for name, count in commands(node).items()}

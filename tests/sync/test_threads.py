@@ -105,7 +105,7 @@ def test_what_comes_in_the_moment_of_the_interruption_is_given_back(
         monkeypatch.setattr(receiver._aio, inner, receives)
         with pytest.raises(KeyboardInterrupt):
             getattr(receiver, way)(*numbers)
-        assert [message._watch for message in brought] == [None]
+        assert [message._watchers for message in brought] == [()]
         if numbers:
             client._portal.call(given_back, receiver)
             (message,) = another.receive_deferred_messages(numbers)

@@ -1,0 +1,83 @@
+"""Who watches over the lock of a message, and lets it go: several renewers, mixed-up arguments, copies."""
+
+from __future__ import annotations
+
+import asyncio
+import copy
+import pickle
+from typing import Any
+
+import pytest
+
+import sbredis
+from sbredis.aio import AutoLockRenewer
+from sbredis.exceptions import MessageLockLostError
+from tests.aio.gates import Gate
+from tests.aio.standing import HandClock, in_memory, queue_at
+
+pytestmark = [pytest.mark.anyio, in_memory]
+
+
+async def test_a_message_that_is_registered_twice_is_let_go_by_both(url: str) -> None:
+    async with queue_at(url) as queue, AutoLockRenewer() as one, AutoLockRenewer() as other:
+        await queue.send("a")
+        receiver = queue.receiver(auto_lock_renewer=one)
+        (message,) = await receiver.receive_messages(1, 20)
+        one.register(receiver, message, max_lock_renewal_duration=1000)
+        other.register(receiver, message)
+        await receiver.complete_message(message)
+        assert not message._watchers
+        assert not [watched for renewer in (one, other) for _, _, watched in renewer._due if watched.messages]
+
+
+async def test_a_message_is_let_go_whose_lock_lapses_while_it_is_being_settled(url: str) -> None:
+    clock = HandClock()
+    async with queue_at(url, clock=clock) as queue, AutoLockRenewer(10_000) as renewer:
+        await queue.send("a")
+        receiver = queue.receiver(auto_lock_renewer=renewer)
+        (message,) = await receiver.receive_messages(1, 20)
+        with Gate(queue.client, "complete") as gate:
+            gate.shut = True
+            settling = asyncio.ensure_future(receiver.complete_message(message))
+            await gate.reached()
+            clock.move(3600)
+            for _ in range(20):
+                await asyncio.sleep(0)
+            renewer._renew()
+            assert not [watched for _, _, watched in renewer._due if watched.messages]
+            gate.open()
+            with pytest.raises(MessageLockLostError):
+                await settling
+        assert message.auto_renew_error is None
+
+
+async def test_what_is_synchronous_is_refused_before_anything_is_received(url: str) -> None:
+    async with queue_at(url) as queue, AutoLockRenewer() as renewer:
+        await queue.send("a")
+        wrong: list[Any] = [sbredis.AutoLockRenewer(), 5]
+        for given in wrong:
+            with pytest.raises(TypeError, match="AutoLockRenewer"):
+                queue.receiver(auto_lock_renewer=given)
+        (message,) = await queue.receiver().receive_messages(1, 20)
+        for given in (queue.client.get_queue_sender(queue.entity.name), object()):
+            with pytest.raises(TypeError, match="receiver"):
+                renewer.register(given, message)  # type: ignore[arg-type]
+        with pytest.raises(TypeError, match="function"):
+            AutoLockRenewer(on_lock_renew_failure=5)  # type: ignore[arg-type]
+        for given in (None, 1, "yes"):
+            with pytest.raises(TypeError, match="create_if_missing"):
+                queue.receiver(create_if_missing=given)
+        with pytest.raises(TypeError, match="max_size_in_bytes"):
+            await queue.client.get_queue_sender(queue.entity.name).create_message_batch("5")  # type: ignore[arg-type]
+
+
+async def test_a_copy_of_a_message_has_no_lock_and_no_watcher(url: str) -> None:
+    async with queue_at(url) as queue, AutoLockRenewer() as renewer:
+        await queue.send("a")
+        receiver = queue.receiver(auto_lock_renewer=renewer)
+        (message,) = await receiver.receive_messages(1, 20)
+        for made in (copy.deepcopy(message), pickle.loads(pickle.dumps(message))):  # noqa: S301  # our own
+            assert (made.body, made.sequence_number, made.lock_token) == (b"a", message.sequence_number, None)
+            with pytest.raises(ValueError, match="copy"):
+                await receiver.complete_message(made)
+        await receiver.complete_message(message)

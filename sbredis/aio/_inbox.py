@@ -37,7 +37,9 @@ __all__ = ["Inbox"]
 
 _log = logging.getLogger("sbredis.client")
 _GATHERING = 0.2
-"""Who has got something waits no longer than this for more."""
+"""Who has got something waits no longer than this for more,"""
+_LONGEST_GATHERING = 1.0
+"""and no longer than this, or a quarter of a lock, for all of it."""
 _MOST = 1000
 _CHECKING = 1.0
 """So often those who wait make sure that there is still a connection over which they can be woken."""
@@ -128,15 +130,22 @@ class Inbox:
         elif not caller.got and self._spots and all(spot.troubled for spot in self._spots):
             raise self._unreachable()
         self.buffer.consumed(len(caller.got) - at_once)
-        return caller.got
+        now = self.entity.connection.clock.now()
+        return [message for message in caller.got if not message._lock_expired(now)]
 
     async def _gather(self, caller: _Caller, deadline: float | None) -> None:
-        """Wait for the first message until the deadline, and then for more while they come soon."""
+        """Wait for the first message until the deadline, and then for more while they come soon, though not for long:
+        the first one's lock ticks.
+        """
+        enough: float | None = None
         while caller.waits:
             until = deadline
             if caller.got:
-                soon = self._loop.time() + _GATHERING
-                until = soon if deadline is None else min(deadline, soon)
+                now = self._loop.time()
+                if enough is None:
+                    enough = now + min(_LONGEST_GATHERING, self.entity.record.settings.lock_duration / 4000)
+                    deadline = enough if deadline is None else min(deadline, enough)
+                until = min(deadline or enough, now + _GATHERING)
             if not caller.news.done():
                 try:
                     async with asyncio.timeout_at(until):

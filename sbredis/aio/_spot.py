@@ -49,6 +49,7 @@ class Spot:
         self._roused = False
         self._registered = False
         self._busy = False
+        self._left = False
         self._pause = 0.0
         self._refused = False
         self._job: CallJob[Received] | CallJob[Looked] | None = None
@@ -232,6 +233,8 @@ class Spot:
     # -- being woken ---------------------------------------------------------------------------------------------------
 
     def _listen(self) -> None:
+        if self._left:
+            return
         if self._subscription is None and (self._listening is None or self._listening.done()):
             self._listening = self._loop.create_task(self._subscribe())
 
@@ -247,6 +250,10 @@ class Spot:
         except ServiceBusError as error:
             self._fail(error)
             return
+        if self._left:
+            self._subscription.close()
+            self._subscription = None
+            return
         self._lively = True  # what came before we were heard was not said: ask again
         inbox.pump()
 
@@ -254,6 +261,7 @@ class Spot:
 
     def leave(self) -> None:
         """The queue is not here any more."""
+        self._left = True
         if self._listening is not None:
             self._listening.cancel()
         if self._job is not None:
@@ -264,6 +272,7 @@ class Spot:
 
     async def aclose(self) -> None:
         """Wait for the answer that is under way, and be forgotten by the partition."""
+        self._left = True
         if self._listening is not None and not self._listening.done():
             self._listening.cancel()
             await asyncio.wait((self._listening,))

@@ -1,0 +1,54 @@
+"""Gathering: who has got something does not wait for long, and nothing of a receiver stays behind when it is closed."""
+
+from __future__ import annotations
+
+import asyncio
+
+import pytest
+
+from tests.aio.standing import both, queue_at
+from tests.waiting import eventually
+
+pytestmark = pytest.mark.anyio
+
+
+@both
+async def test_a_trickle_is_not_waited_for_until_the_first_lock_has_lapsed(url: str, partitioned: bool) -> None:
+    """Messages come faster than the gathering gives up, for longer than a lock lasts."""
+    async with queue_at(url, partitioned=partitioned, lock_duration=2_000) as queue:
+        receiver = queue.receiver()
+        sent = 0
+
+        async def trickle() -> None:
+            nonlocal sent
+            while True:
+                await queue.send("a")
+                sent += 1
+                await asyncio.sleep(0.02)
+
+        trickling = asyncio.ensure_future(trickle())
+        try:
+            for _ in range(2):
+                messages = await receiver.receive_messages(1000, 60)
+                numbers = [message.sequence_number for message in messages]
+                assert 0 < len(numbers) == len(set(numbers))
+                now = queue.client._connection.clock.now()
+                assert not any(message._lock_expired(now) for message in messages)
+                assert {message.delivery_count for message in messages} == {1}
+                await receiver.complete_messages(messages)
+        finally:
+            trickling.cancel()
+
+
+async def test_a_receiver_that_is_closed_while_it_begins_to_listen_leaves_nothing_behind(url: str) -> None:
+    async with queue_at(url, partitioned=True) as queue:
+        for turns in range(0, 60, 3):
+            receiver = queue.receiver()
+            receiving = asyncio.ensure_future(receiver.receive_messages(1, 20))
+            for _ in range(turns):
+                await asyncio.sleep(0)
+            receiving.cancel()
+            await asyncio.gather(receiving, return_exceptions=True)
+            await receiver.close()
+        listening = queue.transport._listening
+        await eventually(lambda: not listening._channels)

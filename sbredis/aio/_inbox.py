@@ -131,6 +131,8 @@ class Inbox:
             raise self._unreachable()
         self.buffer.consumed(len(caller.got) - at_once)
         now = self.entity.connection.clock.now()
+        if all(lease is None or lease.until > now for lease in {message._lease for message in caller.got}):
+            return caller.got
         return [message for message in caller.got if not message._lock_expired(now)]
 
     async def _gather(self, caller: _Caller, deadline: float | None) -> None:

@@ -240,6 +240,8 @@ class RenewLane(Lane[RenewJob, Renewed]):
 
     def of(self, message: ServiceBusReceivedMessage) -> asyncio.Future[None] | None:
         """The end of the last renewal of a message that is waiting or under way."""
+        if not self._last:
+            return None
         job = self._last.get(message._name)
         return None if job is None else job.gone
 

@@ -1,3 +1,4 @@
+# pyright: reportPrivateUsage=false
 """Looking at what is in a queue: every partition once, page by page."""
 
 from __future__ import annotations
@@ -30,11 +31,11 @@ class Peeking:
 
     def passed(self, messages: Sequence[ServiceBusReceivedMessage]) -> None:
         """These were received: go on after them, but never back to what was shown already."""
-        onwards = self._onwards
-        for message in messages:
+        last = {message._base: message for message in messages}  # of each partition, for they come in order
+        for message in last.values():
             partition, own = self._entity.place(message.sequence_number)
-            if own >= onwards[partition]:
-                onwards[partition] = own + 1
+            if own >= self._onwards.get(partition, own + 1):
+                self._onwards[partition] = own + 1
 
     async def peek(self, wanted: int, start: int, deadline: float) -> list[ServiceBusReceivedMessage]:
         """Up to so many messages, from a sequence number on, or from where it was left."""

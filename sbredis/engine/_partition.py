@@ -290,7 +290,7 @@ class Partition:
 
     def complete(self, turn: Turn, locks: Sequence[Lock]) -> Request[Settled]:
         """Settle messages as done."""
-        return self._request("complete", turn, _settled, {}, _grouped(locks, lambda lock: (lock.name,)))
+        return self._request("complete", turn, _settled, {}, _grouped(locks, 1))
 
     def renew(self, turn: Turn, token: str, locks: Sequence[Lock]) -> Request[Renewed]:
         """Lock messages for the full duration again; those of a lease that is named in part move to ``token``."""
@@ -298,22 +298,22 @@ class Partition:
         def read(reply: list[Any]) -> Renewed:
             return Renewed(bool(reply[0]), reply[1], names(reply[2]), names(reply[3]))
 
-        return self._request("renew", turn, read, {"token": _token(token)}, _grouped(locks, lambda lock: (lock.name,)))
+        return self._request("renew", turn, read, {"token": _token(token)}, _grouped(locks, 1))
 
     def abandon(self, turn: Turn, locks: Sequence[Lock], *, counted: bool = True) -> Request[Settled]:
         """Give messages back, counted as failed deliveries or, unread, not."""
         for lock in locks:
             _within("delay", lock.delay, 0, NEVER)
-        rest = _grouped(locks, lambda lock: (lock.name, lock.changes, lock.delay))
+        rest = _grouped(locks, 3)
         return self._request("abandon", turn, _settled, {"counted": int(counted)}, rest)
 
     def defer(self, turn: Turn, locks: Sequence[Lock]) -> Request[Settled]:
         """Set messages aside, to be received by number only."""
-        return self._request("defer", turn, _settled, {}, _grouped(locks, lambda lock: (lock.name, lock.changes)))
+        return self._request("defer", turn, _settled, {}, _grouped(locks, 2))
 
     def dead_letter(self, turn: Turn, locks: Sequence[Lock]) -> Request[Settled]:
         """Move messages to the dead-letter queue."""
-        return self._request("dead_letter", turn, _settled, {}, _grouped(locks, lambda lock: (lock.name, lock.changes)))
+        return self._request("dead_letter", turn, _settled, {}, _grouped(locks, 2))
 
     # -- looking after --------------------------------------------------------------------------------------------
 
@@ -394,22 +394,23 @@ class Partition:
         if not 1 <= len(messages) <= MAXIMUM_CALL_MESSAGES:
             raise ValueError(f"a call takes 1 to {MAXIMUM_CALL_MESSAGES} messages, not {len(messages)}")
         largest, total = self.settings.largest_message, 0
-        for place, message in enumerate(messages):
-            if type(message.payload) is not bytes or type(message.message_id) is not bytes:
+        for place, (payload, time_to_live, level, message_id, due) in enumerate(messages):
+            if type(payload) is not bytes or type(message_id) is not bytes:
                 raise TypeError(f"payload and message_id of message {place} must be bytes")
-            if len(message.message_id) > MAXIMUM_ID_BYTES:
-                raise ValueError(f"message_id of message {place} has more than {MAXIMUM_ID_BYTES} bytes")
-            size = len(message.payload)
+            size = len(payload)
             total += size
             if size > largest:
                 raise MessageSizeExceededError(
                     f"message {place} has {size} bytes; the entity takes messages of up to {largest} bytes"
                 )
-            if message.time_to_live is not None:
-                _within(f"time_to_live of message {place}", message.time_to_live, 0, NEVER)
-            if message.due is not None:
-                _within(f"due of message {place}", message.due, 0, NEVER - 1)
-            _within(f"level of message {place}", message.level, 0, 7)
+            if len(message_id) > MAXIMUM_ID_BYTES:
+                raise ValueError(f"message_id of message {place} has more than {MAXIMUM_ID_BYTES} bytes")
+            if time_to_live is not None:
+                _within(f"time_to_live of message {place}", time_to_live, 0, NEVER)
+            if due is not None:
+                _within(f"due of message {place}", due, 0, NEVER - 1)
+            if type(level) is not int or level:
+                _within(f"level of message {place}", level, 0, 7)
         if total > MAXIMUM_CALL_BYTES and len(messages) > 1:
             raise MessageSizeExceededError(
                 f"{len(messages)} messages of {total} bytes are too large for one call; it takes {MAXIMUM_CALL_BYTES}"
@@ -429,12 +430,16 @@ _TARGET_KINDS = ("state", "order", "entries", "due", "waiters")
 
 def _columns(messages: Sequence[Outgoing], routes: Sequence[Sequence[int]] = ()) -> tuple[str, list[Argument]]:
     """Messages as the scripts take them: the letters of the columns that any of them needs, and their values."""
-    timed = any(message.time_to_live is not None for message in messages)
-    levelled = any(message.level for message in messages)
-    known = any(message.message_id for message in messages)
-    scheduled = any(message.due is not None for message in messages)
+    timed = levelled = known = scheduled = False
+    for _, time_to_live, level, message_id, due in messages:
+        # One look at each message: nearly all of them have none of it.
+        if level or message_id or time_to_live is not None or due is not None:
+            timed = timed or time_to_live is not None
+            levelled = levelled or bool(level)
+            known = known or bool(message_id)
+            scheduled = scheduled or due is not None
     if not (timed or levelled or known or scheduled or routes):
-        return "", [message.payload for message in messages]
+        return "", [message[0] for message in messages]
     rest: list[Argument] = []
     for place, message in enumerate(messages):
         if routes:
@@ -465,30 +470,37 @@ def _settled(reply: list[Any]) -> Settled:
     return Settled(bool(reply[0]), names(reply[1]), names(reply[2]) if len(reply) > 2 else ())
 
 
-def _grouped(locks: Sequence[Lock], columns: Callable[[Lock], tuple[Argument, ...]]) -> list[Argument]:
-    """Messages by token, as the scripts take them: a token, a count, and for each message its columns."""
+def _grouped(locks: Sequence[Lock], columns: int) -> list[Argument]:
+    """Messages by token, as the scripts take them: a token, a count, and for each message its name and, as far as
+    ``columns`` says, its changes and its delay.
+    """
     if not 1 <= len(locks) <= MAXIMUM_CALL_MESSAGES:
         raise ValueError(f"a call takes 1 to {MAXIMUM_CALL_MESSAGES} messages, not {len(locks)}")
     groups: dict[str, list[Argument]] = {}
-    counts: dict[str, int] = {}
+    fits = _NAME.fullmatch
     total = 0
-    for lock in locks:
-        if not _NAME.fullmatch(lock.name):
-            raise ValueError(f"{lock.name!r} is no number of a message")
-        if type(lock.changes) is not bytes:
-            raise TypeError(f"changed properties must be bytes, not {type(lock.changes).__name__}")
-        total += len(lock.changes)
-        if len(lock.changes) > MAXIMUM_CHANGES_BYTES or total > MAXIMUM_CALL_BYTES:
-            raise MessageSizeExceededError(
-                f"changed properties of {len(lock.changes)} bytes, of {total} in one call, are too large: "
-                f"a message may have {MAXIMUM_CHANGES_BYTES}, a call {MAXIMUM_CALL_BYTES}"
-            )
-        listed = groups.get(lock.token)
+    for token, name, changes, delay in locks:
+        if not fits(name):
+            raise ValueError(f"{name!r} is no number of a message")
+        if type(changes) is not bytes:
+            raise TypeError(f"changed properties must be bytes, not {type(changes).__name__}")
+        if changes:
+            total += len(changes)
+            if len(changes) > MAXIMUM_CHANGES_BYTES or total > MAXIMUM_CALL_BYTES:
+                raise MessageSizeExceededError(
+                    f"changed properties of {len(changes)} bytes, of {total} in one call, are too large: "
+                    f"a message may have {MAXIMUM_CHANGES_BYTES}, a call {MAXIMUM_CALL_BYTES}"
+                )
+        listed = groups.get(token)
         if listed is None:
-            listed = groups[_token(lock.token)] = []
-        listed += columns(lock)
-        counts[lock.token] = counts.get(lock.token, 0) + 1
+            listed = groups[_token(token)] = []
+        if columns == 1:
+            listed.append(name)
+        elif columns == 2:
+            listed += (name, changes)
+        else:
+            listed += (name, changes, delay)
     rest: list[Argument] = []
     for token, listed in groups.items():
-        rest += (token, counts[token], *listed)
+        rest += (token, len(listed) // columns, *listed)
     return rest

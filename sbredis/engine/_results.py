@@ -56,8 +56,7 @@ def payload_offset(record: bytes) -> int:
     return 28 if form == b"x" else 15
 
 
-@dataclass(frozen=True, slots=True)
-class Delivery:
+class Delivery(NamedTuple):
     """A message as it is given out or shown."""
 
     name: str
@@ -196,6 +195,8 @@ def names(list_: list[bytes]) -> tuple[str, ...]:
 
 def deliveries(given: list[bytes], records: list[bytes], extras: list[Any], states: str = "") -> tuple[Delivery, ...]:
     """Messages in a reply; ``extras`` are place, failures, reason and changes of those that have any."""
+    if not extras and not states:
+        return tuple([Delivery(name.decode(), record) for name, record in zip(given, records, strict=True)])
     known = {extras[at]: extras[at + 1 : at + 4] for at in range(0, len(extras), 4)}
     result: list[Delivery] = []
     for place, (name, record) in enumerate(zip(given, records, strict=True), 1):

@@ -30,7 +30,7 @@ _CLOSED = "The client is closed, and with it all its senders and receivers: make
 class _Call(Generic[T]):
     """Something to be done in the event loop, and a thread that waits for it."""
 
-    __slots__ = ("done", "ended", "error", "left", "make", "result", "task", "unwanted", "worker")
+    __slots__ = ("begun", "done", "ended", "error", "left", "make", "result", "task", "unwanted", "worker")
 
     result: T
 
@@ -48,6 +48,7 @@ class _Call(Generic[T]):
         self.left: threading.Lock | None = None
         """Held, once the caller was interrupted, until nothing of the call is left."""
         self.task: asyncio.Task[None] | None = None
+        self.begun = False
         self.ended = False
 
     def begin(self) -> None:
@@ -58,6 +59,7 @@ class _Call(Generic[T]):
         self.task = asyncio.get_running_loop().create_task(self._run())
 
     async def _run(self) -> None:
+        self.begun = True
         try:
             self.result = await self.make()
         except BaseException as error:  # noqa: BLE001  # the caller's
@@ -69,10 +71,13 @@ class _Call(Generic[T]):
 
     def withdraw(self) -> None:
         """The caller was interrupted: end it, in the loop."""
-        if self.task is None or self.ended:
-            self._leave()
-        else:
+        if self.task is not None and not self.ended:
             self.task.cancel()
+            if self.begun:
+                return  # it leaves when it has ended
+            self.error = asyncio.CancelledError()  # it never begins now
+            self.end()
+        self._leave()
 
     def _leave(self) -> None:
         self.worker.calls.discard(self)
@@ -143,8 +148,9 @@ class _Worker(threading.Thread):
 
     def withdraw(self, call: _Call[Any]) -> None:
         """Cancel a call, and wait until that is done."""
-        left = call.left = threading.Lock()
+        left = threading.Lock()
         left.acquire()
+        call.left = left
         self.calls.add(call)
         try:
             self.post(call.withdraw)

@@ -12,6 +12,7 @@ import pytest
 from sbredis import AutoLockRenewer, ServiceBusClient, ServiceBusMessage, ServiceBusReceivedMessage, ServiceBusReceiver
 from sbredis.exceptions import MessageAlreadySettled
 from tests.sync.interruptions import interrupted_when
+from tests.waiting import wait_until
 
 SOON = 5.0
 
@@ -141,3 +142,35 @@ async def given_back(receiver: ServiceBusReceiver) -> None:
     entity = receiver._aio._entity
     assert entity is not None
     await entity.desk(entity.numbers[0]).given_back()
+
+
+def test_an_interruption_before_the_call_has_begun_ends_it(
+    client: ServiceBusClient, interrupt: Callable[[], None]
+) -> None:
+    """The loop is busy with something else: the call is withdrawn before its first step."""
+    client.ensure_queue("q")
+    sender = client.get_queue_sender("q")
+    busy, let = threading.Event(), threading.Event()
+
+    def occupy() -> None:
+        busy.set()
+        let.wait(20)
+
+    client._portal.post(occupy)
+    assert busy.wait(20)
+    worker = client._portal._worker
+    assert worker is not None
+
+    def interrupt_and_let() -> None:
+        wait_until(lambda: worker.calls)
+        interrupt()
+        wait_until(lambda: any(call.left is not None for call in list(worker.calls)))
+        let.set()
+
+    thread = threading.Thread(target=interrupt_and_let)
+    thread.start()
+    with pytest.raises(KeyboardInterrupt):
+        sender.send_messages(ServiceBusMessage("never"))
+    thread.join()
+    with client.get_queue_receiver("q", max_wait_time=SOON) as receiver:
+        assert receiver.peek_messages(10) == []

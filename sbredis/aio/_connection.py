@@ -136,7 +136,8 @@ class Connection:
         try:
             async with anyio.create_task_group() as tasks:
                 self.tasks = tasks
-                ready.set_result(None)
+                if not ready.done():
+                    ready.set_result(None)
                 await anyio.sleep_forever()
         except Exception:  # noqa: BLE001  # a defect: callers learn of it by the end of what they wait for
             _log.exception("the client of %s broke on a defect and is closed", self.target)

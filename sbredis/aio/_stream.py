@@ -182,6 +182,8 @@ class SendStream(AsyncIterator[SendResult]):
             self._feeder.cancel()
             with anyio.CancelScope(shield=True):
                 await asyncio.wait((self._feeder,))
+            self._exhausted = True  # it may not even have begun
+            self._changed.set()
 
     def _report(self) -> None:
         """Log what has failed and nobody will ask for."""

@@ -21,7 +21,7 @@ from sbredis.engine import (
 )
 from sbredis.exceptions import MessagingEntityAlreadyExistsError, MessagingEntityNotFoundError
 from sbredis.registry._entity import EntityDescription, EntityRecord, Json, require_properties
-from sbredis.registry._refusals import EntityChangedError, changed, exists, missing, refusals
+from sbredis.registry._refusals import EntityChangedError, NamespaceMissingError, changed, exists, missing, refusals
 from sbredis.registry._registry import register_namespace
 from sbredis.registry._steps import Steps
 
@@ -99,6 +99,8 @@ class Namespace:
         while True:
             try:
                 record = await steps.ask(registration, until, name)
+            except NamespaceMissingError:
+                await steps.ask(register_namespace(self.name, self.partitions, exact=True), until)
             except MessagingEntityAlreadyExistsError:
                 found = await steps.ask(steps.registry.read(name), until, name)
                 if found is not None and await steps.settled(found, until) is not None:

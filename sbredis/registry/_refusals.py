@@ -13,7 +13,15 @@ from sbredis.exceptions import (
     ServiceBusError,
 )
 
-__all__ = ["EntityChangedError", "NamespacePartitionsError", "changed", "exists", "missing", "refusals"]
+__all__ = [
+    "EntityChangedError",
+    "NamespaceMissingError",
+    "NamespacePartitionsError",
+    "changed",
+    "exists",
+    "missing",
+    "refusals",
+]
 
 
 class EntityChangedError(ServiceBusError):
@@ -24,6 +32,10 @@ class EntityChangedError(ServiceBusError):
 
 class NamespacePartitionsError(ServiceBusError, ValueError):
     """A namespace has another number of partitions than its caller says. It is fixed when the namespace is made."""
+
+
+class NamespaceMissingError(MessagingEntityNotFoundError):
+    """The namespace itself is not there any more: its servers have come back empty."""
 
 
 _Made = tuple[type[ServiceBusError], str]
@@ -67,8 +79,8 @@ def refusals(namespace: str, entity: str = "") -> Mapping[str, Callable[[str], _
     """The codes of the registry's scripts, in a call about this entity."""
     return {
         "NAMESPACE": lambda _: (
-            MessagingEntityNotFoundError,
-            f"There is no namespace '{namespace}', or no longer. Open it anew to have it made.",
+            NamespaceMissingError,
+            f"There is no namespace '{namespace}', or no longer: whoever creates a queue in it, or opens it, makes it.",
         ),
         "LAYOUT": lambda form: (
             DataLayoutError,

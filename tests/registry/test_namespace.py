@@ -316,12 +316,27 @@ async def test_in_a_namespace_that_is_gone_nothing_is_made(transport: Transport,
         namespace.get_entity("q"),
         namespace.list_entities(),
         namespace.delete_entity("q"),
-        namespace.create_entity("other", SETTINGS),
         namespace.update_entity(record, SETTINGS),
     ):
         with pytest.raises(MessagingEntityNotFoundError, match="There is no namespace 'ns'"):
             await done
     assert await snapshot(transport) == before
+
+
+async def test_who_creates_an_entity_makes_the_namespace_again(transport: Transport, namespace: Namespace) -> None:
+    """Its servers have come back empty."""
+    await transport.command("DEL", NAMESPACE, key=NAMESPACE)
+    assert await namespace.create_entity("q", SETTINGS) == await namespace.get_entity("q")
+    assert (await Namespace.open(transport, "ns")).partitions == namespace.partitions
+
+
+async def test_a_namespace_that_was_made_with_other_partitions_meanwhile_is_left_alone(
+    transport: Transport, namespace: Namespace
+) -> None:
+    await transport.command("DEL", NAMESPACE, key=NAMESPACE)
+    await Namespace.open(transport, "ns", namespace.partitions + 1)
+    with pytest.raises(NamespacePartitionsError):
+        await namespace.create_entity("q", SETTINGS)
 
 
 # -- changing ----------------------------------------------------------------------------------------------------------

@@ -22,7 +22,7 @@ from sbredis.exceptions import (
 )
 from sbredis.registry import EntityChangedError, NamespacePartitionsError
 from sbredis.registry._entity import EntityDescription, EntityRecord
-from sbredis.registry._refusals import refusals
+from sbredis.registry._refusals import NamespaceMissingError, refusals
 from sbredis.registry._registry import LONGEST_PAGE, NamespaceFacts, Registry, register_namespace
 from sbredis.transport import Transport, open_transport
 from tests.registry.keys import keys_of, snapshot
@@ -363,8 +363,8 @@ about_an_entity = pytest.mark.parametrize("request_", REQUESTS[1:], ids=lambda r
 @about_an_entity
 async def test_where_no_namespace_is_every_call_says_so(transport: Transport, request_: Request[Any]) -> None:
     await transport.command("DEL", NAMESPACE, key=NAMESPACE)
-    text = await refused(transport, request_, MessagingEntityNotFoundError)
-    assert text == "There is no namespace 'ns', or no longer. Open it anew to have it made."
+    text = await refused(transport, request_, NamespaceMissingError)
+    assert text == "There is no namespace 'ns', or no longer: whoever creates a queue in it, or opens it, makes it."
 
 
 @about_an_entity

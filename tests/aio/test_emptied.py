@@ -1,0 +1,49 @@
+"""Servers that come back empty: a client that is open goes on when somebody creates what it needs."""
+
+from __future__ import annotations
+
+import pytest
+
+from sbredis.aio import ServiceBusClient
+from sbredis.exceptions import MessagingEntityNotFoundError
+from sbredis.model import ServiceBusMessage
+from tests.aio.standing import queue_at
+from tests.engine.bench import everything
+
+pytestmark = pytest.mark.anyio
+
+
+async def emptied(client: ServiceBusClient) -> None:
+    """Take everything away that is in the servers of a client."""
+    transport = client._connection.transport
+    for endpoint in transport.masters:
+        for number in range(16384):
+            key = b"{%d}" % number
+            if transport.endpoint_of(key) == endpoint:
+                await transport.command("FLUSHALL", key=key)
+                break
+
+
+async def test_namespace_and_queue_are_made_again_for_who_may(url: str) -> None:
+    async with queue_at(url) as queue:
+        client, name = queue.client, queue.entity.name
+        sender, receiver = client.get_queue_sender(name), client.get_queue_receiver(name, create_if_missing=True)
+        await sender.send_messages(ServiceBusMessage("lost"))
+        await emptied(client)
+        with pytest.raises(MessagingEntityNotFoundError, match="There is no"):
+            await sender.send_messages(ServiceBusMessage("refused"))
+        keys = [key for partition in queue.partitions for key in partition.keys]
+        assert not await everything(queue.transport, keys[:1])
+        with pytest.raises(MessagingEntityNotFoundError):
+            await client.get_queue_receiver(name).receive_messages(1, 0.1)
+        await receiver.receive_messages(1, 0.1)
+        await sender.send_messages(ServiceBusMessage("new"))
+        assert [message.body for message in await receiver.receive_messages(1, 20)] == [b"new"]
+
+
+async def test_ensuring_a_queue_makes_the_namespace_as_well(url: str) -> None:
+    async with queue_at(url) as queue:
+        await emptied(queue.client)
+        await queue.client.ensure_queue("other", enable_partitioning=True)
+        await queue.client.get_queue_sender("other").send_messages(ServiceBusMessage("a"))
+        assert len(await queue.client.get_queue_receiver("other").receive_messages(1, 20)) == 1

@@ -13,6 +13,18 @@ from dataclasses import replace
 from typing import Any, Literal, NamedTuple, TypeVar
 
 from sbredis.engine._keys import KINDS, partition_keys
+from sbredis.engine._packing import (
+    MAXIMUM_CALL_BYTES,
+    MAXIMUM_CALL_MESSAGES,
+    MAXIMUM_ID_BYTES,
+    Lock,
+    Outgoing,
+    grouped,
+    in_columns,
+    named,
+    token_of,
+    within,
+)
 from sbredis.engine._request import Request
 from sbredis.engine._results import (
     NEVER,
@@ -47,21 +59,11 @@ __all__ = [
     "new_token",
 ]
 
-MAXIMUM_CALL_MESSAGES = 1000
-MAXIMUM_ID_BYTES = 512
-"""128 characters of four bytes."""
-MAXIMUM_CHANGES_BYTES = 64 * 1024
-"""What the changed properties of a message may weigh: what Azure allows for all of its properties."""
-MAXIMUM_CALL_BYTES = 4 * 1024 * 1024
-"""What the messages of one call may weigh; a single message may be larger."""
-
 T = TypeVar("T")
 Side = Literal["", "d"]
 """The main queue of a partition, or its dead-letter queue."""
 Mode = Literal["lock", "delete"]
 
-_NAME = re.compile(r"d?[1-9][0-9]{0,14}", re.ASCII)
-_TOKEN = re.compile(r"[A-Za-z0-9_-]{12}", re.ASCII)
 _INCARNATION = re.compile(r"[A-Za-z0-9_-]{1,64}", re.ASCII)
 _LANE = re.compile(r"[\x21-\x7e]{1,64}", re.ASCII)
 
@@ -79,59 +81,9 @@ NO_TURN = Turn("", 0)
 """For a call that may be done twice."""
 
 
-class Outgoing(NamedTuple):
-    """A message to be sent."""
-
-    payload: bytes
-    time_to_live: int | None = None
-    """In ms; ``None`` for as long as the entity lets it."""
-    level: int = 0
-    """Of eight, 0 the most urgent."""
-    message_id: bytes = b""
-    """By which duplicates are known; empty for none."""
-    due: int | None = None
-    """When it is to be enqueued, in ms since 1970; ``None`` for now."""
-
-
-class Lock(NamedTuple):
-    """A message that is to be settled, and the token under which it was given out."""
-
-    token: str
-    name: str
-    changes: bytes = b""
-    """Changed properties; empty leaves them as they are."""
-    delay: int = 0
-    """In ms, for abandoning."""
-
-
 def new_token() -> str:
     """A token for a lease: nobody can guess it, and none comes twice."""
     return secrets.token_urlsafe(9)
-
-
-def _within(what: str, value: object, least: int, most: int) -> None:
-    if type(value) is not int or not least <= value <= most:
-        raise ValueError(f"{what} must be a whole number from {least} to {most}, not {value!r}")
-
-
-def _names(given: Sequence[str]) -> list[Argument]:
-    if isinstance(given, (str, bytes)):
-        raise TypeError(f"several names are needed, not the one text {given!r}")
-    listed = list(given)
-    if not 1 <= len(listed) <= MAXIMUM_CALL_MESSAGES:
-        raise ValueError(f"a call takes 1 to {MAXIMUM_CALL_MESSAGES} messages, not {len(listed)}")
-    for name in listed:
-        if not _NAME.fullmatch(name):
-            raise ValueError(f"{name!r} is no number of a message")
-    if len(set(listed)) < len(listed):
-        raise ValueError("a message is named twice")
-    return list(listed)
-
-
-def _token(token: str) -> str:
-    if not _TOKEN.fullmatch(token):
-        raise ValueError(f"{token!r} is no token of a lease")
-    return token
 
 
 class Partition:
@@ -149,7 +101,7 @@ class Partition:
         settings: PartitionSettings,
         store: str | None = None,
     ) -> None:
-        _within("version", version, 1, 999_999_999_999_999)
+        within("version", version, 1, 999_999_999_999_999)
         if not _INCARNATION.fullmatch(incarnation):
             raise ValueError(f"{incarnation!r} is no incarnation")
         self.keys = partition_keys(namespace, salt, entity, store)
@@ -162,8 +114,8 @@ class Partition:
     def send(self, turn: Turn, messages: Sequence[Outgoing]) -> Request[Sent]:
         """Take messages in, each active at once or scheduled; all of them or none."""
         self._check_outgoing(messages)
-        columns, rest = _columns(messages)
-        return self._request("send", turn, _sent, {"columns": columns}, rest)
+        letters, rest = in_columns(messages)
+        return self._request("send", turn, _sent, {"columns": letters}, rest)
 
     def publish(
         self, turn: Turn, messages: Sequence[Outgoing], routes: Sequence[Sequence[int]], targets: Sequence[Partition]
@@ -183,10 +135,10 @@ class Partition:
                 raise ValueError(f"a route is places of targets, rising, not {route!r}")
         if len({target.keys[0] for target in targets}) < len(targets):
             raise ValueError("a subscription is named twice among the targets")
-        columns, rest = _columns(messages, routes)
+        letters, rest = in_columns(messages, routes)
         keys = self.keys + tuple(target.keys[KINDS.index(kind)] for target in targets for kind in _TARGET_KINDS)
         scalars: dict[str, Argument] = {
-            "columns": columns,
+            "columns": letters,
             "incarnations": " ".join(target.incarnation for target in targets),
         }
         return replace(self._request("publish", turn, _sent, scalars, rest), keys=keys)
@@ -197,7 +149,7 @@ class Partition:
         def read(reply: list[Any]) -> Undone:
             return Undone(bool(reply[0]), names(reply[1]))
 
-        return self._request("cancel", turn, read, {}, _names(scheduled))
+        return self._request("cancel", turn, read, {}, named(scheduled))
 
     # -- giving out -----------------------------------------------------------------------------------------------
 
@@ -218,15 +170,15 @@ class Partition:
         ``waiter`` is the channel on which the caller waits if it gets nothing; it names it again when it comes back.
         With ``waiting_for`` 0 it does not wait, and the partition forgets it if it did.
         """
-        _within("wanted", wanted, 1, MAXIMUM_CALL_MESSAGES)
-        _within("room", room, 1, 1 << 30)
-        _within("waiting_for", waiting_for, 0, MAXIMUM_CALL_MESSAGES)
+        within("wanted", wanted, 1, MAXIMUM_CALL_MESSAGES)
+        within("room", room, 1, 1 << 30)
+        within("waiting_for", waiting_for, 0, MAXIMUM_CALL_MESSAGES)
         scalars: dict[str, Argument] = {
             "side": side,
             "mode": mode,
             "wanted": wanted,
             "room": room,
-            "token": _token(token),
+            "token": token_of(token),
             "waiter": waiter,
             "waiting_for": waiting_for,
         }
@@ -240,7 +192,7 @@ class Partition:
         With ``waiting_for`` 0 the caller does not wait, and is forgotten if it did; the next in line is woken in its
         place, if there is something. It has no place in a lane. ``turn`` tells the time, where there is a test clock.
         """
-        _within("waiting_for", waiting_for, 0, MAXIMUM_CALL_MESSAGES)
+        within("waiting_for", waiting_for, 0, MAXIMUM_CALL_MESSAGES)
 
         def read(reply: list[Any]) -> Looked:
             return Looked(bool(reply[0]), max(reply[1], 0), reply[1] == _FOUND)
@@ -260,8 +212,8 @@ class Partition:
         self, turn: Turn, token: str, deferred: Sequence[str], *, mode: Mode = "lock"
     ) -> Request[Received]:
         """Give out deferred messages by name; all of them, or none if one is not deferred here."""
-        scalars: dict[str, Argument] = {"mode": mode, "token": _token(token)}
-        return self._request("receive_deferred", turn, _received, scalars, _names(deferred))
+        scalars: dict[str, Argument] = {"mode": mode, "token": token_of(token)}
+        return self._request("receive_deferred", turn, _received, scalars, named(deferred))
 
     def peek(
         self,
@@ -274,9 +226,9 @@ class Partition:
         turn: Turn = NO_TURN,
     ) -> Request[Peeked]:
         """Show messages from a number on, whatever their state, and touch none of them."""
-        _within("start", start, 0, (1 << 48) - 1)
-        _within("wanted", wanted, 1, MAXIMUM_CALL_MESSAGES)
-        _within("room", room, 1, 1 << 30)
+        within("start", start, 0, (1 << 48) - 1)
+        within("wanted", wanted, 1, MAXIMUM_CALL_MESSAGES)
+        within("room", room, 1, 1 << 30)
         if not states or not set(states) <= set("alwfs"):
             raise ValueError(f"states must be out of a, l, w, f and s, not {states!r}")
 
@@ -290,7 +242,7 @@ class Partition:
 
     def complete(self, turn: Turn, locks: Sequence[Lock]) -> Request[Settled]:
         """Settle messages as done."""
-        return self._request("complete", turn, _settled, {}, _grouped(locks, 1))
+        return self._request("complete", turn, _settled, {}, grouped(locks, 1))
 
     def renew(self, turn: Turn, token: str, locks: Sequence[Lock]) -> Request[Renewed]:
         """Lock messages for the full duration again; those of a lease that is named in part move to ``token``."""
@@ -298,22 +250,22 @@ class Partition:
         def read(reply: list[Any]) -> Renewed:
             return Renewed(bool(reply[0]), reply[1], names(reply[2]), names(reply[3]))
 
-        return self._request("renew", turn, read, {"token": _token(token)}, _grouped(locks, 1))
+        return self._request("renew", turn, read, {"token": token_of(token)}, grouped(locks, 1))
 
     def abandon(self, turn: Turn, locks: Sequence[Lock], *, counted: bool = True) -> Request[Settled]:
         """Give messages back, counted as failed deliveries or, unread, not."""
         for lock in locks:
-            _within("delay", lock.delay, 0, NEVER)
-        rest = _grouped(locks, 3)
+            within("delay", lock.delay, 0, NEVER)
+        rest = grouped(locks, 3)
         return self._request("abandon", turn, _settled, {"counted": int(counted)}, rest)
 
     def defer(self, turn: Turn, locks: Sequence[Lock]) -> Request[Settled]:
         """Set messages aside, to be received by number only."""
-        return self._request("defer", turn, _settled, {}, _grouped(locks, 2))
+        return self._request("defer", turn, _settled, {}, grouped(locks, 2))
 
     def dead_letter(self, turn: Turn, locks: Sequence[Lock]) -> Request[Settled]:
         """Move messages to the dead-letter queue."""
-        return self._request("dead_letter", turn, _settled, {}, _grouped(locks, 2))
+        return self._request("dead_letter", turn, _settled, {}, grouped(locks, 2))
 
     # -- looking after --------------------------------------------------------------------------------------------
 
@@ -321,9 +273,9 @@ class Partition:
         self, turn: Turn, before: int, *, side: Side = "", share: int = MAXIMUM_CALL_MESSAGES, start: int = 0
     ) -> Request[Purged]:
         """Delete what was enqueued before a time and is not locked or scheduled; one bounded step of it."""
-        _within("before", before, 0, NEVER)
-        _within("share", share, 1, MAXIMUM_CALL_MESSAGES)
-        _within("start", start, 0, 1 << 53)
+        within("before", before, 0, NEVER)
+        within("share", share, 1, MAXIMUM_CALL_MESSAGES)
+        within("start", start, 0, 1 << 53)
 
         def read(reply: list[Any]) -> Purged:
             return Purged(bool(reply[0]), reply[1], int(reply[2]) if reply[2] else None)
@@ -360,7 +312,7 @@ class Partition:
 
     def destroy(self, *, share: int = 500) -> Request[bool]:
         """Take the partition away; the result says whether another step is needed."""
-        _within("share", share, 1, MAXIMUM_CALL_MESSAGES)
+        within("share", share, 1, MAXIMUM_CALL_MESSAGES)
 
         def read(reply: list[Any]) -> bool:
             return bool(reply[0])
@@ -381,9 +333,9 @@ class Partition:
         lane, number, now = turn
         if lane and not _LANE.fullmatch(lane):
             raise ValueError(f"{lane!r} is no lane: 1 to 64 printable ASCII characters without a space")
-        _within("number", number, 0 if not lane else 1, 999_999_999_999_999)
+        within("number", number, 0 if not lane else 1, 999_999_999_999_999)
         if now is not None:
-            _within("now", now, 0, NEVER - 1)
+            within("now", now, 0, NEVER - 1)
         if scalars.get("side", "") not in _SIDES or scalars.get("mode", "lock") not in _MODES:
             raise ValueError("side must be '' or 'd', and mode 'lock' or 'delete'")
         common = (self.incarnation, self.version, lane, number, "" if now is None else now)
@@ -406,11 +358,11 @@ class Partition:
             if len(message_id) > MAXIMUM_ID_BYTES:
                 raise ValueError(f"message_id of message {place} has more than {MAXIMUM_ID_BYTES} bytes")
             if time_to_live is not None:
-                _within(f"time_to_live of message {place}", time_to_live, 0, NEVER)
+                within(f"time_to_live of message {place}", time_to_live, 0, NEVER)
             if due is not None:
-                _within(f"due of message {place}", due, 0, NEVER - 1)
+                within(f"due of message {place}", due, 0, NEVER - 1)
             if type(level) is not int or level:
-                _within(f"level of message {place}", level, 0, 7)
+                within(f"level of message {place}", level, 0, 7)
         if total > MAXIMUM_CALL_BYTES and len(messages) > 1:
             raise MessageSizeExceededError(
                 f"{len(messages)} messages of {total} bytes are too large for one call; it takes {MAXIMUM_CALL_BYTES}"
@@ -428,35 +380,6 @@ _TARGET_KINDS = ("state", "order", "entries", "due", "waiters")
 """The keys of a subscription that publishing to it touches, in the order in which its script takes them."""
 
 
-def _columns(messages: Sequence[Outgoing], routes: Sequence[Sequence[int]] = ()) -> tuple[str, list[Argument]]:
-    """Messages as the scripts take them: the letters of the columns that any of them needs, and their values."""
-    timed = levelled = known = scheduled = False
-    for _, time_to_live, level, message_id, due in messages:
-        # One look at each message: nearly all of them have none of it.
-        if level or message_id or time_to_live is not None or due is not None:
-            timed = timed or time_to_live is not None
-            levelled = levelled or bool(level)
-            known = known or bool(message_id)
-            scheduled = scheduled or due is not None
-    if not (timed or levelled or known or scheduled or routes):
-        return "", [message[0] for message in messages]
-    rest: list[Argument] = []
-    for place, message in enumerate(messages):
-        if routes:
-            rest.append(" ".join(str(target + 1) for target in routes[place]))
-        if timed:
-            rest.append("" if message.time_to_live is None else message.time_to_live)
-        if levelled:
-            rest.append(message.level)
-        if known:
-            rest.append(message.message_id)
-        if scheduled:
-            rest.append("" if message.due is None else message.due)
-        rest.append(message.payload)
-    letters = zip("rtlid", (bool(routes), timed, levelled, known, scheduled), strict=True)
-    return "".join(letter for letter, used in letters if used), rest
-
-
 def _sent(reply: list[Any]) -> Sent:
     return Sent(bool(reply[0]), reply[1], reply[2])
 
@@ -468,39 +391,3 @@ def _received(reply: list[Any]) -> Received:
 
 def _settled(reply: list[Any]) -> Settled:
     return Settled(bool(reply[0]), names(reply[1]), names(reply[2]) if len(reply) > 2 else ())
-
-
-def _grouped(locks: Sequence[Lock], columns: int) -> list[Argument]:
-    """Messages by token, as the scripts take them: a token, a count, and for each message its name and, as far as
-    ``columns`` says, its changes and its delay.
-    """
-    if not 1 <= len(locks) <= MAXIMUM_CALL_MESSAGES:
-        raise ValueError(f"a call takes 1 to {MAXIMUM_CALL_MESSAGES} messages, not {len(locks)}")
-    groups: dict[str, list[Argument]] = {}
-    fits = _NAME.fullmatch
-    total = 0
-    for token, name, changes, delay in locks:
-        if not fits(name):
-            raise ValueError(f"{name!r} is no number of a message")
-        if type(changes) is not bytes:
-            raise TypeError(f"changed properties must be bytes, not {type(changes).__name__}")
-        if changes:
-            total += len(changes)
-            if len(changes) > MAXIMUM_CHANGES_BYTES or total > MAXIMUM_CALL_BYTES:
-                raise MessageSizeExceededError(
-                    f"changed properties of {len(changes)} bytes, of {total} in one call, are too large: "
-                    f"a message may have {MAXIMUM_CHANGES_BYTES}, a call {MAXIMUM_CALL_BYTES}"
-                )
-        listed = groups.get(token)
-        if listed is None:
-            listed = groups[_token(token)] = []
-        if columns == 1:
-            listed.append(name)
-        elif columns == 2:
-            listed += (name, changes)
-        else:
-            listed += (name, changes, delay)
-    rest: list[Argument] = []
-    for token, listed in groups.items():
-        rest += (token, len(listed) // columns, *listed)
-    return rest

@@ -49,7 +49,7 @@ PURE = {
     for folder, names in {
         "transport": ("_address", "_slots", "_script", "_resp", "_replies", "_backoff", "_facts"),
         "engine": (
-            *("_codec", "_keys", "_lifecycle", "_names", "_partition", "_placement"),
+            *("_codec", "_keys", "_lifecycle", "_names", "_packing", "_partition", "_placement"),
             *("_refusals", "_request", "_results", "_scripts", "_settings"),
         ),
     }.items()

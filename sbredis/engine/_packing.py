@@ -1,0 +1,153 @@
+"""What callers give, as the scripts take it: messages in columns, locks in groups; checked on the way. Pure."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from typing import NamedTuple
+
+from sbredis.exceptions import MessageSizeExceededError
+from sbredis.transport import Argument
+
+__all__ = [
+    "MAXIMUM_CALL_BYTES",
+    "MAXIMUM_CALL_MESSAGES",
+    "MAXIMUM_CHANGES_BYTES",
+    "MAXIMUM_ID_BYTES",
+    "Lock",
+    "Outgoing",
+    "grouped",
+    "in_columns",
+    "named",
+    "token_of",
+    "within",
+]
+
+MAXIMUM_CALL_MESSAGES = 1000
+MAXIMUM_ID_BYTES = 512
+"""128 characters of four bytes."""
+MAXIMUM_CHANGES_BYTES = 64 * 1024
+"""What the changed properties of a message may weigh: what Azure allows for all of its properties."""
+MAXIMUM_CALL_BYTES = 4 * 1024 * 1024
+"""What the messages of one call may weigh; a single message may be larger."""
+
+_NAME = re.compile(r"d?[1-9][0-9]{0,14}", re.ASCII)
+_TOKEN = re.compile(r"[A-Za-z0-9_-]{12}", re.ASCII)
+
+
+class Outgoing(NamedTuple):
+    """A message to be sent."""
+
+    payload: bytes
+    time_to_live: int | None = None
+    """In ms; ``None`` for as long as the entity lets it."""
+    level: int = 0
+    """Of eight, 0 the most urgent."""
+    message_id: bytes = b""
+    """By which duplicates are known; empty for none."""
+    due: int | None = None
+    """When it is to be enqueued, in ms since 1970; ``None`` for now."""
+
+
+class Lock(NamedTuple):
+    """A message that is to be settled, and the token under which it was given out."""
+
+    token: str
+    name: str
+    changes: bytes = b""
+    """Changed properties; empty leaves them as they are."""
+    delay: int = 0
+    """In ms, for abandoning."""
+
+
+def within(what: str, value: object, least: int, most: int) -> None:
+    """Raise unless it is a whole number within these bounds."""
+    if type(value) is not int or not least <= value <= most:
+        raise ValueError(f"{what} must be a whole number from {least} to {most}, not {value!r}")
+
+
+def named(given: Sequence[str]) -> list[Argument]:
+    """Names of messages, each once."""
+    if isinstance(given, (str, bytes)):
+        raise TypeError(f"several names are needed, not the one text {given!r}")
+    listed = list(given)
+    if not 1 <= len(listed) <= MAXIMUM_CALL_MESSAGES:
+        raise ValueError(f"a call takes 1 to {MAXIMUM_CALL_MESSAGES} messages, not {len(listed)}")
+    for name in listed:
+        if not _NAME.fullmatch(name):
+            raise ValueError(f"{name!r} is no number of a message")
+    if len(set(listed)) < len(listed):
+        raise ValueError("a message is named twice")
+    return list(listed)
+
+
+def token_of(token: str) -> str:
+    """A token, if it is one."""
+    if not _TOKEN.fullmatch(token):
+        raise ValueError(f"{token!r} is no token of a lease")
+    return token
+
+
+def in_columns(messages: Sequence[Outgoing], routes: Sequence[Sequence[int]] = ()) -> tuple[str, list[Argument]]:
+    """Messages as the scripts take them: the letters of the columns that any of them needs, and their values."""
+    timed = levelled = known = scheduled = False
+    for _, time_to_live, level, message_id, due in messages:
+        # One look at each message: nearly all of them have none of it.
+        if level or message_id or time_to_live is not None or due is not None:
+            timed = timed or time_to_live is not None
+            levelled = levelled or bool(level)
+            known = known or bool(message_id)
+            scheduled = scheduled or due is not None
+    if not (timed or levelled or known or scheduled or routes):
+        return "", [message[0] for message in messages]
+    rest: list[Argument] = []
+    for place, message in enumerate(messages):
+        if routes:
+            rest.append(" ".join(str(target + 1) for target in routes[place]))
+        if timed:
+            rest.append("" if message.time_to_live is None else message.time_to_live)
+        if levelled:
+            rest.append(message.level)
+        if known:
+            rest.append(message.message_id)
+        if scheduled:
+            rest.append("" if message.due is None else message.due)
+        rest.append(message.payload)
+    letters = zip("rtlid", (bool(routes), timed, levelled, known, scheduled), strict=True)
+    return "".join(letter for letter, used in letters if used), rest
+
+
+def grouped(locks: Sequence[Lock], width: int) -> list[Argument]:
+    """Messages by token, as the scripts take them: a token, a count, and for each message its name and, as far as
+    ``width`` says, its changes and its delay.
+    """
+    if not 1 <= len(locks) <= MAXIMUM_CALL_MESSAGES:
+        raise ValueError(f"a call takes 1 to {MAXIMUM_CALL_MESSAGES} messages, not {len(locks)}")
+    groups: dict[str, list[Argument]] = {}
+    fits = _NAME.fullmatch
+    total = 0
+    for token, name, changes, delay in locks:
+        if not fits(name):
+            raise ValueError(f"{name!r} is no number of a message")
+        if type(changes) is not bytes:
+            raise TypeError(f"changed properties must be bytes, not {type(changes).__name__}")
+        if changes:
+            total += len(changes)
+            if len(changes) > MAXIMUM_CHANGES_BYTES or total > MAXIMUM_CALL_BYTES:
+                raise MessageSizeExceededError(
+                    f"changed properties of {len(changes)} bytes, of {total} in one call, are too large: "
+                    f"a message may have {MAXIMUM_CHANGES_BYTES}, a call {MAXIMUM_CALL_BYTES}"
+                )
+        listed = groups.get(token)
+        if listed is None:
+            listed = groups[token_of(token)] = []
+        if width == 1:
+            listed.append(name)
+        elif width == 2:
+            listed += (name, changes)
+        else:
+            listed += (name, changes, delay)
+    rest: list[Argument] = []
+    for token, listed in groups.items():
+        rest += (token, len(listed) // width, *listed)
+    return rest

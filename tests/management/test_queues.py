@@ -372,11 +372,13 @@ async def test_ensuring_and_deleting_at_once_both_succeed_or_find_nothing(admin:
 
 
 @in_memory
-async def test_ensuring_in_a_namespace_that_is_gone_ends(admin: Admin, transport: Transport) -> None:
+async def test_ensuring_in_a_namespace_that_is_gone_makes_it_again(admin: Admin, transport: Transport) -> None:
     key = b"sb:ns:{fjl}:namespace"
     assert await transport.command("DEL", key, key=key) == 1
     with pytest.raises(MessagingEntityNotFoundError, match="There is no namespace 'ns'"):
-        await admin.ensure_queue("q")
+        await admin.get_queue("q")
+    assert (await admin.ensure_queue("q")).name == "q"
+    assert (await admin.get_queue("q")).name == "q"
 
 
 @in_memory

@@ -19,9 +19,10 @@ demo: environment-test ## show sbredis at work on a server that it starts itself
 
 test: environment-test ## run the tests (TESTS=tests/house for a part, ARGS=… for pytest)
 	@tools/system-packages
-	$(PY) -m pytest $(ARGS) $(TESTS)
 ifeq ($(TESTS),tests)
-	@tools/other-servers $(ARGS)
+	@tools/side-by-side $(ARGS)
+else
+	$(PY) -m pytest $(ARGS) $(TESTS)
 endif
 
 check: environment ## lint, formatting, types, the import rule and the documentation

@@ -48,6 +48,7 @@ __all__ = ["OTHER_LOOP", "Job", "Lane"]
 
 _log = logging.getLogger("sbredis.client")
 _TICK = 0.25
+_GRACE = 0.05
 _MUCH = 16
 """So many jobs are worth two calls."""
 _UNANSWERED = (Outcome.NEVER_SENT, Outcome.UNKNOWN)
@@ -265,10 +266,12 @@ class Lane(ABC, Generic[J, R]):
             for job in jobs:
                 if job.future.done():
                     continue
-                if job.deadline <= now:
+                # A call that ends at the same moment knows better whether it was sent at all.
+                end = job.deadline + _GRACE if sent else job.deadline
+                if end <= now:
                     job.future.set_exception(self._late(sent=sent))
-                elif job.deadline < earliest:
-                    earliest = job.deadline
+                elif end < earliest:
+                    earliest = end
         if some:
             self._watch(earliest)
 

@@ -27,12 +27,14 @@ def deadline_of(timeout: float | None) -> float:
     return asyncio.get_running_loop().time() + seconds
 
 
-def count_of(value: object, name: str, most: int | None = None) -> int:
-    """A number of messages that must be positive."""
+def count_of(value: object, name: str, most: int | None = None, *, least: int = 1) -> int:
+    """A whole number within bounds: positive, unless something else is said."""
     if isinstance(value, bool) or not isinstance(value, int):
         raise TypeError(f"{name} is a whole number, not {type(value).__name__}")
-    if value < 1 or (most is not None and value > most):
-        raise ValueError(f"{name} must be {'from 1 to ' + str(most) if most else '1 or more'}, not {value!r}")
+    if value < least or (most is not None and value > most):
+        raise ValueError(
+            f"{name} must be {f'{least} or more' if most is None else f'from {least} to {most}'}, not {value!r}"
+        )
     return value
 
 

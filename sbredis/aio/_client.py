@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import secrets
 from collections.abc import Mapping
-from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Self
 
 import anyio
@@ -18,7 +17,7 @@ from sbredis.aio._receiver import ServiceBusReceiver
 from sbredis.aio._renewer import AutoLockRenewer
 from sbredis.aio._sender import ServiceBusSender
 from sbredis.aio._telemetry import Telemetry
-from sbredis.engine import entity_name, namespace_name
+from sbredis.engine import entity_name
 from sbredis.model import QueueProperties, ServiceBusReceiveMode, ServiceBusSubQueue
 from sbredis.transport import Backoff, Target, parse_target, target_of
 
@@ -28,8 +27,8 @@ if TYPE_CHECKING:
 __all__ = ["ServiceBusClient"]
 
 _SUB_QUEUES = {
-    "/$deadletterqueue": ServiceBusSubQueue.DEAD_LETTER,
     "/$transfer/$deadletterqueue": ServiceBusSubQueue.TRANSFER_DEAD_LETTER,
+    "/$deadletterqueue": ServiceBusSubQueue.DEAD_LETTER,  # the other one ends so as well
 }
 _MOST_PREFETCHED = 50_000
 
@@ -85,21 +84,18 @@ class ServiceBusClient:
         connect_timeout: float,
         clock: Clock | None,
     ) -> None:
-        if namespace is not None:
-            target = replace(target, namespace=namespace_name(namespace))
-        if partition_count is not None:
-            count_of(partition_count, "partition_count", 1024)
         self._connection = Connection(
             target,
+            namespace=namespace,
             credential_provider=provider,
-            connect_timeout=seconds_of(connect_timeout, "connect_timeout"),
+            connect_timeout=connect_timeout,
             partition_count=partition_count,
             retry=retry,
             clock=clock,
         )
         endpoint = target.endpoints[0] if target.endpoints else None
         self._telemetry = Telemetry(
-            target.namespace, endpoint.host if endpoint else None, endpoint.port if endpoint else None
+            self._connection.target.namespace, endpoint.host if endpoint else None, endpoint.port if endpoint else None
         )
         self._handlers: set[ServiceBusSender | ServiceBusReceiver] = set()
 
@@ -212,17 +208,14 @@ class ServiceBusClient:
         if sub_queue is not None:
             sub_queue = ServiceBusSubQueue(sub_queue)
         lowered = str(queue_name).lower()
-        for suffix, kind in sorted(_SUB_QUEUES.items(), key=lambda item: -len(item[0])):
+        for suffix, kind in _SUB_QUEUES.items():
             if lowered.endswith(suffix):
                 if sub_queue is not None and sub_queue is not kind:
                     raise ValueError(f"{queue_name!r} is another sub-queue than sub_queue={sub_queue!r}")
                 queue_name, sub_queue = queue_name[: -len(suffix)], kind
                 break
         mode = ServiceBusReceiveMode(receive_mode)
-        if isinstance(prefetch_count, bool) or not isinstance(prefetch_count, int):  # pyright: ignore[reportUnnecessaryIsInstance]
-            raise TypeError(f"prefetch_count is a whole number, not {type(prefetch_count).__name__}")
-        if not 0 <= prefetch_count <= _MOST_PREFETCHED:
-            raise ValueError(f"prefetch_count must be from 0 to {_MOST_PREFETCHED}, not {prefetch_count}")
+        count_of(prefetch_count, "prefetch_count", _MOST_PREFETCHED, least=0)
         if auto_lock_renewer is not None and not isinstance(auto_lock_renewer, AutoLockRenewer):  # pyright: ignore[reportUnnecessaryIsInstance]
             raise TypeError(
                 "auto_lock_renewer is a sbredis.aio.AutoLockRenewer, not a "

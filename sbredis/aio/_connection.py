@@ -10,16 +10,18 @@ import asyncio
 import logging
 import secrets
 from collections.abc import Callable, Coroutine
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import anyio
 import anyio.to_thread
 
+from sbredis.aio._arguments import count_of, seconds_of
 from sbredis.aio._clock import Clock
 from sbredis.aio._entity import Entity
 from sbredis.aio._lane import OTHER_LOOP
 from sbredis.aio._rigs import rig_for
-from sbredis.engine import load, name_key, operations
+from sbredis.engine import MOST_PARTITIONS, load, name_key, namespace_name, operations
 from sbredis.exceptions import MessagingEntityNotFoundError, OperationTimeoutError, Outcome, ServiceBusError
 from sbredis.registry import EntityRecord, Namespace
 from sbredis.transport import Backoff, Script, Target, open_transport, require_asyncio
@@ -35,18 +37,26 @@ Creation = Callable[[Namespace, str, float], Coroutine[Any, Any, EntityRecord]]
 
 
 class Connection:
-    """The one connection of a client. It belongs to the event loop in which it is first used."""
+    """The one connection of a client. It belongs to the event loop in which it is first used.
+
+    ``namespace`` stands above the one of the target.
+    """
 
     def __init__(
         self,
         target: Target,
         *,
+        namespace: str | None = None,
         credential_provider: Any = None,
         connect_timeout: float = 5.0,
         partition_count: int | None = None,
         retry: Backoff | None = None,
         clock: Clock | None = None,
     ) -> None:
+        if namespace is not None:
+            target = replace(target, namespace=namespace_name(namespace))
+        if partition_count is not None:
+            count_of(partition_count, "partition_count", MOST_PARTITIONS)
         self.target = target
         self.rig = rig_for(target)
         """The test bus that it goes to, if it does."""
@@ -54,7 +64,7 @@ class Connection:
         self.id = ""
         """In the names of this client's lanes: drawn when it is opened, by the process that opens it."""
         self._credential_provider = credential_provider
-        self._connect_timeout = connect_timeout
+        self._connect_timeout = seconds_of(connect_timeout, "connect_timeout")
         self._partition_count = partition_count
         self.retry = retry or Backoff()
         """How calls are repeated."""
@@ -188,10 +198,6 @@ class Connection:
             if create is None or not isinstance(error, MessagingEntityNotFoundError):
                 raise
         return await create(self.namespace, name, until - anyio.current_time())
-
-    def known(self, name: str) -> Entity | None:
-        """An entity that was met already."""
-        return self._entities.get(name_key(name))
 
 
 def _scripts() -> list[Script]:

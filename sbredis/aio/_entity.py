@@ -1,3 +1,4 @@
+# pyright: reportPrivateUsage=false
 """An entity as a client knows it: what the registry says, its partitions, and the lanes to them.
 
 What a client knows may be old. A partition tells it so, and it reads the registry again and goes on: with other
@@ -19,6 +20,7 @@ from sbredis.registry import EntityRecord
 
 if TYPE_CHECKING:
     from sbredis.aio._connection import Connection
+    from sbredis.model import ServiceBusReceivedMessage
 
 __all__ = ["Entity"]
 
@@ -81,6 +83,10 @@ class Entity:
         if not self.partitioned:
             return self.numbers[0], sequence_number
         return sequence_number >> 48, sequence_number & ((1 << 48) - 1)
+
+    def desk_of(self, message: ServiceBusReceivedMessage) -> Desk:
+        """Where calls about a message of this entity come together."""
+        return self.desk(message._base >> 48 if self.partitioned else self.numbers[0])
 
     def pinned(self, key: str) -> Desk:
         """The partition of a session id, a partition key or a message id."""

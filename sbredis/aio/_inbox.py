@@ -279,14 +279,8 @@ class Inbox:
         """Give messages back to the partition unread, which counts no delivery."""
         now = self.entity.connection.clock.now()
         for message in messages:
-            if message._lock_expired(now):
-                continue
-            desk = self.entity.desk(self.number_of(message))
-            desk.give_back(message)
-
-    def number_of(self, message: ServiceBusReceivedMessage) -> int:
-        """The partition of a message."""
-        return message._base >> 48 if self.entity.partitioned else self.entity.numbers[0]
+            if not message._lock_expired(now):
+                self.entity.desk_of(message).give_back(message)
 
     # -- time ----------------------------------------------------------------------------------------------------------
 

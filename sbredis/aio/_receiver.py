@@ -14,7 +14,7 @@ from sbredis.aio._changes import milliseconds_of
 from sbredis.aio._inbox import Inbox
 from sbredis.aio._lanes import SettleJob
 from sbredis.aio._peeking import Peeking
-from sbredis.aio._settling import Settler, partition_of
+from sbredis.aio._settling import Settler
 from sbredis.engine import (
     MAXIMUM_CALL_MESSAGES,
     NEVER,
@@ -252,10 +252,7 @@ class ServiceBusReceiver(Settler, AsyncIterator[ServiceBusReceivedMessage]):
     async def _delete(self, entity: Entity, messages: list[ServiceBusReceivedMessage], deadline: float) -> None:
         """Delete what several calls have locked, all of which was there."""
         jobs = [
-            (
-                entity.desk(partition_of(entity, message)),
-                SettleJob(Lock(lease.token, message._name), deadline, message),
-            )
+            (entity.desk_of(message), SettleJob(Lock(lease.token, message._name), deadline, message))
             for message in messages
             if (lease := message._lease) is not None
         ]
@@ -265,7 +262,7 @@ class ServiceBusReceiver(Settler, AsyncIterator[ServiceBusReceivedMessage]):
 
     def _give_back(self, entity: Entity, messages: list[ServiceBusReceivedMessage]) -> None:
         for message in messages:
-            entity.desk(partition_of(entity, message)).give_back(message)
+            entity.desk_of(message).give_back(message)
 
     async def peek_messages(
         self,
@@ -282,10 +279,7 @@ class ServiceBusReceiver(Settler, AsyncIterator[ServiceBusReceivedMessage]):
         """
         warn_of_unknown("peek_messages", kwargs)
         wanted = count_of(max_message_count, "max_message_count")
-        if isinstance(sequence_number, bool) or not isinstance(sequence_number, int):  # pyright: ignore[reportUnnecessaryIsInstance]  # callers are not all typed
-            raise TypeError(f"sequence_number is a whole number, not {type(sequence_number).__name__}")
-        if sequence_number < 0:
-            raise ValueError(f"sequence_number must be 0 or more, not {sequence_number}")
+        count_of(sequence_number, "sequence_number", least=0)
         deadline = deadline_of(timeout)
         entity = await self._ready(deadline)
         if self._empty:

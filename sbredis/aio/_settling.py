@@ -18,10 +18,11 @@ from sbredis.model import Lease, PrimitiveTypes, ServiceBusReceivedMessage, Serv
 
 if TYPE_CHECKING:
     from sbredis.aio._connection import Connection, Creation
+    from sbredis.aio._desk import Desk
     from sbredis.aio._entity import Entity
     from sbredis.aio._telemetry import Telemetry
 
-__all__ = ["Settler", "partition_of"]
+__all__ = ["Settler"]
 
 _SHOWN = 10
 
@@ -101,13 +102,13 @@ class Settler:
                 entity = await self._entity_of(message, deadline)
             live, lost = self._live_and_lost(listed)  # somebody else may have settled one meanwhile
         assert entity is not None
-        places: dict[int, list[ServiceBusReceivedMessage]] = {}
+        places: dict[Desk, list[ServiceBusReceivedMessage]] = {}
         for message in live:
             message._settled = True
-            places.setdefault(partition_of(entity, message), []).append(message)
+            places.setdefault(entity.desk_of(message), []).append(message)
         jobs = [
-            (entity.desk(number), _Completion(part[at : at + MAXIMUM_CALL_MESSAGES], deadline))
-            for number, part in places.items()
+            (desk, _Completion(part[at : at + MAXIMUM_CALL_MESSAGES], deadline))
+            for desk, part in places.items()
             for at in range(0, len(part), MAXIMUM_CALL_MESSAGES)
         ]
         renewals = [future for desk, job in jobs for each in job.messages if (future := desk.renewing.of(each))]
@@ -225,7 +226,7 @@ class Settler:
             message,
             self._connection.clock.now(),
         )
-        return entity.desk(partition_of(entity, message)).renewing.submit(job)
+        return entity.desk_of(message).renewing.submit(job)
 
     async def _settle(
         self,
@@ -247,7 +248,7 @@ class Settler:
         if entity is None or message._owner is not entity:
             entity = await self._entity_of(message, deadline)
             self._check(message, kind)  # somebody else may have settled it meanwhile
-        desk = entity.desk(partition_of(entity, message))
+        desk = entity.desk_of(message)
         message._settled = True
         if (renewal := desk.renewing.of(message)) is not None:
             try:
@@ -314,8 +315,3 @@ class Settler:
         if self._closed:
             raise ValueError("The receiver is closed: get another one from the client.")
         self._connection.check_open()
-
-
-def partition_of(entity: Entity, message: ServiceBusReceivedMessage) -> int:
-    """The partition that a message is in."""
-    return message._base >> 48 if entity.partitioned else entity.numbers[0]

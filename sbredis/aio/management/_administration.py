@@ -3,19 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
 from datetime import timedelta
 from typing import TYPE_CHECKING, Any, Self
 
 import anyio
 
-from sbredis.aio._arguments import count_of, deadline_of, seconds_of, warn_of_unknown
+from sbredis.aio._arguments import deadline_of, seconds_of, warn_of_unknown
 from sbredis.aio._connection import Connection
 from sbredis.aio._counting import Counter
 from sbredis.aio._credentials import credited
 from sbredis.aio._paging import AsyncItemPaged, Page
 from sbredis.aio._queues import check_queue, create, create_or_get, described, given_in, revise
-from sbredis.engine import MOST_PARTITIONS, namespace_name
 from sbredis.exceptions import MessagingEntityNotFoundError
 from sbredis.model import (
     ApiVersion,
@@ -76,16 +74,13 @@ class ServiceBusAdministrationClient:
         warn_of_unknown("ServiceBusAdministrationClient", kwargs)
         if api_version is not None:
             ApiVersion(api_version)  # raises for what is none
-        if partition_count is not None:
-            count_of(partition_count, "partition_count", MOST_PARTITIONS)
         target, provider = credited(parse_target(fully_qualified_namespace), credential)
-        if namespace is not None:
-            target = replace(target, namespace=namespace_name(namespace))
         self._timeout = seconds_of(timeout, "timeout")
         self._connection = Connection(
             target,
+            namespace=namespace,
             credential_provider=provider,
-            connect_timeout=seconds_of(connect_timeout, "connect_timeout"),
+            connect_timeout=connect_timeout,
             partition_count=partition_count,
             clock=clock,
         )

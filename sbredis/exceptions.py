@@ -19,6 +19,9 @@
     ├── MessageLockLostError                the lock on a message has ended, or is another's
     ├── MessageNotFoundError                no such message is there in that state
     ├── MessageAlreadySettled               (also a ValueError) the message was settled before
+    ├── SessionCannotBeLockedError          another receiver has the lock on the session
+    ├── SessionLockLostError                the lock on a session has ended, or is another's
+    ├── RuleSyntaxError                     (also a ValueError) a filter or an action is not written as the language wants it
     ├── AutoLockRenewFailed                 a lock could not be renewed automatically
     ├── AutoLockRenewTimeout                a lock is renewed no longer: it was for as long as was asked for
     ├── DataLayoutError                     the data were written by a release that this one cannot read
@@ -51,6 +54,7 @@ __all__ = [
     "Outcome",
     "ResourceExistsError",
     "ResourceNotFoundError",
+    "RuleSyntaxError",
     "ScriptRefusedError",
     "ServerUnsuitableError",
     "ServiceBusAuthenticationError",
@@ -60,6 +64,8 @@ __all__ = [
     "ServiceBusError",
     "ServiceBusQuotaExceededError",
     "ServiceBusServerBusyError",
+    "SessionCannotBeLockedError",
+    "SessionLockLostError",
 ]
 
 
@@ -240,6 +246,40 @@ class MessageAlreadySettled(ServiceBusError, ValueError):  # noqa: N818  # Azure
         tracking_id: str | None = None,
     ) -> None:
         super().__init__(message, outcome=outcome, is_transient=is_transient, tracking_id=tracking_id)
+
+
+class SessionCannotBeLockedError(ServiceBusError):
+    """Another receiver has the lock on the session: it can be accepted when that is closed, or lets its lock end."""
+
+    is_transient = True
+
+
+class SessionLockLostError(ServiceBusError):
+    """The lock on the session has ended: its messages may be with another receiver by now. Accept the session again."""
+
+    sequence_numbers: tuple[int, ...] = ()
+    """Which messages of several it is about."""
+
+
+class RuleSyntaxError(ServiceBusError, ValueError):
+    """A filter or an action is not written as the language of rules wants it."""
+
+    def __init__(
+        self,
+        message: str,
+        *,
+        line: int = 1,
+        column: int = 1,
+        expected: tuple[str, ...] = (),
+        tracking_id: str | None = None,
+    ) -> None:
+        self.line = line
+        """Where it is wrong, from 1 on."""
+        self.column = column
+        """Where in the line, in characters from 1 on."""
+        self.expected = expected
+        """What could stand there instead, each in a few words."""
+        super().__init__(message, outcome=Outcome.NEVER_SENT, tracking_id=tracking_id)
 
 
 class AutoLockRenewFailed(ServiceBusError):  # noqa: N818  # Azure's name

@@ -1,0 +1,34 @@
+"""The language of rules: filters that choose messages, actions that change the copies. Nothing here waits or opens.
+
+``docs/rules.md`` says what the language means.
+"""
+
+from __future__ import annotations
+
+from sbredis.rules._book import Copy, RuleBook
+from sbredis.rules._checks import check_action, check_filter
+from sbredis.rules._facts import SETTABLE, SYSTEM_PROPERTIES, Facts
+from sbredis.rules._rules import CorrelationFilter, FalseFilter, Filter, Rule, SqlAction, SqlFilter, TrueFilter
+from sbredis.rules._stored import rule_from_json, rule_to_json
+from sbredis.rules._values import Constant, Value
+
+__all__ = [
+    "SETTABLE",
+    "SYSTEM_PROPERTIES",
+    "Constant",
+    "Copy",
+    "CorrelationFilter",
+    "Facts",
+    "FalseFilter",
+    "Filter",
+    "Rule",
+    "RuleBook",
+    "SqlAction",
+    "SqlFilter",
+    "TrueFilter",
+    "Value",
+    "check_action",
+    "check_filter",
+    "rule_from_json",
+    "rule_to_json",
+]

@@ -1,0 +1,222 @@
+"""Actions: statements that change the copy of a message that a rule makes, and nothing else."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from datetime import UTC, datetime, timedelta
+from typing import NamedTuple, TypeAlias, cast
+from uuid import UUID
+
+from sbredis.rules._arithmetic import EvaluationError
+from sbredis.rules._checks import read_action
+from sbredis.rules._compile import Compiler
+from sbredis.rules._facts import SETTABLE, Facts, canonical
+from sbredis.rules._rules import SqlAction
+from sbredis.rules._syntax import Remove, Statement
+from sbredis.rules._values import Constant, Kind, Value, kind_of
+
+__all__ = ["RULE_NAME", "Action", "Changed", "compile_action"]
+
+RULE_NAME = "RuleName"
+"""The application property that tells which rule made a copy."""
+
+_LONGEST_ID = 128
+_IDS = {"messageid", "partitionkey", "replytosessionid", "sessionid"}
+_MAY_NOT_BE_EMPTY = {"messageid", "partitionkey"}
+_DURATION = re.compile(
+    r"P(?:(?P<days>\d+)D)?(?:T(?:(?P<hours>\d+)H)?(?:(?P<minutes>\d+)M)?(?:(?P<seconds>\d+(?:\.\d+)?)S)?)?"
+    r"|(?:(?P<d>\d+)\.)?(?P<h>\d{1,2}):(?P<m>[0-5]\d):(?P<s>[0-5]\d(?:\.\d+)?)",
+    re.ASCII,
+)
+
+
+class Changed(NamedTuple):
+    """What an action made of a message."""
+
+    system: dict[str, Constant]
+    user: dict[str, Value]
+
+
+class _Draft(Facts):
+    """A copy of a message that is being changed. The statements of the action see what those before them did."""
+
+    __slots__ = ("changed", "properties")
+
+    def __init__(self, original: Facts) -> None:
+        self.properties = dict(original.user)
+        self.changed: dict[str, Constant] = {}
+        super().__init__(original.system, self.properties)
+
+    def set_user(self, name: str, value: Value) -> None:
+        """Give a property a value, under the name it has if it is there."""
+        key = name.lower()
+        spelled = [known for known in self.properties if known.lower() == key] if key in self.names else [name]
+        self.properties[spelled[-1]] = value
+        self.names = {**self.names, key: value}
+
+    def remove_user(self, name: str) -> None:
+        key = name.lower()
+        if key in self.names:
+            for known in [known for known in self.properties if known.lower() == key]:
+                del self.properties[known]
+            self.names = {known: value for known, value in self.names.items() if known != key}
+
+    def set_system(self, name: str, value: Constant) -> None:
+        self.changed[name] = value
+        self.system = {**self.system, name: value}
+
+
+_Step: TypeAlias = Callable[[_Draft], None]
+Action: TypeAlias = Callable[[Facts], Changed]
+
+
+def compile_action(given: SqlAction, rule: str) -> Action:
+    """What makes a rule's copy of a message. It raises :class:`EvaluationError` where the action fails."""
+    statements, parameters = read_action(given)
+    compiler = Compiler(given.text, parameters)
+    steps = [_step(statement, compiler) for statement in statements]
+
+    def act(facts: Facts) -> Changed:
+        draft = _Draft(facts)
+        draft.remove_user(RULE_NAME)
+        draft.set_user(RULE_NAME, rule)
+        for step in steps:
+            step(draft)
+        return Changed(draft.changed, draft.properties)
+
+    return act
+
+
+def _step(statement: Statement, compiler: Compiler) -> _Step:
+    target = statement.target
+    name = target.name
+    system = canonical(name) if target.system else None
+    if isinstance(statement, Remove):
+        if system is not None:
+            return lambda draft: draft.set_system(system, None)
+        return lambda draft: draft.remove_user(name)
+    getter = compiler.value(statement.value)
+    if system is not None:
+        return lambda draft: draft.set_system(system, _as_system(system, getter(draft)))
+    key = name.lower()
+    return lambda draft: draft.set_user(name, _as_user(name, getter(draft), draft.names.get(key)))
+
+
+# -- values of the application's properties ----------------------------------------------------------------------------
+
+
+def _as_user(name: str, value: Constant, before: Value) -> Value:
+    """The value as a property takes it that had another one before: of its kind, if it can be."""
+    if isinstance(value, timedelta):
+        raise EvaluationError(f"a duration cannot be the value of the property {name}")
+    if isinstance(value, str):
+        reader = _READERS.get(type(before))
+        if reader is not None:
+            try:
+                return reader(value)
+            except ValueError:
+                return value
+    if type(value) is int and type(before) is float:
+        return float(value)
+    return value
+
+
+def _read_bool(text: str) -> bool:
+    if text.lower() not in {"true", "false"}:
+        raise ValueError(text)
+    return text.lower() == "true"
+
+
+def _read_time(text: str) -> datetime:
+    value = datetime.fromisoformat(text)
+    return value if value.tzinfo is not None else value.replace(tzinfo=UTC)
+
+
+_INTEGER = re.compile(r"[+-]?[0-9]{1,18}")
+_FLOAT = re.compile(r"[+-]?[0-9]+(\.[0-9]+)?([eE][+-]?[0-9]{1,2})?")
+
+
+def _read_int(text: str) -> int:
+    if not _INTEGER.fullmatch(text):
+        raise ValueError(text)
+    return int(text)
+
+
+def _read_float(text: str) -> float:
+    if not _FLOAT.fullmatch(text):
+        raise ValueError(text)
+    return float(text)
+
+
+_READERS: dict[type, Callable[[str], Value]] = {
+    bool: _read_bool,
+    int: _read_int,
+    float: _read_float,
+    datetime: _read_time,
+    UUID: UUID,
+}
+
+
+# -- values of system properties ---------------------------------------------------------------------------------------
+
+
+def _as_system(name: str, value: Constant) -> Constant:
+    """The value as a system property takes it. Raises :class:`EvaluationError` if it cannot."""
+    if value is None:
+        return None
+    if name == "timetolive":
+        return _lifetime(value)
+    if name == "scheduledenqueuetimeutc":
+        return _due(value)
+    if isinstance(value, UUID) or type(value) is int:
+        value = str(value)
+    if not isinstance(value, str):
+        raise _unfit(name, value, "text")
+    if name in _IDS and len(value) > _LONGEST_ID:
+        raise EvaluationError(f"sys.{SETTABLE[name]} may have {_LONGEST_ID} characters, not {len(value):,}")
+    if name in _MAY_NOT_BE_EMPTY and not value:
+        raise EvaluationError(f"sys.{SETTABLE[name]} cannot be empty")
+    return value
+
+
+def _unfit(name: str, value: Constant, wanted: str) -> EvaluationError:
+    return EvaluationError(f"sys.{SETTABLE[name]} must be {wanted}, not {kind_of(value).value}")
+
+
+def _lifetime(value: Constant) -> timedelta:
+    if isinstance(value, str):
+        value = _duration(value)
+    if not isinstance(value, timedelta):
+        raise _unfit("timetolive", value, "a duration")
+    if value <= timedelta(0):
+        raise EvaluationError("sys.TimeToLive must be longer than nothing")
+    return value
+
+
+def _duration(text: str) -> timedelta | str:
+    """Text as a duration, written as ``1.02:30:00`` or ``P1DT2H30M``; as it is where it is neither."""
+    found = _DURATION.fullmatch(text)
+    if found is None or text.endswith(("P", "T")):
+        return text
+    part = {name: float(value) for name, value in found.groupdict(default="0").items()}
+    try:
+        return timedelta(
+            days=part["days"] + part["d"],
+            hours=part["hours"] + part["h"],
+            minutes=part["minutes"] + part["m"],
+            seconds=part["seconds"] + part["s"],
+        )
+    except OverflowError:
+        raise EvaluationError("sys.TimeToLive is too long") from None
+
+
+def _due(value: Constant) -> datetime:
+    if isinstance(value, str):
+        try:
+            value = _read_time(value)
+        except ValueError:
+            raise EvaluationError("sys.ScheduledEnqueueTimeUtc must be a time, which this text is not") from None
+    if kind_of(value) is not Kind.TIME:
+        raise _unfit("scheduledenqueuetimeutc", value, "a time")
+    return cast("datetime", value)

@@ -1,0 +1,117 @@
+"""Arithmetic: on whole numbers of 64 bits, on other numbers, on times and durations; text is joined.
+
+An operand that is unknown makes the result unknown, whatever the other is.
+"""
+
+from __future__ import annotations
+
+import math
+import operator
+from collections.abc import Callable
+from datetime import datetime, timedelta
+from typing import Any, cast
+
+from sbredis.rules._syntax import Operator
+from sbredis.rules._values import LARGEST, SMALLEST, Constant, Kind, kind_of
+
+__all__ = ["LONGEST_TEXT", "EvaluationError", "calculate", "negate"]
+
+LONGEST_TEXT = 32 * 1024
+"""How long text may become by joining: no action may fill the memory."""
+
+
+class EvaluationError(Exception):
+    """A filter or an action cannot be evaluated on a message."""
+
+
+def _over(left: float, right: float) -> float:
+    if right == 0:
+        raise EvaluationError("division by zero")
+    if not (isinstance(left, int) and isinstance(right, int)):
+        return left / right
+    quotient = abs(left) // abs(right)
+    return quotient if (left < 0) == (right < 0) else -quotient
+
+
+def _rest(left: float, right: float) -> float:
+    if right == 0:
+        raise EvaluationError("division by zero")
+    if not (isinstance(left, int) and isinstance(right, int)):
+        return math.fmod(left, right)
+    rest = abs(left) % abs(right)
+    return rest if left >= 0 else -rest
+
+
+_ON_NUMBERS: dict[str, Callable[[Any, Any], float]] = {
+    "+": operator.add,
+    "-": operator.sub,
+    "*": operator.mul,
+    "/": _over,
+    "%": _rest,
+}
+_VERBS = {"+": "add {right} to {left}", "-": "subtract {right} from {left}", "*": "multiply {left} by {right}"}
+_DIVIDE = "divide {left} by {right}"
+
+
+def calculate(sign: Operator, left: Constant, right: Constant) -> Constant:
+    """The result of an operator. Raises :class:`EvaluationError` where there is none."""
+    if left is None or right is None:
+        return None
+    kinds = kind_of(left), kind_of(right)
+    try:
+        if kinds == (Kind.NUMBER, Kind.NUMBER):
+            return _fitting(_ON_NUMBERS[sign](left, right))
+        if sign == "+" and kinds == (Kind.TEXT, Kind.TEXT):
+            return _joined(cast("str", left), cast("str", right))
+        if Kind.SPAN in kinds or kinds == (Kind.TIME, Kind.TIME):
+            moved = _moved(sign, left, right)
+            if moved is not None:
+                return moved
+    except (OverflowError, ValueError):  # of times, and of numbers that are too large for a float or infinite
+        raise EvaluationError("the result is too large") from None
+    verb = _VERBS.get(sign, _DIVIDE)
+    raise EvaluationError(f"cannot {verb.format(left=kinds[0].value, right=kinds[1].value)}")
+
+
+def negate(sign: str, value: Constant) -> Constant:
+    """A number or a duration with a sign before it."""
+    if value is None:
+        return None
+    kind = kind_of(value)
+    if kind not in {Kind.NUMBER, Kind.SPAN}:
+        raise EvaluationError(f"cannot put {sign} before {kind.value}")
+    if isinstance(value, timedelta):
+        try:
+            return -value if sign == "-" else value
+        except OverflowError:
+            raise EvaluationError("the result is too large") from None
+    number = cast("float", value)
+    return _fitting(-number if sign == "-" else number)
+
+
+def _fitting(number: float) -> float:
+    if isinstance(number, int):
+        if not SMALLEST <= number <= LARGEST:
+            raise EvaluationError("the result does not fit into 64 bits")
+    elif not math.isfinite(number):
+        raise EvaluationError("the result is no finite number")
+    return number
+
+
+def _joined(left: str, right: str) -> str:
+    if len(left) + len(right) > LONGEST_TEXT:
+        raise EvaluationError(f"the text would be longer than {LONGEST_TEXT:,} characters")
+    return left + right
+
+
+def _moved(sign: Operator, left: Constant, right: Constant) -> datetime | timedelta | None:
+    """A sum or a difference of times and durations, if there is one."""
+    if sign == "+" and isinstance(right, timedelta) and isinstance(left, datetime | timedelta):
+        return left + right
+    if sign == "+" and isinstance(left, timedelta) and isinstance(right, datetime):
+        return right + left
+    if sign == "-" and isinstance(left, datetime) and isinstance(right, datetime | timedelta):
+        return left - right
+    if sign == "-" and isinstance(left, timedelta) and isinstance(right, timedelta):
+        return left - right
+    return None

@@ -1,0 +1,127 @@
+"""What a rule must be like: held before it is kept, and once more when it is compiled."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import cast
+
+from sbredis.rules._parser import Parser
+from sbredis.rules._rules import CORRELATED, CorrelationFilter, FalseFilter, Filter, SqlAction, SqlFilter, TrueFilter
+from sbredis.rules._syntax import Parameter, Predicate, Statement
+from sbredis.rules._tokens import wrong
+from sbredis.rules._values import Constant, as_constant
+
+__all__ = [
+    "LONGEST",
+    "MOST_STATEMENTS",
+    "check_action",
+    "check_filter",
+    "correlated",
+    "read_action",
+    "read_filter",
+]
+
+LONGEST = 1024
+"""How many characters a filter or an action may have."""
+MOST_STATEMENTS = 32
+"""How many statements an action may have."""
+
+
+def check_filter(filter: Filter) -> None:  # noqa: A002 -- it is called so everywhere
+    """Refuse a filter that cannot be used.
+
+    Raises :class:`~sbredis.exceptions.RuleSyntaxError` where the text is not of the language or uses a parameter that
+    is not given, :class:`ValueError` where a limit is passed, a value is out of range, or a correlation filter asks for
+    nothing, and :class:`TypeError` for what is of a wrong type.
+    """
+    given = cast("object", filter)
+    if isinstance(given, SqlFilter):
+        read_filter(given)
+    elif isinstance(given, CorrelationFilter):
+        correlated(given)
+    elif not isinstance(given, TrueFilter | FalseFilter):
+        raise TypeError(
+            f"a filter must be a SqlFilter, CorrelationFilter, TrueFilter or FalseFilter, not {type(given).__name__}"
+        )
+
+
+def check_action(action: SqlAction) -> None:
+    """Refuse an action that cannot be used. Raises what :func:`check_filter` raises."""
+    given = cast("object", action)
+    if not isinstance(given, SqlAction):
+        raise TypeError(f"an action must be a SqlAction, not {type(given).__name__}")
+    read_action(given)
+
+
+def read_filter(given: SqlFilter) -> tuple[Predicate, dict[str, Constant]]:
+    """The tree of a filter that can be used, and its parameters by their names in lower case."""
+    parser = Parser(_text(given.text, "a filter"))
+    predicate = parser.filter()
+    return predicate, _parameters(given.text, given.parameters, parser.parameters)
+
+
+def read_action(given: SqlAction) -> tuple[list[Statement], dict[str, Constant]]:
+    """The statements of an action that can be used, and its parameters as those of a filter."""
+    parser = Parser(_text(given.text, "an action"))
+    statements = parser.action()
+    if len(statements) > MOST_STATEMENTS:
+        raise ValueError(f"an action may have {MOST_STATEMENTS} statements, and this one has {len(statements)}")
+    return statements, _parameters(given.text, given.parameters, parser.parameters)
+
+
+def correlated(given: CorrelationFilter) -> dict[tuple[bool, str], Constant]:
+    """What a correlation filter asks for, by whether it is of the system and the name in lower case."""
+    wanted: dict[tuple[bool, str], Constant] = {}
+    for name, key in CORRELATED.items():
+        value: object = getattr(given, name)
+        if value is None:
+            continue
+        if not isinstance(value, str):
+            raise TypeError(f"{name} of a correlation filter must be str or None, not {type(value).__name__}")
+        wanted[True, key] = value
+    for name, value in _named(given.properties, "the properties of a correlation filter").items():
+        what = f"property {name!r} of a correlation filter"
+        if not name:
+            raise ValueError("a property of a correlation filter has an empty name")
+        if value is None:
+            raise TypeError(f"{what} cannot be None: nothing is equal to null")
+        if (False, name.lower()) in wanted:
+            raise ValueError(f"{what} is given twice; upper and lower case are the same")
+        wanted[False, name.lower()] = as_constant(value, what)
+    if not wanted:
+        raise ValueError("a correlation filter must ask for something; for all messages there is TrueFilter")
+    return wanted
+
+
+def _text(text: object, what: str) -> str:
+    if not isinstance(text, str):
+        raise TypeError(f"the text of {what} must be str, not {type(text).__name__}")
+    if len(text) > LONGEST:
+        raise ValueError(f"{what} may have {LONGEST:,} characters, and this one has {len(text):,}")
+    return text
+
+
+def _named(mapping: object, what: str) -> dict[str, object]:
+    if not isinstance(mapping, Mapping):
+        raise TypeError(f"{what} must be a mapping, not {type(mapping).__name__}")
+    named: dict[str, object] = {}
+    for name, value in cast("Mapping[object, object]", mapping).items():
+        if not isinstance(name, str):
+            raise TypeError(f"the names of {what} must be str, not {type(name).__name__}")
+        named[name] = value
+    return named
+
+
+def _parameters(text: str, given: object, used: list[Parameter]) -> dict[str, Constant]:
+    parameters: dict[str, Constant] = {}
+    for name, value in _named(given, "the parameters").items():
+        key = name.removeprefix("@").lower()
+        if not key:
+            raise ValueError("a parameter has an empty name")
+        if key in parameters:
+            raise ValueError(f"parameter @{key} is given twice; upper and lower case are the same")
+        parameters[key] = as_constant(value, f"parameter @{key}")
+    for parameter in used:
+        if parameter.name not in parameters:
+            raise wrong(text, parameter.at, f"parameter @{parameter.name} has no value")
+    return parameters

@@ -1,0 +1,320 @@
+"""Trees of the language as functions of a message. No source text is ever made: functions call functions.
+
+AND and OR ask their parts from left to right. OR stops at the first that is true, AND at the first that is false; the
+topmost ANDs of a filter stop at the first that is not true, since nothing can make the filter true any more. What is
+not asked cannot fail.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any, NoReturn, TypeAlias
+from uuid import uuid4
+
+from sbredis.rules._arithmetic import EvaluationError, calculate, negate
+from sbredis.rules._facts import Facts, canonical
+from sbredis.rules._like import PatternError, matcher
+from sbredis.rules._syntax import (
+    AllOf,
+    AnyOf,
+    Arithmetic,
+    Compare,
+    Exists,
+    Expression,
+    IsNull,
+    Like,
+    Literally,
+    Lookup,
+    NewId,
+    Not,
+    Operator,
+    Parameter,
+    Predicate,
+    Property,
+    Sign,
+    Within,
+    reference,
+)
+from sbredis.rules._tokens import place
+from sbredis.rules._values import Constant, Kind, Truth, at_least, at_most, equal, greater, kind_of, less, unequal
+
+__all__ = ["Compiler", "Condition", "Getter"]
+
+Getter: TypeAlias = Callable[[Facts], Constant]
+Condition: TypeAlias = Callable[[Facts], Truth]
+_Step: TypeAlias = tuple[Operator, Getter, str]
+
+_COMPARISONS: dict[str, Callable[[object, object], Truth]] = {
+    "=": equal,
+    "<>": unequal,
+    "<": less,
+    "<=": at_most,
+    ">": greater,
+    ">=": at_least,
+}
+_MIRRORED = {"=": "=", "<>": "<>", "<": ">", "<=": ">=", ">": "<", ">=": "<="}
+
+
+class Compiler:
+    """Makes functions of the trees of one text, with its parameters by their names in lower case."""
+
+    def __init__(self, text: str, parameters: Mapping[str, Constant]) -> None:
+        self._text = text
+        self._parameters = parameters
+
+    def _where(self, at: int) -> str:
+        line, column = place(self._text, at)
+        return f"(line {line}, column {column})"
+
+    # -- values --------------------------------------------------------------------------------------------------------
+
+    def constant(self, expression: Expression) -> Literally | None:
+        """The expression if it is a constant, with parameters put in."""
+        if isinstance(expression, Parameter):
+            return Literally(self._parameters[expression.name])
+        return expression if isinstance(expression, Literally) else None
+
+    def value(self, expression: Expression) -> Getter:
+        """What gives the value of an expression."""
+        constant = self.constant(expression)
+        if constant is not None:
+            value = constant.value
+            return lambda facts: value  # noqa: ARG005 -- as all getters
+        match expression:
+            case Property():
+                return self._property(expression)
+            case NewId():
+                return lambda facts: uuid4()  # noqa: ARG005 -- as all getters
+            case Lookup(name, at):
+                return self._lookup(self.value(name), at)
+            case Sign(sign, operand, at):
+                return self._sign(sign, self.value(operand), at)
+            case Arithmetic(first, rest):
+                steps: list[_Step] = [
+                    (operator, self.value(operand), self._where(at)) for operator, operand, at in rest
+                ]
+                return _calculated(self.value(first), steps)
+            case _:
+                raise AssertionError(expression)
+
+    def _property(self, named: Property) -> Getter:
+        if not named.system:
+            key = named.name.lower()
+            return lambda facts: facts.names.get(key)
+        system = canonical(named.name)
+        if system is not None:
+            return lambda facts: facts.system.get(system)
+        problem = f"there is no system property {named.name} {self._where(named.at)}"
+
+        def fail(facts: Facts) -> NoReturn:  # noqa: ARG001 -- as all getters
+            raise EvaluationError(problem)
+
+        return fail
+
+    def _lookup(self, name: Getter, at: int) -> Getter:
+        problem = f"the name of a property must be text {self._where(at)}"
+
+        def get(facts: Facts) -> Constant:
+            named = name(facts)
+            if named is None:
+                return None
+            if not isinstance(named, str):
+                raise EvaluationError(problem)
+            return self._property(reference(named, at))(facts)
+
+        return get
+
+    def _sign(self, sign: str, operand: Getter, at: int) -> Getter:
+        where = self._where(at)
+
+        def get(facts: Facts) -> Constant:
+            value = operand(facts)
+            try:
+                return negate(sign, value)
+            except EvaluationError as error:
+                raise EvaluationError(f"{error} {where}") from None
+
+        return get
+
+    # -- conditions ----------------------------------------------------------------------------------------------------
+
+    def condition(self, predicate: Predicate) -> Condition:
+        """What says whether a predicate holds."""
+        match predicate:
+            case Compare(comparison, left, right):
+                return self._compare(comparison, left, right)
+            case Within(operand, options):
+                return self._within(operand, options)
+            case Like():
+                return self._like(predicate)
+            case Exists(named):
+                return self._exists(named)
+            case IsNull(operand):
+                getter = self.value(operand)
+                return lambda facts: getter(facts) is None
+            case Not(operand):
+                return _negated(self.condition(operand))
+            case AllOf(parts):
+                return _all_of([self.condition(part) for part in parts])
+            case AnyOf(parts):
+                return _any_of([self.condition(part) for part in parts])
+            case _:
+                raise AssertionError(predicate)
+
+    def topmost(self, parts: list[Predicate]) -> Condition | None:
+        """What says whether all of the conditions hold that a filter's topmost ANDs join; ``None`` without any."""
+        conditions = [self.condition(part) for part in parts]
+        if len(conditions) < 2:
+            return conditions[0] if conditions else None
+
+        def holds(facts: Facts) -> bool:
+            for condition in conditions:  # noqa: SIM110 -- a generator costs more than the conditions
+                if condition(facts) is not True:
+                    return False
+            return True
+
+        return holds
+
+    def _compare(self, comparison: str, left: Expression, right: Expression) -> Condition:
+        if self.constant(left) is not None:
+            left, right, comparison = right, left, _MIRRORED[comparison]
+        compare = _COMPARISONS[comparison]
+        getter, constant = self.value(left), self.constant(right)
+        if constant is None:
+            other = self.value(right)
+
+            def varies(facts: Facts) -> Truth:
+                first = getter(facts)
+                return compare(first, other(facts))
+
+            return varies
+        # Nearly all comparisons: with a constant, text or a number, of what is text or a number.
+        value = constant.value
+        first, second = (str, str) if isinstance(value, str) else (int, float)
+        if kind_of(value) not in {Kind.TEXT, Kind.NUMBER}:
+            return lambda facts: compare(getter(facts), value)
+        quick = _QUICK[comparison](value)
+
+        def usually(facts: Facts) -> Truth:
+            found = getter(facts)
+            kind = type(found)
+            if kind is first or kind is second:
+                return quick(found)
+            return compare(found, value)
+
+        return usually
+
+    def _within(self, operand: Expression, options: tuple[Expression, ...]) -> Condition:
+        getter, others = self.value(operand), [self.value(option) for option in options]
+
+        def within(facts: Facts) -> Truth:
+            found = getter(facts)
+            if found is None:
+                return None
+            result: Truth = False
+            for other in others:
+                same = equal(found, other(facts))
+                if same:
+                    return True
+                if same is None:
+                    result = None
+            return result
+
+        return within
+
+    def _like(self, like: Like) -> Condition:
+        getter = self.value(like.operand)
+        pattern, escape = self.value(like.pattern), self.value(like.escape) if like.escape is not None else None
+        where = self._where(like.at)
+        fixed = self.constant(like.pattern)
+        if fixed is not None and escape is None and isinstance(fixed.value, str):
+            ready = matcher(fixed.value)
+
+            def simple(facts: Facts) -> Truth:
+                found = getter(facts)
+                return ready(found) if isinstance(found, str) else None
+
+            return simple
+
+        def varies(facts: Facts) -> Truth:
+            found, wanted = getter(facts), pattern(facts)
+            mark = escape(facts) if escape is not None else None
+            if found is None or wanted is None or (escape is not None and mark is None):
+                return None
+            if mark is not None and not (isinstance(mark, str) and len(mark) == 1):
+                raise EvaluationError(f"ESCAPE takes text of one character {where}")
+            if not isinstance(found, str) or not isinstance(wanted, str):
+                return None
+            try:
+                return matcher(wanted, mark)(found)
+            except PatternError as error:
+                raise EvaluationError(f"{error} {where}") from None
+
+        return varies
+
+    def _exists(self, named: Property) -> Condition:
+        if named.system:
+            getter = self._property(named)
+            return lambda facts: getter(facts) is not None
+        key = named.name.lower()
+        return lambda facts: key in facts.names
+
+
+_QUICK: dict[str, Callable[[Any], Callable[[Any], bool]]] = {
+    "=": lambda constant: lambda value: value == constant,
+    "<>": lambda constant: lambda value: value != constant,
+    "<": lambda constant: lambda value: value < constant,
+    "<=": lambda constant: lambda value: value <= constant,
+    ">": lambda constant: lambda value: value > constant,
+    ">=": lambda constant: lambda value: value >= constant,
+}
+
+
+def _calculated(first: Getter, steps: list[_Step]) -> Getter:
+    def calculated(facts: Facts) -> Constant:
+        result = first(facts)
+        for operator, operand, where in steps:
+            value = operand(facts)
+            try:
+                result = calculate(operator, result, value)
+            except EvaluationError as error:
+                raise EvaluationError(f"{error} {where}") from None
+        return result
+
+    return calculated
+
+
+def _negated(condition: Condition) -> Condition:
+    def negated(facts: Facts) -> Truth:
+        truth = condition(facts)
+        return None if truth is None else not truth
+
+    return negated
+
+
+def _all_of(conditions: list[Condition]) -> Condition:
+    def all_of(facts: Facts) -> Truth:
+        result: Truth = True
+        for condition in conditions:
+            truth = condition(facts)
+            if truth is False:
+                return False
+            if truth is None:
+                result = None
+        return result
+
+    return all_of
+
+
+def _any_of(conditions: list[Condition]) -> Condition:
+    def any_of(facts: Facts) -> Truth:
+        result: Truth = False
+        for condition in conditions:
+            truth = condition(facts)
+            if truth is True:
+                return True
+            if truth is None:
+                result = None
+        return result
+
+    return any_of

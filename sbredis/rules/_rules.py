@@ -1,0 +1,88 @@
+"""Rules as they are given: a filter that chooses messages, and an action that changes the copies."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import TypeAlias
+
+from sbredis.rules._values import Constant, Value
+
+__all__ = [
+    "CORRELATED",
+    "CorrelationFilter",
+    "FalseFilter",
+    "Filter",
+    "Rule",
+    "SqlAction",
+    "SqlFilter",
+    "TrueFilter",
+]
+
+
+@dataclass(frozen=True, slots=True)
+class SqlFilter:
+    """A filter in the language. ``parameters`` has a value for each ``@name`` in the text, under that name, with or
+    without the ``@``.
+    """
+
+    text: str
+    parameters: Mapping[str, Constant] = field(default_factory=dict[str, Constant], hash=False)
+
+
+@dataclass(frozen=True, slots=True)
+class TrueFilter:
+    """The filter that every message passes."""
+
+
+@dataclass(frozen=True, slots=True)
+class FalseFilter:
+    """The filter that no message passes."""
+
+
+@dataclass(frozen=True, slots=True)
+class CorrelationFilter:
+    """A filter that a message passes if everything that is given is equal to what the message has."""
+
+    correlation_id: str | None = None
+    message_id: str | None = None
+    to: str | None = None
+    reply_to: str | None = None
+    subject: str | None = None
+    session_id: str | None = None
+    reply_to_session_id: str | None = None
+    content_type: str | None = None
+    properties: Mapping[str, Value] = field(default_factory=dict[str, Value], hash=False)
+
+
+CORRELATED: dict[str, str] = {
+    "correlation_id": "correlationid",
+    "message_id": "messageid",
+    "to": "to",
+    "reply_to": "replyto",
+    "subject": "label",
+    "session_id": "sessionid",
+    "reply_to_session_id": "replytosessionid",
+    "content_type": "contenttype",
+}
+"""The fields of a correlation filter, with the system properties that they are compared with."""
+
+
+@dataclass(frozen=True, slots=True)
+class SqlAction:
+    """An action in the language. ``parameters`` as those of a filter."""
+
+    text: str
+    parameters: Mapping[str, Constant] = field(default_factory=dict[str, Constant], hash=False)
+
+
+Filter: TypeAlias = SqlFilter | TrueFilter | FalseFilter | CorrelationFilter
+
+
+@dataclass(frozen=True, slots=True)
+class Rule:
+    """A filter with a name, and what is done to the copies it makes."""
+
+    name: str
+    filter: Filter = field(default_factory=TrueFilter)
+    action: SqlAction | None = None

@@ -1,0 +1,196 @@
+"""What a text of the language says, as a tree. Chains of one operator are one node, so the tree is never deep."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Literal, TypeAlias
+
+from sbredis.rules._values import Constant
+
+__all__ = [
+    "AllOf",
+    "AnyOf",
+    "Arithmetic",
+    "Compare",
+    "Comparison",
+    "Exists",
+    "Expression",
+    "IsNull",
+    "Like",
+    "Literally",
+    "Lookup",
+    "NewId",
+    "Node",
+    "Not",
+    "Operator",
+    "Parameter",
+    "Predicate",
+    "Property",
+    "Remove",
+    "SetTo",
+    "Sign",
+    "Statement",
+    "Within",
+    "reference",
+]
+
+Comparison: TypeAlias = Literal["=", "<>", "<", "<=", ">", ">="]
+Operator: TypeAlias = Literal["+", "-", "*", "/", "%"]
+
+
+class Expression:
+    """What gives a value."""
+
+    __slots__ = ()
+
+
+class Predicate:
+    """What is true, false or unknown."""
+
+    __slots__ = ()
+
+
+Node: TypeAlias = Expression | Predicate
+
+
+@dataclass(frozen=True, slots=True)
+class Literally(Expression):
+    """A constant."""
+
+    value: Constant
+
+
+@dataclass(frozen=True, slots=True)
+class Property(Expression):
+    """A property by its name, as it is written."""
+
+    system: bool
+    name: str
+    at: int
+    """Where it stands in the text."""
+
+
+def reference(name: str, at: int) -> Property:
+    """The property that the function ``property`` means by a name."""
+    scope, point, rest = name.partition(".")
+    if point and scope.lower() in {"sys", "user"}:
+        return Property(scope.lower() == "sys", rest, at)
+    return Property(False, name, at)
+
+
+@dataclass(frozen=True, slots=True)
+class Parameter(Expression):
+    """A value that is given beside the text."""
+
+    name: str
+    at: int
+
+
+@dataclass(frozen=True, slots=True)
+class NewId(Expression):
+    """A new UUID."""
+
+
+@dataclass(frozen=True, slots=True)
+class Lookup(Expression):
+    """The property whose name an expression gives."""
+
+    name: Expression
+    at: int
+
+
+@dataclass(frozen=True, slots=True)
+class Sign(Expression):
+    """A number with a sign before it."""
+
+    sign: Literal["+", "-"]
+    operand: Expression
+    at: int
+
+
+@dataclass(frozen=True, slots=True)
+class Arithmetic(Expression):
+    """Operators of one precedence, from left to right: each with its operand, and where it stands."""
+
+    first: Expression
+    rest: tuple[tuple[Operator, Expression, int], ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Compare(Predicate):
+    """A comparison of two values."""
+
+    comparison: Comparison
+    left: Expression
+    right: Expression
+
+
+@dataclass(frozen=True, slots=True)
+class Within(Predicate):
+    """Whether a value is one of several."""
+
+    operand: Expression
+    options: tuple[Expression, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Like(Predicate):
+    """Whether text is like a pattern."""
+
+    operand: Expression
+    pattern: Expression
+    escape: Expression | None
+    at: int
+
+
+@dataclass(frozen=True, slots=True)
+class Exists(Predicate):
+    """Whether the message has a property."""
+
+    property: Property
+
+
+@dataclass(frozen=True, slots=True)
+class IsNull(Predicate):
+    """Whether a property is missing or null."""
+
+    operand: Property | Lookup
+
+
+@dataclass(frozen=True, slots=True)
+class Not(Predicate):
+    """The contrary."""
+
+    operand: Predicate
+
+
+@dataclass(frozen=True, slots=True)
+class AllOf(Predicate):
+    """What AND joins."""
+
+    parts: tuple[Predicate, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class AnyOf(Predicate):
+    """What OR joins."""
+
+    parts: tuple[Predicate, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class SetTo:
+    """A statement that gives a property a value."""
+
+    target: Property
+    value: Expression
+
+
+@dataclass(frozen=True, slots=True)
+class Remove:
+    """A statement that removes a property."""
+
+    target: Property
+
+
+Statement: TypeAlias = SetTo | Remove

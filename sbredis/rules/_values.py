@@ -1,0 +1,144 @@
+"""The values of the language: which kinds there are, and what can be compared with what.
+
+Unknown, which a property has that is missing or null, is ``None`` everywhere. A truth value of the language is
+``True``, ``False`` or unknown.
+"""
+
+from __future__ import annotations
+
+import math
+from datetime import datetime, timedelta
+from enum import Enum
+from typing import TypeAlias, cast
+from uuid import UUID
+
+__all__ = [
+    "LARGEST",
+    "SMALLEST",
+    "Constant",
+    "Kind",
+    "Truth",
+    "Value",
+    "as_constant",
+    "at_least",
+    "at_most",
+    "equal",
+    "greater",
+    "kind_of",
+    "less",
+    "unequal",
+]
+
+Value: TypeAlias = "bool | int | float | str | bytes | datetime | UUID | list[Value] | dict[str, Value] | None"
+"""What an application property may be."""
+
+Constant: TypeAlias = "Value | timedelta"
+"""What a parameter or a system property may be, and what an expression gives."""
+
+Truth: TypeAlias = "bool | None"
+"""True, false, or unknown."""
+
+SMALLEST, LARGEST = -(2**63), 2**63 - 1
+"""The range of whole numbers."""
+
+
+class Kind(Enum):
+    """What can be compared with one another; the value is how errors call it."""
+
+    NUMBER = "a number"
+    TEXT = "text"
+    TRUTH = "a truth value"
+    BYTES = "bytes"
+    TIME = "a time"
+    SPAN = "a duration"
+    ID = "a UUID"
+    OTHER = "a value of no kind that can be compared"
+
+
+_KINDS: dict[type, Kind] = {
+    str: Kind.TEXT,
+    int: Kind.NUMBER,
+    float: Kind.NUMBER,
+    bool: Kind.TRUTH,
+    bytes: Kind.BYTES,
+    timedelta: Kind.SPAN,
+    UUID: Kind.ID,
+}
+_ORDERED = {Kind.NUMBER, Kind.TEXT, Kind.TIME, Kind.SPAN}
+
+
+def kind_of(value: object) -> Kind:
+    """The kind of a value that is not unknown. A time without a zone is of no kind: nobody knows when it is."""
+    kind = _KINDS.get(type(value))
+    if kind is not None:
+        return kind
+    if isinstance(value, datetime):
+        return Kind.OTHER if value.utcoffset() is None else Kind.TIME
+    return next((kind for cls, kind in _KINDS.items() if isinstance(value, cls)), Kind.OTHER)
+
+
+def as_constant(value: object, what: str) -> Constant:
+    """A value that a rule may hold: a parameter, or what a correlation filter asks for.
+
+    Raises :class:`TypeError` for a value of another type, :class:`ValueError` for one that is out of range.
+    """
+    if value is None or isinstance(value, str):
+        return value
+    if isinstance(value, datetime) and value.utcoffset() is None:
+        raise ValueError(
+            f"{what} is {value}, which has no time zone, so it is no certain time: add tzinfo=timezone.utc"
+        )
+    if kind_of(value) is Kind.OTHER:
+        raise TypeError(
+            f"{what} must be str, int, float, bool, bytes, datetime, timedelta or UUID, not {type(value).__name__}"
+        )
+    if isinstance(value, int) and not SMALLEST <= value <= LARGEST:
+        raise ValueError(f"{what} is {value}, which does not fit into 64 bits")
+    if isinstance(value, float) and not math.isfinite(value):
+        raise ValueError(f"{what} is {value}, which is not a number that can be compared")
+    return cast("Constant", value)
+
+
+# Two values of different kinds are neither equal nor unequal, nor in any order: that is unknown. Numbers are compared
+# exactly, whole or not; text by code points.
+
+
+def equal(left: object, right: object) -> Truth:
+    """Whether two values are equal."""
+    if left is None or right is None:
+        return None
+    kind = kind_of(left)
+    return left == right if kind is kind_of(right) and kind is not Kind.OTHER else None
+
+
+def unequal(left: object, right: object) -> Truth:
+    """Whether two values of one kind differ."""
+    same = equal(left, right)
+    return None if same is None else not same
+
+
+def _ordered(left: object, right: object) -> bool:
+    if left is None or right is None:
+        return False
+    kind = kind_of(left)
+    return kind is kind_of(right) and kind in _ORDERED
+
+
+def less(left: object, right: object) -> Truth:
+    """Whether ``left`` comes before ``right``."""
+    return cast("float", left) < cast("float", right) if _ordered(left, right) else None
+
+
+def at_most(left: object, right: object) -> Truth:
+    """Whether ``left`` comes before ``right`` or is equal to it."""
+    return cast("float", left) <= cast("float", right) if _ordered(left, right) else None
+
+
+def greater(left: object, right: object) -> Truth:
+    """Whether ``left`` comes after ``right``."""
+    return cast("float", left) > cast("float", right) if _ordered(left, right) else None
+
+
+def at_least(left: object, right: object) -> Truth:
+    """Whether ``left`` comes after ``right`` or is equal to it."""
+    return cast("float", left) >= cast("float", right) if _ordered(left, right) else None

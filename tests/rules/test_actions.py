@@ -1,0 +1,148 @@
+"""What an action makes of a copy, and that it changes nothing else."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime, timedelta
+from typing import Any
+from uuid import UUID
+
+import pytest
+
+from sbredis.rules import Facts, Rule, RuleBook, SqlAction, TrueFilter
+from tests.rules.asking import done, reason
+
+NOON = datetime(2024, 5, 1, 12, tzinfo=UTC)
+ID = UUID(int=7)
+
+
+@pytest.mark.parametrize(
+    ("text", "before", "after"),
+    [
+        ("SET b = 1", {"a": 1}, {"a": 1, "b": 1}),
+        ("SET A = 2", {"a": 1}, {"a": 2}),
+        ("SET b = a; REMOVE A", {"a": 1}, {"b": 1}),
+        ("SET a = a + 1 SET a = a * 10", {"a": 1}, {"a": 20}),
+        ("REMOVE missing", {"a": 1}, {"a": 1}),
+        ("SET b = missing", {}, {"b": None}),
+        ("SET a = NULL", {"a": 1}, {"a": None}),
+        ("SET b = TRUE; SET c = 1.5; SET d = 'it''s'", {}, {"b": True, "c": 1.5, "d": "it's"}),
+        ("SET b = a", {"a": [1, {"x": b"y"}]}, {"a": [1, {"x": b"y"}], "b": [1, {"x": b"y"}]}),
+        ("SET b = sys.Label + '!'", {}, {"b": "x!"}),
+        ("SET a = 9", {"A": 1, "a": 2}, {"A": 1, "a": 9}),
+        ("REMOVE a", {"A": 1, "a": 2, "b": 3}, {"b": 3}),
+    ],
+)
+def test_the_properties_of_the_application(text: str, before: dict[str, Any], after: dict[str, Any]) -> None:
+    given = dict(before)
+    copy = done(text, before, {"label": "x"})
+    assert copy.user == {**after, "RuleName": "r"}
+    assert copy.system == {}
+    assert before == given
+
+
+def test_the_copy_bears_the_name_of_its_rule_which_the_action_sees_and_may_change() -> None:
+    assert done("SET a = RuleName", {"rulename": "of the sender"}).user == {"RuleName": "r", "a": "r"}
+    assert done("SET RuleName = 'mine'", {}).user == {"RuleName": "mine"}
+    assert done("REMOVE RuleName", {}).user == {}
+
+
+@pytest.mark.parametrize(
+    ("before", "value", "after"),
+    [
+        (1, "'5'", 5),
+        (1, "'five'", "five"),
+        (1, "2.5", 2.5),
+        (1.5, "2", 2.0),
+        (1.5, "'2.5'", 2.5),
+        (1.5, "'nan'", "nan"),
+        (True, "'FALSE'", False),
+        (True, "'no'", "no"),
+        (NOON, "'2024-05-01T14:00:00+02:00'", NOON),
+        (NOON, "'2024-05-01T12:00:00'", NOON),
+        (NOON, "'noon'", "noon"),
+        (ID, "'00000000-0000-0000-0000-000000000007'", ID),
+        ("x", "5", 5),
+        (None, "'5'", "5"),
+    ],
+)
+def test_text_becomes_a_value_of_the_kind_that_the_property_had_if_it_can(before: Any, value: str, after: Any) -> None:
+    user = done(f"SET a = {value}", {"a": before}).user
+    assert user is not None
+    assert user["a"] == after
+    assert type(user["a"]) is type(after)
+
+
+@pytest.mark.parametrize(
+    ("text", "changed"),
+    [
+        ("SET sys.Label = 'y'", {"label": "y"}),
+        ("SET sys.Subject = 'y'; SET sys.LABEL = sys.subject + 'z'", {"label": "yz"}),
+        ("REMOVE sys.To", {"to": None}),
+        ("SET sys.To = missing", {"to": None}),
+        ("SET sys.MessageId = 7", {"messageid": "7"}),
+        ("SET sys.SessionId = ''", {"sessionid": ""}),
+        ("SET sys.TimeToLive = @hour", {"timetolive": timedelta(hours=1)}),
+        ("SET sys.TimeToLive = '1.02:03:04.5'", {"timetolive": timedelta(1, 3 * 60 + 4.5, hours=2)}),
+        ("SET sys.TimeToLive = 'P1DT2H3M4.5S'", {"timetolive": timedelta(1, 3 * 60 + 4.5, hours=2)}),
+        ("SET sys.ScheduledEnqueueTimeUtc = @noon", {"scheduledenqueuetimeutc": NOON}),
+        ("SET sys.ScheduledEnqueueTime = '2024-05-01 12:00'", {"scheduledenqueuetimeutc": NOON}),
+    ],
+)
+def test_system_properties(text: str, changed: dict[str, Any]) -> None:
+    copy = done(text, {"a": 1}, {"label": "x", "to": "t"}, hour=timedelta(hours=1), noon=NOON)
+    assert copy.system == changed
+    assert copy.user == {"a": 1, "RuleName": "r"}
+
+
+def test_a_new_id_becomes_the_text_of_a_uuid_where_text_is_wanted() -> None:
+    copy = done("SET sys.MessageId = newid(); SET a = newid()", {})
+    assert UUID(str(copy.system["messageid"])).version == 4
+    assert copy.user is not None
+    assert isinstance(copy.user["a"], UUID)
+
+
+@pytest.mark.parametrize(
+    ("text", "why"),
+    [
+        ("SET a = 1 / 0", "division by zero (line 1, column 11)."),
+        ("SET a = 'x' + 1", "cannot add a number to text (line 1, column 13)."),
+        ("SET a = sys.Nonsense", "there is no system property Nonsense (line 1, column 9)."),
+        ("SET a = @hour", "a duration cannot be the value of the property a."),
+        ("SET sys.Label = 1.5", "sys.Label must be text, not a number."),
+        ("SET sys.Label = TRUE", "sys.Label must be text, not a truth value."),
+        ("SET sys.MessageId = ''", "sys.MessageId cannot be empty."),
+        ("SET sys.SessionId = @long", "sys.SessionId may have 128 characters, not 129."),
+        ("SET sys.TimeToLive = 5", "sys.TimeToLive must be a duration, not a number."),
+        ("SET sys.TimeToLive = 'P'", "sys.TimeToLive must be a duration, not text."),
+        ("SET sys.TimeToLive = '00:00:00'", "sys.TimeToLive must be longer than nothing."),
+        ("SET sys.TimeToLive = 'P9999999999D'", "sys.TimeToLive is too long."),
+        (
+            "SET sys.ScheduledEnqueueTimeUtc = 'soon'",
+            "sys.ScheduledEnqueueTimeUtc must be a time, which this text is not.",
+        ),
+        ("SET sys.ScheduledEnqueueTimeUtc = 5", "sys.ScheduledEnqueueTimeUtc must be a time, not a number."),
+    ],
+)
+def test_an_action_that_fails_changes_nothing(text: str, why: str) -> None:
+    copy = done(f"SET b = 2; {text.replace('line 1', 'line 1')}", {"b": 1}, hour=timedelta(hours=1), long="x" * 129)
+    assert copy.error is not None
+    assert copy.error.startswith("The action of rule 'r' failed: ")
+    assert (copy.user, copy.system) == (None, {})
+    alone = done(text, {}, hour=timedelta(hours=1), long="x" * 129)
+    assert reason(alone) == why
+
+
+def test_text_cannot_grow_without_bounds() -> None:
+    copy = done("SET a = 'xxxxxxxxxxxxxxxx'" + " SET a = a + a" * 31, {})
+    assert reason(copy) == "the text would be longer than 32,768 characters (line 1, column 192)."
+
+
+def test_each_copy_starts_from_the_message_as_it_was_sent() -> None:
+    rules = [Rule(name, TrueFilter(), SqlAction("SET n = n + 1; SET sys.Label = sys.Label + '!'")) for name in "ab"]
+    user: dict[str, Any] = {"n": 1, "list": [1]}
+    system: dict[str, Any] = {"label": "x"}
+    copies = RuleBook([(rules, True), (rules, True)]).judge(Facts(system, user))
+    assert [(copy.subscription, copy.rule) for copy in copies] == [(0, "a"), (0, "b"), (1, "a"), (1, "b")]
+    assert [copy.user for copy in copies] == [{"n": 2, "list": [1], "RuleName": name} for name in "abab"]
+    assert [copy.system for copy in copies] == [{"label": "x!"}] * 4
+    assert (user, system) == ({"n": 1, "list": [1]}, {"label": "x"})

@@ -1,0 +1,155 @@
+"""What a rule may hold, and that input made to hurt is refused at once."""
+
+from __future__ import annotations
+
+import sys
+import time
+from datetime import datetime, timedelta
+from typing import Any
+
+import pytest
+
+from sbredis.exceptions import RuleSyntaxError
+from sbredis.rules import (
+    CorrelationFilter,
+    FalseFilter,
+    SqlAction,
+    SqlFilter,
+    TrueFilter,
+    check_action,
+    check_filter,
+)
+from tests.rules.asking import answer
+
+
+def test_text_of_1024_characters_is_taken_and_one_more_is_not() -> None:
+    text = "a = '" + "x" * 1018 + "'"
+    check_filter(SqlFilter(text))
+    check_action(SqlAction("SET " + text.replace("xxxx", "", 1)))
+    with pytest.raises(ValueError, match=r"a filter may have 1,024 characters, and this one has 1,025"):
+        check_filter(SqlFilter(text + " "))
+    with pytest.raises(ValueError, match=r"an action may have 1,024 characters"):
+        check_action(SqlAction("SET " + text))
+
+
+def test_32_statements_are_taken_and_one_more_is_not() -> None:
+    check_action(SqlAction("SET a = 1;" * 32))
+    with pytest.raises(ValueError, match="may have 32 statements, and this one has 33"):
+        check_action(SqlAction("SET a = 1;" * 33))
+
+
+@pytest.mark.parametrize(
+    ("text", "column"),
+    [
+        ("(" * 33 + "a = 1" + ")" * 33, 33),
+        ("NOT " * 33 + "a = 1", 129),
+        ("a = " + "- " * 33 + "b", 69),
+        ("a = " + "p(" * 33 + "b", 70),
+    ],
+)
+def test_what_is_nested_too_deep_is_refused_where_it_is(text: str, column: int) -> None:
+    with pytest.raises(RuleSyntaxError, match="more than 32 deep in one another") as refused:
+        check_filter(SqlFilter(text))
+    assert refused.value.column == column
+
+
+@pytest.mark.parametrize("start", ["(", "NOT ", "-", "[", "'", "a", "1", "@", "\n", "a = 1 AND ", "é"])
+def test_a_megabyte_is_refused_at_once(start: str) -> None:
+    text = start * (2**20 // len(start))
+    begun = time.perf_counter()
+    with pytest.raises(ValueError, match="1,024 characters"):
+        check_filter(SqlFilter(text))
+    with pytest.raises(ValueError, match="1,024 characters"):
+        check_action(SqlAction(text))
+    assert time.perf_counter() - begun < 0.5
+
+
+@pytest.mark.parametrize(
+    "text",
+    ["(" * 1024, "NOT " * 256, "-" * 1024, "p(" * 512, "a=1AND " * 140, "a" + "+a" * 511, "[" * 1024, "'" * 1023],
+)
+def test_the_worst_that_fits_neither_crashes_nor_takes_long(text: str) -> None:
+    begun = time.perf_counter()
+    with pytest.raises(RuleSyntaxError):
+        check_filter(SqlFilter(text))
+    assert time.perf_counter() - begun < 0.5
+
+
+def test_long_chains_do_not_exhaust_the_stack() -> None:
+    depth = 0
+    frame: Any = sys._getframe()
+    while frame is not None:
+        depth, frame = depth + 1, frame.f_back
+    limit = sys.getrecursionlimit()
+    sys.setrecursionlimit(depth + 400)
+    try:
+        assert answer("a" + "+1" * 500 + " > 0", {"a": 1}) == "yes"
+        assert answer(" OR ".join(["a=2"] * 140) + " OR a=1", {"a": 1}) == "yes"
+        assert answer("(" * 32 + "a=1" + ")" * 32, {"a": 1}) == "yes"
+        assert answer("NOT(" * 16 + "a=1" + ")" * 16, {"a": 1}) == "yes"
+    finally:
+        sys.setrecursionlimit(limit)
+
+
+def test_no_pattern_takes_for_ever() -> None:
+    text, pattern = "a" * 32_000, "%a" * 400 + "%b%a_b"
+    begun = time.perf_counter()
+    assert answer("a LIKE @pattern", {"a": text}, pattern=pattern) == "no"
+    assert time.perf_counter() - begun < 2
+
+
+@pytest.mark.parametrize(
+    ("parameters", "error", "why"),
+    [
+        ({"a": [1]}, TypeError, "parameter @a must be str, int"),
+        ({"a": {}}, TypeError, "not dict"),
+        ({1: 1}, TypeError, "names of the parameters must be str"),
+        ([1], TypeError, "the parameters must be a mapping"),
+        ({"a": 2**63}, ValueError, "does not fit into 64 bits"),
+        ({"a": float("nan")}, ValueError, "not a number that can be compared"),
+        ({"a": float("-inf")}, ValueError, "not a number that can be compared"),
+        ({"a": datetime(2024, 5, 1)}, ValueError, "no time zone"),  # noqa: DTZ001 -- that is what is refused
+        ({"a": 1, "@A": 2}, ValueError, "given twice"),
+        ({"@": 1}, ValueError, "empty name"),
+    ],
+)
+def test_parameters_that_cannot_be(parameters: Any, error: type[Exception], why: str) -> None:
+    with pytest.raises(error, match=why):
+        check_filter(SqlFilter("1 = 1", parameters))
+    with pytest.raises(error, match=why):
+        check_action(SqlAction("SET a = 1", parameters))
+
+
+def test_parameters_that_are_not_used_do_no_harm() -> None:
+    check_filter(SqlFilter("a = @X", {"@x": None, "unused": timedelta(1)}))
+
+
+@pytest.mark.parametrize(
+    ("given", "error", "why"),
+    [
+        (CorrelationFilter(), ValueError, "must ask for something"),
+        (CorrelationFilter(subject=1), TypeError, "subject of a correlation filter must be str or None, not int"),  # type: ignore[arg-type]
+        (CorrelationFilter(properties={"a": None}), TypeError, "cannot be None"),
+        (CorrelationFilter(properties={"a": [1]}), TypeError, "property 'a' of a correlation filter must be"),
+        (CorrelationFilter(properties={b"a": 1}), TypeError, "must be str, not bytes"),  # type: ignore[dict-item]
+        (CorrelationFilter(properties={"a": 1, "A": 1}), ValueError, "given twice"),
+        (CorrelationFilter(properties={"": 1}), ValueError, "empty name"),
+        (SqlFilter(None), TypeError, "the text of a filter must be str, not NoneType"),  # type: ignore[arg-type]
+        ("a = 1", TypeError, "a filter must be a SqlFilter"),
+    ],
+)
+def test_filters_that_cannot_be(given: Any, error: type[Exception], why: str) -> None:
+    with pytest.raises(error, match=why):
+        check_filter(given)
+
+
+def test_filters_that_say_nothing_are_good() -> None:
+    check_filter(TrueFilter())
+    check_filter(FalseFilter())
+
+
+def test_an_action_is_one() -> None:
+    with pytest.raises(TypeError, match="an action must be a SqlAction, not str"):
+        check_action("SET a = 1")  # type: ignore[arg-type]
+    with pytest.raises(TypeError, match="the text of an action must be str, not bytes"):
+        check_action(SqlAction(b"SET a = 1"))  # type: ignore[arg-type]

@@ -1,9 +1,7 @@
 #!lua flags=no-writes
--- Reads records of entities in the order of their names, from after a name on.
+-- Reads records of queues and topics in the order of their names, from after a name on.
 --
--- KEYS[1] namespace   in the order of register_namespace.lua
--- KEYS[2] entities
--- KEYS[3] names
+-- KEYS[1-7] registry  in the order of register_namespace.lua
 -- ARGV[1] partitions  of the namespace, as the caller knows it
 -- ARGV[2] after       a name in small letters, whether there is one of it or not; nothing for the beginning
 -- ARGV[3] limit       how many at most

@@ -1,17 +1,36 @@
 #!lua flags=no-writes
--- Reads the record of an entity.
+-- Reads the record of an entity, and what is counted of its topic.
 --
--- KEYS[1] namespace   in the order of register_namespace.lua
--- KEYS[2] entities
--- KEYS[3] names
+-- KEYS[1-7] registry  in the order of register_namespace.lua
 -- ARGV[1] partitions  of the namespace, as the caller knows it
 -- ARGV[2] name        in small letters
+-- ARGV[3] topic       the name of its topic, if it is a subscription, or else its own
 --
--- Result: the record, or nothing
+-- Result: nothing, or { the record; 1 if the topic's partitions may not have been told the topic's version, 2 if the topic is being
+--   deleted, or 0; how many subscriptions, SQL filters and correlation filters the topic has }
 -- Refusals: NAMESPACE, LAYOUT, PARTITIONS
+-- @use registered
 -- @use registry
+-- @use tally
 local n, refusal = registry(KEYS[1], ARGV[1])
 if not n then
   return refusal
 end
-return redis.call('HGET', KEYS[2], ARGV[2])
+local records = redis.call('HMGET', KEYS[2], ARGV[2], ARGV[3])
+if not records[1] then
+  return nil
+end
+local counted = redis.call('HGET', KEYS[7], ARGV[3])
+if not records[2] or not counted then
+  return { records[1], ARGV[2] ~= ARGV[3] and 2 or 0, 0, 0, 0 }
+end
+local topic, foreign = registered(records[2])
+if not topic then
+  return foreign
+end
+local t, unreadable = tally(counted)
+if not t then
+  return unreadable
+end
+local behind = tonumber(t.mark) < tonumber(topic.version) and 1 or 0
+return { records[1], behind, t.subscriptions, t.sql, t.correlation }

@@ -1,28 +1,26 @@
 #!lua
--- Takes an entity into the registry under a name that is free, and gives it an id that no other entity has had or will have.
--- After a change of the server process the ids go on a good way further up: a failover may have lost the last ones that were
--- given.
+-- Takes a queue or topic into the registry under a name that is free, and gives it an id that no other entity has had or will
+-- have.
 --
--- KEYS[1] namespace    in the order of register_namespace.lua
--- KEYS[2] entities
--- KEYS[3] names
+-- KEYS[1-7] registry   in the order of register_namespace.lua
 -- ARGV[1] run_id       of the server process, put in by the transport
 -- ARGV[2] partitions   of the namespace, as the caller knows it
 -- ARGV[3] name         in small letters
 -- ARGV[4] incarnation  drawn by the caller; it tells a repetition from another creation, and is the record's first stamp
--- ARGV[5] description  of the entity
+-- ARGV[5] topic        1 if subscriptions can be made in it
+-- ARGV[6] description  of the entity
 --
 -- Result: the record
 -- Refusals: NAMESPACE, LAYOUT, PARTITIONS, EXISTS (another entity has the name), BADCALL
--- @use base36
+-- @use next_id
 -- @use refuse
 -- @use registered
 -- @use registry
 -- @use server_time
+-- @use tally_text
 -- @use token_of
-local LEAP = 46656
 local incarnation = token_of(ARGV[4])
-if not incarnation or ARGV[3] == '' or ARGV[5] == '' then
+if not incarnation or ARGV[3] == '' or ARGV[5] ~= '0' and ARGV[5] ~= '1' or ARGV[6] == '' then
   return refuse('BADCALL', 'entity')
 end
 local n, refusal = registry(KEYS[1], ARGV[2])
@@ -41,16 +39,14 @@ if there then
   return there
 end
 
-local id, run_id = n.last_id + 1, n.run_id
-if ARGV[1] ~= '?' then
-  if run_id ~= '?' and run_id ~= ARGV[1] then
-    id = n.last_id + LEAP
-  end
-  run_id = ARGV[1]
-end
+local id, last_id, run_id = next_id(n, ARGV[1])
 local now = server_time()
-local record = table.concat({ '1', '1', base36(id), incarnation, incarnation, now, now, ARGV[5] }, ' ')
-redis.call('HSET', KEYS[1], 'last_id', string.format('%.0f', id), 'run_id', run_id)
+local record = table.concat({ '1', '1', id, incarnation, incarnation, now, now, ARGV[6] }, ' ')
+redis.call('HSET', KEYS[1], 'last_id', last_id, 'run_id', run_id)
 redis.call('HSET', KEYS[2], ARGV[3], record)
 redis.call('ZADD', KEYS[3], 0, ARGV[3])
+if ARGV[5] == '1' then
+  local counted = { incarnation = incarnation, mark = '1', subscriptions = 0, sql = 0, correlation = 0 }
+  redis.call('HSET', KEYS[7], ARGV[3], tally_text(counted))
+end
 return record

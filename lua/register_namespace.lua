@@ -1,9 +1,13 @@
 #!lua
 -- Makes a namespace where there is none, and says what it is.
 --
--- KEYS[1] namespace   hash: layout, partitions, created, last_id, run_id
--- KEYS[2] entities    hash: the record of each entity by its name in small letters
--- KEYS[3] names       zset: these names in order, all of score 0
+-- KEYS[1] namespace      hash: layout, partitions, created, last_id, run_id
+-- KEYS[2] entities       hash: the record of each entity by its name, or its path if it is a subscription, in small letters
+-- KEYS[3] names          zset: the names of queues and topics in order, all of score 0
+-- KEYS[4] subscriptions  zset: the paths of subscriptions in order, all of score 0
+-- KEYS[5] rules          hash: each rule by its place: the path of its subscription, a blank, its name, in small letters
+-- KEYS[6] places         zset: these places in order, all of score 0
+-- KEYS[7] tallies        hash: what is counted of each topic and subscription that is not being deleted, by name or path
 -- ARGV[1] run_id      of the server process, put in by the transport
 -- ARGV[2] partitions  how many a new namespace has
 -- ARGV[3] exact       1 if one that is there must have as many

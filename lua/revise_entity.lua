@@ -1,31 +1,30 @@
 #!lua flags=allow-oom
--- Replaces the record of an entity, if it is the one that the caller has seen. Runs without memory as well, since deleting
+-- Replaces the record of a queue or topic, if it is the one that the caller has seen. Runs without memory as well, since deleting
 -- begins with it.
 --
--- KEYS[1] namespace    in the order of register_namespace.lua
--- KEYS[2] entities
--- KEYS[3] names
+-- KEYS[1-7] registry   in the order of register_namespace.lua
 -- ARGV[1] partitions   of the namespace, as the caller knows it
 -- ARGV[2] name         in small letters
 -- ARGV[3] incarnation  of the entity
 -- ARGV[4] expected     the stamp of the record that the caller has seen
 -- ARGV[5] stamp        of the new one, drawn by the caller: one of the last few is a repetition
 -- ARGV[6] version      of the settings in it: as before, or the next
--- ARGV[7] description  of the entity
+-- ARGV[7] ending       1 if the entity is being deleted: a topic takes no subscription from then on
+-- ARGV[8] description  of the entity
 --
 -- Result: the record
 -- Refusals: NAMESPACE, LAYOUT, PARTITIONS, GONE (no such entity, or another incarnation), CHANGED (its version; somebody else
---   was
---   first), BADCALL
+--   was first), BADCALL
 -- @use refuse
 -- @use registered
 -- @use registry
 -- @use server_time
+-- @use stamped
 -- @use token_of
 -- @use whole
-local STAMPS = 4
 local stamp, version = token_of(ARGV[5]), whole(ARGV[6], 1, 999999999999999)
-if not token_of(ARGV[3]) or not token_of(ARGV[4]) or not stamp or not version or ARGV[7] == '' then
+if not token_of(ARGV[3]) or not token_of(ARGV[4]) or not stamp or not version or ARGV[7] ~= '0' and ARGV[7] ~= '1'
+  or ARGV[8] == '' then
   return refuse('BADCALL', 'entity')
 end
 local n, refusal = registry(KEYS[1], ARGV[1])
@@ -59,7 +58,10 @@ local updated = entity.updated
 if version ~= before then
   updated = string.format('%.0f', math.max(tonumber(updated), tonumber(server_time())))
 end
-local stamps = string.sub(stamp .. ',' .. entity.stamps, 1, STAMPS * (#stamp + 1) - 1)
-local record = table.concat({ '1', ARGV[6], entity.id, entity.incarnation, stamps, entity.created, updated, ARGV[7] }, ' ')
+local stamps = stamped(entity.stamps, stamp)
+local record = table.concat({ '1', ARGV[6], entity.id, entity.incarnation, stamps, entity.created, updated, ARGV[8] }, ' ')
 redis.call('HSET', KEYS[2], ARGV[2], record)
+if ARGV[7] == '1' then
+  redis.call('HDEL', KEYS[7], ARGV[2])
+end
 return record

@@ -9,13 +9,16 @@ from __future__ import annotations
 
 import re
 
-__all__ = ["KINDS", "STORE_KINDS", "partition_keys", "registry_keys", "waiting_channel"]
+__all__ = ["KINDS", "SESSION_KINDS", "STORE_KINDS", "partition_keys", "registry_keys", "role_keys", "waiting_channel"]
 
 _OWN_KINDS = ("state", "order", "entries", "leases", "locks", "due", "dedup", "ops", "waiters")
 STORE_KINDS = ("store", "refs", *(f"m{number}" for number in range(16)))
 """The kinds that hold messages themselves: a subscription uses those of its topic."""
 
-KINDS = _OWN_KINDS + STORE_KINDS
+SESSION_KINDS = ("sessions", "turns", "states")
+"""The kinds that are there where messages belong to sessions."""
+
+KINDS = _OWN_KINDS + STORE_KINDS + SESSION_KINDS
 """All kinds of keys of a partition, in the order in which every script is given them."""
 
 _WORD = re.compile(r"[a-z0-9][a-z0-9_.-]*", re.ASCII | re.IGNORECASE)
@@ -37,14 +40,19 @@ def partition_keys(namespace: str, salt: str, entity: str, store: str | None = N
     for word in (entity, store or entity):
         if not _WORD.fullmatch(word):
             raise ValueError(f"{word!r} is no entity id")
-    own = tuple(f"{prefix}:{entity}:{kind}".encode() for kind in _OWN_KINDS)
-    return own + tuple(f"{prefix}:{store or entity}:{kind}".encode() for kind in STORE_KINDS)
+    return tuple(f"{prefix}:{store or entity if kind in STORE_KINDS else entity}:{kind}".encode() for kind in KINDS)
 
 
 def registry_keys(namespace: str, salt: str) -> tuple[bytes, ...]:
-    """The keys of a namespace's registry: what it is, its entities by name, and their names in order."""
+    """The keys of a namespace's registry, in the order of ``register_namespace.lua``, which says what they hold."""
     prefix = _prefix(namespace, salt)
-    return tuple(f"{prefix}:{kind}".encode() for kind in ("namespace", "entities", "names"))
+    kinds = ("namespace", "entities", "names", "subscriptions", "rules", "places", "tallies")
+    return tuple(f"{prefix}:{kind}".encode() for kind in kinds)
+
+
+def role_keys(namespace: str, salt: str) -> tuple[bytes, ...]:
+    """The key of a namespace's roles: what one client does for all, and which."""
+    return (f"{_prefix(namespace, salt)}:roles".encode(),)
 
 
 def waiting_channel(namespace: str, salt: str, client: str) -> bytes:

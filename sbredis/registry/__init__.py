@@ -2,8 +2,25 @@
 
 from __future__ import annotations
 
-from sbredis.registry._entity import EntityRecord, Json, require_properties
-from sbredis.registry._namespace import Namespace
+from sbredis.registry._entity import EntityRecord, Json, Kind, path_of, require_properties, split_path
+from sbredis.registry._namespace import JUDGING_PROPERTY, Namespace, TopicFacts
 from sbredis.registry._refusals import EntityChangedError, NamespacePartitionsError
+from sbredis.registry._routes import Routed, Routes
+from sbredis.registry._rules import KeptRule
 
-__all__ = ["EntityChangedError", "EntityRecord", "Json", "Namespace", "NamespacePartitionsError", "require_properties"]
+__all__ = [
+    "JUDGING_PROPERTY",
+    "EntityChangedError",
+    "EntityRecord",
+    "Json",
+    "KeptRule",
+    "Kind",
+    "Namespace",
+    "NamespacePartitionsError",
+    "Routed",
+    "Routes",
+    "TopicFacts",
+    "path_of",
+    "require_properties",
+    "split_path",
+]

@@ -14,7 +14,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field, fields
 from typing import Any, Literal, NoReturn, TypeAlias, TypeVar, cast, get_args, get_origin
 
-from sbredis.engine import MOST_PARTITIONS, PartitionSettings, entity_name, subscription_name
+from sbredis.engine import MOST_PARTITIONS, PartitionSettings, entity_name, name_key, subscription_name
 from sbredis.exceptions import DataLayoutError
 
 __all__ = [
@@ -26,7 +26,9 @@ __all__ = [
     "State",
     "decode",
     "encode",
+    "path_of",
     "require_properties",
+    "split_path",
 ]
 
 T = TypeVar("T")
@@ -36,6 +38,24 @@ Json: TypeAlias = "bool | int | float | str | Sequence[Json] | Mapping[str, Json
 
 MAXIMUM_PROPERTIES_BYTES = 64 * 1024
 """What the properties of an entity may weigh, as JSON: whatever the registry is asked about the entity reads them."""
+
+_ID = re.compile(r"[0-9a-z]+")
+_INFIX = "/subscriptions/"
+
+
+def path_of(topic: str, subscription: str) -> str:
+    """By what a subscription is known in its namespace."""
+    return f"{topic}{_INFIX}{subscription}"
+
+
+def split_path(path: str) -> tuple[str, str | None]:
+    """The name of a queue or topic and ``None``, or those of a topic and its subscription; else :class:`ValueError`."""
+    if not isinstance(path, str):  # pyright: ignore[reportUnnecessaryIsInstance]  # callers are not all typed
+        raise TypeError(f"the path of an entity is text, not {type(path).__name__}")
+    at = name_key(path).rfind(_INFIX)
+    if at < 0:
+        return entity_name(path), None
+    return entity_name(path[:at]), subscription_name(path[at + len(_INFIX) :])
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -47,6 +67,8 @@ class EntityDescription:
     kind: Kind = "queue"
     parent: str | None = None
     """The topic of a subscription."""
+    store: str | None = None
+    """The id of the entity that holds the messages of a subscription: of its topic."""
     state: State = "creating"
     """Whether all of it is there. Whoever meets one that is being made or taken away goes on with that."""
     partitioned: bool = False
@@ -66,6 +88,8 @@ class EntityDescription:
         _one_of("state", self.state, get_args(State))
         if (self.kind == "subscription") != (self.parent is not None):
             raise ValueError(f"a {self.kind} with the parent {self.parent!r}: a subscription has one, and nothing else")
+        if (self.store is None) != (self.parent is None) or (self.store is not None and not _ID.fullmatch(self.store)):
+            raise ValueError(f"a {self.kind} with the store {self.store!r}: a subscription has the id of its topic")
         if self.parent is None:
             entity_name(self.name)
         else:
@@ -82,7 +106,7 @@ class EntityDescription:
     @property
     def path(self) -> str:
         """By what it is known in its namespace."""
-        return self.name if self.parent is None else f"{self.parent}/subscriptions/{self.name}"
+        return self.name if self.parent is None else path_of(self.parent, self.name)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -192,6 +216,7 @@ def _described(body: dict[str, Any]) -> dict[str, Any]:
         "name": _taken(rest, "name", str),
         "kind": _taken(rest, "kind", str),
         "parent": _text_or_none(rest, "parent"),
+        "store": _text_or_none(rest, "store"),
         "state": _taken(rest, "state", str),
         "partitioned": _taken(rest, "partitioned", bool),
         "partitions": tuple(_taken(rest, "partitions", list[Any])),

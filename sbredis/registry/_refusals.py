@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 
 from sbredis.engine import MalformedCallError
 from sbredis.exceptions import (
@@ -11,16 +11,23 @@ from sbredis.exceptions import (
     MessagingEntityNotFoundError,
     Outcome,
     ServiceBusError,
+    ServiceBusQuotaExceededError,
 )
+from sbredis.registry._entity import Kind, split_path
 
 __all__ = [
     "EntityChangedError",
     "NamespaceMissingError",
     "NamespacePartitionsError",
+    "Refusals",
+    "SubscriptionGoneError",
     "changed",
     "exists",
     "missing",
+    "missing_rule",
+    "of_another_kind",
     "refusals",
+    "rule_refusals",
 ]
 
 
@@ -38,10 +45,28 @@ class NamespaceMissingError(MessagingEntityNotFoundError):
     """The namespace itself is not there any more: its servers have come back empty."""
 
 
+class SubscriptionGoneError(MessagingEntityNotFoundError):
+    """A subscription is another by now, or it or its topic is being deleted: reading it again says which."""
+
+
 _Made = tuple[type[ServiceBusError], str]
+Refusals = Mapping[str, Callable[[str], _Made]]
 
 
-def _missing(namespace: str, entity: str) -> str:
+def _missing(namespace: str, entity: str, kinds: Collection[Kind] = ()) -> str:
+    topic, subscription = split_path(entity) if entity else (entity, None)
+    if subscription is not None:
+        return (
+            f"There is no subscription '{subscription}' of a topic '{topic}' in namespace '{namespace}', or no longer. "
+            f"Create it with ServiceBusAdministrationClient.create_subscription({topic!r}, {subscription!r}), or look "
+            "for it in another namespace."
+        )
+    if list(kinds) == ["topic"]:
+        return (
+            f"There is no topic '{topic}' in namespace '{namespace}', or no longer. "
+            f"Create it with ServiceBusAdministrationClient.create_topic({topic!r}), or look for the name in another "
+            "namespace."
+        )
     return (
         f"There is no entity '{entity}' in namespace '{namespace}', or no longer. "
         f"Create it with ServiceBusAdministrationClient.ensure_queue({entity!r}), or ask for the sender or receiver "
@@ -60,9 +85,31 @@ def _changed(entity: str, now: str) -> str:
     return f"The entity '{entity}' has been changed since it was read, and {now}. Read it again, and change that."
 
 
-def missing(namespace: str, entity: str) -> MessagingEntityNotFoundError:
-    """The error that there is no such entity."""
-    return MessagingEntityNotFoundError(_missing(namespace, entity), outcome=Outcome.REFUSED)
+def _quota(entity: str, detail: str) -> _Made:
+    what, _, most = detail.partition(" ")
+    topic, _ = split_path(entity)
+    name = {"subscriptions": "subscriptions", "sql": "rules with SQL filters"}.get(
+        what, "rules with correlation filters"
+    )
+    return ServiceBusQuotaExceededError, (
+        f"The topic '{topic}' would have more than {most} {name}, which is as many as a topic may have. "
+        "Delete some that are not needed, or divide the messages among several topics."
+    )
+
+
+def missing(namespace: str, entity: str, kinds: Collection[Kind] = ()) -> MessagingEntityNotFoundError:
+    """The error that there is no such entity; ``kinds`` are those that were looked for, if not any."""
+    return MessagingEntityNotFoundError(_missing(namespace, entity, kinds), outcome=Outcome.REFUSED)
+
+
+def of_another_kind(namespace: str, entity: str, kind: Kind, kinds: Collection[Kind]) -> MessagingEntityNotFoundError:
+    """The error that the entity is none of the kinds that were looked for."""
+    looked_for = " or ".join(f"a {each}" for each in kinds)
+    return MessagingEntityNotFoundError(
+        f"There is a {kind} of the name '{entity}' in namespace '{namespace}', not {looked_for}. "
+        "Use it as what it is, or choose another name.",
+        outcome=Outcome.REFUSED,
+    )
 
 
 def exists(namespace: str, entity: str) -> MessagingEntityAlreadyExistsError:
@@ -75,7 +122,7 @@ def changed(entity: str, now: str) -> EntityChangedError:
     return EntityChangedError(_changed(entity, now), outcome=Outcome.REFUSED)
 
 
-def refusals(namespace: str, entity: str = "") -> Mapping[str, Callable[[str], _Made]]:
+def refusals(namespace: str, entity: str = "") -> Refusals:
     """The codes of the registry's scripts, in a call about this entity."""
     return {
         "NAMESPACE": lambda _: (
@@ -96,5 +143,41 @@ def refusals(namespace: str, entity: str = "") -> Mapping[str, Callable[[str], _
             EntityChangedError,
             _changed(entity, f"its settings are version {version} now"),
         ),
+        "QUOTA": lambda detail: _quota(entity, detail),
         "BADCALL": lambda detail: (MalformedCallError, f"The call is malformed: {detail}."),
+    }
+
+
+# -- of rules ----------------------------------------------------------------------------------------------------------
+
+
+def _missing_rule(subscription: str, rule: str) -> str:
+    return (
+        f"The subscription '{subscription}' has no rule '{rule}', or no longer. Create it with "
+        "ServiceBusAdministrationClient.create_rule, or list those that there are."
+    )
+
+
+def _exists_rule(subscription: str, rule: str) -> str:
+    return (
+        f"The subscription '{subscription}' has a rule '{rule}' already; names are compared without regard to case. "
+        "Change it with update_rule, delete it first, or choose another name."
+    )
+
+
+def missing_rule(subscription: str, rule: str) -> MessagingEntityNotFoundError:
+    """The error that there is no such rule."""
+    return MessagingEntityNotFoundError(_missing_rule(subscription, rule), outcome=Outcome.REFUSED)
+
+
+def rule_refusals(namespace: str, subscription: str, rule: str) -> Refusals:
+    """The codes of the registry's scripts, in a call about this rule of a subscription, given by its path."""
+    return {
+        **refusals(namespace, subscription),
+        "EXISTS": lambda _: (
+            MessagingEntityAlreadyExistsError,
+            _exists_rule(subscription, rule),
+        ),
+        "GONE": lambda _: (SubscriptionGoneError, _missing(namespace, subscription)),
+        "MISSING": lambda _: (MessagingEntityNotFoundError, _missing_rule(subscription, rule)),
     }

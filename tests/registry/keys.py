@@ -11,8 +11,8 @@ __all__ = ["Snapshot", "keys_of", "snapshot"]
 
 Snapshot = dict[bytes, tuple[bytes, Any]]
 
-# A key on each master, wherever the slots are.
-_EVERYWHERE = [salt.encode() for salt in (*salts(16), registry_salt())]
+# A key on each master of up to three.
+_EVERYWHERE = [salt.encode() for salt in (*salts(3), registry_salt())]
 
 _READS: dict[bytes, tuple[str, ...]] = {
     b"hash": ("HGETALL",),
@@ -21,10 +21,11 @@ _READS: dict[bytes, tuple[str, ...]] = {
 }
 
 
-async def snapshot(transport: Transport) -> Snapshot:
-    """Every key with its type and its value."""
+async def snapshot(transport: Transport, namespace: str | None = None) -> Snapshot:
+    """Every key, or every one of a namespace, with its type and its value."""
     found: Snapshot = {}
-    for key in sorted({key for place in _EVERYWHERE for key in await transport.command("KEYS", "*", key=place)}):
+    pattern = "*" if namespace is None else f"sb:{namespace}:*"
+    for key in sorted({key for place in _EVERYWHERE for key in await transport.command("KEYS", pattern, key=place)}):
         kind = await transport.command("TYPE", key, key=key)
         kind = kind.encode() if isinstance(kind, str) else kind
         command, *rest = _READS[kind]

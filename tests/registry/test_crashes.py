@@ -5,9 +5,8 @@ from __future__ import annotations
 import asyncio
 import random
 import uuid
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncIterator
 from contextlib import suppress
-from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -18,21 +17,19 @@ from sbredis.engine import PartitionSettings
 from sbredis.exceptions import (
     MessagingEntityAlreadyExistsError,
     MessagingEntityNotFoundError,
-    Outcome,
     ServiceBusCommunicationError,
     ServiceBusError,
 )
 from sbredis.registry import EntityChangedError, EntityRecord, Namespace
-from sbredis.registry._entity import decode
 from sbredis.transport import Transport, open_transport
-from tests.registry.keys import Snapshot, keys_of, snapshot
+from tests.registry.cuts import Cuts, Deed, settled
+from tests.registry.keys import keys_of, snapshot
 from tests.registry.turns import Cut, Turns
 
 pytestmark = pytest.mark.anyio
 
 SETTINGS = PartitionSettings(lock_duration=1234)
 CHANGED = PartitionSettings(lock_duration=4321)
-Deed = Callable[[Namespace], Awaitable[object]]
 
 in_memory = pytest.mark.parametrize("target", ["memory"], indirect=True)
 shapes = pytest.mark.parametrize("partitioned", [False, True], ids=["one partition", "all partitions"])
@@ -42,57 +39,6 @@ shapes = pytest.mark.parametrize("partitioned", [False, True], ids=["one partiti
 async def transport(url: str) -> AsyncIterator[Transport]:
     async with await open_transport(url) as transport:
         yield transport
-
-
-def settled(found: Snapshot, namespace: str) -> dict[str, Any]:
-    """What is there of a namespace, but for what chance and the clock have put into it."""
-    kept = keys_of(found, namespace)
-    for key, value in kept.items():
-        if key.endswith(":namespace"):
-            kept[key] = {name: part for name, part in value.items() if name not in (b"created", b"run_id")}
-        elif key.endswith(":entities"):
-            records = {name: decode(record) for name, record in value.items()}
-            drawn: dict[str, Any] = {"incarnation": "", "stamp": "", "created_at": 0, "updated_at": 0}
-            kept[key] = {name: replace(record, **drawn) for name, record in records.items()}
-        elif key.endswith(":state"):
-            kept[key] = {name: part for name, part in value.items() if name not in (b"incarnation", b"run_id")}
-    return kept
-
-
-class Cuts:
-    """Does a deed and cuts it off after each of its steps, in a namespace of its own each time."""
-
-    def __init__(self, transport: Transport, first: Deed, deed: Deed) -> None:
-        self._transport = transport
-        self._first = first
-        self._deed = deed
-        self._number = 0
-        self.whole: dict[str, Any] = {}
-
-    async def fresh(self) -> Namespace:
-        """Another namespace, in which the deed can be done."""
-        self._number += 1
-        namespace = await Namespace.open(self._transport, f"ns{self._number}", 3)
-        await self._first(namespace)
-        return namespace
-
-    async def all(self) -> AsyncIterator[tuple[Namespace, int]]:
-        """Yields the namespace after each cut, as another client knows it, and how many steps were taken."""
-        namespace = await self.fresh()
-        counting = Cut(self._transport, 1000, before=True)
-        await self._deed(Namespace(counting, namespace.name, 3, 0))
-        self.whole = settled(await snapshot(self._transport), namespace.name)
-        assert counting.calls > 1
-        for at in range(1, counting.calls + 1):
-            for before in (True, False):
-                namespace = await self.fresh()
-                with pytest.raises(ServiceBusCommunicationError) as raised:
-                    await self._deed(Namespace(Cut(self._transport, at, before=before), namespace.name, 3, 0))
-                assert raised.value.outcome is Outcome.UNKNOWN
-                yield namespace, at - before
-
-    async def as_if_nothing_had_happened(self, namespace: Namespace) -> None:
-        assert settled(await snapshot(self._transport), namespace.name) == self.whole
 
 
 async def nothing(_: Namespace) -> None:

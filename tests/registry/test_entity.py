@@ -14,13 +14,14 @@ from hypothesis import strategies as st
 
 from sbredis.engine import MAXIMUM_MESSAGE_BYTES, MOST_PARTITIONS, NEVER, PartitionSettings
 from sbredis.exceptions import DataLayoutError
-from sbredis.registry._entity import EntityDescription, EntityRecord, Kind, State, decode, encode
+from sbredis.registry._entity import EntityDescription, EntityRecord, Kind, State, decode, encode, split_path
 
 ALPHABET = ascii_letters + digits
 NAMES = st.from_regex(r"[A-Za-z0-9]([A-Za-z0-9._-]{0,8}[A-Za-z0-9])?", fullmatch=True).filter(
     lambda name: name.lower() != "subscriptions"
 )
 TOKENS = st.text(ALPHABET + "_-", min_size=12, max_size=12)
+IDS = st.text(digits + "abcdefghijklmnopqrstuvwxyz", min_size=1, max_size=6)
 TIMES = st.integers(0, NEVER)
 SETTINGS = st.builds(
     PartitionSettings,
@@ -34,6 +35,7 @@ SETTINGS = st.builds(
     largest_message=st.integers(0, MAXIMUM_MESSAGE_BYTES),
     clock=st.sampled_from(["server", "test"]),
     shared=st.booleans(),
+    sessions=st.booleans(),
 )
 ANYTHING = st.text(st.characters(), max_size=5)  # halves of surrogate pairs among it
 JSON: st.SearchStrategy[Any] = st.recursive(
@@ -55,6 +57,7 @@ def records(draw: st.DrawFn) -> EntityRecord:
         name=draw(NAMES),
         kind=kind,
         parent=draw(NAMES) if kind == "subscription" else None,
+        store=draw(IDS) if kind == "subscription" else None,
         state=draw(st.sampled_from(get_args(State))),
         partitioned=partitioned,
         partitions=tuple(sorted(several)) if partitioned else (several[0],),
@@ -62,7 +65,7 @@ def records(draw: st.DrawFn) -> EntityRecord:
         settings=draw(SETTINGS),
         properties=draw(st.dictionaries(ANYTHING, JSON, max_size=3)),
         unread={**unread, "settings": unread_settings} if unread_settings else unread,
-        id=draw(st.text(digits + "abcdefghijklmnopqrstuvwxyz", min_size=1, max_size=6)),
+        id=draw(IDS),
         incarnation=draw(TOKENS),
         version=draw(st.integers(1, 999_999_999_999_999)),
         stamp=draw(TOKENS),
@@ -117,8 +120,9 @@ def test_the_text_of_a_record_is_this() -> None:
         b"1 7 a1 incarnation_ stamp-stamp- 1 2 "
         b'{"colocated_with":null,"kind":"queue","name":"Orders","parent":null,"partitioned":false,"partitions":[3],'
         b'"properties":{},"settings":{"clock":"server","dead_letter_expired":false,"duplicate_window":null,'
-        b'"largest_message":1048576,"lock_duration":60000,"max_delivery_count":10,"quota":1073741824,"shared":false,'
-        b'"status":"Active","time_to_live":9999999999999},"state":"active"}'
+        b'"largest_message":1048576,"lock_duration":60000,"max_delivery_count":10,"quota":1073741824,'
+        b'"sessions":false,"shared":false,"status":"Active","time_to_live":9999999999999,"topic":false},'
+        b'"state":"active","store":null}'
     )
 
 
@@ -175,8 +179,13 @@ def test_a_property_that_json_cannot_hold_is_refused(value: Any) -> None:
         (altered(kind=None), "kind is None"),
         (altered(parent="topic"), "the parent 'topic'"),
         (altered(kind="subscription"), "the parent None"),
-        (altered(kind="subscription", parent="a//b"), "between two"),
-        (altered(kind="subscription", parent="a", name="b/c"), "subscription name"),
+        (altered(kind="subscription", parent="a//b", store="1"), "between two"),
+        (altered(kind="subscription", parent="a", store="1", name="b/c"), "subscription name"),
+        (altered(kind="subscription", parent="a"), "the store None"),
+        (altered(kind="subscription", parent="a", store="A"), "the store 'A'"),
+        (altered(kind="subscription", parent="a", store=""), "the store ''"),
+        (altered(store="1"), "the store '1'"),
+        (altered(store=5), "store is 5"),
         (altered(parent=5), "parent is 5"),
         (altered(state="asleep"), "state is one of"),
         (altered(partitioned=1), "partitioned is 1"),
@@ -218,9 +227,26 @@ def test_no_bytes_are_read_as_something_else_than_a_record(text: bytes) -> None:
 
 
 def test_a_subscription_is_known_by_the_path_through_its_topic() -> None:
-    subscription = EntityDescription(name="Audit", kind="subscription", parent="Billing/Orders", partitions=(0,))
+    subscription = EntityDescription(
+        name="Audit", kind="subscription", parent="Billing/Orders", store="1", partitions=(0,)
+    )
     assert subscription.path == "Billing/Orders/subscriptions/Audit"
+    assert split_path(subscription.path) == ("Billing/Orders", "Audit")
+    assert split_path("A/b/SubScriptions/C") == ("A/b", "C")
     assert PLAIN.path == "Orders"
+    assert split_path(PLAIN.path) == ("Orders", None)
+
+
+@pytest.mark.parametrize(
+    "path",
+    [
+        *("", "a//b", "a/subscriptions", "subscriptions/a", "a/subscriptions/", "/subscriptions/a"),
+        *("a/subscriptions/b/c", "a/subscriptions/b/subscriptions/c", "a/subscriptions/b c", "$DeadLetterQueue"),
+    ],
+)
+def test_what_is_no_path_of_an_entity_is_refused(path: str) -> None:
+    with pytest.raises(ValueError, match="name"):
+        split_path(path)
 
 
 def test_every_setting_has_a_default_that_tells_its_type() -> None:

@@ -40,7 +40,7 @@ from tests.registry.turns import Heard
 pytestmark = pytest.mark.anyio
 
 SETTINGS = PartitionSettings()
-NAMESPACE, ENTITIES, _ = registry_keys("ns", registry_salt())
+NAMESPACE, ENTITIES = registry_keys("ns", registry_salt())[:2]
 
 on_a_server = pytest.mark.parametrize("target", ["server"], indirect=True)
 in_memory = pytest.mark.parametrize("target", ["memory"], indirect=True)
@@ -385,8 +385,14 @@ async def test_what_was_deleted_is_not_changed_also_if_there_is_another_by_now(
 
 @pytest.mark.parametrize(
     "settings",
-    [PartitionSettings(clock="test"), PartitionSettings(shared=True), PartitionSettings(duplicate_window=5)],
-    ids=["clock", "shared", "duplicates"],
+    [
+        PartitionSettings(clock="test"),
+        PartitionSettings(shared=True),
+        PartitionSettings(duplicate_window=5),
+        PartitionSettings(sessions=True),
+        PartitionSettings(topic=True),
+    ],
+    ids=["clock", "shared", "duplicates", "sessions", "topic"],
 )
 async def test_what_cannot_change_is_refused_before_the_registry_knows(
     transport: Transport, namespace: Namespace, settings: PartitionSettings

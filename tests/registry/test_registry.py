@@ -30,7 +30,8 @@ from tools.repository import ROOT
 
 pytestmark = pytest.mark.anyio
 
-NAMESPACE, ENTITIES, NAMES = registry_keys("ns", registry_salt())
+KEYS = registry_keys("ns", registry_salt())
+NAMESPACE, ENTITIES, NAMES = KEYS[:3]
 REGISTRY = Registry("ns", 4)
 ORDERS = EntityDescription(name="Billing/Orders", partitions=(1,))
 FIRST, SECOND, THIRD = "first_______", "second______", "third_______"
@@ -84,8 +85,9 @@ REQUESTS: list[Request[Any]] = [
 @pytest.mark.parametrize("request_", REQUESTS, ids=lambda request: request.script.name)
 async def test_a_request_has_the_keys_and_arguments_that_the_header_of_its_script_names(request_: Request[Any]) -> None:
     header = contract((ROOT / "lua" / f"{request_.script.name}.lua").read_text("utf-8"))
-    assert header.keys == (("namespace", 1), ("entities", 1), ("names", 1))
-    assert request_.keys == (NAMESPACE, ENTITIES, NAMES)
+    listed = tuple((key.decode().rpartition(":")[2], 1) for key in KEYS)
+    assert header.keys == (listed if request_.script.name == "register_namespace" else (("registry", len(KEYS)),))
+    assert request_.keys == KEYS
     names = header.arguments[1:] if header.takes_run_id else header.arguments
     assert (len(request_.arguments), header.rest) == (len(names), None)
     by_name = dict(zip(names, request_.arguments, strict=True))
@@ -200,7 +202,7 @@ async def test_where_the_process_is_not_known_the_ids_go_on(transport: Transport
     nameless = replace(load("register_entity"), takes_run_id=False)
     await transport.command("HSET", NAMESPACE, "run_id", "f" * 40, key=NAMESPACE)
     for name, expected in (("a", b"1"), ("b", b"2")):
-        reply = await transport.call(nameless, (NAMESPACE, ENTITIES, NAMES), ("?", "4", name, FIRST, "{}"))
+        reply = await transport.call(nameless, KEYS, ("?", "4", name, FIRST, "0", "{}"))
         assert reply.split()[2] == expected
     assert (await snapshot(transport))[NAMESPACE][1][b"run_id"] == b"f" * 40
 
@@ -244,10 +246,10 @@ async def test_a_change_that_is_repeated_is_answered_also_when_others_came_after
     assert await ask(transport, request) == active
     assert await snapshot(transport) == before
     latest = active
-    for number in range(3):
-        latest = await ask(transport, REGISTRY.revise(latest, f"stamp______{number}"))
+    for number in range(10, 25):
+        latest = await ask(transport, REGISTRY.revise(latest, f"stamp_____{number}"))
         assert await ask(transport, request) == latest
-    latest = await ask(transport, REGISTRY.revise(latest, "stamp______3"))
+    latest = await ask(transport, REGISTRY.revise(latest, "stamp_____25"))
     await refused(transport, request, EntityChangedError)
 
 
@@ -293,10 +295,10 @@ async def test_a_version_neither_stays_back_nor_is_left_out(transport: Transport
 async def test_an_entity_is_taken_out_whole_and_once(transport: Transport) -> None:
     before = keys_of(await snapshot(transport), "ns")
     record = await registered(transport)
-    assert await ask(transport, REGISTRY.unregister(record)) is True
+    assert await ask(transport, REGISTRY.unregister(record)) == (True, False)
     after = keys_of(await snapshot(transport), "ns")
     assert list(after) == list(before)
-    assert await ask(transport, REGISTRY.unregister(record)) is False
+    assert await ask(transport, REGISTRY.unregister(record)) == (False, False)
     assert await ask(transport, REGISTRY.read("Billing/Orders")) is None
 
 
@@ -305,7 +307,7 @@ async def test_a_deletion_that_comes_late_spares_the_entity_that_has_the_name_no
     await ask(transport, REGISTRY.unregister(old))
     new = await registered(transport)
     before = await snapshot(transport)
-    assert await ask(transport, REGISTRY.unregister(old)) is False
+    assert await ask(transport, REGISTRY.unregister(old)) == (False, False)
     assert await snapshot(transport) == before
     assert await ask(transport, REGISTRY.read("Billing/Orders")) == new
 
@@ -412,20 +414,25 @@ LONG = "x" * 13
         ("register_namespace", ("4.0", "0")),
         ("register_namespace", ("4", "")),
         ("register_namespace", ("4", "2")),
-        ("register_entity", ("4", "", FIRST, "{}")),
-        ("register_entity", ("4", "q", "", "{}")),
-        ("register_entity", ("4", "q", LONG, "{}")),
-        ("register_entity", ("4", "q", "with a blank", "{}")),
-        ("register_entity", ("4", "q", FIRST, "")),
-        ("revise_entity", ("4", "q", LONG, FIRST, SECOND, "1", "{}")),
-        ("revise_entity", ("4", "q", FIRST, LONG, SECOND, "1", "{}")),
-        ("revise_entity", ("4", "q", FIRST, FIRST, LONG, "1", "{}")),
-        ("revise_entity", ("4", "q", FIRST, FIRST, "with,a,comma", "1", "{}")),
-        ("revise_entity", ("4", "q", FIRST, FIRST, SECOND, "0", "{}")),
-        ("revise_entity", ("4", "q", FIRST, FIRST, SECOND, "1" * 16, "{}")),
-        ("revise_entity", ("4", "q", FIRST, FIRST, SECOND, "1", "")),
-        ("unregister_entity", ("4", "q", LONG, FIRST)),
-        ("unregister_entity", ("4", "q", FIRST, "")),
+        ("register_entity", ("4", "", FIRST, "0", "{}")),
+        ("register_entity", ("4", "q", "", "0", "{}")),
+        ("register_entity", ("4", "q", LONG, "0", "{}")),
+        ("register_entity", ("4", "q", "with a blank", "0", "{}")),
+        ("register_entity", ("4", "q", FIRST, "0", "")),
+        ("register_entity", ("4", "q", FIRST, "2", "{}")),
+        ("register_entity", ("4", "q", FIRST, "", "{}")),
+        ("revise_entity", ("4", "q", LONG, FIRST, SECOND, "1", "0", "{}")),
+        ("revise_entity", ("4", "q", FIRST, LONG, SECOND, "1", "0", "{}")),
+        ("revise_entity", ("4", "q", FIRST, FIRST, LONG, "1", "0", "{}")),
+        ("revise_entity", ("4", "q", FIRST, FIRST, "with,a,comma", "1", "0", "{}")),
+        ("revise_entity", ("4", "q", FIRST, FIRST, SECOND, "0", "0", "{}")),
+        ("revise_entity", ("4", "q", FIRST, FIRST, SECOND, "1" * 16, "0", "{}")),
+        ("revise_entity", ("4", "q", FIRST, FIRST, SECOND, "1", "0", "")),
+        ("revise_entity", ("4", "q", FIRST, FIRST, SECOND, "1", "2", "{}")),
+        ("unregister_entity", ("4", "q", LONG, FIRST, "1")),
+        ("unregister_entity", ("4", "q", FIRST, "", "1")),
+        ("unregister_entity", ("4", "q", FIRST, FIRST, "0")),
+        ("unregister_entity", ("4", "q", FIRST, FIRST, "1001")),
         ("list_entities", ("4", "", "0")),
         ("list_entities", ("4", "", "1001")),
         ("list_entities", ("4", "", "")),
@@ -435,6 +442,6 @@ async def test_a_malformed_call_is_refused(transport: Transport, name: str, argu
     await ask(transport, REGISTRY.register(replace(ORDERS, name="q"), FIRST))
     before = await snapshot(transport)
     with pytest.raises(ScriptRefusedError) as raised:
-        await transport.call(load(name), (NAMESPACE, ENTITIES, NAMES), arguments)
+        await transport.call(load(name), KEYS, arguments)
     assert raised.value.code == "BADCALL"
     assert await snapshot(transport) == before

@@ -1,0 +1,53 @@
+#!lua flags=allow-oom
+-- Takes a rule from a subscription.
+--
+-- KEYS[1-7] registry   in the order of register_namespace.lua
+-- ARGV[1] partitions   of the namespace, as the caller knows it
+-- ARGV[2] topic        its name in small letters
+-- ARGV[3] name         the path of the subscription in small letters
+-- ARGV[4] incarnation  of the subscription
+-- ARGV[5] stamp        of the topic's record, drawn by the caller: one of the last few is a repetition
+-- ARGV[6] place        of the rule: the path of the subscription, a blank, its name in small letters
+--
+-- Result: the record of the topic
+-- Refusals: NAMESPACE, LAYOUT, PARTITIONS, GONE (no such subscription, or another incarnation, or it is being deleted), MISSING (it
+--   has no rule of this name), BADCALL
+-- @use placed
+-- @use raise
+-- @use refuse
+-- @use registry
+-- @use rule_of
+-- @use subscribed
+-- @use tally_text
+-- @use token_of
+local stamp = token_of(ARGV[5])
+if not token_of(ARGV[4]) or not stamp or not placed(ARGV[6], ARGV[3]) then
+  return refuse('BADCALL', 'rule')
+end
+local n, refusal = registry(KEYS[1], ARGV[1])
+if not n then
+  return refusal
+end
+local s, gone = subscribed(KEYS, ARGV[2], ARGV[3], ARGV[4])
+if not s then
+  return gone
+end
+if string.find(s.topic.stamps, stamp, 1, true) then
+  return s.topic_record
+end
+local text = redis.call('HGET', KEYS[5], ARGV[6])
+if not text then
+  return refuse('MISSING', ARGV[6])
+end
+local rule, foreign = rule_of(text)
+if not rule then
+  return foreign
+end
+
+local t = s.of_topic
+t.sql, t.correlation = t.sql - rule.sql, t.correlation - rule.correlation
+s.own.mark, s.own.sql, s.own.correlation = stamp, s.own.sql - rule.sql, s.own.correlation - rule.correlation
+redis.call('HDEL', KEYS[5], ARGV[6])
+redis.call('ZREM', KEYS[6], ARGV[6])
+redis.call('HSET', KEYS[7], ARGV[3], tally_text(s.own))
+return raise(KEYS, s, stamp)

@@ -1,0 +1,52 @@
+#!lua flags=no-writes
+-- Reads records of a topic's subscriptions in the order of their names, as many as are asked for and fit into a reply.
+--
+-- KEYS[1-7] registry  in the order of register_namespace.lua
+-- ARGV[1] partitions  of the namespace, as the caller knows it
+-- ARGV[2] topic       its name in small letters
+-- ARGV[3] after       a text in the order of paths in small letters, whether there is one of it or not
+-- ARGV[4] before      another one
+-- ARGV[5] limit       how many at most
+--
+-- Result: { incarnation and version of the topic, or nothing if it is being deleted; 1 if there may be more; for each its record
+--   and the mark of its rules, which is nothing if it is being deleted }
+-- Refusals: NAMESPACE, LAYOUT, PARTITIONS, GONE (no such topic), BADCALL
+-- @use moment
+-- @use page
+-- @use refuse
+-- @use registered
+-- @use registry
+-- @use tally
+-- @use whole
+local limit = whole(ARGV[5], 1, 1000)
+if not limit then
+  return refuse('BADCALL', 'limit')
+end
+local n, refusal = registry(KEYS[1], ARGV[1])
+if not n then
+  return refusal
+end
+local there = redis.call('HGET', KEYS[2], ARGV[2])
+if not there then
+  return refuse('GONE', ARGV[2])
+end
+local topic, foreign = registered(there)
+if not topic then
+  return foreign
+end
+local names, records, more = page(KEYS[4], KEYS[2], ARGV[3], ARGV[4], limit)
+local reply = { moment(KEYS[7], ARGV[2], topic), more and 1 or 0 }
+local counted = #names == 0 and {} or redis.call('HMGET', KEYS[7], unpack(names))
+for i = 1, #names do
+  local mark = ''
+  if counted[i] then
+    local t, unreadable = tally(counted[i])
+    if not t then
+      return unreadable
+    end
+    mark = t.mark
+  end
+  reply[#reply + 1] = records[i]
+  reply[#reply + 1] = mark
+end
+return reply

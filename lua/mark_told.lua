@@ -1,0 +1,40 @@
+#!lua flags=allow-oom
+-- Notes that all partitions of a topic have been told a version of it. Runs without memory as well, since it is a step of
+-- deleting.
+--
+-- KEYS[1-7] registry   in the order of register_namespace.lua
+-- ARGV[1] partitions   of the namespace, as the caller knows it
+-- ARGV[2] topic        its name in small letters
+-- ARGV[3] incarnation  of the topic
+-- ARGV[4] version      that they have been told
+--
+-- Result: 1, or 0 if it was known, or the topic is another, or is gone
+-- Refusals: NAMESPACE, LAYOUT, PARTITIONS, BADCALL
+-- @use refuse
+-- @use registry
+-- @use tally
+-- @use tally_text
+-- @use token_of
+-- @use whole
+local version = whole(ARGV[4], 1, 999999999999999)
+if not token_of(ARGV[3]) or not version then
+  return refuse('BADCALL', 'version')
+end
+local n, refusal = registry(KEYS[1], ARGV[1])
+if not n then
+  return refusal
+end
+local counted = redis.call('HGET', KEYS[7], ARGV[2])
+if not counted then
+  return 0
+end
+local t, foreign = tally(counted)
+if not t then
+  return foreign
+end
+if t.incarnation ~= ARGV[3] or tonumber(t.mark) >= version then
+  return 0
+end
+t.mark = ARGV[4]
+redis.call('HSET', KEYS[7], ARGV[2], tally_text(t))
+return 1

@@ -1,0 +1,15 @@
+#!lua flags=no-writes
+-- Reads a rule of a subscription.
+--
+-- KEYS[1-7] registry  in the order of register_namespace.lua
+-- ARGV[1] partitions  of the namespace, as the caller knows it
+-- ARGV[2] place       of the rule: the path of the subscription, a blank, its name in small letters
+--
+-- Result: the rule, or nothing
+-- Refusals: NAMESPACE, LAYOUT, PARTITIONS
+-- @use registry
+local n, refusal = registry(KEYS[1], ARGV[1])
+if not n then
+  return refusal
+end
+return redis.call('HGET', KEYS[5], ARGV[2])

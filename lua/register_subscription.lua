@@ -1,0 +1,101 @@
+#!lua
+-- Takes a subscription of a topic into the registry, with its rules. No message is judged by them before the subscription
+-- becomes active; they are kept, and counted, from here on.
+--
+-- KEYS[1-7] registry    in the order of register_namespace.lua
+-- ARGV[1] run_id        of the server process, put in by the transport
+-- ARGV[2] partitions    of the namespace, as the caller knows it
+-- ARGV[3] topic         its name in small letters
+-- ARGV[4] expected      the incarnation of the topic that the caller has seen
+-- ARGV[5] name          the path of the subscription in small letters
+-- ARGV[6] incarnation   drawn by the caller; it tells a repetition from another creation, and is the record's first stamp
+-- ARGV[7] description   of the subscription
+-- ARGV[8] subscriptions that a topic may have at most
+-- ARGV[9] sql           filters that a topic may have at most
+-- ARGV[10] correlation  filters that a topic may have at most
+-- ARGV[11...] rules     for each its place (the path, a blank, the name in small letters), its kind as in includes/rule_of.lua,
+--   and its description
+--
+-- Result: the record
+-- Refusals: NAMESPACE, LAYOUT, PARTITIONS, EXISTS (the topic has one of this name), GONE (no such topic, or another incarnation, or
+--   it is being deleted), QUOTA (what, and of how many), BADCALL
+-- @use count_in
+-- @use next_id
+-- @use placed
+-- @use refuse
+-- @use registered
+-- @use registry
+-- @use server_time
+-- @use tally
+-- @use tally_text
+-- @use token_of
+-- @use variadic
+-- @use whole
+local MOST_RULES = 1000
+local name, incarnation = ARGV[5], token_of(ARGV[6])
+local most, most_sql, most_correlation = whole(ARGV[8], 0, 999999), whole(ARGV[9], 0, 999999), whole(ARGV[10], 0, 999999)
+if not incarnation or not token_of(ARGV[4]) or ARGV[3] == '' or name == '' or ARGV[7] == '' or not most or not most_sql
+  or not most_correlation or (#ARGV - 10) % 3 ~= 0 or #ARGV > 10 + 3 * MOST_RULES then
+  return refuse('BADCALL', 'subscription')
+end
+local kinds, known = { s = 0, c = 0, t = 0 }, {}
+for i = 11, #ARGV, 3 do
+  local place, kind = ARGV[i], ARGV[i + 1]
+  if not placed(place, name) or known[place] or not kinds[kind] or ARGV[i + 2] == '' then
+    return refuse('BADCALL', 'rules')
+  end
+  kinds[kind], known[place] = kinds[kind] + 1, true
+end
+local n, refusal = registry(KEYS[1], ARGV[2])
+if not n then
+  return refusal
+end
+local records = redis.call('HMGET', KEYS[2], name, ARGV[3])
+local counted = redis.call('HGET', KEYS[7], ARGV[3])
+if records[1] then
+  local entity, foreign = registered(records[1])
+  if not entity then
+    return foreign
+  end
+  if entity.incarnation ~= incarnation then
+    return refuse('EXISTS', name)
+  end
+  return records[1]
+end
+if not records[2] or not counted then
+  return refuse('GONE', ARGV[3])
+end
+local t, unreadable = tally(counted)
+if not t then
+  return unreadable
+end
+if t.incarnation ~= ARGV[4] then
+  return refuse('GONE', ARGV[3])
+end
+t.subscriptions = t.subscriptions + 1
+if t.subscriptions > most then
+  return refuse('QUOTA', string.format('subscriptions %.0f', most))
+end
+local too_many = count_in(t, kinds.s, kinds.c, most_sql, most_correlation)
+if too_many then
+  return too_many
+end
+
+local id, last_id, run_id = next_id(n, ARGV[1])
+local now = server_time()
+local record = table.concat({ '1', '1', id, incarnation, incarnation, now, now, ARGV[7] }, ' ')
+local own = { incarnation = incarnation, mark = incarnation, subscriptions = 0, sql = kinds.s, correlation = kinds.c }
+local texts, places = {}, {}
+for i = 11, #ARGV, 3 do
+  texts[#texts + 1] = ARGV[i]
+  texts[#texts + 1] = table.concat({ '1', ARGV[i + 1], incarnation, now, ARGV[i + 2] }, ' ')
+  places[#places + 1] = 0
+  places[#places + 1] = ARGV[i]
+end
+redis.call('HSET', KEYS[1], 'last_id', last_id, 'run_id', run_id)
+redis.call('HSET', KEYS[2], name, record)
+redis.call('ZADD', KEYS[4], 0, name)
+variadic('HSET', KEYS[5], texts)
+variadic('ZADD', KEYS[6], places)
+redis.call('HSET', KEYS[7], ARGV[3], tally_text(t), name, tally_text(own))
+return record

@@ -1,0 +1,86 @@
+#!lua flags=allow-oom
+-- Replaces the record of a subscription, if it is the one that the caller has seen, and raises the version of its topic with it
+-- where the topic's messages are judged by something else from then on. Runs without memory as well, since deleting begins
+-- with it.
+--
+-- KEYS[1-7] registry   in the order of register_namespace.lua
+-- ARGV[1] partitions   of the namespace, as the caller knows it
+-- ARGV[2] topic        its name in small letters
+-- ARGV[3] name         the path of the subscription in small letters
+-- ARGV[4] incarnation  of the subscription
+-- ARGV[5] expected     the stamp of the record that the caller has seen
+-- ARGV[6] stamp        of the new one, and of the topic's, drawn by the caller: one of the last few is a repetition
+-- ARGV[7] version      of the settings in it: as before, or the next
+-- ARGV[8] judging      1 if the topic's messages are judged by something else: the subscription becomes active, or its treatment of
+--   errors changes
+-- ARGV[9] ending       1 if the subscription is being deleted; its topic, which may be as well, is raised if it is not
+-- ARGV[10] description of the subscription
+--
+-- Result: { the record, and that of the topic, or nothing if there is none }
+-- Refusals: NAMESPACE, LAYOUT, PARTITIONS, GONE (no such subscription, or another incarnation, or its topic is being deleted and the
+--   subscription not), CHANGED (its version; somebody else was first), BADCALL
+-- @use raise
+-- @use refuse
+-- @use registered
+-- @use registry
+-- @use server_time
+-- @use stamped
+-- @use subscribed
+-- @use token_of
+-- @use whole
+local stamp, version, ending = token_of(ARGV[6]), whole(ARGV[7], 1, 999999999999999), ARGV[9] == '1'
+if not token_of(ARGV[4]) or not token_of(ARGV[5]) or not stamp or not version or ARGV[8] ~= '0' and ARGV[8] ~= '1'
+  or ARGV[9] ~= '0' and ARGV[9] ~= '1' or ARGV[10] == '' then
+  return refuse('BADCALL', 'subscription')
+end
+local n, refusal = registry(KEYS[1], ARGV[1])
+if not n then
+  return refusal
+end
+local records = redis.call('HMGET', KEYS[2], ARGV[3], ARGV[2])
+if not records[1] then
+  return refuse('GONE', ARGV[3])
+end
+local entity, foreign = registered(records[1])
+if not entity then
+  return foreign
+end
+if entity.incarnation ~= ARGV[4] then
+  return refuse('GONE', ARGV[3])
+end
+if string.find(entity.stamps, stamp, 1, true) then
+  return { records[1], records[2] or '' }
+end
+if string.sub(entity.stamps, 1, #stamp) ~= ARGV[5] then
+  return refuse('CHANGED', entity.version)
+end
+local before = tonumber(entity.version)
+if version ~= before and version ~= before + 1 then
+  return refuse('BADCALL', 'version')
+end
+local s, gone = nil, nil
+if ARGV[8] == '1' or ending and redis.call('HEXISTS', KEYS[7], ARGV[2]) == 1 then
+  s, gone = subscribed(KEYS, ARGV[2], ARGV[3], ARGV[4])
+  if not s then
+    return gone
+  end
+end
+
+local updated = entity.updated
+if version ~= before then
+  updated = string.format('%.0f', math.max(tonumber(updated), tonumber(server_time())))
+end
+local stamps = stamped(entity.stamps, stamp)
+local record = table.concat({ '1', ARGV[7], entity.id, entity.incarnation, stamps, entity.created, updated, ARGV[10] }, ' ')
+redis.call('HSET', KEYS[2], ARGV[3], record)
+if ending then
+  redis.call('HDEL', KEYS[7], ARGV[3])
+end
+if not s then
+  return { record, records[2] or '' }
+end
+if ending then
+  local t = s.of_topic
+  t.subscriptions, t.sql, t.correlation = t.subscriptions - 1, t.sql - s.own.sql, t.correlation - s.own.correlation
+end
+return { record, raise(KEYS, s, stamp) }

@@ -1,0 +1,129 @@
+"""What the messages of a topic are judged by, read in pages and yet as it was at one moment.
+
+Every page says which version the topic had when it was read. If all say the same, nothing has changed in between: see
+``_steps.py`` for why. Otherwise the pages are read again, but for the rules that have been read and have not changed.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import NamedTuple
+
+from sbredis.engine import name_key
+from sbredis.exceptions import MessagingEntityNotFoundError
+from sbredis.registry._entity import EntityRecord
+from sbredis.registry._registry import JudgedRecord
+from sbredis.registry._rulebook import Rulebook
+from sbredis.registry._steps import TOPIC, Steps
+from sbredis.rules import Rule
+
+__all__ = ["Routed", "Routes", "read_routes"]
+
+_Known = dict[tuple[str, str], tuple[Rule, ...]]
+
+
+class Routed(NamedTuple):
+    """A subscription and the rules that choose its messages."""
+
+    record: EntityRecord
+    rules: tuple[Rule, ...]
+    """In the order of their names in small letters."""
+    mark: str = ""
+    """Another one after each change of the rules."""
+
+
+class Routes(NamedTuple):
+    """What the messages of a topic are judged by at one version of it."""
+
+    topic: EntityRecord
+    subscriptions: tuple[Routed, ...]
+    """Those that are active, in the order of their names in small letters."""
+
+
+async def read_routes(steps: Steps, rulebook: Rulebook, topic: str, known: Routes | None, until: float) -> Routes:
+    """The routes of a topic as they were at one moment after the call began."""
+    rules: _Known = {}
+    for routed in known.subscriptions if known is not None else ():
+        rules[routed.record.incarnation, routed.mark] = routed.rules
+    while True:
+        record = await steps.existing(topic, until, TOPIC)
+        reading = _Reading(steps, rulebook, record, rules, until)
+        try:
+            return Routes(record, await reading.subscriptions())
+        except (_TornError, MessagingEntityNotFoundError):
+            continue  # it has changed in between; or it is gone, and then reading it again says so
+
+
+class _TornError(Exception):
+    """The topic has changed since the reading began."""
+
+
+class _Reading:
+    """One attempt to read all of it. What it reads of rules stays in ``known`` when it fails."""
+
+    def __init__(self, steps: Steps, rulebook: Rulebook, topic: EntityRecord, known: _Known, until: float) -> None:
+        self._steps = steps
+        self._rulebook = rulebook
+        self._topic = topic
+        self._mark = f"{topic.incarnation} {topic.version}"
+        self._known = known
+        self._until = until
+
+    async def subscriptions(self) -> tuple[Routed, ...]:
+        """The active subscriptions with their rules."""
+        active = await self._active()
+        for stretch in _unknown(active, self._known):
+            await self._read(stretch)
+        return tuple(Routed(each.record, self._known[_key(each)], each.mark) for each in active)
+
+    async def _active(self) -> list[JudgedRecord]:
+        found: list[JudgedRecord] = []
+        name, after, more = self._topic.path, "", True
+        while more:
+            page = await self._steps.ask(self._steps.registry.subscriptions(name, after), self._until, name)
+            self._require_untorn(page.topic)
+            found += page.subscriptions
+            after, more = (found[-1].record.name, page.more) if found else ("", False)
+        return [each for each in found if each.record.state == "active"]
+
+    async def _read(self, stretch: Sequence[JudgedRecord]) -> None:
+        """Read the rules of subscriptions that stand one behind the other."""
+        by_path: dict[str, list[Rule]] = {name_key(each.record.path): [] for each in stretch}
+        left = list(stretch)
+        after: str | None = None
+        while left:
+            first, last = stretch[0].record.path, stretch[-1].record.path
+            request = self._rulebook.between(self._topic.path, first, last, after)
+            page = await self._steps.ask(request, self._until, self._topic.path)
+            self._require_untorn(page.topic)
+            for path, kept in page.rules:
+                if path in by_path:  # and not of a subscription that is no active one
+                    by_path[path].append(kept.rule)
+            after = page.last
+            until = None if after is None else after.partition(" ")[0]
+            while left and (until is None or name_key(left[0].record.path) < until):
+                done = left.pop(0)
+                self._known[_key(done)] = tuple(by_path[name_key(done.record.path)])
+
+    def _require_untorn(self, mark: str) -> None:
+        if mark != self._mark:
+            raise _TornError
+
+
+def _key(subscription: JudgedRecord) -> tuple[str, str]:
+    return subscription.record.incarnation, subscription.mark
+
+
+def _unknown(subscriptions: Sequence[JudgedRecord], known: _Known) -> list[list[JudgedRecord]]:
+    """Those whose rules are not known, in stretches of neighbours, so that each can be read in one go."""
+    stretches: list[list[JudgedRecord]] = []
+    joined = False
+    for each in subscriptions:
+        if _key(each) in known:
+            joined = False
+        elif joined:
+            stretches[-1].append(each)
+        else:
+            stretches.append([each])
+            joined = True
+    return stretches

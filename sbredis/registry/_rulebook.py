@@ -1,0 +1,105 @@
+"""The rules of a topic's subscriptions: every operation on them as a request. See ``_registry.py``."""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+from sbredis.engine import Request, load, name_key, registry_keys, registry_salt
+from sbredis.registry._entity import EntityRecord, decode
+from sbredis.registry._limits import LIMITS
+from sbredis.registry._registry import LONGEST_PAGE, require_bounds
+from sbredis.registry._rules import KeptRule, decode_rule, encode_rule, kind_of, place_of
+from sbredis.rules import Rule
+
+__all__ = ["ChangedRule", "RulePage", "Rulebook"]
+
+
+class ChangedRule(NamedTuple):
+    """The topic, whose version has risen, and when the rule was created."""
+
+    topic: EntityRecord
+    created_at: int
+
+
+class RulePage(NamedTuple):
+    """Rules of a topic, each with the path of its subscription in small letters."""
+
+    topic: str
+    """Incarnation and version of the topic, or nothing if it is being deleted."""
+    last: str | None
+    """Where the last one stands, if there may be more behind it."""
+    rules: tuple[tuple[str, KeptRule], ...]
+
+
+class Rulebook:
+    """The rules in a registry. Subscriptions are given as the caller has seen them; each change draws a stamp."""
+
+    __slots__ = ("keys", "partitions")
+
+    def __init__(self, namespace: str, partitions: int) -> None:
+        self.keys = registry_keys(namespace, registry_salt())
+        self.partitions = partitions
+
+    def create(self, subscription: EntityRecord, rule: Rule, stamp: str) -> Request[ChangedRule]:
+        """Give a subscription another rule."""
+        return self._changed("create_rule", subscription, rule, stamp)
+
+    def update(self, subscription: EntityRecord, rule: Rule, stamp: str) -> Request[ChangedRule]:
+        """Replace the rule of this name."""
+        return self._changed("update_rule", subscription, rule, stamp)
+
+    def delete(self, subscription: EntityRecord, name: str, stamp: str) -> Request[EntityRecord]:
+        """Take a rule from a subscription; the result is the topic."""
+        arguments = (*self._of(subscription, stamp), place_of(subscription.path, name))
+        return Request(load("delete_rule"), self.keys, arguments, decode)
+
+    def read(self, subscription: EntityRecord, name: str) -> Request[KeptRule | None]:
+        """A rule, if there is one of this name."""
+
+        def read(reply: bytes | None) -> KeptRule | None:
+            return None if reply is None else decode_rule(reply)
+
+        return Request(load("read_rule"), self.keys, (self.partitions, place_of(subscription.path, name)), read)
+
+    def listed(self, subscription: EntityRecord, after: str, limit: int) -> Request[RulePage]:
+        """Rules of a subscription in the order of their names in small letters, from after the name ``after`` on."""
+        require_bounds("a rule", after, limit)
+        path = name_key(subscription.path)
+        return self._page(subscription.parent or "", f"{path} {name_key(after)}", f"{path}!", limit)
+
+    def between(self, topic: str, first: str, last: str, after: str | None = None) -> Request[RulePage]:
+        """Rules of all subscriptions from one to another, given by their paths; from behind a place on, if given.
+
+        They stand in the order of subscriptions, and within one in that of their names.
+        """
+        # Behind the blank, in the order of bytes, stands the exclamation mark.
+        return self._page(topic, after or f"{name_key(first)} ", f"{name_key(last)}!", LONGEST_PAGE)
+
+    def _of(self, subscription: EntityRecord, stamp: str) -> tuple[str | int, ...]:
+        topic = name_key(subscription.parent or "")
+        return (self.partitions, topic, name_key(subscription.path), subscription.incarnation, stamp)
+
+    def _changed(self, name: str, subscription: EntityRecord, rule: Rule, stamp: str) -> Request[ChangedRule]:
+        def read(reply: list[Any]) -> ChangedRule:
+            return ChangedRule(decode(reply[0]), reply[1])
+
+        arguments = (
+            *self._of(subscription, stamp),
+            place_of(subscription.path, rule.name),
+            kind_of(rule),
+            encode_rule(rule),
+            LIMITS.sql_filters,
+            LIMITS.correlation_filters,
+        )
+        return Request(load(name), self.keys, arguments, read)
+
+    def _page(self, topic: str, after: str, before: str, limit: int) -> Request[RulePage]:
+        def read(reply: list[Any]) -> RulePage:
+            mark, more, *rest = reply
+            places = [place.decode() for place in rest[::2]]
+            rules = map(decode_rule, rest[1::2])
+            pairs = tuple((place.partition(" ")[0], rule) for place, rule in zip(places, rules, strict=True))
+            return RulePage(mark.decode(), places[-1] if more else None, pairs)
+
+        arguments = (self.partitions, name_key(topic), after, before, limit)
+        return Request(load("list_rules"), self.keys, arguments, read)

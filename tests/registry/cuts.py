@@ -1,0 +1,81 @@
+"""What is done with a namespace is cut off after each of its steps."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Awaitable, Callable
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from sbredis.exceptions import Outcome, ServiceBusCommunicationError
+from sbredis.registry import Namespace
+from sbredis.registry._entity import decode
+from sbredis.transport import Transport
+from tests.registry.keys import Snapshot, keys_of, snapshot
+from tests.registry.turns import Cut
+
+__all__ = ["Cuts", "Deed", "settled"]
+
+Deed = Callable[[Namespace], Awaitable[object]]
+
+
+def settled(found: Snapshot, namespace: str) -> dict[str, Any]:
+    """What is there of a namespace, but for what chance and the clock have put into it."""
+    kept = keys_of(found, namespace)
+    for key, value in kept.items():
+        if key.endswith(":namespace"):
+            kept[key] = {name: part for name, part in value.items() if name not in (b"created", b"run_id")}
+        elif key.endswith(":entities"):
+            records = {name: decode(record) for name, record in value.items()}
+            drawn: dict[str, Any] = {"incarnation": "", "stamp": "", "created_at": 0, "updated_at": 0}
+            kept[key] = {name: replace(record, **drawn) for name, record in records.items()}
+        elif key.endswith(":tallies"):
+            kept[key] = {name: _tally(name, text) for name, text in value.items()}
+        elif key.endswith(":rules"):
+            kept[key] = {place: (rule.split()[1], rule.split(b" ", 4)[4]) for place, rule in value.items()}
+        elif key.endswith(":state"):
+            kept[key] = {name: part for name, part in value.items() if name not in (b"incarnation", b"run_id")}
+    return kept
+
+
+def _tally(name: bytes, text: bytes) -> list[bytes]:
+    _, _, mark, *counts = text.split()
+    return [*counts, b"" if b"/subscriptions/" in name else mark]
+
+
+class Cuts:
+    """Does a deed and cuts it off after each of its steps, in a namespace of its own each time."""
+
+    def __init__(self, transport: Transport, first: Deed, deed: Deed) -> None:
+        """``first`` is what must have been done before."""
+        self._transport = transport
+        self._first = first
+        self._deed = deed
+        self._number = 0
+        self.whole: dict[str, Any] = {}
+
+    async def fresh(self) -> Namespace:
+        """Another namespace, in which the deed can be done."""
+        self._number += 1
+        namespace = await Namespace.open(self._transport, f"ns{self._number}", 3)
+        await self._first(namespace)
+        return namespace
+
+    async def all(self) -> AsyncIterator[tuple[Namespace, int]]:
+        """Yields the namespace after each cut, as another client knows it, and how many steps were taken."""
+        namespace = await self.fresh()
+        counting = Cut(self._transport, 1000, before=True)
+        await self._deed(Namespace(counting, namespace.name, 3, 0))
+        self.whole = settled(await snapshot(self._transport, namespace.name), namespace.name)
+        assert counting.calls > 1
+        for at in range(1, counting.calls + 1):
+            for before in (True, False):
+                namespace = await self.fresh()
+                with pytest.raises(ServiceBusCommunicationError) as raised:
+                    await self._deed(Namespace(Cut(self._transport, at, before=before), namespace.name, 3, 0))
+                assert raised.value.outcome is Outcome.UNKNOWN
+                yield namespace, at - before
+
+    async def as_if_nothing_had_happened(self, namespace: Namespace) -> None:
+        assert settled(await snapshot(self._transport, namespace.name), namespace.name) == self.whole

@@ -1,0 +1,395 @@
+"""The scripts of topics, one call each: their contracts, what they answer when asked again, what they refuse."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from sbredis.engine import MalformedCallError, Request, load, operations, perform, registry_keys, registry_salt
+from sbredis.engine._scripts import contract
+from sbredis.exceptions import (
+    DataLayoutError,
+    MessagingEntityAlreadyExistsError,
+    MessagingEntityNotFoundError,
+    Outcome,
+    ScriptRefusedError,
+    ServiceBusError,
+)
+from sbredis.registry import EntityChangedError, EntityRecord, NamespacePartitionsError
+from sbredis.registry._entity import EntityDescription
+from sbredis.registry._refusals import NamespaceMissingError, SubscriptionGoneError, rule_refusals
+from sbredis.registry._registry import Registry, Seen, register_namespace
+from sbredis.registry._rulebook import Rulebook
+from sbredis.rules import Rule
+from sbredis.transport import Transport, open_transport
+from tests.registry.keys import snapshot
+from tests.registry.topics import ANY, CORRELATED, OF_SUBSCRIPTION, OF_TOPIC, SQL, judged_by, kept_of
+from tools.repository import ROOT
+
+pytestmark = pytest.mark.anyio
+
+KEYS = registry_keys("ns", registry_salt())
+NAMESPACE, ENTITIES, TALLIES = KEYS[0], KEYS[1], KEYS[6]
+REGISTRY, RULEBOOK = Registry("ns", 2), Rulebook("ns", 2)
+FIRST, SECOND, THIRD, FOURTH = "first_______", "second______", "third_______", "fourth______"
+LONG = "x" * 13
+TOPIC = EntityDescription(name="Topic", kind="topic", partitions=(0,), settings=OF_TOPIC)
+SUB = EntityDescription(
+    name="Sub", kind="subscription", parent="Topic", store="1", partitions=(0,), settings=OF_SUBSCRIPTION
+)
+
+
+@pytest.fixture
+async def transport(url: str) -> AsyncIterator[Transport]:
+    """Connected to a target that has the namespace ``ns`` of two partitions and nothing else."""
+    async with await open_transport(url) as transport:
+        await perform(transport, register_namespace("ns", 2, exact=True))
+        yield transport
+
+
+async def ask(transport: Transport, request: Request[Any]) -> Any:
+    return await perform(transport, request, refusals=rule_refusals("ns", SUB.path, "Sql"))
+
+
+async def refused(transport: Transport, request: Request[Any], error: type[ServiceBusError]) -> str:
+    """Send what must be refused with this error, see that nothing has changed, and give the text."""
+    before = await snapshot(transport)
+    with pytest.raises(error) as raised:
+        await ask(transport, request)
+    assert type(raised.value) is error
+    assert raised.value.outcome is Outcome.REFUSED
+    assert await snapshot(transport) == before
+    return raised.value.message
+
+
+async def with_topic(transport: Transport) -> EntityRecord:
+    record: EntityRecord = await ask(transport, REGISTRY.register(TOPIC, FIRST))
+    active: EntityRecord = await ask(transport, REGISTRY.revise(replace(record, state="active"), "active______"))
+    return active
+
+
+async def with_subscription(transport: Transport, *rules: Rule) -> tuple[EntityRecord, EntityRecord]:
+    """A topic and its subscription, which is active."""
+    topic = await with_topic(transport)
+    record = await ask(transport, REGISTRY.register_subscription(topic, SUB, SECOND, rules))
+    done = await ask(transport, REGISTRY.revise_subscription(replace(record, state="active"), THIRD, judging=True))
+    return done.topic, done.record
+
+
+# -- the contract ------------------------------------------------------------------------------------------------------
+
+AS_TOPIC = EntityRecord(
+    name="Topic",
+    kind="topic",
+    partitions=(0,),
+    id="1",
+    incarnation=FIRST,
+    version=3,
+    stamp=THIRD,
+    created_at=1,
+    updated_at=1,
+)
+AS_SUB = EntityRecord(
+    name="Sub",
+    kind="subscription",
+    parent="Topic",
+    store="1",
+    partitions=(0,),
+    id="2",
+    incarnation=SECOND,
+    version=1,
+    stamp=THIRD,
+    created_at=1,
+    updated_at=1,
+)
+REQUESTS: list[Request[Any]] = [
+    REGISTRY.register_subscription(AS_TOPIC, SUB, FIRST, [SQL, CORRELATED]),
+    REGISTRY.revise_subscription(AS_SUB, FOURTH, judging=True),
+    REGISTRY.mark_told(AS_TOPIC),
+    REGISTRY.subscriptions("Topic", ""),
+    RULEBOOK.create(AS_SUB, SQL, FOURTH),
+    RULEBOOK.update(AS_SUB, SQL, FOURTH),
+    RULEBOOK.delete(AS_SUB, "Sql", FOURTH),
+    RULEBOOK.read(AS_SUB, "Sql"),
+    RULEBOOK.listed(AS_SUB, "", 10),
+]
+each = pytest.mark.parametrize("request_", REQUESTS, ids=lambda request: request.script.name)
+
+
+@each
+async def test_a_request_has_the_keys_and_arguments_that_the_header_of_its_script_names(request_: Request[Any]) -> None:
+    header = contract((ROOT / "lua" / f"{request_.script.name}.lua").read_text("utf-8"))
+    assert header.keys == (("registry", len(KEYS)),)
+    assert request_.keys == KEYS
+    names = header.arguments[1:] if header.takes_run_id else header.arguments
+    rest = request_.arguments[len(names) :]
+    assert len(rest) == (6 if header.rest == "rules" else 0)
+    expected = {
+        "partitions": 2,
+        "topic": "topic",
+        "name": "topic/subscriptions/sub",
+        "place": "topic/subscriptions/sub sql",
+        "stamp": FOURTH,
+        "kind": "s",
+        "sql": 2_000,
+        "correlation": 100_000,
+        "subscriptions": 2_000,
+        "judging": 1,
+        "ending": 0,
+    }
+    by_name = dict(zip(names, request_.arguments, strict=False))
+    assert {name: value for name, value in by_name.items() if name in expected} == {
+        name: value for name, value in expected.items() if name in by_name
+    }
+    assert request_.repeatable
+    assert set(header.refusals) <= set(rule_refusals("ns", "q", "r"))
+
+
+def test_flags_say_what_a_script_may_do_when_memory_is_full() -> None:
+    """What deletes works without any; what only reads says so; what brings something new is refused."""
+    flags: dict[tuple[str, ...], set[str]] = {
+        (): {"create_rule", "register_entity", "register_namespace", "register_subscription", "update_rule"},
+        ("allow-oom",): {"delete_rule", "mark_told", "revise_entity", "revise_subscription", "unregister_entity"},
+        ("no-writes",): {"list_entities", "list_rules", "list_subscriptions", "read_entity", "read_rule"},
+    }
+    headers = {name: contract((ROOT / "lua" / f"{name}.lua").read_text("utf-8")) for name in operations()}
+    of_registry = {name for name, header in headers.items() if header.keys[0][0] in {"registry", "namespace"}}
+    assert of_registry == set().union(*flags.values())
+    for expected, names in flags.items():
+        assert {headers[name].flags for name in names} == {expected}
+
+
+# -- asked again -------------------------------------------------------------------------------------------------------
+
+
+async def test_a_subscription_is_registered_once_however_often_it_is_asked(transport: Transport) -> None:
+    topic = await with_topic(transport)
+    request = REGISTRY.register_subscription(topic, SUB, SECOND, [ANY, SQL])
+    record = await ask(transport, request)
+    assert (record.id, record.state, record.stamp) == ("2", "creating", SECOND)
+    before = await snapshot(transport)
+    assert await ask(transport, request) == record
+    assert await snapshot(transport) == before
+    other = REGISTRY.register_subscription(topic, SUB, FOURTH, [ANY])
+    await refused(transport, other, MessagingEntityAlreadyExistsError)
+    assert (await ask(transport, REGISTRY.look("Topic"))) == Seen(topic, subscriptions=1, sql_filters=1)
+    assert judged_by(await kept_of(transport)) == frozenset(), "nothing is judged by it before it is active"
+
+
+@pytest.mark.parametrize("ending", [False, True])
+async def test_a_change_of_a_subscription_raises_its_topic_once(transport: Transport, *, ending: bool) -> None:
+    topic, record = await with_subscription(transport, ANY)
+    assert (topic.version, topic.stamp, record.stamp) == (2, THIRD, THIRD)
+    revised = replace(record, state="deleting") if ending else replace(record, version=2)
+    request = REGISTRY.revise_subscription(revised, FOURTH, judging=not ending)
+    done = await ask(transport, request)
+    assert done.record == replace(revised, stamp=FOURTH, updated_at=done.record.updated_at)
+    assert done.topic == replace(topic, version=3, stamp=FOURTH)
+    before = await snapshot(transport)
+    assert await ask(transport, request) == done
+    assert await snapshot(transport) == before
+    await refused(transport, REGISTRY.revise_subscription(record, FIRST), EntityChangedError)
+
+
+async def test_what_is_no_change_of_judging_leaves_the_topic_as_it_is(transport: Transport) -> None:
+    topic, record = await with_subscription(transport, ANY)
+    done = await ask(transport, REGISTRY.revise_subscription(replace(record, version=2), FOURTH))
+    assert done.topic == topic
+    assert await ask(transport, REGISTRY.read("Topic")) == topic
+
+
+async def test_a_change_of_a_rule_that_is_repeated_is_answered_as_the_first_time(transport: Transport) -> None:
+    """Also when others came after it."""
+    _, record = await with_subscription(transport, ANY)
+    requests: list[Request[Any]] = [
+        RULEBOOK.create(record, SQL, "stamp-create"),
+        RULEBOOK.update(record, Rule("Sql", CORRELATED.filter), "stamp-update"),
+        RULEBOOK.delete(record, "SQL", "stamp-delete"),
+    ]
+    for place, request in enumerate(requests):
+        first = await ask(transport, request)
+        before = await snapshot(transport)
+        for done in requests[: place + 1]:
+            again = await ask(transport, done)
+            assert done is not request or again == first
+        assert await snapshot(transport) == before
+    for number in range(10, 26):
+        await ask(transport, RULEBOOK.update(record, ANY, f"stamp_____{number}"))
+    await refused(transport, requests[2], MessagingEntityNotFoundError)
+    created = RULEBOOK.create(record, SQL, "stamp-again_")
+    await ask(transport, created)
+    for number in range(10, 30):
+        await ask(transport, RULEBOOK.update(record, ANY, f"another___{number}"))
+    before = await snapshot(transport)
+    await ask(transport, created)  # the rule has its stamp, though the topic has forgotten
+    assert await snapshot(transport) == before
+
+
+async def test_what_all_partitions_have_been_told_never_goes_back(transport: Transport) -> None:
+    topic, _ = await with_subscription(transport, ANY)
+    assert (await ask(transport, REGISTRY.look("Topic"))).behind
+    assert (await ask(transport, REGISTRY.look(SUB.path))).behind
+    assert await ask(transport, REGISTRY.mark_told(topic)) is True
+    assert not (await ask(transport, REGISTRY.look("Topic"))).behind
+    before = await snapshot(transport)
+    for told in (topic, replace(topic, version=1), replace(topic, version=9, incarnation=FOURTH)):
+        assert await ask(transport, REGISTRY.mark_told(told)) is False
+    assert await ask(transport, REGISTRY.mark_told(replace(topic, name="Other"))) is False
+    assert await snapshot(transport) == before
+
+
+async def test_a_topic_that_is_being_deleted_takes_no_subscription_and_is_raised_no_more(transport: Transport) -> None:
+    topic, record = await with_subscription(transport, ANY)
+    deleting = await ask(transport, REGISTRY.revise(replace(topic, state="deleting"), FOURTH))
+    assert (await ask(transport, REGISTRY.look(SUB.path))).forsaken
+    other = REGISTRY.register_subscription(topic, replace(SUB, name="Two"), FIRST, [])
+    for request in (
+        RULEBOOK.create(record, SQL, FIRST),
+        RULEBOOK.update(record, ANY, FIRST),
+        RULEBOOK.delete(record, "$Default", FIRST),
+        REGISTRY.revise_subscription(replace(record, version=2), FIRST, judging=True),
+        other,
+    ):
+        assert "There is no" in await refused(transport, request, SubscriptionGoneError)
+    ended = await ask(transport, REGISTRY.revise_subscription(replace(record, state="deleting"), FIRST))
+    assert (ended.record.state, ended.topic) == ("deleting", deleting)
+    assert await ask(transport, REGISTRY.unregister(ended.record)) == (True, False)
+    assert await ask(transport, REGISTRY.unregister(deleting)) == (True, False)
+    assert list(await snapshot(transport)) == [NAMESPACE]
+
+
+async def test_who_names_another_incarnation_changes_nothing(transport: Transport) -> None:
+    topic, record = await with_subscription(transport, ANY)
+    other = replace(record, incarnation=FOURTH)
+    for request in (
+        RULEBOOK.create(other, SQL, FIRST),
+        RULEBOOK.update(other, ANY, FIRST),
+        RULEBOOK.delete(other, "$Default", FIRST),
+        REGISTRY.revise_subscription(other, FIRST, judging=True),
+        REGISTRY.register_subscription(replace(topic, incarnation=FOURTH), replace(SUB, name="Two"), FIRST, []),
+    ):
+        await refused(transport, request, SubscriptionGoneError)
+
+
+async def test_an_active_subscription_or_topic_is_not_taken_out(transport: Transport) -> None:
+    topic, record = await with_subscription(transport, ANY)
+    for kept in (topic, record):
+        await refused(transport, REGISTRY.unregister(kept), MalformedCallError)
+
+
+async def test_a_subscription_of_many_rules_is_taken_out_in_steps(transport: Transport) -> None:
+    _, record = await with_subscription(transport, *(Rule(f"r{number}") for number in range(10)))
+    ended = (await ask(transport, REGISTRY.revise_subscription(replace(record, state="deleting"), FOURTH))).record
+    request = replace(REGISTRY.unregister(ended), arguments=(*REGISTRY.unregister(ended).arguments[:-1], 4))
+    assert [await ask(transport, request) for _ in range(4)] == [
+        (True, True),
+        (True, True),
+        (True, False),
+        (False, False),
+    ]
+    assert (await kept_of(transport)).rules == {}
+
+
+# -- what every call refuses -------------------------------------------------------------------------------------------
+
+
+@each
+async def test_where_no_namespace_is_every_call_says_so(transport: Transport, request_: Request[Any]) -> None:
+    await transport.command("DEL", NAMESPACE, key=NAMESPACE)
+    await refused(transport, request_, NamespaceMissingError)
+
+
+@each
+async def test_a_namespace_of_other_partitions_or_another_layout_is_left_alone(
+    transport: Transport, request_: Request[Any]
+) -> None:
+    await transport.command("HSET", NAMESPACE, "partitions", "40", key=NAMESPACE)
+    await refused(transport, request_, NamespacePartitionsError)
+    await transport.command("HSET", NAMESPACE, "layout", "2", key=NAMESPACE)
+    await refused(transport, request_, DataLayoutError)
+
+
+@pytest.mark.parametrize("place", range(7))
+@pytest.mark.parametrize("spoilt", ["topic", "subscription", "count"])
+async def test_records_and_counts_of_another_layout_are_left_alone(
+    transport: Transport, place: int, spoilt: str
+) -> None:
+    _, record = await with_subscription(transport, ANY)
+    requests: list[Request[Any]] = [
+        REGISTRY.revise_subscription(record, FOURTH, judging=True),
+        RULEBOOK.create(record, SQL, FOURTH),
+        RULEBOOK.update(record, ANY, FOURTH),
+        RULEBOOK.delete(record, "$Default", FOURTH),
+        REGISTRY.look(SUB.path),
+        REGISTRY.subscriptions("Topic", ""),
+        RULEBOOK.listed(record, "", 10),
+    ]
+    path = "topic" if spoilt != "subscription" else SUB.path.lower()
+    await transport.command("HSET", TALLIES if spoilt == "count" else ENTITIES, path, "2 x", key=ENTITIES)
+    if (place, spoilt) in {(5, "count"), (6, "count"), (6, "subscription")}:
+        await ask(transport, requests[place])  # which does not look at it
+        return
+    before = await snapshot(transport)
+    with pytest.raises(DataLayoutError):
+        await ask(transport, requests[place])
+    assert await snapshot(transport) == before
+
+
+PATH = "t/subscriptions/s"
+GOOD: dict[str, tuple[str, ...]] = {
+    "register_subscription": ("2", "t", FIRST, PATH, SECOND, "{}", "9", "9", "9", f"{PATH} r", "s", "{}"),
+    "revise_subscription": ("2", "t", PATH, FIRST, SECOND, THIRD, "1", "0", "0", "{}"),
+    "mark_told": ("2", "t", FIRST, "1"),
+    "create_rule": ("2", "t", PATH, FIRST, SECOND, f"{PATH} r", "s", "{}", "9", "9"),
+    "update_rule": ("2", "t", PATH, FIRST, SECOND, f"{PATH} r", "s", "{}", "9", "9"),
+    "delete_rule": ("2", "t", PATH, FIRST, SECOND, f"{PATH} r"),
+    "list_subscriptions": ("2", "t", "a", "b", "10"),
+    "list_rules": ("2", "t", "a", "b", "10"),
+}
+BAD: dict[str, dict[int, tuple[str, ...]]] = {
+    "register_subscription": {
+        1: ("",), 2: (LONG, ""), 3: ("",), 4: (LONG,), 5: ("",), 6: ("", "x", "1000000"), 7: ("-1",), 8: ("1.5",),
+        9: ("r", "t/subscriptions/s", "t/subscriptions/s ", "t/subscriptions/ss r"), 10: ("", "x"), 11: ("",),
+    },
+    "revise_subscription": {
+        3: (LONG,), 4: ("a b c d e f ",), 5: ("with,a,comma",), 6: ("0", ""), 7: ("2", ""), 8: ("2", ""), 9: ("",),
+    },
+    "mark_told": {2: (LONG,), 3: ("0", "", "x")},
+    "create_rule": {
+        3: (LONG,), 4: ("with,a,comma",), 5: ("r", f"{PATH} "), 6: ("", "x", "st"), 7: ("",), 8: ("",), 9: ("x",),
+    },
+    "update_rule": {
+        3: (LONG,), 4: ("with,a,comma",), 5: ("r", f"{PATH} "), 6: ("", "x", "st"), 7: ("",), 8: ("",), 9: ("x",),
+    },
+    "delete_rule": {3: (LONG,), 4: ("",), 5: ("r", f"{PATH} ")},
+    "list_subscriptions": {4: ("0", "1001", "")},
+    "list_rules": {4: ("0", "1001", "")},
+}  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("name", "arguments"),
+    [
+        (name, (*GOOD[name][:place], value, *GOOD[name][place + 1 :]))
+        for name, places in BAD.items()
+        for place, values in places.items()
+        for value in values
+    ]
+    + [
+        ("register_subscription", (*GOOD["register_subscription"], *more))
+        for more in (("x",), (f"{PATH} r", "s", "{}"))
+    ],
+)
+async def test_a_malformed_call_is_refused(transport: Transport, name: str, arguments: tuple[str, ...]) -> None:
+    before = await snapshot(transport)
+    for given, codes in ((arguments, {"BADCALL"}), (GOOD[name], {"GONE", "0"})):
+        code = "0"
+        try:
+            await transport.call(load(name), KEYS, given)
+        except ScriptRefusedError as error:
+            code = error.code
+        assert code in codes
+    assert await snapshot(transport) == before

@@ -1,0 +1,285 @@
+"""The rules of subscriptions: created, found, listed, changed and deleted; and the text in which they are kept."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Awaitable
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+import pytest
+
+from sbredis.engine import registry_keys, registry_salt
+from sbredis.exceptions import (
+    DataLayoutError,
+    MessagingEntityAlreadyExistsError,
+    MessagingEntityNotFoundError,
+    Outcome,
+    ServiceBusError,
+    ServiceBusQuotaExceededError,
+)
+from sbredis.registry import KeptRule, Namespace, path_of
+from sbredis.registry import _rulebook as rulebook_module
+from sbredis.registry._limits import Limits
+from sbredis.registry._rules import MAXIMUM_RULE_BYTES, decode_rule, encode_rule, kind_of, place_of
+from sbredis.rules import CorrelationFilter, FalseFilter, Rule, SqlAction, SqlFilter, TrueFilter
+from sbredis.transport import Transport, open_transport
+from tests.registry.keys import snapshot
+from tests.registry.topics import ANY, CORRELATED, NONE, OF_SUBSCRIPTION, SQL, kept_of, make_topic, require_whole
+
+pytestmark = pytest.mark.anyio
+
+RULES = registry_keys("ns", registry_salt())[4]
+EVERYTHING = Rule(
+    "Every-thing_1.2",
+    CorrelationFilter(
+        correlation_id="é\ud800",
+        to="",
+        properties={"a": 2**62, "b": 1.5, "c": True, "d": datetime(2026, 1, 2, tzinfo=UTC)},
+    ),
+    SqlAction("SET a = @p", {"@p": timedelta(1)}),
+)
+
+
+@pytest.fixture
+async def transport(url: str) -> AsyncIterator[Transport]:
+    async with await open_transport(url) as transport:
+        yield transport
+
+
+@pytest.fixture
+async def namespace(transport: Transport) -> Namespace:
+    """A namespace that has a topic with a subscription that has one rule."""
+    namespace = await Namespace.open(transport, "ns", 2)
+    await make_topic(namespace)
+    await namespace.create_subscription("Topic", "Sub", OF_SUBSCRIPTION, rules=[ANY])
+    return namespace
+
+
+async def refused(transport: Transport, done: Awaitable[Any], error: type[Exception], text: str) -> None:
+    """See that something is refused with this error, and that nothing has changed."""
+    before = await snapshot(transport)
+    with pytest.raises(error, match=text) as raised:
+        await done
+    assert type(raised.value) is error
+    if isinstance(raised.value, ServiceBusError):
+        assert raised.value.outcome is Outcome.REFUSED
+    assert await snapshot(transport) == before
+
+
+# -- one rule ----------------------------------------------------------------------------------------------------------
+
+
+async def test_a_rule_comes_changes_and_goes_and_every_time_the_topic_is_raised(
+    transport: Transport, namespace: Namespace
+) -> None:
+    version = (await namespace.get_entity("Topic")).version
+    created = await namespace.create_rule("topic", "SUB", SQL)
+    assert created.rule == SQL
+    assert created.created_at > 1_700_000_000_000
+    assert await namespace.get_rule("Topic", "Sub", "sQL") == created
+    assert (await namespace.topic_facts("Topic"))[1:] == (1, 1, 0)
+    changed = Rule("SQL", CORRELATED.filter)
+    assert await namespace.update_rule("Topic", "Sub", changed) == KeptRule(changed, created.created_at)
+    assert await namespace.get_rule("Topic", "Sub", "sql") == KeptRule(changed, created.created_at)
+    assert (await namespace.topic_facts("Topic"))[1:] == (1, 0, 1)
+    await namespace.update_rule("Topic", "Sub", Rule("sql", FalseFilter()))
+    assert (await namespace.topic_facts("Topic"))[1:] == (1, 0, 0)
+    await namespace.delete_rule("Topic", "Sub", "Sql")
+    assert (await namespace.get_entity("Topic")).version == version + 4
+    assert [kept.rule for kept in await namespace.list_rules("Topic", "Sub")] == [ANY]
+    require_whole(await kept_of(transport), 2)
+
+
+async def test_everything_in_a_rule_comes_back(namespace: Namespace) -> None:
+    await namespace.create_rule("Topic", "Sub", EVERYTHING)
+    assert (await namespace.get_rule("Topic", "Sub", "every-thing_1.2")).rule == EVERYTHING
+    assert (await namespace.routes("Topic")).subscriptions[0].rules == (ANY, EVERYTHING)
+
+
+async def test_the_default_rule_may_go(namespace: Namespace) -> None:
+    await namespace.delete_rule("Topic", "Sub", "$DEFAULT")
+    assert await namespace.list_rules("Topic", "Sub") == ()
+    assert (await namespace.routes("Topic")).subscriptions[0].rules == ()
+
+
+async def test_rules_are_listed_by_name_and_subscription(namespace: Namespace) -> None:
+    for name in ("Su", "Sub-2", "Sub.a", "Subs"):
+        await namespace.create_subscription("Topic", name, OF_SUBSCRIPTION, rules=[Rule("other")])
+    for name in ("b", "A", "a-1", "0", "B2"):
+        await namespace.create_rule("Topic", "Sub", Rule(name))
+    expected = ["$Default", "0", "A", "a-1", "b", "B2"]
+    for limit in (1, 2, 5, 6, 1000):
+        listed: list[str] = []
+        while page := await namespace.list_rules("Topic", "Sub", listed[-1] if listed else "", limit):
+            assert len(page) <= limit
+            listed += [kept.rule.name for kept in page]
+        assert listed == expected
+    assert [kept.rule.name for kept in await namespace.list_rules("Topic", "Sub", "AA", 1)] == ["b"]
+    assert await namespace.list_rules("Topic", "Sub", "zz\U0010ffff") == ()
+    routes = await namespace.routes("Topic")
+    assert [[rule.name for rule in routed.rules] for routed in routes.subscriptions] == [
+        *(["other"], expected, ["other"], ["other"], ["other"]),
+    ]
+
+
+# -- refusals ----------------------------------------------------------------------------------------------------------
+
+
+async def test_a_name_is_given_once_whatever_its_case(transport: Transport, namespace: Namespace) -> None:
+    text = "The subscription 'Topic/subscriptions/Sub' has a rule '\\$DEFAULT' already; .* Change it with update_rule"
+    again = namespace.create_rule("Topic", "sub", Rule("$DEFAULT", SQL.filter))
+    await refused(transport, again, MessagingEntityAlreadyExistsError, text)
+
+
+async def test_a_rule_that_is_missing_is_said_to_be(transport: Transport, namespace: Namespace) -> None:
+    text = "The subscription 'Topic/subscriptions/Sub' has no rule 'Sql', or no longer. Create it"
+    for done in (
+        namespace.update_rule("Topic", "sub", SQL),
+        namespace.delete_rule("Topic", "sub", "Sql"),
+        namespace.get_rule("Topic", "sub", "Sql"),
+    ):
+        await refused(transport, done, MessagingEntityNotFoundError, text)
+
+
+@pytest.mark.parametrize(
+    ("rule", "error", "text"),
+    [
+        (Rule("a b"), ValueError, "rule name 'a b'"),
+        (Rule(""), ValueError, "rule name"),
+        (Rule("$other"), ValueError, "rule name"),
+        (Rule(5), TypeError, "rule name is text"),  # type: ignore[arg-type]
+        ("Sql", TypeError, "rules of sbredis.rules, not str"),
+        (Rule("r", 5), TypeError, "int"),  # type: ignore[arg-type]
+        (Rule("r", CorrelationFilter(to="x" * MAXIMUM_RULE_BYTES)), ValueError, "are kept|characters"),
+    ],
+)
+async def test_what_is_no_rule_is_refused_before_anything_is_sent(
+    transport: Transport, namespace: Namespace, rule: Any, error: type[Exception], text: str
+) -> None:
+    before = await snapshot(transport)
+    for done in (namespace.create_rule("Topic", "Sub", rule), namespace.update_rule("Topic", "Sub", rule)):
+        with pytest.raises(error, match=text):
+            await done
+    for name in ("a b", "", "$other"):
+        for also in (namespace.get_rule("Topic", "Sub", name), namespace.delete_rule("Topic", "Sub", name)):
+            with pytest.raises(ValueError, match="rule name"):
+                await also
+    for place in (("a//b", "Sub"), ("Topic", "a/b")):
+        with pytest.raises(ValueError, match="name"):
+            await namespace.create_rule(*place, SQL)
+    assert await snapshot(transport) == before
+
+
+async def test_a_topic_has_only_so_many_filters(
+    transport: Transport, namespace: Namespace, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Counted over all its subscriptions; what replaces one of its kind, or is not counted, may still come."""
+    monkeypatch.setattr(rulebook_module, "LIMITS", Limits(9, 1, 1))
+    await namespace.create_subscription("Topic", "Other", OF_SUBSCRIPTION, rules=[SQL, CORRELATED])
+    for rule, what in ((SQL, "SQL"), (CORRELATED, "correlation")):
+        text = f"The topic 'Topic' would have more than 1 rules with {what} filters"
+        done = namespace.create_rule("Topic", "Sub", rule)
+        await refused(transport, done, ServiceBusQuotaExceededError, text)
+        done = namespace.update_rule("Topic", "Sub", Rule("$Default", rule.filter))
+        await refused(transport, done, ServiceBusQuotaExceededError, text)
+    await namespace.create_rule("Topic", "Sub", NONE)
+    await namespace.update_rule("Topic", "Other", Rule("Sql", SqlFilter("b = 2")))
+    await namespace.update_rule("Topic", "Other", Rule("Correlated", CorrelationFilter(subject="y")))
+    await namespace.delete_rule("Topic", "Other", "Sql")
+    await namespace.create_rule("Topic", "Sub", SQL)
+    require_whole(await kept_of(transport), 2)
+
+
+# -- several clients ---------------------------------------------------------------------------------------------------
+
+
+async def test_of_several_who_change_rules_at_once_all_succeed(
+    url: str, transport: Transport, namespace: Namespace
+) -> None:
+    version = (await namespace.get_entity("Topic")).version
+    async with await open_transport(url) as another:
+        clients = (namespace, await Namespace.open(another, "ns"))
+        await asyncio.gather(
+            *(clients[number % 2].create_rule("Topic", "Sub", Rule(f"r{number}")) for number in range(20)),
+            *(client.update_rule("Topic", "Sub", Rule("$Default", SQL.filter)) for client in clients * 3),
+        )
+        assert len(await namespace.list_rules("Topic", "Sub")) == 21
+        await asyncio.gather(*(clients[number % 2].delete_rule("Topic", "Sub", f"R{number}") for number in range(20)))
+    assert (await namespace.get_entity("Topic")).version == version + 46
+    require_whole(await kept_of(transport), 2)
+
+
+async def test_of_several_who_create_or_delete_the_same_rule_at_once_one_succeeds(
+    url: str, transport: Transport, namespace: Namespace
+) -> None:
+    async with await open_transport(url) as another:
+        clients = (namespace, await Namespace.open(another, "ns")) * 3
+        done: list[Any] = await asyncio.gather(
+            *(client.create_rule("Topic", "Sub", SQL) for client in clients), return_exceptions=True
+        )
+        assert [type(each) for each in done].count(MessagingEntityAlreadyExistsError) == 5
+        done = await asyncio.gather(
+            *(client.delete_rule("Topic", "Sub", "Sql") for client in clients), return_exceptions=True
+        )
+        assert [type(each) for each in done].count(MessagingEntityNotFoundError) == 5
+        assert done.count(None) == 1
+    require_whole(await kept_of(transport), 2)
+
+
+# -- the text ----------------------------------------------------------------------------------------------------------
+
+
+def test_the_text_of_a_rule_is_this() -> None:
+    """What is written once is read for years: another text is another layout."""
+    assert encode_rule(SQL) == '{"filter":{"kind":"sql","text":"a = 1"},"name":"Sql"}'
+    assert decode_rule(b"1 s stamp-stamp_ 5 " + encode_rule(SQL).encode()) == KeptRule(SQL, 5)
+    assert encode_rule(EVERYTHING).isascii()
+
+
+@pytest.mark.parametrize(
+    ("rule", "kind"),
+    [(ANY, "t"), (NONE, "t"), (SQL, "s"), (CORRELATED, "c"), (Rule("r", TrueFilter(), SqlAction("SET a = 1")), "t")],
+)
+def test_a_rule_is_counted_by_its_filter(rule: Rule, kind: str) -> None:
+    assert kind_of(rule) == kind
+
+
+def test_the_place_of_a_rule_is_behind_its_subscription() -> None:
+    assert place_of(path_of("A/b", "C"), "D") == "a/b/subscriptions/c d"
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        b"",
+        b"2 s stamp-stamp- 5 {}",
+        b"1 x stamp-stamp- 5 {}",
+        b"1 s stamp-stamp 5 {}",
+        b"1 s stamp-stamp- 5 []",
+        b"1 s stamp-stamp- 5 {}",
+        b'1 s stamp-stamp- 5 {"name":"a"}',
+        b'1 s stamp-stamp- 5 {"name":"a","filter":{"kind":"moon"}}',
+        b'1 s stamp-stamp- 5 {"name":5,"filter":{"kind":"true"}}',
+        b"1 s stamp-stamp- 5 {",
+    ],
+)
+async def test_what_is_no_rule_of_this_layout_is_said_to_be(text: bytes) -> None:
+    with pytest.raises(DataLayoutError, match=r"of a subscription cannot be read: .* install that one"):
+        decode_rule(text)
+
+
+async def test_a_rule_of_another_layout_is_left_alone(transport: Transport, namespace: Namespace) -> None:
+    await transport.command("HSET", RULES, "topic/subscriptions/sub $default", "2 x", key=RULES)
+    for done in (
+        namespace.get_rule("Topic", "Sub", "$Default"),
+        namespace.list_rules("Topic", "Sub"),
+        namespace.create_rule("Topic", "Sub", ANY),
+        namespace.update_rule("Topic", "Sub", ANY),
+        namespace.delete_rule("Topic", "Sub", "$Default"),
+        namespace.routes("Topic"),
+    ):
+        before = await snapshot(transport)
+        with pytest.raises(DataLayoutError):
+            await done
+        assert await snapshot(transport) == before

@@ -1,0 +1,455 @@
+"""Whoever creates, changes or deletes subscriptions and rules may be gone after any step, or be slower than others."""
+
+from __future__ import annotations
+
+import asyncio
+import random
+import uuid
+from collections.abc import AsyncIterator, Sequence
+from contextlib import suppress
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from sbredis.engine import Caller
+from sbredis.exceptions import (
+    MessagingEntityAlreadyExistsError,
+    MessagingEntityNotFoundError,
+    ServiceBusError,
+)
+from sbredis.registry import JUDGING_PROPERTY, EntityChangedError, Namespace, Routes, path_of
+from sbredis.registry._entity import EntityRecord, decode
+from sbredis.rules import Rule, SqlFilter
+from sbredis.transport import Argument, Script, Transport, open_transport
+from tests.registry.cuts import Cuts, Deed
+from tests.registry.keys import keys_of, snapshot
+from tests.registry.topics import (
+    ANY,
+    CORRELATED,
+    OF_SUBSCRIPTION,
+    SQL,
+    State,
+    judged_by,
+    kept_of,
+    make_topic,
+    require_whole,
+    routes_say,
+)
+from tests.registry.turns import Cut, Turns
+
+pytestmark = pytest.mark.anyio
+
+SUB = path_of("Topic", "Sub")
+OTHER = Rule("Sql", SqlFilter("b = 2"))
+
+in_memory = pytest.mark.parametrize("target", ["memory"], indirect=True)
+
+
+def ways(*names: str) -> pytest.MarkDecorator:
+    """Tests of several ways: all of them in memory, and the first one on real servers."""
+    pairs = [*(("memory", name) for name in names), ("server", names[0]), ("cluster", names[0])]
+    return pytest.mark.parametrize(("target", "way"), pairs, indirect=["target"])
+
+
+shapes = pytest.mark.parametrize("partitioned", [False, True], ids=["one partition", "all partitions"])
+
+
+@pytest.fixture
+async def transport(url: str) -> AsyncIterator[Transport]:
+    async with await open_transport(url) as transport:
+        yield transport
+
+
+def with_a_topic(*, partitioned: bool, subscribed: bool = False) -> Deed:
+    async def first(namespace: Namespace) -> None:
+        await make_topic(namespace, partitioned=partitioned)
+        if subscribed:
+            await subscribing(namespace)
+            await namespace.create_subscription("Topic", "Another", OF_SUBSCRIPTION, rules=[ANY])
+
+    return first
+
+
+async def subscribing(namespace: Namespace) -> EntityRecord:
+    return await namespace.create_subscription("Topic", "Sub", OF_SUBSCRIPTION, rules=[ANY, SQL])
+
+
+async def unsubscribing(namespace: Namespace) -> None:
+    await namespace.delete_entity(SUB)
+
+
+async def deleting(namespace: Namespace) -> None:
+    await namespace.delete_entity("Topic")
+
+
+async def judging(namespace: Namespace) -> None:
+    record = await namespace.get_entity(SUB)
+    flag = not record.properties.get(JUDGING_PROPERTY)
+    await namespace.update_entity(record, OF_SUBSCRIPTION, properties={JUDGING_PROPERTY: flag})
+
+
+RULE_DEEDS: dict[str, Deed] = {
+    "create": lambda namespace: namespace.create_rule("Topic", "Sub", CORRELATED),
+    "update": lambda namespace: namespace.update_rule("Topic", "Sub", OTHER),
+    "delete": lambda namespace: namespace.delete_rule("Topic", "Sub", "Sql"),
+}
+
+
+# -- cut off -----------------------------------------------------------------------------------------------------------
+
+
+@shapes
+@ways("looked for", "created again", "topic looked for", "listed by routes")
+async def test_a_subscription_that_was_cut_off_anywhere_is_finished_by_who_meets_it(
+    transport: Transport, way: str, *, partitioned: bool
+) -> None:
+    cuts = Cuts(transport, with_a_topic(partitioned=partitioned), subscribing)
+    async for namespace, steps in cuts.all():
+        registered = steps > 1
+        if not registered:
+            with pytest.raises(MessagingEntityNotFoundError):
+                await namespace.get_entity(SUB)
+            await subscribing(namespace)
+        elif way == "created again":
+            with pytest.raises(MessagingEntityAlreadyExistsError):
+                await subscribing(namespace)
+        else:
+            if way == "topic looked for":
+                await namespace.get_entity("Topic")
+            elif way == "listed by routes":
+                states = [routed.record.state for routed in (await namespace.routes("Topic")).subscriptions]
+                assert states in ([], ["active"])
+            record = await namespace.get_entity(SUB)
+            assert (record.name, record.state, record.settings) == ("Sub", "active", OF_SUBSCRIPTION)
+        assert {kept.rule for kept in await namespace.list_rules("Topic", "Sub")} == {ANY, SQL}
+        await cuts.as_if_nothing_had_happened(namespace)
+
+
+@shapes
+async def test_a_subscription_that_was_cut_off_anywhere_goes_with_its_topic(
+    transport: Transport, *, partitioned: bool
+) -> None:
+    async for namespace, _ in Cuts(transport, with_a_topic(partitioned=partitioned), subscribing).all():
+        await namespace.delete_entity("Topic")
+        assert list(keys_of(await snapshot(transport, namespace.name), namespace.name)) == ["{fjl}:namespace"]
+
+
+@shapes
+@ways("delete", "get", "create")
+async def test_a_deletion_of_a_subscription_that_was_cut_off_anywhere_is_finished(
+    transport: Transport, way: str, *, partitioned: bool
+) -> None:
+    cuts = Cuts(transport, with_a_topic(partitioned=partitioned, subscribed=True), unsubscribing)
+    async for namespace, steps in cuts.all():
+        there = [record.state for record in await namespace.list_subscriptions("Topic")]
+        if steps < 2:
+            await namespace.delete_entity(SUB)
+        elif way == "create":
+            record = await subscribing(namespace)
+            assert (record.id, record.state) == ("4", "active")
+            require_whole(await kept_of(transport, namespace.name), 3)
+            continue
+        elif way == "delete" and len(there) == 2:
+            await namespace.delete_entity(SUB)
+        else:
+            with pytest.raises(MessagingEntityNotFoundError):
+                await namespace.get_entity(SUB)
+        await cuts.as_if_nothing_had_happened(namespace)
+
+
+@shapes
+@ways("subscription", "delete", "get", "create")
+async def test_a_deletion_of_a_topic_that_was_cut_off_anywhere_is_finished(
+    transport: Transport, way: str, *, partitioned: bool
+) -> None:
+    cuts = Cuts(transport, with_a_topic(partitioned=partitioned, subscribed=True), deleting)
+    async for namespace, steps in cuts.all():
+        await kept_of(transport, namespace.name)
+        there = await namespace.list_entities()
+        subscriptions = any("subscriptions" in path for path in (await kept_of(transport, namespace.name)).entities)
+        if steps < 2 or (way == "delete" and there):
+            await namespace.delete_entity("Topic")
+        elif way == "create":
+            await make_topic(namespace, partitioned=partitioned)
+            require_whole(await kept_of(transport, namespace.name), 3)
+            continue
+        else:
+            if way == "subscription" and subscriptions:
+                with pytest.raises(MessagingEntityNotFoundError):
+                    await namespace.create_rule("Topic", "Another", SQL)
+            with pytest.raises(MessagingEntityNotFoundError):
+                await namespace.get_entity("Topic")
+        await cuts.as_if_nothing_had_happened(namespace)
+
+
+@shapes
+@ways("judging", "create", "update", "delete")
+async def test_a_change_that_was_cut_off_anywhere_holds_or_does_not_and_is_told_by_who_meets_it(
+    transport: Transport, way: str, *, partitioned: bool
+) -> None:
+    deed = judging if way == "judging" else RULE_DEEDS[way]
+    cuts = Cuts(transport, with_a_topic(partitioned=partitioned, subscribed=True), deed)
+    async for namespace, steps in cuts.all():
+        if steps < 2:
+            await deed(namespace)
+        elif way == "judging":
+            record = await namespace.get_entity(SUB)
+            assert record.properties == {JUDGING_PROPERTY: True}
+            await namespace.restore_entity(record)  # its own partitions are told by whoever asks them
+        elif way == "create":
+            with pytest.raises(MessagingEntityAlreadyExistsError):
+                await deed(namespace)
+        elif way == "delete":
+            with pytest.raises(MessagingEntityNotFoundError):
+                await deed(namespace)
+        else:
+            assert (await namespace.get_rule("Topic", "Sub", "SQL")).rule == OTHER
+        await cuts.as_if_nothing_had_happened(namespace)
+        require_whole(await kept_of(transport, namespace.name), 3)
+
+
+# -- slower than others ------------------------------------------------------------------------------------------------
+
+
+async def slowly(transport: Transport, deed: Deed, calls: int) -> tuple[asyncio.Future[Any], Turns]:
+    """Begin with a deed, and let that many of its calls through."""
+    turns = Turns(transport)
+    slow = asyncio.ensure_future(deed(Namespace(turns.client(0), "ns", 2, 0)))
+    await turns.quiet()
+    for _ in range(calls):
+        await turns.let_through(turns.waiting[0])
+    return slow, turns
+
+
+@in_memory
+@pytest.mark.parametrize("gone", [SUB, "Topic"])
+async def test_who_makes_a_partition_of_what_was_deleted_meanwhile_takes_it_away_again(
+    transport: Transport, gone: str
+) -> None:
+    others = await Namespace.open(transport, "ns", 2)
+    await make_topic(others)
+    slow, turns = await slowly(transport, subscribing, 2)
+    assert [call.script.name for call in turns.waiting] == ["configure", "configure"]
+    await others.delete_entity(gone)
+    while turns.waiting:
+        await turns.let_through(turns.waiting[0])
+    with pytest.raises(MessagingEntityNotFoundError, match="There is no subscription 'Sub'"):
+        await slow
+    require_whole(await kept_of(transport), 2)
+
+
+@in_memory
+async def test_who_creates_slowly_gets_what_others_have_made_of_it(transport: Transport) -> None:
+    others = await Namespace.open(transport, "ns", 2)
+    await make_topic(others)
+    slow, turns = await slowly(transport, subscribing, 2)
+    changed = await others.update_entity(await others.get_entity(SUB), OF_SUBSCRIPTION, properties={"a": 1})
+    while turns.waiting:
+        await turns.let_through(turns.waiting[0])
+    assert await slow == changed == await others.get_entity(SUB)
+    require_whole(await kept_of(transport), 2)
+
+
+@in_memory
+async def test_who_subscribes_to_a_topic_that_is_another_by_then_subscribes_to_that(transport: Transport) -> None:
+    others = await Namespace.open(transport, "ns", 2)
+    await make_topic(others)
+    slow, turns = await slowly(transport, subscribing, 1)
+    assert [call.script.name for call in turns.waiting] == ["register_subscription"]
+    await others.delete_entity("Topic")
+    topic = await make_topic(others)
+    while turns.waiting:
+        await turns.let_through(turns.waiting[0])
+    assert (await slow).store == topic.id
+    require_whole(await kept_of(transport), 2)
+
+
+@in_memory
+async def test_a_rule_for_a_subscription_that_is_another_by_then_is_that_one_s(transport: Transport) -> None:
+    others = await Namespace.open(transport, "ns", 2)
+    await make_topic(others)
+    await subscribing(others)
+    slow, turns = await slowly(transport, RULE_DEEDS["create"], 1)
+    await others.delete_entity("Topic")
+    await make_topic(others)
+    await subscribing(others)
+    while turns.waiting:
+        await turns.let_through(turns.waiting[0])
+    await slow
+    assert {kept.rule for kept in await others.list_rules("Topic", "Sub")} == {ANY, SQL, CORRELATED}
+    require_whole(await kept_of(transport), 2)
+
+
+@in_memory
+@pytest.mark.parametrize("calls", [6, 1000], ids=["half deleted", "deleted"])
+async def test_who_restores_slowly_what_was_deleted_meanwhile_takes_it_away_again(
+    transport: Transport, calls: int
+) -> None:
+    others = await Namespace.open(transport, "ns", 2)
+    await make_topic(others)
+    record = await subscribing(others)
+    slow, turns = await slowly(transport, lambda namespace: namespace.restore_entity(record), 1)
+    assert [call.script.name for call in turns.waiting] == ["configure", "configure"]
+    with suppress(ServiceBusError):  # begun, and perhaps left after its first partition
+        await Namespace(Cut(transport, calls, before=True), "ns", 2, 0).delete_entity(SUB)
+    while turns.waiting:
+        await turns.let_through(turns.waiting[0])
+    with pytest.raises(MessagingEntityNotFoundError):
+        await slow
+    require_whole(await kept_of(transport), 2)
+
+
+# -- a crowd -----------------------------------------------------------------------------------------------------------
+
+
+async def judged(namespace: Namespace) -> Routes:
+    return await namespace.routes("Topic")
+
+
+EXPECTED = (MessagingEntityAlreadyExistsError, MessagingEntityNotFoundError, EntityChangedError)
+DEEDS: dict[str, Deed] = {
+    "topic": make_topic,
+    "subscribe": subscribing,
+    "another": lambda namespace: namespace.create_subscription("Topic", "Two", OF_SUBSCRIPTION, rules=[ANY]),
+    "judging": judging,
+    "create rule": RULE_DEEDS["create"],
+    "update rule": RULE_DEEDS["update"],
+    "delete rule": RULE_DEEDS["delete"],
+    "routes": judged,
+    "get": lambda namespace: namespace.get_entity(SUB),
+    "unsubscribe": unsubscribing,
+    "delete": deleting,
+}
+RAISING = {"create_rule", "update_rule", "revise_subscription", "delete_rule"}
+EXAMPLES = 25  # each opens a transport, and takes up to some hundred calls, after each of which all is looked at
+
+
+class Watched:
+    """Goes the way of another transport, and remembers the last version to which the client raised a topic."""
+
+    def __init__(self, transport: Caller) -> None:
+        self._transport = transport
+        self.raised: tuple[str, int] | None = None
+
+    async def call(self, script: Script, keys: Sequence[bytes], arguments: Sequence[Argument] = (), **how: Any) -> Any:
+        reply = await self._transport.call(script, keys, arguments, **how)
+        if script.name in RAISING:
+            text = reply if script.name == "delete_rule" else reply[script.name == "revise_subscription"]
+            topic = decode(text) if text else None
+            self.raised = None if topic is None else (topic.incarnation, topic.version)
+        return reply
+
+
+class Crowd:
+    """Several clients that do things with one topic, their calls in an order that chance decides.
+
+    After each call is seen that what messages are judged by has not changed without the topic's version. Up to
+    ``dying`` of the clients end in the middle, without a word.
+    """
+
+    def __init__(self, transport: Transport, deeds: list[str], chance: random.Random, dying: int = 0) -> None:
+        self._transport = transport
+        self._deeds = deeds
+        self._chance = chance
+        self._dying = dying
+        self._turns = Turns(transport)
+        self._states: dict[tuple[str, int], State] = {}
+
+    async def act(self) -> None:
+        turns = self._turns
+        await self._look()
+        tasks = [asyncio.create_task(self._do(what, number)) for number, what in enumerate(self._deeds)]
+        await turns.quiet()
+        while turns.waiting or not all(task.done() for task in tasks):
+            if not turns.waiting:
+                await turns.quiet()
+                continue
+            call = self._chance.choice(turns.waiting)
+            if self._dying and self._chance.random() < 0.2 and not tasks[call.client].done():
+                self._dying -= 1
+                for sent in [each for each in turns.waiting if each.client == call.client]:
+                    if self._chance.random() < 0.5:
+                        turns.waiting.remove(sent)
+                tasks[call.client].cancel()
+                await turns.quiet()
+            else:
+                await turns.let_through(call)
+                await self._look()
+        for task in tasks:
+            if not task.cancelled():
+                task.result()
+
+    async def _look(self) -> None:
+        kept = await kept_of(self._transport)
+        topic = kept.entities.get("topic")
+        if topic is not None and topic.state == "active":
+            state = judged_by(kept)
+            assert self._states.setdefault((topic.incarnation, topic.version), state) == state
+
+    async def _do(self, what: str, number: int) -> None:
+        watched = Watched(self._turns.client(number))
+        try:
+            result = await DEEDS[what](Namespace(watched, "ns", 2, 0))
+        except EXPECTED:
+            return
+        if isinstance(result, Routes):
+            assert routes_say(result) == self._states[result.topic.incarnation, result.topic.version]
+        kept = await kept_of(self._transport)
+        topic = kept.entities.get("topic")
+        if watched.raised is not None and topic is not None and topic.state == "active":
+            incarnation, version = watched.raised
+            if topic.incarnation == incarnation:
+                assert min(kept.versions[topic.id]) >= version, "a partition was not told, and the call has returned"
+
+
+deeds_of_several = st.lists(st.sampled_from(list(DEEDS)), min_size=2, max_size=6)
+chances = st.randoms(use_true_random=False)
+
+
+@settings(deadline=None, max_examples=EXAMPLES)
+@given(deeds_of_several, chances)
+def test_in_whatever_order_calls_arrive_a_topic_is_whole_and_judged_by_one_version(
+    deeds: list[str], chance: random.Random
+) -> None:
+    async def act() -> None:
+        async with await open_transport(f"memory://{uuid.uuid4().hex}") as transport:
+            namespace = await Namespace.open(transport, "ns", 2)
+            await make_topic(namespace)
+            await subscribing(namespace)
+            await Crowd(transport, deeds, chance).act()
+            require_whole(await kept_of(transport), 2)
+
+    asyncio.run(act())
+
+
+@settings(deadline=None, max_examples=EXAMPLES)
+@given(deeds_of_several, chances, st.integers(1, 3))
+def test_when_some_die_on_the_way_the_next_client_finds_a_topic_whole_or_not_at_all(
+    deeds: list[str], chance: random.Random, dying: int
+) -> None:
+    async def act() -> None:
+        async with await open_transport(f"memory://{uuid.uuid4().hex}") as transport:
+            namespace = await Namespace.open(transport, "ns", 2)
+            await make_topic(namespace)
+            await subscribing(namespace)
+            await Crowd(transport, deeds, chance, dying).act()
+            with suppress(MessagingEntityNotFoundError):
+                for record in await namespace.list_subscriptions("Topic"):
+                    with suppress(MessagingEntityNotFoundError):
+                        await namespace.update_entity(await namespace.get_entity(record.path), OF_SUBSCRIPTION)
+                assert routes_say(await namespace.routes("Topic")) == judged_by(await kept_of(transport))
+                ids = {record.id for record in (await kept_of(transport)).entities.values()}
+                kept = await kept_of(transport)
+                assert all(kept.versions[id_] for id_ in ids)
+                assert set(kept.versions[kept.entities["topic"].id]) == {kept.entities["topic"].version}
+                await namespace.delete_entity("Topic")
+                left = [key for key in keys_of(await snapshot(transport), "ns") if key.split(":")[1] in ids]
+                assert left == []
+            kept = await kept_of(transport)
+            assert (kept.entities, kept.rules, kept.tallies) == ({}, {}, {})
+            await make_topic(namespace)
+            assert (await subscribing(namespace)).state == "active"
+
+    asyncio.run(act())

@@ -1,0 +1,307 @@
+"""Topics and their subscriptions as users of a namespace see them: created, found, listed, changed and deleted."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Awaitable
+from typing import Any
+
+import pytest
+
+from sbredis.engine import PartitionSettings, perform, registry_keys, registry_salt
+from sbredis.exceptions import (
+    MessagingEntityAlreadyExistsError,
+    MessagingEntityNotFoundError,
+    Outcome,
+    ServiceBusError,
+)
+from sbredis.registry import EntityRecord, Namespace, path_of
+from sbredis.rules import Rule, SqlFilter
+from sbredis.transport import Transport, open_transport
+from tests.registry.keys import snapshot
+from tests.registry.topics import ANY, OF_SUBSCRIPTION, OF_TOPIC, SQL, kept_of, make_topic, require_whole
+
+pytestmark = pytest.mark.anyio
+
+ENTITIES = registry_keys("ns", registry_salt())[1]
+SUB = path_of("Topic", "Sub")
+
+on_a_server = pytest.mark.parametrize("target", ["server"], indirect=True)
+in_memory = pytest.mark.parametrize("target", ["memory"], indirect=True)
+shapes = pytest.mark.parametrize("partitioned", [False, True], ids=["one partition", "all partitions"])
+
+
+@pytest.fixture
+async def transport(url: str) -> AsyncIterator[Transport]:
+    async with await open_transport(url) as transport:
+        yield transport
+
+
+@pytest.fixture
+async def namespace(transport: Transport) -> Namespace:
+    """A namespace of four partitions."""
+    return await Namespace.open(transport, "ns", 4)
+
+
+async def subscribe(namespace: Namespace, name: str = "Sub", *rules: Rule, topic: str = "Topic") -> EntityRecord:
+    return await namespace.create_subscription(topic, name, OF_SUBSCRIPTION, rules=rules or [ANY])
+
+
+async def refused(transport: Transport, done: Awaitable[Any], error: type[Exception], text: str) -> None:
+    """See that something is refused with this error, and that nothing has changed."""
+    before = await snapshot(transport)
+    with pytest.raises(error, match=text) as raised:
+        await done
+    assert type(raised.value) is error
+    if isinstance(raised.value, ServiceBusError):
+        assert raised.value.outcome is Outcome.REFUSED
+    assert await snapshot(transport) == before
+
+
+# -- topics ------------------------------------------------------------------------------------------------------------
+
+
+@shapes
+async def test_a_topic_lives_where_a_queue_would(
+    transport: Transport, namespace: Namespace, *, partitioned: bool
+) -> None:
+    topic = await make_topic(namespace, partitioned=partitioned)
+    queue = await namespace.create_entity("q", PartitionSettings(), colocate_with=None if partitioned else "topic")
+    assert (topic.kind, topic.state, topic.settings, topic.store) == ("topic", "active", OF_TOPIC, None)
+    assert len(topic.partitions) == (4 if partitioned else 1)
+    assert partitioned or queue.partitions == topic.partitions
+    assert await namespace.get_entity("TOPIC") == topic
+    assert await namespace.get_entity("topic", kind="topic") == topic
+    assert [record.name for record in await namespace.list_entities()] == ["q", "Topic"]
+    assert await namespace.topic_facts("Topic") == (topic, 0, 0, 0)
+    require_whole(await kept_of(transport), 4)
+
+
+@pytest.mark.parametrize(
+    ("name", "kind", "settings", "text"),
+    [
+        ("t", "topic", PartitionSettings(), "the settings of the topic 't' are those of a queue"),
+        ("t", "queue", OF_TOPIC, "the settings of the queue 't' are those of a topic"),
+        ("t", "topic", OF_SUBSCRIPTION, "stores its messages itself"),
+        ("t", "subscription", OF_SUBSCRIPTION, "is to be a queue or a topic, not 'subscription'"),
+        ("t/subscriptions/s", "topic", OF_TOPIC, "reserved"),
+        ("t/Subscriptions/s", "queue", PartitionSettings(), "reserved"),
+    ],
+)
+async def test_what_cannot_be_a_topic_is_not_created(  # noqa: PLR0917 -- what a table says
+    transport: Transport, namespace: Namespace, name: str, kind: Any, settings: PartitionSettings, text: str
+) -> None:
+    await refused(transport, namespace.create_entity(name, settings, kind=kind), ValueError, text)
+
+
+async def test_a_topic_and_a_queue_cannot_share_a_name(transport: Transport, namespace: Namespace) -> None:
+    await make_topic(namespace)
+    await namespace.create_entity("q", PartitionSettings())
+    for again in (namespace.create_entity("topic", PartitionSettings()), make_topic(namespace, "Q")):
+        await refused(transport, again, MessagingEntityAlreadyExistsError, "There is an entity '[Tq].*already")
+
+
+async def test_an_entity_of_another_kind_is_not_taken_for_one(transport: Transport, namespace: Namespace) -> None:
+    await make_topic(namespace)
+    await namespace.create_entity("q", PartitionSettings())
+    await subscribe(namespace)
+    wrong = [
+        (
+            namespace.get_entity("topic", kind="queue"),
+            "There is a topic of the name 'Topic' in namespace 'ns', not a q",
+        ),
+        (namespace.delete_entity("topic", kind="queue"), "There is a topic of the name 'Topic'.*, not a queue"),
+        (
+            namespace.delete_entity("Q", kind=("topic", "subscription")),
+            "a queue .*'q'.*, not a topic or a subscription",
+        ),
+        (
+            namespace.delete_entity(SUB, kind=["queue", "topic"]),
+            "There is a subscription of .*, not a queue or a topic",
+        ),
+        (subscribe(namespace, topic="q"), "There is a queue of the name 'q' in namespace 'ns', not a topic"),
+        (namespace.routes("q"), "There is a queue of the name 'q'"),
+        (namespace.topic_facts("q"), "There is a queue of the name 'q'"),
+        (namespace.list_subscriptions("q"), "There is a queue of the name 'q'"),
+    ]
+    for done, text in wrong:
+        await refused(transport, done, MessagingEntityNotFoundError, text)
+    with pytest.raises(ValueError, match="kind is one of queue, topic, subscription"):
+        await namespace.get_entity("q", kind="stream")  # type: ignore[arg-type]
+    await namespace.delete_entity("q", kind="queue")
+    await namespace.delete_entity(SUB, kind="subscription")
+    await namespace.delete_entity("topic", kind=("topic", "queue"))
+    assert await namespace.list_entities() == ()
+
+
+# -- subscriptions -----------------------------------------------------------------------------------------------------
+
+
+@shapes
+async def test_a_subscription_lives_in_the_partitions_of_its_topic_and_stores_its_messages_there(
+    transport: Transport, namespace: Namespace, *, partitioned: bool
+) -> None:
+    topic = await make_topic(namespace, "Billing/Events", partitioned=partitioned)
+    record = await namespace.create_subscription(
+        "billing/EVENTS", "Audit", OF_SUBSCRIPTION, properties={"user_metadata": "ours"}, rules=[ANY, SQL]
+    )
+    assert (record.path, record.kind, record.parent) == (
+        "Billing/Events/subscriptions/Audit",
+        "subscription",
+        "Billing/Events",
+    )
+    assert (record.state, record.version, record.store) == ("active", 1, topic.id)
+    assert (record.partitions, record.partitioned) == (topic.partitions, topic.partitioned)
+    assert (record.settings, record.properties) == (OF_SUBSCRIPTION, {"user_metadata": "ours"})
+    assert await namespace.get_entity("billing/events/SUBSCRIPTIONS/audit") == record
+    of_topic, own = namespace.partition(topic, topic.partitions[0]), namespace.partition(record, record.partitions[0])
+    assert own.keys[9:27] == of_topic.keys[9:27]
+    assert not set(own.keys[:9]) & set(of_topic.keys)
+    await perform(transport, own.count())
+    kept = await kept_of(transport)
+    require_whole(kept, 4)
+    assert kept.entities["billing/events"].version == topic.version + 1, "its messages are judged by something else"
+
+
+async def test_a_subscription_costs_a_list_of_queues_and_topics_nothing(namespace: Namespace) -> None:
+    await make_topic(namespace)
+    await subscribe(namespace)
+    assert [record.path for record in await namespace.list_entities(limit=1)] == ["Topic"]
+    assert await namespace.list_entities("topic") == ()
+
+
+async def test_subscriptions_are_listed_by_name_and_topic(namespace: Namespace) -> None:
+    for topic in ("T", "T-2", "t/subs", "T2"):
+        await make_topic(namespace, topic, partitioned=False)
+    made = {name: await subscribe(namespace, name, topic="T") for name in ("b", "A", "a-1", "a.2", "B2", "0")}
+    for topic in ("T-2", "t/subs"):
+        await subscribe(namespace, "other", topic=topic)
+    expected = ["0", "A", "a-1", "a.2", "b", "B2"]
+    assert [record.name for record in await namespace.list_subscriptions("t")] == expected
+    assert [record.name for record in await namespace.list_subscriptions("T-2")] == ["other"]
+    assert await namespace.list_subscriptions("T2") == ()
+    for limit in (1, 2, 5, 6, 1000):
+        listed: list[EntityRecord] = []
+        while page := await namespace.list_subscriptions("T", listed[-1].name if listed else "", limit):
+            assert len(page) <= limit
+            listed += page
+        assert listed == [made[name] for name in expected]
+    assert [record.name for record in await namespace.list_subscriptions("T", "Aa", 1)] == ["b"], "also after no name"
+    assert await namespace.list_subscriptions("T", "zzz~\U0010ffff") == ()
+
+
+async def test_a_page_of_large_subscriptions_is_short(namespace: Namespace) -> None:
+    await make_topic(namespace, partitioned=False)
+    for number in range(20):
+        await namespace.create_subscription(
+            "Topic", f"s{number:02}", OF_SUBSCRIPTION, properties={"a": "x" * 65_000}, rules=[]
+        )
+    first = await namespace.list_subscriptions("Topic")
+    assert len(first) == 16
+    assert len(await namespace.list_subscriptions("Topic", first[-1].name)) == 4
+    assert len((await namespace.routes("Topic")).subscriptions) == 20
+
+
+@pytest.mark.parametrize("after", [None, b"a", "a\ud800"])
+async def test_a_list_that_begins_behind_what_is_no_text_is_refused(namespace: Namespace, after: Any) -> None:
+    await make_topic(namespace)
+    await subscribe(namespace)
+    for done in (namespace.list_subscriptions("Topic", after), namespace.list_rules("Topic", "Sub", after)):
+        with pytest.raises((TypeError, ValueError), match="after is"):
+            await done
+    for done in (namespace.list_subscriptions("Topic", limit=0), namespace.list_rules("Topic", "Sub", limit=1001)):
+        with pytest.raises(ValueError, match="limit must be a whole number from 1 to 1000"):
+            await done
+
+
+async def test_a_name_that_is_taken_is_refused_and_nothing_changes(transport: Transport, namespace: Namespace) -> None:
+    await make_topic(namespace)
+    await subscribe(namespace)
+    text = "There is an entity 'Topic/subscriptions/Sub' in namespace 'ns' already"
+    await refused(transport, subscribe(namespace, "SUB"), MessagingEntityAlreadyExistsError, text)
+
+
+async def test_a_topic_that_is_missing_is_said_to_be(transport: Transport, namespace: Namespace) -> None:
+    text = "There is no topic 'Topic' in namespace 'ns', or no longer. Create it with .*create_topic"
+    of_the_topic: list[Awaitable[object]] = [
+        subscribe(namespace),
+        namespace.routes("Topic"),
+        namespace.topic_facts("Topic"),
+        namespace.list_subscriptions("Topic"),
+    ]
+    for done in of_the_topic:
+        await refused(transport, done, MessagingEntityNotFoundError, text)
+    await make_topic(namespace)
+    text = "There is no subscription 'Sub' of a topic 'Topic' in namespace 'ns', or no longer. .*create_subscription"
+    for done in (
+        namespace.get_entity(SUB),
+        namespace.delete_entity(SUB),
+        namespace.create_rule("Topic", "Sub", SQL),
+        namespace.update_rule("Topic", "Sub", SQL),
+        namespace.delete_rule("Topic", "Sub", "Sql"),
+        namespace.get_rule("Topic", "Sub", "Sql"),
+        namespace.list_rules("Topic", "Sub"),
+    ):
+        await refused(transport, done, MessagingEntityNotFoundError, text)
+
+
+@pytest.mark.parametrize(
+    ("topic", "name", "settings", "rules", "error"),
+    [
+        ("T//x", "s", OF_SUBSCRIPTION, [], ValueError),
+        ("Topic", "a/b", OF_SUBSCRIPTION, [], ValueError),
+        ("Topic", "x" * 51, OF_SUBSCRIPTION, [], ValueError),
+        ("Topic", None, OF_SUBSCRIPTION, [], TypeError),
+        ("Topic", "s", PartitionSettings(), [], ValueError),
+        ("Topic", "s", OF_SUBSCRIPTION, [SQL, Rule("SQL")], ValueError),
+        ("Topic", "s", OF_SUBSCRIPTION, [Rule("a b")], ValueError),
+        ("Topic", "s", OF_SUBSCRIPTION, [Rule(f"r{number}") for number in range(1001)], ValueError),
+        ("Topic", "s", OF_SUBSCRIPTION, ["rule"], TypeError),
+        ("Topic", "s", OF_SUBSCRIPTION, [Rule(5)], TypeError),  # type: ignore[arg-type]
+        ("Topic", "s", OF_SUBSCRIPTION, [Rule("r", "a = 1")], TypeError),  # type: ignore[arg-type]
+    ],
+)
+async def test_what_cannot_be_a_subscription_is_not_created(  # noqa: PLR0917 -- what a table says
+    transport: Transport, namespace: Namespace, topic: str, name: Any, settings: Any, rules: Any, error: Any
+) -> None:
+    await make_topic(namespace)
+    before = await snapshot(transport)
+    with pytest.raises(error):
+        await namespace.create_subscription(topic, name, settings, rules=rules)
+    with pytest.raises(ValueError, match="are kept"):
+        await namespace.create_subscription("Topic", "s", OF_SUBSCRIPTION, rules=[], properties={"a": "x" * 70_000})
+    assert await snapshot(transport) == before
+
+
+async def test_a_subscription_may_be_created_with_many_rules_or_none(
+    transport: Transport, namespace: Namespace
+) -> None:
+    await make_topic(namespace, partitioned=False)
+    await subscribe(namespace, "many", *(Rule(f"r{number}", SqlFilter(f"a = {number}")) for number in range(1000)))
+    await namespace.create_subscription("Topic", "none", OF_SUBSCRIPTION, rules=[])
+    routes = await namespace.routes("Topic")
+    assert [(routed.record.name, len(routed.rules)) for routed in routes.subscriptions] == [("many", 1000), ("none", 0)]
+    assert (await namespace.topic_facts("topic"))[1:] == (2, 1000, 0)
+    await namespace.delete_entity(path_of("Topic", "many"))
+    assert (await namespace.topic_facts("topic"))[1:] == (1, 0, 0)
+    require_whole(await kept_of(transport), 1)
+
+
+async def test_of_several_who_create_the_same_subscription_at_once_one_succeeds(
+    url: str, transport: Transport, namespace: Namespace
+) -> None:
+    await make_topic(namespace)
+    async with await open_transport(url) as another:
+        elsewhere = await Namespace.open(another, "ns")
+        done = await asyncio.gather(
+            *(
+                client.create_subscription("topic", "s", OF_SUBSCRIPTION, rules=[Rule(f"r{number}")])
+                for number, client in enumerate((namespace, elsewhere) * 3)
+            ),
+            return_exceptions=True,
+        )
+    won = [result for result in done if isinstance(result, EntityRecord)]
+    lost = [result for result in done if isinstance(result, MessagingEntityAlreadyExistsError)]
+    assert (len(won), len(lost)) == (1, 5)
+    assert [kept.rule.name for kept in await namespace.list_rules("topic", "s")] == [f"r{done.index(won[0])}"]
+    require_whole(await kept_of(transport), 4)

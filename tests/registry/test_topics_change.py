@@ -1,0 +1,375 @@
+"""Topics and their subscriptions are changed and deleted, up to limits, by several at once, and under pressure."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Awaitable, Callable
+from typing import Any
+
+import pytest
+
+from sbredis.engine import PartitionSettings, load, operations, registry_keys, registry_salt
+from sbredis.exceptions import (
+    DataLayoutError,
+    MessagingEntityAlreadyExistsError,
+    MessagingEntityNotFoundError,
+    OperationTimeoutError,
+    Outcome,
+    ServiceBusCommunicationError,
+    ServiceBusError,
+    ServiceBusQuotaExceededError,
+    ServiceBusServerBusyError,
+)
+from sbredis.registry import JUDGING_PROPERTY, EntityChangedError, EntityRecord, Namespace, path_of
+from sbredis.registry import _registry as registry_module
+from sbredis.registry._limits import LIMITS
+from sbredis.rules import Rule
+from sbredis.servers import LocalCluster, LocalServer
+from sbredis.transport import Transport, open_transport
+from tests.engine.rights import Rights, commands_of, confined
+from tests.registry.keys import keys_of, snapshot
+from tests.registry.topics import ANY, CORRELATED, OF_SUBSCRIPTION, OF_TOPIC, SQL, kept_of, make_topic, require_whole
+from tests.registry.turns import Cut, Heard
+
+pytestmark = pytest.mark.anyio
+
+ENTITIES = registry_keys("ns", registry_salt())[1]
+SUB = path_of("Topic", "Sub")
+
+on_a_server = pytest.mark.parametrize("target", ["server"], indirect=True)
+in_memory = pytest.mark.parametrize("target", ["memory"], indirect=True)
+shapes = pytest.mark.parametrize("partitioned", [False, True], ids=["one partition", "all partitions"])
+
+
+@pytest.fixture
+async def transport(url: str) -> AsyncIterator[Transport]:
+    async with await open_transport(url) as transport:
+        yield transport
+
+
+@pytest.fixture
+async def namespace(transport: Transport) -> Namespace:
+    """A namespace of four partitions."""
+    return await Namespace.open(transport, "ns", 4)
+
+
+async def subscribe(namespace: Namespace, name: str = "Sub", *rules: Rule, topic: str = "Topic") -> EntityRecord:
+    return await namespace.create_subscription(topic, name, OF_SUBSCRIPTION, rules=rules or [ANY])
+
+
+async def refused(transport: Transport, done: Awaitable[Any], error: type[Exception], text: str) -> None:
+    """See that something is refused with this error, and that nothing has changed."""
+    before = await snapshot(transport)
+    with pytest.raises(error, match=text) as raised:
+        await done
+    assert type(raised.value) is error
+    if isinstance(raised.value, ServiceBusError):
+        assert raised.value.outcome is Outcome.REFUSED
+    assert await snapshot(transport) == before
+
+
+# -- limits ------------------------------------------------------------------------------------------------------------
+
+
+def test_the_limits_are_those_of_azure() -> None:
+    assert LIMITS == (2_000, 2_000, 100_000)
+
+
+@pytest.mark.parametrize(
+    ("limits", "rules", "text"),
+    [
+        ((1, 9, 9), [ANY], "The topic 'Topic' would have more than 1 subscriptions"),
+        ((9, 1, 9), [ANY, SQL], "would have more than 1 rules with SQL filters"),
+        ((9, 9, 1), [ANY, CORRELATED], "would have more than 1 rules with correlation filters"),
+    ],
+)
+async def test_a_topic_has_only_so_many_subscriptions_and_filters(  # noqa: PLR0917 -- what a table says
+    transport: Transport, namespace: Namespace, monkeypatch: pytest.MonkeyPatch, limits: Any, rules: Any, text: str
+) -> None:
+    monkeypatch.setattr(registry_module, "LIMITS", limits)
+    await make_topic(namespace)
+    await subscribe(namespace, "first", *rules)
+    await refused(transport, subscribe(namespace, "second", *rules), ServiceBusQuotaExceededError, text)
+    await make_topic(namespace, "Other")
+    await subscribe(namespace, "second", *rules, topic="Other")
+    await namespace.delete_entity(path_of("Topic", "first"))
+    await subscribe(namespace, "second", *rules)
+    require_whole(await kept_of(transport), 4)
+
+
+async def test_subscriptions_with_the_filter_that_is_always_true_need_no_sql_filter(
+    namespace: Namespace, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(registry_module, "LIMITS", (3, 0, 0))
+    await make_topic(namespace)
+    for number in range(3):
+        await subscribe(namespace, f"s{number}", ANY)
+    assert (await namespace.topic_facts("Topic"))[1:] == (3, 0, 0)
+
+
+# -- changing ----------------------------------------------------------------------------------------------------------
+
+
+async def test_a_subscription_is_changed_and_its_topic_only_if_it_judges_otherwise(
+    transport: Transport, namespace: Namespace
+) -> None:
+    await make_topic(namespace)
+    first = await subscribe(namespace)
+    before = (await namespace.get_entity("Topic")).version
+    changed = await namespace.update_entity(first, PartitionSettings(shared=True, lock_duration=7))
+    assert (changed.version, changed.settings.lock_duration) == (2, 7)
+    changed = await namespace.update_entity(changed, changed.settings, properties={"a": 1})
+    assert (await namespace.get_entity("Topic")).version == before
+    changed = await namespace.update_entity(changed, changed.settings, properties={JUDGING_PROPERTY: True})
+    assert (await namespace.get_entity("Topic")).version == before + 1
+    changed = await namespace.update_entity(changed, changed.settings, properties={"b": 1, JUDGING_PROPERTY: True})
+    assert (await namespace.get_entity("Topic")).version == before + 1
+    assert (await namespace.get_entity(SUB)) == changed
+    require_whole(await kept_of(transport), 4)
+
+
+async def test_who_has_not_seen_the_last_change_is_refused(transport: Transport, namespace: Namespace) -> None:
+    """Of a subscription, and of a topic, which every change of a rule changes."""
+    topic = await make_topic(namespace)
+    record = await subscribe(namespace)
+    await namespace.update_entity(record, OF_SUBSCRIPTION, properties={"a": 1})
+    for stale in (record, topic):
+        done = namespace.update_entity(stale, stale.settings, properties={"a": 2})
+        await refused(transport, done, EntityChangedError, "has been changed since it was read")
+
+
+@pytest.mark.parametrize("lost", ["topic", "subscription"])
+async def test_a_partition_that_was_lost_is_made_again_and_judges_by_the_newest_rules(
+    transport: Transport, namespace: Namespace, lost: str
+) -> None:
+    topic, record = await make_topic(namespace), await subscribe(namespace)
+    gone = namespace.partition(topic if lost == "topic" else record, 2)
+    for key in gone.keys[:9] if lost == "subscription" else gone.keys:
+        await transport.command("DEL", key, key=key)
+    if lost == "topic":
+        await namespace.create_rule("Topic", "Sub", SQL)
+    else:
+        assert await namespace.restore_entity(record) == record
+    require_whole(await kept_of(transport), 4)
+
+
+async def test_what_somebody_left_untold_is_told_by_who_meets_it(transport: Transport, namespace: Namespace) -> None:
+    topic = await make_topic(namespace)
+    await subscribe(namespace)
+    meetings: list[Callable[[], Awaitable[object]]] = [
+        lambda: namespace.get_entity("Topic"),
+        lambda: namespace.get_entity(SUB),
+        lambda: namespace.get_rule("Topic", "Sub", "r0"),
+        lambda: namespace.routes("Topic"),
+        lambda: namespace.topic_facts("Topic"),
+        lambda: namespace.create_rule("Topic", "Sub", Rule("r0")),
+    ]
+    for number, meet in enumerate(meetings):
+        cut = Namespace(Cut(transport, 3, before=True), "ns", 4, 0)
+        with pytest.raises(ServiceBusCommunicationError, match="but a partition may not"):
+            await cut.create_rule("Topic", "Sub", Rule(f"r{number}"))
+        kept = await kept_of(transport)
+        assert int(kept.tallies["topic"][1]) == kept.entities["topic"].version - 1
+        try:
+            await meet()
+        except MessagingEntityAlreadyExistsError:
+            assert number == 5
+        require_whole(await kept_of(transport), 4)
+    assert topic.id == "1"
+
+
+async def test_who_only_reads_does_not_fail_for_a_partition_that_cannot_be_told(
+    transport: Transport, namespace: Namespace
+) -> None:
+    await make_topic(namespace)
+    record = await subscribe(namespace)
+    with pytest.raises(ServiceBusCommunicationError):
+        await Namespace(Cut(transport, 3, before=True), "ns", 4, 0).create_rule("Topic", "Sub", SQL)
+    cut_off = Namespace(Cut(transport, 3, before=True), "ns", 4, 0)  # reads twice, then tells
+    assert await cut_off.get_entity(SUB) == record
+
+
+# -- deleting ----------------------------------------------------------------------------------------------------------
+
+
+@shapes
+async def test_a_deleted_subscription_leaves_nothing_and_its_name_is_free(
+    transport: Transport, namespace: Namespace, *, partitioned: bool
+) -> None:
+    await make_topic(namespace, partitioned=partitioned)
+    before = keys_of(await snapshot(transport), "ns")
+    old = await subscribe(namespace, "Sub", ANY, SQL, CORRELATED)
+    await namespace.delete_entity("topic/Subscriptions/SUB")
+    assert list(keys_of(await snapshot(transport), "ns")) == list(before)
+    require_whole(await kept_of(transport), 4)
+    assert (await namespace.get_entity("Topic")).version == 3, "it was raised when it came, and when it went"
+    new = await subscribe(namespace)
+    assert new.id > old.id
+    assert [kept.rule for kept in await namespace.list_rules("Topic", "Sub")] == [ANY]
+
+
+@shapes
+async def test_a_deleted_topic_leaves_nothing_of_its_subscriptions(
+    transport: Transport, namespace: Namespace, *, partitioned: bool
+) -> None:
+    await make_topic(namespace, "Topic/b", partitioned=partitioned)
+    await subscribe(namespace, "kept", topic="Topic/b")
+    before = keys_of(await snapshot(transport), "ns")
+    await make_topic(namespace, partitioned=partitioned)
+    for number in range(3):
+        await subscribe(namespace, f"s{number}", ANY, SQL, CORRELATED)
+    await namespace.delete_entity("TOPIC", kind="topic")
+    after = keys_of(await snapshot(transport), "ns")
+    assert list(after) == list(before)
+    after["{fjl}:namespace"][b"last_id"] = before["{fjl}:namespace"][b"last_id"]
+    assert after == before
+    await refused(transport, namespace.get_entity(path_of("Topic", "s1")), MessagingEntityNotFoundError, "There is no")
+
+
+@in_memory
+async def test_a_deletion_takes_the_topic_s_own_partitions_first(transport: Transport) -> None:
+    """What it stored is gone then, and the subscriptions' partitions cost nothing."""
+    namespace = await Namespace.open(transport, "ns", 1)
+    topic = await make_topic(namespace)
+    record = await subscribe(namespace)
+    heard = Heard(transport)
+    await Namespace(heard, "ns", 1, 0).delete_entity("Topic")
+    assert [name for name, _ in heard.calls] == [
+        *("read_entity", "revise_entity", "destroy", "list_subscriptions"),
+        *("revise_subscription", "destroy", "unregister_entity", "list_subscriptions", "unregister_entity"),
+    ]
+    assert (topic.id, record.id) == ("1", "2")
+
+
+async def test_of_several_who_delete_at_once_none_fails_but_for_its_absence(
+    url: str, transport: Transport, namespace: Namespace
+) -> None:
+    async with await open_transport(url) as another:
+        elsewhere = await Namespace.open(another, "ns")
+        await make_topic(namespace)
+        for name in "abc":
+            await subscribe(namespace, name)
+        done = await asyncio.gather(
+            *(client.delete_entity(path_of("Topic", name)) for client in (namespace, elsewhere) for name in "ab"),
+            *(client.delete_entity("Topic") for client in (namespace, elsewhere)),
+            return_exceptions=True,
+        )
+        assert {type(result) for result in done if result is not None} <= {MessagingEntityNotFoundError}
+        assert done[-2:].count(None) >= 1
+    require_whole(await kept_of(transport), 4)
+    assert await namespace.list_entities() == ()
+
+
+async def test_a_subscription_that_cannot_be_read_stops_what_needs_it(
+    transport: Transport, namespace: Namespace
+) -> None:
+    await make_topic(namespace)
+    await subscribe(namespace)
+    await transport.command("HSET", ENTITIES, SUB.lower(), "2 x", key=ENTITIES)
+    before = await snapshot(transport)
+    for done in (
+        namespace.get_entity(SUB),
+        namespace.delete_entity(SUB),
+        namespace.routes("Topic"),
+        namespace.list_subscriptions("Topic"),
+        namespace.create_rule("Topic", "Sub", SQL),
+        subscribe(namespace),
+    ):
+        with pytest.raises(DataLayoutError):
+            await done
+    assert await snapshot(transport) == before
+
+
+# -- under pressure ----------------------------------------------------------------------------------------------------
+
+
+@on_a_server
+async def test_without_memory_nothing_is_created_but_deleting_works(
+    server: LocalServer, transport: Transport, namespace: Namespace
+) -> None:
+    await make_topic(namespace)
+    for name in ("a", "b"):
+        await subscribe(namespace, name, ANY, SQL)
+    server.ask("CONFIG", "SET", "maxmemory", "1")
+    try:
+        for done in (
+            subscribe(namespace, "c"),
+            namespace.create_rule("Topic", "a", CORRELATED),
+            namespace.update_rule("Topic", "a", SQL),
+        ):
+            with pytest.raises(ServiceBusServerBusyError):
+                await done
+        await namespace.delete_rule("Topic", "a", "sql")
+        await namespace.delete_entity(path_of("Topic", "a"))
+        await namespace.delete_entity("Topic")
+    finally:
+        server.ask("CONFIG", "SET", "maxmemory", "0")
+    assert list(keys_of(await snapshot(transport), "ns")) == ["{fjl}:namespace"]
+
+
+@pytest.mark.parametrize("target", ["server", "cluster"])
+async def test_a_user_who_is_confined_to_a_namespace_can_do_everything(
+    target: str, request: pytest.FixtureRequest
+) -> None:
+    """By the commands that stand in the scripts."""
+    running: LocalServer | LocalCluster = request.getfixturevalue(target)
+    rights = Rights.of_namespace("ns", commands_of(operations()))
+    scripts = [load(name) for name in operations()]
+    with confined(running, "topics", rights) as url:
+        async with await open_transport(url, scripts=scripts) as transport:
+            heard = Heard(transport)
+            namespace = await Namespace.open(heard, "ns", 2)
+            await make_topic(namespace)
+            record = await subscribe(namespace)
+            await namespace.create_rule("Topic", "Sub", SQL)
+            await namespace.update_rule("Topic", "Sub", SQL)
+            await namespace.delete_rule("Topic", "Sub", "Sql")
+            await namespace.get_rule("Topic", "Sub", "$Default")
+            await namespace.list_rules("Topic", "Sub")
+            await namespace.list_subscriptions("Topic")
+            await namespace.list_entities()
+            await namespace.routes("Topic")
+            await namespace.update_entity(record, record.settings, properties={JUDGING_PROPERTY: True})
+            await namespace.delete_entity(SUB)
+            await namespace.delete_entity("Topic")
+            done = {name for name, _ in heard.calls}
+            assert done - {"configure", "destroy"} == {
+                *("create_rule", "delete_rule", "list_entities", "list_rules", "list_subscriptions", "mark_told"),
+                *("read_entity", "read_rule", "register_entity", "register_namespace", "register_subscription"),
+                *("revise_entity", "revise_subscription", "unregister_entity", "update_rule"),
+            }
+
+
+@in_memory
+async def test_a_call_without_time_does_nothing(transport: Transport, namespace: Namespace) -> None:
+    await make_topic(namespace)
+    await subscribe(namespace)
+    before = await snapshot(transport)
+    for done in (
+        namespace.create_subscription("Topic", "x", OF_SUBSCRIPTION, rules=[], timeout=0),
+        namespace.list_subscriptions("Topic", timeout=0),
+        namespace.topic_facts("Topic", timeout=0),
+        namespace.routes("Topic", timeout=0),
+        namespace.create_rule("Topic", "Sub", SQL, timeout=0),
+        namespace.update_rule("Topic", "Sub", ANY, timeout=0),
+        namespace.delete_rule("Topic", "Sub", "$Default", timeout=0),
+        namespace.get_rule("Topic", "Sub", "$Default", timeout=0),
+        namespace.list_rules("Topic", "Sub", timeout=0),
+    ):
+        with pytest.raises(OperationTimeoutError):
+            await done
+    assert await snapshot(transport) == before
+
+
+@in_memory
+async def test_all_steps_of_a_call_share_its_time(transport: Transport) -> None:
+    heard = Heard(transport)
+    namespace = await Namespace.open(heard, "ns", 2, timeout=5)
+    await namespace.create_entity("Topic", OF_TOPIC, kind="topic", timeout=5)
+    await namespace.create_subscription("Topic", "Sub", OF_SUBSCRIPTION, rules=[ANY], timeout=5)
+    await namespace.create_rule("Topic", "Sub", SQL, timeout=5)
+    await namespace.routes("Topic", timeout=5)
+    await namespace.delete_rule("Topic", "Sub", "Sql", timeout=5)
+    await namespace.delete_entity("Topic", timeout=5)
+    assert {name for name, _ in heard.calls} >= {"mark_told", "create_rule", "list_rules", "unregister_entity"}
+    assert [(name, timeout) for name, timeout in heard.calls if not 0 < timeout <= 5] == []

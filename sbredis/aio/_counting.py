@@ -1,9 +1,10 @@
-"""Counting what is in a queue: all its partitions at once, and what could be counted where some cannot be reached."""
+"""Counting what is in an entity: all its partitions at once, and what could be counted where some cannot be reached."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import NamedTuple
+from datetime import datetime
+from typing import NamedTuple, TypedDict
 
 import anyio
 
@@ -18,13 +19,22 @@ from sbredis.exceptions import (
     ServiceBusError,
     ServiceBusServerBusyError,
 )
-from sbredis.model import EntityAvailabilityStatus, QueueRuntimeProperties, moment
-from sbredis.registry import EntityRecord, Namespace
+from sbredis.model import (
+    EntityAvailabilityStatus,
+    QueueRuntimeProperties,
+    SubscriptionRuntimeProperties,
+    TopicRuntimeProperties,
+    moment,
+)
+from sbredis.registry import EntityRecord, Namespace, TopicFacts
 
-__all__ = ["PATIENCE", "Counter", "Tally"]
+__all__ = ["PATIENCE", "Counter", "Tally", "queue_counts", "subscription_counts", "topic_counts"]
 
 PATIENCE = 5.0
 """For how many seconds a partition is asked. A failover takes less; whoever is down for longer is not counted."""
+_ACTIVE = ("active", "held", "locked", "delayed", "deferred")
+_DEAD = ("dead_active", "dead_held", "dead_locked", "dead_delayed", "dead_deferred", "dead_frozen")
+_LIMITED = EntityAvailabilityStatus.LIMITED
 _TRIES = 3
 _AT_ONCE = 64
 _UNREACHABLE = (
@@ -36,39 +46,80 @@ _UNREACHABLE = (
 
 
 class Tally(NamedTuple):
-    """What was counted in a queue."""
+    """What was counted in an entity."""
 
     record: EntityRecord
-    """The queue, as it was when it was counted."""
+    """The entity, as it was when it was counted."""
     counts: Sequence[Counts]
     unreachable: tuple[int, ...]
 
-    def properties(self) -> QueueRuntimeProperties:
-        """As it is shown."""
-        active = sum(each.active + each.held + each.locked + each.delayed + each.deferred for each in self.counts)
-        scheduled = sum(each.scheduled for each in self.counts)
-        transfer = sum(each.frozen for each in self.counts)
-        dead = sum(sum(each[Counts._fields.index("dead_active") :]) for each in self.counts)
+    def all(self, *places: str) -> int:
+        """How many messages are in these places, or bytes."""
+        return sum(getattr(each, place) for each in self.counts for place in places)
+
+    def facts(self) -> _Facts:
+        """What is told of entities of every kind."""
         updated = moment(self.record.updated_at)
-        status = EntityAvailabilityStatus.LIMITED if self.unreachable else EntityAvailabilityStatus.AVAILABLE
-        return QueueRuntimeProperties(
-            name=self.record.name,
-            created_at_utc=moment(self.record.created_at),
-            updated_at_utc=updated,
-            accessed_at_utc=updated,
-            active_message_count=active,
-            dead_letter_message_count=dead,
-            scheduled_message_count=scheduled,
-            transfer_message_count=transfer,
-            total_message_count=active + dead + scheduled + transfer,
-            size_in_bytes=sum(each.bytes for each in self.counts),
-            availability_status=status,
-            unreachable_partitions=self.unreachable,
-        )
+        return {
+            "name": self.record.name,
+            "created_at_utc": moment(self.record.created_at),
+            "updated_at_utc": updated,
+            "accessed_at_utc": updated,
+            "availability_status": _LIMITED if self.unreachable else EntityAvailabilityStatus.AVAILABLE,
+            "unreachable_partitions": self.unreachable,
+        }
+
+
+class _Facts(TypedDict):
+    name: str
+    created_at_utc: datetime
+    updated_at_utc: datetime
+    accessed_at_utc: datetime
+    availability_status: EntityAvailabilityStatus
+    unreachable_partitions: tuple[int, ...]
+
+
+def queue_counts(tally: Tally) -> QueueRuntimeProperties:
+    """What is in a queue, as it is shown."""
+    active, dead, transfer = tally.all(*_ACTIVE), tally.all(*_DEAD), tally.all("frozen")
+    scheduled = tally.all("scheduled")
+    return QueueRuntimeProperties(
+        **tally.facts(),
+        active_message_count=active,
+        dead_letter_message_count=dead,
+        scheduled_message_count=scheduled,
+        transfer_message_count=transfer,
+        total_message_count=active + dead + scheduled + transfer,
+        size_in_bytes=tally.all("bytes"),
+    )
+
+
+def topic_counts(tally: Tally, facts: TopicFacts) -> TopicRuntimeProperties:
+    """What is in a topic, as it is shown."""
+    return TopicRuntimeProperties(
+        **tally.facts(),
+        subscription_count=facts.subscriptions,
+        sql_filter_count=facts.sql_filters,
+        correlation_filter_count=facts.correlation_filters,
+        scheduled_message_count=tally.all("scheduled"),
+        size_in_bytes=tally.all("bytes"),
+    )
+
+
+def subscription_counts(tally: Tally) -> SubscriptionRuntimeProperties:
+    """What is in a subscription, as it is shown."""
+    active, dead, transfer = tally.all(*_ACTIVE), tally.all(*_DEAD), tally.all("frozen")
+    return SubscriptionRuntimeProperties(
+        **tally.facts(),
+        active_message_count=active,
+        dead_letter_message_count=dead,
+        transfer_message_count=transfer,
+        total_message_count=active + dead + transfer,
+    )
 
 
 class Counter:
-    """Counts queues, with so many calls under way at once as a client should make."""
+    """Counts entities, with so many calls under way at once as a client should make."""
 
     def __init__(self, transport: Caller, namespace: Namespace, clock: Clock) -> None:
         self._transport = transport
@@ -76,19 +127,19 @@ class Counter:
         self._clock = clock
         self._room = anyio.Semaphore(_AT_ONCE)
 
-    async def count(self, record: EntityRecord, until: float) -> QueueRuntimeProperties:
-        """Count a queue by the time ``until`` of the event loop.
+    async def count(self, record: EntityRecord, until: float) -> Tally:
+        """Count what is in an entity by the time ``until`` of the event loop.
 
-        What is known of the queue may be old, and is then read again. Raises
+        What is known of the entity may be old, and is then read again. Raises
         :class:`~sbredis.exceptions.MessagingEntityNotFoundError` if it is gone.
         """
         for _ in range(_TRIES - 1):
             try:
-                return (await self._tally(record, until)).properties()
+                return await self._tally(record, until)
             except (MessagingEntityNotFoundError, SettingsStaleError, SettingsBehindError) as error:
                 lost = isinstance(error, MessagingEntityNotFoundError)
                 record = await self._again(record, until, lost=lost)
-        return (await self._tally(record, until)).properties()
+        return await self._tally(record, until)
 
     async def _tally(self, record: EntityRecord, until: float) -> Tally:
         counts: list[Counts] = []
@@ -123,8 +174,8 @@ class Counter:
                 return await perform(self._transport, request, timeout=until - anyio.current_time())
 
     async def _again(self, seen: EntityRecord, until: float, *, lost: bool) -> EntityRecord:
-        """The queue as it is now; partitions that a failover has lost are made again."""
-        record = await self._namespace.get_entity(seen.path, timeout=until - anyio.current_time())
+        """The entity as it is now; partitions that a failover has lost are made again."""
+        record = await self._namespace.get_entity(seen.path, kind=seen.kind, timeout=until - anyio.current_time())
         if lost and record.incarnation == seen.incarnation:
             return await self._namespace.restore_entity(record, timeout=until - anyio.current_time())
         return record

@@ -26,7 +26,8 @@ from sbredis.model._enums import (
     ServiceBusSubQueue,
     TransportType,
 )
-from sbredis.model._kept import KeptQueue, queue_created, queue_differences, queue_revised, queue_values
+from sbredis.model._fields import Described
+from sbredis.model._kept import KeptEntity, entity_created, entity_differences, entity_revised, entity_values
 from sbredis.model._message import (
     MessageType,
     MessageTypes,
@@ -35,14 +36,38 @@ from sbredis.model._message import (
     ServiceBusMessage,
     as_message,
     as_messages,
+    from_content,
     outgoing,
     routing_key,
 )
-from sbredis.model._properties import NamespaceProperties, QueueOptions, QueueProperties, QueueRuntimeProperties
+from sbredis.model._properties import NamespaceProperties, QueueOptions, QueueProperties
 from sbredis.model._received import Lease, ServiceBusReceivedMessage, delivered
 from sbredis.model._rights import AuthorizationRule
+from sbredis.model._rule_properties import (
+    DEFAULT_RULE,
+    CorrelationRuleFilter,
+    FalseRuleFilter,
+    RuleFilter,
+    RuleProperties,
+    RuleValue,
+    SqlRuleAction,
+    SqlRuleFilter,
+    TrueRuleFilter,
+    rule_created,
+    rule_revised,
+    rule_shown,
+)
+from sbredis.model._runtime_properties import (
+    MessageCountDetails,
+    QueueRuntimeProperties,
+    SubscriptionRuntimeProperties,
+    TopicRuntimeProperties,
+)
+from sbredis.model._subscription_properties import SubscriptionOptions, SubscriptionProperties
+from sbredis.model._topic_properties import TopicOptions, TopicProperties
 
 __all__ = [
+    "DEFAULT_RULE",
     "NEXT_AVAILABLE_SESSION",
     "AccessRights",
     "AmqpAnnotatedMessage",
@@ -51,10 +76,14 @@ __all__ = [
     "AmqpMessageProperties",
     "ApiVersion",
     "AuthorizationRule",
+    "CorrelationRuleFilter",
+    "Described",
     "EntityAvailabilityStatus",
     "EntityStatus",
-    "KeptQueue",
+    "FalseRuleFilter",
+    "KeptEntity",
     "Lease",
+    "MessageCountDetails",
     "MessageType",
     "MessageTypes",
     "MessagingSku",
@@ -65,6 +94,9 @@ __all__ = [
     "QueueOptions",
     "QueueProperties",
     "QueueRuntimeProperties",
+    "RuleFilter",
+    "RuleProperties",
+    "RuleValue",
     "ServiceBusMessage",
     "ServiceBusMessageBatch",
     "ServiceBusMessageState",
@@ -72,15 +104,28 @@ __all__ = [
     "ServiceBusReceivedMessage",
     "ServiceBusSessionFilter",
     "ServiceBusSubQueue",
+    "SqlRuleAction",
+    "SqlRuleFilter",
+    "SubscriptionOptions",
+    "SubscriptionProperties",
+    "SubscriptionRuntimeProperties",
+    "TopicOptions",
+    "TopicProperties",
+    "TopicRuntimeProperties",
     "TransportType",
+    "TrueRuleFilter",
     "as_message",
     "as_messages",
     "delivered",
+    "entity_created",
+    "entity_differences",
+    "entity_revised",
+    "entity_values",
+    "from_content",
     "moment",
     "outgoing",
-    "queue_created",
-    "queue_differences",
-    "queue_revised",
-    "queue_values",
     "routing_key",
+    "rule_created",
+    "rule_revised",
+    "rule_shown",
 ]

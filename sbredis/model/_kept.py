@@ -1,29 +1,32 @@
-"""How the properties of a queue are kept, and back: what its partitions know, what the registry keeps beside.
+"""How the properties of entities are kept, and back: what their partitions know, what the registry keeps beside.
 
-A property with a ``setting`` is kept in that field of the partitions' settings, all others by their name in JSON, where
-those that are as by default are left out. Three are kept in ways of their own: whether duplicates are detected is
-whether there is a window; whether it is partitioned, and beside which entity it lives, is known to the registry.
+Of every kind of entity in the same way. A property with a ``setting`` is kept in that field of the partitions'
+settings, all others by their name in JSON, where those that are as by default are left out. Three are kept in ways of
+their own: whether duplicates are detected is whether there is a window; whether an entity is partitioned, and beside
+which other one it lives, is known to the registry.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
 from sbredis.engine import PartitionSettings
-from sbredis.model._properties import QueueProperties
+from sbredis.model._fields import Described
 
-__all__ = ["KeptQueue", "queue_created", "queue_differences", "queue_revised", "queue_values"]
+__all__ = ["KeptEntity", "entity_created", "entity_differences", "entity_revised", "entity_values"]
 
-_FIELDS = QueueProperties.fields()
 _DETECTS, _WINDOW = "requires_duplicate_detection", "duplicate_detection_history_time_window"
-_BESIDE = {_DETECTS, "enable_partitioning", "colocate_with", "availability_status"}
+_PARTITIONED, _NEIGHBOUR = "enable_partitioning", "colocate_with"
+_BESIDE = {_DETECTS, _PARTITIONED, _NEIGHBOUR, "availability_status"}
+
+Kind = type[Described]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class KeptQueue:
-    """A queue's properties as the registry keeps them."""
+class KeptEntity:
+    """An entity's properties as the registry keeps them."""
 
     settings: PartitionSettings
     properties: Mapping[str, Any]
@@ -32,59 +35,63 @@ class KeptQueue:
     colocated_with: str | None = None
 
 
-def queue_created(given: Mapping[str, object], settings: PartitionSettings) -> KeptQueue:
-    """A new queue with these properties, and otherwise as by default; :class:`ValueError` for what is not possible.
+def entity_created(kind: Kind, given: Mapping[str, object], settings: PartitionSettings) -> KeptEntity:
+    """A new entity with these properties, and otherwise as by default; :class:`ValueError` for what is not possible.
 
     ``settings`` are what the properties say nothing of.
     """
-    _check(given)
-    values = {name: given.get(name, field.default) for name, field in _FIELDS.items()}
-    if values["enable_partitioning"] and values["colocate_with"] is not None:
-        raise ValueError("a partitioned queue lives beside every other entity: leave out colocate_with")
-    return _kept(values, _FIELDS.keys(), KeptQueue(settings=settings, properties={}))
+    _check(kind, given)
+    values = {name: given.get(name, field.default) for name, field in kind.fields().items()}
+    if values.get(_PARTITIONED) and values.get(_NEIGHBOUR) is not None:
+        raise ValueError(f"a partitioned {kind.kind.lower()} lives beside every other entity: leave out colocate_with")
+    return _kept(kind, values, kind.fields(), KeptEntity(settings=settings, properties={}))
 
 
-def queue_revised(given: Mapping[str, object], before: KeptQueue) -> KeptQueue:
-    """The queue with these properties, and otherwise as it was; :class:`ValueError` for what is not possible.
+def entity_revised(kind: Kind, given: Mapping[str, object], before: KeptEntity) -> KeptEntity:
+    """The entity with these properties, and otherwise as it was; :class:`ValueError` for what is not possible.
 
     What is given as it is already is not looked at: it may be from a release with other limits.
     """
-    values = queue_values(before)
+    fields = kind.fields()
+    values = entity_values(kind, before)
     changes = {
         name: value
         for name, value in given.items()
-        if not _FIELDS[name].told and not _FIELDS[name].same(value, values[name])
+        if not fields[name].told and not fields[name].same(value, values[name])
     }
     for name in changes:
-        if _FIELDS[name].fixed:
+        if fields[name].fixed:
             words = "".join(word.capitalize() for word in name.split("_"))
             raise ValueError(
-                f"The value for the {words} property of an existing {QueueProperties.kind} cannot be changed: "
+                f"The value for the {words} property of an existing {kind.kind} cannot be changed: "
                 f"it is {values[name]!r}"
             )
-    _check(changes)
-    return _kept({**values, **changes}, changes.keys(), before)
+    _check(kind, changes)
+    return _kept(kind, {**values, **changes}, changes, before)
 
 
-def queue_differences(given: Mapping[str, object], before: KeptQueue) -> list[str]:
-    """Which of these properties are others than those of a queue that is there, of what cannot be changed."""
-    values = queue_values(before)
+def entity_differences(kind: Kind, given: Mapping[str, object], before: KeptEntity) -> list[str]:
+    """Which of these properties are others than those of an entity that is there, of what cannot be changed."""
+    values = entity_values(kind, before)
+    fields = kind.fields()
     return [
         f"{name} is {values[name]!r}, not {value!r}"
         for name, value in given.items()
-        if _FIELDS[name].fixed and not _FIELDS[name].same(value, values[name])
+        if fields[name].fixed and not fields[name].same(value, values[name])
     ]
 
 
-def queue_values(kept: KeptQueue) -> dict[str, Any]:
-    """All properties of a queue, as they are shown."""
-    values: dict[str, Any] = {
+def entity_values(kind: Kind, kept: KeptEntity) -> dict[str, Any]:
+    """All properties of an entity, as they are shown."""
+    apart: dict[str, Any] = {
         _DETECTS: kept.settings.duplicate_window is not None,
-        "enable_partitioning": kept.partitioned,
-        "colocate_with": kept.colocated_with,
+        _PARTITIONED: kept.partitioned,
+        _NEIGHBOUR: kept.colocated_with,
     }
-    for name, field in _FIELDS.items():
-        if name in values:
+    values: dict[str, Any] = {}
+    for name, field in kind.fields().items():
+        if name in apart:
+            values[name] = apart[name]
             continue
         stored = None if field.setting is None else getattr(kept.settings, field.setting)
         if stored is None and name not in _BESIDE:
@@ -93,18 +100,19 @@ def queue_values(kept: KeptQueue) -> dict[str, Any]:
     return values
 
 
-def _check(given: Mapping[str, object]) -> None:
+def _check(kind: Kind, given: Mapping[str, object]) -> None:
     for name, value in given.items():
-        if not _FIELDS[name].told:
-            _FIELDS[name].check(value)
+        field = kind.fields()[name]
+        if not field.told:
+            field.check(value)
 
 
-def _kept(values: Mapping[str, Any], changed: Any, before: KeptQueue) -> KeptQueue:
+def _kept(kind: Kind, values: Mapping[str, Any], changed: Iterable[str], before: KeptEntity) -> KeptEntity:
     """What is changed is kept anew; the rest stays as it is, to the millisecond and the byte."""
     settings: dict[str, Any] = {}
     properties = dict(before.properties)
     for name in changed:
-        field = _FIELDS[name]
+        field = kind.fields()[name]
         if name in _BESIDE:
             continue
         properties.pop(name, None)
@@ -112,9 +120,9 @@ def _kept(values: Mapping[str, Any], changed: Any, before: KeptQueue) -> KeptQue
             settings[field.setting] = field.keep(values[name])
         elif not field.same(values[name], field.default):
             properties[name] = field.keep(values[name])
-    return KeptQueue(
+    return KeptEntity(
         settings=replace(before.settings, **settings),
         properties=properties,
-        partitioned=values["enable_partitioning"],
-        colocated_with=values["colocate_with"],
+        partitioned=values.get(_PARTITIONED, before.partitioned),
+        colocated_with=values.get(_NEIGHBOUR, before.colocated_with),
     )

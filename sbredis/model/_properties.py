@@ -1,4 +1,4 @@
-"""The properties of entities and namespaces, as they are set and shown. Those of a queue are one table: its class."""
+"""The properties of queues and namespaces, as they are set and shown. Those of a queue are one table: its class."""
 
 from __future__ import annotations
 
@@ -7,20 +7,12 @@ from dataclasses import KW_ONLY, dataclass
 from datetime import datetime, timedelta
 from typing import ClassVar, TypedDict
 
-from sbredis.model._durations import UNLIMITED
+from sbredis.model import _shared_fields as shared
 from sbredis.model._entity_enums import EntityAvailabilityStatus, EntityStatus, MessagingSku, NamespaceType
-from sbredis.model._fields import Choice, Described, Duration, Flag, ListOf, Neighbour, Text, Whole
-from sbredis.model._rights import AuthorizationRule, read_rule, rule_as_kept
+from sbredis.model._fields import Described, Flag, Neighbour
+from sbredis.model._rights import AuthorizationRule
 
-__all__ = ["NamespaceProperties", "QueueOptions", "QueueProperties", "QueueRuntimeProperties"]
-
-_LONGEST_LOCK = timedelta(minutes=5)
-_SETTABLE = (
-    EntityStatus.ACTIVE,
-    EntityStatus.DISABLED,
-    EntityStatus.SEND_DISABLED,
-    EntityStatus.RECEIVE_DISABLED,
-)
+__all__ = ["NamespaceProperties", "QueueOptions", "QueueProperties"]
 
 
 class QueueProperties(Described):
@@ -34,19 +26,13 @@ class QueueProperties(Described):
     __slots__ = ()
     kind: ClassVar[str] = "Queue"
 
-    lock_duration = Duration(
-        timedelta(minutes=1),
-        least=timedelta(seconds=5),
-        most=_LONGEST_LOCK,
-        longest="The supplied lock time exceeds the allowed maximum of '5' minutes",
-        setting="lock_duration",
-    )
+    lock_duration = shared.lock_duration()
     """How long a received message is locked, from 5 seconds to 5 minutes; a lock can be renewed any number of times."""
 
-    max_delivery_count = Whole(10, least=1, most=99_999, setting="max_delivery_count")
+    max_delivery_count = shared.max_delivery_count()
     """After how many failed deliveries a message is dead-lettered."""
 
-    default_message_time_to_live = Duration(UNLIMITED, least=timedelta(seconds=1), setting="time_to_live")
+    default_message_time_to_live = shared.time_to_live()
     """How long a message lives that says nothing, and the longest that one may live; 1 second at least."""
 
     dead_lettering_on_message_expiration = Flag(False, setting="dead_letter_expired")
@@ -55,25 +41,23 @@ class QueueProperties(Described):
     requires_duplicate_detection = Flag(False, fixed=True)
     """Whether a message with the id of another one in the window is dropped. Cannot be changed."""
 
-    duplicate_detection_history_time_window = Duration(
-        timedelta(minutes=10), least=timedelta(seconds=20), most=timedelta(days=7), setting="duplicate_window"
-    )
+    duplicate_detection_history_time_window = shared.duplicate_window()
     """For how long ids of messages are remembered, from 20 seconds to 7 days; without effect where duplicates are not
     detected.
     """
 
-    max_size_in_megabytes = Whole(1024, least=1, most=900_000_000, unit=1024 * 1024, setting="quota")
+    max_size_in_megabytes = shared.quota()
     """How much the messages may take, those on the dead-letter queue included; of a partitioned queue, in each
     partition.
     """
 
-    max_message_size_in_kilobytes = Whole(1024, least=1, most=102_400, unit=1024, setting="largest_message")
+    max_message_size_in_kilobytes = shared.largest_message()
     """How large a message or a batch may be, up to 100 MB."""
 
-    status = Choice(EntityStatus.ACTIVE, settable=_SETTABLE, setting="status")
+    status = shared.status()
     """Whether it takes messages in and gives them out."""
 
-    availability_status = Choice(EntityAvailabilityStatus.AVAILABLE, told=True)
+    availability_status = shared.availability()
     """Whether all its partitions have a server, as far as the client knows. What is assigned to it is not sent."""
 
     enable_partitioning = Flag(False, fixed=True)
@@ -84,7 +68,7 @@ class QueueProperties(Described):
     addition of sbredis.
     """
 
-    user_metadata = Text(longest=1024)
+    user_metadata = shared.metadata()
     """A note of up to 1024 characters."""
 
     enable_batched_operations = Flag(True)
@@ -93,21 +77,19 @@ class QueueProperties(Described):
     enable_express = Flag(False)
     """Kept and shown, without effect."""
 
-    authorization_rules = ListOf(read_rule, rule_as_kept)
+    authorization_rules = shared.authorization_rules()
     """Kept and shown, without effect: see :class:`AuthorizationRule`."""
 
-    requires_session = Flag(False, fixed=True, planned="sessions are")
-    """Whether messages belong to sessions. Not available yet: ``True`` is refused."""
+    requires_session = shared.sessions()
+    """Whether messages belong to sessions, and are received session by session. Cannot be changed."""
 
-    auto_delete_on_idle = Duration(
-        UNLIMITED, least=timedelta(minutes=5), planned="the removal of queues that nobody uses is"
-    )
+    auto_delete_on_idle = shared.auto_delete("queues")
     """After how long without use it is deleted. Not available yet: all but ``timedelta.max`` is refused."""
 
-    forward_to = Neighbour(planned="forwarding is")
+    forward_to = shared.forwarding()
     """Where its messages are forwarded to. Not available yet: a name is refused."""
 
-    forward_dead_lettered_messages_to = Neighbour(planned="forwarding is")
+    forward_dead_lettered_messages_to = shared.forwarding()
     """Where its dead letters are forwarded to. Not available yet: a name is refused."""
 
     def __init__(
@@ -183,40 +165,6 @@ class QueueOptions(TypedDict, total=False):
     forward_dead_lettered_messages_to: str | None
     max_message_size_in_kilobytes: int | None
     colocate_with: str | None
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class QueueRuntimeProperties:
-    """What is in a queue. Each partition was counted at a moment of its own."""
-
-    name: str
-    """As it was given when it was created."""
-    created_at_utc: datetime
-    """When it was created, by the server's clock."""
-    updated_at_utc: datetime
-    """When its properties were changed last."""
-    accessed_at_utc: datetime
-    """Azure tells here when the queue was last used, which is not kept: it is :attr:`updated_at_utc`."""
-    active_message_count: int = 0
-    """Messages that are neither scheduled nor dead letters: those that can be received, and those that are locked,
-    deferred, or wait for a delay to end. What has expired is counted until it is noticed.
-    """
-    dead_letter_message_count: int = 0
-    """Messages on the dead-letter queue, whatever their state there."""
-    scheduled_message_count: int = 0
-    """Messages that are to be enqueued later."""
-    transfer_message_count: int = 0
-    """Messages on their way to another queue; none, as long as there is no forwarding."""
-    transfer_dead_letter_message_count: int = 0
-    """Messages that could not be forwarded; none, as long as there is no forwarding."""
-    total_message_count: int = 0
-    """All of these together."""
-    size_in_bytes: int = 0
-    """What the messages take, those on the dead-letter queue included."""
-    availability_status: EntityAvailabilityStatus = EntityAvailabilityStatus.AVAILABLE
-    """``Limited`` if a partition could not be counted. An addition of sbredis."""
-    unreachable_partitions: tuple[int, ...] = ()
-    """The partitions that could not be counted; the counts are those of the others. An addition of sbredis."""
 
 
 @dataclass(frozen=True, slots=True)

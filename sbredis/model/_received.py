@@ -24,7 +24,9 @@ _PEEK_LOCK = ServiceBusReceiveMode.PEEK_LOCK
 _STATES = {"f": ServiceBusMessageState.DEFERRED, "s": ServiceBusMessageState.SCHEDULED}
 _REASON, _DESCRIPTION = "DeadLetterReason", "DeadLetterErrorDescription"
 _BROKERS_REASONS: dict[str, tuple[str, str]] = {
+    "H": ("HeaderSizeExceeded", "The properties of the message are larger than its entity takes."),
     "M": ("MaxDeliveryCountExceeded", "The message was delivered as often as its entity allows and never completed."),
+    "S": ("Session ID is null.", "The message has no session, and its entity requires sessions."),
     "T": ("TTLExpiredException", "The message expired and was dead lettered."),
 }
 
@@ -39,6 +41,8 @@ class Lease:
     """When it ends at the latest by the clock of this process, with a margin."""
     until_utc: float
     """When it ends, in seconds since 1970, to be shown."""
+    session: str | None = None
+    """Whose lock it is, where messages belong to sessions: it stands over theirs."""
 
 
 class ServiceBusReceivedMessage(ServiceBusMessage):
@@ -99,9 +103,11 @@ class ServiceBusReceivedMessage(ServiceBusMessage):
         delivery = self._delivery
         content = decode(delivery.record, payload_offset(delivery.record))
         if delivery.changes:
-            changed = decode_changes(delivery.changes).properties
-            if changed is not None:
-                content.properties = changed
+            changed = decode_changes(delivery.changes)
+            if changed.properties is not None:
+                content.properties = changed.properties
+            for name, value in (changed.system or {}).items():
+                setattr(content, name, value)
         if delivery.reason == "-":
             return content
         added: dict[str, Value] = {}
@@ -144,6 +150,8 @@ class ServiceBusReceivedMessage(ServiceBusMessage):
             facts.append(f"peeked, {self.state.name.lower()}")
         elif self._settled:
             facts.append("settled")
+        elif self._lease is not None and self._lease.session is not None:
+            facts.append("locked with its session")
         elif (until := self.locked_until_utc) is not None:
             facts.append(f"locked until {until.isoformat(timespec='milliseconds')}")
         else:
@@ -208,9 +216,11 @@ class ServiceBusReceivedMessage(ServiceBusMessage):
 
     @property
     def locked_until_utc(self) -> datetime | None:
-        """When its lock ends unless it is renewed; ``None`` for a message that has no lock of its own."""
+        """When its lock ends unless it is renewed; ``None`` if it has no lock of its own, as a message of a session."""
         lease = self._lease
-        return datetime.fromtimestamp(lease.until_utc, UTC) if lease is not None and self._holds() else None
+        if lease is None or lease.session is not None or not self._holds():
+            return None
+        return datetime.fromtimestamp(lease.until_utc, UTC)
 
     def _holds(self) -> bool:
         return not (self._settled or self._peeked or self._lease is None or self._mode is not _PEEK_LOCK)

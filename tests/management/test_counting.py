@@ -13,6 +13,7 @@ import pytest
 from sbredis.aio import _counting as counting
 from sbredis.aio.management import ServiceBusAdministrationClient
 from sbredis.engine import (
+    Copy,
     Lock,
     Outgoing,
     Partition,
@@ -34,7 +35,14 @@ from sbredis.exceptions import (
     ServiceBusError,
     ServiceBusServerBusyError,
 )
-from sbredis.management import EntityAvailabilityStatus, QueueRuntimeProperties
+from sbredis.management import (
+    CorrelationRuleFilter,
+    EntityAvailabilityStatus,
+    QueueRuntimeProperties,
+    SqlRuleFilter,
+    SubscriptionRuntimeProperties,
+    TopicRuntimeProperties,
+)
 from sbredis.servers import LocalCluster
 from sbredis.transport import Script, Transport, key_slot
 from tests.management.conftest import held, in_namespace
@@ -110,6 +118,78 @@ async def test_messages_are_counted_by_state_over_all_partitions(admin: Admin, *
     assert await held(admin) == before
 
 
+async def published(admin: Admin, topic: str, subscriptions: Sequence[str], count: int) -> None:
+    """So many messages of ten bytes for each of these subscriptions, and one that is scheduled, in each partition."""
+    queue = await Queue.named(admin, topic)
+    targets = [await Queue.named(admin, f"{topic}/subscriptions/{name}") for name in subscriptions]
+    copies = [Copy(place) for place in range(len(targets))]
+    due = int((time.time() + 3600) * 1000)
+    for place, partition in enumerate(queue.partitions):
+        messages = [Outgoing(b"0123456789")] * count + [Outgoing(b"0123456789", due=due)]
+        routes: list[list[Copy]] = [copies] * count + [[]]
+        for_here = [target.partitions[place] for target in targets]
+        await queue.ask(partition.publish(queue.turn(), messages, routes, for_here))
+
+
+@pytest.mark.parametrize("partitioned", [False, True])
+async def test_a_topic_counts_what_belongs_to_it(admin: Admin, *, partitioned: bool) -> None:
+    await admin.create_topic("News", enable_partitioning=partitioned)
+    empty = await admin.get_topic_runtime_properties("news")
+    assert empty == TopicRuntimeProperties(
+        name="News",
+        created_at_utc=empty.created_at_utc,
+        updated_at_utc=empty.updated_at_utc,
+        accessed_at_utc=empty.updated_at_utc,
+    )
+    await admin.create_subscription("news", "all")
+    await admin.create_subscription("news", "some", rules=[])
+    await admin.create_rule("news", "some", "red", filter=CorrelationRuleFilter(label="red"))
+    await admin.create_rule("news", "some", "blue", filter=SqlRuleFilter("colour = 'blue'"))
+    await admin.create_rule("news", "some", "green", filter=SqlRuleFilter("colour = 'green'"))
+    await published(admin, "news", ["all", "some"], 3)
+    before = await held(admin)
+    found = await admin.get_topic_runtime_properties("news")
+    times = 4 if partitioned else 1
+    assert (found.subscription_count, found.sql_filter_count, found.correlation_filter_count) == (2, 2, 1)
+    assert found.scheduled_message_count == times
+    assert found.size_in_bytes >= 40 * times
+    assert found.created_at_utc == empty.created_at_utc
+    assert [each async for each in admin.list_topics_runtime_properties()] == [found]
+    assert [each async for each in admin.list_queues_runtime_properties()] == []
+    assert await held(admin) == before
+
+
+@pytest.mark.parametrize("partitioned", [False, True])
+async def test_a_subscription_counts_its_own_messages_by_state(admin: Admin, *, partitioned: bool) -> None:
+    await admin.create_topic("t", enable_partitioning=partitioned)
+    for name in ("One", "other"):
+        await admin.create_subscription("t", name)
+    await published(admin, "t", ["one", "other"], 5)
+    queue = await Queue.named(admin, "t/subscriptions/one")
+    for partition in queue.partitions:
+        token = new_token()
+        given = await queue.ask(partition.receive(queue.turn(), token, 3))
+        names = [message.name for message in given.messages]
+        await queue.ask(partition.defer(queue.turn(), [Lock(token, names[0])]))
+        await queue.ask(partition.dead_letter(queue.turn(), [Lock(token, names[1])]))
+    before = await held(admin)
+    found = await admin.get_subscription_runtime_properties("T", "one")
+    times = len(queue.partitions)
+    assert found == SubscriptionRuntimeProperties(
+        name="One",
+        created_at_utc=found.created_at_utc,
+        updated_at_utc=found.created_at_utc,
+        accessed_at_utc=found.created_at_utc,
+        active_message_count=4 * times,
+        dead_letter_message_count=times,
+        total_message_count=5 * times,
+    )
+    other = await admin.get_subscription_runtime_properties("t", "other")
+    assert (other.active_message_count, other.dead_letter_message_count) == (5 * times, 0)
+    assert [each async for each in admin.list_subscriptions_runtime_properties("t")] == [found, other]
+    assert await held(admin) == before
+
+
 async def test_a_change_moves_the_time_of_the_last_one(admin: Admin) -> None:
     await admin.create_queue("q")
     created = await admin.get_queue_runtime_properties("q")
@@ -170,6 +250,22 @@ async def test_what_cannot_be_reached_is_not_counted_and_named(admin: Admin, err
 
 
 @in_memory
+async def test_what_cannot_be_reached_of_a_topic_is_not_counted_and_named(admin: Admin) -> None:
+    await admin.create_topic("t", enable_partitioning=True)
+    await admin.create_subscription("t", "all")
+    await published(admin, "t", ["all"], 2)
+    failing(admin, {1: ServiceBusConnectionError("down")})
+    topic = await admin.get_topic_runtime_properties("t")
+    assert (topic.availability_status, topic.unreachable_partitions) == ("Limited", (1,))
+    assert (topic.scheduled_message_count, topic.subscription_count) == (3, 1)
+    found = await admin.get_subscription_runtime_properties("t", "all")
+    assert (found.availability_status, found.unreachable_partitions) == ("Limited", (1,))
+    assert found.active_message_count == 6
+    assert (await admin.get_topic("t")).availability_status == "Limited"
+    assert (await admin.get_subscription("t", "all")).availability_status == "Limited"
+
+
+@in_memory
 async def test_a_partition_without_a_server_makes_availability_limited(admin: Admin) -> None:
     whole = await admin.create_queue("q", enable_partitioning=True)
     assert whole.availability_status is EntityAvailabilityStatus.AVAILABLE
@@ -221,12 +317,12 @@ async def test_what_was_known_of_a_queue_may_be_old(admin: Admin) -> None:
     old = await connection.namespace.get_entity("q")
     until = anyio.current_time() + 60
     await admin.update_queue({"name": "q"}, max_delivery_count=3)
-    assert (await counter.count(old, until)).name == "q"
+    assert (await counter.count(old, until)).record.name == "q"
     await admin.delete_queue("q")
     with pytest.raises(MessagingEntityNotFoundError, match="no entity 'q'"):
         await counter.count(old, until)
     await admin.create_queue("Q", enable_partitioning=True)
-    assert (await counter.count(old, until)).name == "Q"
+    assert (await counter.count(old, until)).record.name == "Q"
 
 
 async def test_a_queue_of_a_cluster_that_has_lost_a_server_is_counted_as_far_as_that_goes(

@@ -6,6 +6,7 @@ import copy
 import inspect
 import json
 import pickle
+from collections.abc import Mapping
 from dataclasses import fields
 from datetime import UTC, datetime, timedelta
 from typing import Any, get_args, get_type_hints
@@ -23,9 +24,9 @@ from sbredis.management import (
     QueueOptions,
     QueueProperties,
 )
-from sbredis.model import KeptQueue, queue_created, queue_revised, queue_values
+from sbredis.model import KeptEntity, entity_created, entity_revised, entity_values
 
-PLAIN = KeptQueue(settings=PartitionSettings(), properties={})
+PLAIN = KeptEntity(settings=PartitionSettings(), properties={})
 RULE = AuthorizationRule(
     type="SharedAccessAuthorizationRule",
     claim_type="SharedAccessKey",
@@ -73,10 +74,24 @@ KEPT: dict[str, tuple[Any, dict[str, Any], dict[str, Any]]] = {
             ]
         },
     ),
+    "requires_session": (True, {"sessions": True}, {}),
 }
+FIXED = {"requires_duplicate_detection", "requires_session"}
 ELSEWHERE = {"enable_partitioning", "colocate_with", "availability_status"}
-PLANNED = {"requires_session", "auto_delete_on_idle", "forward_to", "forward_dead_lettered_messages_to"}
+PLANNED = {"auto_delete_on_idle", "forward_to", "forward_dead_lettered_messages_to"}
 every_kept_property = pytest.mark.parametrize("name", KEPT)
+
+
+def created(given: Mapping[str, object], settings: PartitionSettings) -> KeptEntity:
+    return entity_created(QueueProperties, given, settings)
+
+
+def revised(given: Mapping[str, object], before: KeptEntity) -> KeptEntity:
+    return entity_revised(QueueProperties, given, before)
+
+
+def values(kept: KeptEntity) -> dict[str, Any]:
+    return entity_values(QueueProperties, kept)
 
 
 def test_every_property_is_kept_somewhere() -> None:
@@ -117,53 +132,53 @@ def test_what_was_not_given_reads_as_by_default() -> None:
         "forward_dead_lettered_messages_to": None,
     }
     assert queue.given == {}
-    assert queue_created(queue.given, PartitionSettings()) == PLAIN
-    assert queue_values(PLAIN) == {name: value for name, value in dict(queue).items() if name != "name"}
+    assert created(queue.given, PartitionSettings()) == PLAIN
+    assert values(PLAIN) == {name: value for name, value in dict(queue).items() if name != "name"}
 
 
 @every_kept_property
 def test_a_property_is_kept_in_its_place_and_comes_back(name: str) -> None:
     value, settings, properties = KEPT[name]
-    kept = queue_created(QueueProperties("q", **{name: value}).given, PartitionSettings())
+    kept = created(QueueProperties("q", **{name: value}).given, PartitionSettings())
     assert kept.settings == PartitionSettings(**settings)
     assert json.loads(json.dumps(kept.properties)) == properties
-    assert queue_values(kept)[name] == value
-    assert {other: each for other, each in queue_values(kept).items() if other != name} == {
-        other: each for other, each in queue_values(PLAIN).items() if other != name
+    assert values(kept)[name] == value
+    assert {other: each for other, each in values(kept).items() if other != name} == {
+        other: each for other, each in values(PLAIN).items() if other != name
     }
 
 
 @every_kept_property
 def test_a_property_that_is_assigned_none_is_as_by_default_again(name: str) -> None:
     value, _, _ = KEPT[name]
-    kept = queue_created(QueueProperties("q", **{name: value}).given, PartitionSettings())
+    kept = created(QueueProperties("q", **{name: value}).given, PartitionSettings())
     queue = QueueProperties("q")
     setattr(queue, name, None)
-    if name == "requires_duplicate_detection":
+    if name in FIXED:
         with pytest.raises(ValueError, match="cannot be changed"):
-            queue_revised(queue.given, kept)
+            revised(queue.given, kept)
     else:
-        assert queue_revised(queue.given, kept) == PLAIN
+        assert revised(queue.given, kept) == PLAIN
 
 
 def test_the_window_of_duplicate_detection_is_the_partitions_only_where_there_is_one() -> None:
     both = {"requires_duplicate_detection": True, "duplicate_detection_history_time_window": timedelta(days=7)}
-    kept = queue_created(both, PartitionSettings())
+    kept = created(both, PartitionSettings())
     assert (kept.settings.duplicate_window, kept.properties) == (7 * 86_400_000, {})
-    shorter = queue_revised({"duplicate_detection_history_time_window": timedelta(seconds=20)}, kept)
+    shorter = revised({"duplicate_detection_history_time_window": timedelta(seconds=20)}, kept)
     assert (shorter.settings.duplicate_window, shorter.properties) == (20_000, {})
 
 
 def test_what_an_update_does_not_change_stays_to_the_millisecond_and_the_byte() -> None:
     """Also what this release does not know, or could not have been asked for."""
-    before = KeptQueue(
+    before = KeptEntity(
         settings=PartitionSettings(quota=77, lock_duration=3_600_000, clock="test"),
-        properties={"colour": {"red": [1]}, "requires_session": True},
+        properties={"colour": {"red": [1]}, "forward_to": "other"},
     )
-    queue = QueueProperties.shown("q", queue_values(before))
+    queue = QueueProperties.shown("q", values(before))
     assert (queue.max_size_in_megabytes, queue.lock_duration) == (1, timedelta(hours=1))
     queue.max_delivery_count = 7
-    after = queue_revised(queue.given, before)
+    after = revised(queue.given, before)
     assert after.settings == PartitionSettings(quota=77, lock_duration=3_600_000, clock="test", max_delivery_count=7)
     assert after.properties == before.properties
 
@@ -199,10 +214,10 @@ def test_a_rule_that_is_appended_counts_as_given_and_reading_does_not() -> None:
     assert queue.given == {}
     queue.authorization_rules.append(RULE)
     assert queue.given == {"authorization_rules": [RULE]}
-    assert queue_values(queue_created(queue.given, PartitionSettings()))["authorization_rules"] == [RULE]
+    assert values(created(queue.given, PartitionSettings()))["authorization_rules"] == [RULE]
     queue.authorization_rules.append("rule")  # type: ignore[arg-type]
     with pytest.raises(TypeError, match="authorization_rules are AuthorizationRules, not str"):
-        queue_created(queue.given, PartitionSettings())
+        created(queue.given, PartitionSettings())
 
 
 def test_a_rule_may_be_given_as_a_mapping_and_never_shows_its_keys() -> None:
@@ -254,7 +269,7 @@ def test_a_duration_that_is_no_limit_reads_as_the_longest() -> None:
     for given in (timedelta.max, "P10675199DT2H48M5.4775807S", timedelta(milliseconds=NEVER)):
         queue = QueueProperties("q", default_message_time_to_live=given, auto_delete_on_idle=given)
         assert (queue.default_message_time_to_live, queue.auto_delete_on_idle) == (timedelta.max, timedelta.max)
-        assert queue_created(queue.given, PartitionSettings()) == PLAIN
+        assert created(queue.given, PartitionSettings()) == PLAIN
 
 
 def test_enumerations_have_azure_s_values_and_compare_with_them() -> None:

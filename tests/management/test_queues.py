@@ -4,94 +4,31 @@ from __future__ import annotations
 
 import asyncio
 from dataclasses import replace
-from datetime import UTC, datetime, timedelta
+from datetime import timedelta
 from typing import Any
 
 import pytest
 
-from sbredis.aio._queues import create_or_get, queue_creation
+from sbredis.aio._definitions import QUEUES, queue_creation
 from sbredis.aio.management import ServiceBusAdministrationClient
-from sbredis.aio.management import _administration as administration
+from sbredis.aio.management import _calls as calls
 from sbredis.engine import PartitionSettings, partition_for_name
 from sbredis.exceptions import (
-    InvalidConnectionStringError,
     MessagingEntityAlreadyExistsError,
     MessagingEntityNotFoundError,
     OperationTimeoutError,
-    ServiceBusAuthenticationError,
 )
-from sbredis.management import EntityStatus, NamespaceType, QueueProperties
-from sbredis.registry import Namespace, NamespacePartitionsError
-from sbredis.servers import LocalServer
+from sbredis.management import EntityStatus, QueueProperties
+from sbredis.registry import Namespace
 from sbredis.transport import Transport
 from tests.management.conftest import held
-from tests.management.test_properties import KEPT, every_kept_property
+from tests.management.refusals import refused
+from tests.management.test_properties import FIXED, KEPT, every_kept_property
 
 pytestmark = pytest.mark.anyio
 
 in_memory = pytest.mark.parametrize("target", ["memory"], indirect=True)
 Admin = ServiceBusAdministrationClient
-
-
-async def refused(admin: Admin, done: Any, error: type[Exception], text: str) -> None:
-    """Wait for what must be refused with this error, and see that nothing has changed."""
-    before = await held(admin)
-    with pytest.raises(error, match=text):
-        await done
-    assert await held(admin) == before
-
-
-# -- the client --------------------------------------------------------------------------------------------------------
-
-
-async def test_a_namespace_tells_its_name_its_partitions_and_its_age(admin: Admin) -> None:
-    found = await admin.get_namespace_properties()
-    assert (found.name, found.partition_count, found.namespace_type) == ("ns", 4, NamespaceType.MESSAGING)
-    assert found.created_at_utc is not None
-    assert found.created_at_utc == found.modified_at_utc
-    assert abs(found.created_at_utc - datetime.now(UTC)) < timedelta(minutes=1)
-    assert (found.alias, found.messaging_sku, found.messaging_units) == (None, None, None)
-
-
-async def test_a_namespace_is_not_opened_with_another_number_of_partitions(admin: Admin, where: str) -> None:
-    async with Admin.from_connection_string(where, partition_count=5) as another:
-        await refused(admin, another.get_namespace_properties(), NamespacePartitionsError, "has 4 partitions")
-    async with Admin(where) as another:
-        assert (await another.get_namespace_properties()).partition_count == 4
-
-
-@in_memory
-async def test_a_new_namespace_has_sixteen_partitions_unless_another_number_is_given(where: str) -> None:
-    async with Admin(where) as admin:
-        assert (await admin.get_namespace_properties()).partition_count == 16
-
-
-@in_memory
-async def test_a_closed_client_says_so(where: str) -> None:
-    admin = Admin.from_connection_string(where)
-    await admin.get_namespace_properties()
-    await admin.close()
-    await admin.close()
-    for done in (admin.get_queue("q"), admin.create_queue("q"), anext(admin.list_queues())):
-        with pytest.raises(ValueError, match="closed"):
-            await done
-
-
-def test_what_is_wrong_about_a_client_is_refused_when_it_is_made() -> None:
-    with pytest.raises(InvalidConnectionStringError, match="connection string of Azure"):
-        Admin.from_connection_string("Endpoint=sb://x.servicebus.windows.net/;SharedAccessKey=s")
-    with pytest.raises(TypeError, match=r"credential is a tuple of user and password, or a .*, not object"):
-        Admin("memory://x", object())  # type: ignore[arg-type]
-    with pytest.raises(ValueError, match="timeout must be greater than 0"):
-        Admin("memory://x", timeout=0)
-    with pytest.raises(ValueError, match="partition_count must be from 1 to 1024, not 0"):
-        Admin("memory://x", partition_count=0)
-    with pytest.raises(ValueError, match="namespace 'a b' is not 1 to 50"):
-        Admin("memory://x", namespace="a b")
-    with pytest.raises(ValueError, match="2016-07"):
-        Admin.from_connection_string("memory://x", api_version="2016-07")
-    with pytest.warns(UserWarning, match="does not know, and ignores: logging_enable"):
-        Admin.from_connection_string("memory://x", api_version="2024-05", logging_enable=True)
 
 
 # -- creating and finding ----------------------------------------------------------------------------------------------
@@ -116,13 +53,10 @@ async def test_a_property_comes_back_as_it_was_given(admin: Admin, name: str) ->
 async def test_a_property_can_be_changed_and_reset_unless_it_is_fixed(admin: Admin, name: str) -> None:
     queue = await admin.create_queue("q")
     setattr(queue, name, KEPT[name][0])
-    if name == "requires_duplicate_detection":
-        await refused(
-            admin,
-            admin.update_queue(queue),
-            ValueError,
-            "The value for the RequiresDuplicateDetection property of an existing Queue cannot be changed",
-        )
+    if name in FIXED:
+        words = "".join(word.capitalize() for word in name.split("_"))
+        text = f"The value for the {words} property of an existing Queue cannot be changed"
+        await refused(admin, admin.update_queue(queue), ValueError, text)
         return
     await admin.update_queue(queue)
     assert await admin.get_queue("q") == queue
@@ -144,6 +78,51 @@ async def test_a_partitioned_queue_lives_in_all_partitions(admin: Admin) -> None
     assert created.enable_partitioning
     assert (await admin._connection.namespace.get_entity("q")).partitions == (0, 1, 2, 3)
     assert await admin.get_queue("q") == created
+
+
+async def test_the_partitions_know_whether_messages_belong_to_sessions(admin: Admin) -> None:
+    assert (await admin.create_queue("q", requires_session=True)).requires_session
+    assert (await admin._connection.namespace.get_entity("q")).settings == PartitionSettings(sessions=True)
+    await refused(
+        admin,
+        admin.update_queue({"name": "q", "requires_session": False}),
+        ValueError,
+        "^The value for the RequiresSession property of an existing Queue cannot be changed: it is True$",
+    )
+    await refused(admin, admin.ensure_queue("q", requires_session=False), ValueError, "requires_session is True, not")
+
+
+async def test_whether_there_is_a_queue_can_be_asked(admin: Admin) -> None:
+    await admin.create_queue("Orders")
+    await admin.create_topic("news")
+    before = await held(admin)
+    assert [await admin.queue_exists(name) for name in ("orders", "other", "news")] == [True, False, False]
+    assert await held(admin) == before
+
+
+async def test_what_is_no_queue_is_not_found_as_one_and_the_error_says_what_it_is(admin: Admin) -> None:
+    await admin.create_topic("News")
+    await admin.create_subscription("news", "all")
+    text = "There is a topic of the name 'News' in namespace 'ns', not a queue"
+    for done in (
+        admin.get_queue("news"),
+        admin.get_queue_runtime_properties("news"),
+        admin.update_queue({"name": "news"}, max_delivery_count=3),
+        admin.delete_queue("news"),
+    ):
+        await refused(admin, done, MessagingEntityNotFoundError, text)
+    await refused(admin, admin.create_queue("NEWS"), MessagingEntityAlreadyExistsError, "'News' in namespace 'ns'")
+    text = "'News' is there already, and is a topic, no queue"
+    await refused(admin, admin.ensure_queue("NEWS"), MessagingEntityAlreadyExistsError, text)
+    assert [queue.name async for queue in admin.list_queues()] == []
+    assert [queue.name async for queue in admin.list_queues_runtime_properties()] == []
+
+
+async def test_an_error_says_which_queue_it_was_about(admin: Admin) -> None:
+    for done in (admin.get_queue("q"), admin.delete_queue("q"), admin.update_queue({"name": "q"})):
+        with pytest.raises(MessagingEntityNotFoundError) as caught:
+            await done
+        assert caught.value.entity == "q"
 
 
 async def test_a_queue_may_be_put_beside_another(admin: Admin) -> None:
@@ -192,7 +171,6 @@ WRONG: list[tuple[dict[str, Any], type[Exception], str]] = [
         ValueError,
         "removal of queues that nobody uses is not available in this release",
     ),
-    ({"requires_session": True}, ValueError, "requires_session=True: sessions are not available in this release"),
     ({"forward_to": "other"}, ValueError, "forward_to='other': forwarding is not available in this release"),
     ({"forward_dead_lettered_messages_to": "o"}, ValueError, "forwarding is not available in this release"),
     ({"lock_duration": 30}, TypeError, "lock_duration must be a datetime.timedelta or a str"),
@@ -220,8 +198,6 @@ async def test_wrong_properties_change_nothing(
 ) -> None:
     await admin.create_queue("q")
     await refused(admin, admin.ensure_queue("q", **properties), error, text)
-    if "requires_session" in properties:
-        text = "The value for the RequiresSession property of an existing Queue cannot be changed"
     await refused(admin, admin.update_queue({"name": "q", **properties}), error, text)
     await refused(admin, admin.update_queue(QueueProperties("q"), **properties), error, text)
 
@@ -236,6 +212,16 @@ async def test_what_cannot_be_is_refused_before_anything_is_opened(where: str) -
             await admin.ensure_queue(name, **properties)  # type: ignore[arg-type]
     with pytest.raises(TypeError, match="update_queue does not know 'colour'"):
         await admin.update_queue({"name": "q"}, colour="red")
+    for name in ("a b", "a" * 261, "t/subscriptions/s", ""):
+        for done in (
+            admin.get_queue(name),
+            admin.get_queue_runtime_properties(name),
+            admin.queue_exists(name),
+            admin.delete_queue(name),
+            admin.update_queue({"name": name}),
+        ):
+            with pytest.raises(ValueError, match="entity name"):
+                await done
     with pytest.raises(ValueError, match="timeout must be greater than 0"):
         await admin.get_queue("q", timeout=0)
     assert not admin._connection._opened
@@ -339,8 +325,8 @@ async def test_ensuring_names_all_differences_in_what_cannot_be_changed(admin: A
             "orders", requires_duplicate_detection=False, enable_partitioning=True, lock_duration="PT9S"
         ),
         ValueError,
-        "'Orders' is there already, and differs in what cannot be changed: enable_partitioning is False, not True; "
-        "requires_duplicate_detection is True, not False. Use it as it is",
+        "'Orders' is there already, and differs in what cannot be changed: requires_duplicate_detection is True, not "
+        "False; enable_partitioning is False, not True. Use it as it is",
     )
     await refused(admin, admin.ensure_queue("orders", colocate_with="x"), ValueError, "colocate_with is None, not 'x'")
 
@@ -384,7 +370,7 @@ async def test_ensuring_in_a_namespace_that_is_gone_makes_it_again(admin: Admin,
 @in_memory
 async def test_a_queue_can_be_made_with_a_test_clock(admin: Admin) -> None:
     namespace: Namespace = admin._connection.namespace
-    record = await create_or_get(namespace, "q", 60, {"max_delivery_count": 3}, clock="test")
+    record = await QUEUES.create_or_get(namespace, "q", 60, {"max_delivery_count": 3}, clock="test")
     assert (record.settings.clock, record.settings.max_delivery_count) == ("test", 3)
     assert (await admin.get_queue_runtime_properties("q")).total_message_count == 0
 
@@ -410,7 +396,7 @@ async def test_a_missing_queue_is_created_for_who_asked_for_that(admin: Admin) -
 
 
 async def test_queues_are_listed_by_name_over_several_pages(admin: Admin, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(administration, "_PAGE", 3)
+    monkeypatch.setattr(calls, "PAGE", 3)
     assert [queue async for queue in admin.list_queues()] == []
     names = ["b", "A", "c", "B2", "a2", "d"]
     for name in names:
@@ -435,7 +421,7 @@ async def test_queues_are_listed_by_name_over_several_pages(admin: Admin, monkey
 
 @in_memory
 async def test_more_queues_than_a_page_holds_are_all_listed(admin: Admin) -> None:
-    names = sorted(f"q{number:03}" for number in range(administration._PAGE * 2 + 1))
+    names = sorted(f"q{number:03}" for number in range(calls.PAGE * 2 + 1))
     await asyncio.gather(*(admin.create_queue(name) for name in names))
     assert [queue.name async for queue in admin.list_queues()] == names
     assert [queue.name async for queue in admin.list_queues_runtime_properties()] == names
@@ -479,37 +465,3 @@ async def test_a_call_without_time_does_nothing(admin: Admin) -> None:
         anext(admin.list_queues(timeout=1e-9)),
     ):
         await refused(admin, done, OperationTimeoutError, ".")
-
-
-# -- credentials -------------------------------------------------------------------------------------------------------
-
-
-class Provided:
-    """A credential provider."""
-
-    def __init__(self, *credentials: str) -> None:
-        self.credentials = credentials
-        self.asked = 0
-
-    def get_credentials(self) -> Any:
-        self.asked += 1
-        return self.credentials
-
-    async def get_credentials_async(self) -> Any:
-        return self.get_credentials()
-
-
-async def test_credentials_may_be_given_beside_the_connection_string(server: LocalServer) -> None:
-    server.ask("ACL", "SETUSER", "ann", "on", ">secret", "~*", "&*", "+@all")
-    try:
-        provider = Provided("ann", "secret")
-        async with Admin.from_connection_string(server.url, credential_provider=provider, namespace="ns") as admin:
-            assert await admin.ensure_queue("q") == QueueProperties("q")
-        assert provider.asked > 0
-        async with Admin(server.url, ("ann", "secret"), namespace="ns") as admin:
-            assert await admin.get_queue("q") == QueueProperties("q")
-        async with Admin(server.url, ("ann", "wrong"), namespace="ns") as admin:
-            with pytest.raises(ServiceBusAuthenticationError):
-                await admin.get_queue("q")
-    finally:
-        server.ask("ACL", "DELUSER", "ann")

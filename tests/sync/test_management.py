@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+import inspect
 from collections.abc import Iterator
 from datetime import timedelta
 
 import pytest
 
 from sbredis import ServiceBusClient, ServiceBusMessage
-from sbredis.exceptions import MessagingEntityAlreadyExistsError, MessagingEntityNotFoundError
-from sbredis.management import NamespaceProperties, ServiceBusAdministrationClient
+from sbredis.aio.management import ServiceBusAdministrationClient as AsyncAdministrationClient
+from sbredis.exceptions import MessagingEntityAlreadyExistsError, MessagingEntityNotFoundError, RuleSyntaxError
+from sbredis.management import NamespaceProperties, ServiceBusAdministrationClient, SqlRuleAction, SqlRuleFilter
+from tests.sync.test_surface import parameters
 
 
 @pytest.fixture
@@ -62,6 +65,82 @@ def test_queues_are_listed_page_by_page(admin: ServiceBusAdministrationClient) -
     assert rest.continuation_token is None
     with pytest.raises(StopIteration):
         rest.next_page()
+
+
+def test_a_topic_is_created_changed_and_deleted(admin: ServiceBusAdministrationClient) -> None:
+    made = admin.create_topic("news", default_message_time_to_live="PT30S")
+    assert made.default_message_time_to_live == timedelta(seconds=30)
+    made.user_metadata = "ours"
+    admin.update_topic(made)
+    assert admin.get_topic("NEWS") == made == admin.ensure_topic("news")
+    assert [topic.name for topic in admin.list_topics()] == ["news"]
+    assert [found.subscription_count for found in admin.list_topics_runtime_properties()] == [0]
+    assert admin.get_topic_runtime_properties("news").scheduled_message_count == 0
+    assert (admin.topic_exists("news"), admin.queue_exists("news")) == (True, False)
+    admin.delete_topic("news")
+    assert not admin.topic_exists("news")
+
+
+def test_a_subscription_and_its_rules_are_created_changed_and_deleted(admin: ServiceBusAdministrationClient) -> None:
+    admin.create_topic("news")
+    made = admin.create_subscription("news", "all", lock_duration="PT30S")
+    made.max_delivery_count = 3
+    admin.update_subscription("news", made)
+    assert admin.get_subscription("news", "ALL") == made == admin.ensure_subscription("news", "all")
+    assert [found.name for found in admin.list_subscriptions("news")] == ["all"]
+    assert [found.total_message_count for found in admin.list_subscriptions_runtime_properties("news")] == [0]
+    assert admin.get_subscription_runtime_properties("news", "all").active_message_count == 0
+    rule = admin.create_rule("news", "all", "red", filter=SqlRuleFilter("colour = 'red'"))
+    rule.action = SqlRuleAction("SET seen = true")
+    admin.update_rule("news", "all", rule)
+    assert admin.get_rule("news", "all", "red") == rule
+    assert [found.name for found in admin.list_rules("news", "all")] == ["$Default", "red"]
+    admin.delete_rule("news", "all", "$Default")
+    assert (admin.rule_exists("news", "all", "$Default"), admin.rule_exists("news", "all", "red")) == (False, True)
+    admin.delete_subscription("news", "all")
+    assert not admin.subscription_exists("news", "all")
+
+
+def test_what_is_wrong_is_refused_here_as_well(admin: ServiceBusAdministrationClient) -> None:
+    admin.create_topic("news")
+    admin.create_subscription("news", "all", rules=[])
+    with pytest.raises(RuleSyntaxError, match="line 1, column 10"):
+        admin.create_rule("news", "all", "red", filter=SqlRuleFilter("colour = "))
+    with pytest.raises(ValueError, match="rule name"):
+        admin.create_rule("news", "all", "a b")
+    assert list(admin.list_rules("news", "all")) == []
+    with pytest.raises(MessagingEntityNotFoundError, match="There is a topic of the name 'news'"):
+        admin.get_queue("news")
+
+
+GROUPS = {"Queue", "Topic", "Subscription", "Rule"}
+
+
+@pytest.mark.parametrize("group", sorted(GROUPS))
+def test_every_call_is_there_with_the_same_signature_and_the_same_promise(group: str) -> None:
+    """The classes that the client is made of, which hold what it does with queues, topics and so on."""
+    theirs, ours = (
+        next(parent for parent in client.__mro__ if parent.__name__ == f"{group}Administration")
+        for client in (AsyncAdministrationClient, ServiceBusAdministrationClient)
+    )
+    names = [name for name in vars(theirs) if not name.startswith("_")]
+    assert [name for name in vars(ours) if not name.startswith("_")] == names
+    for name in names:
+        one, other = getattr(theirs, name), getattr(ours, name)
+        assert parameters(one) == parameters(other)
+        assert (
+            inspect.signature(one).return_annotation.removeprefix("Async") == inspect.signature(other).return_annotation
+        )
+        assert (one.__doc__ or "").replace("``async for``", "``for``") == other.__doc__
+        assert inspect.iscoroutinefunction(one) != name.startswith("list_")
+        assert not inspect.iscoroutinefunction(other)
+
+
+def test_the_client_is_made_of_these_groups() -> None:
+    found = {
+        parent.__name__ for parent in AsyncAdministrationClient.__mro__ if parent.__name__.endswith("Administration")
+    }
+    assert found == {f"{group}Administration" for group in GROUPS}
 
 
 def test_the_namespace_is_described(admin: ServiceBusAdministrationClient) -> None:

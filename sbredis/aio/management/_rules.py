@@ -1,0 +1,162 @@
+"""Creating, finding, changing, listing and deleting rules."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from sbredis.aio._definitions import given_in, subscription_path
+from sbredis.aio._paging import AsyncItemPaged, Page
+from sbredis.aio.management._calls import PAGE, Calls
+from sbredis.engine import rule_name as named
+from sbredis.exceptions import MessagingEntityNotFoundError
+from sbredis.model import (
+    RuleFilter,
+    RuleProperties,
+    SqlRuleAction,
+    TrueRuleFilter,
+    moment,
+    rule_created,
+    rule_revised,
+    rule_shown,
+)
+from sbredis.registry import KeptRule
+
+__all__ = ["RuleAdministration"]
+
+_ALL = TrueRuleFilter()
+
+
+class RuleAdministration(Calls):
+    """What an administration client does with rules."""
+
+    async def create_rule(
+        self,
+        topic_name: str,
+        subscription_name: str,
+        rule_name: str,
+        *,
+        filter: RuleFilter = _ALL,  # noqa: A002 -- Azure's name
+        action: SqlRuleAction | None = None,
+        timeout: float | None = None,
+    ) -> RuleProperties:
+        """Create a rule, which takes all messages unless ``filter`` says which.
+
+        A filter or an action that is not written as the language wants it is a
+        :class:`~sbredis.exceptions.RuleSyntaxError`, with line, column, and what could stand there. Raises
+        :class:`~sbredis.exceptions.MessagingEntityAlreadyExistsError` if the subscription has a rule of this name, and
+        :class:`~sbredis.exceptions.MessagingEntityNotFoundError` if there is no such subscription.
+
+        It holds for messages that are sent after it; a new subscription has the rule ``$Default``, which takes all.
+        """
+        path = _path(topic_name, subscription_name, rule_name)
+        rule = rule_created(RuleProperties(rule_name, filter=filter, action=action))
+        return _shown(
+            await self._ask(
+                path,
+                self._deadline(timeout),
+                lambda left: self._namespace.create_rule(topic_name, subscription_name, rule, timeout=left),
+            )
+        )
+
+    async def get_rule(
+        self, topic_name: str, subscription_name: str, rule_name: str, *, timeout: float | None = None
+    ) -> RuleProperties:
+        """A rule. Raises :class:`~sbredis.exceptions.MessagingEntityNotFoundError` if there is none of this name, or no
+        such subscription.
+        """
+        return _shown(await self._rule(topic_name, subscription_name, rule_name, self._deadline(timeout)))
+
+    async def rule_exists(
+        self, topic_name: str, subscription_name: str, rule_name: str, *, timeout: float | None = None
+    ) -> bool:
+        """Whether there is a rule of this name; there is none where there is no such subscription. An addition of
+        sbredis.
+        """
+        try:
+            await self._rule(topic_name, subscription_name, rule_name, self._deadline(timeout))
+        except MessagingEntityNotFoundError:
+            return False
+        return True
+
+    async def update_rule(
+        self,
+        topic_name: str,
+        subscription_name: str,
+        rule: RuleProperties | Mapping[str, Any],
+        *,
+        timeout: float | None = None,
+        **kwargs: Any,
+    ) -> None:
+        """Give a rule another filter or action: those of ``rule``, and above them those that are given by name.
+
+        ``rule`` is what :meth:`get_rule` returned, with something assigned anew, or a mapping with ``name``. What it
+        does not say stays as it is; an action that is said to be ``None`` is taken away. Of several who change a rule
+        at once the last one wins. Raises what :meth:`create_rule` raises of filters and actions, and
+        :class:`~sbredis.exceptions.MessagingEntityNotFoundError` if there is no such rule.
+        """
+        given = given_in("update_rule", RuleProperties, rule, kwargs)
+        path = _path(topic_name, subscription_name, given.name)
+        rule_created(given)
+        until = self._deadline(timeout)
+        kept = await self._rule(topic_name, subscription_name, given.name, until)
+        revised = rule_revised(given.given, kept.rule)
+        await self._ask(
+            path,
+            until,
+            lambda left: self._namespace.update_rule(topic_name, subscription_name, revised, timeout=left),
+        )
+
+    async def delete_rule(
+        self, topic_name: str, subscription_name: str, rule_name: str, *, timeout: float | None = None
+    ) -> None:
+        """Delete a rule; a subscription without rules takes nothing.
+
+        Raises :class:`~sbredis.exceptions.MessagingEntityNotFoundError` if there is none of this name, or no such
+        subscription.
+        """
+        path = _path(topic_name, subscription_name, rule_name)
+        await self._ask(
+            path,
+            self._deadline(timeout),
+            lambda left: self._namespace.delete_rule(topic_name, subscription_name, rule_name, timeout=left),
+        )
+
+    def list_rules(
+        self, topic_name: str, subscription_name: str, *, timeout: float | None = None
+    ) -> AsyncItemPaged[RuleProperties]:
+        """All rules of a subscription by name, to be gone through with ``async for``; ``timeout`` is for each page of
+        100.
+
+        Raises :class:`~sbredis.exceptions.MessagingEntityNotFoundError`, when it is gone through, if there is no such
+        subscription.
+        """
+        path = subscription_path(topic_name, subscription_name)
+
+        async def page(after: str) -> Page[RuleProperties]:
+            found = await self._ask(
+                path,
+                self._deadline(timeout),
+                lambda left: self._namespace.list_rules(topic_name, subscription_name, after, PAGE, timeout=left),
+            )
+            # A page may be short for its size: only behind an empty one there is none.
+            return Page(list(map(_shown, found)), found[-1].rule.name if found else None)
+
+        return AsyncItemPaged(page)
+
+    async def _rule(self, topic_name: str, subscription_name: str, rule_name: str, until: float) -> KeptRule:
+        path = _path(topic_name, subscription_name, rule_name)
+        return await self._ask(
+            path,
+            until,
+            lambda left: self._namespace.get_rule(topic_name, subscription_name, rule_name, timeout=left),
+        )
+
+
+def _path(topic: str, subscription: str, rule: str) -> str:
+    """By what errors name a rule, if these are names."""
+    return f"{subscription_path(topic, subscription)}/rules/{named(rule)}"
+
+
+def _shown(kept: KeptRule) -> RuleProperties:
+    return rule_shown(kept.rule, moment(kept.created_at))

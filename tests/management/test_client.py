@@ -1,0 +1,104 @@
+"""The client that administers a namespace: what it says of it, what it takes, and with whose credentials."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+import pytest
+
+from sbredis.aio.management import ServiceBusAdministrationClient
+from sbredis.exceptions import InvalidConnectionStringError, ServiceBusAuthenticationError
+from sbredis.management import NamespaceType, QueueProperties
+from sbredis.registry import NamespacePartitionsError
+from sbredis.servers import LocalServer
+from tests.management.refusals import refused
+
+pytestmark = pytest.mark.anyio
+
+in_memory = pytest.mark.parametrize("target", ["memory"], indirect=True)
+Admin = ServiceBusAdministrationClient
+
+
+async def test_a_namespace_tells_its_name_its_partitions_and_its_age(admin: Admin) -> None:
+    found = await admin.get_namespace_properties()
+    assert (found.name, found.partition_count, found.namespace_type) == ("ns", 4, NamespaceType.MESSAGING)
+    assert found.created_at_utc is not None
+    assert found.created_at_utc == found.modified_at_utc
+    assert abs(found.created_at_utc - datetime.now(UTC)) < timedelta(minutes=1)
+    assert (found.alias, found.messaging_sku, found.messaging_units) == (None, None, None)
+
+
+async def test_a_namespace_is_not_opened_with_another_number_of_partitions(admin: Admin, where: str) -> None:
+    async with Admin.from_connection_string(where, partition_count=5) as another:
+        await refused(admin, another.get_namespace_properties(), NamespacePartitionsError, "has 4 partitions")
+    async with Admin(where) as another:
+        assert (await another.get_namespace_properties()).partition_count == 4
+
+
+@in_memory
+async def test_a_new_namespace_has_sixteen_partitions_unless_another_number_is_given(where: str) -> None:
+    async with Admin(where) as admin:
+        assert (await admin.get_namespace_properties()).partition_count == 16
+
+
+@in_memory
+async def test_a_closed_client_says_so(where: str) -> None:
+    admin = Admin.from_connection_string(where)
+    await admin.get_namespace_properties()
+    await admin.close()
+    await admin.close()
+    for done in (admin.get_queue("q"), admin.create_queue("q"), anext(admin.list_queues())):
+        with pytest.raises(ValueError, match="closed"):
+            await done
+
+
+def test_what_is_wrong_about_a_client_is_refused_when_it_is_made() -> None:
+    with pytest.raises(InvalidConnectionStringError, match="connection string of Azure"):
+        Admin.from_connection_string("Endpoint=sb://x.servicebus.windows.net/;SharedAccessKey=s")
+    with pytest.raises(TypeError, match=r"credential is a tuple of user and password, or a .*, not object"):
+        Admin("memory://x", object())  # type: ignore[arg-type]
+    with pytest.raises(ValueError, match="timeout must be greater than 0"):
+        Admin("memory://x", timeout=0)
+    with pytest.raises(ValueError, match="partition_count must be from 1 to 1024, not 0"):
+        Admin("memory://x", partition_count=0)
+    with pytest.raises(ValueError, match="namespace 'a b' is not 1 to 50"):
+        Admin("memory://x", namespace="a b")
+    with pytest.raises(ValueError, match="2016-07"):
+        Admin.from_connection_string("memory://x", api_version="2016-07")
+    with pytest.warns(UserWarning, match="does not know, and ignores: logging_enable"):
+        Admin.from_connection_string("memory://x", api_version="2024-05", logging_enable=True)
+
+
+# -- credentials -------------------------------------------------------------------------------------------------------
+
+
+class Provided:
+    """A credential provider."""
+
+    def __init__(self, *credentials: str) -> None:
+        self.credentials = credentials
+        self.asked = 0
+
+    def get_credentials(self) -> Any:
+        self.asked += 1
+        return self.credentials
+
+    async def get_credentials_async(self) -> Any:
+        return self.get_credentials()
+
+
+async def test_credentials_may_be_given_beside_the_connection_string(server: LocalServer) -> None:
+    server.ask("ACL", "SETUSER", "ann", "on", ">secret", "~*", "&*", "+@all")
+    try:
+        provider = Provided("ann", "secret")
+        async with Admin.from_connection_string(server.url, credential_provider=provider, namespace="ns") as admin:
+            assert await admin.ensure_queue("q") == QueueProperties("q")
+        assert provider.asked > 0
+        async with Admin(server.url, ("ann", "secret"), namespace="ns") as admin:
+            assert await admin.get_queue("q") == QueueProperties("q")
+        async with Admin(server.url, ("ann", "wrong"), namespace="ns") as admin:
+            with pytest.raises(ServiceBusAuthenticationError):
+                await admin.get_queue("q")
+    finally:
+        server.ask("ACL", "DELUSER", "ann")

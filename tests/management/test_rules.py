@@ -1,0 +1,307 @@
+"""Rules as an administrator sees them: created, found, changed, listed, deleted, and refused without a trace."""
+
+from __future__ import annotations
+
+import asyncio
+from datetime import UTC, datetime, timedelta
+from typing import Any
+from uuid import UUID
+
+import pytest
+
+from sbredis.aio.management import ServiceBusAdministrationClient
+from sbredis.exceptions import (
+    MessagingEntityAlreadyExistsError,
+    MessagingEntityNotFoundError,
+    OperationTimeoutError,
+    Outcome,
+    RuleSyntaxError,
+    ServiceBusQuotaExceededError,
+)
+from sbredis.management import (
+    CorrelationRuleFilter,
+    FalseRuleFilter,
+    RuleProperties,
+    SqlRuleAction,
+    SqlRuleFilter,
+    TrueRuleFilter,
+)
+from sbredis.model import RuleFilter
+from sbredis.registry import _limits as limits
+from sbredis.registry import _rulebook as rulebook
+from tests.management.conftest import held
+from tests.management.refusals import refused
+from tests.management.test_rule_properties import FILTERS
+
+pytestmark = pytest.mark.anyio
+
+in_memory = pytest.mark.parametrize("target", ["memory"], indirect=True)
+Admin = ServiceBusAdministrationClient
+
+VALUES: dict[str, Any] = {
+    "@text": "é",
+    "@whole": 2**63 - 1,
+    "@part": 0.1,
+    "@flag": True,
+    "@bytes": b"\x00\xff",
+    "@time": datetime(2026, 1, 2, 3, 4, 5, 6, UTC),
+    "@span": timedelta(days=3, microseconds=1),
+    "@id": UUID(int=7),
+}
+
+
+@pytest.fixture
+async def admin(admin: Admin) -> Admin:
+    """With a topic that has a subscription without rules."""
+    await admin.create_topic("News")
+    await admin.create_subscription("news", "All", rules=[])
+    return admin
+
+
+# -- creating and finding ----------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("given", [each for each, _ in FILTERS], ids=lambda each: type(each).__name__)
+async def test_a_filter_comes_back_as_it_was_given(admin: Admin, given: RuleFilter) -> None:
+    created = await admin.create_rule("news", "all", "Red", filter=given)
+    assert created.created_at_utc is not None
+    assert abs(created.created_at_utc - datetime.now(UTC)) < timedelta(minutes=1)
+    assert created == RuleProperties("Red", filter=given, action=None, created_at_utc=created.created_at_utc)
+    assert type(created.filter) is type(given)
+    assert await admin.get_rule("NEWS", "ALL", "red") == created
+    assert [rule async for rule in admin.list_rules("news", "all")] == [created]
+
+
+async def test_an_action_comes_back_as_it_was_given_with_values_of_every_type(admin: Admin) -> None:
+    text = "SET a = @text; SET b = @whole; SET c = @part; SET d = @flag; SET e = @time; SET f = @span; SET g = @id"
+    action = SqlRuleAction(f"{text}; REMOVE h", VALUES)
+    await admin.create_rule("news", "all", "red", action=action)
+    found = await admin.get_rule("news", "all", "red")
+    assert (found.filter, found.action) == (TrueRuleFilter(), action)
+    assert found.action is not None
+    assert found.action.parameters is not None
+    assert {name: type(value) for name, value in found.action.parameters.items()} == {
+        name: type(value) for name, value in VALUES.items()
+    }
+
+
+async def test_a_rule_of_no_filter_takes_everything(admin: Admin) -> None:
+    assert (await admin.create_rule("news", "all", "one")).filter == TrueRuleFilter()
+    assert (await admin.create_rule("news", "all", "two", filter=None)).filter == TrueRuleFilter()  # type: ignore[arg-type]
+
+
+async def test_the_default_rule_may_be_deleted_and_made_again(admin: Admin) -> None:
+    await admin.create_rule("news", "all", "$Default")
+    await admin.delete_rule("news", "all", "$DEFAULT")
+    assert not await admin.rule_exists("news", "all", "$default")
+    assert (await admin.create_rule("news", "all", "$Default", filter=FalseRuleFilter())).name == "$Default"
+
+
+async def test_a_name_that_is_taken_is_refused(admin: Admin) -> None:
+    await admin.create_rule("news", "all", "Red")
+    text = "has a rule 'red' already; .* update_rule"
+    await refused(admin, admin.create_rule("news", "all", "red"), MessagingEntityAlreadyExistsError, text)
+
+
+async def test_whether_there_is_a_rule_can_be_asked(admin: Admin) -> None:
+    await admin.create_rule("news", "all", "Red")
+    before = await held(admin)
+    asked = [("NEWS", "all", "red"), ("news", "all", "blue"), ("news", "other", "red"), ("nothing", "all", "red")]
+    assert [await admin.rule_exists(*path) for path in asked] == [True, False, False, False]
+    assert await held(admin) == before
+
+
+async def test_what_is_not_there_is_not_found_and_the_error_says_what_it_was(admin: Admin) -> None:
+    for topic, subscription, text in (
+        ("news", "all", "'[Nn]ews/subscriptions/[Aa]ll' has no rule 'red'"),
+        ("news", "other", "There is no subscription 'other' of a topic 'news'"),
+        ("nothing", "all", "There is no subscription 'all' of a topic 'nothing'"),
+    ):
+        for done in (
+            admin.get_rule(topic, subscription, "red"),
+            admin.update_rule(topic, subscription, RuleProperties("red", filter=None, action=None)),
+            admin.update_rule(topic, subscription, {"name": "red"}, filter=FalseRuleFilter()),
+            admin.delete_rule(topic, subscription, "red"),
+        ):
+            await refused(admin, done, MessagingEntityNotFoundError, text)
+    for topic, subscription in (("news", "other"), ("nothing", "all")):
+        for done in (
+            admin.create_rule(topic, subscription, "red"),
+            anext(admin.list_rules(topic, subscription)),
+        ):
+            await refused(admin, done, MessagingEntityNotFoundError, f"'{subscription}' of a topic '{topic}'")
+    with pytest.raises(MessagingEntityNotFoundError) as caught:
+        await admin.get_rule("news", "all", "red")
+    assert caught.value.entity == "news/subscriptions/all/rules/red"
+
+
+# -- refusals ----------------------------------------------------------------------------------------------------------
+
+WRONG: list[tuple[dict[str, Any], type[Exception], str]] = [
+    ({"filter": SqlRuleFilter("colour = ")}, RuleSyntaxError, "line 1, column 10: found the end"),
+    ({"filter": SqlRuleFilter("price > @least")}, RuleSyntaxError, "parameter @least has no value"),
+    ({"filter": SqlRuleFilter("a = '" + "x" * 1024 + "'")}, ValueError, "may have 1,024 characters"),
+    ({"filter": CorrelationRuleFilter()}, ValueError, "must ask for something"),
+    ({"filter": "colour = 'red'"}, TypeError, "filter must be an SqlRuleFilter, .*, not str"),
+    ({"filter": CorrelationRuleFilter(properties={"a": "x" * 70_000})}, ValueError, "at most 65536 are kept"),
+    ({"action": SqlRuleAction("colour = 'red'")}, RuleSyntaxError, "line 1, column 1"),
+    ({"action": SqlRuleAction("SET a = 1;" * 33)}, ValueError, "may have 32 statements"),
+    ({"action": "SET a = 1"}, TypeError, "action must be an SqlRuleAction, not str"),
+]
+
+
+@in_memory
+@pytest.mark.parametrize(("given", "error", "text"), WRONG)
+async def test_what_cannot_be_creates_and_changes_nothing(
+    admin: Admin, given: dict[str, Any], error: type[Exception], text: str
+) -> None:
+    await refused(admin, admin.create_rule("news", "all", "r", **given), error, text)
+    rule = await admin.create_rule("news", "all", "r", filter=SqlRuleFilter("a = 1"))
+    await refused(admin, admin.update_rule("news", "all", {"name": "r", **given}), error, text)
+    await refused(admin, admin.update_rule("news", "all", rule, **given), error, text)
+    assert await admin.get_rule("news", "all", "r") == rule
+
+
+@in_memory
+async def test_what_cannot_be_is_refused_before_anything_is_opened(where: str) -> None:
+    admin = Admin(where)
+    for path in (
+        ("a b", "s", "r"),
+        ("t", "s" * 51, "r"),
+        ("t", "s", "a b"),
+        ("t", "s", "r" * 51),
+        ("t", "s", "$Other"),
+    ):
+        for done in (
+            admin.create_rule(*path),
+            admin.get_rule(*path),
+            admin.rule_exists(*path),
+            admin.update_rule(path[0], path[1], {"name": path[2]}),
+            admin.delete_rule(*path),
+        ):
+            with pytest.raises(ValueError, match=r"(entity|subscription|rule) name"):
+                await done
+    with pytest.raises(ValueError, match="subscription name 'a b'"):
+        admin.list_rules("t", "a b")
+    with pytest.raises(RuleSyntaxError) as caught:
+        await admin.create_rule("t", "s", "r", filter=SqlRuleFilter("colour =\n= 'red'"))
+    assert (caught.value.line, caught.value.column, caught.value.outcome) == (2, 1, Outcome.NEVER_SENT)
+    assert caught.value.expected
+    with pytest.raises(RuleSyntaxError):
+        await admin.update_rule("t", "s", RuleProperties("r", action=SqlRuleAction("SET")))
+    for wrong, error in (("r", TypeError), ({}, ValueError), ({"name": "r", "colour": 1}, TypeError)):
+        with pytest.raises(error):
+            await admin.update_rule("t", "s", wrong)  # type: ignore[arg-type]
+    assert not admin._connection._opened
+    await admin.close()
+
+
+@in_memory
+async def test_a_topic_takes_so_many_filters_and_no_more(admin: Admin, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(rulebook, "LIMITS", limits.Limits(2000, 1, 1))
+    await admin.create_rule("news", "all", "sql", filter=SqlRuleFilter("a = 1"))
+    await admin.create_rule("news", "all", "correlation", filter=CorrelationRuleFilter(label="a"))
+    await admin.create_rule("news", "all", "all")
+    for given, text in (
+        (SqlRuleFilter("a = 2"), "more than 1 rules with SQL filters"),
+        (CorrelationRuleFilter(label="b"), "more than 1 rules with correlation filters"),
+    ):
+        await refused(admin, admin.create_rule("news", "all", "r", filter=given), ServiceBusQuotaExceededError, text)
+        change = admin.update_rule("news", "all", {"name": "all"}, filter=given)
+        await refused(admin, change, ServiceBusQuotaExceededError, text)
+
+
+# -- changing ----------------------------------------------------------------------------------------------------------
+
+
+async def test_a_rule_is_changed_and_keeps_when_it_was_created(admin: Admin) -> None:
+    rule = await admin.create_rule("news", "all", "Red", action=SqlRuleAction("SET a = 1"))
+    rule.filter = CorrelationRuleFilter(label="red")
+    await admin.update_rule("news", "all", rule)
+    assert await admin.get_rule("news", "all", "red") == rule
+    rule.action = None
+    await admin.update_rule("news", "all", rule)
+    assert await admin.get_rule("news", "all", "red") == rule
+
+
+async def test_what_an_update_does_not_say_stays_as_it_is(admin: Admin) -> None:
+    one, other = SqlRuleFilter("a = 1"), SqlRuleFilter("a = @b", {"@b": 2})
+    action = SqlRuleAction("SET a = 1")
+    await admin.create_rule("news", "all", "r", filter=one, action=action)
+
+    async def now() -> tuple[Any, Any]:
+        rule = await admin.get_rule("news", "all", "r")
+        return rule.filter, rule.action
+
+    await admin.update_rule("news", "all", {"name": "R", "filter": other})
+    assert await now() == (other, action)
+    await admin.update_rule("news", "all", RuleProperties("r"), action=None)
+    assert await now() == (other, None)
+    await admin.update_rule("news", "all", {"name": "r"}, action=action)
+    assert await now() == (other, action)
+    await admin.update_rule("news", "all", RuleProperties("r", filter=one, action=None, created_at_utc=None))
+    assert await now() == (one, None)
+    await admin.update_rule("news", "all", await admin.get_rule("news", "all", "r"), filter=FalseRuleFilter())
+    assert await now() == (FalseRuleFilter(), None)
+    await admin.update_rule("news", "all", {**dict(await admin.get_rule("news", "all", "r")), "filter": None})
+    assert await now() == (TrueRuleFilter(), None)
+
+
+async def test_rules_of_one_name_belong_to_their_subscriptions(admin: Admin) -> None:
+    await admin.create_subscription("news", "other", rules=[RuleProperties("r")])
+    await admin.create_rule("news", "all", "r")
+    await admin.update_rule("news", "all", {"name": "r"}, filter=FalseRuleFilter())
+    assert (await admin.get_rule("news", "other", "r")).filter == TrueRuleFilter()
+    await admin.delete_rule("news", "all", "r")
+    assert await admin.rule_exists("news", "other", "r")
+
+
+async def test_changes_at_once_are_all_made(admin: Admin) -> None:
+    await admin.create_rule("news", "all", "gone")
+    await asyncio.gather(
+        *(admin.create_rule("news", "all", f"r{number}", filter=SqlRuleFilter("a = 1")) for number in range(8)),
+        admin.delete_rule("news", "all", "gone"),
+        admin.update_subscription("news", {"name": "all"}, max_delivery_count=3),
+    )
+    assert [rule.name async for rule in admin.list_rules("news", "all")] == [f"r{number}" for number in range(8)]
+
+
+# -- listing -----------------------------------------------------------------------------------------------------------
+
+
+async def test_rules_are_listed_by_name_over_several_pages(admin: Admin, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("sbredis.aio.management._rules.PAGE", 3)
+    assert [rule async for rule in admin.list_rules("news", "all")] == []
+    names = ["b", "A", "c", "B2", "a2", "d"]
+    for name in names:
+        await admin.create_rule("news", "all", name)
+    by_name = sorted(names, key=str.lower)
+    assert [rule.name async for rule in admin.list_rules("news", "all")] == by_name
+    pages = admin.list_rules("news", "all").by_page()
+    assert [rule.name async for rule in await anext(pages)] == by_name[:3]
+    rest = admin.list_rules("news", "all").by_page(pages.continuation_token)
+    assert [rule.name async for page in rest async for rule in page] == by_name[3:]
+    assert rest.continuation_token is None
+
+
+@in_memory
+async def test_rules_that_do_not_fit_into_one_answer_are_all_listed(admin: Admin) -> None:
+    large = {"a": "x" * 60_000}
+    names = [f"r{number:02}" for number in range(40)]
+    for name in names:
+        await admin.create_rule("news", "all", name, filter=CorrelationRuleFilter(label=name, properties=large))
+    assert [rule.name async for rule in admin.list_rules("news", "all")] == names
+
+
+@in_memory
+async def test_a_call_without_time_does_nothing(admin: Admin) -> None:
+    await admin.create_rule("news", "all", "r")
+    for done in (
+        admin.create_rule("news", "all", "other", timeout=1e-9),
+        admin.get_rule("news", "all", "r", timeout=1e-9),
+        admin.rule_exists("news", "all", "r", timeout=1e-9),
+        admin.update_rule("news", "all", {"name": "r"}, filter=FalseRuleFilter(), timeout=1e-9),
+        admin.delete_rule("news", "all", "r", timeout=1e-9),
+        anext(admin.list_rules("news", "all", timeout=1e-9)),
+    ):
+        await refused(admin, done, OperationTimeoutError, ".")

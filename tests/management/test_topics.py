@@ -1,0 +1,318 @@
+"""Topics as an administrator sees them: created, found, changed, listed, deleted, and refused without a trace."""
+
+from __future__ import annotations
+
+import asyncio
+from datetime import timedelta
+from typing import Any
+
+import pytest
+
+from sbredis.aio._definitions import TOPICS, topic_creation
+from sbredis.aio.management import ServiceBusAdministrationClient
+from sbredis.aio.management import _calls as calls
+from sbredis.engine import PartitionSettings, partition_for_name
+from sbredis.exceptions import (
+    MessagingEntityAlreadyExistsError,
+    MessagingEntityNotFoundError,
+    OperationTimeoutError,
+)
+from sbredis.management import EntityStatus, QueueProperties, TopicProperties
+from tests.management.conftest import held
+from tests.management.refusals import refused
+from tests.management.test_topic_and_subscription_properties import TOPIC_KEPT
+
+pytestmark = pytest.mark.anyio
+
+in_memory = pytest.mark.parametrize("target", ["memory"], indirect=True)
+every_kept_property = pytest.mark.parametrize("name", TOPIC_KEPT)
+Admin = ServiceBusAdministrationClient
+
+
+async def test_a_topic_is_created_as_azure_s_is(admin: Admin) -> None:
+    created = await admin.create_topic("Billing/News")
+    assert created == TopicProperties("Billing/News")
+    assert await admin.get_topic("BILLING/news") == created
+    assert [topic async for topic in admin.list_topics()] == [created]
+    assert [each async for each in admin.list_subscriptions("billing/news")] == []
+
+
+@every_kept_property
+async def test_a_property_comes_back_as_it_was_given(admin: Admin, name: str) -> None:
+    value = TOPIC_KEPT[name].value
+    expected = TopicProperties("t", **{name: value})
+    assert await admin.create_topic("t", **{name: value}) == expected
+    assert await admin.get_topic("t") == expected
+
+
+@in_memory
+@every_kept_property
+async def test_a_property_can_be_changed_and_reset_unless_it_is_fixed(admin: Admin, name: str) -> None:
+    topic = await admin.create_topic("t")
+    setattr(topic, name, TOPIC_KEPT[name].value)
+    if name == "requires_duplicate_detection":
+        text = "The value for the RequiresDuplicateDetection property of an existing Topic cannot be changed"
+        await refused(admin, admin.update_topic(topic), ValueError, text)
+        return
+    await admin.update_topic(topic)
+    assert await admin.get_topic("t") == topic
+    await admin.update_topic(topic, **{name: None})
+    assert await admin.get_topic("t") == TopicProperties("t")
+
+
+@pytest.mark.parametrize("partitioned", [False, True])
+async def test_the_settings_reach_the_partitions(admin: Admin, *, partitioned: bool) -> None:
+    await admin.create_topic("t", enable_partitioning=partitioned, max_size_in_megabytes=2)
+    await admin.update_topic({"name": "t"}, status="SendDisabled", default_message_time_to_live="PT30S")
+    namespace = admin._connection.namespace
+    record = await namespace.get_entity("t")
+    assert record.settings == PartitionSettings(
+        topic=True, quota=2 * 1024 * 1024, status="SendDisabled", time_to_live=30_000
+    )
+    assert len(record.partitions) == (4 if partitioned else 1)
+    for number in record.partitions:
+        state = namespace.partition(record, number).keys[0]
+        told = await admin._connection.transport.command("HMGET", state, "topic", "status", "ttl", key=state)
+        assert told == [b"1", b"SendDisabled", b"30000"]
+
+
+async def test_a_topic_may_be_put_beside_another_entity(admin: Admin) -> None:
+    await admin.create_queue("first")
+    place = partition_for_name("first", 4)
+    other = next(name for name in "abcdef" if partition_for_name(name, 4) != place)
+    assert (await admin.create_topic(other, colocate_with="FIRST")).colocate_with == "first"
+    assert (await admin._connection.namespace.get_entity(other)).partitions == (place,)
+    await refused(admin, admin.create_topic("t", colocate_with="x"), MessagingEntityNotFoundError, "no entity 'x'")
+
+
+async def test_a_name_that_is_taken_is_refused(admin: Admin) -> None:
+    await admin.create_topic("News")
+    await admin.create_queue("Orders")
+    text = "There is an entity '{}' in namespace 'ns' already"
+    await refused(admin, admin.create_topic("news"), MessagingEntityAlreadyExistsError, text.format("News"))
+    await refused(admin, admin.create_topic("orders"), MessagingEntityAlreadyExistsError, text.format("Orders"))
+
+
+async def test_what_is_no_topic_is_not_found_as_one_and_the_error_says_what_it_is(admin: Admin) -> None:
+    await admin.create_queue("Orders")
+    text = "There is a queue of the name 'Orders' in namespace 'ns', not a topic"
+    for done in (
+        admin.get_topic("orders"),
+        admin.get_topic_runtime_properties("orders"),
+        admin.update_topic({"name": "orders"}, user_metadata="ours"),
+        admin.delete_topic("orders"),
+        admin.create_subscription("orders", "all"),
+        admin.ensure_subscription("orders", "all"),
+        anext(admin.list_subscriptions("orders")),
+        anext(admin.list_subscriptions_runtime_properties("orders")),
+    ):
+        await refused(admin, done, MessagingEntityNotFoundError, text)
+    text = "'Orders' is there already, and is a queue, no topic"
+    await refused(admin, admin.ensure_topic("orders"), MessagingEntityAlreadyExistsError, text)
+
+
+async def test_what_is_not_there_is_not_found_and_the_error_says_what_to_do(admin: Admin) -> None:
+    for done in (
+        admin.get_topic("News"),
+        admin.get_topic_runtime_properties("News"),
+        admin.update_topic({"name": "News"}),
+        admin.delete_topic("News"),
+    ):
+        await refused(admin, done, MessagingEntityNotFoundError, r"create_topic\('News'\)")
+
+
+async def test_whether_there_is_a_topic_can_be_asked(admin: Admin) -> None:
+    await admin.create_topic("News")
+    await admin.create_queue("orders")
+    before = await held(admin)
+    assert [await admin.topic_exists(name) for name in ("news", "other", "orders")] == [True, False, False]
+    assert await held(admin) == before
+
+
+WRONG: list[tuple[dict[str, Any], type[Exception], str]] = [
+    ({"default_message_time_to_live": "PT0.9S"}, ValueError, "default_message_time_to_live must be 0:00:01 or longer"),
+    ({"duplicate_detection_history_time_window": "P8D"}, ValueError, "must be 7 days, 0:00:00 or shorter"),
+    ({"max_size_in_megabytes": 0}, ValueError, "max_size_in_megabytes must be from 1 to"),
+    ({"max_message_size_in_kilobytes": 102_401}, ValueError, "from 1 to 102400, not 102401"),
+    ({"size_in_bytes": -1}, ValueError, "size_in_bytes must be from 0 to"),
+    ({"user_metadata": "x" * 1025}, ValueError, "user_metadata has 1025 characters; at most 1024 are kept"),
+    ({"status": "Deleting"}, ValueError, "status can be set to Active, Disabled, .*, not to 'Deleting'"),
+    ({"auto_delete_on_idle": "PT4M"}, ValueError, "auto_delete_on_idle must be 0:05:00 or longer"),
+    ({"auto_delete_on_idle": "PT5M"}, ValueError, "removal of topics that nobody uses is not available in this"),
+    ({"support_ordering": "yes"}, TypeError, "support_ordering must be True or False, not str"),
+    ({"lock_duration": "PT30S"}, TypeError, "lock_duration"),
+    ({"forward_to": "other"}, TypeError, "forward_to"),
+    ({"authorization_rules": [{"key_name": "k" * 70_000}]}, ValueError, "at most 65536 are kept"),
+]
+
+
+@in_memory
+@pytest.mark.parametrize(("properties", "error", "text"), WRONG)
+async def test_wrong_properties_create_and_change_nothing(
+    admin: Admin, properties: dict[str, Any], error: type[Exception], text: str
+) -> None:
+    await refused(admin, admin.ensure_topic("t", **properties), error, text)
+    with pytest.raises(error, match=text):
+        await admin.create_topic("t", **properties)
+    assert [topic async for topic in admin.list_topics()] == []
+    await admin.create_topic("t")
+    await refused(admin, admin.ensure_topic("t", **properties), error, text)
+    await refused(admin, admin.update_topic({"name": "t", **properties}), error, text)
+    await refused(admin, admin.update_topic(TopicProperties("t"), **properties), error, text)
+
+
+@in_memory
+async def test_what_cannot_be_is_refused_before_anything_is_opened(where: str) -> None:
+    admin = Admin(where)
+    for name in ("a b", "a" * 261, "t/subscriptions/s", ""):
+        for done in (
+            admin.create_topic(name),
+            admin.ensure_topic(name),
+            admin.get_topic(name),
+            admin.topic_exists(name),
+            admin.get_topic_runtime_properties(name),
+            admin.update_topic({"name": name}),
+            admin.delete_topic(name),
+        ):
+            with pytest.raises(ValueError, match="entity name"):
+                await done
+    for wrong, error in (
+        ("t", TypeError),
+        ({}, ValueError),
+        ({"name": 5}, TypeError),
+        ({"name": "t", "a": 1}, TypeError),
+    ):
+        with pytest.raises(error):
+            await admin.update_topic(wrong)  # type: ignore[arg-type]
+    with pytest.raises(TypeError, match="update_topic takes TopicProperties or a mapping of them, not QueueProp"):
+        await admin.update_topic(QueueProperties("t"))  # type: ignore[arg-type]
+    assert not admin._connection._opened
+    await admin.close()
+
+
+@pytest.mark.parametrize(
+    ("name", "value", "words"),
+    [
+        ("requires_duplicate_detection", True, "RequiresDuplicateDetection"),
+        ("enable_partitioning", True, "EnablePartitioning"),
+        ("colocate_with", "other", "ColocateWith"),
+    ],
+)
+async def test_what_is_fixed_cannot_be_changed(admin: Admin, name: str, value: Any, words: str) -> None:
+    topic = await admin.create_topic("t")
+    setattr(topic, name, value)
+    topic.user_metadata = "ours"
+    text = f"^The value for the {words} property of an existing Topic cannot be changed: it is (False|None)$"
+    await refused(admin, admin.update_topic(topic), ValueError, text)
+    differs = f"'t' is there already, and differs in what cannot be changed: {name} is"
+    await refused(admin, admin.ensure_topic("t", **{name: value}), ValueError, differs)
+
+
+async def test_changes_at_once_are_all_made_also_while_subscriptions_come(admin: Admin) -> None:
+    await admin.create_topic("t", enable_partitioning=True)
+    await asyncio.gather(
+        admin.update_topic({"name": "t"}, default_message_time_to_live="PT30S"),
+        admin.update_topic({"name": "t"}, user_metadata="ours"),
+        admin.create_subscription("t", "all"),
+        admin.create_subscription("t", "other"),
+    )
+    assert await admin.get_topic("t") == TopicProperties(
+        "t", enable_partitioning=True, default_message_time_to_live="PT30S", user_metadata="ours"
+    )
+    assert [each.name async for each in admin.list_subscriptions("t")] == ["all", "other"]
+
+
+# -- ensuring ----------------------------------------------------------------------------------------------------------
+
+
+async def test_ensuring_creates_what_is_missing_and_leaves_what_is_there(admin: Admin, where: str) -> None:
+    made = await admin.ensure_topic("News", default_message_time_to_live="PT30S", enable_partitioning=True)
+    assert made.default_message_time_to_live == timedelta(seconds=30)
+    before = await held(admin)
+    assert await admin.ensure_topic("news", default_message_time_to_live="PT10S") == made
+    assert await held(admin) == before
+    async with Admin(where) as another:
+        found = await asyncio.gather(
+            *(client.ensure_topic("t", user_metadata=str(number)) for number, client in enumerate((admin, another) * 8))
+        )
+    assert len({topic.user_metadata for topic in found}) == 1
+
+
+@in_memory
+async def test_a_missing_topic_is_created_for_who_asked_for_that(admin: Admin) -> None:
+    """As senders do, with ``create_if_missing``."""
+    connection = admin._connection
+    until = asyncio.get_running_loop().time() + 60
+    creation = topic_creation(user_metadata="ours", enable_partitioning=True)
+    record = await connection.record("t", until, creation)
+    assert (record.kind, record.settings.topic, record.partitioned) == ("topic", True, True)
+    assert await connection.record("T", until, creation) == record
+    assert TOPICS.described(record, reachable=True).user_metadata == "ours"
+    assert (await TOPICS.create_or_get(connection.namespace, "u", 60, {}, clock="test")).settings.clock == "test"
+    with pytest.raises(TypeError, match="create_if_missing does not know 'lock_duration'"):
+        topic_creation(lock_duration="PT30S")  # type: ignore[call-arg]
+
+
+# -- listing and deleting ----------------------------------------------------------------------------------------------
+
+
+async def test_topics_and_queues_are_listed_apart_over_several_pages(
+    admin: Admin, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(calls, "PAGE", 3)
+    for name in "abcd":
+        await admin.create_queue(f"{name}-queue")
+        await admin.create_topic(f"{name}-topic")
+        await admin.create_subscription(f"{name}-topic", "all")
+    for kind, listed in (
+        ("topic", [each.name async for each in admin.list_topics()]),
+        ("topic", [each.name async for each in admin.list_topics_runtime_properties()]),
+        ("queue", [each.name async for each in admin.list_queues()]),
+        ("queue", [each.name async for each in admin.list_queues_runtime_properties()]),
+    ):
+        assert listed == [f"{name}-{kind}" for name in "abcd"]
+    pages = admin.list_topics().by_page()
+    assert [[each.name async for each in page] async for page in pages] == [
+        ["a-topic"],
+        ["b-topic", "c-topic"],
+        ["d-topic"],
+    ]
+
+
+@pytest.mark.parametrize("partitioned", [False, True])
+async def test_a_deleted_topic_leaves_nothing_and_its_name_is_free(admin: Admin, *, partitioned: bool) -> None:
+    before = set(await held(admin))
+    await admin.create_topic("t", enable_partitioning=partitioned)
+    await admin.create_subscription("t", "all")
+    await admin.delete_topic("T")
+    assert {key for key in set(await held(admin)) - before if b"{fjl}" not in key} == set()
+    assert not await admin.topic_exists("t")
+    assert not await admin.subscription_exists("t", "all")
+    await admin.create_topic("t", enable_partitioning=not partitioned)
+    assert [each async for each in admin.list_subscriptions("t")] == []
+
+
+@in_memory
+async def test_a_disabled_topic_says_so_in_its_status(admin: Admin) -> None:
+    topic = await admin.create_topic("t", status=EntityStatus.DISABLED)
+    assert topic.status is EntityStatus.DISABLED
+    topic.status = EntityStatus.ACTIVE
+    await admin.update_topic(topic)
+    assert (await admin.get_topic("t")).status is EntityStatus.ACTIVE
+
+
+@in_memory
+async def test_a_call_without_time_does_nothing(admin: Admin) -> None:
+    await admin.create_topic("t")
+    for done in (
+        admin.create_topic("other", timeout=1e-9),
+        admin.ensure_topic("other", timeout=1e-9),
+        admin.get_topic("t", timeout=1e-9),
+        admin.topic_exists("t", timeout=1e-9),
+        admin.get_topic_runtime_properties("t", timeout=1e-9),
+        admin.update_topic({"name": "t"}, user_metadata="ours", timeout=1e-9),
+        admin.delete_topic("t", timeout=1e-9),
+        anext(admin.list_topics(timeout=1e-9)),
+        anext(admin.list_topics_runtime_properties(timeout=1e-9)),
+    ):
+        await refused(admin, done, OperationTimeoutError, ".")

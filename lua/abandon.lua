@@ -1,8 +1,9 @@
 #!lua flags=allow-oom
 -- Gives locked messages back. Each returns to its own place, at once or after a delay, or goes where the delivery limit and
--- its expiry send it. Counted as a failed delivery, unless it is given back unread.
+-- its expiry send it. A delay keeps all of its session back, which comes one after the other. Counted as a failed delivery,
+-- unless it is given back unread.
 --
--- KEYS[1-27] partition   in the order of includes/begin.lua
+-- KEYS[1-30] partition   in the order of includes/begin.lua
 -- ARGV[1-6]  call        run_id, incarnation, version, lane, number, now
 -- ARGV[7]    counted     1, or 0 if the messages are given back unread
 -- ARGV[8...] groups      token, count, and for each message of that lease its name, changed properties or nothing, and a
@@ -48,6 +49,7 @@ for g = 1, #list do
   local mine = held(p, list[g], seen, lost)
   for i = 1, #mine.names do
     local e = entry(mine.entries[i])
+    e.session = mine.session
     altered(p, e, ARGV[mine.at[i] + 1])
     release(p, mine.names[i], e, ARGV[7] == '1', tonumber(ARGV[mine.at[i] + 2]))
   end

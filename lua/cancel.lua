@@ -1,7 +1,7 @@
 #!lua flags=allow-oom
 -- Deletes scheduled messages before they are enqueued: all of them, or none if one is not scheduled, or no longer.
 --
--- KEYS[1-27] partition   in the order of includes/begin.lua
+-- KEYS[1-30] partition   in the order of includes/begin.lua
 -- ARGV[1-6]  call        run_id, incarnation, version, lane, number, now
 -- ARGV[7...] names       of the messages
 --
@@ -17,6 +17,8 @@
 -- @use named
 -- @use refuse
 -- @use repeated
+-- @use session_in
+-- @use unseat
 -- @use words
 local p, refusal = begin(KEYS, ARGV, 'cancel', 6, true)
 if not p then
@@ -43,7 +45,11 @@ if #missing == 0 then
     local member = members[i]
     p.taken[#p.taken + 1] = member
     p.unawaited[#p.unawaited + 1] = 's' .. member
-    drop(p, member, redis.call('HSTRLEN', bucket(p.keys, tonumber(member)), member), 0)
+    local key = bucket(p.keys, tonumber(member))
+    if p.seats then
+      unseat(p, session_in(redis.call('HGET', key, member)), 's', tonumber(member))
+    end
+    drop(p, member, redis.call('HSTRLEN', key, member), 0)
   end
 end
 finish(p, table.concat(missing, ' '))

@@ -1,7 +1,7 @@
 #!lua flags=allow-oom
 -- Settles locked messages as done: they are gone for good.
 --
--- KEYS[1-27] partition   in the order of includes/begin.lua
+-- KEYS[1-30] partition   in the order of includes/begin.lua
 -- ARGV[1-6]  call        run_id, incarnation, version, lane, number, now
 -- ARGV[7...] groups      token, count, and the names of as many messages of that lease; any number of such groups
 --
@@ -15,6 +15,7 @@
 -- @use loosen
 -- @use refuse
 -- @use repeated
+-- @use unseat
 -- @use unstore
 -- @use variadic
 -- @use words
@@ -50,6 +51,9 @@ for g = 1, #list do
       stored[i] = record == '' and names[i] or record
     end
     freed, sizes[i] = freed + size, size
+    if mine.session then
+      unseat(p, mine.session, 'h', tonumber(names[i]))
+    end
     p.bytes = p.bytes - changes
   end
   if #names > 0 then

@@ -1,7 +1,7 @@
 #!lua flags=allow-oom
 -- Makes a partition, or gives it newer settings of its entity. What cannot change after creation is held fast.
 --
--- KEYS[1-27] partition   in the order of includes/begin.lua
+-- KEYS[1-30] partition   in the order of includes/begin.lua
 -- ARGV[1-6]  call        run_id, incarnation, version, lane, number, now
 -- ARGV[7]    create      1 if the partition is to be made where it is missing
 -- ARGV[8]    clock       server, or test; cannot change
@@ -14,6 +14,8 @@
 -- ARGV[15]   quota       bytes that the partition may hold
 -- ARGV[16]   largest     bytes of the largest message
 -- ARGV[17]   shared      1 if the records belong to another entity, whose partition has been made; cannot change
+-- ARGV[18]   sessions    1 if messages belong to sessions; cannot change
+-- ARGV[19]   topic       1 if what is taken in is handed to subscriptions; cannot change
 --
 -- Result: { the partition's version }
 -- Refusals: GONE (not here, and not to be made), LAYOUT, STALE (older than the partition's), FIXED (a setting that cannot
@@ -25,17 +27,20 @@ local state, store = KEYS[1], KEYS[10]
 local version = whole(ARGV[3], 1, 999999999999999)
 local names = {
   [8] = 'clock', [9] = 'status', [10] = 'lock', [11] = 'deliveries', [12] = 'ttl', [13] = 'dead', [14] = 'window', [17] = 'shared',
+  [18] = 'sessions', [19] = 'topic',
 }
 local statuses = { Active = true, SendDisabled = true, ReceiveDisabled = true, Disabled = true }
-if #ARGV ~= 17 or not version or ARGV[2] == '' or ARGV[7] ~= '0' and ARGV[7] ~= '1' or ARGV[8] ~= 'server' and ARGV[8] ~= 'test'
+if #ARGV ~= 19 or not version or ARGV[2] == '' or ARGV[7] ~= '0' and ARGV[7] ~= '1' or ARGV[8] ~= 'server' and ARGV[8] ~= 'test'
   or not statuses[ARGV[9]] or not whole(ARGV[10], 1, 9999999999999) or not whole(ARGV[11], 1, 99999)
   or not whole(ARGV[12], 1, 9999999999999) or ARGV[13] ~= '0' and ARGV[13] ~= '1'
   or ARGV[14] ~= '' and not whole(ARGV[14], 1, 9999999999999) or not whole(ARGV[15], 0, 999999999999999)
-  or not whole(ARGV[16], 0, 536870912) or ARGV[17] ~= '0' and ARGV[17] ~= '1' then
+  or not whole(ARGV[16], 0, 536870912) or ARGV[17] ~= '0' and ARGV[17] ~= '1'
+  or ARGV[18] ~= '0' and ARGV[18] ~= '1' or ARGV[19] ~= '0' and ARGV[19] ~= '1'
+  or ARGV[19] == '1' and (ARGV[17] == '1' or ARGV[18] == '1') then
   return refuse('BADCALL', 'settings')
 end
 
-local s = redis.call('HMGET', state, 'layout', 'incarnation', 'version', 'status', 'clock', 'window', 'shared')
+local s = redis.call('HMGET', state, 'layout', 'incarnation', 'version', 'status', 'clock', 'window', 'shared', 'sessions', 'topic')
 local NEVER = '9999999999999'
 local fields = {}
 if s[1] then
@@ -57,16 +62,22 @@ if s[1] then
   if s[7] ~= ARGV[17] then
     return refuse('FIXED', 'shared')
   end
+  if s[8] ~= ARGV[18] then
+    return refuse('FIXED', 'sessions')
+  end
+  if s[9] ~= ARGV[19] then
+    return refuse('FIXED', 'topic')
+  end
 else
   if ARGV[7] ~= '1' then
     return refuse('GONE', 'partition')
   end
   fields = {
     'layout', '1', 'incarnation', ARGV[2], 'run_id', ARGV[1], 'offset', '0', 'clk', '0', 'dead_seq', '0', 'head', NEVER,
-    'horizon', '0', 'next_lock', NEVER, 'next_due', NEVER, 'waiting', '', 'biggest', '0',
+    'horizon', '0', 'next_lock', NEVER, 'next_due', NEVER, 'waiting', '', 'biggest', '0', 'kept', '0', 'fence', '0',
   }
 end
-for i = 8, 17 do
+for i = 8, 19 do
   if names[i] then
     fields[#fields + 1] = names[i]
     fields[#fields + 1] = ARGV[i]

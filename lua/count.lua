@@ -1,7 +1,7 @@
 #!lua flags=no-writes
 -- Counts the messages by side and state, without doing anything of what is due.
 --
--- KEYS[1-27] partition   in the order of includes/begin.lua
+-- KEYS[1-30] partition   in the order of includes/begin.lua
 -- ARGV[1-6]  call        run_id, incarnation, version, lane, number, now
 --
 -- Result: { more, in how many ms something is due, bytes, the last number, main side: active, held, locked, delayed, deferred, frozen,

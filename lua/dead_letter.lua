@@ -1,7 +1,7 @@
 #!lua flags=allow-oom
 -- Moves locked messages to the dead-letter queue. Those that are there already cannot go further: they stay as they are.
 --
--- KEYS[1-27] partition   in the order of includes/begin.lua
+-- KEYS[1-30] partition   in the order of includes/begin.lua
 -- ARGV[1-6]  call        run_id, incarnation, version, lane, number, now
 -- ARGV[7...] groups      token, count, and for each message of that lease its name and changed properties (reason and
 --   description among them)
@@ -19,6 +19,7 @@
 -- @use loosen
 -- @use refuse
 -- @use repeated
+-- @use unseat
 -- @use words
 local p, refusal = begin(KEYS, ARGV, 'dead_letter', 6, true)
 if not p then
@@ -44,6 +45,9 @@ for g = 1, #list do
     else
       local e = entry(mine.entries[i])
       altered(p, e, ARGV[mine.at[i] + 1])
+      if mine.session then
+        unseat(p, mine.session, 'h', tonumber(member))
+      end
       bury(p, member, e, 'A')
       count = count + 1
     end

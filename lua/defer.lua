@@ -1,7 +1,7 @@
 #!lua flags=allow-oom
 -- Sets locked messages aside: they stay where they are and are given out by their number only.
 --
--- KEYS[1-27] partition   in the order of includes/begin.lua
+-- KEYS[1-30] partition   in the order of includes/begin.lua
 -- ARGV[1-6]  call        run_id, incarnation, version, lane, number, now
 -- ARGV[7...] groups      token, count, and for each message of that lease its name and changed properties or nothing
 --
@@ -18,7 +18,9 @@
 -- @use loosen
 -- @use refuse
 -- @use repeated
+-- @use seat
 -- @use side_of
+-- @use unseat
 -- @use words
 local p, refusal = begin(KEYS, ARGV, 'defer', 6, true)
 if not p then
@@ -41,6 +43,10 @@ for g = 1, #list do
     local side, number = side_of(member)
     altered(p, e, ARGV[mine.at[i] + 1])
     e.home = 'f'
+    if mine.session then
+      unseat(p, mine.session, 'h', number)
+      seat(p, mine.session, 'p', number)
+    end
     p.placed[#p.placed + 1] = side.deferred + number
     p.placed[#p.placed + 1] = member
     p.entered[#p.entered + 1] = member

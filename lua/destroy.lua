@@ -2,7 +2,7 @@
 -- Takes a partition away. From the first step on it is gone for every other call. Where the records belong to another entity,
 -- what is held of them is given up step by step; otherwise all of it goes in one.
 --
--- KEYS[1-27] partition   in the order of includes/begin.lua
+-- KEYS[1-30] partition   in the order of includes/begin.lua
 -- ARGV[1-6]  call        run_id, incarnation, version, lane, number, now
 -- ARGV[7]    share       how many messages a step gives up
 --
@@ -16,7 +16,7 @@
 -- @use refuse
 -- @use sentinel
 -- @use whole
-local s = redis.call('HMGET', KEYS[1], 'layout', 'incarnation', 'shared')
+local s = redis.call('HMGET', KEYS[1], 'layout', 'incarnation', 'shared', 'kept')
 local share = whole(ARGV[7], 1, 1000)
 if not share or #ARGV ~= 7 then
   return refuse('BADCALL', 'share')
@@ -35,7 +35,8 @@ if s[3] ~= '1' then
   return { 0 }
 end
 if redis.call('EXISTS', KEYS[10]) == 0 then
-  redis.call('UNLINK', unpack(KEYS, 1, 9)) -- whoever stored the messages was destroyed before
+  redis.call('UNLINK', unpack(KEYS, 28, 30)) -- whoever stored the messages was destroyed before
+  redis.call('UNLINK', unpack(KEYS, 1, 9))
   return { 0 }
 end
 
@@ -57,5 +58,7 @@ flush(p)
 if #members == share then
   return { 1 }
 end
+redis.call('HINCRBY', KEYS[10], 'bytes', -tonumber(s[4]))
+redis.call('UNLINK', unpack(KEYS, 28, 30))
 redis.call('UNLINK', unpack(KEYS, 1, 9))
 return { 0 }

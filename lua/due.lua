@@ -1,7 +1,7 @@
 #!lua flags=allow-oom
 -- Does what is due, in a larger share than the other calls do on their way. A repetition tells anew in how many ms something is.
 --
--- KEYS[1-27] partition   in the order of includes/begin.lua
+-- KEYS[1-30] partition   in the order of includes/begin.lua
 -- ARGV[1-6]  call        run_id, incarnation, version, lane, number, now
 --
 -- Result: { more, in how many ms something is due next, or 0 }

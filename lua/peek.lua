@@ -2,16 +2,17 @@
 -- Shows messages without touching them, in the order of their numbers, whatever their state. Does nothing of what is due:
 -- what has expired but is still there is shown as well.
 --
--- KEYS[1-27] partition   in the order of includes/begin.lua
+-- KEYS[1-30] partition   in the order of includes/begin.lua
 -- ARGV[1-6]  call        run_id, incarnation, version, lane, number, now
 -- ARGV[7]    side        nothing, or d for the dead-letter queue
 -- ARGV[8]    from        the number to begin with
 -- ARGV[9]    wanted      how many messages at most
 -- ARGV[10]   room        how many bytes at most, though always one message
 -- ARGV[11]   states      which: a active, l locked, w delayed, f deferred, s scheduled
+-- ARGV[12]   session     the session whose messages are meant, behind a sign, or nothing
 --
 -- Result: { 0, names, state of each as one text, records, for some: place, failures, reason, changes }
--- Refusals: call
+-- Refusals: call, SESSIONS (the entity has none)
 -- @use band
 -- @use begin
 -- @use extra
@@ -20,26 +21,43 @@
 -- @use record_of
 -- @use records
 -- @use refuse
+-- @use seat_name
+-- @use seats_of
+-- @use session_named
 -- @use sides
 -- @use whole
-local p, refusal = begin(KEYS, ARGV, 'peek', 11, false)
+local p, refusal = begin(KEYS, ARGV, 'peek', 12, false)
 if not p then
   return refusal
 end
 local side, from, wanted, room = SIDES[ARGV[7]], whole(ARGV[8], 0, BAND - 1), whole(ARGV[9], 1, 1000), whole(ARGV[10], 1, 1073741824)
-if not side or not from or not wanted or not room or p.lane ~= '' or not string.find(ARGV[11], '^[alwfs]+$') then
+local session, unfit = session_named(p, ARGV[12])
+if unfit then
+  return unfit
+end
+if session and ARGV[7] ~= '' or not side or not side.from or not from or not wanted or not room or p.lane ~= ''
+  or not string.find(ARGV[11], '^[alwfs]+$') then
   return refuse('BADCALL', 'peek')
 end
 
-local bands = { l = { side.locked }, w = { side.delayed }, f = { side.deferred }, a = { side.ready } }
+local bands, all = { l = { side.locked }, w = { side.delayed }, f = { side.deferred }, a = { side.ready } }, {}
 if side.prefix == '' then
   bands.s = { 13 * BAND }
   for level = 1, 7 do
     bands.a[level + 1] = level * BAND
   end
+  bands.l[2] = side.held
 end
-local all = {}
-for letter, list in pairs(bands) do
+for letter, seats in pairs(session and { a = 'a', l = 'h', f = 'p', s = 's' } or {}) do
+  if string.find(ARGV[11], letter, 1, true) then
+    local found = seats_of(p, session, seats, from, 0, wanted)
+    for j = 1, #found do
+      local name, number = seat_name(found[j])
+      all[#all + 1] = { name = name, number = number, state = letter }
+    end
+  end
+end
+for letter, list in pairs(session and {} or bands) do
   if string.find(ARGV[11], letter, 1, true) then
     for i = 1, #list do
       local found = redis.call('ZRANGE', p.order, list[i] + from, list[i] + BAND - 1, 'BYSCORE', 'LIMIT', 0, wanted, 'WITHSCORES')

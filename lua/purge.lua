@@ -2,7 +2,7 @@
 -- Deletes messages that were enqueued before a time: active, delayed and deferred ones, and leaves those that are locked or
 -- scheduled. Looks at so many of them and tells where to go on.
 --
--- KEYS[1-27] partition   in the order of includes/begin.lua
+-- KEYS[1-30] partition   in the order of includes/begin.lua
 -- ARGV[1-6]  call        run_id, incarnation, version, lane, number, now
 -- ARGV[7]    side        nothing, or d for the dead-letter queue
 -- ARGV[8]    before      time in ms
@@ -23,7 +23,10 @@
 -- @use records
 -- @use refuse
 -- @use repeated
+-- @use session_in
 -- @use sides
+-- @use stand_up
+-- @use unseat
 -- @use whole
 local p, refusal = begin(KEYS, ARGV, 'purge', 10, false)
 if not p then
@@ -35,7 +38,7 @@ if p.repeated then
 end
 local side, before, share = SIDES[ARGV[7]], whole(ARGV[8], 0, 9999999999999), whole(ARGV[9], 1, 1000)
 local from = string.find(ARGV[10], '^%d+$') and #ARGV[10] <= 16 and tonumber(ARGV[10])
-if not side or not before or not share or not from then
+if not side or not side.from or not before or not share or not from then
   return refuse('BADCALL', 'purge')
 end
 
@@ -69,6 +72,13 @@ for r = 1, #ranges do
         local e = living(entries[i], bodies[i])
         p.taken[#p.taken + 1] = member
         p.forgotten[#p.forgotten + 1] = member
+        if p.seats and side.prefix == '' then
+          if kind then
+            stand_up(p, member, bodies[i])
+          else
+            unseat(p, session_in(bodies[i]), 'p', tonumber(member))
+          end
+        end
         if kind == 'w' or kind and e.expires ~= '9999999999999' then
           p.unawaited[#p.unawaited + 1] = kind .. member
         end

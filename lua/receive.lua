@@ -8,7 +8,7 @@
 -- all else a receive, which found nothing if there is nothing. What has expired and is still there counts. A look has no
 -- place in a lane: made again, it looks again.
 --
--- KEYS[1-27] partition   in the order of includes/begin.lua
+-- KEYS[1-30] partition   in the order of includes/begin.lua
 -- ARGV[1-6]  call        run_id, incarnation, version, lane, number, now
 -- ARGV[7]    side        nothing, or d for the dead-letter queue
 -- ARGV[8]    mode        lock, or delete
@@ -17,12 +17,13 @@
 -- ARGV[11]   token       of the lease, chosen at random by the caller
 -- ARGV[12]   waiter      the channel on which the receiver waits if it finds nothing, or nothing
 -- ARGV[13]   waiting_for how many messages it will want then; 0 if it does not wait, and waits no longer if it did
+-- ARGV[14]   session     the one whose next messages are meant, behind a sign; the token is that of its lock
 --
 -- Result: { more, in how many ms something is due if nothing was given out, or 0, lock duration, names, records, for some:
 --   place, failures, reason, changes }; a look that found something says -1 where others say when something is due
--- Refusals: call, DISABLED (receiving is)
+-- Refusals: call, DISABLED (receiving is), SESSIONS (the entity requires them, or has none), LOST (the lock on the
+--   session)
 -- @use advance
--- @use band
 -- @use begin
 -- @use beside
 -- @use drop
@@ -33,8 +34,11 @@
 -- @use flush
 -- @use gather
 -- @use hand_again
+-- @use held_in
 -- @use hold
 -- @use living
+-- @use lock_of
+-- @use most_held
 -- @use next_due
 -- @use readable
 -- @use record_of
@@ -42,26 +46,45 @@
 -- @use refuse
 -- @use repeated
 -- @use runs
+-- @use seat
+-- @use seat_name
+-- @use seats_of
+-- @use session_named
 -- @use sides
 -- @use token_of
+-- @use turns
+-- @use unseat
+-- @use wait_here
 -- @use whole
-local p, refusal = begin(KEYS, ARGV, 'receive', 13, false)
+local p, refusal = begin(KEYS, ARGV, 'receive', 14, false)
 if not p then
   return refusal
 end
 local token = token_of(ARGV[11])
 if p.repeated and token then
-  return repeated(p, hand_again(p, token))
+  return repeated(p, hand_again(p, token, p.repeated))
 end
 local side, mode, wanted, room = SIDES[ARGV[7]], ARGV[8], whole(ARGV[9], 0, 1000), whole(ARGV[10], 1, 1073741824)
 local waiter, waiting_for = ARGV[12], whole(ARGV[13], 0, 1000)
-if not side or not wanted or not room or not token or not waiting_for or mode ~= 'lock' and mode ~= 'delete' then
+local session, unfit = session_named(p, ARGV[14])
+if unfit then
+  return unfit
+end
+if not side or not side.from or session and side.prefix ~= '' or not wanted or not room or not token or not waiting_for
+  or mode ~= 'lock' and mode ~= 'delete' then
   return refuse('BADCALL', 'receive')
 end
 if wanted == 0 and p.lane ~= '' then
   return refuse('BADCALL', 'a look has no place in a lane')
 end
-if redis.call('HEXISTS', p.leases, token) == 1 then
+if p.seats and not session and side.prefix == '' then
+  return refuse('SESSIONS', 'required')
+end
+if session then
+  if not lock_of(p, session, token) then
+    return refuse('LOST', 'session')
+  end
+elseif redis.call('HEXISTS', p.leases, token) == 1 then
   return refuse('BADCALL', 'token')
 end
 if waiter ~= '' and not beside(p.state, waiter) then
@@ -72,17 +95,37 @@ if p.status == 'ReceiveDisabled' or p.status == 'Disabled' then
 end
 
 advance(p, 100)
+local waits_at, most = session and SIDES.h or side, wanted
 if waiter ~= '' then
-  waiter = waiter .. ' ' .. side.prefix -- it may wait at both sides
-  redis.call('ZREM', p.waiters, waiter)
+  redis.call('ZREM', p.waiters, waiter .. ' ' .. waits_at.prefix) -- it may wait at both sides
+end
+if session then
+  if tonumber(redis.call('ZSCORE', p.turns, 's' .. session)) >= TURNS.waiting then
+    redis.call('ZADD', p.turns, TURNS.locked, 's' .. session)
+    redis.call('ZREM', p.waiters, redis.call('HGET', p.states, 'w' .. session) .. ' h')
+    redis.call('HDEL', p.states, 'w' .. session)
+  end
+  local left = MOST_HELD - held_in(p, session)
+  most = math.min(wanted, left)
+  if left <= 0 or tonumber(redis.call('HGET', p.states, '~' .. session) or 0) > p.now then
+    most = -1
+  end
 end
 
 local names, numbers, found, extras, entered = {}, {}, {}, {}, {}
 local n, seen, full, late, spent = 0, 0, false, 0, 0
 local header, length, tail = nil, nil, nil
 local main, from = side.prefix == '', #side.prefix + 1
-while n < wanted and not full do
-  local members = redis.call('ZRANGE', p.order, side.from, side.to, 'BYSCORE', 'LIMIT', seen, wanted - n)
+while n < most and not full do
+  local members
+  if session then
+    members = seats_of(p, session, 'a', 0, seen, most - n)
+    for i = 1, #members do
+      members[i] = seat_name(members[i])
+    end
+  else
+    members = redis.call('ZRANGE', p.order, side.from, side.to, 'BYSCORE', 'LIMIT', seen, most - n)
+  end
   local asked = #members
   if asked == 0 then
     break
@@ -114,6 +157,10 @@ while n < wanted and not full do
     end
     if expires ~= '9999999999999' and tonumber(expires) <= p.now then
       expire(p, member, living(text, record))
+      if session then
+        unseat(p, session, 'a', counted[i])
+        p.touched[session] = true -- it is not certain any more that there is something
+      end
       p.unawaited[#p.unawaited + 1] = 'e' .. member
       late, spent = late + 1, spent + size
       if late == 100 or spent > 2097152 then
@@ -143,7 +190,7 @@ while n < wanted and not full do
       if expires ~= '9999999999999' then
         p.unawaited[#p.unawaited + 1] = 'e' .. member
       end
-      if n == wanted then
+      if n == most then
         break
       end
     end
@@ -153,15 +200,25 @@ end
 if late > 0 then
   flush(p)
 end
+if session then
+  for i = 1, n do
+    unseat(p, session, 'a', numbers[i])
+    if mode == 'lock' then
+      seat(p, session, 'h', numbers[i])
+    end
+  end
+end
 if n > 0 and mode == 'lock' then
-  local placed, written, base, at = p.placed, p.entered, side.locked, 0
+  local placed, written, base, at = p.placed, p.entered, session and side.held or side.locked, 0
   for i = 1, n do
     local member = names[i]
     placed[at + 1], placed[at + 2] = base + numbers[i], member
     written[at + 1], written[at + 2] = member, entered[i]
     at = at + 2
   end
-  hold(p, token, p.logical + p.lock, n, runs(side.prefix, numbers))
+  if not session then
+    hold(p, token, p.logical + p.lock, n, runs(side.prefix, numbers))
+  end
 elseif n > 0 then
   for i = 1, n do
     local e = entry(entered[i])
@@ -172,23 +229,24 @@ elseif n > 0 then
 end
 
 local due = 0
-if wanted == 0 and redis.call('ZCOUNT', p.order, side.from, side.to) > 0 then
+local there = false
+if wanted == 0 and session then
+  there = most == 0 and #seats_of(p, session, 'a', 0, 0, 1) > 0
+elseif wanted == 0 then
+  there = redis.call('ZCOUNT', p.order, side.from, side.to) > 0
+end
+if there then
   due = -1
 elseif n == 0 then
   flush(p)
   due = next_due(p)
   if waiter ~= '' and waiting_for > 0 then
-    if not p.waiting then
-      p.changed.waiting = '1'
+    wait_here(p, waits_at, waiter, waiting_for)
+    if session then
+      redis.call('ZADD', p.turns, TURNS.waiting, 's' .. session)
+      redis.call('HSET', p.states, 'w' .. session, waiter)
     end
-    -- Those that have gone without a word go, a few at a time, whenever one comes.
-    local gone = redis.call('ZRANGE', p.waiters, side.room * BAND, side.room * BAND + math.floor(p.now / 10) * 128 - 1, 'BYSCORE',
-      'LIMIT', 0, 10)
-    if #gone > 0 then
-      redis.call('ZREM', p.waiters, unpack(gone))
-    end
-    redis.call('ZADD', p.waiters, side.room * BAND + math.floor(p.now / 10 + 3000) * 128 + math.min(waiting_for, 127), waiter)
   end
 end
-finish(p, '')
+finish(p, session and n > 0 and runs('', numbers) or '')
 return { p.more, due, p.lock, names, found, extras }

@@ -2,15 +2,17 @@
 -- Gives out deferred messages by their names: all of them, or none if one is not there or locked. A repetition gives out what
 -- the token holds; where messages were deleted, that is nothing.
 --
--- KEYS[1-27] partition   in the order of includes/begin.lua
+-- KEYS[1-30] partition   in the order of includes/begin.lua
 -- ARGV[1-6]  call        run_id, incarnation, version, lane, number, now
 -- ARGV[7]    mode        lock, or delete
 -- ARGV[8]    token       of the lease, chosen at random by the caller
--- ARGV[9...] names       of the messages, of either side
+-- ARGV[9]    session     the one that they belong to, behind a sign, or nothing; the token is that of its lock
+-- ARGV[10...] names      of the messages, of either side
 --
 -- Result: { more, 0, lock duration, names, records, for some: place, failures, reason, changes, and the names of those that
 --   are not deferred here }
--- Refusals: call, DISABLED (receiving is)
+-- Refusals: call, DISABLED (receiving is), SESSIONS (the entity requires them, or has none), LOST (the lock on the
+--   session), HELD (as many of the session are out as can be)
 -- @use advance
 -- @use begin
 -- @use drop
@@ -19,40 +21,71 @@
 -- @use finish
 -- @use gather
 -- @use hand_again
+-- @use held_in
 -- @use hold
+-- @use lock_of
+-- @use most_held
 -- @use named
 -- @use record_of
 -- @use records
 -- @use refuse
 -- @use repeated
+-- @use seat
+-- @use seat_text
+-- @use session_named
 -- @use side_of
 -- @use stretches
 -- @use token_of
+-- @use unseat
 -- @use words
-local p, refusal = begin(KEYS, ARGV, 'receive_deferred', 8, true)
+local p, refusal = begin(KEYS, ARGV, 'receive_deferred', 9, true)
 if not p then
   return refusal
 end
 local mode, token = ARGV[7], token_of(ARGV[8])
 if p.repeated and token then
-  local reply = hand_again(p, token)
-  reply[7] = words(p.repeated)
+  local handed = string.match(p.repeated, '^=(.*)$')
+  local reply = hand_again(p, token, handed or '')
+  reply[2], reply[7] = 0, handed and {} or words(p.repeated)
   return repeated(p, reply)
 end
-local members = named(ARGV, 9)
-if not members or not token or redis.call('HEXISTS', p.leases, token) == 1 or mode ~= 'lock' and mode ~= 'delete' then
+local session, unfit = session_named(p, ARGV[9])
+if unfit then
+  return unfit
+end
+local members = named(ARGV, 10)
+if not members or not token or not session and redis.call('HEXISTS', p.leases, token) == 1
+  or mode ~= 'lock' and mode ~= 'delete' then
   return refuse('BADCALL', 'names')
 end
 if p.status == 'ReceiveDisabled' or p.status == 'Disabled' then
   return refuse('DISABLED', p.status)
 end
 
+for i = 1, #members do
+  if p.seats and not session and string.byte(members[i]) ~= 100 then
+    return refuse('SESSIONS', 'required')
+  end
+end
+if session and not lock_of(p, session, token) then
+  return refuse('LOST', 'session')
+end
+if session and mode == 'lock' and held_in(p, session) + #members > MOST_HELD then
+  return refuse('HELD', string.format('%d', MOST_HELD))
+end
+
 advance(p, 100)
-local scores = gather('ZMSCORE', p.order, members)
-local missing = {}
+local scores, missing, seats = gather('ZMSCORE', p.order, members), {}, nil
+if session then
+  seats = {}
+  for i = 1, #members do
+    seats[i] = session .. '\255p' .. seat_text(tonumber(members[i]) or 0)
+  end
+  seats = gather('ZMSCORE', p.seats, seats)
+end
 for i = 1, #members do
   local side, number = side_of(members[i])
-  if not scores[i] or tonumber(scores[i]) ~= side.deferred + number then
+  if not scores[i] or tonumber(scores[i]) ~= side.deferred + number or session and not seats[i] then
     missing[#missing + 1] = members[i]
   end
 end
@@ -69,12 +102,18 @@ end
 local found = records(p.keys, numbers)
 for i = 1, #members do
   local member = members[i]
+  local side, number = side_of(member)
+  if session then
+    unseat(p, session, 'p', number)
+  end
   if mode == 'lock' then
-    local side, number = side_of(member)
-    p.placed[#p.placed + 1] = side.locked + number
+    p.placed[#p.placed + 1] = (session and side.held or side.locked) + number
     p.placed[#p.placed + 1] = member
     p.entered[#p.entered + 1] = member
     p.entered[#p.entered + 1] = token .. string.sub(entries[i], 13)
+    if session then
+      seat(p, session, 'h', number)
+    end
   else
     local e = entry(entries[i])
     p.taken[#p.taken + 1] = member
@@ -82,8 +121,8 @@ for i = 1, #members do
     drop(p, numbers[i], e.size, #e.changes)
   end
 end
-if mode == 'lock' then
+if mode == 'lock' and not session then
   hold(p, token, p.logical + p.lock, #members, stretches(members))
 end
-finish(p, '')
+finish(p, session and mode == 'lock' and '=' .. stretches(members) or '')
 return { p.more, 0, p.lock, members, found, extras, {} }

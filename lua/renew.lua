@@ -1,8 +1,8 @@
 #!lua flags=allow-oom
 -- Locks messages for the full duration again. Where all that a lease still holds is named, the lease goes on; where only a
--- part is, this part goes on under the new token, and the rest keeps its time.
+-- part is, this part goes on under the new token, and the rest keeps its time. What a session holds goes on with its lock.
 --
--- KEYS[1-27] partition   in the order of includes/begin.lua
+-- KEYS[1-30] partition   in the order of includes/begin.lua
 -- ARGV[1-6]  call        run_id, incarnation, version, lane, number, now
 -- ARGV[7]    token       the new one, chosen at random by the caller
 -- ARGV[8...] groups      token, count, and the names of as many messages of that lease; any number of such groups
@@ -38,7 +38,7 @@ advance(p, 100)
 local seen, lost, moved = {}, {}, {}
 for g = 1, #list do
   local mine = held(p, list[g], seen, lost)
-  if #mine.names > 0 and #mine.names == mine.left then
+  if #mine.names > 0 and (mine.session or #mine.names == mine.left) then
     hold(p, mine.token, p.logical + p.lock, mine.left, mine.runs)
   else
     for i = 1, #mine.names do

@@ -2,13 +2,14 @@
 -- Takes messages in: each is active at once, or scheduled if it names a time to come. The numbers are those from the first
 -- one on; one that duplicate detection drops uses up its number as well.
 --
--- KEYS[1-27] partition   in the order of includes/begin.lua
+-- KEYS[1-30] partition   in the order of includes/begin.lua
 -- ARGV[1-6]  call        run_id, incarnation, version, lane, number, now
 -- ARGV[7]    columns     what stands before each payload: t time to live, l level, i message id, d due time, or nothing of that
 -- ARGV[8...] messages    for each its columns, empty where it has none, and its payload
 --
 -- Result: { more, the first number, how many were dropped }
--- Refusals: call, DISABLED (sending is), TOOLARGE (a message, by its place), QUOTA (the entity is full: bytes, of how many)
+-- Refusals: call, DISABLED (sending is), TOOLARGE (a message, by its place), QUOTA (the entity is full: bytes, of how many),
+--   SESSIONS (a message, by its place, has none, and the entity requires them)
 -- @use advance
 -- @use await_expiry
 -- @use band
@@ -17,7 +18,9 @@
 -- @use check_incoming
 -- @use finish
 -- @use known_ids
+-- @use refuse
 -- @use repeated
+-- @use seat
 -- @use variadic
 local p, refusal = begin(KEYS, ARGV, 'send', 7, true)
 if not p then
@@ -32,11 +35,15 @@ local incoming, refused = check_incoming(p, ARGV, ARGV[7], 'tlid', 8)
 if not incoming then
   return refused
 end
+if p.seats and incoming.without then
+  return refuse('SESSIONS', string.format('%d', incoming.without))
+end
 
 advance(p, 100)
 
 local NEVER = 9999999999999
 local known = known_ids(p, ARGV, incoming)
+local sessions = incoming.sessions
 local count, stride, at_ttl, at_level, at_id, at_due =
   incoming.count, incoming.stride, incoming.ttl, incoming.level, incoming.id, incoming.due
 local number = redis.call('HINCRBY', p.store, 'seq', count) - count
@@ -59,8 +66,13 @@ for i = 1, count do
     key, fields, f, next_key = bucket(p.keys, number), {}, 0, number + 4096
   end
   local header = default
+  local session = sessions and sessions[i]
   if stride == 1 then -- the most frequent kind of message has nothing to be looked at
     placed[o + 1], placed[o + 2], o = number, number, o + 2
+    if session then
+      seat(p, session, 'a', number)
+      p.touched[session] = 'ready'
+    end
     if p.horizon < NEVER or p.ttl < NEVER then
       await_expiry(p, number, p.now + p.ttl)
     end
@@ -74,7 +86,7 @@ for i = 1, count do
         ids[#ids + 1] = p.now
         ids[#ids + 1] = id
       end
-      local level = at_level and ARGV[at + at_level] or ''
+      local level = at_level and not session and ARGV[at + at_level] or '' -- in a session, they come one after the other
       level = level == '' and '0' or level
       local ttl = at_ttl and tonumber(ARGV[at + at_ttl]) or NEVER
       local due = at_due and tonumber(ARGV[at + at_due]) or 0
@@ -83,6 +95,9 @@ for i = 1, count do
         placed[o + 1] = 13 * BAND + number
         p.awaited[#p.awaited + 1] = due
         p.awaited[#p.awaited + 1] = 's' .. string.format('%.0f', number)
+        if session then
+          seat(p, session, 's', number)
+        end
       else
         local expires = math.min(p.now + math.min(ttl, p.ttl), NEVER)
         if expires < NEVER then
@@ -92,6 +107,10 @@ for i = 1, count do
         end
         placed[o + 1] = tonumber(level) * BAND + number
         await_expiry(p, number, expires)
+        if session then
+          seat(p, session, 'a', number)
+          p.touched[session] = 'ready'
+        end
       end
       placed[o + 2], o = number, o + 2
     end

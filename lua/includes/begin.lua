@@ -7,7 +7,8 @@
 -- @use whole
 local function begin(keys, argv, name, count, variadic)
   local s = redis.call('HMGET', keys[1], 'layout', 'incarnation', 'version', 'status', 'clock', 'run_id', 'offset', 'clk', 'lock',
-    'deliveries', 'ttl', 'dead', 'window', 'dead_seq', 'head', 'horizon', 'shared', 'next_lock', 'next_due', 'waiting', 'biggest')
+    'deliveries', 'ttl', 'dead', 'window', 'dead_seq', 'head', 'horizon', 'shared', 'next_lock', 'next_due', 'waiting', 'biggest',
+    'sessions', 'topic')
   if not s[1] then
     return nil, refuse('GONE', 'partition')
   end
@@ -82,6 +83,7 @@ local function begin(keys, argv, name, count, variadic)
     logical = clk
   end
 
+  local sessions = s[22] == '1'
   return {
     state = keys[1], order = keys[2], entries = keys[3], leases = keys[4], locks = keys[5], due = keys[6], dedup = keys[7],
     ops = keys[8], waiters = keys[9], store = keys[10], refs = keys[11], keys = keys,
@@ -91,6 +93,8 @@ local function begin(keys, argv, name, count, variadic)
     status = s[4], lock = lock, deliveries = tonumber(s[10]), ttl = tonumber(s[11]), dead = s[12] == '1',
     window = tonumber(s[13]), dead_seq = tonumber(s[14]), head = tonumber(s[15]), horizon = tonumber(s[16]), shared = s[17] == '1',
     next_lock = tonumber(s[18]), next_due = tonumber(s[19]), waiting = s[20] == '1', biggest = tonumber(s[21]),
+    topic = s[23] == '1', seats = sessions and keys[28] or nil, turns = keys[29], states = keys[30],
+    seated = {}, unseated = {}, touched = {},
     changed = {}, placed = {}, taken = {}, entered = {}, forgotten = {}, awaited = {}, unawaited = {},
     dropped = {}, dropped_sizes = {}, bytes = 0, more = 0, sooner = math.huge,
   }

@@ -1,6 +1,7 @@
 -- Checks the messages of a call from one argument on, each behind its columns, which are out of `letters`. Answers where in
--- the arguments what is, or a refusal.
+-- the arguments what is, the session of each where that matters, and which is the first `without` one; or a refusal.
 -- @use refuse
+-- @use session_of
 -- @use whole
 local function check_incoming(p, argv, columns, letters, at)
   local NEVER = 9999999999999
@@ -20,12 +21,16 @@ local function check_incoming(p, argv, columns, letters, at)
   if p.shared then
     return nil, refuse('BADCALL', 'a subscription takes messages from its topic only')
   end
+  if p.topic ~= (place.r ~= nil) then
+    return nil, refuse('BADCALL', 'a topic is published to, and nothing else')
+  end
   if p.status == 'SendDisabled' or p.status == 'Disabled' then
     return nil, refuse('DISABLED', p.status)
   end
   local ttl, level, due = place.t, place.l, place.d
   local limits = redis.call('HMGET', p.store, 'bytes', 'quota', 'largest')
-  local largest, total = tonumber(limits[3]), 0
+  local largest, total, without = tonumber(limits[3]), 0, nil
+  local sessions = (p.seats or p.topic) and {} or nil
   for i = 1, count do
     local first = at + (i - 1) * stride
     local size = #argv[first + stride - 1]
@@ -33,6 +38,15 @@ local function check_incoming(p, argv, columns, letters, at)
       return nil, refuse('TOOLARGE', string.format('%d', i - 1))
     end
     total = total + size
+    if sessions then
+      local session = session_of(argv[first + stride - 1], 1)
+      if not session then
+        without = without or i - 1
+      elseif #session > 512 or string.find(session, '\255', 1, true) then
+        return nil, refuse('BADCALL', string.format('message %d', i - 1))
+      end
+      sessions[i] = session
+    end
     if level and not (argv[first + level] == '' or whole(argv[first + level], 0, 7))
       or ttl and not (argv[first + ttl] == '' or whole(argv[first + ttl], 0, NEVER))
       or due and not (argv[first + due] == '' or whole(argv[first + due], 0, NEVER - 1)) then
@@ -45,5 +59,8 @@ local function check_incoming(p, argv, columns, letters, at)
   if tonumber(limits[1]) + total > tonumber(limits[2]) then
     return nil, refuse('QUOTA', limits[1] .. ' ' .. limits[2])
   end
-  return { at = at, stride = stride, count = count, ttl = ttl, level = level, id = place.i, due = due, route = place.r }
+  return {
+    at = at, stride = stride, count = count, ttl = ttl, level = level, id = place.i, due = due, route = place.r,
+    sessions = sessions, without = without, columns = place,
+  }
 end

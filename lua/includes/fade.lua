@@ -5,6 +5,7 @@
 -- @use readable
 -- @use band
 -- @use records
+-- @use stand_up
 local function fade(p, share)
   local bound, room = nil, 2097152
   for level = 0, 7 do
@@ -35,6 +36,9 @@ local function fade(p, share)
           break
         end
         p.unawaited[#p.unawaited + 1] = 'e' .. members[i]
+        if p.seats then
+          stand_up(p, members[i], found[i])
+        end
         expire(p, members[i], e)
         share = room > 0 and share - 1 or 0
         if share == 0 then

@@ -7,7 +7,13 @@
 -- @use make_ready
 -- @use expire
 -- @use entry
+-- @use record_of
+-- @use seat
+-- @use session_in
 -- @use side_of
+-- @use stand_up
+-- @use turns
+-- @use unseat
 local function fall_due(p, share)
   local due = redis.call('ZRANGE', p.due, '-inf', p.now, 'BYSCORE', 'LIMIT', 0, share)
   local n = #due
@@ -29,7 +35,21 @@ local function fall_due(p, share)
     if kind == 119 then -- w: the delay is over
       local side, number = side_of(member)
       make_ready(p, member, side, number, entry(entries[i]))
+    elseif kind == 98 then -- b: a session is blocked no longer
+      if tonumber(redis.call('HGET', p.states, '~' .. member) or 0) <= p.now then
+        redis.call('HDEL', p.states, '~' .. member)
+        local score = tonumber(redis.call('ZSCORE', p.turns, 's' .. member) or 0)
+        if score >= TURNS.blocked then
+          redis.call('ZREM', p.turns, 's' .. member)
+        end
+        p.touched[member] = p.touched[member] or true
+      end
     elseif kind == 101 then -- e: an active message expires
+      if p.seats then
+        local record = redis.call('HGET', bucket(p.keys, record_of(member, entries[i])), record_of(member, entries[i]))
+        room = room - #record
+        stand_up(p, member, record)
+      end
       expire(p, member, entries[i] and entry(entries[i]) or {
         level = '0', home = 'a', reason = '-', failures = 0, expires = '', record = '', changes = '',
         size = redis.call('HSTRLEN', bucket(p.keys, tonumber(member)), member),
@@ -57,6 +77,12 @@ local function fall_due(p, share)
       p.placed[#p.placed + 1] = tonumber(level) * BAND + number
       p.placed[#p.placed + 1] = name
       await_expiry(p, number, expires)
+      if p.seats then
+        local session = session_in(active)
+        unseat(p, session, 's', tonumber(member))
+        seat(p, session, 'a', number)
+        p.touched[session] = 'ready'
+      end
     end
   end
   return share - n

@@ -1,9 +1,13 @@
 -- Ends a call: writes what is left to write, the clocks, and the call's result under its lane, so that a repetition is
 -- answered as the first time; then wakes whoever waits for what became available.
 -- @use flush
+-- @use take_turns inside
 -- @use wake
 local function finish(p, result)
   flush(p)
+  if next(p.touched) then
+    take_turns(p)
+  end
   local fields = { 'clk', p.logical }
   if p.offset ~= p.old_offset then
     fields[3], fields[4] = 'offset', p.offset
@@ -18,7 +22,7 @@ local function finish(p, result)
   end
   redis.call('HSET', p.state, unpack(fields))
   if p.lane ~= '' then
-    redis.call('HSET', p.ops, p.lane, string.format('%s %.0f %s %s', p.number, p.now, p.name, result))
+    redis.call('HSET', p.ops, p.lane, string.format('%s %.0f %s ', p.number, p.now, p.name) .. result)
     if p.new_lane then
       -- Lanes that nobody has used for a quarter of an hour go, a few at a time, whenever a new one comes.
       local some = redis.call('HRANDFIELD', p.ops, 10, 'WITHVALUES')

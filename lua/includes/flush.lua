@@ -33,6 +33,16 @@ local function flush(p)
     end
     p.awaited = {}
   end
+  if p.seats then
+    if #p.unseated > 0 then
+      variadic('ZREM', p.seats, p.unseated)
+      p.unseated = {}
+    end
+    if #p.seated > 0 then
+      variadic('ZADD', p.seats, p.seated)
+      p.seated = {}
+    end
+  end
   if #p.dropped > 0 then
     unstore(p, p.dropped, p.dropped_sizes)
     p.dropped, p.dropped_sizes = {}, {}

@@ -1,11 +1,12 @@
--- The reply of a receive that is repeated: what its token holds now, with the time that is left.
+-- The reply of a receive that is repeated: what its token holds now, with the time that is left. The lock on a session holds
+-- what other calls have given out as well: then `said` are the messages, as runs, that this one gave out.
 -- @use extra
 -- @use leased
 -- @use next_due
 -- @use record_of
 -- @use records
-local function hand_again(p, token)
-  local names, entries = leased(p, token)
+local function hand_again(p, token, said)
+  local names, entries = leased(p, token, said)
   if #names == 0 then
     return { 0, next_due(p), p.lock, {}, {}, {} }
   end

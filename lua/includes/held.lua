@@ -13,6 +13,7 @@ local function held(p, group, seen, lost)
   local names, numbers, entries, at = {}, {}, {}, {}
   local mine = {
     names = names, numbers = numbers, entries = entries, at = at, token = token, left = tonumber(left), till = till, runs = runs,
+    session = runs and string.match(runs, '^@(.*)$'),
   }
   if not lease or tonumber(till) <= p.logical then
     for i = 1, #members do

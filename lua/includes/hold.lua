@@ -1,6 +1,7 @@
--- Notes that a token holds so many messages, given as runs, until a time.
+-- Notes that a token holds so many messages, given as runs, or a session, until a time. (A session may be any bytes, and what
+-- `string.format` puts in with %s ends at a zero.)
 local function hold(p, token, till, count, runs)
-  redis.call('HSET', p.leases, token, string.format('%.0f %d %s', till, count, runs))
+  redis.call('HSET', p.leases, token, string.format('%.0f %d ', till, count) .. runs)
   redis.call('ZADD', p.locks, till, token)
   if till < p.next_lock then
     p.next_lock = till

@@ -1,6 +1,7 @@
--- The messages that a token holds, in the order in which they were given out; none if its lease has ended.
+-- The messages that a token holds, in the order in which they were given out; none if its lease has ended. For the lock on a
+-- session, those of the runs `said` that it still holds.
 -- @use gather
-local function leased(p, token)
+local function leased(p, token, said)
   local text = redis.call('HGET', p.leases, token)
   if not text then
     return {}, {}
@@ -8,6 +9,9 @@ local function leased(p, token)
   local till, _, runs = string.match(text, '^(%d+) (%d+) (.*)$')
   if tonumber(till) <= p.logical then
     return {}, {}
+  end
+  if string.byte(runs) == 64 then -- @: on a session
+    runs = said
   end
   local members = {}
   for prefix, first, last in string.gmatch(runs, '(d?)(%d+)%-?(%d*)') do

@@ -1,6 +1,11 @@
--- Takes what was settled off its lease; a lease that holds nothing any more goes.
+-- Takes what was settled off its lease; a lease that holds nothing any more goes. The lock on a session stays; there may be room
+-- for other messages of it now, for which who has it may be waiting.
 local function loosen(p, mine, count)
   if count == 0 then
+    return
+  end
+  if mine.session then
+    p.touched[mine.session] = p.touched[mine.session] or true
     return
   end
   if mine.left > count then

@@ -1,10 +1,11 @@
 -- Wakes as many waiting receivers as there is work for, in the order in which they came; and one of them, if something will
--- be due before it would come again by itself. A receiver stands in `waiters` by its channel and, after a blank, the letter
--- of the side it waits at, scored by room * 2^48 + until (in 10 ms) * 128 + how many messages it wants; once woken, in the
--- room eight further on, by when it was woken. One that was woken and has not come within a second is given up, and the next
--- one is woken by whoever calls next.
+-- be due before it would come again by itself. Where messages belong to sessions, the work is sessions that are free. A
+-- receiver stands in `waiters` by its channel and, after a blank, the letter of the side it waits at, scored by room * 2^48 +
+-- until (in 10 ms) * 128 + how many messages it wants; once woken, in the room eight further on, by when it was woken. One that
+-- was woken and has not come within a second is given up, and the next one is woken by whoever calls next.
 -- @use band
 -- @use sides inside
+-- @use turns inside
 local function wake(p)
   if redis.call('ZCARD', p.waiters) == 0 then
     redis.call('HSET', p.state, 'waiting', '')
@@ -25,8 +26,13 @@ local function wake(p)
     return score % 128
   end
 
-  for _, side in ipairs({ SIDES[''], SIDES.d }) do
-    local work = redis.call('ZCOUNT', p.order, side.from, side.to)
+  for _, side in ipairs({ p.seats and SIDES.s or SIDES[''], SIDES.d }) do
+    local work = 0
+    if side.room == 3 then
+      work = redis.call('ZCOUNT', p.turns, TURNS.free, TURNS.locked - 1)
+    else
+      work = redis.call('ZCOUNT', p.order, side.from, side.to)
+    end
     if work > 0 then
       local low, high = (side.room + 8) * BAND, (side.room + 9) * BAND - 1
       local woken = redis.call('ZRANGE', p.waiters, low, high, 'BYSCORE', 'LIMIT', 0, 64, 'WITHSCORES')
@@ -47,7 +53,12 @@ local function wake(p)
       end
     end
   end
-  if p.sooner < math.huge and not wake_first(SIDES[''], p.sooner) then
-    wake_first(SIDES.d, p.sooner)
+  if p.sooner < math.huge then
+    local sides = p.seats and { SIDES.s, SIDES.h, SIDES.d } or { SIDES[''], SIDES.d }
+    for i = 1, #sides do
+      if wake_first(sides[i], p.sooner) then
+        break
+      end
+    end
   end
 end

@@ -10,6 +10,16 @@ local function work_off(p, share)
     p.dead_seq = p.dead_seq + 16777216
     p.changed.dead_seq = p.dead_seq
   end
+  if p.topic then
+    -- What is scheduled on a topic waits for one who knows the rules; here is only seen to it when that will be next.
+    if p.next_due <= p.now then
+      local after = '(' .. string.format('%.0f', p.now)
+      local first = redis.call('ZRANGE', p.due, after, '+inf', 'BYSCORE', 'LIMIT', 0, 1, 'WITHSCORES')
+      p.next_due = tonumber(first[2] or 9999999999999)
+      p.changed.next_due = p.next_due
+    end
+    return
+  end
   if p.next_lock <= p.logical then
     share = lapse(p, share)
     flush(p)

@@ -1,9 +1,11 @@
-"""What a sender gives, as bytes: a message's properties and its body, opaque to the scripts.
+"""What a sender gives, as bytes: a message's properties and its body, opaque to the scripts but for its session.
 
 A payload is a version, fields each with a tag, a zero, and the body to the end. A field is a length and so many bytes,
 so that a reader skips what it does not know: a later release may add fields, and only a change of the meaning of those
 that are there makes another version. Property values keep their type. Nothing in here is code: what is read back is
 data.
+
+A session id comes first of all fields, so that the scripts find it (``lua/includes/session_of.lua``).
 """
 
 from __future__ import annotations
@@ -61,6 +63,8 @@ class Changes:
     reason: str | None = None
     """Why the application made it a dead letter."""
     description: str | None = None
+    system: dict[str, Value] | None = None
+    """What the action of a rule has changed of the broker's properties, by the names of :class:`Content`."""
 
 
 _TEXTS = (
@@ -76,7 +80,7 @@ _TEXTS = (
 )
 _TEXT_OF_TAG = dict(_TEXTS)
 _TIME_TO_LIVE, _SCHEDULED, _PROPERTIES, _ANNOTATIONS = 10, 11, 12, 13
-_CHANGED_PROPERTIES, _REASON, _DESCRIPTION = 1, 2, 3
+_CHANGED_PROPERTIES, _REASON, _DESCRIPTION, _CHANGED_SYSTEM = 1, 2, 3, 4
 
 _DOUBLE = struct.Struct(">d")
 _SHORT = [bytes((number,)) for number in range(128)]
@@ -88,14 +92,20 @@ def encode(content: Content) -> bytes:
     """The payload of a message. Raises :class:`TypeError` for a property of a type that cannot be kept."""
     # This and `decode` are on the way of every message: nearly all have an id and nothing else.
     message_id = content.message_id
-    if message_id is None:
+    parts: list[bytes]
+    if content.session_id is not None:
+        parts = [b"\x01"]
+        _texts(parts, content, _TEXTS[1:2])  # the first of all: scripts look for it there
+        if message_id is not None:
+            _texts(parts, content, _TEXTS[:1])
+    elif message_id is None:
         parts = [b"\x01"]
     else:
         value = message_id.encode()
         size = len(value)
         parts = [b"\x01\x01", _SHORT[size] if size < 128 else _length(size), value]
-    if content.session_id is not None or content.partition_key is not None or content.correlation_id is not None:
-        _texts(parts, content, _TEXTS[1:4])
+    if content.partition_key is not None or content.correlation_id is not None:
+        _texts(parts, content, _TEXTS[2:4])
     if (
         content.content_type is not None
         or content.subject is not None
@@ -177,6 +187,8 @@ def encode_changes(changes: Changes) -> bytes:
         _field(parts, _REASON, changes.reason.encode())
     if changes.description is not None:
         _field(parts, _DESCRIPTION, changes.description.encode())
+    if changes.system is not None:
+        _field(parts, _CHANGED_SYSTEM, _map(changes.system, 1))
     return b"".join((b"\x01", *parts, b"\x00")) if parts else b""
 
 
@@ -192,6 +204,8 @@ def decode_changes(data: bytes) -> Changes:
             changes.reason = _text(value)
         elif tag == _DESCRIPTION:
             changes.description = _text(value)
+        elif tag == _CHANGED_SYSTEM:
+            changes.system = _read_map(value)
     return changes
 
 

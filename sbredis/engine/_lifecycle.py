@@ -10,13 +10,16 @@ expires there, and nothing is dead-lettered again.
 On its side it is in exactly one *state*, and leaves it so::
 
     NEW        send ► ACTIVE    schedule ► SCHEDULED    (either ► DROPPED, if it is a duplicate)
-    SCHEDULED  activate ► ACTIVE    cancel ► CANCELLED
-    ACTIVE     receive ► LOCKED    receive and delete ► COMPLETED    expire ► EXPIRED or the dead side
+               on a topic: publish ► PUBLISHED; in a subscription: copy ► ACTIVE or the dead side
+    SCHEDULED  activate ► ACTIVE    cancel ► CANCELLED    on a topic: publish ► PUBLISHED
+    ACTIVE     receive ► LOCKED or HELD    receive and delete ► COMPLETED    expire ► EXPIRED or the dead side
     LOCKED     complete ► COMPLETED    defer ► DEFERRED    dead-letter ► the dead side    renew ► LOCKED
                abandon, release, lapse ► ACTIVE; or the dead side, DEFERRED, EXPIRED, DELAYED (see below)
+    HELD       the same, but that renew leads to HELD, and nothing to DELAYED
     DELAYED    wake ► ACTIVE; or EXPIRED or the dead side
-    DEFERRED   receive deferred ► LOCKED    receive deferred and delete ► COMPLETED
-               and purge takes from ACTIVE, DELAYED and DEFERRED to PURGED
+    DEFERRED   receive deferred ► LOCKED or HELD    receive deferred and delete ► COMPLETED
+               and purge takes from ACTIVE, DELAYED and DEFERRED to PURGED,
+               and bury takes from ACTIVE, HELD and DEFERRED to the dead side
 
 What happens to a message is an *event*: something that a caller did (receive, complete, …) or that time did (lapse,
 activate, wake, expire). An event that has no row for a state cannot happen to a message in it: it is refused, reported
@@ -38,6 +41,15 @@ live begin.
 
 Abandon and lapse count as a failed delivery (``COUNTED``); what is given back unread is not counted.
 
+A message of a session is received from there, under the lock of the session: it is *held* instead of locked. What it
+holds is released when the session's lock lapses, or, uncounted, when the session is given back. A delay of an
+abandoned message of a session holds up the session and not the message, which returns to its place at once: what comes
+after it must not overtake it. On the dead side there are no sessions.
+
+A message of a topic is not kept there, unless it is scheduled: it is *published*, and what its subscriptions have of
+it are copies, each with a life of its own. A copy may begin as a dead letter, because a rule failed, or because the
+subscription is one of sessions and the message has none.
+
 Bands
 -----
 
@@ -49,7 +61,7 @@ which is what Lua and Redis calculate with, is exact.
 
 The member of a message on the main side is its number in decimals; on the dead side, ``d`` and its number there.
 
-HELD (handed out under the lock of a session) and FROZEN (on its way to another partition) have bands but no rows yet.
+FROZEN (on its way to another partition) has bands but no rows yet, and HELD none on the dead side.
 Bands 22 to 27 are kept for the transfer dead-letter queue. Band 31, the last below 2**53, is that of the sentinel,
 which is no message (``lua/includes/sentinel.lua``).
 """
@@ -117,8 +129,9 @@ class State(Enum):
     DELAYED = "delayed"  # given back with a delay; keeps its number
     DEFERRED = "deferred"  # received by its number alone
     SCHEDULED = "scheduled"  # not enqueued yet
-    HELD = "held"  # reserved
+    HELD = "held"  # given out under the lock of its session
     FROZEN = "frozen"  # reserved
+    PUBLISHED = "published"  # copied to the subscriptions of its topic
     COMPLETED = "completed"  # done with, or received and deleted
     CANCELLED = "cancelled"
     EXPIRED = "expired"
@@ -130,6 +143,8 @@ class Event(Enum):
     """What can happen to a message."""
 
     SEND = "send"
+    PUBLISH = "publish"  # it is handed to the subscriptions of its topic
+    COPY = "copy"  # it comes into a subscription
     SCHEDULE = "schedule"
     CANCEL = "cancel"
     RECEIVE = "receive"
@@ -143,6 +158,7 @@ class Event(Enum):
     DEFER = "defer"
     DEAD_LETTER = "dead-letter"
     PURGE = "purge"
+    BURY = "bury"  # with all of its session
     # What time does.
     LAPSE = "lapse"  # the lock has ended
     ACTIVATE = "activate"  # a scheduled message is due
@@ -154,6 +170,9 @@ class Condition(Enum):
     """What decides among the outcomes of a row."""
 
     DUPLICATE = "its message id was seen within the window"
+    FAULTY = "a rule failed on it"
+    NO_SESSION = "it has no session, and its subscription asks for one"
+    SESSION = "it belongs to a session"
     LIMIT = "its failures, this one included, have reached the delivery limit"
     HOME_DEFERRED = "it was locked from among the deferred"
     EXPIRED_KEPT = "it has expired, and the entity dead-letters what expires"
@@ -169,6 +188,8 @@ class Reason(Enum):
     APPLICATION = "A"
     EXPIRED = "T"  # TTLExpiredException
     DELIVERIES = "M"  # MaxDeliveryCountExceeded
+    FILTER = "F"  # a rule of the subscription failed
+    NO_SESSION = "S"  # Session ID is null.
 
 
 class Outcome(NamedTuple):
@@ -183,11 +204,11 @@ class ImpossibleError(LookupError):
     """The table has no such transition."""
 
 
-ENDS: Final = frozenset({State.COMPLETED, State.CANCELLED, State.EXPIRED, State.PURGED, State.DROPPED})
+ENDS: Final = frozenset({State.PUBLISHED, State.COMPLETED, State.CANCELLED, State.EXPIRED, State.PURGED, State.DROPPED})
 """The states in which a message is gone."""
 
-RESERVED: Final = frozenset({State.HELD, State.FROZEN})
-"""The states that have a band, and no transitions yet."""
+RESERVED: Final = frozenset({(Side.MAIN, State.FROZEN), (Side.DEAD, State.FROZEN), (Side.DEAD, State.HELD)})
+"""Where there is a band, and no transition yet."""
 
 COUNTED: Final = frozenset({Event.ABANDON, Event.LAPSE})
 """The events that count as a failed delivery, on both sides."""
@@ -203,6 +224,11 @@ _EXPIRY: Mapping[Condition, Outcome] = {
 }
 _DELAY: Mapping[Condition, Outcome] = {Condition.DELAY: Outcome(_MAIN, State.DELAYED)}
 _BACK: Mapping[Condition, Outcome] = {_ALWAYS: Outcome(_MAIN, State.ACTIVE)}
+_OUT: Mapping[Condition, Outcome] = {
+    Condition.SESSION: Outcome(_MAIN, State.HELD),
+    _ALWAYS: Outcome(_MAIN, State.LOCKED),
+}
+_BURIED: Mapping[Condition, Outcome] = {_ALWAYS: Outcome(_DEAD, State.ACTIVE, Reason.APPLICATION)}
 
 _DEAD_HOME: Mapping[Condition, Outcome] = {Condition.HOME_DEFERRED: Outcome(_DEAD, State.DEFERRED)}
 _DEAD_DELAY: Mapping[Condition, Outcome] = {Condition.DELAY: Outcome(_DEAD, State.DELAYED)}
@@ -216,24 +242,44 @@ TRANSITIONS: Final[Mapping[tuple[Side, State, Event], Mapping[Condition, Outcome
         Condition.DUPLICATE: Outcome(_MAIN, State.DROPPED),
         _ALWAYS: Outcome(_MAIN, State.SCHEDULED),
     },
+    (_MAIN, State.NEW, Event.PUBLISH): {
+        Condition.DUPLICATE: Outcome(_MAIN, State.DROPPED),
+        _ALWAYS: Outcome(_MAIN, State.PUBLISHED),
+    },
+    (_MAIN, State.NEW, Event.COPY): {
+        Condition.FAULTY: Outcome(_DEAD, State.ACTIVE, Reason.FILTER),
+        Condition.NO_SESSION: Outcome(_DEAD, State.ACTIVE, Reason.NO_SESSION),
+        **_BACK,
+    },
     (_MAIN, State.SCHEDULED, Event.ACTIVATE): _BACK,
+    (_MAIN, State.SCHEDULED, Event.PUBLISH): {_ALWAYS: Outcome(_MAIN, State.PUBLISHED)},
     (_MAIN, State.SCHEDULED, Event.CANCEL): {_ALWAYS: Outcome(_MAIN, State.CANCELLED)},
-    (_MAIN, State.ACTIVE, Event.RECEIVE): {_ALWAYS: Outcome(_MAIN, State.LOCKED)},
+    (_MAIN, State.ACTIVE, Event.RECEIVE): _OUT,
     (_MAIN, State.ACTIVE, Event.RECEIVE_AND_DELETE): {_ALWAYS: Outcome(_MAIN, State.COMPLETED)},
     (_MAIN, State.ACTIVE, Event.EXPIRE): _EXPIRY,
     (_MAIN, State.ACTIVE, Event.PURGE): {_ALWAYS: Outcome(_MAIN, State.PURGED)},
+    (_MAIN, State.ACTIVE, Event.BURY): _BURIED,
     (_MAIN, State.LOCKED, Event.RENEW): {_ALWAYS: Outcome(_MAIN, State.LOCKED)},
     (_MAIN, State.LOCKED, Event.COMPLETE): {_ALWAYS: Outcome(_MAIN, State.COMPLETED)},
     (_MAIN, State.LOCKED, Event.ABANDON): {**_FAILED, **_HOME, **_EXPIRY, **_DELAY, **_BACK},
     (_MAIN, State.LOCKED, Event.RELEASE): {**_HOME, **_EXPIRY, **_DELAY, **_BACK},
     (_MAIN, State.LOCKED, Event.LAPSE): {**_FAILED, **_HOME, **_EXPIRY, **_BACK},
     (_MAIN, State.LOCKED, Event.DEFER): {_ALWAYS: Outcome(_MAIN, State.DEFERRED)},
-    (_MAIN, State.LOCKED, Event.DEAD_LETTER): {_ALWAYS: Outcome(_DEAD, State.ACTIVE, Reason.APPLICATION)},
+    (_MAIN, State.LOCKED, Event.DEAD_LETTER): _BURIED,
+    (_MAIN, State.HELD, Event.RENEW): {_ALWAYS: Outcome(_MAIN, State.HELD)},
+    (_MAIN, State.HELD, Event.COMPLETE): {_ALWAYS: Outcome(_MAIN, State.COMPLETED)},
+    (_MAIN, State.HELD, Event.ABANDON): {**_FAILED, **_HOME, **_EXPIRY, **_BACK},
+    (_MAIN, State.HELD, Event.RELEASE): {**_HOME, **_EXPIRY, **_BACK},
+    (_MAIN, State.HELD, Event.LAPSE): {**_FAILED, **_HOME, **_EXPIRY, **_BACK},
+    (_MAIN, State.HELD, Event.DEFER): {_ALWAYS: Outcome(_MAIN, State.DEFERRED)},
+    (_MAIN, State.HELD, Event.DEAD_LETTER): _BURIED,
+    (_MAIN, State.HELD, Event.BURY): _BURIED,
     (_MAIN, State.DELAYED, Event.WAKE): {**_EXPIRY, **_BACK},
     (_MAIN, State.DELAYED, Event.PURGE): {_ALWAYS: Outcome(_MAIN, State.PURGED)},
-    (_MAIN, State.DEFERRED, Event.RECEIVE_DEFERRED): {_ALWAYS: Outcome(_MAIN, State.LOCKED)},
+    (_MAIN, State.DEFERRED, Event.RECEIVE_DEFERRED): _OUT,
     (_MAIN, State.DEFERRED, Event.RECEIVE_DEFERRED_AND_DELETE): {_ALWAYS: Outcome(_MAIN, State.COMPLETED)},
     (_MAIN, State.DEFERRED, Event.PURGE): {_ALWAYS: Outcome(_MAIN, State.PURGED)},
+    (_MAIN, State.DEFERRED, Event.BURY): _BURIED,
     # -- the dead side: no limit, no expiry, no way back
     (_DEAD, State.ACTIVE, Event.RECEIVE): {_ALWAYS: Outcome(_DEAD, State.LOCKED)},
     (_DEAD, State.ACTIVE, Event.RECEIVE_AND_DELETE): {_ALWAYS: Outcome(_DEAD, State.COMPLETED)},

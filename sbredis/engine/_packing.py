@@ -6,6 +6,7 @@ import re
 from collections.abc import Sequence
 from typing import NamedTuple
 
+from sbredis.engine._names import identifier
 from sbredis.exceptions import MessageSizeExceededError
 from sbredis.transport import Argument
 
@@ -14,11 +15,14 @@ __all__ = [
     "MAXIMUM_CALL_MESSAGES",
     "MAXIMUM_CHANGES_BYTES",
     "MAXIMUM_ID_BYTES",
+    "Copy",
     "Lock",
     "Outgoing",
+    "SessionLock",
     "grouped",
     "in_columns",
     "named",
+    "signed",
     "token_of",
     "within",
 ]
@@ -47,6 +51,19 @@ class Outgoing(NamedTuple):
     """By which duplicates are known; empty for none."""
     due: int | None = None
     """When it is to be enqueued, in ms since 1970; ``None`` for now."""
+    origin: str | None = None
+    """On a topic, under which number it was scheduled: it is published now, and its payload is there already."""
+
+
+class Copy(NamedTuple):
+    """What a message of a topic becomes in one of its subscriptions."""
+
+    place: int
+    """Of the subscription among the targets, from 0 on."""
+    changes: bytes = b""
+    """Changed properties; empty leaves them as they are."""
+    dead: bool = False
+    """It goes to the dead-letter queue, because a rule failed; ``changes`` say why."""
 
 
 class Lock(NamedTuple):
@@ -58,6 +75,18 @@ class Lock(NamedTuple):
     """Changed properties; empty leaves them as they are."""
     delay: int = 0
     """In ms, for abandoning."""
+
+
+class SessionLock(NamedTuple):
+    """The lock on a session, as who has it names it."""
+
+    name: str
+    token: str
+
+
+def signed(session: str | None) -> str:
+    """A session as the scripts take it: behind a sign, because the empty text is a session as well; empty for none."""
+    return "" if session is None else "=" + identifier(session, "session id", may_be_empty=True).decode()
 
 
 def within(what: str, value: object, least: int, most: int) -> None:
@@ -88,22 +117,26 @@ def token_of(token: str) -> str:
     return token
 
 
-def in_columns(messages: Sequence[Outgoing], routes: Sequence[Sequence[int]] = ()) -> tuple[str, list[Argument]]:
+def in_columns(messages: Sequence[Outgoing], routes: Sequence[Sequence[Copy]] = ()) -> tuple[str, list[Argument]]:
     """Messages as the scripts take them: the letters of the columns that any of them needs, and their values."""
-    timed = levelled = known = scheduled = False
-    for _, time_to_live, level, message_id, due in messages:
+    timed = levelled = known = scheduled = named = False
+    for _, time_to_live, level, message_id, due, origin in messages:
         # One look at each message: nearly all of them have none of it.
-        if level or message_id or time_to_live is not None or due is not None:
+        if level or message_id or time_to_live is not None or due is not None or origin is not None:
             timed = timed or time_to_live is not None
             levelled = levelled or bool(level)
             known = known or bool(message_id)
             scheduled = scheduled or due is not None
-    if not (timed or levelled or known or scheduled or routes):
+            named = named or origin is not None
+    if not (timed or levelled or known or scheduled or named or routes):
         return "", [message[0] for message in messages]
+    changed = any(copy.changes for route in routes for copy in route)
     rest: list[Argument] = []
     for place, message in enumerate(messages):
         if routes:
-            rest.append(" ".join(str(target + 1) for target in routes[place]))
+            rest.append(" ".join(map(_as_text, routes[place])))
+        if changed:
+            rest.append(b"".join(copy.changes for copy in routes[place]))
         if timed:
             rest.append("" if message.time_to_live is None else message.time_to_live)
         if levelled:
@@ -112,9 +145,18 @@ def in_columns(messages: Sequence[Outgoing], routes: Sequence[Sequence[int]] = (
             rest.append(message.message_id)
         if scheduled:
             rest.append("" if message.due is None else message.due)
+        if named:
+            rest.append(message.origin or "")
         rest.append(message.payload)
-    letters = zip("rtlid", (bool(routes), timed, levelled, known, scheduled), strict=True)
+    letters = zip("rctlido", (bool(routes), changed, timed, levelled, known, scheduled, named), strict=True)
     return "".join(letter for letter, used in letters if used), rest
+
+
+def _as_text(copy: Copy) -> str:
+    place, changes, dead = copy
+    if dead:
+        return f"{place + 1}e{len(changes)}"
+    return f"{place + 1}a{len(changes)}" if changes else str(place + 1)
 
 
 def grouped(locks: Sequence[Lock], width: int) -> list[Argument]:

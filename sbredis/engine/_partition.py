@@ -12,16 +12,20 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import Any, Literal, NamedTuple, TypeVar
 
-from sbredis.engine._keys import KINDS, partition_keys
+from sbredis.engine._keys import KINDS, SESSION_KINDS, partition_keys
 from sbredis.engine._packing import (
     MAXIMUM_CALL_BYTES,
     MAXIMUM_CALL_MESSAGES,
+    MAXIMUM_CHANGES_BYTES,
     MAXIMUM_ID_BYTES,
+    Copy,
     Lock,
     Outgoing,
+    SessionLock,
     grouped,
     in_columns,
     named,
+    signed,
     token_of,
     within,
 )
@@ -30,6 +34,7 @@ from sbredis.engine._results import (
     NEVER,
     Awoken,
     Counts,
+    Delivery,
     Looked,
     Peeked,
     Purged,
@@ -40,6 +45,7 @@ from sbredis.engine._results import (
     Undone,
     deliveries,
     names,
+    spelled_out,
 )
 from sbredis.engine._scripts import load
 from sbredis.engine._settings import PartitionSettings
@@ -49,11 +55,14 @@ from sbredis.transport import Argument
 __all__ = [
     "MAXIMUM_CALL_BYTES",
     "MAXIMUM_CALL_MESSAGES",
+    "MAXIMUM_CHANGES_BYTES",
     "NO_TURN",
+    "Copy",
     "Lock",
     "Mode",
     "Outgoing",
     "Partition",
+    "SessionLock",
     "Side",
     "Turn",
     "new_token",
@@ -115,33 +124,60 @@ class Partition:
         """Take messages in, each active at once or scheduled; all of them or none."""
         self._check_outgoing(messages)
         letters, rest = in_columns(messages)
-        return self._request("send", turn, _sent, {"columns": letters}, rest)
+        return self.request("send", turn, _sent, {"columns": letters}, rest)
 
     def publish(
-        self, turn: Turn, messages: Sequence[Outgoing], routes: Sequence[Sequence[int]], targets: Sequence[Partition]
+        self,
+        turn: Turn,
+        messages: Sequence[Outgoing],
+        routes: Sequence[Sequence[Copy]],
+        targets: Sequence[Partition],
+        *,
+        fence: int | None = None,
     ) -> Request[Sent]:
         """Take messages of a topic in for the subscriptions that they are for, stored once.
 
-        ``targets`` are the subscriptions' partitions in this slot; ``routes`` says for each message which of them it is
-        for, by their places from 0 on, rising.
+        ``targets`` are the subscriptions' partitions in this slot; ``routes`` are the copies of each message, in order
+        of targets. One that is scheduled has none yet; one that was is named by ``origin``. ``fence`` is that of
+        who holds the role of routing.
         """
         self._check_outgoing(messages)
-        if any(message.due is not None for message in messages):
-            raise ValueError("a scheduled message is published when it is due")
         if len(routes) != len(messages):
             raise ValueError("every message has a route, though it may be empty")
         for route in routes:
-            if any(not 0 <= place < len(targets) for place in route) or list(route) != sorted(set(route)):
-                raise ValueError(f"a route is places of targets, rising, not {route!r}")
+            places = [copy.place for copy in route]
+            if any(not 0 <= place < len(targets) for place in places) or places != sorted(places):
+                raise ValueError(f"copies are for places of targets, rising, not {places!r}")
         if len({target.keys[0] for target in targets}) < len(targets):
             raise ValueError("a subscription is named twice among the targets")
+        if fence is not None:
+            within("fence", fence, 1, 999_999_999_999_999)
         letters, rest = in_columns(messages, routes)
-        keys = self.keys + tuple(target.keys[KINDS.index(kind)] for target in targets for kind in _TARGET_KINDS)
+        keys = self.keys + tuple(key for target in targets for key in target.target_keys)
         scalars: dict[str, Argument] = {
             "columns": letters,
-            "incarnations": " ".join(target.incarnation for target in targets),
+            "incarnations": " ".join(target.incarnation + "+" * target.settings.sessions for target in targets),
+            "fence": "" if fence is None else fence,
         }
-        return replace(self._request("publish", turn, _sent, scalars, rest), keys=keys)
+        return replace(self.request("publish", turn, _published, scalars, rest), keys=keys)
+
+    @property
+    def target_keys(self) -> tuple[bytes, ...]:
+        """The keys of a subscription that what is published to it needs."""
+        kinds = _TARGET_KINDS + SESSION_KINDS if self.settings.sessions else _TARGET_KINDS
+        return tuple(self.keys[KINDS.index(kind)] for kind in kinds)
+
+    def ripe(
+        self, wanted: int, *, room: int = MAXIMUM_CALL_BYTES, turn: Turn = NO_TURN
+    ) -> Request[tuple[Delivery, ...]]:
+        """Show what is scheduled on a topic and due."""
+        within("wanted", wanted, 1, MAXIMUM_CALL_MESSAGES)
+        within("room", room, 1, 1 << 30)
+
+        def read(reply: list[Any]) -> tuple[Delivery, ...]:
+            return deliveries(reply[1], reply[2], [], "s" * len(reply[1]))
+
+        return self.request("ripe", turn, read, {"wanted": wanted, "room": room})
 
     def cancel(self, turn: Turn, scheduled: Sequence[str]) -> Request[Undone]:
         """Delete scheduled messages; all of them, or none if one is not scheduled."""
@@ -149,7 +185,7 @@ class Partition:
         def read(reply: list[Any]) -> Undone:
             return Undone(bool(reply[0]), names(reply[1]))
 
-        return self._request("cancel", turn, read, {}, named(scheduled))
+        return self.request("cancel", turn, read, {}, named(scheduled))
 
     # -- giving out -----------------------------------------------------------------------------------------------
 
@@ -164,11 +200,13 @@ class Partition:
         room: int = MAXIMUM_CALL_BYTES,
         waiter: bytes = b"",
         waiting_for: int = 1,
+        session: str | None = None,
     ) -> Request[Received]:
         """Give out the oldest messages, locked under ``token`` or deleted at once.
 
         ``waiter`` is the channel on which the caller waits if it gets nothing; it names it again when it comes back.
-        With ``waiting_for`` 0 it does not wait, and the partition forgets it if it did.
+        With ``waiting_for`` 0 it does not wait, and the partition forgets it if it did. Of a ``session``, ``token`` is
+        that of its lock.
         """
         within("wanted", wanted, 1, MAXIMUM_CALL_MESSAGES)
         within("room", room, 1, 1 << 30)
@@ -181,11 +219,18 @@ class Partition:
             "token": token_of(token),
             "waiter": waiter,
             "waiting_for": waiting_for,
+            "session": signed(session),
         }
-        return self._request("receive", turn, _received, scalars)
+        return self.request("receive", turn, _received, scalars)
 
     def look(
-        self, *, side: Side = "", waiter: bytes = b"", waiting_for: int = 1, turn: Turn = NO_TURN
+        self,
+        *,
+        side: Side = "",
+        waiter: bytes = b"",
+        waiting_for: int = 1,
+        turn: Turn = NO_TURN,
+        session: SessionLock | None = None,
     ) -> Request[Looked]:
         """Tell whether there is something to be received, without giving it out; if not, wait as after a receive.
 
@@ -202,18 +247,19 @@ class Partition:
             "mode": "lock",
             "wanted": 0,
             "room": 1,
-            "token": new_token(),
+            "token": new_token() if session is None else token_of(session.token),
             "waiter": waiter,
             "waiting_for": waiting_for,
+            "session": signed(None if session is None else session.name),
         }
-        return replace(self._request("receive", turn, read, scalars), repeatable=True)
+        return replace(self.request("receive", turn, read, scalars), repeatable=True)
 
     def receive_deferred(
-        self, turn: Turn, token: str, deferred: Sequence[str], *, mode: Mode = "lock"
+        self, turn: Turn, token: str, deferred: Sequence[str], *, mode: Mode = "lock", session: str | None = None
     ) -> Request[Received]:
         """Give out deferred messages by name; all of them, or none if one is not deferred here."""
-        scalars: dict[str, Argument] = {"mode": mode, "token": token_of(token)}
-        return self._request("receive_deferred", turn, _received, scalars, named(deferred))
+        scalars: dict[str, Argument] = {"mode": mode, "token": token_of(token), "session": signed(session)}
+        return self.request("receive_deferred", turn, _received, scalars, named(deferred))
 
     def peek(
         self,
@@ -223,6 +269,7 @@ class Partition:
         side: Side = "",
         room: int = MAXIMUM_CALL_BYTES,
         states: str = "alwfs",
+        session: str | None = None,
         turn: Turn = NO_TURN,
     ) -> Request[Peeked]:
         """Show messages from a number on, whatever their state, and touch none of them."""
@@ -236,13 +283,14 @@ class Partition:
             return Peeked(deliveries(reply[1], reply[3], reply[4], reply[2].decode()))
 
         scalars: dict[str, Argument] = {"side": side, "from": start, "wanted": wanted, "room": room, "states": states}
-        return self._request("peek", turn, read, scalars)
+        scalars["session"] = signed(session)
+        return self.request("peek", turn, read, scalars)
 
     # -- settling -------------------------------------------------------------------------------------------------
 
     def complete(self, turn: Turn, locks: Sequence[Lock]) -> Request[Settled]:
         """Settle messages as done."""
-        return self._request("complete", turn, _settled, {}, grouped(locks, 1))
+        return self.request("complete", turn, _settled, {}, grouped(locks, 1))
 
     def renew(self, turn: Turn, token: str, locks: Sequence[Lock]) -> Request[Renewed]:
         """Lock messages for the full duration again; those of a lease that is named in part move to ``token``."""
@@ -250,22 +298,22 @@ class Partition:
         def read(reply: list[Any]) -> Renewed:
             return Renewed(bool(reply[0]), reply[1], names(reply[2]), names(reply[3]))
 
-        return self._request("renew", turn, read, {"token": token_of(token)}, grouped(locks, 1))
+        return self.request("renew", turn, read, {"token": token_of(token)}, grouped(locks, 1))
 
     def abandon(self, turn: Turn, locks: Sequence[Lock], *, counted: bool = True) -> Request[Settled]:
         """Give messages back, counted as failed deliveries or, unread, not."""
         for lock in locks:
             within("delay", lock.delay, 0, NEVER)
         rest = grouped(locks, 3)
-        return self._request("abandon", turn, _settled, {"counted": int(counted)}, rest)
+        return self.request("abandon", turn, _settled, {"counted": int(counted)}, rest)
 
     def defer(self, turn: Turn, locks: Sequence[Lock]) -> Request[Settled]:
         """Set messages aside, to be received by number only."""
-        return self._request("defer", turn, _settled, {}, grouped(locks, 2))
+        return self.request("defer", turn, _settled, {}, grouped(locks, 2))
 
     def dead_letter(self, turn: Turn, locks: Sequence[Lock]) -> Request[Settled]:
         """Move messages to the dead-letter queue."""
-        return self._request("dead_letter", turn, _settled, {}, grouped(locks, 2))
+        return self.request("dead_letter", turn, _settled, {}, grouped(locks, 2))
 
     # -- looking after --------------------------------------------------------------------------------------------
 
@@ -281,7 +329,7 @@ class Partition:
             return Purged(bool(reply[0]), reply[1], int(reply[2]) if reply[2] else None)
 
         scalars: dict[str, Argument] = {"side": side, "before": before, "share": share, "from": start}
-        return self._request("purge", turn, read, scalars)
+        return self.request("purge", turn, read, scalars)
 
     def count(self, turn: Turn = NO_TURN) -> Request[Counts]:
         """Count the messages by where they are."""
@@ -289,7 +337,7 @@ class Partition:
         def read(reply: list[Any]) -> Counts:
             return Counts(*reply[1:])
 
-        return self._request("count", turn, read, {})
+        return self.request("count", turn, read, {})
 
     def due(self, turn: Turn = NO_TURN) -> Request[Awoken]:
         """Do a large share of what is due."""
@@ -297,18 +345,31 @@ class Partition:
         def read(reply: list[Any]) -> Awoken:
             return Awoken(bool(reply[0]), reply[1])
 
-        return self._request("due", turn, read, {})
+        return self.request("due", turn, read, {})
 
     def configure(self, *, create: bool = False) -> Request[int]:
         """Make the partition, or give it the settings of this version."""
         listed = self.settings.arguments()
-        labels = ("clock", "status", "lock", "deliveries", "ttl", "dead", "window", "quota", "largest", "shared")
+        labels = (
+            "clock",
+            "status",
+            "lock",
+            "deliveries",
+            "ttl",
+            "dead",
+            "window",
+            "quota",
+            "largest",
+            "shared",
+            "sessions",
+            "topic",
+        )
         scalars: dict[str, Argument] = {"create": int(create), **dict(zip(labels, listed, strict=True))}
 
         def read(reply: list[Any]) -> int:
             return int(reply[0])
 
-        return self._request("configure", NO_TURN, read, scalars)
+        return self.request("configure", NO_TURN, read, scalars)
 
     def destroy(self, *, share: int = 500) -> Request[bool]:
         """Take the partition away; the result says whether another step is needed."""
@@ -317,11 +378,11 @@ class Partition:
         def read(reply: list[Any]) -> bool:
             return bool(reply[0])
 
-        return self._request("destroy", NO_TURN, read, {"share": share})
+        return self.request("destroy", NO_TURN, read, {"share": share})
 
     # -------------------------------------------------------------------------------------------------------------
 
-    def _request(
+    def request(
         self,
         name: str,
         turn: Turn,
@@ -346,7 +407,7 @@ class Partition:
         if not 1 <= len(messages) <= MAXIMUM_CALL_MESSAGES:
             raise ValueError(f"a call takes 1 to {MAXIMUM_CALL_MESSAGES} messages, not {len(messages)}")
         largest, total = self.settings.largest_message, 0
-        for place, (payload, time_to_live, level, message_id, due) in enumerate(messages):
+        for place, (payload, time_to_live, level, message_id, due, _) in enumerate(messages):
             if type(payload) is not bytes or type(message_id) is not bytes:
                 raise TypeError(f"payload and message_id of message {place} must be bytes")
             size = len(payload)
@@ -370,7 +431,7 @@ class Partition:
 
 
 _SIDES, _MODES = ("", "d"), ("lock", "delete")
-_HARMLESS = frozenset({"configure", "count", "destroy", "due", "peek"})
+_HARMLESS = frozenset({"configure", "count", "destroy", "due", "get_state", "list_sessions", "peek", "ripe"})
 """Scripts that come to the same when they are run twice."""
 _FOUND = -1
 """What a look that found something says in place of when something is due."""
@@ -382,6 +443,10 @@ _TARGET_KINDS = ("state", "order", "entries", "due", "waiters")
 
 def _sent(reply: list[Any]) -> Sent:
     return Sent(bool(reply[0]), reply[1], reply[2])
+
+
+def _published(reply: list[Any]) -> Sent:
+    return Sent(bool(reply[0]), reply[1], reply[2], spelled_out(reply[3]))
 
 
 def _received(reply: list[Any]) -> Received:

@@ -13,6 +13,7 @@ from sbredis.exceptions import (
     ScriptRefusedError,
     ServiceBusError,
     ServiceBusQuotaExceededError,
+    SessionLockLostError,
 )
 
 __all__ = [
@@ -20,6 +21,7 @@ __all__ = [
     "LaneUnknownError",
     "MalformedCallError",
     "Refusal",
+    "RoleLostError",
     "SettingsBehindError",
     "SettingsStaleError",
     "refused",
@@ -44,6 +46,10 @@ class LaneUnknownError(ServiceBusError):
     is_transient = True
 
 
+class RoleLostError(ServiceBusError):
+    """Another client has taken over what this one did for all."""
+
+
 class MalformedCallError(ServiceBusError, ValueError):
     """A call that this release would not have made."""
 
@@ -64,6 +70,23 @@ def _quota(detail: str) -> tuple[type[ServiceBusError], str]:
     )
 
 
+def _sessions(detail: str) -> tuple[type[ServiceBusError], str]:
+    if detail == "none":
+        return (
+            ServiceBusError,
+            ("The entity has no sessions: leave out session_id, or create it with requires_session=True."),
+        )
+    if detail == "required":
+        return ServiceBusError, (
+            "It is not possible for an entity that requires sessions to create a non-sessionful message receiver: "
+            "receive from one of its sessions, with session_id."
+        )
+    return ServiceBusError, (
+        f"The SessionId was not set on message {detail} of the call, and it cannot be sent to the entity: "
+        "entities that require sessions take only messages that have one."
+    )
+
+
 REFUSALS: dict[str, Refusal] = {
     "GONE": _fixed(MessagingEntityNotFoundError, "The entity does not exist, or no longer."),
     "LAYOUT": _fixed(
@@ -81,7 +104,16 @@ REFUSALS: dict[str, Refusal] = {
     ),
     "TOOLARGE": _fixed(MessageSizeExceededError, "Message {detail} of the call is larger than the entity takes."),
     "QUOTA": _quota,
+    "SESSIONS": _sessions,
+    "LOST": _fixed(
+        SessionLockLostError,
+        "The lock on the session has ended: its messages may be with another receiver. Accept it again.",
+    ),
+    "HELD": _fixed(
+        ServiceBusError, "Of the session {detail} messages are out, which is the most: settle some of them first."
+    ),
     "TARGET": _fixed(SettingsStaleError, "Subscription {detail} of the call is not here, or no longer."),
+    "FENCED": _fixed(RoleLostError, "Another client has taken over: the fence {detail} holds no longer."),
 }
 
 

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any, NamedTuple
+from typing import Any, Literal, NamedTuple
 
 from sbredis.engine._lifecycle import NEVER
 
 __all__ = [
     "NEVER",
+    "Accepted",
     "Awoken",
     "Counts",
     "Delivery",
@@ -19,6 +20,7 @@ __all__ = [
     "Record",
     "Renewed",
     "Sent",
+    "SessionsListed",
     "Settled",
     "Undone",
     "payload_offset",
@@ -82,6 +84,8 @@ class Sent:
     """The number of the first message; the others follow without a gap."""
     dropped: int
     """How many were duplicates."""
+    scheduled: tuple[int, ...] = ()
+    """On a topic: the numbers of those that are to be published later."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -107,6 +111,33 @@ class Looked:
     """In how many ms something is due in the partition, if nothing was found; 0 for never."""
     found: bool
     """There is something to be received, unless it has expired; if not, whoever looked waits from then on."""
+
+
+@dataclass(frozen=True, slots=True)
+class Accepted:
+    """What became of an attempt to lock a session."""
+
+    more: bool
+    due: int
+    """In how many ms something is due in the partition, if none was locked; 0 for never."""
+    lock: int
+    """For how many ms it is locked, from when the script ran."""
+    outcome: Literal["taken", "found", "locked", "lapsing", "none"]
+    """It is the caller's; or a look has found one; it is somebody else's; or it will be free when the next call has
+    released what was held of it; or there is none, and whoever was to be woken waits.
+    """
+    session: str
+
+
+@dataclass(frozen=True, slots=True)
+class SessionsListed:
+    """Some sessions, in order."""
+
+    names: tuple[str, ...]
+    times: tuple[int, ...]
+    """When the state of each was set, in ms since 1970, where they are in the order of that."""
+    onwards: str | None
+    """The session behind which the next page begins; ``None`` at the end."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -207,3 +238,12 @@ def deliveries(given: list[bytes], records: list[bytes], extras: list[Any], stat
         else:
             result.append(Delivery(name.decode(), record, state=state))
     return tuple(result)
+
+
+def spelled_out(runs: bytes) -> tuple[int, ...]:
+    """Numbers that a reply gives as runs: ``4-6,9`` is 4, 5, 6 and 9."""
+    numbers: list[int] = []
+    for run in runs.decode().split(","):
+        first, _, last = run.partition("-")
+        numbers += range(int(first), int(last or first) + 1) if first else ()
+    return tuple(numbers)

@@ -35,6 +35,10 @@ class PartitionSettings:
     """``test`` lets callers tell the time; that cannot change."""
     shared: bool = False
     """Whether the messages are stored with another entity: with the topic of a subscription. That cannot change."""
+    sessions: bool = False
+    """Whether messages belong to sessions, and are received session by session; that cannot change."""
+    topic: bool = False
+    """Whether it is a topic, which hands what it takes in to its subscriptions; that cannot change."""
 
     def __post_init__(self) -> None:
         def within(name: str, value: object, least: int, most: int) -> None:
@@ -45,9 +49,11 @@ class PartitionSettings:
             raise ValueError(f"status must be one of {', '.join(get_args(Status))}, not {self.status!r}")
         if self.clock not in get_args(Clock):
             raise ValueError(f"clock must be one of {', '.join(get_args(Clock))}, not {self.clock!r}")
-        for name in ("dead_letter_expired", "shared"):
+        for name in ("dead_letter_expired", "shared", "sessions", "topic"):
             if type(getattr(self, name)) is not bool:
                 raise ValueError(f"{name} must be True or False, not {getattr(self, name)!r}")
+        if self.topic and (self.shared or self.sessions):
+            raise ValueError("a topic stores what it takes in, and gives nothing out: no shared, and no sessions")
         within("lock_duration", self.lock_duration, 1, NEVER)
         within("max_delivery_count", self.max_delivery_count, 1, 99_999)
         within("time_to_live", self.time_to_live, 1, NEVER)
@@ -69,4 +75,6 @@ class PartitionSettings:
             self.quota,
             self.largest_message,
             int(self.shared),
+            int(self.sessions),
+            int(self.topic),
         )

@@ -1,6 +1,6 @@
 """What the tests of a partition share: one partition on a bench, on each target.
 
-On a server and on a cluster the caller is a user who may touch the 27 keys of that partition and use the commands that
+On a server and on a cluster the caller is a user who may touch the 30 keys of that partition and use the commands that
 stand in the scripts, and nothing else. So whatever a test does is at the same time a proof that the scripts need no
 more: a key that was not given to a script would end it in an error.
 """

@@ -25,7 +25,7 @@ def contract_of(name: str) -> Contract:
     return contract(source_of(name))
 
 
-OF_A_PARTITION = tuple(name for name in operations() if contract_of(name).keys[0] == ("partition", 27))
+OF_A_PARTITION = tuple(name for name in operations() if contract_of(name).keys[0] == ("partition", 30))
 """The operations of a partition; the others are those of a namespace's registry, and the probe."""
 
 COMMON_REFUSALS = refusals(fragment("begin"))

@@ -14,24 +14,36 @@ __all__ = ["NOT_NAMES", "OTHER_TOKEN", "TOKEN", "WELL_FORMED", "Malformed", "mal
 TOKEN, OTHER_TOKEN = "aaaaaaaaaaaa", "bbbbbbbbbbbb"
 
 WELL_FORMED: dict[str, tuple[Argument, ...]] = {
+    "accept_session": ("", 1, OTHER_TOKEN, "", 1),
+    "bury_session": ("=s", TOKEN, 500, b""),
+    "get_state": ("=s", TOKEN),
+    "list_sessions": (10, "", ""),
+    "release_session": ("=s", TOKEN),
+    "renew_session": ("=s", TOKEN),
+    "ripe": (10, 1000),
+    "set_state": ("=s", TOKEN, "1", b"state"),
     "abandon": ("1", TOKEN, 1, "1", "", 0),
     "cancel": ("1",),
     "complete": (TOKEN, 1, "1"),
-    "configure": ("0", "test", "Active", 30_000, 3, NEVER, 0, "", 1 << 30, 1 << 20, 0),
+    "configure": ("0", "test", "Active", 30_000, 3, NEVER, 0, "", 1 << 30, 1 << 20, 0, 0, 0),
     "count": (),
     "dead_letter": (TOKEN, 1, "1", ""),
     "defer": (TOKEN, 1, "1", ""),
     "destroy": (500,),
     "due": (),
-    "peek": ("", 0, 10, 1000, "alwfs"),
-    "publish": ("r", "", "", b"m"),
+    "peek": ("", 0, 10, 1000, "alwfs", ""),
+    "publish": ("r", "", "", "", b"m"),
     "purge": ("", NEVER, 10, 0),
-    "receive": ("", "lock", 1, 1000, TOKEN, "", 1),
-    "receive_deferred": ("lock", TOKEN, "1"),
+    "receive": ("", "lock", 1, 1000, TOKEN, "", 1, ""),
+    "receive_deferred": ("lock", TOKEN, "", "1"),
     "renew": (OTHER_TOKEN, TOKEN, 1, "1"),
     "send": ("", b"m"),
 }
-"""Each script's own arguments, behind the six of every call. They are accepted, whatever they then come to."""
+"""Each script's own arguments, behind the six of every call. They are accepted, whatever they then come to, where the
+session "s" is locked under TOKEN if they are about one."""
+
+NEW_TOKEN: dict[str, int] = {"accept_session": 2, "receive": 4, "receive_deferred": 1, "renew": 0}
+"""Where a token stands that nobody must have yet."""
 
 _NUMBERS: dict[str, dict[int, tuple[int, int]]] = {
     "abandon": {5: (0, NEVER)},
@@ -42,7 +54,11 @@ _NUMBERS: dict[str, dict[int, tuple[int, int]]] = {
         8: (0, 999_999_999_999_999),
         9: (0, 512 * 1024 * 1024),
     },
+    "accept_session": {1: (0, 1), 4: (0, 1)},
+    "bury_session": {2: (1, MAXIMUM_CALL_MESSAGES)},
     "destroy": {0: (1, MAXIMUM_CALL_MESSAGES)},
+    "list_sessions": {0: (1, MAXIMUM_CALL_MESSAGES)},
+    "ripe": {0: (1, MAXIMUM_CALL_MESSAGES), 1: (1, 1 << 30)},
     "peek": {1: (0, BAND_WIDTH - 1), 2: (1, MAXIMUM_CALL_MESSAGES), 3: (1, 1 << 30)},
     "purge": {1: (0, NEVER), 2: (1, MAXIMUM_CALL_MESSAGES)},
     "receive": {2: (0, MAXIMUM_CALL_MESSAGES), 3: (1, 1 << 30), 6: (0, MAXIMUM_CALL_MESSAGES)},
@@ -51,6 +67,12 @@ _NUMBERS: dict[str, dict[int, tuple[int, int]]] = {
 
 _CHOICES: dict[str, dict[int, tuple[Argument, ...]]] = {
     "abandon": {0: ("", "2", "01", "true", "-1")},
+    "accept_session": {3: ("elsewhere", "sb:bench:{other}:wake:x", "{abc}")},
+    "list_sessions": {
+        1: ("s", "0"),
+        2: ("x", "-1", "1.5", NEVER + 1, 5),
+    },  # where there is a time, a number comes first
+    "set_state": {2: ("", "2", "yes", "0")},  # none is not kept with bytes
     "configure": {
         0: ("", "2", "yes"),
         1: ("", "Server", "none"),
@@ -58,6 +80,8 @@ _CHOICES: dict[str, dict[int, tuple[Argument, ...]]] = {
         6: ("", "2", "-"),
         7: ("0", "-1", "x", str(NEVER + 1)),
         10: ("", "2"),
+        11: ("", "2"),
+        12: ("", "2"),
     },
     "peek": {0: ("x", "D", "t", "dd", "0"), 4: ("", "x", "alx", "A", "a,l", " ")},
     "purge": {0: ("x", "D", "t", "dd", "0"), 3: ("", "x", "-1", "1.5", "1e3", "9" * 17)},
@@ -70,7 +94,12 @@ _CHOICES: dict[str, dict[int, tuple[Argument, ...]]] = {
 }
 """Which of them are words out of a few, and words that are none of those."""
 
-_TOKENS: dict[str, int] = {"receive": 4, "receive_deferred": 1, "renew": 0}
+_TOKENS: dict[str, int] = NEW_TOKEN | dict.fromkeys(
+    ("bury_session", "get_state", "release_session", "renew_session", "set_state"), 1
+)
+_SESSIONS: dict[str, int] = {"accept_session": 0, "list_sessions": 1, "peek": 5, "receive": 7, "receive_deferred": 2}
+"""Where a session may be named; elsewhere it is the first argument, and must be."""
+_NOT_SESSIONS: tuple[Argument, ...] = ("s", "-s", " =s", b"=\xff", b"=s\xffa", "=" + "s" * 513)
 _NOT_TOKENS: tuple[Argument, ...] = ("", "a" * 11, "a" * 13, "a" * 11 + " ", "a" * 11 + "+", "é" * 6, b"\x00" * 12)
 NOT_NAMES = (
     "",
@@ -139,6 +168,9 @@ def malformed(script: str) -> Iterator[Malformed]:
         yield from (with_(place, word) for word in words)
     if script in _TOKENS:
         yield from (with_(_TOKENS[script], token) for token in _NOT_TOKENS)
+    if script in _SESSIONS or good[:1] == ("=s",):
+        place = _SESSIONS.get(script, 0)
+        yield from (with_(place, session) for session in (*_NOT_SESSIONS, *(() if script in _SESSIONS else ("",))))
     if script in _STRIDES:
         yield from _groups(good[: -_STRIDES[script] - 2], _STRIDES[script])
     if script in {"cancel", "receive_deferred"}:
@@ -192,13 +224,21 @@ def _messages(before: Sequence[Argument], *, routed: bool) -> Iterator[Malformed
     yield case("a message without its columns", "tl", *route, 1, b"m")
     yield case("more messages than a call takes", "", *((*route, b"m") * 1001))
     yield case("more bytes than a call takes", "", *((*route, b"m" * 1_000_000) * 5))
-    bounds = {"t": (0, NEVER), "l": (0, 7)} | ({} if routed else {"d": (0, NEVER - 1)})
+    bounds = {"t": (0, NEVER), "l": (0, 7), "d": (0, NEVER - 1)} | ({"o": (1, 999_999_999_999_999)} if routed else {})
     for letter, (least, most) in bounds.items():
         for value in not_numbers(least, most):
             if value != "":
                 yield case(f"{letter} is {value!r}", letter, *route, "", b"m", *route, value, b"m")
     if routed:
-        yield Malformed("no column of routes", ("", "", b"m"))
-        yield Malformed("a column of due times", ("rd", "", "", "", b"m"))
-        yield Malformed("more incarnations than targets", ("r", "one", "", b"m"))
-        yield from (Malformed(f"the route {r!r}", ("r", "", r, b"m")) for r in ("1", "0", "-1", "x", "1 1", "1.5"))
+        routes = ("1", "0", "-1", "x", "1 1", "1.5", "1a", "1e0", "a1", "1x3", "1a1e1")
+        yield Malformed("no column of routes", ("", "", "", b"m"))
+        yield Malformed("more incarnations than targets", ("r", "one", "", "", b"m"))
+        yield from (Malformed(f"the route {r!r}", ("r", "", "", r, b"m")) for r in routes)
+        yield Malformed("changes of no copy", ("rc", "", "", "", b"c", b"m"))
+        yield from (
+            Malformed(f"the fence {fence!r}", ("r", "", fence, "", b"m"))
+            for fence in not_numbers(1, 999_999_999_999_999)
+            if fence != ""
+        )
+        yield Malformed("a session that cannot be one", (*before, "", b"\x01\x02\x02s\xff\x00"))
+        yield Malformed("a session that is too long", (*before, "", b"\x01\x02\x81\x04" + b"s" * 513 + b"\x00"))

@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+import importlib
 import math
+from collections.abc import Callable
 from dataclasses import fields, replace
 from datetime import UTC, datetime, timedelta, timezone
+from functools import cache
+from typing import Any
 from uuid import UUID
 
 import pytest
@@ -21,6 +25,7 @@ from sbredis.engine._codec import (
     encode,
     encode_changes,
 )
+from tests.engine.contracts import fragment
 
 TEXT = st.text(st.characters(exclude_categories=["Cs"]), max_size=150)
 SCALARS: st.SearchStrategy[Value] = st.one_of(
@@ -92,15 +97,38 @@ def test_a_plain_message_costs_two_bytes_and_a_property_little_more() -> None:
 
 def test_what_is_written_today_is_read_for_good() -> None:
     """The bytes of the first release: if this fails, data of users would be lost."""
-    written = bytes.fromhex("01010469642d31020273310a04363030300c1e016e690234320174740001757510" + "11" * 16 + "007b7d")
-    assert decode(written) == Content(
-        b"{}",
-        message_id="id-1",
-        session_id="s1",
-        time_to_live=6000,
-        properties={"n": 42, "t": True, "u": UUID("11111111-1111-1111-1111-111111111111")},
+    rest = "0a04363030300c1e016e690234320174740001757510" + "11" * 16 + "007b7d"
+    written = bytes.fromhex("0102027331" + "010469642d31" + rest)
+    assert (
+        decode(written)
+        == decode(bytes.fromhex("01010469642d31" + "02027331" + rest))
+        == Content(
+            b"{}",
+            message_id="id-1",
+            session_id="s1",
+            time_to_live=6000,
+            properties={"n": 42, "t": True, "u": UUID("11111111-1111-1111-1111-111111111111")},
+        )
     )
     assert encode(decode(written)) == written
+
+
+@given(st.text(st.characters(exclude_categories=["Cs"]), max_size=128), st.none() | TEXT)
+def test_a_session_stands_where_the_scripts_look_for_it(session: str, message_id: str | None) -> None:
+    payload = encode(Content(b"\x02body", session_id=session, message_id=message_id, subject="s"))
+    other = encode(Content(b"\x02body", message_id=message_id, subject="s"))
+    found = session_of_lua()
+    assert found(payload, 1) == session.encode()
+    assert found(b"x" * 28 + payload, 29) == session.encode()
+    assert found(other, 1) is None
+
+
+@cache
+def session_of_lua() -> Callable[[bytes, int], bytes | None]:
+    """The fragment by which the scripts find the session of a message."""
+    lua: Any = importlib.import_module("lupa.lua51").LuaRuntime(encoding=None)
+    found: Callable[[bytes, int], bytes | None] = lua.execute(fragment("session_of").encode() + b"return session_of")
+    return found
 
 
 def test_a_field_of_a_later_release_is_passed_over() -> None:

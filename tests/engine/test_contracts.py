@@ -12,17 +12,27 @@ import pytest
 from sbredis.engine import (
     KINDS,
     NO_TURN,
+    SESSION_KINDS,
     STORE_KINDS,
+    Copy,
     Lock,
     Outgoing,
     Partition,
     PartitionSettings,
     Request,
+    SessionLock,
     Turn,
+    accept_session,
+    bury_session,
+    get_state,
+    list_sessions,
     load,
     new_token,
     operations,
     partition_keys,
+    release_session,
+    renew_session,
+    set_state,
 )
 from sbredis.engine._lifecycle import (
     BAND_WIDTH,
@@ -52,6 +62,7 @@ TARGETS = [
 ]
 TURN = Turn("lane", 5, 1_700_000_000_000)
 TOKEN = new_token()
+SESSION = SessionLock("s", TOKEN)
 LOCKS = [Lock(TOKEN, "1", b"changes", 10), Lock(new_token(), "d2"), Lock(TOKEN, "3")]
 
 each_operation = pytest.mark.parametrize("name", OF_A_PARTITION)
@@ -60,7 +71,21 @@ each_operation = pytest.mark.parametrize("name", OF_A_PARTITION)
 
 REQUESTS: dict[str, Callable[[Partition], Request[Any]]] = {
     "send": lambda of: of.send(TURN, [Outgoing(b"m", 1000, 3, b"id", 1), Outgoing(b"n")]),
-    "publish": lambda of: of.publish(TURN, [Outgoing(b"m", 1000, 3, b"id")], [(0, 1)], TARGETS),
+    "publish": lambda of: of.publish(
+        TURN,
+        [Outgoing(b"m", 1000, 3, b"id", 5), Outgoing(b"", origin="7")],
+        [(), (Copy(0, b"changes"), Copy(1, b"why", dead=True))],
+        TARGETS,
+        fence=9,
+    ),
+    "ripe": lambda of: of.ripe(3, room=4, turn=TURN),
+    "accept_session": lambda of: accept_session(of, TURN, TOKEN, "s", waiter=b"w", waiting_for=0),
+    "renew_session": lambda of: renew_session(of, TURN, SESSION),
+    "release_session": lambda of: release_session(of, TURN, SESSION),
+    "set_state": lambda of: set_state(of, TURN, SESSION, b"state"),
+    "get_state": lambda of: get_state(of, SESSION, TURN),
+    "list_sessions": lambda of: list_sessions(of, 3, "after", TURN),
+    "bury_session": lambda of: bury_session(of, TURN, SESSION, b"why", share=4),
     "cancel": lambda of: of.cancel(TURN, ["1", "2"]),
     "receive": lambda of: of.receive(TURN, TOKEN, 3, side="d", mode="delete", room=10, waiter=b"w", waiting_for=4),
     "receive_deferred": lambda of: of.receive_deferred(TURN, TOKEN, ["1", "2"]),
@@ -89,7 +114,7 @@ class Asked(NamedTuple):
 def asked(name: str, monkeypatch: pytest.MonkeyPatch) -> tuple[Asked, Request[Any]]:
     """How the request of an operation is made."""
     found: list[Asked] = []
-    make = Partition._request
+    make = Partition.request
 
     def spying(  # noqa: PLR0917 -- the parameters of what it stands for
         self: Partition, name: str, turn: Turn, read: Any, scalars: dict[str, Any], rest: Sequence[Any] = ()
@@ -97,7 +122,7 @@ def asked(name: str, monkeypatch: pytest.MonkeyPatch) -> tuple[Asked, Request[An
         found.append(Asked(name, scalars, rest))
         return make(self, name, turn, read, scalars, rest)
 
-    monkeypatch.setattr(Partition, "_request", spying)
+    monkeypatch.setattr(Partition, "request", spying)
     request = REQUESTS[name](PARTITION)
     (one,) = found
     return one, request
@@ -143,7 +168,7 @@ def test_what_may_be_sent_again_are_calls_in_a_lane_and_those_that_come_to_the_s
     """A call without a lane that changes something is sent once."""
     for name, build in REQUESTS.items():
         in_lane = name not in {"configure", "destroy"}
-        harmless = name in {"configure", "count", "destroy", "due", "peek"}
+        harmless = name in {"configure", "count", "destroy", "due", "get_state", "list_sessions", "peek", "ripe"}
         assert build(PARTITION).repeatable is (in_lane or harmless)
     assert not PARTITION.send(NO_TURN, [Outgoing(b"m")]).repeatable
     assert not PARTITION.receive(NO_TURN, TOKEN, 1).repeatable
@@ -157,7 +182,9 @@ def test_a_look_is_a_receive_that_wants_nothing() -> None:
     assert request.arguments[:5] == (PARTITION.incarnation, PARTITION.version, "", 0, "")
     own = dict(zip(header.arguments, request.arguments[5:], strict=True))
     token = own.pop("token")
-    assert own == {"side": "d", "mode": "lock", "wanted": 0, "room": 1, "waiter": b"w", "waiting_for": 4}
+    assert own == {"side": "d", "mode": "lock", "wanted": 0, "room": 1, "waiter": b"w", "waiting_for": 4} | {
+        "session": ""
+    }
     assert token not in PARTITION.look().arguments
     assert PARTITION.look(turn=Turn("", 0, 5)).arguments[:5] == (PARTITION.incarnation, PARTITION.version, "", 0, 5)
 
@@ -172,6 +199,8 @@ def numbered(source: str, table: str = "keys") -> dict[str, int]:
 
 def test_keys_stand_in_the_order_in_which_the_scripts_take_them() -> None:
     found = numbered(fragment("begin"))
+    assert "seats = sessions and keys[28] or nil" in fragment("begin")
+    found["sessions"] = 28  # nil where there are none
     assert found == {kind: place for place, kind in enumerate(KINDS, 1) if kind in found}
     assert set(found) == {kind for kind in KINDS if not re.fullmatch(r"m\d+", kind)}
     elsewhere = numbered(source_of("destroy"), "KEYS")
@@ -186,18 +215,31 @@ def test_records_lie_in_the_last_sixteen_keys() -> None:
     first, width, many = map(int, bucket.groups())
     assert KINDS.index("m0") == first - 1
     assert [kind for kind in KINDS if kind[1:].isdigit()] == [f"m{place}" for place in range(many)]
-    assert len(KINDS) == first - 1 + many
-    assert KINDS[9:] == STORE_KINDS
+    assert len(KINDS) == first - 1 + many + len(SESSION_KINDS)
+    assert KINDS[9:] == STORE_KINDS + SESSION_KINDS
     assert width == 4096
 
 
 def test_publishing_takes_the_keys_of_a_target_in_their_order() -> None:
-    source = source_of("publish")
-    found = re.findall(r"(\w+) = KEYS\[at(?: \+ (\d))?\]", source)
+    source = fragment("targets")
+    found = re.findall(
+        r"\b(\w+) = keys\[at(?: \+ (\d))?\][ ,\n]", source.partition("local s =")[2].partition("if sessions")[0]
+    )
     assert [name for name, _ in found] == list(_TARGET_KINDS)
     assert [int(place or 0) for _, place in found] == list(range(len(_TARGET_KINDS)))
-    assert "27 + 5 * #incarnations" in source
-    assert (len(KINDS), len(_TARGET_KINDS)) == (27, 5)
+    assert "list[i].seats, list[i].turns, list[i].states = keys[at], keys[at + 1], keys[at + 2]" in source
+    assert f"words(incarnations), {{}}, {len(KINDS) + 1}" in source
+    assert (len(KINDS), len(_TARGET_KINDS), len(SESSION_KINDS)) == (30, 5, 3)
+    with_sessions = Partition("n", "abc", "u", "of-u", 7, PartitionSettings(shared=True, sessions=True), store="e")
+    assert with_sessions.target_keys == (
+        *with_sessions.keys[:3],
+        with_sessions.keys[5],
+        *with_sessions.keys[8:9],
+        *with_sessions.keys[27:],
+    )
+    request = PARTITION.publish(TURN, [Outgoing(b"m")], [[Copy(1)]], [TARGETS[0], with_sessions])
+    assert request.keys[len(KINDS) :] == TARGETS[0].target_keys + with_sessions.target_keys
+    assert request.arguments[5:] == ("r", "of-s of-u+", "", "2", b"m")
 
 
 def test_every_script_that_names_keys_by_number_names_those_that_it_has() -> None:
@@ -218,7 +260,8 @@ def test_the_bands_are_those_of_the_life_cycle() -> None:
     code = fragment("band") + fragment("sides")
     assert int(evaluated(code + "return BAND")) == BAND_WIDTH
     sides = evaluated(code + "return SIDES")
-    assert {str(prefix) for prefix in sides} == {side.value for side in Side}
+    rooms = {str(prefix): int(sides[prefix].room) for prefix in sides}
+    assert rooms == {Side.MAIN.value: 0, Side.DEAD.value: 1, "h": 2, "s": 3}
     for side in Side:
         of = sides[side.value]
         assert of.prefix == side.value
@@ -249,7 +292,21 @@ def test_bands_that_stand_in_a_script_as_numbers_are_those_of_the_life_cycle() -
     listed = re.search(r"main side: ([a-z, ]+)", re.sub(r"\s+", " ", contract_of("count").result))
     assert listed is not None
     assert listed[1].split(", ") == order[: len(main) + 1]
-    assert {State.HELD, State.FROZEN} == RESERVED
+    assert {state for _, state in RESERVED} == {State.HELD, State.FROZEN}
+    assert {score // BAND_WIDTH for score in turns().values()} == set(range(5))
+    assert all(score % BAND_WIDTH == 0 for score in turns().values())
+
+
+def turns() -> dict[str, int]:
+    """What a session may be doing, and the first score of it."""
+    found = evaluated(fragment("band") + fragment("turns") + "return TURNS")
+    return {str(name): int(score) for name, score in found.items()}
+
+
+def test_what_a_session_is_doing_is_told_by_five_bands() -> None:
+    assert turns() == {
+        name: place * BAND_WIDTH for place, name in enumerate(("free", "locked", "waiting", "blocked", "stated"))
+    }
 
 
 def test_the_sentinel_is_behind_all_bands_and_no_name_of_a_message() -> None:
@@ -277,6 +334,7 @@ def test_other_numbers_are_the_same_on_both_sides() -> None:
 def test_the_letters_of_reasons_are_those_of_the_life_cycle() -> None:
     every = "\n".join(load(name).source for name in OF_A_PARTITION)
     given = set(re.findall(r"bury\(p, \w+(?:\[\w\])?, e, '(.)'\)", every))
+    given |= {letter for pair in re.findall(r"copy\.dead and '(.)' or '(.)'", every) for letter in pair}
     assert given | set(re.findall(r"reason = '(.)'", every)) == {reason.value for reason in Reason}
 
 
@@ -309,28 +367,36 @@ def test_every_call_begins_as_the_others_do_but_for_two() -> None:
 FREEING = {
     *("abandon", "cancel", "complete", "configure", "dead_letter", "defer", "destroy", "due", "purge", "receive"),
     *("receive_deferred", "renew", "revise_entity", "unregister_entity"),
+    *("accept_session", "bury_session", "release_session", "renew_session"),
 }
 """What frees memory, moves what is there or changes how it is treated, and must work when there is none left."""
-READING = {"count", "list_entities", "peek", "read_entity"}
-TAKING_IN = {"probe", "publish", "register_entity", "register_namespace", "send"}
+READING = {"count", "get_state", "list_entities", "list_sessions", "peek", "read_entity", "ripe"}
+TAKING_IN = {"probe", "publish", "register_entity", "register_namespace", "send", "set_state"}
 """What brings something new, and is refused before its first write when there is no memory left."""
 
 READS = {
     *("exists", "hexists", "hget", "hmget", "hrandfield", "hstrlen", "time", "zcard", "zcount", "zmscore", "zrange"),
+    "zlexcount",
     "zrangebylex",
+    "zscore",
 }
 
 
 def test_flags_say_what_a_script_may_do_when_memory_is_full() -> None:
     flags = {name: contract_of(name).flags for name in operations()}
-    assert {name for name in flags if flags[name] == ("allow-oom",)} == FREEING
-    assert {name for name in flags if flags[name] == ("no-writes",)} == READING
-    assert {name for name in flags if flags[name] == ()} == TAKING_IN
+    assert {name for name in flags if flags[name] == ("allow-oom",)} == FREEING | registry_with("allow-oom")
+    assert {name for name in flags if flags[name] == ("no-writes",)} == READING | registry_with("no-writes")
+    assert {name for name in flags if flags[name] == ()} == TAKING_IN | registry_with()
+
+
+def registry_with(*flags: str) -> set[str]:
+    """The scripts of the registry that have these flags, which its own tests account for."""
+    return {name for name in set(operations()) - set(OF_A_PARTITION) if contract_of(name).flags == flags}
 
 
 @pytest.mark.parametrize("name", operations())
 def test_a_script_that_is_said_to_write_nothing_contains_no_writing_command(name: str) -> None:
-    assert (set(commands_of([name])) <= READS) is (name in READING)
+    assert (set(commands_of([name])) <= READS) is (name in READING | registry_with("no-writes"))
 
 
 # -- fields ------------------------------------------------------------------------------------------------------------

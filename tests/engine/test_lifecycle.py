@@ -59,8 +59,9 @@ def reachable(side: Side, state: State) -> set[tuple[Side, State]]:
 
 def test_every_state_but_the_reserved_ones_is_reached_from_the_beginning() -> None:
     reached = reachable(MAIN, State.NEW)
-    assert {state for _, state in reached} == set(State) - RESERVED
-    assert {place for place in BANDS if place[1] not in RESERVED} <= reached
+    assert {state for _, state in reached} == set(State) - {State.FROZEN}
+    assert {place for place in BANDS if place not in RESERVED} <= reached
+    assert not reached & RESERVED
 
 
 def test_every_message_can_come_to_an_end() -> None:
@@ -69,8 +70,9 @@ def test_every_message_can_come_to_an_end() -> None:
 
 
 def test_an_end_and_a_reserved_state_have_no_way_out_and_a_reserved_one_no_way_in() -> None:
-    assert {state for _, state, _ in TRANSITIONS} & (ENDS | RESERVED) == set()
-    assert {outcome.state for *_, outcome in WAYS} & RESERVED == set()
+    assert {state for _, state, _ in TRANSITIONS} & ENDS == set()
+    assert {(side, state) for side, state, _ in TRANSITIONS} & RESERVED == set()
+    assert {(outcome.side, outcome.state) for *_, outcome in WAYS} & RESERVED == set()
 
 
 def test_nothing_becomes_new_and_only_what_is_new_can_be_dropped() -> None:
@@ -98,17 +100,18 @@ def test_the_last_condition_of_a_row_is_the_one_that_needs_nothing(
 def test_expiry_never_touches_a_locked_a_deferred_or_a_scheduled_message() -> None:
     assert [of[:2] for of in TRANSITIONS if of[2] is Event.EXPIRE] == [(MAIN, State.ACTIVE)]
     expiring = {(state, event) for _, state, event, condition, _ in WAYS if condition is Condition.EXPIRED}
-    assert {state for state, _ in expiring} == {State.ACTIVE, State.LOCKED, State.DELAYED}
+    assert {state for state, _ in expiring} == {State.ACTIVE, State.LOCKED, State.HELD, State.DELAYED}
     ending = {Event.ABANDON, Event.RELEASE, Event.LAPSE}
-    assert {event for state, event in expiring if state is State.LOCKED} == ending, "a lock that goes on was broken"
+    for out in (State.LOCKED, State.HELD):
+        assert {event for state, event in expiring if state is out} == ending, "a lock that goes on was broken"
 
 
 def test_nothing_on_the_dead_side_expires_is_dead_lettered_or_comes_back() -> None:
     dead = [(event, condition, outcome) for side, _, event, condition, outcome in WAYS if side is DEAD]
     assert {outcome.side for *_, outcome in dead} == {DEAD}
-    assert {event for event, *_ in dead} & {Event.EXPIRE, Event.DEAD_LETTER} == set()
+    assert {event for event, *_ in dead} & {Event.EXPIRE, Event.DEAD_LETTER, Event.BURY} == set()
     assert {condition for _, condition, _ in dead} & {
-        Condition.LIMIT, Condition.EXPIRED, Condition.EXPIRED_KEPT,
+        Condition.LIMIT, Condition.EXPIRED, Condition.EXPIRED_KEPT, Condition.SESSION,
     } == set()  # fmt: skip
     assert State.EXPIRED not in {outcome.state for *_, outcome in dead}
 
@@ -119,22 +122,64 @@ def test_a_message_takes_a_reason_to_the_dead_side_and_nowhere_else() -> None:
         assert (outcome.reason is not Reason.NONE) is crossing
         if crossing:
             assert outcome.state is State.ACTIVE
-            expected = {Condition.LIMIT: Reason.DELIVERIES, Condition.EXPIRED_KEPT: Reason.EXPIRED}
+            expected = {
+                Condition.LIMIT: Reason.DELIVERIES,
+                Condition.EXPIRED_KEPT: Reason.EXPIRED,
+                Condition.FAULTY: Reason.FILTER,
+                Condition.NO_SESSION: Reason.NO_SESSION,
+            }
             assert outcome.reason is expected.get(condition, Reason.APPLICATION)
-            assert outcome.reason is not Reason.APPLICATION or event is Event.DEAD_LETTER
+            assert outcome.reason is not Reason.APPLICATION or event in {Event.DEAD_LETTER, Event.BURY}
 
 
 def test_the_delivery_limit_is_asked_for_where_a_failure_is_counted_and_nowhere_else() -> None:
     limited = {event for *_, event, condition, _ in WAYS if condition is Condition.LIMIT}
     assert limited == COUNTED
-    assert all(next(iter(TRANSITIONS[MAIN, State.LOCKED, event])) is Condition.LIMIT for event in COUNTED)
+    for state in (State.LOCKED, State.HELD):
+        assert all(next(iter(TRANSITIONS[MAIN, state, event])) is Condition.LIMIT for event in COUNTED)
 
 
 def test_only_receiving_locks_and_only_a_lock_can_be_settled() -> None:
-    locking = {event for *_, event, _, outcome in WAYS if outcome.state is State.LOCKED}
-    assert locking == {Event.RECEIVE, Event.RECEIVE_DEFERRED, Event.RENEW}
+    for out in (State.LOCKED, State.HELD):
+        locking = {event for *_, event, _, outcome in WAYS if outcome.state is out}
+        assert locking == {Event.RECEIVE, Event.RECEIVE_DEFERRED, Event.RENEW}
     settling = {Event.RENEW, Event.COMPLETE, Event.ABANDON, Event.RELEASE, Event.LAPSE, Event.DEFER, Event.DEAD_LETTER}
-    assert {state for _, state, event in TRANSITIONS if event in settling} == {State.LOCKED}
+    assert {state for _, state, event in TRANSITIONS if event in settling} == {State.LOCKED, State.HELD}
+
+
+def test_what_is_held_goes_where_what_is_locked_goes_but_is_not_delayed() -> None:
+    """A delay holds up its session instead: nothing of it may be overtaken."""
+    for (side, state, event), outcomes in TRANSITIONS.items():
+        if (side, state) == (MAIN, State.LOCKED):
+            held = TRANSITIONS[MAIN, State.HELD, event]
+            expected = {
+                condition: outcome._replace(state=State.HELD) if outcome.state is State.LOCKED else outcome
+                for condition, outcome in outcomes.items()
+                if condition is not Condition.DELAY
+            }
+            assert held == expected
+    of_session = [(of, outcome.state) for *of, condition, outcome in WAYS if condition is Condition.SESSION]
+    assert {state for _, state in of_session} == {State.HELD}
+    assert {tuple(of) for of, _ in of_session} == {
+        (MAIN, State.ACTIVE, Event.RECEIVE),
+        (MAIN, State.DEFERRED, Event.RECEIVE_DEFERRED),
+    }
+
+
+def test_what_is_of_a_session_and_there_is_buried_with_it() -> None:
+    """Not what is scheduled: it is not enqueued yet."""
+    buried = {of for of in TRANSITIONS if of[2] is Event.BURY}
+    assert buried == {(MAIN, state, Event.BURY) for state in (State.ACTIVE, State.HELD, State.DEFERRED)}
+
+
+def test_a_topic_keeps_nothing_but_what_is_scheduled_and_a_copy_is_a_message_of_its_own() -> None:
+    published = {of[1] for *of, _, outcome in WAYS if outcome.state is State.PUBLISHED}
+    assert published == {State.NEW, State.SCHEDULED}
+    assert list(TRANSITIONS[MAIN, State.NEW, Event.COPY]) == [
+        Condition.FAULTY,
+        Condition.NO_SESSION,
+        Condition.OTHERWISE,
+    ]
 
 
 def test_purging_leaves_alone_what_is_locked_or_scheduled() -> None:
@@ -144,10 +189,10 @@ def test_purging_leaves_alone_what_is_locked_or_scheduled() -> None:
 
 @pytest.mark.parametrize("event", Event)
 def test_both_sides_treat_a_message_alike_but_for_limit_and_expiry(event: Event) -> None:
-    gone = {Condition.LIMIT, Condition.EXPIRED, Condition.EXPIRED_KEPT}
+    gone = {Condition.LIMIT, Condition.EXPIRED, Condition.EXPIRED_KEPT, Condition.SESSION}
     for state in (State.LOCKED, State.DELAYED, State.DEFERRED, State.ACTIVE):
         main, dead = (TRANSITIONS.get((side, state, event)) for side in (MAIN, DEAD))
-        if event in (Event.EXPIRE, Event.DEAD_LETTER):
+        if event in (Event.EXPIRE, Event.DEAD_LETTER, Event.BURY):
             assert dead is None
         elif main is None or dead is None:
             assert main is dead
@@ -223,7 +268,7 @@ def test_the_bands_are_those_of_the_contract() -> None:
 
 def test_every_place_where_a_message_can_stand_has_a_band_and_an_end_has_none() -> None:
     standing = {(side, state) for side, state in reachable(MAIN, State.NEW) if state not in ENDS | {State.NEW}}
-    assert standing | {(side, state) for side in Side for state in RESERVED} == set(BANDS)
+    assert standing | RESERVED == set(BANDS)
 
 
 def test_every_score_is_exact_as_a_double_also_in_the_bands_kept_for_later() -> None:

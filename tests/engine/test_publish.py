@@ -4,84 +4,39 @@ from __future__ import annotations
 
 from collections.abc import AsyncIterator
 from dataclasses import replace
-from typing import TypeVar
+from typing import Any
 
 import pytest
 
 from sbredis.engine import (
+    Content,
+    Copy,
     Lock,
     Outgoing,
     Partition,
     PartitionSettings,
-    Received,
     Request,
+    RoleLostError,
+    Sent,
+    SessionLock,
     SettingsStaleError,
     Turn,
+    accept_session,
+    encode,
     load,
     new_token,
     operations,
-    perform,
     read_record,
+    set_state,
+    waiting_channel,
 )
 from sbredis.exceptions import ServiceBusError
-from sbredis.transport import Transport, open_transport
+from sbredis.transport import open_transport
+from tests.engine.topics import SETTINGS, START, Topic
+from tests.transport.ears import Ear
+from tests.waiting import eventually
 
 pytestmark = pytest.mark.anyio
-
-T = TypeVar("T")
-SETTINGS = PartitionSettings(clock="test", dead_letter_expired=True, max_delivery_count=2)
-START = 1_700_000_000_000
-
-
-class Topic:
-    """A topic of one partition with three subscriptions."""
-
-    def __init__(self, transport: Transport) -> None:
-        self.transport = transport
-        self.now = START
-        self._number = 0
-        self.topic = Partition("ns", "abc", "t", "topic", 1, SETTINGS)
-        shared = replace(SETTINGS, shared=True)
-        self.one, self.two, self.brief = (
-            Partition("ns", "abc", name, f"incarnation-{name}", 1, settings, store="t")
-            for name, settings in (("s1", shared), ("s2", shared), ("s3", replace(shared, time_to_live=1000)))
-        )
-
-    @property
-    def subscriptions(self) -> tuple[Partition, ...]:
-        return self.one, self.two, self.brief
-
-    async def tell(self, request: Request[T]) -> T:
-        return await perform(self.transport, request)
-
-    def turn(self) -> Turn:
-        self._number += 1
-        return Turn(f"lane{self._number}", 1, self.now)
-
-    async def publish(self, *routed: tuple[bytes, tuple[int, ...]], message_id: bytes = b"") -> int:
-        messages = [Outgoing(payload, message_id=message_id) for payload, _ in routed]
-        request = self.topic.publish(self.turn(), messages, [route for _, route in routed], self.subscriptions)
-        return (await self.tell(request)).first
-
-    async def receive(self, subscription: Partition, token: str | None = None, side: str = "") -> Received:
-        request = subscription.receive(self.turn(), token or new_token(), 10, side="d" if side else "")
-        return await self.tell(request)
-
-    async def payloads(self, subscription: Partition) -> list[bytes]:
-        return [read_record(one.record).payload for one in (await self.receive(subscription)).messages]
-
-    async def stored(self) -> int:
-        return sum([await self.transport.command("HLEN", key, key=key) for key in self.topic.keys[11:]])
-
-    async def everything(self) -> list[object]:
-        return [
-            await self.transport.command("DUMP", key, key=key)
-            for partition in (self.topic, *self.subscriptions)
-            for key in partition.keys
-        ]
-
-    async def bytes(self) -> int:
-        return (await self.tell(self.topic.count(Turn("", 0, self.now)))).bytes
 
 
 @pytest.fixture
@@ -151,11 +106,11 @@ async def test_a_subscription_with_a_shorter_life_expires_its_own(topic: Topic) 
 
 
 async def test_a_duplicate_reaches_nobody(topic: Topic) -> None:
-    settings = replace(SETTINGS, duplicate_window=60_000)
+    settings = replace(SETTINGS, duplicate_window=60_000, topic=True)
     topic.topic = Partition("ns", "abc", "t2", "topic2", 1, settings)
     shared = replace(SETTINGS, shared=True)
     topic.one, topic.two, topic.brief = (
-        Partition("ns", "abc", name, name, 1, shared, store="t2") for name in ("s4", "s5", "s6")
+        Partition("ns", "abc", name, name, 1, shared, store="t2") for name in ("s7", "s8", "s9")
     )
     for partition in (topic.topic, *topic.subscriptions):
         await topic.tell(partition.configure(create=True))
@@ -196,15 +151,315 @@ async def test_a_subscription_that_is_destroyed_gives_up_what_it_held_step_by_st
 
 
 async def test_a_repeated_publish_is_answered_as_the_first_time(topic: Topic) -> None:
-    request = topic.topic.publish(topic.turn(), [Outgoing(b"m")], [(0, 1)], topic.subscriptions)
+    request = topic.topic.publish(topic.turn(), [Outgoing(b"m")], [(Copy(0), Copy(1))], topic.subscriptions)
     first = await topic.tell(request)
     assert await topic.tell(request) == first
     assert await topic.payloads(topic.one) == [b"m"]
 
 
-@pytest.mark.parametrize("routes", [[], [(3,)], [(-1,)], [(1, 0)], [(0, 0)], [(0,), (1,)]])
+@pytest.mark.parametrize("routes", [[], [(4,)], [(-1,)], [(1, 0)], [(0,), (1,)]])
 async def test_a_route_that_cannot_be_is_refused_before_it_is_sent(topic: Topic, routes: list[tuple[int, ...]]) -> None:
-    with pytest.raises(ValueError, match="route"):
-        topic.topic.publish(topic.turn(), [Outgoing(b"m")], routes, topic.subscriptions)
-    with pytest.raises(ValueError, match="scheduled"):
-        topic.topic.publish(topic.turn(), [Outgoing(b"m", due=1)], [()], topic.subscriptions)
+    copies = [[Copy(place) for place in route] for route in routes]
+    with pytest.raises(ValueError, match=r"route|copies"):
+        topic.topic.publish(topic.turn(), [Outgoing(b"m")], copies, topic.subscriptions)
+
+
+# -- copies ----------------------------------------------------------------------------------------------------------
+
+
+async def test_each_rule_with_an_action_makes_a_copy_of_its_own(topic: Topic) -> None:
+    """With a number of its own, and changes of its own; the numbers rise in the order in which messages were sent."""
+    sent = await topic.hand_out(
+        [Outgoing(b"one"), Outgoing(b"two"), Outgoing(b"three")],
+        [
+            [Copy(0, b"red"), Copy(0), Copy(0, b"blue"), Copy(1)],
+            [Copy(0), Copy(1, b"green"), Copy(1)],
+            [Copy(1)],
+        ],
+    )
+    assert (sent.first, sent.dropped, sent.scheduled) == (1, 0, ())
+    given = await topic.receive(topic.one)
+    assert [(message.name, message.changes, read_record(message.record).payload) for message in given.messages] == [
+        ("1", b"red", b"one"),
+        ("2", b"", b"one"),
+        ("3", b"blue", b"one"),
+        ("4", b"", b"two"),
+    ]
+    given = await topic.receive(topic.two)
+    assert [(message.name, message.changes, read_record(message.record).payload) for message in given.messages] == [
+        ("1", b"", b"one"),
+        ("4", b"green", b"two"),
+        ("5", b"", b"two"),
+        ("6", b"", b"three"),
+    ]
+    assert await topic.stored() == 3
+    assert await topic.refs() == {b"1": b"4", b"4": b"3"}
+
+
+async def test_a_message_of_several_copies_is_stored_once_and_goes_with_the_last(topic: Topic) -> None:
+    """Whichever it is, and the changes of each copy go with it."""
+    await topic.hand_out(
+        [Outgoing(b"x" * 100)], [[Copy(0, b"red"), Copy(0, b"blue"), Copy(1), Copy(2, b"r", dead=True)]]
+    )
+    assert await topic.bytes() == 115 + 3 + 4 + 1
+    token = new_token()
+    received = await topic.receive(topic.one, token)
+    assert [message.name for message in received.messages] == ["1", "2"]
+    await topic.complete(topic.one, token, "1")
+    assert (await topic.bytes(), await topic.refs()) == (115 + 4 + 1, {b"1": b"3"})
+    assert [message.changes for message in await topic.dead(topic.brief)] == [b"r"]
+    assert len(await topic.taken(topic.two)) == 1
+    assert (await topic.bytes(), await topic.refs()) == (115 + 4, {})
+    await topic.complete(topic.one, token, "2")
+    assert (await topic.bytes(), await topic.stored()) == (0, 0)
+
+
+async def test_both_copies_of_a_message_may_be_settled_in_one_call(topic: Topic) -> None:
+    await topic.hand_out([Outgoing(b"m")], [[Copy(0, b"red"), Copy(0, b"blue")]])
+    token = new_token()
+    await topic.receive(topic.one, token)
+    await topic.complete(topic.one, token, "1", "2")
+    assert (await topic.bytes(), await topic.stored(), await topic.refs()) == (0, 0, {})
+
+
+async def test_copies_have_lives_of_their_own(topic: Topic) -> None:
+    """One is dead-lettered, and one deferred, abandoned and expired; each keeps its changes."""
+    await topic.hand_out([Outgoing(b"m", 5000)], [[Copy(0, b"red"), Copy(0, b"blue"), Copy(0, b"green")]])
+    token = new_token()
+    await topic.receive(topic.one, token)
+    red, blue, green = (Lock(token, str(number)) for number in (1, 2, 3))
+    await topic.tell(topic.one.dead_letter(topic.turn(), [red]))
+    await topic.tell(topic.one.defer(topic.turn(), [blue]))
+    await topic.tell(topic.one.abandon(topic.turn(), [green]))
+    topic.now += 5000
+    assert await topic.taken(topic.one) == []
+    dead = await topic.dead(topic.one)
+    assert [(message.changes, message.reason) for message in dead] == [(b"red", "A"), (b"green", "T")]
+    (deferred,) = (
+        await topic.tell(topic.one.receive_deferred(topic.turn(), new_token(), ["2"], mode="delete"))
+    ).messages
+    assert (deferred.changes, read_record(deferred.record).payload) == (b"blue", b"m")
+    assert (await topic.bytes(), await topic.stored()) == (0, 0)
+
+
+async def test_a_copy_for_which_a_rule_failed_is_a_dead_letter_of_its_subscription(topic: Topic) -> None:
+    await topic.hand_out([Outgoing(b"m", level=3)], [[Copy(0, b"why", dead=True), Copy(1)]])
+    assert await topic.taken(topic.one) == []
+    (dead,) = await topic.dead(topic.one)
+    assert (dead.name, dead.reason, dead.changes, read_record(dead.record).payload) == ("d1", "F", b"why", b"m")
+    assert len(await topic.taken(topic.two)) == 1
+
+
+async def test_a_subscription_with_sessions_takes_what_has_one_in_order_and_buries_the_rest(topic: Topic) -> None:
+    payloads = [encode(Content(b"%d" % at, session_id="s" if at % 2 else None)) for at in range(4)]
+    await topic.hand_out([Outgoing(payload) for payload in payloads], [[Copy(0), Copy(3)]] * 4)
+    assert [message.reason for message in await topic.dead(topic.sessions)] == ["S", "S"]
+    token = new_token()
+    accepted = await topic.tell(accept_session(topic.sessions, topic.turn(), token, None))
+    assert accepted.session == "s"
+    request = topic.sessions.receive(topic.turn(), token, 10, session="s")
+    names = [message.name for message in (await topic.tell(request)).messages]
+    assert names == ["2", "4"]
+    assert (await topic.tell(topic.one.receive(topic.turn(), new_token(), 10))).messages != ()
+    await topic.tell(topic.sessions.abandon(topic.turn(), [Lock(token, "2")]))
+    await topic.complete(topic.sessions, token, "4")
+    request = topic.sessions.receive(topic.turn(), token, 10, session="s")
+    assert [(message.name, message.failures) for message in (await topic.tell(request)).messages] == [("2", 1)]
+
+
+async def test_the_state_of_a_session_weighs_in_its_topic_and_goes_with_its_subscription(topic: Topic) -> None:
+    token = new_token()
+    await topic.tell(accept_session(topic.sessions, topic.turn(), token, "s"))
+    lock = SessionLock("s", token)
+    await topic.tell(set_state(topic.sessions, topic.turn(), lock, b"x" * 100))
+    await topic.tell(set_state(topic.sessions, topic.turn(), lock, b"x" * 70))
+    await topic.hand_out([Outgoing(encode(Content(b"m", session_id="s")))] * 5, [[Copy(3, b"changed")]] * 5)
+    await topic.tell(topic.sessions.receive(topic.turn(), token, 2, session="s"))
+    assert await topic.bytes() > 70
+    while await topic.tell(topic.sessions.destroy(share=2)):
+        pass
+    assert (await topic.bytes(), await topic.stored()) == (0, 0)
+    found = await topic.everything()
+    assert not [key for key in found if ":s4:" in key]
+
+
+# -- scheduled -------------------------------------------------------------------------------------------------------
+
+
+async def test_what_is_scheduled_waits_on_the_topic_until_it_is_published_with_the_routes_of_then(topic: Topic) -> None:
+    """Nothing activates it by itself: somebody sees that it is ripe, judges it, and publishes it by its number."""
+    later = [Outgoing(b"later", 5000, 2, due=START + 1000), Outgoing(b"latest", due=START + 2000)]
+    sent = await topic.hand_out([Outgoing(b"now"), *later], [[Copy(0)], [], []])
+    assert (sent.first, sent.scheduled) == (1, (2, 3))
+    assert await ripe(topic) == []
+    topic.now += 999
+    await topic.tell(topic.topic.due(topic.turn()))
+    assert await ripe(topic) == []
+    topic.now += 1
+    assert (await topic.tell(topic.topic.due(topic.turn()))).due == 1
+    assert await ripe(topic) == [("2", b"later")]
+    assert [message.state for message in (await topic.tell(topic.topic.peek(0, 10, turn=topic.at()))).messages] == [
+        "s",
+        "s",
+    ]
+    topic.now += 10
+    sent = await topic.hand_out([Outgoing(b"", origin="2")], [[Copy(0), Copy(1, b"changed")]], fence=7)
+    assert (sent.first, sent.dropped) == (4, 0)
+    assert await ripe(topic) == []
+    given = await topic.taken(topic.one)
+    assert [message.name for message in given] == ["1", "4"]
+    record = read_record(given[1].record)
+    assert (record.payload, record.level, record.enqueued, record.expires) == (b"later", 2, topic.now, topic.now + 5000)
+    (other,) = await topic.taken(topic.two)
+    assert (other.name, other.changes) == ("4", b"changed")
+    counts = await topic.tell(topic.topic.count(topic.at()))
+    assert (counts.scheduled, counts.due) == (1, 990)
+
+
+async def ripe(topic: Topic, wanted: int = 10, room: int = 1000) -> list[tuple[str, bytes]]:
+    """What is to be published by now."""
+    shown = await topic.tell(topic.topic.ripe(wanted, room=room, turn=topic.at()))
+    return [(message.name, read_record(message.record).payload) for message in shown]
+
+
+async def test_what_is_ripe_is_shown_in_the_order_of_its_time_in_pages(topic: Topic) -> None:
+    later = [Outgoing(b"%d" % at * 100, due=START + 100 - at) for at in range(5)]
+    await topic.hand_out(later, [[]] * 5)
+    topic.now += 1000
+    assert [name for name, _ in await ripe(topic)] == ["5", "4", "3", "2", "1"]
+    assert [name for name, _ in await ripe(topic, 2)] == ["5", "4"]
+    assert [name for name, _ in await ripe(topic, room=250)] == ["5", "4"]
+    assert [name for name, _ in await ripe(topic, room=1)] == ["5"]
+
+
+async def test_what_was_scheduled_is_published_once(topic: Topic) -> None:
+    """Named twice, again later, cancelled meanwhile, or never there: then it counts as dropped."""
+    await topic.hand_out([Outgoing(b"one", due=START + 10), Outgoing(b"two", due=START + 10)], [[], []])
+    topic.now += 10
+    both = [Outgoing(b"", origin="1"), Outgoing(b"", origin="1")]
+    sent = await topic.hand_out(both, [[Copy(0)], [Copy(0)]])
+    assert sent.dropped == 1
+    assert (await topic.hand_out(both[:1], [[Copy(0)]])).dropped == 1
+    assert (await topic.tell(topic.topic.cancel(topic.turn(), ["2"]))).missing == ()
+    assert (await topic.hand_out([Outgoing(b"", origin="2"), Outgoing(b"", origin="99")], [[Copy(0)]] * 2)).dropped == 2
+    assert [read_record(message.record).payload for message in await topic.taken(topic.one)] == [b"one"]
+    assert (await topic.bytes(), await topic.stored()) == (0, 0)
+
+
+async def test_what_is_cancelled_is_not_there_any_more(topic: Topic) -> None:
+    """All of a call, or nothing, if one of them is a message of a subscription."""
+    await topic.hand_out([Outgoing(b"one", due=START + 10), Outgoing(b"now")], [[], [Copy(0)]])
+    assert (await topic.tell(topic.topic.cancel(topic.turn(), ["1", "2"]))).missing == ("2",)
+    assert (await topic.tell(topic.topic.cancel(topic.turn(), ["1"]))).missing == ()
+    topic.now += 10
+    assert await ripe(topic) == []
+    assert await topic.stored() == 1
+
+
+async def test_what_was_scheduled_for_nobody_is_gone_when_it_is_published(topic: Topic) -> None:
+    await topic.hand_out([Outgoing(b"one", due=START + 10)], [[]])
+    topic.now += 10
+    assert (await topic.hand_out([Outgoing(b"", origin="1")], [[]])).dropped == 0
+    assert (await topic.bytes(), await topic.stored()) == (0, 0)
+
+
+async def test_whoever_has_lost_the_role_publishes_nothing_any_more(topic: Topic) -> None:
+    """A higher fence is a later holder; what has none is a sender, whom it does not concern."""
+    await topic.hand_out([Outgoing(b"one", due=START + 10)], [[]])
+    topic.now += 10
+    await topic.hand_out([Outgoing(b"m")], [[Copy(0)]], fence=5)
+    before = await topic.everything()
+    with pytest.raises(RoleLostError):
+        await topic.hand_out([Outgoing(b"", origin="1")], [[Copy(0)]], fence=4)
+    assert await topic.everything() == before
+    await topic.hand_out([Outgoing(b"m")], [[Copy(0)]])
+    assert (await topic.hand_out([Outgoing(b"", origin="1")], [[Copy(0)]], fence=5)).dropped == 0
+    await topic.hand_out([Outgoing(b"m")], [[Copy(0)]], fence=6)
+    with pytest.raises(RoleLostError):
+        await topic.hand_out([Outgoing(b"m")], [[Copy(0)]], fence=5)
+
+
+async def test_a_repetition_says_what_was_scheduled_and_publishes_nothing_twice(topic: Topic) -> None:
+    await topic.hand_out([Outgoing(b"one", due=START + 10)], [[]])
+    topic.now += 10
+    messages = [
+        Outgoing(b"", origin="1"),
+        Outgoing(b"later", due=START + 100),
+        Outgoing(b"m"),
+        Outgoing(b"", origin="7"),
+    ]
+    routes = [[Copy(0), Copy(0, b"red")], [], [Copy(0)], [Copy(0)]]
+    request = topic.topic.publish(topic.turn(), messages, routes, topic.subscriptions)
+    first = await topic.tell(request)
+    assert (first.first, first.dropped, first.scheduled) == (2, 1, (4,))
+    after = await topic.everything()
+    assert await topic.tell(request) == first
+    assert await topic.everything() == after
+
+
+# -- waking ----------------------------------------------------------------------------------------------------------
+
+
+async def test_publishing_wakes_who_waits_in_a_subscription_that_it_reaches(topic: Topic) -> None:
+    """For messages, for dead letters, for a session, and in a session."""
+    ears = {name: Ear() for name in ("one", "two", "dead", "acceptor", "holder")}
+    channels = {name: waiting_channel("ns", "abc", name) for name in ears}
+    for name, ear in ears.items():
+        await topic.transport.subscribe(channels[name], ear)
+    token = new_token()
+    await topic.tell(accept_session(topic.sessions, topic.turn(), token, "s"))
+    for request in (
+        topic.one.receive(topic.turn(), new_token(), 1, waiter=channels["one"]),
+        topic.two.receive(topic.turn(), new_token(), 1, waiter=channels["two"]),
+        topic.one.receive(topic.turn(), new_token(), 1, side="d", waiter=channels["dead"]),
+        topic.sessions.receive(topic.turn(), token, 1, session="s", waiter=channels["holder"]),
+    ):
+        assert (await topic.tell(request)).messages == ()
+    await topic.tell(accept_session(topic.sessions, topic.turn(), new_token(), None, waiter=channels["acceptor"]))
+
+    async def woken(*routes: Copy, session: str | None = None) -> set[str]:
+        await topic.hand_out([Outgoing(encode(Content(b"m", session_id=session)))], [routes])
+        for name, ear in ears.items():
+            await topic.transport.command("SPUBLISH", channels[name], b"enough", key=channels[name])
+            await eventually(lambda ear=ear: b"enough" in ear.heard)
+        heard = {name for name, ear in ears.items() if len(ear.heard) > 1}
+        for ear in ears.values():
+            ear.heard.clear()
+        return heard
+
+    assert await woken(Copy(0)) == {"one"}
+    assert await woken(Copy(1)) == {"two"}
+    assert await woken(Copy(0, dead=True)) == {"dead"}
+    assert await woken(Copy(2)) == set()
+    assert await woken(Copy(3)) == set()  # it has no session, and nobody waits for dead letters there
+    assert await woken(Copy(3), session="s") == {"holder"}
+    assert await woken(Copy(3), session="t") == {"acceptor"}
+
+
+# -- failover --------------------------------------------------------------------------------------------------------
+
+
+async def test_dead_letters_of_a_subscription_get_no_number_that_a_failover_may_have_lost(url: str) -> None:
+    """Although nobody has asked the subscription since."""
+    topic_settings = PartitionSettings(clock="test", topic=True)
+    scripts = [load(name) for name in operations()]
+    async with await open_transport(url, scripts=scripts) as transport:
+        topic = Partition("ns", "abc", "t", "topic", 1, topic_settings)
+        sub = Partition("ns", "abc", "s", "sub", 1, PartitionSettings(clock="test", shared=True), store="t")
+
+        async def ask(request: Request[Any], run_id: str) -> Any:
+            script = request.script if "memory" not in url else request.script.without_shebang()
+            arguments = (run_id, *request.arguments)
+            sha, keys = script.sha, request.keys
+            return request.read(await transport.command("EVALSHA", sha, len(keys), *keys, *arguments, key=keys[0]))
+
+        for partition in (topic, sub):
+            await ask(partition.configure(create=True), "before")
+
+        def failing(number: int) -> Request[Sent]:
+            return topic.publish(Turn("lane", number, START), [Outgoing(b"m")], [[Copy(0, dead=True)]], [sub])
+
+        await ask(failing(1), "before")
+        await ask(failing(2), "after")
+        received = await ask(sub.receive(Turn("lane", 1, START), new_token(), 5, side="d"), "after")
+        assert [message.name for message in received.messages] == ["d1", f"d{2**24 + 2}"]

@@ -15,12 +15,19 @@ import pytest
 
 from sbredis.engine import (
     NEVER,
+    Content,
     MalformedCallError,
+    Outgoing,
     Partition,
+    PartitionSettings,
     Request,
+    SessionLock,
     Turn,
+    accept_session,
+    encode,
     load,
     perform,
+    set_state,
     waiting_channel,
 )
 from sbredis.engine._refusals import REFUSALS
@@ -28,11 +35,32 @@ from sbredis.exceptions import Outcome, ScriptRefusedError, ServiceBusError
 from sbredis.transport import Argument
 from tests.engine.bench import NAMESPACE, SALT, SETTINGS, START, Bench, Everything
 from tests.engine.contracts import COMMON_REFUSALS, OF_A_PARTITION, OF_EVERY_CALL, contract_of
-from tests.engine.malformed import NOT_NAMES, OTHER_TOKEN, TOKEN, WELL_FORMED, malformed, not_numbers
+from tests.engine.malformed import NEW_TOKEN, NOT_NAMES, TOKEN, WELL_FORMED, malformed, not_numbers
 
 pytestmark = pytest.mark.anyio
 
 VERSION = 2
+KINDS: dict[str, PartitionSettings] = {
+    "queue": SETTINGS,
+    "sessions": replace(SETTINGS, sessions=True),
+    "topic": replace(SETTINGS, topic=True),
+}
+OF_SESSIONS = (
+    "accept_session",
+    "bury_session",
+    "get_state",
+    "list_sessions",
+    "release_session",
+    "renew_session",
+    "set_state",
+)
+
+
+def kind_of(script: str) -> str:
+    """What a script is for first of all."""
+    return "sessions" if script in OF_SESSIONS else "topic" if script in {"publish", "ripe"} else "queue"
+
+
 HELD = "cccccccccccc"
 """The token of a lease that is in force."""
 WAITER = waiting_channel(NAMESPACE, SALT, "waiter")
@@ -67,6 +95,8 @@ class Case:
     """Fields of the partition's state that stand otherwise meanwhile."""
     store: tuple[tuple[str, str], ...] = ()
     partition_is_there: bool = True
+    on: str = ""
+    """The kind of entity, if it is not the one that the script is for first of all."""
 
 
 # -- the cases ---------------------------------------------------------------------------------------------------------
@@ -102,13 +132,11 @@ def common_cases(good: Call) -> Iterator[Case]:
 def own_cases(script: str, good: Call) -> Iterator[Case]:
     """What a script refuses for reasons of its own."""
     for what, own in malformed(script):
-        yield Case(what, "BADCALL", replace(good, own=own))
-    if script in {"count", "peek"}:
+        yield Case(what, "BADCALL", replace(good, own=own), on=_where_refused(script, good, own))
+    if script in {"count", "peek", "ripe", "get_state", "list_sessions"}:
         yield Case("a lane, where nothing is kept", "BADCALL", replace(good, lane="known", number=4))
-    if script in {"receive", "receive_deferred", "renew"}:
-        own = tuple(
-            HELD if argument == (OTHER_TOKEN if script == "renew" else TOKEN) else argument for argument in good.own
-        )
+    if script in NEW_TOKEN:
+        own = (*good.own[: NEW_TOKEN[script]], HELD, *good.own[NEW_TOKEN[script] + 1 :])
         yield Case("a token that is in use", "BADCALL", replace(good, own=own))
     for status in _DISABLING.get(script, ()):
         yield Case(f"the status {status}", "DISABLED", good, state=(("status", status),))
@@ -118,6 +146,10 @@ def own_cases(script: str, good: Call) -> Iterator[Case]:
         yield from _cases_of_incoming(script, good)
     if script == "publish":
         yield from _cases_of_targets(good)
+    if script in OF_SESSIONS or "session" in contract_of(script).arguments:
+        yield from _cases_of_sessions(script, good)
+    if script == "ripe":
+        yield Case("what is no topic", "BADCALL", good, state=(("topic", "0"),))
     if script == "configure":
         yield from _cases_of_settings(good)
     if script == "destroy":
@@ -125,7 +157,49 @@ def own_cases(script: str, good: Call) -> Iterator[Case]:
         yield Case("another layout", "LAYOUT", good, state=(("layout", "2"),))
 
 
+def _where_refused(script: str, good: Call, own: tuple[Argument, ...]) -> str:
+    """What names a session is refused for that, where there are none."""
+    at = contract_of(script).arguments.index("session") if "session" in contract_of(script).arguments else None
+    return "sessions" if at is not None and len(own) > at and own[at] != good.own[at] else ""
+
+
+def _cases_of_sessions(script: str, good: Call) -> Iterator[Case]:
+    """What is refused because of sessions: there are none, it has none, or the caller has not its lock."""
+    names = contract_of(script).arguments
+
+    def put(**changed: Argument) -> Call:
+        return replace(
+            good,
+            own=tuple(changed.get(name, own) for name, own in zip(names, good.own, strict=False))
+            + good.own[len(names) :],
+        )
+
+    without = (("sessions", "0"),)
+    if script in OF_SESSIONS:
+        yield Case("an entity without sessions", "SESSIONS", good, state=without)
+    else:
+        yield Case("a session of an entity without sessions", "SESSIONS", put(session="=s"))
+    if script == "receive":
+        yield Case("no session", "SESSIONS", put(token="never_given_"), on="sessions")
+        yield Case("a session of dead letters", "BADCALL", put(session="=s", side="d"), on="sessions")
+    if script == "receive_deferred":
+        yield Case("no session", "SESSIONS", put(token="never_given_"), on="sessions")
+        most = replace(good, own=("lock", HELD, "=u", *map(str, range(1, 1001))))
+        yield Case("more than can be out", "HELD", most, on="sessions")
+    if script == "accept_session":
+        yield Case("a look for a session by name", "BADCALL", put(session="=s", take=0))
+        yield Case("a look in a lane", "BADCALL", replace(put(take=0), lane="fresh", number=1))
+    elif "token" in names:
+        yield Case("a token of nothing", "LOST", put(session="=s", token="nothing_held"), on="sessions")
+        yield Case("the lock on another session", "LOST", put(session="=t", token=TOKEN), on="sessions")
+        yield Case("a lock that has ended", "LOST", put(session="=over", token="lapsed______"), on="sessions")
+    if script == "set_state":
+        yield Case("a state that is too large", "TOOLARGE", good, store=(("largest", "4"),))
+        yield Case("a state for which there is no room", "QUOTA", good, store=(("quota", "0"),))
+
+
 _DISABLING = {
+    "accept_session": ("ReceiveDisabled", "Disabled"),
     "publish": ("SendDisabled", "Disabled"),
     "send": ("SendDisabled", "Disabled"),
     "receive": ("ReceiveDisabled", "Disabled"),
@@ -155,6 +229,13 @@ def _cases_of_incoming(script: str, good: Call) -> Iterator[Case]:
         "less room than is needed", "QUOTA", replace(good, own=many), store=(("bytes", "950"), ("quota", "1000"))
     )
     yield Case("sending to a subscription", "BADCALL", good, state=(("shared", "1"),))
+    if script == "send":
+        yield Case("sending to a topic", "BADCALL", good, state=(("topic", "1"),))
+        yield Case("a message without a session", "SESSIONS", replace(good, own=("", IN_SESSION, b"m")), on="sessions")
+        for wrong in (b"\x01\x02\x02s\xff\x00", b"\x01\x02\x81\x04" + b"s" * 513 + b"\x00"):
+            yield Case("a session that cannot be one", "BADCALL", replace(good, own=("", wrong)), on="sessions")
+    else:
+        yield Case("publishing to a queue", "BADCALL", good, state=(("topic", "0"),))
 
 
 def _cases_of_targets(good: Call) -> Iterator[Case]:
@@ -164,11 +245,25 @@ def _cases_of_targets(good: Call) -> Iterator[Case]:
     ):
         targets = len(incarnations.split())
         yield Case(
-            f"targets {what}", "TARGET", replace(good, own=("r", incarnations, "1", b"m"), more_keys=_TARGET * targets)
+            f"targets {what}",
+            "TARGET",
+            replace(good, own=("r", incarnations, "", "1", b"m"), more_keys=_TARGET * targets),
         )
-    there = replace(good, own=("r", "first", "1", b"m"), more_keys=_TARGET)
-    for route in ("2", "1 1", "1 2", "0"):
-        yield Case(f"the route {route}", "BADCALL", replace(there, own=("r", "first", route, b"m")))
+    there = replace(good, own=("r", "first", "", "1", b"m"), more_keys=_TARGET)
+    for route in ("2", "1 2", "0", "1a1", "1e1", "1a", "1x"):
+        yield Case(f"the route {route}", "BADCALL", replace(there, own=("r", "first", "", route, b"m")))
+    yield Case("changes that are longer", "BADCALL", replace(there, own=("rc", "first", "", "1a1", b"ab", b"m")))
+    yield Case(
+        "one that is due and has a copy", "BADCALL", replace(there, own=("rd", "first", "", "1", NEVER - 1, b"m"))
+    )
+    yield Case(
+        "the same target twice",
+        "BADCALL",
+        replace(there, own=("r", "first first", "", "1", b"m"), more_keys=_TARGET * 2),
+    )
+    sessions = replace(there, own=("r", "first+", "", "1", b"m"), more_keys=(*_TARGET, *_TARGET[:3]))
+    yield Case("a target that has no sessions", "BADCALL", sessions)
+    yield Case("somebody else's role", "FENCED", replace(good, own=("r", "", "8", "", b"m")), state=(("fence", "9"),))
     yield Case("half a target", "BADCALL", replace(there, more_keys=_TARGET[:3]))
     yield Case("a target too many", "BADCALL", replace(there, more_keys=_TARGET * 2))
 
@@ -187,6 +282,11 @@ def _cases_of_settings(good: Call) -> Iterator[Case]:
     for place, value in changed:
         own = (*good.own[:place], value, *good.own[place + 1 :])
         yield Case(f"argument {place + 1} is {value!r}", "FIXED", replace(good, own=own))
+    for wrong in ((0, 1), (1, 0)):
+        own = (*good.own[:10], *wrong, 1)
+        yield Case("a topic that gives something out", "BADCALL", replace(good, own=(*good.own[:10], *wrong, 1)))
+        yield Case("what cannot change", "FIXED", replace(good, own=(*own[:12], 0)))
+    yield Case("a queue that becomes a topic", "FIXED", replace(good, own=(*good.own[:12], 1)))
     yield Case("the end of duplicate detection", "FIXED", good, state=(("window", "1000"),))
     yield Case("no incarnation", "BADCALL", replace(good, incarnation=""))
     for version in not_numbers(1, 999_999_999_999_999):
@@ -202,13 +302,24 @@ def cases_of(script: str) -> list[Case]:
 # -- the tests ---------------------------------------------------------------------------------------------------------
 
 
+IN_SESSION = encode(Content(b"m", session_id="s"))
+
+
 @pytest.fixture
 async def busy(bench: Bench) -> Bench:
     """A partition with something in every state, in which much is due, a lane of three calls, and one who waits."""
     await bench.change(lock_duration=60_000)
-    await bench.receive_more(1, waiter=WAITER, waiting_for=127)
     for _ in range(3):
         await bench.tell(bench.partition.due(bench.turn("known")))
+    if bench.partition.settings.topic:
+        await bench.receive_more(1, waiter=WAITER, waiting_for=127)
+        later = [Outgoing(b"%d" % number, due=START + 1000 * number) for number in range(1, 4)]
+        await bench.tell(bench.partition.publish(bench.turn(), later, [()] * 3, []))
+        bench.now = START + 100_000
+        return bench
+    if bench.partition.settings.sessions:
+        return await busy_with_sessions(bench)
+    await bench.receive_more(1, waiter=WAITER, waiting_for=127)
     await bench.send(*(b"%d" % number for number in range(12)))
     deferred, delayed, dead, *_ = await bench.receive()
     await bench.defer(deferred)
@@ -220,6 +331,30 @@ async def busy(bench: Bench) -> Bench:
     bench.later(50_000)
     await bench.tell(bench.partition.receive(Turn("", 0, bench.now), HELD, 1))
     await bench.abandon((await bench.receive(1))[0], delay=20_000)
+    bench.now = START + 100_000
+    return bench
+
+
+async def busy_with_sessions(bench: Bench) -> Bench:
+    """Two sessions are locked under the tokens of the tests; a third lock has ended, and was not worked off."""
+    of = bench.partition
+
+    async def accept(name: str, token: str) -> SessionLock:
+        await bench.tell(accept_session(of, bench.turn(), token, name))
+        return SessionLock(name, token)
+
+    for name in ("s", "s", "s", "over", "over", "free", "t", "u"):
+        await bench.send(encode(Content(b"m", session_id=name)))
+    over = await accept("over", "lapsed______")
+    await bench.tell(of.receive(bench.turn(), over.token, 10, session="over"))
+    await bench.send(encode(Content(b"m", session_id="s")), due=START + 1000)
+    await bench.send(encode(Content(b"m", session_id="t")), time_to_live=1000)
+    bench.later(50_000)
+    mine = await accept("s", TOKEN)
+    await bench.tell(set_state(of, bench.turn(), mine, b"kept"))
+    await bench.tell(of.receive(bench.turn(), TOKEN, 2, session="s"))
+    other = await accept("u", HELD)
+    await bench.tell(of.receive(bench.turn(), HELD, 1, session=other.name))
     bench.now = START + 100_000
     return bench
 
@@ -258,11 +393,22 @@ async def refused(bench: Bench, script: str, case: Case) -> None:
     assert str(caught.value).startswith(REFUSALS[case.code](told.detail)[1])
 
 
-@pytest.mark.parametrize("script", OF_A_PARTITION)
-async def test_a_refusal_has_its_code_and_changes_nothing(busy: Bench, script: str) -> None:
+@pytest.mark.parametrize(
+    ("script", "on", "settings"),
+    [
+        (script, on, KINDS[on])
+        for script in OF_A_PARTITION
+        for on in KINDS
+        if any((case.on or kind_of(script)) == on for case in cases_of(script))
+    ],
+    ids=lambda value: value if isinstance(value, str) else "-",
+)
+async def test_a_refusal_has_its_code_and_changes_nothing(busy: Bench, script: str, on: str) -> None:
     """Every code that the header of the script names, for every reason there is."""
     at_first = await busy.whole()
     for case in cases_of(script):
+        if (case.on or kind_of(script)) != on:
+            continue
         async with standing_otherwise(busy, case, at_first) as before:
             try:
                 await refused(busy, script, case)
@@ -293,11 +439,16 @@ async def test_much_is_due_in_the_partition_that_refuses(busy: Bench) -> None:
     assert (after.locked, after.deferred) == (1, 1)
 
 
-async def test_what_is_well_formed_is_not_refused(bench: Bench) -> None:
+@pytest.mark.parametrize(("kind", "settings"), list(KINDS.items()), ids=[*KINDS])
+async def test_what_is_well_formed_is_not_refused(bench: Bench, kind: str) -> None:
     """So each of the refusals comes from what is wrong in its case."""
     await bench.change(lock_duration=60_000)
-    await bench.look()
-    for script in sorted(OF_A_PARTITION, key=lambda script: script == "destroy"):
+    await bench.look(side="d")
+    of_this_kind = [script for script in OF_A_PARTITION if kind_of(script) == kind]
+    for script in sorted(of_this_kind, key=lambda script: script == "destroy"):
+        if "=s" in WELL_FORMED[script] and not (await bench.whole()).get(bench.partition.keys[3].decode()):
+            locking = Call(("=s", 1, TOKEN, "", 0))
+            await perform(bench.transport, locking.request("accept_session", bench.partition.keys))
         await perform(bench.transport, Call(WELL_FORMED[script]).request(script, bench.partition.keys))
 
 
@@ -349,11 +500,11 @@ async def test_what_cannot_be_the_name_of_a_message_is_refused(bench: Bench) -> 
 @pytest.mark.parametrize("target", ["memory"])
 async def test_routes_are_for_publishing_and_are_numbers(bench: Bench) -> None:
     """A column that the header does not name is refused."""
-    routed = Call(("r", "first", "1", b"m"), version=1, more_keys=_TARGET)
+    routed = Call(("r", "first", "", "1", b"m"), version=1, more_keys=_TARGET)
     for script, call in (
         ("send", Call(("r", "", b"m"), version=1)),
-        ("publish", replace(routed, own=("r", "first", "0x1", b"m"))),
-        ("publish", replace(routed, own=("r", "first", "1e0", b"m"))),
+        ("publish", replace(routed, own=("r", "first", "", "0x1", b"m"))),
+        ("publish", replace(routed, own=("r", "first", "", "1e0", b"m"))),
     ):
         with pytest.raises(MalformedCallError):
             await perform(bench.transport, call.request(script, bench.partition.keys))

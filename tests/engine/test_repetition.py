@@ -10,16 +10,27 @@ import pytest
 
 from sbredis.engine import (
     NEVER,
+    Content,
     Lock,
     MalformedCallError,
     Outgoing,
+    Partition,
     Received,
     Request,
+    SessionLock,
     SettingsStaleError,
     Turn,
+    accept_session,
+    bury_session,
+    encode,
+    get_state,
+    list_sessions,
     new_token,
+    release_session,
+    renew_session,
+    set_state,
 )
-from tests.engine.bench import SETTINGS, START, Bench, set_to
+from tests.engine.bench import NAMESPACE, SALT, SETTINGS, START, Bench, set_to
 from tests.engine.contracts import OF_A_PARTITION
 
 pytestmark = pytest.mark.anyio
@@ -33,8 +44,127 @@ async def send(bench: Bench) -> Request[Any]:
     return bench.partition.send(bench.turn(), messages)
 
 
+async def become(bench: Bench, *, sessions: bool = False, topic: bool = False) -> Partition:
+    """Make the partition on the bench anew, as one of sessions or of a topic."""
+    before = bench.partition
+    await bench.tell(before.destroy())
+    settled = replace(before.settings, sessions=sessions, topic=topic)
+    entity = before.keys[0].decode().split(":")[3]
+    bench.partition = Partition(NAMESPACE, SALT, entity, before.incarnation, before.version, settled)
+    await bench.tell(bench.partition.configure(create=True))
+    return bench.partition
+
+
+async def session(bench: Bench, messages: int = 3) -> SessionLock:
+    """A session that is locked, with so many messages."""
+    await become(bench, sessions=True)
+    token = new_token()
+    await bench.send(*[in_session()] * messages)
+    await bench.tell(accept_session(bench.partition, bench.turn(), token, "s"))
+    return SessionLock("s", token)
+
+
+def in_session(name: str = "s") -> bytes:
+    return encode(Content(b"m", session_id=name))
+
+
+async def accept_session_by_name(bench: Bench) -> Request[Any]:
+    await become(bench, sessions=True)
+    return accept_session(bench.partition, bench.turn(), new_token(), "s")
+
+
+async def accept_session_in_turn(bench: Bench) -> Request[Any]:
+    await become(bench, sessions=True)
+    await bench.send(in_session(), in_session("t"))
+    return accept_session(bench.partition, bench.turn(), new_token(), None)
+
+
+async def accept_session_in_vain(bench: Bench) -> Request[Any]:
+    await session(bench)
+    return accept_session(bench.partition, bench.turn(), new_token(), "s")
+
+
+async def accept_session_where_none_is_free(bench: Bench) -> Request[Any]:
+    await become(bench, sessions=True)
+    await bench.send(in_session(), due=START + 1000)
+    return accept_session(bench.partition, bench.turn(), new_token(), None)
+
+
+async def renew_session_(bench: Bench) -> Request[Any]:
+    locked = await session(bench)
+    bench.later(1000)
+    return renew_session(bench.partition, bench.turn(), locked)
+
+
+async def release_session_(bench: Bench) -> Request[Any]:
+    locked = await session(bench)
+    await bench.tell(bench.partition.receive(bench.turn(), locked.token, 2, session="s"))
+    return release_session(bench.partition, bench.turn(), locked)
+
+
+async def set_state_(bench: Bench) -> Request[Any]:
+    locked = await session(bench)
+    return set_state(bench.partition, bench.turn(), locked, b"state")
+
+
+async def set_state_to_nothing(bench: Bench) -> Request[Any]:
+    locked = await session(bench)
+    await bench.tell(set_state(bench.partition, bench.turn(), locked, b"state"))
+    return set_state(bench.partition, bench.turn(), locked, None)
+
+
+async def get_state_(bench: Bench) -> Request[Any]:
+    locked = await session(bench)
+    await bench.tell(set_state(bench.partition, bench.turn(), locked, b"state"))
+    return get_state(bench.partition, locked, Turn("", 0, bench.now))
+
+
+async def list_sessions_(bench: Bench) -> Request[Any]:
+    await session(bench)
+    await bench.send(*map(in_session, "abc"))
+    return list_sessions(bench.partition, 2, turn=Turn("", 0, bench.now))
+
+
+async def bury_session_(bench: Bench) -> Request[Any]:
+    locked = await session(bench)
+    await bench.tell(bench.partition.receive(bench.turn(), locked.token, 1, session="s"))
+    return bury_session(bench.partition, bench.turn(), locked, b"why", share=2)
+
+
+async def receive_in_session(bench: Bench) -> Request[Any]:
+    locked = await session(bench)
+    await bench.tell(bench.partition.receive(bench.turn(), locked.token, 1, session="s"))
+    return bench.partition.receive(bench.turn(), locked.token, 5, session="s")
+
+
+async def receive_deferred_in_session(bench: Bench) -> Request[Any]:
+    locked = await session(bench)
+    held = (await bench.tell(bench.partition.receive(bench.turn(), locked.token, 2, session="s"))).messages
+    await bench.tell(bench.partition.defer(bench.turn(), [Lock(locked.token, one.name) for one in held]))
+    await bench.tell(bench.partition.receive(bench.turn(), locked.token, 1, session="s"))
+    return bench.partition.receive_deferred(bench.turn(), locked.token, [one.name for one in held], session="s")
+
+
+async def receive_deferred_in_session_in_vain(bench: Bench) -> Request[Any]:
+    locked = await session(bench)
+    return bench.partition.receive_deferred(bench.turn(), locked.token, ["1"], session="s")
+
+
 async def publish(bench: Bench) -> Request[Any]:
-    return bench.partition.publish(bench.turn(), [Outgoing(b"for nobody")], [()], [])
+    """One for nobody, one for later, and one that waited."""
+    topic = await become(bench, topic=True)
+    first = await bench.tell(topic.publish(bench.turn(), [Outgoing(b"waits", due=START + 1)], [()], []))
+    assert first.scheduled == (1,)
+    messages = [Outgoing(b"for nobody"), Outgoing(b"later", due=START + 1000), Outgoing(b"", origin="1")]
+    messages.append(Outgoing(b"", origin="1"))
+    return topic.publish(bench.turn(), messages, [()] * 4, [], fence=5)
+
+
+async def ripe(bench: Bench) -> Request[Any]:
+    topic = await become(bench, topic=True)
+    await bench.tell(topic.publish(bench.turn(), [Outgoing(b"waits", due=START + 1)] * 2, [()] * 2, []))
+    bench.later(1000)
+    return topic.ripe(5, turn=Turn("", 0, bench.now))
 
 
 async def cancel(bench: Bench) -> Request[Any]:
@@ -153,7 +283,11 @@ async def destroy(bench: Bench) -> Request[Any]:
 ARRANGED: list[Arrange] = [
     *(abandon, cancel, cancel_in_vain, complete, configure, count, dead_letter, defer, destroy, due, peek, publish),
     *(purge, receive, receive_dead_letters, receive_deferred, receive_deferred_in_vain, receive_nothing, renew),
-    *(renew_in_part, send),
+    *(renew_in_part, ripe, send),
+    *(accept_session_by_name, accept_session_in_turn, accept_session_in_vain, accept_session_where_none_is_free),
+    *(bury_session_, get_state_, list_sessions_, receive_deferred_in_session),
+    *(receive_deferred_in_session_in_vain, receive_in_session, release_session_, renew_session_, set_state_),
+    set_state_to_nothing,
 ]
 
 
@@ -165,7 +299,17 @@ def each(but: Collection[Arrange] = ()) -> pytest.MarkDecorator:
 
 
 def test_every_operation_is_repeated_here() -> None:
-    assert set(OF_A_PARTITION) <= {arrange.__name__ for arrange in ARRANGED}
+    names = {arrange.__name__ for arrange in ARRANGED}
+    assert all(any(name.startswith(one) for name in names) for one in OF_A_PARTITION)
+
+
+async def send_another(bench: Bench, turn: Turn) -> None:
+    """Into whatever it is that the partition on the bench has become."""
+    of = bench.partition
+    if of.settings.topic:
+        await bench.tell(of.publish(turn, [Outgoing(b"another")], [()], []))
+    else:
+        await bench.tell(of.send(turn, [Outgoing(in_session() if of.settings.sessions else b"another")]))
 
 
 @set_to(duplicate_window=60_000)
@@ -182,20 +326,22 @@ async def test_a_call_that_is_made_again_is_answered_as_the_first_time_and_chang
         assert await bench.tell(request) == first
         assert await bench.whole() == after
     if arrange is not destroy:
-        await bench.send(b"next")
+        await send_another(bench, bench.turn())
 
 
-@each(but=(configure, count, destroy, due, peek, receive_nothing))
+@each(but=(accept_session_where_none_is_free, configure, count, destroy, due, peek, receive_nothing))
 async def test_the_answer_of_a_call_is_kept_while_others_go_on(bench: Bench, arrange: Arrange) -> None:
     """What other lanes have done makes no difference, except to locks, of which a receiver learns what is left."""
     request = await arrange(bench)
     first = await bench.tell(request)
     bench.later(5000)
     other = bench.turn("other")
-    await bench.tell(bench.partition.send(other, [Outgoing(b"another")]))
+    await send_another(bench, other)
     after = await bench.whole()
     second = await bench.tell(request)
-    if hasattr(first, "lock") and not getattr(first, "missing", ()):
+    if arrange is renew_session_:
+        assert second == first - 5000
+    elif getattr(first, "lock", 0) and not getattr(first, "missing", ()):
         assert second == replace(first, lock=first.lock - 5000)
     else:
         assert second == first

@@ -11,15 +11,20 @@ A call has the arguments of its request in ``sbredis.engine._partition`` and ans
 
 from __future__ import annotations
 
-from tests.engine.model.operations import Model, grouped
+from tests.engine.model.mechanics import Store
+from tests.engine.model.operations import grouped
+from tests.engine.model.topics import TopicModel as Model
 from tests.engine.model.values import (
     LETTERS,
     REAL_BOUNDS,
+    Accepted,
     Awoken,
     Bounds,
     Call,
+    Copy,
     Counts,
     Delivery,
+    Listed,
     Lock,
     Looked,
     Message,
@@ -32,9 +37,11 @@ from tests.engine.model.values import (
     Renewed,
     Row,
     Sent,
+    SessionRow,
     Settings,
     Settled,
     Snapshot,
+    Told,
     Undone,
     Waiter,
 )
@@ -42,11 +49,14 @@ from tests.engine.model.values import (
 __all__ = [
     "LETTERS",
     "REAL_BOUNDS",
+    "Accepted",
     "Awoken",
     "Bounds",
     "Call",
+    "Copy",
     "Counts",
     "Delivery",
+    "Listed",
     "Lock",
     "Looked",
     "Message",
@@ -60,9 +70,12 @@ __all__ = [
     "Renewed",
     "Row",
     "Sent",
+    "SessionRow",
     "Settings",
     "Settled",
     "Snapshot",
+    "Store",
+    "Told",
     "Undone",
     "Waiter",
     "grouped",

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, NoReturn, TypeVar
 
@@ -31,6 +31,8 @@ from tests.engine.model.values import (
     Lock,
     Message,
     Refused,
+    Session,
+    SessionRow,
     Settings,
     Snapshot,
     Waiter,
@@ -39,8 +41,37 @@ from tests.engine.model.values import (
 
 R = TypeVar("R")
 
+_UNTOUCHING = {State.DEFERRED}
+_TAKING = {
+    *(Event.RECEIVE, Event.RECEIVE_AND_DELETE, Event.RECEIVE_DEFERRED, Event.RECEIVE_DEFERRED_AND_DELETE),
+    *(Event.RENEW, Event.CANCEL, Event.SCHEDULE),
+}
+"""What happens to a message without bringing its session anything."""
+
 IDLE = 900_000
 WOKEN = 100  # for so many hundredths of a second one who was woken may take to come
+SESSIONS, HOLDERS = "s", "h"  # where one waits for a session, and in one
+SEATS = {State.ACTIVE: "a", State.HELD: "h", State.DEFERRED: "p", State.SCHEDULED: "s"}
+
+
+@dataclass(eq=False)
+class Store:
+    """What the partitions of a topic and of its subscriptions have in common."""
+
+    seq: int = 0
+    carriers: list[Mechanics] = field(default_factory=list)
+
+    @property
+    def bytes(self) -> int:
+        """What is stored: each record once, changed properties and states of sessions."""
+        records: dict[int, int] = {}
+        beside = 0
+        for carrier in self.carriers:
+            for message in carrier.everything():
+                records[message.store_number] = len(message.record)
+                beside += len(message.changes)
+            beside += carrier.kept
+        return sum(records.values()) + beside
 
 
 @dataclass
@@ -56,7 +87,7 @@ class Mechanics:
     run_id: str = "?"
     clk: int = 0
     offset: int = 0
-    seq: int = 0
+    store: Store = field(default_factory=Store)
     dead_seq: int = 0
     horizon: int = 0
     # Bounds, which may be too early and never too late: of the expiry of what is active and not indexed, of the end of
@@ -72,11 +103,17 @@ class Mechanics:
     dedup: dict[bytes, int] = field(default_factory=dict)
     lanes: dict[str, Lane] = field(default_factory=dict)
     waiters: dict[str, Waiter] = field(default_factory=dict)
+    sessions: dict[str, Session] = field(default_factory=dict)
+    touched: set[str] = field(default_factory=set)  # sessions of which the call that runs has moved something
+    fence: int = 0
 
     taken: Counter[tuple[Side, State, Event, Condition]] = field(default_factory=Counter)
     refused: Counter[str] = field(default_factory=Counter)
     repeated: int = 0
-    woken: list[tuple[Side, str]] = field(default_factory=list)
+    woken: list[tuple[str, str]] = field(default_factory=list)
+
+    def __post_init__(self) -> None:
+        self.store.carriers.append(self)
 
     def _clear(self) -> None:
         fresh = type(self)(
@@ -86,7 +123,31 @@ class Mechanics:
             repeated=self.repeated,
             woken=self.woken,
         )
+        store = self.store
         self.__dict__.update(fresh.__dict__)
+        self.store = store
+        if store.carriers[0] is self:
+            self.store.seq = 0
+
+    @property
+    def seq(self) -> int:
+        return self.store.seq
+
+    @seq.setter
+    def seq(self, seq: int) -> None:
+        self.store.seq = seq
+
+    @property
+    def bytes(self) -> int:
+        return self.store.bytes
+
+    @property
+    def kept(self) -> int:
+        """The bytes of the states of its sessions."""
+        return sum(len(session.state or b"") for session in self.sessions.values())
+
+    def everything(self) -> Iterator[Message]:
+        return (message for side in Side for message in self.messages[side].values())
 
     # -- every call ----------------------------------------------------------------------------------------------------
 
@@ -96,18 +157,22 @@ class Mechanics:
         act: Callable[[], R],
         *,
         sound: bool = True,
+        early: tuple[str, str] | None = None,
         refusal: tuple[str, str] | None = None,
         again: Callable[[Call], R] | None = None,
         share: int | None = None,
     ) -> R:
-        """Check the call, do what is due, then the operation, then wake."""
+        """Check the call, do what is due, then the operation, then wake. What is refused ``early`` is refused before it
+        is asked whether the arguments are sound.
+        """
         known = self._admit(call)
         if known:
             self.repeated += 1
             known.used = call.now
             repeated: R = known.again(call)
             return repeated
-        self._check_knowledge(call, sound=sound)
+        self._check_knowledge(call, sound=sound or bool(early))
+        refusal = early or refusal
         if refusal:
             self._refuse(*refusal)
         self._begin(call)
@@ -115,16 +180,30 @@ class Mechanics:
         result = act()
         if call.lane:
             self._note(call, again or (lambda _: replace(result, more=False)))  # type: ignore[type-var]
-        if self.waiting and self.waiters:
-            self._wake(call.now // 10)
-        else:
-            self.waiting = bool(self.waiters)  # whoever begins to wait is looked at from the next call on
+        self._end(call.now)
         return result
 
-    def _check_reading(self, call: Call, *, sound: bool = True) -> None:
+    def _end(self, now: int) -> None:
+        """See what sessions do, and wake who waits."""
+        self._take_turns(now)
+        if self.waiting and self.waiters:
+            self._wake(now // 10)
+        else:
+            self.waiting = bool(self.waiters)  # whoever begins to wait is looked at from the next call on
+
+    def _check_reading(
+        self,
+        call: Call,
+        *,
+        sound: bool = True,
+        early: tuple[str, str] | None = None,
+        refusal: tuple[str, str] | None = None,
+    ) -> None:
         """The checks of a call that has no place in a lane."""
         self._admit(call)
-        self._check_knowledge(call, sound=sound and not call.lane)
+        self._check_knowledge(call, sound=bool(early) or (sound and not call.lane))
+        if early or refusal:
+            self._refuse(*(early or refusal or ("", "")))
 
     def _admit(self, call: Call) -> Lane | None:
         """Whether the partition is there and takes a call of this place; its lane, if this is its last call again."""
@@ -190,6 +269,11 @@ class Mechanics:
     def _do_due(self, now: int, share: int) -> bool:
         """A share of what is due: ended leases, then what goes by the clock, then the expiry of what is not indexed."""
         left = share
+        if self.settings.topic:
+            # What is scheduled there waits for somebody who knows the rules.
+            if self.next_due <= now:
+                self.next_due = min((time for time in self._due().values() if time > now), default=NEVER)
+            return False
         if self.next_lock <= self.clk:
             left = self._lapse(now, left)
             self.next_lock = min((lease.until for lease in self.leases.values()), default=NEVER)
@@ -207,6 +291,9 @@ class Mechanics:
             if share <= 0:
                 break
             lease = self.leases[token]
+            if lease.session is not None:
+                share = self._lapse_session(lease.session, share, now)
+                continue
             looked, lease.messages = lease.messages[:share], lease.messages[share:]
             share -= len(looked)
             for message in looked:
@@ -215,16 +302,39 @@ class Mechanics:
         self._forget_empty_leases()
         return share
 
+    def _lapse_session(self, name: str, share: int, now: int) -> int:
+        """A lock on a session weighs what it holds, and one at least. While some of that is left it is nobody's."""
+        held = sorted(self._held(self.sessions[name].token), key=lambda message: message.number)
+        for message in held[:share]:
+            self._move(message, Event.LAPSE, now)
+        if len(held) < share:
+            self._unlock(name, now)
+        return share - max(1, len(held[:share]))
+
+    def _unlock(self, name: str, now: int) -> None:
+        """End the lock on a session, of which nothing is held any more."""
+        session = self.sessions[name]
+        del self.leases[session.token]
+        self.waiters.pop(f"{session.waiter} {HOLDERS}", None)
+        session.token = session.waiter = ""
+        session.barred = session.blocked is not None and session.blocked > now
+
     def _fall_due(self, now: int, share: int) -> int:
         due = sorted((time, entry) for entry, time in self._due().items() if time <= now)[:share]
         room = self.bounds.weight
         for _, entry in due:
             if room <= 0:
                 return 0
+            if entry[0] == "b":
+                session = self.sessions[entry[1:]]
+                session.blocked, session.barred = None, False
+                self.touched.add(entry[1:])
+                continue
             side, number = split_member(entry[1:])
             message = self.messages[side][number]
             self._come_due(message, entry[0], now)
-            room -= len(message.record) if entry[0] == "s" else 0
+            # An expiry reads the record as well, where it is there that a session stands.
+            room -= len(message.record) if entry[0] == "s" or (entry[0] == "e" and self.settings.sessions) else 0
         return share - len(due)
 
     def _come_due(self, message: Message, kind: str, now: int) -> None:
@@ -260,10 +370,11 @@ class Mechanics:
         """Wake as many of those who wait, the longest waiting first, as there is something for; and one of them, if
         something will happen before it comes again by itself. Times are in hundredths of a second.
         """
-        for side in Side:
-            there = len(self._ready(side))
+        sides = (SESSIONS if self.settings.sessions else Side.MAIN, Side.DEAD)
+        for side in sides:
+            there = self._work(side)
             for name, waiter in list(self.waiters.items()) if there else ():
-                if waiter.side is side and waiter.woken:
+                if waiter.side == side and waiter.woken:
                     if abs(waiter.until - now) > WOKEN:
                         del self.waiters[name]
                     else:
@@ -271,14 +382,22 @@ class Mechanics:
             while there > 0 and (wanted := self._wake_first(side, now, 0)):
                 there -= wanted
         if self.sooner is not None:
-            _ = self._wake_first(Side.MAIN, now, self.sooner) or self._wake_first(Side.DEAD, now, self.sooner)
+            for side in (SESSIONS, HOLDERS, Side.DEAD) if self.settings.sessions else sides:
+                if self._wake_first(side, now, self.sooner):
+                    break
 
-    def _asleep(self, side: Side) -> list[str]:
+    def _work(self, side: str) -> int:
+        """What there is for those who wait there."""
+        if side == SESSIONS:
+            return sum(session.free is not None for session in self.sessions.values())
+        return len(self._ready(Side(side)))
+
+    def _asleep(self, side: str) -> list[str]:
         """Those who wait and have not been woken, the longest waiting first."""
-        asleep = [(waiter, name) for name, waiter in self.waiters.items() if waiter.side is side and not waiter.woken]
+        asleep = [(waiter, name) for name, waiter in self.waiters.items() if waiter.side == side and not waiter.woken]
         return [name for _, name in sorted(asleep)]
 
-    def _wake_first(self, side: Side, now: int, till: int) -> int:
+    def _wake_first(self, side: str, now: int, till: int) -> int:
         """Wake the first who has not gone, if it waits for longer than until then; answers how many it wants."""
         for name in self._asleep(side):
             waiter = self.waiters[name]
@@ -290,9 +409,56 @@ class Mechanics:
                 return waiter.wanted
         return 0
 
+    # -- sessions ------------------------------------------------------------------------------------------------------
+
+    def _take_turns(self, now: int) -> None:
+        """See which sessions can be accepted, and wake who waits in one for which there is something now."""
+        ready = {one.session for one in self._ready(Side.MAIN) if one.session is not None}
+        for name in ready:
+            self.sessions.setdefault(name, Session())
+        for name, session in self.sessions.items():
+            if session.token:
+                if session.waiter and name in self.touched and name in ready and self._gives(name, now):
+                    self.waiters.pop(f"{session.waiter} {HOLDERS}", None)
+                    self.woken.append((HOLDERS, session.waiter))
+                    session.waiter = ""
+            elif not session.barred:
+                session.free = None if name not in ready else now if session.free is None else session.free
+        self.sessions = {name: session for name, session in self.sessions.items() if session.trace}
+        self.touched.clear()
+
+    def _gives(self, name: str, now: int) -> bool:
+        """Whether a session that is locked gives something out, if there is something."""
+        session = self.sessions[name]
+        full = len(self._held(session.token)) >= self.bounds.held
+        return not full and (session.blocked is None or session.blocked <= now)
+
+    def _has_lock(self, name: str | None, token: str, call: Call) -> bool:
+        """Whether a token has the lock on a session when a call begins."""
+        lease = self.leases.get(token)
+        return lease is not None and lease.session == name is not None and lease.until > self._clock(call)[0]
+
+    def _block(self, name: str, till: int) -> None:
+        """Keep a session back until then, or for longer if it is already."""
+        session = self.sessions[name]
+        if session.blocked is None or session.blocked < till:
+            session.blocked = till
+            if till < self.next_due:
+                self.next_due = till
+                self._put_forward(till)
+
     # -- messages ------------------------------------------------------------------------------------------------------
 
-    def _move(self, message: Message, event: Event, now: int, *, delay: int = 0, duplicate: bool = False) -> None:
+    def _move(
+        self,
+        message: Message,
+        event: Event,
+        now: int,
+        *,
+        delay: int = 0,
+        duplicate: bool = False,
+        faulty: bool = False,
+    ) -> None:
         """Let an event happen to a message: the table says where it leads."""
         message.failures += event in COUNTED
         expired = message.expires <= now
@@ -303,31 +469,39 @@ class Mechanics:
             Condition.EXPIRED_KEPT: expired and self.settings.dead_letter_expired,
             Condition.EXPIRED: expired,
             Condition.DELAY: delay > 0,
+            Condition.FAULTY: faulty,
+            Condition.NO_SESSION: self.settings.sessions and message.session is None,
+            Condition.SESSION: message.session is not None,
         }
         side, state = message.side, message.state
         condition, outcome = decide(side, state, event, {fact for fact, holds in facts.items() if holds})
         self.taken[side, state, event, condition] += 1
+        if message.session is not None and state not in _UNTOUCHING and event not in _TAKING:
+            self.touched.add(message.session)
+        if (state, outcome.state) == (State.HELD, State.ACTIVE) and outcome.side is side and delay > 0:
+            self._block(message.session or "", min(now + delay, message.expires))
 
         self.messages[side].pop(message.number, None)
         message.side, message.state = outcome.side, outcome.state
         if outcome.side is not side:
             self.dead_seq += 1
             message.number, message.reason = self.dead_seq, outcome.reason
-            message.level, message.home, message.expires = 0, "a", NEVER
+            message.level, message.home, message.expires, message.session = 0, "a", NEVER, None
         if outcome.state not in ENDS:
             self.messages[outcome.side][message.number] = message
         self._arrive(message, event, now, delay)
 
     def _arrive(self, message: Message, event: Event, now: int, delay: int) -> None:
         """What being in its new state means for a message."""
-        if message.state is not State.LOCKED:
+        if message.state not in (State.LOCKED, State.HELD):
             message.token = ""
         if message.state is not State.SCHEDULED:
             message.due = min(now + delay, message.expires) if message.state is State.DELAYED else None
         if message.state is State.DEFERRED:
             message.home = "f"
         message.indexed = False
-        if message.state is State.ACTIVE and event in (Event.SEND, Event.ACTIVATE):
+        begins = event in (Event.SEND, Event.ACTIVATE, Event.COPY) and message.side is Side.MAIN
+        if message.state is State.ACTIVE and begins:
             message.indexed = message.expires < self.horizon
             if not message.indexed:
                 self.horizon = message.expires
@@ -341,9 +515,9 @@ class Mechanics:
             self.next_due = time
             self._put_forward(time)
 
-    def _hold(self, token: str, until: int, messages: list[Message]) -> None:
-        """Let a token hold these messages until a time on the logical clock."""
-        self.leases[token] = Lease(until, messages)
+    def _hold(self, token: str, until: int, messages: list[Message], session: str | None = None) -> None:
+        """Let a token hold these messages, or a session, until a time on the logical clock."""
+        self.leases[token] = Lease(until, messages, session)
         if until < self.next_lock:
             self.next_lock = until
             self._put_forward(until - self.offset)
@@ -368,20 +542,25 @@ class Mechanics:
         except ValueError:
             return None
         message = self.messages[side].get(number)
-        if message is None or message.state is not State.LOCKED or message.token != lock.token:
+        if message is None or message.state not in (State.LOCKED, State.HELD) or message.token != lock.token:
             return None
         return message if self.leases[lock.token].until > self.clk else None
 
     def _held(self, token: str) -> list[Message]:
         """What a lease still holds, in the order in which it was locked."""
-        return [message for message in self.leases[token].messages if message.token == token]
+        lease = self.leases[token]
+        return [
+            one for one in (self.everything() if lease.session is not None else lease.messages) if one.token == token
+        ]
 
     def _forget_empty_leases(self) -> None:
-        self.leases = {token: lease for token, lease in self.leases.items() if self._held(token)}
+        self.leases = {
+            token: lease for token, lease in self.leases.items() if lease.session is not None or self._held(token)
+        }
 
     def _due(self) -> dict[str, int]:
         """What is to happen by the plain clock, by its entry in ``due``."""
-        due: dict[str, int] = {}
+        due = {"b" + name: session.blocked for name, session in self.sessions.items() if session.blocked is not None}
         for message in (message for side in Side for message in self.messages[side].values()):
             if message.due is not None:
                 due[("s" if message.state is State.SCHEDULED else "w") + message.name] = message.due
@@ -396,13 +575,6 @@ class Mechanics:
         first = min([*self._due().values(), *expiries, *leases], default=NEVER)
         return max(1, first - now) if first < NEVER else 0
 
-    @property
-    def bytes(self) -> int:
-        """What is stored: records and changed properties."""
-        return sum(
-            len(message.record) + len(message.changes) for side in Side for message in self.messages[side].values()
-        )
-
     # -- to be looked at -----------------------------------------------------------------------------------------------
 
     def snapshot(self) -> Snapshot:
@@ -410,7 +582,7 @@ class Mechanics:
         return Snapshot(
             exists=self.exists,
             version=self.version,
-            settings=self.settings,
+            settings=self._told_settings(),
             main={number: row(message) for number, message in sorted(self.messages[Side.MAIN].items())},
             dead={number: row(message) for number, message in sorted(self.messages[Side.DEAD].items())},
             leases={
@@ -428,7 +600,25 @@ class Mechanics:
             run_id=self.run_id,
             waiting=self.waiting,
             waiters=dict(self.waiters),
+            sessions={
+                name: SessionRow(one.token, one.waiter, one.state, one.stated, one.blocked, one.barred, one.free)
+                for name, one in self.sessions.items()
+            },
+            seats=frozenset(
+                (one.session, SEATS[one.state], one.number)
+                for one in self.messages[Side.MAIN].values()
+                if one.session is not None
+            ),
+            kept=self.kept,
+            fence=self.fence,
         )
+
+    def _told_settings(self) -> Settings:
+        """With the bounds of the store, which are those of whoever it belongs to."""
+        owner = self.store.carriers[0].settings
+        if not self.exists:
+            return self.settings
+        return replace(self.settings, quota=owner.quota, largest_message=owner.largest_message)
 
     def describe(self) -> str:
         """The same for a reader."""

@@ -6,8 +6,9 @@ from collections import Counter
 from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import replace
 
+from sbredis.engine import CodecError, decode
 from sbredis.engine._lifecycle import BANDS, LEVELS, NEVER, RESERVED, TRANSITIONS, Event, Side, State
-from tests.engine.model.mechanics import Mechanics
+from tests.engine.model.mechanics import HOLDERS, Mechanics
 from tests.engine.model.values import (
     LETTERS,
     MOST,
@@ -32,6 +33,14 @@ from tests.engine.model.values import (
 )
 
 WAITING = 3_000  # hundredths of a second
+
+
+def session_of(payload: bytes) -> str | None:
+    """The session that a sender has named; what is no message has none."""
+    try:
+        return decode(payload).session_id
+    except CodecError:
+        return None
 
 
 class Model(Mechanics):
@@ -64,16 +73,32 @@ class Model(Mechanics):
                 dropped += duplicate
             return Sent(first, dropped, self.more)
 
-        sound = 1 <= len(messages) <= MOST and all(
+        refusal = self._refusal_of_send(made)
+        without = [place for place, message in enumerate(made) if message.session is None]
+        if self.settings.sessions and without and not refusal:
+            refusal = "SESSIONS", str(without[0])
+        return self._perform(call, act, sound=self._is_outgoing(messages) and not self._takes_nothing, refusal=refusal)
+
+    @property
+    def _takes_nothing(self) -> bool:
+        """Whether messages come here in another way."""
+        return self.settings.shared or self.settings.topic
+
+    @staticmethod
+    def _is_outgoing(messages: Sequence[Outgoing]) -> bool:
+        return 1 <= len(messages) <= MOST and all(
             0 <= out.level < LEVELS and (out.time_to_live is None or out.time_to_live >= 0) for out in messages
         )
-        return self._perform(call, act, sound=sound, refusal=self._refusal_of_send(made))
 
     def _made(self, out: Outgoing, now: int) -> Message:
+        """In a session there are no levels: one comes after the other."""
         ttl = NEVER if out.time_to_live is None else min(out.time_to_live, NEVER)
-        message = Message(0, 0, out.level, out.payload, ttl, b"s%d%013d%b" % (out.level, ttl, out.payload))
-        if out.due is not None and out.due > now:
-            message.due = out.due
+        session = session_of(out.payload) if self.settings.sessions else None
+        level = 0 if session is not None else out.level
+        message = Message(0, 0, level, out.payload, ttl, b"s%d%013d%b" % (level, ttl, out.payload))
+        message.session = session
+        if out.due is not None and (out.due > now or self.settings.topic):
+            message.due = out.due  # on a topic also if that has passed: whoever publishes it knows the rules
         else:
             message.enqueue(now, self.settings.time_to_live)
         return message
@@ -107,22 +132,29 @@ class Model(Mechanics):
         self,
         call: Call,
         token: str,
-        wanted: int,
+        most: int,
         *,
         side: Side = Side.MAIN,
         mode: Mode = "lock",
         room: int = ROOM,
         waiter: str = "",
         waiting_for: int = 1,
+        session: str | None = None,
     ) -> Received:
-        """The oldest of the most urgent level first, as many as are wanted and have room, at least one."""
+        """The oldest of the most urgent level first, as many as are wanted and have room, at least one.
+
+        Of a session, whose lock has the token: the next ones, as long as not too many of them are out.
+        """
+        waits_at = side.value if session is None else HOLDERS
+        given: list[Message] = []
 
         def act() -> Received:
-            self._wait_no_longer(side, waiter)
-            found: list[Message] = []
+            self._wait_no_longer(waits_at, waiter)
+            found = given
             late: list[int] = []
             full = False
-            for message in self._ready(side):
+            wanted = most if session is None else self._most_of(session, most, call.now)
+            for message in self._ready_in(session, side):
                 if len(found) == wanted or full:
                     break
                 if message.expires <= call.now:
@@ -135,55 +167,125 @@ class Model(Mechanics):
                     found.append(message)
             self.more = self.more or full
             if not found and waiter and waiting_for:
-                self._wait(side, waiter, waiting_for, call.now // 10)
+                self._wait(waits_at, waiter, waiting_for, call.now // 10, session)
             event = Event.RECEIVE if mode == "lock" else Event.RECEIVE_AND_DELETE
             return self._give_out(found, event, token, call.now)
 
-        sound = 1 <= wanted <= MOST and room >= 1 and 0 <= waiting_for <= MOST and token not in self.leases
+        sound = 1 <= most <= MOST and room >= 1 and 0 <= waiting_for <= MOST
         return self._perform(
-            call, act, sound=sound, refusal=self._refusal_of_receive(), again=lambda later: self._still(later, token)
+            call,
+            act,
+            sound=sound and (session is None or side is Side.MAIN),
+            early=self._none_has_sessions(session),
+            refusal=self._refusal_in_session(call, token, session, side)
+            or self._refusal_of_token(token, session)
+            or self._refusal_of_receive(),
+            again=lambda later: self._still(later, token, given),
         )
 
-    def look(self, call: Call, *, side: Side = Side.MAIN, waiter: str = "", waiting_for: int = 1) -> Looked:
+    def look(
+        self,
+        call: Call,
+        *,
+        side: Side = Side.MAIN,
+        waiter: str = "",
+        waiting_for: int = 1,
+        session: str | None = None,
+        token: str = "",
+    ) -> Looked:
         """Whether there is something to be received, expired or not; who finds nothing waits, and hears what is due."""
+        waits_at = side.value if session is None else HOLDERS
 
         def act() -> Looked:
-            self._wait_no_longer(side, waiter)
-            if self._ready(side):
+            self._wait_no_longer(waits_at, waiter)
+            gives = session is None or self._most_of(session, 1, call.now) > 0
+            if gives and self._ready_in(session, side):
                 return Looked(found=True, more=self.more)
             if waiter and waiting_for:
-                self._wait(side, waiter, waiting_for, call.now // 10)
+                self._wait(waits_at, waiter, waiting_for, call.now // 10, session)
             return Looked(due=self._next_due(call.now, self.offset), more=self.more)
 
-        sound = not call.lane and 0 <= waiting_for <= MOST
-        return self._perform(call, act, sound=sound, refusal=self._refusal_of_receive())
+        return self._perform(
+            call,
+            act,
+            sound=not call.lane and 0 <= waiting_for <= MOST and (session is None or side is Side.MAIN),
+            early=self._none_has_sessions(session),
+            refusal=self._refusal_in_session(call, token, session, side) or self._refusal_of_receive(),
+        )
 
-    def _wait_no_longer(self, side: Side, waiter: str) -> None:
-        self.waiters.pop(f"{waiter} {side.value}", None)
+    def _ready_in(self, session: str | None, side: Side) -> list[Message]:
+        """In a session, one comes after the other, whatever its level."""
+        if session is None:
+            return self._ready(side)
+        mine = [message for message in self._ready(Side.MAIN) if message.session == session]
+        return sorted(mine, key=lambda message: message.number)
 
-    def _wait(self, side: Side, waiter: str, waiting_for: int, now: int) -> None:
+    def _most_of(self, name: str, wanted: int, now: int) -> int:
+        """How many of a session may be given out. Who asks waits there no longer."""
+        session = self.sessions[name]
+        self._wait_no_longer(HOLDERS, session.waiter)
+        session.waiter = ""
+        left = self.bounds.held - len(self._held(session.token)) if self._gives(name, now) else 0
+        return min(wanted, left)
+
+    def _wait_no_longer(self, side: str, waiter: str) -> None:
+        self.waiters.pop(f"{waiter} {side}", None)
+
+    def _wait(self, side: str, waiter: str, waiting_for: int, now: int, session: str | None = None) -> None:
         """Wait at one of the sides, or at both; some of those who have gone are forgotten."""
         for gone in [name for name in self._asleep(side) if self.waiters[name].until < now][:10]:
             del self.waiters[gone]
-        self.waiters[f"{waiter} {side.value}"] = Waiter(side, now + WAITING, min(waiting_for, 127))
+        self.waiters[f"{waiter} {side}"] = Waiter(side, now + WAITING, min(waiting_for, 127))
+        if session is not None:
+            self.sessions[session].waiter = waiter
 
-    def receive_deferred(self, call: Call, token: str, names: Sequence[str], *, mode: Mode = "lock") -> Received:
+    def receive_deferred(
+        self, call: Call, token: str, names: Sequence[str], *, mode: Mode = "lock", session: str | None = None
+    ) -> Received:
         """Deferred messages by name; all of them or none."""
         absent: list[str] = []  # as the first time found it
+        given: list[Message] = []
 
         def act() -> Received:
             found, missing = self._find(names, State.DEFERRED)
+            if session is not None:
+                mine = {message.name for message in found if message.session == session}
+                missing = tuple(name for name in names if name not in mine)
             absent.extend(missing)
             if missing:
                 return Received(missing=missing, more=self.more)
+            given.extend(found)
             event = Event.RECEIVE_DEFERRED if mode == "lock" else Event.RECEIVE_DEFERRED_AND_DELETE
             return self._give_out(found, event, token, call.now)
 
         def again(later: Call) -> Received:
-            return Received(missing=tuple(absent)) if absent else self._still(later, token)
+            return Received(missing=tuple(absent)) if absent else replace(self._still(later, token, given), due=0)
 
-        sound = self._are_names(names) and token not in self.leases
-        return self._perform(call, act, sound=sound, refusal=self._refusal_of_receive(), again=again)
+        refusal = self._refusal_of_receive()
+        if (not refusal and any(not name.startswith("d") for name in names)) or (not refusal and session is not None):
+            refusal = self._refusal_in_session(call, token, session, Side.MAIN)
+        if not refusal and session is not None and mode == "lock":
+            full = len(self._held(token)) + len(names) > self.bounds.held
+            refusal = ("HELD", str(self.bounds.held)) if full else None
+        return self._perform(
+            call,
+            act,
+            sound=self._are_names(names) and not self._refusal_of_token(token, session),
+            early=self._none_has_sessions(session),
+            refusal=refusal,
+            again=again,
+        )
+
+    def _none_has_sessions(self, session: str | None = "") -> tuple[str, str] | None:
+        return None if session is None or self.settings.sessions else ("SESSIONS", "none")
+
+    def _refusal_in_session(self, call: Call, token: str, session: str | None, side: Side) -> tuple[str, str] | None:
+        if session is None:
+            return ("SESSIONS", "required") if self.settings.sessions and side is Side.MAIN else None
+        return None if self._has_lock(session, token, call) else ("LOST", "session")
+
+    def _refusal_of_token(self, token: str, session: str | None) -> tuple[str, str] | None:
+        return ("BADCALL", "token") if session is None and token in self.leases else None
 
     def _refusal_of_receive(self) -> tuple[str, str] | None:
         status = self.settings.status
@@ -195,20 +297,22 @@ class Model(Mechanics):
         given = tuple(message.delivery() for message in found)
         for message in found:
             self._move(message, event, now)
-        if found[0].state is not State.LOCKED:
+        if found[0].state not in (State.LOCKED, State.HELD):
             return Received(given, more=self.more)
         for message in found:
             message.token = token
-        self._hold(token, self.clk + self.settings.lock_duration, found)
+        if found[0].state is State.LOCKED:
+            self._hold(token, self.clk + self.settings.lock_duration, found)
         return Received(given, lock=self.settings.lock_duration, more=self.more)
 
-    def _still(self, call: Call, token: str) -> Received:
-        """What a repeated receive answers: what is held under its token, with what is left of the lock."""
+    def _still(self, call: Call, token: str, given: Sequence[Message]) -> Received:
+        """What a repeated receive answers: what of it is held under its token, with what is left of the lock."""
         lease, now = self.leases.get(token), self._clock(call)[0]
         left = lease.until - now if lease else 0
-        if left <= 0:
+        still = [message for message in given if message.token == token] if left > 0 else []
+        if not still:
             return Received(due=self._next_due(call.now, now - call.now))
-        return Received(tuple(message.delivery() for message in self._held(token)), lock=left)
+        return Received(tuple(message.delivery() for message in still), lock=left)
 
     def peek(
         self,
@@ -219,14 +323,18 @@ class Model(Mechanics):
         side: Side = Side.MAIN,
         room: int = ROOM,
         states: Collection[State] = frozenset(LETTERS),
+        session: str | None = None,
     ) -> Peeked:
         """Messages from a number on, by number; nothing is touched, not even what is due."""
+        sound = start >= 0 and 1 <= wanted <= MOST and room >= 1 and set(states) <= set(LETTERS)
         self._check_reading(
-            call, sound=start >= 0 and 1 <= wanted <= MOST and room >= 1 and set(states) <= set(LETTERS)
+            call,
+            sound=sound and (session is None or side is Side.MAIN),
+            early=self._none_has_sessions(session),
         )
         found: list[Message] = []
         for number, message in sorted(self.messages[side].items()):
-            if number < start or message.state not in states:
+            if number < start or message.state not in states or (session is not None and message.session != session):
                 continue
             if len(found) == wanted or (found and sum(len(m.record) for m in found) + len(message.record) > room):
                 break
@@ -283,8 +391,9 @@ class Model(Mechanics):
                     self._move(message, Event.RENEW, call.now)
             moved: list[Message] = []
             for old, messages in named.items():
-                if len(messages) == len(self._held(old)):
-                    self._hold(old, until[0], self.leases[old].messages)
+                lease = self.leases[old]
+                if lease.session is not None or len(messages) == len(self._held(old)):
+                    self._hold(old, until[0], lease.messages, lease.session)
                 else:
                     moved += messages
             for message in moved:
@@ -334,7 +443,7 @@ class Model(Mechanics):
         self._check_reading(call)
         states = Counter((side, message.state) for side in Side for message in self.messages[side].values())
         due = self._next_due(call.now, self._clock(call)[0] - call.now)
-        return Counts(due, self.bytes, self.seq, {at: states[at] for at in BANDS if at[1] not in RESERVED})
+        return Counts(due, self.bytes, self.seq, {at: states[at] for at in BANDS if at not in RESERVED})
 
     def due(self, call: Call) -> Awoken:
         """Nothing but what is due."""
@@ -364,6 +473,8 @@ class Model(Mechanics):
             ("clock", settings.clock != ours.clock),
             ("window", (settings.duplicate_window is None) is not (ours.duplicate_window is None)),
             ("shared", settings.shared is not ours.shared),
+            ("sessions", settings.sessions is not ours.sessions),
+            ("topic", settings.topic is not ours.topic),
         ):
             if differs:
                 self._refuse("FIXED", name)

@@ -13,6 +13,7 @@ ROOM = 4 * 1024 * 1024
 LETTERS = {
     State.ACTIVE: "a",
     State.LOCKED: "l",
+    State.HELD: "l",
     State.DELAYED: "w",
     State.DEFERRED: "f",
     State.SCHEDULED: "s",
@@ -29,6 +30,8 @@ class Bounds(NamedTuple):
     """So many bytes of messages that are read for it."""
     purged: int = 4 * 1024 * 1024
     """So many bytes of messages that a purge reads."""
+    held: int = 1000
+    """So many messages of a session are out at once."""
 
 
 REAL_BOUNDS = Bounds()
@@ -65,6 +68,8 @@ class Settings:
     largest_message: int = 1024 * 1024
     clock: str = "test"
     shared: bool = False
+    sessions: bool = False
+    topic: bool = False
 
 
 class Outgoing(NamedTuple):
@@ -73,6 +78,13 @@ class Outgoing(NamedTuple):
     level: int = 0
     message_id: bytes = b""
     due: int | None = None
+    origin: str | None = None
+
+
+class Copy(NamedTuple):
+    place: int
+    changes: bytes = b""
+    dead: bool = False
 
 
 class Lock(NamedTuple):
@@ -109,6 +121,7 @@ class Sent:
     first: int
     dropped: int
     more: bool = False
+    scheduled: tuple[int, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -124,6 +137,30 @@ class Received:
 class Looked:
     due: int = 0  # in how many ms something is due, if nothing was found; 0 for never
     found: bool = False
+    more: bool = False
+
+
+@dataclass(frozen=True)
+class Accepted:
+    outcome: str
+    session: str = ""
+    lock: int = 0
+    due: int = 0  # in how many ms something is due, if there is none
+    more: bool = False
+
+
+@dataclass(frozen=True)
+class Listed:
+    names: tuple[str, ...]
+    times: tuple[int, ...] = ()
+    onwards: str | None = None
+
+
+@dataclass(frozen=True)
+class Told:
+    """A number, a truth or bytes, and what every answer says beside."""
+
+    value: Any
     more: bool = False
 
 
@@ -196,6 +233,7 @@ class Message:
     token: str = ""
     due: int | None = None  # when it is to be activated, or its delay is over
     indexed: bool = False  # its expiry stands in `due`
+    session: str | None = None
 
     @property
     def name(self) -> str:
@@ -220,6 +258,25 @@ class Message:
 class Lease:
     until: int  # on the logical clock
     messages: list[Message]  # in the order in which they were locked; those still held carry the token
+    session: str | None = None  # on which it is a lock; then it holds whatever carries the token
+
+
+@dataclass
+class Session:
+    """What there is about a session beside its messages."""
+
+    token: str = ""  # of the lock on it
+    waiter: str = ""  # the channel on which who has it waits
+    state: bytes | None = None
+    stated: int = 0  # when the state was set
+    blocked: int | None = None  # until when it gives nothing out
+    barred: bool = False  # it is free, but for that
+    free: int | None = None  # since when it can be accepted, and has something
+
+    @property
+    def trace(self) -> bool:
+        """Whether anything is left of it."""
+        return bool(self.token) or self.state is not None or self.blocked is not None or self.free is not None
 
 
 @dataclass
@@ -230,7 +287,7 @@ class Lane:
 
 
 class Waiter(NamedTuple):
-    side: Side
+    side: str  # a side; or s, where sessions are waited for, or h, in one
     until: int  # in hundredths of a second; once woken, when it was
     wanted: int
     woken: bool = False
@@ -251,6 +308,18 @@ class Row(NamedTuple):
     store_number: int
     enqueued: int | None
     record: bytes
+
+
+class SessionRow(NamedTuple):
+    """What there is about a session, in a snapshot."""
+
+    token: str
+    waiter: str
+    state: bytes | None
+    stated: int
+    blocked: int | None
+    barred: bool
+    free: int | None
 
 
 @dataclass(frozen=True)
@@ -274,6 +343,10 @@ class Snapshot:
     run_id: str
     waiting: bool
     waiters: dict[str, Waiter]
+    sessions: dict[str, SessionRow]
+    seats: frozenset[tuple[str, str, int]]
+    kept: int
+    fence: int
 
 
 def row(message: Message) -> Row:

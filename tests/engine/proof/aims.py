@@ -13,15 +13,16 @@ from sbredis.engine import Lock, Outgoing, PartitionSettings, Status
 from sbredis.engine._lifecycle import NEVER, Side, State, band, score
 from tests.engine import model as m
 from tests.engine.proof import draws
-from tests.engine.proof.both import PLAIN, Both
+from tests.engine.proof.both import PLAIN
 from tests.engine.proof.comparison import How, Tally
 from tests.engine.proof.draws import hows, rarely, some
 from tests.engine.proof.hosts import Host
 from tests.engine.proof.machine import Machine, every
+from tests.engine.proof.town import Town
 
 _STRANGE = [Lock("x" * 12, "1", b"", 0)]
 
-_ANY: dict[str, Callable[[Both, How], Any]] = {
+_ANY: dict[str, Callable[[Town, How], Any]] = {
     "abandon": lambda both, how: both.abandon(how, _STRANGE),
     "cancel": lambda both, how: both.cancel(how, ["77777"]),
     "complete": lambda both, how: both.complete(how, _STRANGE),
@@ -155,14 +156,14 @@ class AimedMachine(Machine):
         self.both.send(PLAIN, [Outgoing(payload, time_to_live=700) for payload in payloads])
         self.both.receive(PLAIN, self.both.token(), 10)
 
-    @precondition(lambda self: self.model.leases)
+    @precondition(lambda self: self.held())
     @every(3, 2)
     @rule(data=st.data(), lock=some([1, 1_000]))
     def renew_for_a_shorter_time(self, data: st.DataObject, lock: int) -> None:
         """A lock that was given when locks were longer is renewed, and ends sooner than it did."""
         before = self.both.settings
         self._reconfigure(replace(before, lock_duration=lock))
-        token = data.draw(some(sorted(self.model.leases)))
+        token = data.draw(some(sorted({token for token, _ in self.held()})))
         locks = [Lock(token, message.name) for message in self.model._held(token)]
         self.both.renew(PLAIN, self.both.token(), locks)
         self._reconfigure(before)
@@ -186,7 +187,7 @@ class AimedMachine(Machine):
         self.both.now = max(0, seen + (self.both.settings.duplicate_window or 0) + off)
         self.both.send(how, [Outgoing(b"again", message_id=message_id)])
 
-    @precondition(lambda self: self.model.leases)
+    @precondition(lambda self: self.held())
     @rule(data=st.data(), renewing=st.booleans())
     def settle_too_late(self, data: st.DataObject, renewing: bool) -> None:
         """All locks have ended, and there may be more of them than a call clears away."""

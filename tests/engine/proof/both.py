@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
 
-from sbredis.engine import Lock, Outgoing, Partition, PartitionSettings, Request, Sent, Turn
+from sbredis.engine import Lock, Outgoing, Partition, PartitionSettings, Request, Sent, SessionLock, Turn
 from sbredis.engine._lifecycle import Side
 from tests.engine import model as m
 from tests.engine.proof.comparison import FIRST_VERSION, Comparison, How, Step, mirrored
@@ -53,8 +53,10 @@ class Both(Comparison):
         room: int = LARGE,
         waiter: bytes = b"",
         waiting_for: int = 1,
+        session: str | None = None,
     ) -> Any:
         given: dict[str, Any] = {"side": side, "mode": mode, "room": room, "waiting_for": waiting_for}
+        given["session"] = session
         return self.do(
             Step(
                 "receive",
@@ -64,23 +66,34 @@ class Both(Comparison):
             how,
         )
 
-    def look(self, how: How, *, side: Side = Side.MAIN, waiter: bytes = b"", waiting_for: int = 1) -> Any:
+    def look(
+        self,
+        how: How,
+        *,
+        side: Side = Side.MAIN,
+        waiter: bytes = b"",
+        waiting_for: int = 1,
+        session: SessionLock | None = None,
+    ) -> Any:
         given: dict[str, Any] = {"side": side, "waiting_for": waiting_for}
+        ours: dict[str, Any] = {} if session is None else {"session": session.name, "token": session.token}
         return self.do(
             Step(
                 "look",
-                lambda p, turn: p.look(waiter=waiter, turn=turn, **given),
-                lambda call: self.model.look(call, waiter=waiter.decode(), **given),
+                lambda p, turn: p.look(waiter=waiter, turn=turn, session=session, **given),
+                lambda call: self.model.look(call, waiter=waiter.decode(), **ours, **given),
             ),
-            _without_lane(how),
+            without_lane(how),
         )
 
-    def receive_deferred(self, how: How, token: str, names: Sequence[str], mode: m.Mode = "lock") -> Any:
+    def receive_deferred(
+        self, how: How, token: str, names: Sequence[str], mode: m.Mode = "lock", session: str | None = None
+    ) -> Any:
         return self.do(
             Step(
                 "receive_deferred",
-                lambda p, turn: p.receive_deferred(turn, token, names, mode=mode),
-                lambda call: self.model.receive_deferred(call, token, names, mode=mode),
+                lambda p, turn: p.receive_deferred(turn, token, names, mode=mode, session=session),
+                lambda call: self.model.receive_deferred(call, token, names, mode=mode, session=session),
             ),
             how,
         )
@@ -143,20 +156,23 @@ class Both(Comparison):
         side: Side = Side.MAIN,
         room: int = LARGE,
         states: str = "alwfs",
+        session: str | None = None,
     ) -> Any:
         ours = frozenset(state for state, letter in m.LETTERS.items() if letter in states)
         return self.do(
             Step(
                 "peek",
-                lambda p, turn: p.peek(start, wanted, side=side.value, room=room, states=states, turn=turn),
-                lambda call: self.model.peek(call, start, wanted, side=side, room=room, states=ours),
+                lambda p, turn: p.peek(
+                    start, wanted, side=side.value, room=room, states=states, session=session, turn=turn
+                ),
+                lambda call: self.model.peek(call, start, wanted, side=side, room=room, states=ours, session=session),
             ),
-            _without_lane(how),
+            without_lane(how),
         )
 
     def count(self, how: How = PLAIN) -> Any:
         step = Step("count", lambda p, turn: p.count(turn), self.model.count)
-        return self.do(step, _without_lane(how))
+        return self.do(step, without_lane(how))
 
     def purge(self, how: How, before: int, *, side: Side = Side.MAIN, share: int = 1_000, start: int = 0) -> Any:
         return self.do(
@@ -187,6 +203,6 @@ class Both(Comparison):
         return self.do(step, how._replace(lane=""))
 
 
-def _without_lane(how: How) -> How:
+def without_lane(how: How) -> How:
     """For an operation that takes no lane, but to see it refused."""
     return how if how.defect in ("older", "unknown") else how._replace(lane="")

@@ -12,7 +12,9 @@ from tests.engine.malformed import malformed, not_numbers
 Arguments = tuple[Argument, ...]
 Breakage = Callable[[Arguments], Arguments]
 
-WITHOUT_LANE = ("count", "look", "peek")
+WITHOUT_LANE = (
+    *("count", "get_state", "list_sessions", "list_sessions_since", "look", "look_for_session", "peek", "ripe"),
+)
 """Operations that are refused in a lane."""
 
 VERSION, LANE, NUMBER, NOW, OWN = range(1, 6)
@@ -32,8 +34,11 @@ def _in_a_lane(given: Arguments) -> Arguments:
 
 
 def script_of(operation: str) -> str:
-    """The script that does an operation, which is called as that one is, but for one."""
-    return "receive" if operation == "look" else operation
+    """The script that does an operation, which is mostly called as that one is."""
+    return _SCRIPTS.get(operation, operation)
+
+
+_SCRIPTS = {"look": "receive", "look_for_session": "accept_session", "list_sessions_since": "list_sessions"}
 
 
 @cache

@@ -15,14 +15,14 @@ from sbredis.engine._results import Counts, Delivery
 from tests.engine import model as m
 from tests.engine.proof.breakages import breakages
 from tests.engine.proof.hosts import Host
-from tests.engine.proof.picture import told
+from tests.engine.proof.picture import check_store, told
 
 NAMESPACE, SALT = "proof", "abc"
 T0 = 1_700_000_000_000
 FIRST_VERSION = 2
-READ_ONLY = ("peek", "count")
+READ_ONLY = ("peek", "count", "get_state", "list_sessions", "list_sessions_since", "ripe")
 UNTURNED = ("configure", "destroy")
-SUBSTITUTES = {"BADCALL", "DISABLED", "TOOLARGE"}
+SUBSTITUTES = {"BADCALL", "DISABLED", "TOOLARGE", "SESSIONS", "LOST", "FENCED"}
 """What a malformed call may be refused for: what else is wrong with it may be noticed first."""
 
 Transition = tuple[Side, State, Event, Condition]
@@ -69,26 +69,62 @@ class Frozen(NamedTuple):
     request: Request[Any]
 
 
+@dataclass
+class World:
+    """What partitions that are compared together have in common."""
+
+    now: int = T0
+    run_id: str = "r1"
+    tokens: int = 0
+    steps: int = 0
+
+
 class Comparison:
-    """A partition that nobody else uses, at a time that is set by hand."""
+    """A partition that nobody else uses, or only the others of its topic, at a time that is set by hand."""
 
     def __init__(
-        self, host: Host, settings: PartitionSettings, *, tally: Tally | None = None, bounds: m.Bounds = m.REAL_BOUNDS
+        self,
+        host: Host,
+        settings: PartitionSettings,
+        *,
+        tally: Tally | None = None,
+        bounds: m.Bounds = m.REAL_BOUNDS,
+        topic: Comparison | None = None,
     ) -> None:
         self.host = host
         self.tally = tally or Tally()
         self.entity = f"e{next(_entities)}"
-        self.now = T0
-        self.run_id = "r1"
+        self.world: World = topic.world if topic else World()
+        self.family: list[Comparison] = topic.family if topic else []
+        self.family.append(self)
+        self.store = topic.entity if topic else None
         self.incarnation = 1
         self.version = FIRST_VERSION
         self.settings = settings
-        self.model = m.Model(bounds=bounds)
+        self.model: m.Model = m.Model(bounds=bounds, store=topic.model.store) if topic else m.Model(bounds=bounds)
         self.frozen: dict[str, Frozen] = {}
-        self.tokens = 0
-        self.steps = 0
         self.keys = self._partition().keys
         self.before = host.picture(self.keys)
+
+    @property
+    def now(self) -> int:
+        return self.world.now
+
+    @now.setter
+    def now(self, now: int) -> None:
+        self.world.now = now
+
+    @property
+    def run_id(self) -> str:
+        return self.world.run_id
+
+    @run_id.setter
+    def run_id(self, run_id: str) -> None:
+        self.world.run_id = run_id
+
+    @property
+    def steps(self) -> int:
+        return self.world.steps
 
     # -- what the steps are made with ----------------------------------------------------------------------------------
 
@@ -100,13 +136,14 @@ class Comparison:
 
     def token(self) -> str:
         """A token that was never given."""
-        self.tokens += 1
-        return f"token{self.tokens:07}"
+        self.world.tokens += 1
+        return f"token{self.world.tokens:07}"
 
     def close(self) -> None:
         """Count what happened, and take everything away: then nothing is left, or it is no key of a partition."""
-        self.tally.transitions.update(self.model.taken)
-        self.host.ask("DEL", *self.keys)
+        for one in self.family:
+            self.tally.transitions.update(one.model.taken)
+            self.host.ask("DEL", *one.keys)
         left = self.host.ask("KEYS", f"sb:{NAMESPACE}:*")
         assert not left, f"keys that nobody named: {left}"
 
@@ -118,6 +155,7 @@ class Comparison:
             f"i{incarnation or self.incarnation}",
             version or self.version,
             self.settings,
+            store=self.store,
         )
 
     # -- a step --------------------------------------------------------------------------------------------------------
@@ -175,8 +213,11 @@ class Comparison:
         self.tally.repetitions[step.operation] += self.model.repeated - known
         if tampered:
             self._lay_out("1")
-        after = self.host.picture(self.keys)
-        self.steps += 1
+        before = [one.before for one in self.family]
+        for one in self.family:
+            one.before = self.host.picture(one.keys)
+        after = [one.before for one in self.family]
+        self.world.steps += 1
         self.tally.steps += 1
         self.tally.operations[step.operation] += 1
         text = f"{step.operation} {call} answered {real}, expected {expected}"
@@ -185,16 +226,18 @@ class Comparison:
             assert isinstance(expected, m.Refused), text
             agreed = real.code in SUBSTITUTES if not call.sound else _same_refusal(real, expected)
             assert agreed, text
-            assert after == self.before, f"refused, and yet something changed: {text}"
+            assert after == before, f"refused, and yet something changed: {text}"
         else:
             assert not isinstance(expected, m.Refused), text
             agree(step.operation, real, expected)
             self.tally.left_more += getattr(real, "more", False) is True
         if step.operation in READ_ONLY:
-            assert after == self.before, f"something changed: {text}"
-        self.before = after
-        found, wanted = told(after), self.model.snapshot()
-        assert found == wanted, f"{text}; {_differences(found, wanted)}"
+            assert after == before, f"something changed: {text}"
+        for one in self.family:
+            found, wanted = told(one.before), one.model.snapshot()
+            whose = "" if one is self else f" in {one.entity}"
+            assert found == wanted, f"{text}{whose}; {_differences(found, wanted)}"
+        check_store(after)
         return real
 
     def _lay_out(self, form: str) -> None:
@@ -233,6 +276,8 @@ def mirrored(settings: PartitionSettings) -> m.Settings:
         largest_message=settings.largest_message,
         clock=settings.clock,
         shared=settings.shared,
+        sessions=settings.sessions,
+        topic=settings.topic,
     )
 
 
@@ -243,7 +288,13 @@ def agree(operation: str, real: Any, expected: Any) -> None:
         assert (real.bytes, real.last) == (expected.bytes, expected.last), f"{real}, expected {expected}"
         stated = {at: getattr(real, _count_of(*at)) for at in expected.states}
         assert stated == expected.states, f"{real}, expected {expected}"
-        assert (real.held, real.frozen, real.dead_held, real.dead_frozen) == (0, 0, 0, 0)
+        assert (real.frozen, real.dead_held, real.dead_frozen) == (0, 0, 0)
+        return
+    if isinstance(expected, m.Told):
+        assert real == expected.value, f"{operation} answered {real}, expected {expected}"
+        return
+    if operation == "ripe":
+        assert tuple(_delivery(one) for one in real) == expected, f"{real}, expected {expected}"
         return
     if not hasattr(expected, "__dataclass_fields__"):
         assert real == expected, f"{operation} answered {real}, expected {expected}"

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from hypothesis import strategies as st
 
-from sbredis.engine import Outgoing, PartitionSettings, waiting_channel
+from sbredis.engine import Content, Copy, Outgoing, PartitionSettings, encode, waiting_channel
 from sbredis.engine._lifecycle import NEVER, Side
 from tests.engine.proof.comparison import NAMESPACE, SALT, How
 
@@ -31,6 +31,8 @@ settings = st.builds(
     largest_message=some([1 << 20] * 5 + [6]),
     clock=st.just("test"),
     shared=st.just(False),
+    sessions=st.just(False),
+    topic=st.just(False),
 )
 statuses = some(["Active"] * 9 + ["SendDisabled", "ReceiveDisabled", "Disabled"])
 
@@ -52,6 +54,7 @@ outgoing = st.builds(
     some([0, 0, 0, 1, 7]),
     some([b"", b"", b"x", b"y", b";\xff"]),
     st.none(),
+    st.none(),
 )
 delays_until_due = some([None, None, None, -5, 0, 1, 400, 20_000])
 messages = st.lists(st.tuples(outgoing, delays_until_due), min_size=1, max_size=4)
@@ -61,3 +64,25 @@ delays = some([1, 800, 30_000, NEVER])
 sides = some([Side.MAIN, Side.MAIN, Side.DEAD])
 modes = some(["lock", "lock", "lock", "delete"])
 rooms = some([1 << 20, 1 << 20, 1 << 20, 1, 40])
+
+# -- sessions and topics -----------------------------------------------------------------------------------------------
+
+SESSIONS = ("", "a", "b", "ab")
+"""Few, so that they meet; of which one begins as another does, and one is empty."""
+
+in_sessions = st.builds(
+    lambda name, text: encode(Content(text, session_id=name)), some(SESSIONS), some([b"", b"x", b"large" * 3])
+)
+mixed = st.one_of(*[in_sessions] * 6, payloads)
+of_sessions = st.builds(
+    Outgoing,
+    st.one_of(*[in_sessions] * 12, payloads),
+    some([None, None, None, 0, 1, 500, 6_000, 50_000]),
+    some([0, 0, 0, 7]),
+    some([b"", b"", b"", b"x"]),
+    st.none(),
+    st.none(),
+)
+session_messages = st.lists(st.tuples(of_sessions, delays_until_due), min_size=1, max_size=5)
+states = some([None, b"", b"s", b"state" * 4])
+copies = st.lists(st.builds(Copy, some([0, 0, 1, 2, 2]), some([b"", b"", b"red", b";d5;\x00|"]), rarely[8]), max_size=5)

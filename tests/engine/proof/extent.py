@@ -16,18 +16,27 @@ from tests.engine.proof.aims import machine
 from tests.engine.proof.breakages import script_of
 from tests.engine.proof.comparison import Tally, Transition
 from tests.engine.proof.hosts import Host, read_file
+from tests.engine.proof.session_rules import session_machine
+from tests.engine.proof.topic_rules import topic_machine
 
 EXAMPLES = int(os.environ.get("SBREDIS_ENGINE_EXAMPLES", "50"))
 STEPS = int(os.environ.get("SBREDIS_ENGINE_STEPS", "50"))
 """How many partitions a test lives through on each host, and how many rules are tried on each of them."""
 
-BOUNDS = {"real": Bounds(), "narrow": Bounds(share=3, weight=70, purged=60)}
+BOUNDS = {"real": Bounds(), "narrow": Bounds(share=3, weight=70, purged=60, held=3)}
 """Those of the scripts, and such that are reached all the time."""
 
 OPERATIONS = (
     *("abandon", "cancel", "complete", "configure", "count", "dead_letter", "defer", "destroy", "due", "look"),
     *("peek", "purge", "receive", "receive_deferred", "renew", "send"),
+    *("accept_session", "bury_session", "get_state", "list_sessions", "list_sessions_since", "look_for_session"),
+    *("release_session", "renew_session", "set_state", "publish", "ripe"),
 )
+
+MACHINES = {"queue": machine, "sessions": session_machine, "topic": topic_machine}
+"""What the machines drive: a queue, a queue with sessions, and a topic with its subscriptions."""
+SHARES = {"queue": 1.0, "sessions": 0.6, "topic": 0.3}
+"""How many partitions each of them lives through, for one of the first: a topic is four partitions."""
 
 ALL_TRANSITIONS: tuple[Transition, ...] = tuple(
     (*of, condition) for of, outcomes in TRANSITIONS.items() for condition in outcomes
@@ -74,7 +83,8 @@ def drive(
     examples: int = EXAMPLES,
     derandomize: bool = True,
     phases: Iterable[Phase] = (Phase.generate, Phase.shrink),
+    what: str = "queue",
 ) -> None:
-    """Run the machine on a host, whose scripts must keep to these bounds."""
-    with_these = bounded(examples, derandomize=derandomize, phases=phases)
-    run_state_machine_as_test(machine(on, tally, bounds), settings=with_these)
+    """Run one of the machines on a host, whose scripts must keep to these bounds."""
+    with_these = bounded(max(1, round(examples * SHARES[what])), derandomize=derandomize, phases=phases)
+    run_state_machine_as_test(MACHINES[what](on, tally, bounds), settings=with_these)

@@ -21,7 +21,7 @@ from sbredis.servers import LocalServer
 from tests.engine.model import Bounds
 from tests.engine.proof.breakages import WITHOUT_LANE
 from tests.engine.proof.comparison import UNTURNED, Tally
-from tests.engine.proof.extent import ALL_TRANSITIONS, BOUNDS, OPERATIONS, all_refusals, drive
+from tests.engine.proof.extent import ALL_TRANSITIONS, BOUNDS, MACHINES, OPERATIONS, all_refusals, drive
 from tests.engine.proof.hosts import KINDS, Host, host, with_bounds
 
 
@@ -91,14 +91,15 @@ def main() -> int:
     tallies: dict[str, Tally] = {kind: Tally() for kind in KINDS}
     with ExitStack() as stack:
         server = stack.enter_context(LocalServer())
-        hosts: list[tuple[Host, Bounds]] = [
-            (stack.enter_context(host(kind, with_bounds(bounds), server=server)), bounds)
+        hosts: list[tuple[str, Host, Bounds]] = [
+            (what, stack.enter_context(host(kind, with_bounds(bounds), server=server)), bounds)
             for bounds in BOUNDS.values()
             for kind in KINDS
+            for what in MACHINES
         ]
         whole, short = Tally(), [""]
-        for on, bounds in cycle(hosts):
-            drive(on, tallies[on.kind], bounds=bounds, examples=100, derandomize=False)
+        for what, on, bounds in cycle(hosts):
+            drive(on, tallies[on.kind], bounds=bounds, examples=100, derandomize=False, what=what)
             whole, spent = total(tallies), time.monotonic() - started
             short = lacking(whole, given.times)
             _say(f"{whole.steps:>9,} steps in {spent:,.0f} s, {len(short)} things too rare: {', '.join(short[:5])}")

@@ -13,10 +13,11 @@ from sbredis.engine import Lock, Outgoing, PartitionSettings, Status
 from sbredis.engine._lifecycle import NEVER, Side, State
 from tests.engine import model as m
 from tests.engine.proof import draws
-from tests.engine.proof.both import PLAIN, Both
+from tests.engine.proof.both import PLAIN
 from tests.engine.proof.comparison import How, Tally
 from tests.engine.proof.draws import hows, rarely, some
 from tests.engine.proof.hosts import Host
+from tests.engine.proof.town import Town
 
 Rule = TypeVar("Rule", bound=Callable[..., Any])
 
@@ -32,13 +33,15 @@ class Machine(RuleBasedStateMachine):
     host: ClassVar[Host]
     tally: ClassVar[Tally] = Tally()
     bounds: ClassVar[m.Bounds] = m.REAL_BOUNDS
-    both: Both
-    model: m.Model
+    both: Town
+
+    @property
+    def model(self) -> m.Model:
+        return self.both.model
 
     @initialize(settings=draws.settings, seq=some(draws.SEQUENCES), first=st.lists(draws.payloads, max_size=6))
     def begin(self, settings: PartitionSettings, seq: int, first: list[bytes]) -> None:
-        self.both = Both(self.host, settings, tally=self.tally, bounds=self.bounds)
-        self.model = self.both.model
+        self.both = Town(self.host, settings, tally=self.tally, bounds=self.bounds)
         self.both.create(settings)
         self.both.number_from(seq)
         if first:
@@ -106,32 +109,32 @@ class Machine(RuleBasedStateMachine):
 
     # -- settling ------------------------------------------------------------------------------------------------------
 
-    @precondition(lambda self: self.model.leases)
+    @precondition(lambda self: self.held())
     @rule(data=st.data(), how=hows)
     def complete(self, data: st.DataObject, how: How) -> None:
         self.both.complete(how, self.locks(data))
 
-    @precondition(lambda self: self.model.leases)
+    @precondition(lambda self: self.held())
     @rule(data=st.data(), how=hows, counted=st.booleans(), changed=draws.changes)
     def abandon(self, data: st.DataObject, how: How, counted: bool, changed: bytes) -> None:
         self.both.abandon(how, self.locks(data, changed), counted=counted)
 
-    @precondition(lambda self: self.model.leases)
+    @precondition(lambda self: self.held())
     @rule(data=st.data(), how=hows, counted=st.booleans(), changed=draws.changes, delay=draws.delays)
     def abandon_for_later(self, data: st.DataObject, how: How, counted: bool, changed: bytes, delay: int) -> None:
         self.both.abandon(how, self.locks(data, changed, delay), counted=counted)
 
-    @precondition(lambda self: self.model.leases)
+    @precondition(lambda self: self.held())
     @rule(data=st.data(), how=hows, changed=draws.changes)
     def defer(self, data: st.DataObject, how: How, changed: bytes) -> None:
         self.both.defer(how, self.locks(data, changed))
 
-    @precondition(lambda self: self.model.leases)
+    @precondition(lambda self: self.held())
     @rule(data=st.data(), how=hows, changed=draws.changes)
     def dead_letter(self, data: st.DataObject, how: How, changed: bytes) -> None:
         self.both.dead_letter(how, self.locks(data, changed))
 
-    @precondition(lambda self: self.model.leases)
+    @precondition(lambda self: self.held())
     @rule(data=st.data(), how=hows, old=rarely[20])
     def renew(self, data: st.DataObject, how: How, old: bool) -> None:
         self.both.renew(how, self.token(old), self.locks(data))
@@ -182,7 +185,7 @@ class Machine(RuleBasedStateMachine):
     def configure(self, how: How, changed: PartitionSettings, status: Status, same: bool, create: bool) -> None:
         ours = self.both.settings
         window = ours.duplicate_window and (changed.duplicate_window or ours.duplicate_window)
-        changed = ours if same else replace(changed, status=status, duplicate_window=window)
+        changed = ours if same else self.alike(replace(changed, status=status, duplicate_window=window))
         self.both.version += not same and not how.defect
         real = self.both.configure(how, changed, create=create)
         self.both.version = self.model.version
@@ -193,6 +196,7 @@ class Machine(RuleBasedStateMachine):
     @rule(again=rarely[2], lane=some(draws.LANES), settings=draws.settings)
     def destroy(self, again: bool, lane: str, settings: PartitionSettings) -> None:
         """Take it away, and make it anew, as another; in between all calls are refused."""
+        settings = self.alike(settings)
         self.both.destroy()
         if again:
             self.both.destroy()
@@ -232,10 +236,19 @@ class Machine(RuleBasedStateMachine):
 
     # -- what there is to choose from ----------------------------------------------------------------------------------
 
+    def alike(self, settings: PartitionSettings) -> PartitionSettings:
+        """These settings, for an entity of the same kind."""
+        ours = self.both.settings
+        return replace(settings, shared=ours.shared, sessions=ours.sessions, topic=ours.topic)
+
     def those(self, state: State, *sides: Side) -> list[m.Message]:
         """All messages in a state."""
         there = (message for side in sides or Side for message in self.model.messages[side].values())
         return [message for message in there if message.state is state]
+
+    def held(self) -> list[tuple[str, str]]:
+        """What is out, and under which token."""
+        return [(token, one.name) for token in self.model.leases for one in self.model._held(token)]
 
     def token(self, old: bool) -> str:
         """A token that was never given; or one that is in use, which must be refused."""
@@ -261,7 +274,7 @@ class Machine(RuleBasedStateMachine):
 
     def locks(self, data: st.DataObject, changed: bytes = b"", delay: int = 0) -> list[Lock]:
         """Messages that are locked: all of a lease, or some, or some of several, or with something wrong about them."""
-        held = [(token, one.name) for token in self.model.leases for one in self.model._held(token)]
+        held = self.held()
         token, _ = data.draw(some(held))
         chosen = [one for one in held if one[0] == token]
         kind = data.draw(some(["whole", "whole", "part", "any", "wrong"]))

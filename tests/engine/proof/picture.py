@@ -3,17 +3,18 @@
 from __future__ import annotations
 
 import re
+from collections import Counter
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import chain
 from typing import NamedTuple
 
-from sbredis.engine._keys import KINDS
+from sbredis.engine._keys import KINDS, STORE_KINDS
 from sbredis.engine._lifecycle import BAND_WIDTH, NEVER, Side, State, split_member, split_score, state_of_band
 from sbredis.engine._results import Record, read_record
-from tests.engine.model import Model, Row, Settings, Snapshot, Waiter
+from tests.engine.model import Model, Row, SessionRow, Settings, Snapshot, Waiter
 
-SORTED = ("order", "locks", "due", "dedup", "waiters")
+SORTED = ("order", "locks", "due", "dedup", "waiters", "sessions", "turns")
 HASHES = tuple(kind not in SORTED for kind in KINDS)
 BLANK = " " * 12
 SENTINEL, SENTINEL_SCORE = b"0" * 65, 31 * BAND_WIDTH
@@ -21,13 +22,19 @@ SENTINEL, SENTINEL_SCORE = b"0" * 65, 31 * BAND_WIDTH
 
 _WHOLE = re.compile(rb"0|-?[1-9][0-9]{0,15}")
 _ENTRY = re.compile(
-    rb"([A-Za-z0-9_-]{12}| {12})([0-7])([af])([-ATM])([0-9]{5})([0-9]{13})([1-9][0-9]*);([1-9][0-9]*|);(.*)", re.DOTALL
+    rb"([A-Za-z0-9_-]{12}| {12})([0-7])([af])([-ATMFS])([0-9]{5})([0-9]{13})([1-9][0-9]*);([1-9][0-9]*|);(.*)",
+    re.DOTALL,
 )
 _LEASE = re.compile(rb"([0-9]+) ([1-9][0-9]*) (d?[0-9]+(?:-[0-9]+)?(?:,d?[0-9]+(?:-[0-9]+)?)*)")
+_SESSION_LOCK = re.compile(rb"([0-9]+) 0 @(.*)", re.DOTALL)
+_SEAT = re.compile(rb"([^\xff]*)\xff([ahps])([0-9a-f]{12})", re.DOTALL)
+_LETTERS = {State.ACTIVE: "a", State.HELD: "h", State.DEFERRED: "p", State.SCHEDULED: "s"}
+_ROOMS = ("", "d", "h", "s")
 _RUN = re.compile(r"(d?)([0-9]+)(?:-([0-9]+))?")
 _STATE = {
     *("layout", "incarnation", "version", "status", "clock", "run_id", "offset", "clk", "lock", "deliveries", "ttl"),
     *("dead", "window", "dead_seq", "head", "horizon", "shared", "next_lock", "next_due", "waiting", "biggest"),
+    *("sessions", "topic", "kept", "fence"),
 }
 _STORE = {"layout", "seq", "bytes", "quota", "largest"}
 _KIND_OF_DUE = {"s": State.SCHEDULED, "w": State.DELAYED, "e": State.ACTIVE}
@@ -49,6 +56,7 @@ class Lease(NamedTuple):
     until: int
     left: int
     names: tuple[str, ...]
+    session: str | None = None
 
 
 @dataclass(frozen=True)
@@ -111,6 +119,9 @@ def _entry(text: bytes) -> Entry:
 
 
 def _lease(text: bytes) -> Lease:
+    lock = _SESSION_LOCK.fullmatch(text)
+    if lock:
+        return Lease(whole(lock[1]), 0, (), lock[2].decode())
     match = _LEASE.fullmatch(text)
     assert match, f"{text!r} is no lease"
     return Lease(whole(match[1]), whole(match[2]), tuple(_named(match[3].decode())))
@@ -169,6 +180,7 @@ def standing(picture: Picture) -> list[Standing]:
     sentinel = order.pop(SENTINEL, None), texts.pop(SENTINEL, None)
     assert sentinel == (SENTINEL_SCORE, b""), f"the sentinel is {sentinel}"
     entries = {name.decode(): _entry(text) for name, text in texts.items()}
+    shared = picture.state["shared"] == b"1"
     found: list[Standing] = []
     for raw, score in order.items():
         name = raw.decode()
@@ -185,18 +197,35 @@ def standing(picture: Picture) -> list[Standing]:
             level, expires = 0, NEVER
         else:
             level, expires = read.level, read.expires
+            if shared and entry:
+                assert entry.expires <= expires, f"{name} lives longer than its record: {entry}"
+                expires = entry.expires
         one = Standing(side, number, state, entry, store_number, record, read, level, expires)
-        _check_entry(one)
+        _check_entry(one, shared=shared)
         assert band_level == (level if state is State.ACTIVE else 0), f"{name} stands at level {band_level}"
         assert (state is State.SCHEDULED) is (record[:1] == b"s"), f"{name}: {record[:1]!r} is {state.value}"
         found.append(one)
     assert not entries, f"entries of nothing: {sorted(entries)}"
-    carried = [one.store_number for one in found]
-    assert sorted(carried) == sorted(records), f"stored is {sorted(records)}, referred to {sorted(carried)}"
     return found
 
 
-def _check_entry(one: Standing) -> None:
+def check_store(pictures: Sequence[Picture]) -> None:
+    """What is true of a store and of all partitions that use it."""
+    there = [picture for picture in pictures if picture.state]
+    if not there or not there[0].store:
+        return
+    messages = [one for picture in there for one in standing(picture)]
+    carried = Counter(one.store_number for one in messages)
+    records, store = there[0].records, there[0].store
+    assert set(carried) == set(records), f"stored is {sorted(records)}, referred to {sorted(carried)}"
+    refs = {whole(number): whole(count) for number, count in there[0].hashes["refs"].items()}
+    assert refs == {number: count for number, count in carried.items() if count > 1}, f"refs {refs}, carried {carried}"
+    held = sum(map(len, records.values())) + sum(len(one.changes) for one in messages)
+    held += sum(whole(picture.state["kept"]) for picture in there)
+    assert whole(store["bytes"]) == held, f"bytes: {store['bytes']!r}, not {held}"
+
+
+def _check_entry(one: Standing, *, shared: bool) -> None:
     """It exists exactly where there is something to say, and says what the record and the place say."""
     name, entry, state = one.name, one.entry, one.state
     if entry is None:
@@ -204,14 +233,18 @@ def _check_entry(one: Standing) -> None:
         assert state in (State.ACTIVE, State.SCHEDULED), f"{name} is {state.value} and has no entry"
         return
     assert state is not State.SCHEDULED, f"{name} is scheduled and has an entry"
-    assert (entry.token != BLANK) is (state is State.LOCKED), f"{name} is {state.value} under {entry.token!r}"
+    out = state in (State.LOCKED, State.HELD)
+    assert (entry.token != BLANK) is out, f"{name} is {state.value} under {entry.token!r}"
     assert (entry.level, entry.expires) == (one.level, one.expires), f"{name}: {entry}"
     assert entry.size == len(one.record), f"{name} has {len(one.record)} bytes, not {entry.size}"
-    assert (entry.store_number is None) is (one.side is Side.MAIN), f"{name}: {entry}"
+    if one.side is Side.MAIN and shared and entry.store_number is not None:
+        assert entry.store_number < one.number, f"{name} is no further copy: {entry}"
+    else:
+        assert (entry.store_number is None) is (one.side is Side.MAIN), f"{name}: {entry}"
     assert (entry.reason == "-") is (one.side is Side.MAIN), f"{name}: {entry}"
     assert (entry.home == "f") >= (state is State.DEFERRED), f"{name}: {entry}"
     assert state is not State.ACTIVE or entry.home == "a", f"{name}: {entry}"
-    if one.side is Side.MAIN and state is State.ACTIVE:
+    if one.side is Side.MAIN and state is State.ACTIVE and not shared:
         assert entry.failures or entry.changes, f"{name} needs no entry: {entry}"
 
 
@@ -219,16 +252,16 @@ def check(picture: Picture) -> list[Standing]:
     """What is always true of the keys of a partition. Answers its messages."""
     state, store = picture.state, picture.store
     if not state:
-        assert picture.keys == 0, f"left of what is gone: {picture}"
+        left = {kind: held for kind, held in (*picture.hashes.items(), *picture.sets.items()) if held}
+        # Of a subscription the store stays, which is its topic's.
+        assert not set(left) - (set(STORE_KINDS) if store else set()), f"left of what is gone: {left}"
         return []
     assert set(state) == _STATE, f"state: {set(state) ^ _STATE}"
     assert set(store) == _STORE, f"store: {set(store) ^ _STORE}"
     messages = standing(picture)
     _check_leases(picture, messages)
     _check_due(picture, messages)
-    assert not picture.hashes["refs"], "only what is shared is counted"
-    held = sum(len(one.record) + len(one.changes) for one in messages)
-    assert whole(store["bytes"]) == held, f"bytes: {store['bytes']!r}, not {held}"
+    _check_sessions(picture, messages)
     assert whole(state["biggest"]) >= max((len(one.record) for one in messages), default=0)
     for side, last in ((Side.MAIN, store["seq"]), (Side.DEAD, state["dead_seq"])):
         assert whole(last) >= max((one.number for one in messages if one.side is side), default=0)
@@ -240,11 +273,18 @@ def check(picture: Picture) -> list[Standing]:
 def _check_leases(picture: Picture, messages: Sequence[Standing]) -> None:
     held: dict[str, list[str]] = {}
     for one in messages:
-        if one.entry and one.state is State.LOCKED:
+        if one.entry and one.state in (State.LOCKED, State.HELD):
             held.setdefault(one.entry.token, []).append(one.name)
     leases = picture.leases
-    assert set(held) == set(leases), f"leases {sorted(leases)}, in use {sorted(held)}"
+    on_sessions = {token for token, lease in leases.items() if lease.session is not None}
+    assert set(held) | on_sessions == set(leases), f"leases {sorted(leases)}, in use {sorted(held)}"
+    for one in messages:
+        assert (
+            not one.entry or one.entry.token == BLANK or (one.entry.token in on_sessions) is (one.state is State.HELD)
+        )
     for token, lease in leases.items():
+        if lease.session is not None:
+            continue
         assert lease.left == len(held[token]), f"{token}: {lease}, held {held[token]}"
         assert set(held[token]) <= set(lease.names), f"{token}: {lease}, held {held[token]}"
         assert len(set(lease.names)) == len(lease.names), f"{token}: {lease}"
@@ -258,6 +298,8 @@ def _check_due(picture: Picture, messages: Sequence[Standing]) -> None:
     by_name = {one.name: one for one in messages}
     due = {entry.decode(): time for entry, time in picture.sets["due"].items()}
     for entry, time in due.items():
+        if entry[0] == "b":
+            continue  # see _check_sessions
         one = by_name.get(entry[1:])
         assert one is not None, f"{entry} in `due` is of nothing"
         assert one.state is _KIND_OF_DUE[entry[0]], f"{entry} in `due` is {one.state.value}"
@@ -266,11 +308,71 @@ def _check_due(picture: Picture, messages: Sequence[Standing]) -> None:
     for one in messages:
         for letter, state in (("s", State.SCHEDULED), ("w", State.DELAYED)):
             assert (one.state is state) is (letter + one.name in due), f"{one.name} is {one.state.value}: {due}"
-    first = min(due.values(), default=NEVER)
+    # What is scheduled on a topic and due waits for one who publishes it: the bound is that of what was to come after.
+    first = min(due.values(), default=NEVER) if picture.state["topic"] == b"0" else NEVER
     assert whole(picture.state["next_due"]) <= first, f"next_due {picture.state['next_due']!r}, due {first}"
     unseen = [one.expires for one in messages if one.state is State.ACTIVE and "e" + one.name not in due]
     head = min(unseen, default=NEVER)
     assert whole(picture.state["head"]) <= head, f"head {picture.state['head']!r}, expires {head}"
+
+
+def _check_sessions(picture: Picture, messages: Sequence[Standing]) -> None:
+    """Every message that has a session stands there as it stands in `order`; and what is locked is so everywhere."""
+    seats = picture.sets["sessions"]
+    assert set(seats.values()) <= {0}, f"scores in `sessions`: {seats}"
+    sessions = _sessions(picture)
+    if picture.state["sessions"] == b"0":
+        found = (seats, picture.sets["turns"], picture.hashes["states"])
+        assert found == ({}, {}, {}), f"sessions where there are none: {found}"
+        return
+    stated = {name.encode() + b"\xffk" for name, one in sessions.items() if one[2] is not None}
+    names = {(letter, number) for _, letter, number in _seats(picture)}
+    standing_there = {(_LETTERS[one.state], one.number) for one in messages if one.side is Side.MAIN}
+    assert names == standing_there, f"in `sessions`: {names}, in `order`: {standing_there}"
+    assert {seat for seat in seats if not _SEAT.fullmatch(seat)} == stated, f"{seats}, stated {stated}"
+    locks = {lease.session: token for token, lease in picture.leases.items() if lease.session is not None}
+    assert locks == {name: one[0] for name, one in sessions.items() if one[0]}, f"{locks}, {sessions}"
+    assert whole(picture.state["kept"]) == sum(len(one[2] or b"") for one in sessions.values())
+    holders = {f"{one[1]} h" for one in sessions.values() if one[1]}
+    waiting = {name.decode() for name in picture.sets["waiters"] if name.endswith(b" h")}
+    assert waiting <= holders, f"wait in a session: {waiting}, known there: {holders}"
+
+
+def _seats(picture: Picture) -> frozenset[tuple[str, str, int]]:
+    matches = (_SEAT.fullmatch(seat) for seat in picture.sets["sessions"])
+    return frozenset((match[1].decode(), match[2].decode(), int(match[3], 16)) for match in matches if match)
+
+
+def _sessions(picture: Picture) -> dict[str, SessionRow]:
+    """What there is about each session beside its messages, put together from where it stands."""
+    states, turns = picture.hashes["states"], picture.sets["turns"]
+    names = {key[1:] for key in (*states, *turns)}
+    found: dict[str, SessionRow] = {}
+    used = 0
+    for name in names:
+        band, time = divmod(turns.get(b"s" + name, -1), BAND_WIDTH)
+        token, waiter, state, blocked = (states.get(letter + name) for letter in (b"!", b"w", b"=", b"~"))
+        stated = turns.get(b"t" + name)
+        used += sum(value is not None for value in (token, waiter, state, blocked))
+        assert (stated is None) is (state is None), f"{name!r}: state {state!r}, set at {stated}"
+        assert stated is None or stated >= 4 * BAND_WIDTH
+        assert (token is not None) is (band in {1, 2}), f"{name!r} is locked by {token!r}, in band {band}"
+        assert (waiter is not None) is (band == 2), f"{name!r}: {waiter!r} waits, in band {band}"
+        assert band != 3 or whole(blocked or b"") == time, f"{name!r} is blocked until {blocked!r}, {time}"
+        assert (blocked is None) is (b"b" + name not in picture.sets["due"])
+        assert blocked is None or picture.sets["due"][b"b" + name] == whole(blocked)
+        found[name.decode()] = SessionRow(
+            (token or b"").decode(),
+            (waiter or b"").decode(),
+            state,
+            0 if stated is None else stated - 4 * BAND_WIDTH,
+            None if blocked is None else whole(blocked),
+            band == 3,
+            time if band == 0 else None,
+        )
+    assert used == len(states), f"states: {states}"
+    assert {entry[1:] for entry in picture.sets["due"] if entry[:1] == b"b"} <= names
+    return found
 
 
 def told(picture: Picture) -> Snapshot:
@@ -278,7 +380,9 @@ def told(picture: Picture) -> Snapshot:
     messages = check(picture)
     state, store = picture.state, picture.store
     if not state:
-        return Model().snapshot()
+        blank = Model().snapshot()
+        # What is left of the store is its topic's, and told there.
+        return replace(blank, bytes=whole(store["bytes"]), seq=whole(store["seq"])) if store else blank
     leases = picture.leases
     return Snapshot(
         exists=True,
@@ -304,6 +408,10 @@ def told(picture: Picture) -> Snapshot:
         run_id=state["run_id"].decode(),
         waiting=bool(state["waiting"]),
         waiters={name.decode(): _waiter(score) for name, score in picture.sets["waiters"].items()},
+        sessions=_sessions(picture),
+        seats=_seats(picture),
+        kept=whole(state["kept"]),
+        fence=whole(state["fence"]),
     )
 
 
@@ -319,6 +427,8 @@ def _settings(state: dict[str, bytes], store: dict[str, bytes]) -> Settings:
         largest_message=whole(store["largest"]),
         clock=state["clock"].decode(),
         shared=bool(whole(state["shared"])),
+        sessions=bool(whole(state["sessions"])),
+        topic=bool(whole(state["topic"])),
     )
 
 
@@ -330,7 +440,7 @@ def _lane(text: bytes) -> tuple[int, int]:
 def _waiter(score: int) -> Waiter:
     room, rest = divmod(score, BAND_WIDTH)
     until, wanted = divmod(rest, 128)
-    return Waiter(Side.DEAD if room % 8 else Side.MAIN, until, wanted, woken=room >= 8)
+    return Waiter(_ROOMS[room % 8], until, wanted, woken=room >= 8)
 
 
 def due_by_keys(picture: Picture, offset: int) -> int:

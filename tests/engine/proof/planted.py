@@ -15,7 +15,7 @@ from hypothesis import Phase
 
 from sbredis.servers import LocalServer
 from tests.engine.proof.comparison import Tally
-from tests.engine.proof.extent import BOUNDS, drive
+from tests.engine.proof.extent import BOUNDS, MACHINES, drive
 from tests.engine.proof.hosts import host, with_bounds, with_texts_replaced
 
 
@@ -26,6 +26,8 @@ class Bug(NamedTuple):
     file: str
     right: str
     wrong: str
+    of: str = "queue"
+    """Which machine is to find it."""
 
 
 class Finding(NamedTuple):
@@ -38,7 +40,7 @@ class Finding(NamedTuple):
 BUGS = (
     # -- the life of a message
     Bug("one delivery too many", "includes/release", "e.failures >= p.deliveries", "e.failures > p.deliveries"),
-    Bug("lapses do not count", "includes/lapse", "entry(found[j]), true, 0)", "entry(found[j]), false, 0)"),
+    Bug("lapses do not count", "includes/lapse_lease", "entry(found[i]), true, 0)", "entry(found[i]), false, 0)"),
     Bug(
         "expiry of a locked message",
         "receive",
@@ -85,11 +87,8 @@ BUGS = (
     Bug(
         "an expiry left in the index",
         "includes/fade",
-        "        p.unawaited[#p.unawaited + 1] = 'e' .. members[i]\n        expire(p, members[i], e)\n",
-        "        expire(p, members[i], e)\n"
-        "        if e.expires ~= '9999999999999' then\n"
-        "          p.unawaited[#p.unawaited + 1] = 'e' .. members[i]\n"
-        "        end\n",
+        "        p.unawaited[#p.unawaited + 1] = 'e' .. members[i]\n",
+        "        if not p.dead then\n          p.unawaited[#p.unawaited + 1] = 'e' .. members[i]\n        end\n",
     ),
     # -- clocks, lanes, ids
     Bug("numbers given twice after a failover", "includes/work_off", "'seq', 16777216)", "'seq', 0)"),
@@ -100,18 +99,124 @@ BUGS = (
     Bug("a window too long", "includes/known_ids", "p.now - p.window", "p.now - p.window - 1"),
     # -- waiting
     Bug("too many are woken", "includes/wake", "work = work - wanted", "work = work"),
-    Bug("nobody is woken for what is due sooner", "includes/wake", "if p.sooner < math.huge and", "if false and"),
-    Bug("a look finds nothing", "receive", "side.from, side.to) > 0 then", "side.from, side.to) < 0 then"),
+    Bug("nobody is woken for what is due sooner", "includes/wake", "if p.sooner < math.huge then", "if false then"),
+    Bug("a look finds nothing", "receive", "side.from, side.to) > 0\n", "side.from, side.to) < 0\n"),
     Bug("a look at the wrong side", "receive", "p.order, side.from, side.to) > 0", "p.order, 0, SIDES[''].to) > 0"),
     Bug("who looks does not wait", "receive", "elseif n == 0 then", "elseif n == 0 and wanted > 0 then"),
     Bug(
         "who looks and finds something goes on waiting",
         "receive",
-        "  redis.call('ZREM', p.waiters, waiter)\n",
-        "  if wanted > 0 then\n    redis.call('ZREM', p.waiters, waiter)\n  end\n",
+        "  redis.call('ZREM', p.waiters, waiter .. ' ' .. waits_at.prefix)",
+        "  redis.call('ZREM', p.waiters, wanted > 0 and waiter .. ' ' .. waits_at.prefix or '')",
     ),
     Bug("who goes away goes on waiting", "receive", "waiter ~= '' and waiting_for > 0 then", "waiter ~= '' then"),
     Bug("what is due is told too late", "includes/next_due", "first - p.now", "first - p.now + 1"),
+    # -- sessions
+    Bug("a session with two holders", "accept_session", "  if not other then\n", "  if true then\n", "sessions"),
+    Bug(
+        "the wrong session is next",
+        "accept_session",
+        "'BYSCORE', 'LIMIT', 0, 1)[1]",
+        "'BYSCORE', 'LIMIT', 0, 2)[2]",
+        "sessions",
+    ),
+    Bug("a lapse of a session does not count", "includes/lapse_session", "e, true, 0)", "e, false, 0)", "sessions"),
+    Bug("giving a session back counts", "release_session", "e, false, 0)", "e, true, 0)", "sessions"),
+    Bug(
+        "a delay lets others overtake", "includes/release", "block(p, e.session,", "tostring(p, e.session,", "sessions"
+    ),
+    Bug(
+        "blocked for longer than it lives",
+        "includes/release",
+        "block(p, e.session, math.min(p.now + delay, tonumber(e.expires)))",
+        "block(p, e.session, p.now + delay)",
+        "sessions",
+    ),
+    Bug(
+        "a session that is blocked gives out",
+        "receive",
+        "or 0) > p.now then\n    most = -1",
+        "or 0) > p.now + 9e14 then\n    most = -1",
+        "sessions",
+    ),
+    Bug(
+        "a session is free although it is blocked",
+        "includes/unlock",
+        "if blocked > p.now then",
+        "if false then",
+        "sessions",
+    ),
+    Bug(
+        "what became of a session is believed although it is gone",
+        "includes/stand_up",
+        "p.touched[session] = true",
+        "p.touched[session] = p.touched[session] or true",
+        "sessions",
+    ),
+    Bug(
+        "a dead letter stays in its session",
+        "dead_letter",
+        "unseat(p, mine.session, 'h', tonumber(member))",
+        "",
+        "sessions",
+    ),
+    Bug("one more than may be out", "receive", "math.min(wanted, left)", "math.min(wanted, left + 1)", "sessions"),
+    Bug("a holder is not woken", "includes/take_turns", "if ready and tonumber(", "if false and tonumber(", "sessions"),
+    Bug(
+        "a holder is woken although it can take nothing",
+        "includes/take_turns",
+        " and held_in(p, session) < MOST_HELD",
+        "",
+        "sessions",
+    ),
+    Bug("who waited in a session waits on", "includes/unlock", "  if waiter then\n", "  if false then\n", "sessions"),
+    Bug("a state weighs nothing", "set_state", "p.bytes = p.bytes + growth", "p.bytes = p.bytes", "sessions"),
+    Bug("a state without a place", "set_state", "redis.call('ZREM', p.seats, seat)", "local _ = seat", "sessions"),
+    Bug(
+        "locks that hold nothing weigh nothing",
+        "includes/lapse_session",
+        "math.max(1, #members)",
+        "#members",
+        "sessions",
+    ),
+    Bug(
+        "a deferred message of another session",
+        "receive_deferred",
+        " or session and not seats[i] then",
+        " then",
+        "sessions",
+    ),
+    Bug("any lock opens a session", "includes/lock_of", "held == session and", "held and", "sessions"),
+    Bug("who has but a state is not listed", "list_sessions", "<= 107 then", "< 107 then", "sessions"),
+    # -- topics
+    Bug(
+        "a message that is counted once too little",
+        "publish",
+        "refs[#refs + 1] = #copies[i]",
+        "refs[#refs + 1] = #copies[i] - 1",
+        "topic",
+    ),
+    Bug("copies under one number", "publish", "local own = number + nth", "local own = number", "topic"),
+    Bug("a copy without its record", "publish", "nth > 0 and string.format('%.0f', number) or ''", "''", "topic"),
+    Bug("a failed rule is no dead letter", "publish", "if copy.dead or target.seats", "if target.seats", "topic"),
+    Bug("what has no session is let in", "publish", "copy.dead or target.seats and not session", "copy.dead", "topic"),
+    Bug("a copy lives as long as its record", "publish", "if till < expires or changes", "if changes", "topic"),
+    Bug("a copy that is released lives as long as its record", "includes/make_ready", " and not p.shared", "", "topic"),
+    Bug(
+        "what was scheduled is published twice", "publish", "redis.call('HDEL', key, origin)", "local _ = key", "topic"
+    ),
+    Bug("who lost the role goes on", "publish", ") > fence then", ") > fence + 9 then", "topic"),
+    Bug("a topic activates by itself", "includes/work_off", "if p.topic then", "if false then", "topic"),
+    Bug(
+        "a number that was lost comes again as a dead letter", "publish", "target.leaps and 16777217 or 1", "1", "topic"
+    ),
+    Bug(
+        "what a subscription gives up stays counted",
+        "includes/unstore",
+        "elseif others == '2' then",
+        "elseif others == '0' then",
+        "topic",
+    ),
     Bug("who has been woken is woken no more", "includes/wake", "math.floor(score / 128)) > 100", "0) > 100"),
 )
 
@@ -127,7 +232,8 @@ def find(bug: Bug | None, server: LocalServer, *, examples: int = EXAMPLES) -> F
         read = with_bounds(BOUNDS[name], with_texts_replaced(changes))
         with host("server", read, server=server) as on:
             try:
-                drive(on, tally, bounds=BOUNDS[name], examples=examples // 2, phases=(Phase.generate,))
+                for what in [bug.of] if bug else MACHINES:
+                    drive(on, tally, bounds=BOUNDS[name], examples=examples // 2, phases=(Phase.generate,), what=what)
             except AssertionError as error:
                 text = str(error).partition("\n")[0]
                 if "compiling" in text:

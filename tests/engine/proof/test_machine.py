@@ -6,15 +6,16 @@ import pytest
 
 from sbredis.servers import LocalServer
 from tests.engine.proof.comparison import Tally
-from tests.engine.proof.extent import BOUNDS, drive
+from tests.engine.proof.extent import BOUNDS, MACHINES, drive
 from tests.engine.proof.hosts import KINDS, Kind, host, with_bounds
 
 
 @pytest.mark.parametrize("bounds", BOUNDS)
 @pytest.mark.parametrize("kind", KINDS)
-def test_the_scripts_do_what_the_model_does(kind: Kind, bounds: str, shared_server: LocalServer) -> None:
+@pytest.mark.parametrize("what", MACHINES)
+def test_the_scripts_do_what_the_model_does(what: str, kind: Kind, bounds: str, shared_server: LocalServer) -> None:
     """After every step result, refusal and state are compared, and what must always be true of the keys is asked."""
     tally = Tally()
     with host(kind, with_bounds(BOUNDS[bounds]), server=shared_server) as on:
-        drive(on, tally, bounds=BOUNDS[bounds])
+        drive(on, tally, bounds=BOUNDS[bounds], what=what)
     assert tally.steps > 0

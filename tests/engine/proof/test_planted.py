@@ -20,6 +20,11 @@ QUICK = (
     "locks that go by a clock that goes back",
     "a repetition acts again",
     "who looks does not wait",
+    "a session with two holders",
+    "a delay lets others overtake",
+    "who waited in a session waits on",
+    "a message that is counted once too little",
+    "what was scheduled is published twice",
 )
 
 

@@ -1,0 +1,95 @@
+#!lua flags=allow-oom
+-- Locks a session for one lock duration: the one that is named, whether it has messages or not, or the one that has been free,
+-- with something to be received, for longest. Who finds none may have itself woken. A repetition says what the token holds.
+--
+-- With `take` 0 this is a look: it says whether a session is free, locks none, and is in all else the same. A look has no place
+-- in a lane.
+--
+-- KEYS[1-30] partition   in the order of includes/begin.lua
+-- ARGV[1-6]  call        run_id, incarnation, version, lane, number, now
+-- ARGV[7]    session     the one that is meant, behind a sign, or nothing for the next one that is free
+-- ARGV[8]    take        1, or 0 for a look
+-- ARGV[9]    token       of the lock, chosen at random by the caller
+-- ARGV[10]   waiter      the channel on which the caller waits if it gets none, or nothing
+-- ARGV[11]   waiting_for 1; 0 if it does not wait, and waits no longer if it did
+--
+-- Result: { more, in how many ms something is due if there is none, or 0, for how many ms it is locked, what came of it: taken,
+--   found (by a look), locked (by somebody else), lapsing (it will be free when what was held of it is released: the next call goes
+--   on with that), or none; its name }
+-- Refusals: call, DISABLED (receiving is), SESSIONS (the entity has none)
+-- @use advance
+-- @use begin
+-- @use beside
+-- @use finish
+-- @use flush
+-- @use hold
+-- @use lock_of
+-- @use next_due
+-- @use refuse
+-- @use repeated
+-- @use session_named
+-- @use sides
+-- @use take_turns
+-- @use token_of
+-- @use turns
+-- @use wait_here
+-- @use whole
+local p, refusal = begin(KEYS, ARGV, 'accept_session', 11, false)
+if not p then
+  return refusal
+end
+local token = token_of(ARGV[9])
+if p.repeated and token then
+  local session = string.match(p.repeated, '^=(.*)$')
+  local till = session and lock_of(p, session, token)
+  local outcome = till and 'taken' or session and 'none' or p.repeated
+  local due = outcome == 'none' and next_due(p) or 0
+  return repeated(p, { 0, due, till and till - p.logical or 0, outcome, session or string.sub(ARGV[7], 2) })
+end
+local session, unfit = session_named(p, ARGV[7])
+if unfit or not p.seats then
+  return unfit or refuse('SESSIONS', 'none')
+end
+local take, waiter, waiting_for = whole(ARGV[8], 0, 1), ARGV[10], whole(ARGV[11], 0, 1)
+if not take or not token or not waiting_for or take == 0 and (p.lane ~= '' or session) or redis.call('HEXISTS', p.leases, token) == 1
+  or waiter ~= '' and not beside(p.state, waiter) then
+  return refuse('BADCALL', 'accept')
+end
+if p.status == 'ReceiveDisabled' or p.status == 'Disabled' then
+  return refuse('DISABLED', p.status)
+end
+
+advance(p, 100)
+flush(p)
+if next(p.touched) then
+  take_turns(p)
+end
+if waiter ~= '' then
+  redis.call('ZREM', p.waiters, waiter .. ' ' .. SIDES.s.prefix)
+end
+local outcome, due = 'none', 0
+if session then
+  local other = redis.call('HGET', p.states, '!' .. session)
+  if not other then
+    outcome = 'taken'
+  else
+    outcome = lock_of(p, session, other) and 'locked' or 'lapsing'
+  end
+else
+  local first = redis.call('ZRANGE', p.turns, TURNS.free, TURNS.locked - 1, 'BYSCORE', 'LIMIT', 0, 1)[1]
+  if first then
+    session, outcome = string.sub(first, 2), take == 1 and 'taken' or 'found'
+  end
+end
+if outcome == 'taken' then
+  hold(p, token, p.logical + p.lock, 0, '@' .. session)
+  redis.call('ZADD', p.turns, TURNS.locked, 's' .. session)
+  redis.call('HSET', p.states, '!' .. session, token)
+elseif outcome == 'none' then
+  due = next_due(p)
+  if waiter ~= '' and waiting_for > 0 then
+    wait_here(p, SIDES.s, waiter, waiting_for)
+  end
+end
+finish(p, outcome == 'taken' and '=' .. session or outcome)
+return { p.more, due, outcome == 'taken' and p.lock or 0, outcome, session or '' }

@@ -1,0 +1,82 @@
+#!lua flags=allow-oom
+-- Moves all messages of a session to the dead-letter queue: what can be received, what is held and what is deferred; a share of
+-- them a call. Scheduled ones are not there yet.
+--
+-- KEYS[1-30] partition   in the order of includes/begin.lua
+-- ARGV[1-6]  call        run_id, incarnation, version, lane, number, now
+-- ARGV[7]    session     behind a sign
+-- ARGV[8]    token       of its lock
+-- ARGV[9]    share       how many at most
+-- ARGV[10]   changes     changed properties (reason and description) or nothing; they stand behind those that a message has, of
+--   which each field counts where it comes last
+--
+-- Result: { more, how many were moved, 1 if there may be others }
+-- Refusals: call, SESSIONS (the entity has none), LOST (the lock on the session)
+-- @use advance
+-- @use altered
+-- @use begin
+-- @use bury
+-- @use finish
+-- @use gather
+-- @use living
+-- @use lock_of
+-- @use record_of
+-- @use records
+-- @use readable
+-- @use refuse
+-- @use repeated
+-- @use seat_name
+-- @use seats_of
+-- @use session_named
+-- @use token_of
+-- @use unseat
+-- @use whole
+local p, refusal = begin(KEYS, ARGV, 'bury_session', 10, false)
+if not p then
+  return refusal
+end
+if p.repeated then
+  local moved, others = string.match(p.repeated, '^(%d+) (%d)$')
+  return repeated(p, { 0, tonumber(moved), tonumber(others) })
+end
+local session, unfit = session_named(p, ARGV[7], true)
+local token, share = token_of(ARGV[8]), whole(ARGV[9], 1, 1000)
+if unfit or not token or not share then
+  return unfit or refuse('BADCALL', 'share')
+end
+if not lock_of(p, session, token) then
+  return refuse('LOST', 'session')
+end
+
+advance(p, 100)
+local moved, others = 0, 0
+for _, letter in ipairs({ 'h', 'a', 'p' }) do
+  local seats = moved < share and seats_of(p, session, letter, 0, 0, share - moved) or {}
+  local members, numbers = {}, {}
+  for i = 1, #seats do
+    members[i] = seat_name(seats[i])
+  end
+  local entries = gather('HMGET', p.entries, members)
+  for i = 1, #members do
+    numbers[i] = record_of(members[i], entries[i])
+  end
+  local fit = #members > 0 and readable(p, numbers, 2097152) or 0
+  local found = fit > 0 and records(p.keys, { unpack(numbers, 1, fit) }) or {}
+  for i = 1, fit do
+    local e = living(entries[i], found[i])
+    if letter == 'a' and e.expires ~= '9999999999999' then
+      p.unawaited[#p.unawaited + 1] = 'e' .. members[i]
+    end
+    unseat(p, session, letter, tonumber(members[i]))
+    altered(p, e, e.changes ~= '' and ARGV[10] ~= '' and string.sub(e.changes, 1, -2) .. string.sub(ARGV[10], 2) or ARGV[10])
+    bury(p, members[i], e, 'A')
+    moved = moved + 1
+  end
+  if fit < #members or moved == share then
+    others = 1
+    break
+  end
+end
+p.touched[session] = true
+finish(p, string.format('%d %d', moved, others))
+return { p.more, moved, others }

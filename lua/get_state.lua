@@ -1,0 +1,28 @@
+#!lua flags=no-writes
+-- The state of a session, for who has its lock.
+--
+-- KEYS[1-30] partition   in the order of includes/begin.lua
+-- ARGV[1-6]  call        run_id, incarnation, version, lane, number, now
+-- ARGV[7]    session     behind a sign
+-- ARGV[8]    token       of its lock
+--
+-- Result: { 0, the state, if there is one }
+-- Refusals: call, SESSIONS (the entity has none), LOST (the lock on the session)
+-- @use begin
+-- @use lock_of
+-- @use refuse
+-- @use session_named
+-- @use token_of
+local p, refusal = begin(KEYS, ARGV, 'get_state', 8, false)
+if not p then
+  return refusal
+end
+local session, unfit = session_named(p, ARGV[7], true)
+local token = token_of(ARGV[8])
+if unfit or not token or p.lane ~= '' then
+  return unfit or refuse('BADCALL', 'token')
+end
+if not lock_of(p, session, token) then
+  return refuse('LOST', 'session')
+end
+return { 0, redis.call('HGET', p.states, '=' .. session) or nil }

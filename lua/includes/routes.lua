@@ -1,0 +1,40 @@
+-- The copies of each message of a call, in the order of the subscriptions that they are for; how many numbers each message
+-- takes, and all together: further copies for one subscription have numbers of their own. Nil if they are malformed.
+-- @use whole
+-- @use words
+local function routes(argv, incoming, targets)
+  local columns, copies, widths, total = incoming.columns, {}, {}, 0
+  if not columns.r then
+    return nil
+  end
+  for i = 1, incoming.count do
+    local at = incoming.at + (i - 1) * incoming.stride
+    local texts, changes, last, from, width = words(argv[at + columns.r]), columns.c and argv[at + columns.c] or '', 0, 1, 1
+    local list, same = {}, 0
+    for j = 1, #texts do
+      local place, kind, length = string.match(texts[j], '^(%d+)([ae]?)(%d*)$')
+      place = whole(place, 1, #targets)
+      if kind == '' then
+        length = length == '' and 0 or nil
+      else
+        length = whole(length, 0, #changes)
+      end
+      if not place or not length or place < last or from + length - 1 > #changes then
+        return nil
+      end
+      same, last = place == last and same + 1 or 1, place
+      width = math.max(width, same)
+      list[j] = { target = targets[place], dead = kind == 'e', changes = string.sub(changes, from, from + length - 1) }
+      from = from + length
+    end
+    local origin = columns.o and argv[at + columns.o] or ''
+    if origin ~= '' and not whole(origin, 1, 999999999999999) then
+      return nil
+    end
+    if from ~= #changes + 1 or columns.d and argv[at + columns.d] ~= '' and #list > 0 then
+      return nil
+    end
+    copies[i], widths[i], total = list, width, total + width
+  end
+  return copies, widths, total
+end

@@ -1,0 +1,62 @@
+#!lua flags=no-writes
+-- Names sessions: those that have a state, or messages that can be received or are held; or those whose state was set after a
+-- time, in the order in which that was.
+--
+-- KEYS[1-30] partition   in the order of includes/begin.lua
+-- ARGV[1-6]  call        run_id, incarnation, version, lane, number, now
+-- ARGV[7]    wanted      how many at most
+-- ARGV[8]    after       the one to go on behind, behind a sign, or nothing at the beginning; in the order of time, how many of
+--   those of that time were told already
+-- ARGV[9]    since       the time in ms after which the state was set, or nothing
+--
+-- Result: { 0, the names, for each when its state was set, if that was asked for; else where to go on, unless this is the end }
+-- Refusals: call, SESSIONS (the entity has none)
+-- @use begin
+-- @use refuse
+-- @use session_named
+-- @use turns
+-- @use whole
+local p, refusal = begin(KEYS, ARGV, 'list_sessions', 9, false)
+if not p then
+  return refusal
+end
+local wanted, since, skip = whole(ARGV[7], 1, 1000), whole(ARGV[9], 0, 9999999999999), 0
+if not p.seats then
+  return refuse('SESSIONS', 'none')
+end
+local after, unfit
+if ARGV[9] == '' then
+  after, unfit = session_named(p, ARGV[8])
+else
+  skip = whole(ARGV[8], 0, 999999999)
+end
+if unfit or not wanted or not skip or ARGV[9] ~= '' and not since or p.lane ~= '' then
+  return unfit or refuse('BADCALL', 'list')
+end
+
+local names, times = {}, {}
+if since then
+  local found = redis.call('ZRANGE', p.turns, string.format('%.0f', TURNS.stated + since), '+inf', 'BYSCORE', 'LIMIT', skip, wanted,
+    'WITHSCORES')
+  for i = 1, #found, 2 do
+    names[#names + 1] = string.sub(found[i], 2)
+    times[#times + 1] = string.format('%.0f', tonumber(found[i + 1]) - TURNS.stated)
+  end
+  return { 0, names, times, '' }
+end
+
+-- One step for each session, whatever it has: what it has first of all says whether it counts.
+local place, looked, onwards = after and '(' .. after .. '\255\255' or '-', 0, ''
+while #names < wanted and looked < 4 * wanted do
+  local first = redis.call('ZRANGE', p.seats, place, '+', 'BYLEX', 'LIMIT', 0, 1)[1]
+  if not first then
+    return { 0, names, times, '' }
+  end
+  local ends = string.find(first, '\255', 1, true)
+  local session = string.sub(first, 1, ends - 1)
+  if string.byte(first, ends + 1) <= 107 then -- k: all letters up to that one
+    names[#names + 1] = session
+  end
+  looked, place, onwards = looked + 1, '(' .. session .. '\255\255', '=' .. session
+end
+return { 0, names, times, onwards }

@@ -1,0 +1,54 @@
+#!lua flags=allow-oom
+-- Gives a session back: what is held of it returns to its place, which counts no delivery, and others can accept it.
+--
+-- KEYS[1-30] partition   in the order of includes/begin.lua
+-- ARGV[1-6]  call        run_id, incarnation, version, lane, number, now
+-- ARGV[7]    session     behind a sign
+-- ARGV[8]    token       of its lock
+--
+-- Result: { more, how many messages returned }
+-- Refusals: call, SESSIONS (the entity has none), LOST (the lock on the session)
+-- @use advance
+-- @use begin
+-- @use entry
+-- @use finish
+-- @use gather
+-- @use lock_of
+-- @use refuse
+-- @use release
+-- @use repeated
+-- @use seat_name
+-- @use seats_of
+-- @use session_named
+-- @use token_of
+-- @use unlock
+local p, refusal = begin(KEYS, ARGV, 'release_session', 8, false)
+if not p then
+  return refusal
+end
+if p.repeated then
+  return repeated(p, { 0, tonumber(p.repeated) })
+end
+local session, unfit = session_named(p, ARGV[7], true)
+local token = token_of(ARGV[8])
+if unfit or not token then
+  return unfit or refuse('BADCALL', 'token')
+end
+if not lock_of(p, session, token) then
+  return refuse('LOST', 'session')
+end
+
+advance(p, 100)
+local seats, members = seats_of(p, session, 'h', 0, 0, 1000), {}
+for i = 1, #seats do
+  members[i] = seat_name(seats[i])
+end
+local found = gather('HMGET', p.entries, members)
+for i = 1, #members do
+  local e = entry(found[i])
+  e.session = session
+  release(p, members[i], e, false, 0)
+end
+unlock(p, session, token)
+finish(p, #members)
+return { p.more, #members }

@@ -1,0 +1,33 @@
+#!lua flags=no-writes
+-- Shows messages that are scheduled on a topic and due, the first ones first, to who will publish them.
+--
+-- KEYS[1-30] partition   in the order of includes/begin.lua
+-- ARGV[1-6]  call        run_id, incarnation, version, lane, number, now
+-- ARGV[7]    wanted      how many at most
+-- ARGV[8]    room        how many bytes at most, though always one message
+--
+-- Result: { 0, names, records }
+-- Refusals: call
+-- @use begin
+-- @use readable
+-- @use records
+-- @use refuse
+-- @use whole
+local p, refusal = begin(KEYS, ARGV, 'ripe', 8, false)
+if not p then
+  return refusal
+end
+local wanted, room = whole(ARGV[7], 1, 1000), whole(ARGV[8], 1, 1073741824)
+if not wanted or not room or p.lane ~= '' or not p.topic then
+  return refuse('BADCALL', 'ripe')
+end
+local due = redis.call('ZRANGE', p.due, '-inf', p.now, 'BYSCORE', 'LIMIT', 0, wanted)
+if #due == 0 then
+  return { 0, {}, {} }
+end
+local names = {}
+for i = 1, #due do
+  names[i] = string.sub(due[i], 2)
+end
+names = { unpack(names, 1, readable(p, names, room)) }
+return { 0, names, records(p.keys, names) }

@@ -1,0 +1,61 @@
+#!lua
+-- Keeps a state for a session, or none: bytes that its next receivers find, and that outlive its messages.
+--
+-- KEYS[1-30] partition   in the order of includes/begin.lua
+-- ARGV[1-6]  call        run_id, incarnation, version, lane, number, now
+-- ARGV[7]    session     behind a sign
+-- ARGV[8]    token       of its lock
+-- ARGV[9]    given       1, or 0 if it is to have none
+-- ARGV[10]   state       what is to be kept
+--
+-- Result: { more }
+-- Refusals: call, SESSIONS (the entity has none), LOST (the lock on the session), TOOLARGE (larger than a message may be),
+--   QUOTA (the entity is full: bytes, of how many)
+-- @use advance
+-- @use begin
+-- @use finish
+-- @use lock_of
+-- @use refuse
+-- @use repeated
+-- @use session_named
+-- @use token_of
+-- @use turns
+local p, refusal = begin(KEYS, ARGV, 'set_state', 10, false)
+if not p then
+  return refusal
+end
+if p.repeated then
+  return repeated(p, { 0 })
+end
+local session, unfit = session_named(p, ARGV[7], true)
+local token = token_of(ARGV[8])
+if unfit or not token or ARGV[9] ~= '1' and (ARGV[9] ~= '0' or ARGV[10] ~= '') then
+  return unfit or refuse('BADCALL', 'state')
+end
+if not lock_of(p, session, token) then
+  return refuse('LOST', 'session')
+end
+local field, seat = '=' .. session, session .. '\255k'
+local limits = redis.call('HMGET', p.store, 'bytes', 'quota', 'largest')
+local growth = #ARGV[10] - redis.call('HSTRLEN', p.states, field)
+if #ARGV[10] > tonumber(limits[3]) then
+  return refuse('TOOLARGE', '0')
+end
+if growth > 0 and tonumber(limits[1]) + growth > tonumber(limits[2]) then
+  return refuse('QUOTA', limits[1] .. ' ' .. limits[2])
+end
+
+advance(p, 100)
+if ARGV[9] == '1' then
+  redis.call('HSET', p.states, field, ARGV[10])
+  redis.call('ZADD', p.turns, TURNS.stated + p.now, 't' .. session)
+  redis.call('ZADD', p.seats, 0, seat)
+else
+  redis.call('HDEL', p.states, field)
+  redis.call('ZREM', p.turns, 't' .. session)
+  redis.call('ZREM', p.seats, seat)
+end
+p.bytes = p.bytes + growth
+redis.call('HINCRBY', p.state, 'kept', growth)
+finish(p, '')
+return { p.more }

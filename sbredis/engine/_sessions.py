@@ -1,0 +1,170 @@
+"""Sessions of a partition: accepting and renewing them, their state, and finding them. Requests, made without I/O."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+from sbredis.engine._packing import (
+    MAXIMUM_CALL_MESSAGES,
+    MAXIMUM_CHANGES_BYTES,
+    SessionLock,
+    signed,
+    token_of,
+    within,
+)
+from sbredis.engine._partition import NO_TURN, Partition, Turn, new_token
+from sbredis.engine._request import Request
+from sbredis.engine._results import NEVER, Accepted, Purged, SessionsListed
+from sbredis.exceptions import MessageSizeExceededError
+from sbredis.transport import Argument
+
+__all__ = [
+    "accept_session",
+    "bury_session",
+    "get_state",
+    "list_sessions",
+    "list_sessions_since",
+    "look_for_session",
+    "release_session",
+    "renew_session",
+    "set_state",
+]
+
+
+def accept_session(
+    partition: Partition, turn: Turn, token: str, name: str | None, *, waiter: bytes = b"", waiting_for: int = 1
+) -> Request[Accepted]:
+    """Lock a session under a token: the one of this name or, without one, the one that has been free for longest.
+
+    ``waiter`` is the channel on which the caller waits for one to be free, if it names none and gets none.
+    """
+    return _accepting(partition, turn, token_of(token), name, 1, waiter, waiting_for)
+
+
+def look_for_session(
+    partition: Partition, *, waiter: bytes = b"", waiting_for: int = 1, turn: Turn = NO_TURN
+) -> Request[Accepted]:
+    """Tell whether a session is free, without locking it; if not, wait as after an attempt to accept one.
+
+    With ``waiting_for`` 0 the caller does not wait, and is forgotten if it did. It has no place in a lane.
+    """
+    return replace(_accepting(partition, turn, new_token(), None, 0, waiter, waiting_for), repeatable=True)
+
+
+def _accepting(  # noqa: PLR0917 -- the arguments of the script
+    partition: Partition, turn: Turn, token: str, name: str | None, take: int, waiter: bytes, waiting_for: int
+) -> Request[Accepted]:
+    within("waiting_for", waiting_for, 0, 1)
+
+    def read(reply: list[Any]) -> Accepted:
+        return Accepted(bool(reply[0]), reply[1], reply[2], reply[3].decode(), reply[4].decode())
+
+    scalars: dict[str, Argument] = {
+        "session": signed(name),
+        "take": take,
+        "token": token,
+        "waiter": waiter,
+        "waiting_for": waiting_for,
+    }
+    return partition.request("accept_session", turn, read, scalars)
+
+
+def renew_session(partition: Partition, turn: Turn, session: SessionLock) -> Request[int]:
+    """Lock a session for the full duration again; the result is for how many ms."""
+
+    def read(reply: list[Any]) -> int:
+        return int(reply[1])
+
+    return partition.request("renew_session", turn, read, _locked(session))
+
+
+def release_session(partition: Partition, turn: Turn, session: SessionLock) -> Request[int]:
+    """Give a session back, and what is held of it, which counts no delivery; the result is how many messages."""
+
+    def read(reply: list[Any]) -> int:
+        return int(reply[1])
+
+    return partition.request("release_session", turn, read, _locked(session))
+
+
+def set_state(partition: Partition, turn: Turn, session: SessionLock, state: bytes | None) -> Request[bool]:
+    """Keep a state for a session, or, with ``None``, none; the result says whether more is due."""
+    if state is not None and type(state) is not bytes:
+        raise TypeError(f"the state of a session is bytes, not {type(state).__name__}")
+    if state is not None and len(state) > partition.settings.largest_message:
+        raise MessageSizeExceededError(
+            f"the state of the session has {len(state)} bytes; the entity takes up to "
+            f"{partition.settings.largest_message} bytes"
+        )
+
+    def read(reply: list[Any]) -> bool:
+        return bool(reply[0])
+
+    scalars = _locked(session) | {"given": int(state is not None), "state": state or b""}
+    return partition.request("set_state", turn, read, scalars)
+
+
+def get_state(partition: Partition, session: SessionLock, turn: Turn = NO_TURN) -> Request[bytes | None]:
+    """The state of a session."""
+
+    def read(reply: list[Any]) -> bytes | None:
+        return reply[1] if len(reply) > 1 else None
+
+    return partition.request("get_state", turn, read, _locked(session))
+
+
+def list_sessions(
+    partition: Partition, wanted: int, after: str | None = None, turn: Turn = NO_TURN
+) -> Request[SessionsListed]:
+    """Sessions that have a state, or messages that are active, in the order of their names in UTF-8."""
+    scalars: dict[str, Argument] = {"wanted": _wanted(wanted), "after": signed(after), "since": ""}
+    return partition.request("list_sessions", turn, _listed, scalars)
+
+
+def list_sessions_since(
+    partition: Partition, wanted: int, since: int, skip: int = 0, turn: Turn = NO_TURN
+) -> Request[SessionsListed]:
+    """Sessions whose state was set at a time in ms or later, in order of that, without the first ``skip`` of them."""
+    within("since", since, 0, NEVER)
+    within("skip", skip, 0, 999_999_999)
+    scalars: dict[str, Argument] = {"wanted": _wanted(wanted), "after": skip, "since": since}
+    return partition.request("list_sessions", turn, _listed, scalars)
+
+
+def bury_session(
+    partition: Partition,
+    turn: Turn,
+    session: SessionLock,
+    changes: bytes = b"",
+    *,
+    share: int = 500,
+) -> Request[Purged]:
+    """Move what there is of a session to the dead-letter queue; a step of it, and whether there is another."""
+    within("share", share, 1, MAXIMUM_CALL_MESSAGES)
+    if len(changes) > MAXIMUM_CHANGES_BYTES:
+        raise MessageSizeExceededError(
+            f"reason and description have {len(changes)} bytes; a message may have {MAXIMUM_CHANGES_BYTES}"
+        )
+
+    def read(reply: list[Any]) -> Purged:
+        return Purged(bool(reply[0]), reply[1], 0 if reply[2] else None)
+
+    scalars = _locked(session) | {"share": share, "changes": changes}
+    return partition.request("bury_session", turn, read, scalars)
+
+
+def _locked(session: SessionLock) -> dict[str, Argument]:
+    return {"session": signed(session.name), "token": token_of(session.token)}
+
+
+def _wanted(wanted: int) -> int:
+    within("wanted", wanted, 1, MAXIMUM_CALL_MESSAGES)
+    return wanted
+
+
+def _listed(reply: list[Any]) -> SessionsListed:
+    onwards = reply[3].decode() if len(reply) > 3 else ""
+    return SessionsListed(
+        tuple(name.decode() for name in reply[1]), tuple(map(int, reply[2])), onwards[1:] if onwards else None
+    )

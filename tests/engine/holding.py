@@ -1,0 +1,177 @@
+"""Sessions on the bench: who has one locked, and what it does with it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from sbredis.engine import (
+    Accepted,
+    Content,
+    Delivery,
+    Lock,
+    Mode,
+    Outgoing,
+    Received,
+    SessionLock,
+    SessionsListed,
+    Turn,
+    accept_session,
+    decode,
+    encode,
+    get_state,
+    list_sessions,
+    list_sessions_since,
+    look_for_session,
+    new_token,
+    payload_offset,
+    release_session,
+    renew_session,
+    set_state,
+)
+from tests.engine.bench import Bench
+
+__all__ = [
+    "Holder",
+    "accept",
+    "body",
+    "holder",
+    "listed",
+    "listed_since",
+    "look_for",
+    "of_session",
+    "put",
+    "traces",
+]
+
+
+def of_session(session: str, text: bytes = b"m") -> bytes:
+    """The payload of a message of a session."""
+    return encode(Content(text, session_id=session))
+
+
+def body(message: Delivery) -> bytes:
+    return decode(message.record, payload_offset(message.record)).body
+
+
+async def put(
+    bench: Bench, session: str, *bodies: bytes, time_to_live: int | None = None, due: int | None = None
+) -> list[str]:
+    """Send messages of a session; answers their names."""
+    messages = [Outgoing(of_session(session, text), time_to_live, due=due) for text in bodies]
+    first = (await bench.send_all(*messages)).first
+    return [str(first + place) for place in range(len(bodies))]
+
+
+async def accept(
+    bench: Bench, name: str | None = None, token: str = "", *, waiter: bytes = b"", waiting_for: int = 1
+) -> Accepted:
+    request = accept_session(
+        bench.partition, bench.turn(), token or new_token(), name, waiter=waiter, waiting_for=waiting_for
+    )
+    return await bench.tell(request)
+
+
+async def look_for(bench: Bench, *, waiter: bytes = b"", waiting_for: int = 1) -> Accepted:
+    turn = Turn("", 0, bench.now)
+    return await bench.tell(look_for_session(bench.partition, waiter=waiter, waiting_for=waiting_for, turn=turn))
+
+
+async def holder(bench: Bench, name: str | None = None) -> Holder:
+    """Who has just accepted a session, which is free."""
+    token = new_token()
+    accepted = await accept(bench, name, token)
+    assert accepted.outcome == "taken", accepted
+    return Holder(bench, SessionLock(accepted.session, token))
+
+
+async def listed(bench: Bench, wanted: int = 1000, after: str | None = None) -> SessionsListed:
+    return await bench.tell(list_sessions(bench.partition, wanted, after, Turn("", 0, bench.now)))
+
+
+async def listed_since(bench: Bench, since: int, wanted: int = 1000, skip: int = 0) -> SessionsListed:
+    return await bench.tell(list_sessions_since(bench.partition, wanted, since, skip, Turn("", 0, bench.now)))
+
+
+async def traces(bench: Bench) -> dict[str, object]:
+    """What the keys hold beside the partition's own settings, its last calls, and its sentinel."""
+    whole = await bench.whole()
+    kinds = (
+        "leases",
+        "locks",
+        "due",
+        "waiters",
+        "sessions",
+        "turns",
+        "states",
+        "refs",
+        *(f"m{at}" for at in range(16)),
+    )
+    found = {key.rpartition(":")[2]: held for key, (_, held) in whole.items()}
+    return {kind: found[kind] for kind in kinds if kind in found}
+
+
+@dataclass(frozen=True)
+class Holder:
+    """One who has the lock on a session."""
+
+    bench: Bench
+    lock: SessionLock
+
+    async def receive_more(
+        self, wanted: int = 10, *, mode: Mode = "lock", waiter: bytes = b"", waiting_for: int = 1
+    ) -> Received:
+        request = self.bench.partition.receive(
+            self.bench.turn(),
+            self.lock.token,
+            wanted,
+            mode=mode,
+            waiter=waiter,
+            waiting_for=waiting_for,
+            session=self.lock.name,
+        )
+        return await self.bench.tell(request)
+
+    async def receive(self, wanted: int = 10, *, mode: Mode = "lock") -> list[Delivery]:
+        return list((await self.receive_more(wanted, mode=mode)).messages)
+
+    async def bodies(self, wanted: int = 10) -> list[bytes]:
+        return [body(message) for message in await self.receive(wanted)]
+
+    async def receive_deferred(self, *names: str, mode: Mode = "lock") -> Received:
+        request = self.bench.partition.receive_deferred(
+            self.bench.turn(), self.lock.token, names, mode=mode, session=self.lock.name
+        )
+        return await self.bench.tell(request)
+
+    def locks(self, *messages: Delivery | str, delay: int = 0, changes: bytes = b"") -> list[Lock]:
+        names = [message if isinstance(message, str) else message.name for message in messages]
+        return [Lock(self.lock.token, name, changes, delay) for name in names]
+
+    async def complete(self, *messages: Delivery | str) -> tuple[str, ...]:
+        """Whose lock was lost."""
+        return (await self.bench.tell(self.bench.partition.complete(self.bench.turn(), self.locks(*messages)))).lost
+
+    async def abandon(self, *messages: Delivery | str, delay: int = 0, counted: bool = True) -> None:
+        locks = self.locks(*messages, delay=delay)
+        settled = await self.bench.tell(self.bench.partition.abandon(self.bench.turn(), locks, counted=counted))
+        assert settled.lost == ()
+
+    async def defer(self, *messages: Delivery | str) -> None:
+        settled = await self.bench.tell(self.bench.partition.defer(self.bench.turn(), self.locks(*messages)))
+        assert settled.lost == ()
+
+    async def dead_letter(self, *messages: Delivery | str) -> None:
+        settled = await self.bench.tell(self.bench.partition.dead_letter(self.bench.turn(), self.locks(*messages)))
+        assert settled.lost == ()
+
+    async def renew(self) -> int:
+        return await self.bench.tell(renew_session(self.bench.partition, self.bench.turn(), self.lock))
+
+    async def release(self) -> int:
+        return await self.bench.tell(release_session(self.bench.partition, self.bench.turn(), self.lock))
+
+    async def set_state(self, state: bytes | None) -> None:
+        await self.bench.tell(set_state(self.bench.partition, self.bench.turn(), self.lock, state))
+
+    async def get_state(self) -> bytes | None:
+        return await self.bench.tell(get_state(self.bench.partition, self.lock, Turn("", 0, self.bench.now)))

@@ -1,0 +1,196 @@
+"""The operations of the model on sessions, each with the arguments of its request in ``sbredis.engine._sessions``."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from sbredis.engine._lifecycle import Event, Side, State
+from tests.engine.model.mechanics import SESSIONS
+from tests.engine.model.operations import Model
+from tests.engine.model.values import MOST, Accepted, Call, Listed, Message, Purged, Session, Told
+
+__all__ = ["SessionModel"]
+
+
+class SessionModel(Model):
+    """A partition whose messages may belong to sessions."""
+
+    def accept_session(
+        self,
+        call: Call,
+        token: str,
+        name: str | None,
+        *,
+        waiter: str = "",
+        waiting_for: int = 1,
+        looking: bool = False,
+    ) -> Accepted:
+        """Lock the session of this name, or the one that has been free for longest; or only look for that one."""
+        found: list[Accepted] = []
+
+        def act() -> Accepted:
+            self._take_turns(call.now)
+            self._wait_no_longer(SESSIONS, waiter)
+            free = sorted((one.free, key) for key, one in self.sessions.items() if one.free is not None)
+            chosen = name if name is not None else free[0][1] if free else None
+            if chosen is None:
+                if waiter and waiting_for:
+                    self._wait(SESSIONS, waiter, waiting_for, call.now // 10)
+                found.append(Accepted("none", due=self._next_due(call.now, self.offset), more=self.more))
+            elif looking:
+                found.append(Accepted("found", chosen, more=self.more))
+            else:
+                found.append(self._accept(chosen, token))
+            return found[0]
+
+        def again(later: Call) -> Accepted:
+            first, logical = found[0], self._clock(later)[0]
+            if first.outcome == "taken" and self._has_lock(first.session, token, later):
+                return Accepted("taken", first.session, self.leases[token].until - logical)
+            outcome = "none" if first.outcome == "taken" else first.outcome
+            due = self._next_due(later.now, logical - later.now) if outcome == "none" else 0
+            return Accepted(outcome, first.session, due=due)
+
+        sound = 0 <= waiting_for <= 1 and token not in self.leases and not (looking and (call.lane or name is not None))
+        return self._perform(
+            call,
+            act,
+            sound=sound,
+            early=self._none_has_sessions(),
+            refusal=self._refusal_of_receive(),
+            again=again,
+        )
+
+    def _accept(self, name: str, token: str) -> Accepted:
+        session = self.sessions.setdefault(name, Session())
+        if session.token:
+            lapsing = self.leases[session.token].until <= self.clk
+            return Accepted("lapsing" if lapsing else "locked", name, more=self.more)
+        session.token, session.barred, session.free = token, False, None
+        self._hold(token, self.clk + self.settings.lock_duration, [], name)
+        return Accepted("taken", name, self.settings.lock_duration, more=self.more)
+
+    def _lost(self, call: Call, name: str, token: str) -> tuple[str, str] | None:
+        return None if self._has_lock(name, token, call) else ("LOST", "session")
+
+    def renew_session(self, call: Call, name: str, token: str) -> Told:
+        until: list[int] = []
+
+        def act() -> Told:
+            until.append(self.clk + self.settings.lock_duration)
+            self._hold(token, until[0], [], name)
+            return Told(self.settings.lock_duration, self.more)
+
+        return self._perform(
+            call,
+            act,
+            early=self._none_has_sessions(),
+            refusal=self._lost(call, name, token),
+            again=lambda later: Told(max(0, until[0] - self._clock(later)[0])),
+        )
+
+    def release_session(self, call: Call, name: str, token: str) -> Told:
+        """Give it back, and what is held of it, which counts no delivery."""
+
+        def act() -> Told:
+            held = sorted(self._held(token), key=lambda message: message.number)
+            for message in held:
+                self._move(message, Event.RELEASE, call.now)
+            self._unlock(name, call.now)
+            return Told(len(held), self.more)
+
+        return self._perform(call, act, early=self._none_has_sessions(), refusal=self._lost(call, name, token))
+
+    def set_state(self, call: Call, name: str, token: str, state: bytes | None) -> Told:
+        def act() -> Told:
+            session = self.sessions[name]
+            session.state, session.stated = state, call.now if state is not None else 0
+            return Told(self.more, self.more)
+
+        owner = self.store.carriers[0].settings
+        refusal = self._lost(call, name, token)
+        if not refusal:
+            growth = len(state or b"") - len(self.sessions[name].state or b"")
+            if len(state or b"") > owner.largest_message:
+                refusal = "TOOLARGE", "0"
+            elif growth > 0 and self.bytes + growth > owner.quota:
+                refusal = "QUOTA", f"{self.bytes} {owner.quota}"
+        again = Told(False)
+        return self._perform(call, act, early=self._none_has_sessions(), refusal=refusal, again=lambda _: again)
+
+    def get_state(self, call: Call, name: str, token: str) -> bytes | None:
+        self._check_reading(call, early=self._none_has_sessions(), refusal=self._lost(call, name, token))
+        return self.sessions[name].state
+
+    def list_sessions(self, call: Call, wanted: int, after: str | None = None) -> Listed:
+        """Those with a state, or with messages that are active or out, in the order of their names."""
+        self._check_reading(call, sound=1 <= wanted <= MOST, early=self._none_has_sessions())
+        there = {key for key, one in self.sessions.items() if one.state is not None}
+        listed = there | {one.session for one in self._of_sessions() if one.state in (State.ACTIVE, State.HELD)}
+        stands = sorted({one.session or "" for one in self._of_sessions()} | there, key=_in_order)
+        names: list[str] = []
+        looked, last = 0, after
+        for name in stands:
+            if after is not None and _in_order(name) <= _in_order(after):
+                continue
+            if len(names) == wanted or looked == 4 * wanted:
+                return Listed(tuple(names), (), last)
+            looked, last = looked + 1, name
+            names += [name] if name in listed else []
+        full = len(names) == wanted or looked == 4 * wanted
+        return Listed(tuple(names), (), last if full else None)
+
+    def list_sessions_since(self, call: Call, wanted: int, since: int, skip: int = 0) -> Listed:
+        """Those whose state was set then or later, in the order of that."""
+        self._check_reading(call, sound=1 <= wanted <= MOST, early=self._none_has_sessions())
+        found = sorted(
+            (one.stated, name.encode())
+            for name, one in self.sessions.items()
+            if one.state is not None and one.stated >= since
+        )[skip : skip + wanted]
+        return Listed(tuple(name.decode() for _, name in found), tuple(time for time, _ in found))
+
+    def _of_sessions(self) -> Iterator[Message]:
+        return (one for one in self.messages[Side.MAIN].values() if one.session is not None)
+
+    def bury_session(self, call: Call, name: str, token: str, changes: bytes, *, share: int = 500) -> Purged:
+        """Move what is out, what is active, and what is deferred to the dead side, in this order."""
+
+        def act() -> Purged:
+            moved, others = 0, False
+            for state in (State.HELD, State.ACTIVE, State.DEFERRED):
+                mine = [one for one in self._of_sessions() if one.session == name and one.state is state]
+                mine = sorted(mine, key=lambda one: one.number)[: share - moved]
+                fit = self._fitting(mine)
+                for message in mine[:fit]:
+                    both = message.changes[:-1] + changes[1:] if message.changes and changes else b""
+                    message.changes = both or changes or message.changes
+                    self._move(message, Event.BURY, call.now)
+                moved += fit
+                if fit < len(mine) or moved == share:
+                    others = True
+                    break
+            self.touched.add(name)
+            return Purged(moved, 0 if others else None, self.more)
+
+        return self._perform(
+            call,
+            act,
+            sound=1 <= share <= MOST,
+            early=self._none_has_sessions(),
+            refusal=self._lost(call, name, token),
+        )
+
+    def _fitting(self, messages: list[Message]) -> int:
+        """How many of them may be read at once, at least one."""
+        room = self.bounds.weight
+        for place, message in enumerate(messages):
+            room -= len(message.record)
+            if room < 0:
+                return max(1, place)
+        return len(messages)
+
+
+def _in_order(name: str) -> bytes:
+    """As the keys have it: behind the name stands what no name contains."""
+    return name.encode() + b"\xff"

@@ -1,0 +1,135 @@
+"""The operations of the model on topics: handing messages to subscriptions, each a partition of its own."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+
+from sbredis.engine._lifecycle import EPOCH_LEAP, NEVER, Event, Side, State
+from tests.engine.model.operations import session_of
+from tests.engine.model.sessions import SessionModel
+from tests.engine.model.values import MOST, Call, Copy, Delivery, Message, Outgoing, Sent
+
+__all__ = ["TopicModel"]
+
+
+class TopicModel(SessionModel):
+    """A partition that may be a topic's, or a subscription's: then it has the store of its topic."""
+
+    def publish(
+        self,
+        call: Call,
+        messages: Sequence[Outgoing],
+        routes: Sequence[Sequence[Copy]],
+        targets: Sequence[TopicModel],
+        *,
+        fence: int | None = None,
+        missing: int | None = None,
+        columns: str = "rctlido",
+    ) -> Sent:
+        """Store each message once, and make its copies; keep those that are scheduled, and drop duplicates.
+
+        ``missing`` is the place of a target that the caller knows and that is not there any more.
+        """
+        now, window = call.now, self.settings.duplicate_window
+
+        def act() -> Sent:
+            self.fence = self.fence if fence is None else fence
+            for target in targets:
+                target.sooner = None
+            if window is not None and "i" in columns:
+                old = sorted((seen, key) for key, seen in self.dedup.items() if seen <= now - window)
+                for _, key in old[: 2 * len(messages) + 10]:
+                    del self.dedup[key]
+            first, dropped, scheduled = self.seq + 1, 0, []
+            leaping = {id(target) for target in targets if "?" not in (self.run_id, target.run_id)}
+            leaping &= {id(target) for target in targets if target.run_id != self.run_id}
+            number = first
+            for out, route in zip(messages, routes, strict=True):
+                message, event = self._published(out, number, now)
+                duplicate = message is not None and out.origin is None and self._seen(out, now)
+                if message is None:
+                    dropped += 1
+                else:
+                    self._move(message, event, now, duplicate=duplicate)
+                    dropped += duplicate
+                    scheduled += [number] if message.state is State.SCHEDULED else []
+                    if message.state is State.PUBLISHED:
+                        self._copy(message, number, route, targets, now, leaping)
+                number += _width(route)
+            self.seq = number - 1
+            for target in targets:
+                target._end(now)
+            return Sent(first, dropped, self.more, tuple(scheduled))
+
+        refusal = self._refusal_of_send([self._made(out, now) for out in messages])
+        if not refusal and missing is not None:
+            refusal = "TARGET", str(missing + 1)
+        if not refusal and fence is not None and fence < self.fence:
+            refusal = "FENCED", str(fence)
+        sound = self._is_outgoing(messages) and self.settings.topic
+        return self._perform(call, act, sound=sound, refusal=refusal)
+
+    def _published(self, out: Outgoing, number: int, now: int) -> tuple[Message | None, Event]:
+        """The message that is to be handed on, or kept until it is due; none if it was scheduled, and is gone."""
+        if out.origin is not None:
+            waiting = self.messages[Side.MAIN].get(int(out.origin))
+            return waiting, Event.PUBLISH
+        message = self._made(out, now)
+        message.number = message.store_number = number
+        return message, Event.PUBLISH if message.due is None else Event.SCHEDULE
+
+    def _seen(self, out: Outgoing, now: int) -> bool:
+        """Whether it is a duplicate; from now on, another one would be."""
+        window = self.settings.duplicate_window
+        if window is None or not out.message_id:
+            return False
+        duplicate = self.dedup.get(out.message_id, now - window) > now - window
+        if not duplicate:
+            self.dedup[out.message_id] = now
+        return duplicate
+
+    def _copy(  # noqa: PLR0917 -- a step of publishing
+        self,
+        message: Message,
+        number: int,
+        route: Sequence[Copy],
+        targets: Sequence[TopicModel],
+        now: int,
+        leaping: set[int],
+    ) -> None:
+        message.enqueue(now, self.settings.time_to_live)
+        seen: list[int] = []
+        for copy in route:
+            target = targets[copy.place]
+            made = Message(
+                number + seen.count(copy.place), number, message.level, message.payload, NEVER, message.record
+            )
+            seen.append(copy.place)
+            made.enqueued, made.changes = now, copy.changes
+            made.expires = min(message.expires, now + target.settings.time_to_live)
+            made.session = session_of(message.payload) if target.settings.sessions else None
+            dead = copy.dead or (target.settings.sessions and made.session is None)
+            if dead and id(target) in leaping:
+                target.dead_seq += EPOCH_LEAP
+                leaping.discard(id(target))
+            target._move(made, Event.COPY, now, faulty=copy.dead)
+
+    def ripe(self, call: Call, wanted: int, *, room: int) -> tuple[Delivery, ...]:
+        """What is scheduled on a topic and due, the first ones first."""
+        self._check_reading(call, sound=1 <= wanted <= MOST and self.settings.topic)
+        due = sorted((time, entry) for entry, time in self._due().items() if time <= call.now)[:wanted]
+        found: list[Message] = []
+        for _, entry in due:
+            message = self.messages[Side.MAIN][int(entry[1:])]
+            room -= len(message.record)
+            if room < 0 and found:
+                break
+            found.append(message)
+        return tuple(replace(message.delivery(State.SCHEDULED)) for message in found)
+
+
+def _width(route: Sequence[Copy]) -> int:
+    """How many numbers a message takes: further copies for one subscription have numbers of their own."""
+    places = [copy.place for copy in route]
+    return max([1, *(places.count(place) for place in places)])

@@ -1,0 +1,36 @@
+"""Receivers that compete for sessions, give back and let lapse at random, break no order. A short run of it."""
+
+from __future__ import annotations
+
+import pytest
+
+from sbredis.servers import LocalServer
+from tests.engine.proof.hosts import KINDS, Kind, host, with_texts_replaced
+from tests.engine.proof.sessions_run import run
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_within_a_session_nothing_is_reordered_and_it_has_one_receiver_at_a_time(
+    kind: Kind, shared_server: LocalServer
+) -> None:
+    with host(kind, server=shared_server) as on:
+        tally = run(on, 2_000 if kind == "server" else 400, sessions=40)
+    often = ("abandoned", "abandoned with a delay", "deferred", "lapses", "renewed", "given back with messages")
+    assert all(tally[what] for what in often), tally
+
+
+@pytest.mark.parametrize(
+    ("file", "right", "wrong"),
+    [
+        ("includes/unlock", "if blocked > p.now then", "if false then"),
+        ("includes/release", "block(p, e.session,", "tostring(p, e.session,"),
+        ("accept_session", "  if not other then\n", "  if true then\n"),
+        ("includes/lapse_session", "e, true, 0)", "e, false, 0)"),
+        ("includes/make_ready", "    seat(p, e.session, 'a', number)\n", ""),
+    ],
+)
+def test_the_run_finds_mistakes(file: str, right: str, wrong: str, shared_server: LocalServer) -> None:
+    """Or it would prove nothing."""
+    read = with_texts_replaced({file: [(right, wrong)]})
+    with host("server", read, server=shared_server) as on, pytest.raises(AssertionError):
+        run(on, 2_000, sessions=40)

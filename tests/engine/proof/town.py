@@ -1,0 +1,150 @@
+"""Sessions and topics, done by the scripts and by the model."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import Any
+
+from sbredis.engine import (
+    Copy,
+    Outgoing,
+    Partition,
+    Request,
+    Sent,
+    SessionLock,
+    Turn,
+    accept_session,
+    bury_session,
+    get_state,
+    list_sessions,
+    list_sessions_since,
+    look_for_session,
+    release_session,
+    renew_session,
+    set_state,
+)
+from tests.engine import model as m
+from tests.engine.proof.both import LARGE, Both, without_lane
+from tests.engine.proof.comparison import How, Step
+
+__all__ = ["Town"]
+
+
+class Town(Both):
+    """A partition that may have sessions, or be a topic's, or a subscription's."""
+
+    def accept_session(
+        self, how: How, token: str, name: str | None, *, waiter: bytes = b"", waiting_for: int = 1
+    ) -> Any:
+        ours: dict[str, Any] = {"waiter": waiter.decode(), "waiting_for": waiting_for}
+        return self.do(
+            Step(
+                "accept_session",
+                lambda p, turn: accept_session(p, turn, token, name, waiter=waiter, waiting_for=waiting_for),
+                lambda call: self.model.accept_session(call, token, name, **ours),
+            ),
+            how,
+        )
+
+    def look_for_session(self, how: How, *, waiter: bytes = b"", waiting_for: int = 1) -> Any:
+        ours: dict[str, Any] = {"waiter": waiter.decode(), "waiting_for": waiting_for, "looking": True}
+        return self.do(
+            Step(
+                "look_for_session",
+                lambda p, turn: look_for_session(p, waiter=waiter, waiting_for=waiting_for, turn=turn),
+                lambda call: self.model.accept_session(call, "-" * 12, None, **ours),
+            ),
+            without_lane(how),
+        )
+
+    def renew_session(self, how: How, lock: SessionLock) -> Any:
+        step = Step(
+            "renew_session",
+            lambda p, turn: renew_session(p, turn, lock),
+            lambda call: self.model.renew_session(call, *lock),
+        )
+        return self.do(step, how)
+
+    def release_session(self, how: How, lock: SessionLock) -> Any:
+        step = Step(
+            "release_session",
+            lambda p, turn: release_session(p, turn, lock),
+            lambda call: self.model.release_session(call, *lock),
+        )
+        return self.do(step, how)
+
+    def set_state(self, how: How, lock: SessionLock, state: bytes | None) -> Any:
+        def make(partition: Partition, turn: Turn) -> Request[bool]:
+            partition.settings = replace(partition.settings, largest_message=LARGE)
+            return set_state(partition, turn, lock, state)
+
+        return self.do(Step("set_state", make, lambda call: self.model.set_state(call, *lock, state)), how)
+
+    def get_state(self, how: How, lock: SessionLock) -> Any:
+        step = Step(
+            "get_state", lambda p, turn: get_state(p, lock, turn), lambda call: self.model.get_state(call, *lock)
+        )
+        return self.do(step, without_lane(how))
+
+    def list_sessions(self, how: How, wanted: int, after: str | None = None) -> Any:
+        step = Step(
+            "list_sessions",
+            lambda p, turn: list_sessions(p, wanted, after, turn),
+            lambda call: self.model.list_sessions(call, wanted, after),
+        )
+        return self.do(step, without_lane(how))
+
+    def list_sessions_since(self, how: How, wanted: int, since: int, skip: int = 0) -> Any:
+        step = Step(
+            "list_sessions_since",
+            lambda p, turn: list_sessions_since(p, wanted, since, skip, turn),
+            lambda call: self.model.list_sessions_since(call, wanted, since, skip),
+        )
+        return self.do(step, without_lane(how))
+
+    def bury_session(self, how: How, lock: SessionLock, changes: bytes, share: int) -> Any:
+        step = Step(
+            "bury_session",
+            lambda p, turn: bury_session(p, turn, lock, changes, share=share),
+            lambda call: self.model.bury_session(call, *lock, changes, share=share),
+        )
+        return self.do(step, how)
+
+    # -- topics --------------------------------------------------------------------------------------------------------
+
+    def publish(
+        self,
+        how: How,
+        messages: Sequence[Outgoing],
+        routes: Sequence[Sequence[Copy]],
+        targets: Sequence[Town],
+        *,
+        fence: int | None = None,
+        missing: int | None = None,
+    ) -> Any:
+        """Hand messages on. The target at the place ``missing`` is named by an incarnation that is not there."""
+        ours = [m.Outgoing(*one) for one in messages]
+        theirs = [[m.Copy(*copy) for copy in route] for route in routes]
+        columns = "i" if any(one.message_id for one in messages) else ""
+
+        def make(partition: Partition, turn: Turn) -> Request[Sent]:
+            partition.settings = replace(partition.settings, largest_message=LARGE)
+            named = [target._partition() for target in targets]
+            if missing is not None:
+                named[missing].incarnation += "-other"
+            return partition.publish(turn, messages, routes, named, fence=fence)
+
+        def mirror(call: m.Call) -> m.Sent:
+            models = [target.model for target in targets]
+            return self.model.publish(call, ours, theirs, models, fence=fence, missing=missing, columns=columns)
+
+        return self.do(Step("publish", make, mirror), how)
+
+    def ripe(self, how: How, wanted: int, room: int = LARGE) -> Any:
+        step = Step(
+            "ripe",
+            lambda p, turn: p.ripe(wanted, room=room, turn=turn),
+            lambda call: self.model.ripe(call, wanted, room=room),
+        )
+        return self.do(step, without_lane(how))

@@ -1,0 +1,855 @@
+"""Sessions: one receiver at a time, messages in order, a state; and nothing left of one that has none of it."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+
+from sbredis.engine import (
+    NEVER,
+    Changes,
+    Outgoing,
+    PartitionSettings,
+    SessionLock,
+    Turn,
+    accept_session,
+    bury_session,
+    decode_changes,
+    encode_changes,
+    new_token,
+)
+from sbredis.exceptions import (
+    MessageSizeExceededError,
+    ServiceBusError,
+    ServiceBusQuotaExceededError,
+    SessionLockLostError,
+)
+from tests.engine.bench import SETTINGS, START, Bench, set_to
+from tests.engine.holding import (
+    Holder,
+    accept,
+    body,
+    holder,
+    listed,
+    listed_since,
+    look_for,
+    of_session,
+    put,
+    traces,
+)
+from tests.engine.receivers import Receivers
+
+LOCK = SETTINGS.lock_duration
+pytestmark = pytest.mark.anyio
+
+
+@pytest.fixture
+def settings() -> PartitionSettings:
+    """Of an entity that has sessions."""
+    return replace(SETTINGS, sessions=True)
+
+
+# -- accepting -------------------------------------------------------------------------------------------------------
+
+
+async def test_a_session_is_given_to_one_receiver_at_a_time(bench: Bench) -> None:
+    """By its name, whether it has messages or not; for one lock duration."""
+    first = await accept(bench, "s")
+    assert (first.outcome, first.session, first.lock, first.due) == ("taken", "s", LOCK, 0)
+    before = await traces(bench)
+    second = await accept(bench, "s")
+    assert (second.outcome, second.session, second.lock) == ("locked", "s", 0)
+    assert await traces(bench) == before
+    assert (await accept(bench, "t")).outcome == "taken"
+    bench.later(LOCK)
+    assert (await accept(bench, "s")).outcome == "taken"
+
+
+async def test_the_next_session_is_the_one_that_has_been_free_for_longest(bench: Bench) -> None:
+    """Since it has something to be received; one that was given back stands behind the others again."""
+    for name in ("b", "a", "c"):
+        await put(bench, name, b"1")
+        bench.later(10)
+    first = await holder(bench)
+    assert first.lock.name == "b"
+    await put(bench, "b", b"2")
+    await first.release()
+    bench.later(10)
+    assert [(await holder(bench)).lock.name for _ in range(3)] == ["a", "c", "b"]
+    nothing = await accept(bench)
+    assert (nothing.outcome, nothing.session, nothing.lock) == ("none", "", 0)
+    assert nothing.due == LOCK
+
+
+async def test_sessions_that_became_free_at_once_come_by_name(bench: Bench) -> None:
+    await bench.send(*(of_session(name) for name in ("c", "a", "", "b")))
+    assert [(await holder(bench)).lock.name for _ in range(4)] == ["", "a", "b", "c"]
+
+
+async def test_a_look_locks_nothing(bench: Bench) -> None:
+    assert (await look_for(bench)).outcome == "none"
+    await put(bench, "s", b"1")
+    before = await traces(bench)
+    found = await look_for(bench)
+    assert (found.outcome, found.session, found.lock) == ("found", "s", 0)
+    assert await traces(bench) == before
+
+
+async def test_what_can_be_no_name_of_another_session_is_told_apart(bench: Bench) -> None:
+    """Empty, with signs in it, or the beginning of another name."""
+    names = ["", " ", "=", "a", "ab", "a b", "é\n", "~a", "!a", "wa", "=a", "x" * 128]
+    for name in names:
+        await put(bench, name, b"1", name.encode())
+    for name in names:
+        mine = await holder(bench, name)
+        assert await mine.bodies() == [b"1", name.encode()]
+        await mine.set_state(name.encode())
+    assert (await accept(bench)).outcome == "none"
+    assert sorted((await listed(bench)).names) == sorted(names)
+
+
+async def test_a_repeated_accept_is_about_the_session_that_the_first_one_got(bench: Bench) -> None:
+    await put(bench, "a", b"1")
+    bench.later(1)
+    await put(bench, "b", b"1")
+    token = new_token()
+    request = accept_session(bench.partition, bench.turn(), token, None)
+    first = await bench.tell(request)
+    assert (first.outcome, first.session) == ("taken", "a")
+    assert await bench.tell(request) == first
+    other = bench.turn("other")
+    await bench.tell(accept_session(bench.partition, other, new_token(), None))
+    assert await bench.tell(request) == first
+    bench.later(LOCK)
+    arguments = (*request.arguments[:4], bench.now, *request.arguments[5:])
+    again = await bench.tell(replace(request, arguments=arguments))
+    assert (again.outcome, again.session, again.lock) == ("none", "a", 0)
+
+
+# -- order -----------------------------------------------------------------------------------------------------------
+
+
+async def test_a_session_gives_its_messages_in_their_order_and_no_others(bench: Bench) -> None:
+    await bench.send(*(of_session(name, b"%d" % number) for number in range(6) for name in ("a", "b")))
+    one, other = await holder(bench, "a"), await holder(bench, "b")
+    assert await one.bodies(2) == [b"0", b"1"]
+    assert await other.bodies(4) == [b"0", b"1", b"2", b"3"]
+    assert await one.bodies() == [b"2", b"3", b"4", b"5"]
+    assert await one.bodies() == []
+
+
+@pytest.mark.parametrize("target", ["memory", "server"])
+async def test_a_level_does_not_break_the_order(bench: Bench) -> None:
+    await bench.send_all(*(Outgoing(of_session("s", b"%d" % level), level=level) for level in (7, 3, 0)))
+    assert await (await holder(bench)).bodies() == [b"7", b"3", b"0"]
+
+
+async def test_what_is_abandoned_comes_again_before_what_is_behind_it(bench: Bench) -> None:
+    await put(bench, "s", b"1", b"2", b"3")
+    mine = await holder(bench)
+    one, two = await mine.receive(2)
+    await mine.abandon(one)
+    again = await mine.receive()
+    assert [(body(message), message.failures) for message in again] == [(b"1", 1), (b"3", 0)]
+    await mine.abandon(two)
+    assert await mine.bodies() == [b"2"]
+
+
+async def test_a_message_that_failed_too_often_is_a_dead_letter_and_the_session_goes_on(bench: Bench) -> None:
+    await put(bench, "s", b"1", b"2")
+    mine = await holder(bench)
+    for _ in range(SETTINGS.max_delivery_count):
+        (one,) = await mine.receive(1)
+        assert body(one) == b"1"
+        await mine.abandon(one)
+    assert await mine.bodies() == [b"2"]
+    (dead,) = await bench.receive(side="d")
+    assert (dead.reason, body(dead.delivery)) == ("M", b"1")
+
+
+async def test_abandoning_with_a_delay_keeps_the_session_back(bench: Bench) -> None:
+    """Its place is its own, and nothing behind it comes before it: neither to its holder, nor to the next."""
+    await put(bench, "s", b"1", b"2", b"3")
+    mine = await holder(bench)
+    one, _ = await mine.receive(2)
+    await mine.abandon(one, delay=5000)
+    assert (await mine.receive_more()).due == 5000
+    await mine.release()
+    assert (await accept(bench)).outcome == "none"
+    bench.later(4999)
+    assert (await accept(bench)).outcome == "none"
+    await put(bench, "s", b"4")
+    assert (await accept(bench)).outcome == "none"
+    bench.later(1)
+    assert await (await holder(bench)).bodies() == [b"1", b"2", b"3", b"4"]
+
+
+async def test_a_session_that_is_kept_back_can_be_accepted_by_name_and_gives_nothing_yet(bench: Bench) -> None:
+    await put(bench, "s", b"1", b"2")
+    mine = await holder(bench)
+    await mine.abandon(*await mine.receive(1), delay=5000)
+    await mine.release()
+    mine = await holder(bench, "s")
+    assert await mine.bodies() == []
+    await mine.release()
+    assert (await accept(bench)).outcome == "none"
+    mine = await holder(bench, "s")
+    bench.later(5000)
+    assert await mine.bodies() == [b"1", b"2"]
+
+
+async def test_a_session_is_kept_back_no_longer_than_the_message_lives(bench: Bench) -> None:
+    """And of two delays the longer one holds."""
+    await put(bench, "s", b"brief", time_to_live=1000)
+    await put(bench, "s", b"2", b"3")
+    mine = await holder(bench)
+    one, two, three = await mine.receive()
+    await mine.abandon(one, delay=NEVER)
+    bench.later(999)
+    assert await mine.bodies() == []
+    bench.later(1)
+    assert await mine.bodies() == []  # two and three are held still
+    await mine.abandon(two, delay=500)
+    await mine.abandon(three, delay=100)
+    bench.later(499)
+    assert await mine.bodies() == []
+    bench.later(1)
+    assert await mine.bodies() == [b"2", b"3"]
+
+
+async def test_what_is_scheduled_comes_into_its_session_when_it_is_due(bench: Bench) -> None:
+    await put(bench, "s", b"later", due=START + 1000)
+    assert (await accept(bench)).outcome == "none"
+    mine = await holder(bench, "s")
+    await put(bench, "s", b"now")
+    assert await mine.bodies() == [b"now"]
+    bench.later(1000)
+    (later,) = await mine.receive()
+    assert (body(later), later.name) == (b"later", "3")
+    await mine.complete(later, "2")
+    await mine.release()
+    assert await traces(bench) == {}
+
+
+async def test_cancelling_what_is_scheduled_leaves_nothing_of_its_session(bench: Bench) -> None:
+    (name,) = await put(bench, "s", b"later", due=START + 1000)
+    assert await bench.cancel(name) == ()
+    assert await traces(bench) == {}
+    bench.later(1000)
+    assert (await accept(bench)).outcome == "none"
+
+
+async def test_what_expires_is_never_given_out(bench: Bench) -> None:
+    """Nor does it make a session look as if it had something."""
+    await put(bench, "s", b"brief", time_to_live=1000)
+    await put(bench, "s", b"2")
+    await put(bench, "t", b"brief", time_to_live=1000)
+    bench.later(1000)
+    mine = await holder(bench)
+    assert mine.lock.name == "s"
+    assert (await accept(bench)).outcome == "none"
+    assert await mine.bodies() == [b"2"]
+
+
+@pytest.mark.parametrize("target", ["memory", "server"])
+async def test_a_message_that_comes_and_has_expired_makes_no_session_free(bench: Bench) -> None:
+    """It is activated and expires in the same call."""
+    await bench.send_all(Outgoing(of_session("s"), 0, due=START + 1000))
+    bench.later(1000)
+    await bench.due()
+    assert await traces(bench) == {}
+    assert (await accept(bench)).outcome == "none"
+
+
+async def test_a_message_that_is_purged_as_soon_as_it_comes_makes_no_session_free(bench: Bench) -> None:
+    await put(bench, "s", b"1", due=START + 1000)
+    bench.later(1000)
+    assert (await bench.purge()).count == 1
+    assert await traces(bench) == {}
+
+
+# -- the lock --------------------------------------------------------------------------------------------------------
+
+
+async def test_the_lock_on_the_session_stands_over_the_locks_of_its_messages(bench: Bench) -> None:
+    """They last as long as it, and are renewed with it; renewing a message renews it."""
+    await put(bench, "s", b"1", b"2")
+    mine = await holder(bench)
+    one, two = await mine.receive()
+    bench.later(LOCK - 1)
+    assert await mine.renew() == LOCK
+    bench.later(LOCK - 1)
+    renewed = await bench.tell(bench.partition.renew(bench.turn(), new_token(), mine.locks(one)))
+    assert (renewed.lost, renewed.moved) == ((), ())
+    bench.later(LOCK - 1)
+    assert await mine.complete(one) == ()
+    bench.later(1)
+    assert await mine.complete(two) == ("2",)
+    for failing in (mine.renew, mine.release, mine.receive, mine.get_state, lambda: mine.set_state(b"x")):
+        with pytest.raises(SessionLockLostError):
+            await failing()
+
+
+async def test_a_lapse_of_the_lock_counts_a_delivery_of_each_message_that_was_held(bench: Bench) -> None:
+    await put(bench, "s", b"1", b"2", b"3")
+    await (await holder(bench)).receive(2)
+    bench.later(LOCK)
+    again = await (await holder(bench)).receive()
+    assert [(body(message), message.failures) for message in again] == [(b"1", 1), (b"2", 1), (b"3", 0)]
+
+
+async def test_giving_a_session_back_counts_no_delivery(bench: Bench) -> None:
+    await put(bench, "s", b"1", b"2", b"3")
+    mine = await holder(bench)
+    await mine.receive(2)
+    assert await mine.release() == 2
+    assert [message.failures for message in await (await holder(bench)).receive()] == [0, 0, 0]
+    with pytest.raises(SessionLockLostError):
+        await mine.release()
+
+
+async def test_the_lock_of_another_session_opens_nothing(bench: Bench) -> None:
+    await put(bench, "s", b"1")
+    await put(bench, "t", b"1")
+    mine, other = await holder(bench, "s"), await holder(bench, "t")
+    (one,) = await mine.receive()
+    wrong = Holder(bench, SessionLock("s", other.lock.token))
+    for failing in (wrong.renew, wrong.release, wrong.receive, wrong.get_state, lambda: wrong.set_state(b"x")):
+        with pytest.raises(SessionLockLostError):
+            await failing()
+    assert await wrong.complete(one) == (one.name,)
+    assert await mine.complete(one) == ()
+
+
+async def test_what_is_held_counts_as_held_and_is_shown_as_locked(bench: Bench) -> None:
+    await put(bench, "s", b"1", b"2", b"3")
+    mine = await holder(bench)
+    await mine.receive(2)
+    counts = await bench.count()
+    assert (counts.active, counts.held, counts.locked) == (1, 2, 0)
+    assert await bench.states() == {"1": "l", "2": "l", "3": "a"}
+
+
+async def test_at_most_a_thousand_messages_of_a_session_are_out(bench: Bench) -> None:
+    """Each that is settled makes room for another."""
+    await bench.send(*[of_session("s")] * 1000)
+    await put(bench, "s", b"next", b"last")
+    mine = await holder(bench)
+    held = await mine.receive(1000)
+    assert len(held) == 1000
+    assert await mine.receive(1) == []
+    look = await bench.tell(bench.partition.look(session=mine.lock, turn=Turn("", 0, bench.now)))
+    assert not look.found
+    await mine.complete(held[0])
+    assert await mine.bodies() == [b"next"]
+    await mine.defer(held[1])
+    with pytest.raises(ServiceBusError, match="1000 messages are out"):
+        await mine.receive_deferred(held[1].name, held[2].name)
+    assert len((await mine.receive_deferred(held[1].name)).messages) == 1
+    assert await mine.receive(1) == []
+    assert await mine.release() == 1000
+
+
+async def test_a_lock_with_very_much_under_it_lapses_in_shares(bench: Bench) -> None:
+    """As long as some of it is not released, the session is nobody's."""
+    await bench.send(*[of_session("s")] * 250)
+    await (await holder(bench)).receive(250)
+    bench.later(LOCK)
+    outcomes = [(await accept(bench, "s")).outcome for _ in range(3)]
+    assert outcomes == ["lapsing", "lapsing", "taken"]
+    counts = await bench.count()
+    assert (counts.active, counts.held) == (250, 0)
+
+
+async def test_very_many_locks_that_hold_nothing_end_in_shares_as_well(bench: Bench) -> None:
+    """No call does more than its share, and it says that there was more."""
+    for number in range(150):
+        await accept(bench, f"s{number}")
+    bench.later(LOCK)
+    assert (await look_for(bench)).more
+    assert not (await look_for(bench)).more
+    assert await traces(bench) == {}
+
+
+# -- deferring and dead-lettering ------------------------------------------------------------------------------------
+
+
+async def test_a_deferred_message_leaves_the_order_and_is_got_by_number_under_the_lock(bench: Bench) -> None:
+    await put(bench, "s", b"1", b"2", b"3")
+    mine = await holder(bench)
+    one, _ = await mine.receive(2)
+    await mine.defer(one)
+    assert await mine.bodies() == [b"3"]
+    with pytest.raises(ServiceBusError, match="non-sessionful"):
+        await bench.receive_deferred(one.name)
+    (again,) = (await mine.receive_deferred(one.name)).messages
+    assert body(again) == b"1"
+    await mine.abandon(again, delay=1000)  # it returns to the deferred ones, and nothing waits for it
+    assert (await bench.states())[one.name] == "f"
+    await put(bench, "s", b"4")
+    assert await mine.bodies() == [b"4"]
+    (deleted,) = (await mine.receive_deferred(one.name, mode="delete")).messages
+    assert body(deleted) == b"1"
+    assert (await mine.receive_deferred(one.name)).missing == (one.name,)
+
+
+async def test_a_deferred_message_of_another_session_is_missing(bench: Bench) -> None:
+    """All of a call is given out, or nothing."""
+    await put(bench, "s", b"1")
+    await put(bench, "t", b"1")
+    mine, other = await holder(bench, "s"), await holder(bench, "t")
+    (one,), (two,) = await mine.receive(), await other.receive()
+    await mine.defer(one)
+    await other.defer(two)
+    assert (await mine.receive_deferred(one.name, two.name, "77", "d1")).missing == (two.name, "77", "d1")
+    assert len((await mine.receive_deferred(one.name)).messages) == 1
+
+
+async def test_a_session_with_deferred_messages_alone_is_not_free(bench: Bench) -> None:
+    await put(bench, "s", b"1")
+    mine = await holder(bench)
+    await mine.defer(*await mine.receive())
+    await mine.release()
+    assert (await accept(bench)).outcome == "none"
+    assert (await listed(bench)).names == ()
+    assert len((await (await holder(bench, "s")).receive_deferred("1")).messages) == 1
+
+
+async def test_the_dead_letter_queue_has_no_sessions(bench: Bench) -> None:
+    """Whoever receives from it gets the dead letters of all of them."""
+    await put(bench, "s", b"1")
+    await put(bench, "t", b"2")
+    for _ in range(2):
+        mine = await holder(bench)
+        await mine.dead_letter(*await mine.receive())
+        await mine.release()
+    dead = await bench.receive(side="d")
+    assert [body(one.delivery) for one in dead] == [b"1", b"2"]
+    await bench.defer(dead[0])
+    held, missing = await bench.receive_deferred("d1")
+    assert (len(held), missing) == (1, ())
+    await bench.complete(*held, dead[1])
+    assert await traces(bench) == {}
+
+
+async def test_a_whole_session_can_be_buried(bench: Bench) -> None:
+    """What is held, what could be received, and what is deferred; not what is scheduled, and no other session."""
+    await put(bench, "s", b"1", b"2", b"3", b"4", b"5")
+    await put(bench, "s", b"brief", time_to_live=10_000)
+    await put(bench, "s", b"scheduled", due=START + 1000)
+    await put(bench, "t", b"other")
+    mine = await holder(bench, "s")
+    one, two, _ = await mine.receive(3)
+    await mine.defer(one)
+    changes = encode_changes(Changes(properties={"why": 1}))
+    locks = mine.locks(two, changes=changes)
+    await bench.tell(bench.partition.abandon(bench.turn(), locks))
+    why = encode_changes(Changes(reason="gone", description="all of it"))
+    moved, more = 0, True
+    while more:
+        step = await bench.tell(bury_session(bench.partition, bench.turn(), mine.lock, why, share=2))
+        moved, more = moved + step.count, step.onwards is not None
+    assert moved == 6
+    assert await bench.states() == {"7": "s", "8": "a"}
+    dead = await bench.receive(side="d")
+    assert {body(one.delivery) for one in dead} == {b"1", b"2", b"3", b"4", b"5", b"brief"}
+    for one_dead in dead:
+        told = decode_changes(one_dead.changes)
+        assert (told.reason, told.description, one_dead.reason) == ("gone", "all of it", "A")
+        assert told.properties == ({"why": 1} if body(one_dead.delivery) == b"2" else None)
+    await mine.release()
+    assert (await holder(bench)).lock.name == "t"
+    bench.later(1000)
+    assert (await holder(bench)).lock.name == "s"
+
+
+# -- state -----------------------------------------------------------------------------------------------------------
+
+
+async def test_a_state_outlives_lock_and_messages_until_it_is_cleared(bench: Bench) -> None:
+    mine = await holder(bench, "s")
+    assert await mine.get_state() is None
+    for state in (b"one", b"", b"\x00\xff" * 100):
+        await mine.set_state(state)
+        assert await mine.get_state() == state
+    await mine.release()
+    assert (await listed(bench)).names == ("s",)
+    bench.later(10 * LOCK)
+    mine = await holder(bench, "s")
+    assert await mine.get_state() == b"\x00\xff" * 100
+    await mine.set_state(None)
+    assert await mine.get_state() is None
+    await mine.set_state(None)
+    await mine.release()
+    assert await traces(bench) == {}
+
+
+async def test_a_state_weighs_what_it_has_bytes(bench: Bench) -> None:
+    mine = await holder(bench, "s")
+    for state, weight in ((b"x" * 100, 100), (b"x" * 10, 10), (b"", 0), (b"x" * 7, 7), (None, 0), (b"x", 1)):
+        await mine.set_state(state)
+        assert (await bench.count()).bytes == weight
+    await bench.tell(bench.partition.destroy())
+    assert await bench.whole() == {}
+
+
+@set_to(sessions=True, largest_message=100, quota=150)
+async def test_a_state_is_bounded_as_a_message_is(bench: Bench) -> None:
+    mine = await holder(bench, "s")
+    with pytest.raises(MessageSizeExceededError):
+        await mine.set_state(b"x" * 101)
+    await mine.set_state(b"x" * 100)
+    other = await holder(bench, "t")
+    with pytest.raises(ServiceBusQuotaExceededError):
+        await other.set_state(b"x" * 51)
+    await other.set_state(b"x" * 50)
+    await mine.set_state(b"y" * 100)  # what does not grow needs no room
+    await other.set_state(b"")
+    with pytest.raises(ServiceBusQuotaExceededError):
+        await bench.send(of_session("s", b"x" * 80))
+    await mine.set_state(None)
+    await bench.send(of_session("s", b"x" * 80))
+
+
+# -- listing ---------------------------------------------------------------------------------------------------------
+
+
+async def test_sessions_with_messages_or_a_state_are_listed_by_name_in_pages(bench: Bench) -> None:
+    names = sorted(
+        [f"s{number:02}" for number in range(20)] + ["s1", "", "é"], key=lambda name: name.encode() + b"\xff"
+    )
+    for name in names:
+        await put(bench, name, b"1", b"2")
+    await (await holder(bench, "stated")).set_state(b"x")
+    await holder(bench, "locked")
+    await put(bench, "scheduled", b"1", due=START + 10**6)
+    held = await holder(bench, "s07")
+    await held.receive()
+    deferred = await holder(bench, "deferred")
+    await put(bench, "deferred", b"1")
+    await deferred.defer(*await deferred.receive())
+    names = sorted([*names, "stated"], key=lambda name: name.encode() + b"\xff")
+    assert list((await listed(bench)).names) == names
+    for wanted in (1, 4, 7):
+        found: list[str] = []
+        after, pages = None, 0
+        while pages == 0 or after is not None:
+            page = await listed(bench, wanted, after)
+            found += page.names
+            after, pages = page.onwards, pages + 1
+            assert len(page.names) <= wanted
+        assert found == names
+
+
+async def test_listing_looks_at_no_more_than_a_few_sessions_for_each_that_it_names(bench: Bench) -> None:
+    """A page may be short, and says where to go on."""
+    for number in range(10):
+        await put(bench, f"s{number}", b"1", due=START + 10**6)
+    await put(bench, "t", b"1")
+    page = await listed(bench, 2)
+    assert (page.names, page.onwards) == ((), "s7")
+    page = await listed(bench, 2, page.onwards)
+    assert (page.names, page.onwards) == (("t",), None)
+
+
+async def test_sessions_whose_state_was_set_since_are_listed_in_the_order_of_that(bench: Bench) -> None:
+    for name in ("b", "c", "a"):
+        mine = await holder(bench, name)
+        await mine.set_state(b"1")
+        bench.later(10)
+    one = await holder(bench, "e")
+    await one.set_state(b"1")
+    two = await holder(bench, "d")
+    await two.set_state(b"1")
+    await put(bench, "messages", b"1")
+    at = [START, START + 10, START + 20, START + 30, START + 30]
+    page = await listed_since(bench, 0)
+    assert (page.names, list(page.times)) == (("b", "c", "a", "d", "e"), at)
+    assert (await listed_since(bench, START + 11)).names == ("a", "d", "e")
+    assert (await listed_since(bench, START + 10, 2)).names == ("c", "a")
+    assert (await listed_since(bench, START + 30, 5, skip=1)).names == ("e",)
+    assert (await listed_since(bench, START + 31)).names == ()
+    bench.later(10)
+    await (await holder_again(bench, "b")).set_state(b"2")
+    assert (await listed_since(bench, 0)).names == ("c", "a", "d", "e", "b")
+
+
+async def holder_again(bench: Bench, name: str) -> Holder:
+    """After its lock has ended."""
+    bench.later(LOCK)
+    return await holder(bench, name)
+
+
+async def test_the_messages_of_one_session_can_be_peeked(bench: Bench) -> None:
+    """In the order of their numbers, whatever they are doing."""
+    await put(bench, "s", b"scheduled", due=START + 10**6)
+    await put(bench, "t", b"other")
+    await put(bench, "s", b"deferred", b"held", b"active", b"last")
+    mine = await holder(bench, "s")
+    deferred, _ = await mine.receive(2)
+    await mine.defer(deferred)
+
+    async def peeked(start: int = 0, wanted: int = 10, states: str = "alwfs") -> list[tuple[str, str]]:
+        request = bench.partition.peek(start, wanted, states=states, session="s", turn=Turn("", 0, bench.now))
+        return [(message.name, message.state) for message in (await bench.tell(request)).messages]
+
+    assert await peeked() == [("1", "s"), ("3", "f"), ("4", "l"), ("5", "a"), ("6", "a")]
+    assert await peeked(4, 2) == [("4", "l"), ("5", "a")]
+    assert await peeked(states="af") == [("3", "f"), ("5", "a"), ("6", "a")]
+    assert await peeked(7) == []
+    assert len(await bench.peek()) == 6
+
+
+# -- what is left ----------------------------------------------------------------------------------------------------
+
+
+async def test_thousands_of_sessions_leave_nothing_when_they_are_through(bench: Bench) -> None:
+    """Completed, received and deleted, expired, purged, cancelled, given back, or lapsed."""
+    for at in range(0, 3000, 1000):
+        await bench.send(*(of_session(f"session-{number}") for number in range(at, at + 1000)))
+    assert len((await listed(bench)).names) == 1000
+    for _ in range(20):
+        mine = await holder(bench)
+        await mine.complete(*await mine.receive())
+        await mine.release()
+    for _ in range(20):
+        mine = await holder(bench)
+        await mine.receive(mode="delete")
+        await mine.set_state(b"x")
+        await mine.set_state(None)
+    purged, step = 0, None
+    while step is None or step.onwards is not None:
+        step = await bench.purge(START + 1)
+        purged += step.count
+    assert purged == 2960
+    bench.later(LOCK)
+    await bench.due()
+    assert await traces(bench) == {}
+    assert (await listed(bench)).names == ()
+
+
+async def test_a_delay_leaves_nothing_when_it_is_over(bench: Bench) -> None:
+    await put(bench, "s", b"1")
+    mine = await holder(bench)
+    await mine.abandon(*await mine.receive(), delay=1000)
+    await bench.purge()
+    await mine.release()
+    bench.later(1000)
+    await bench.due()
+    assert await traces(bench) == {}
+
+
+# -- waking ----------------------------------------------------------------------------------------------------------
+
+
+async def test_who_waits_for_a_session_is_woken_when_one_is_free(bench: Bench, listening: Receivers) -> None:
+    """One for each session, and the longest waiting first."""
+    first, second = await listening("first"), await listening("second")
+    for receiver in (first, second):
+        assert (await accept(bench, waiter=receiver.channel)).outcome == "none"
+        bench.later(10)
+    await put(bench, "s", b"1", b"2")
+    await first.woken(1)
+    await second.woken(0)
+    assert (await accept(bench, waiter=first.channel)).outcome == "taken"
+    await put(bench, "s", b"3")
+    await second.woken(0)
+    await put(bench, "t", b"1")
+    await second.woken(1)
+
+
+@pytest.mark.parametrize("how", ["release", "lapse", "delay"])
+async def test_who_waits_is_woken_when_a_session_is_free_again(bench: Bench, listening: Receivers, how: str) -> None:
+    """Given back, or its lock has ended, or it is kept back no longer."""
+    await put(bench, "s", b"1", b"2")
+    mine = await holder(bench)
+    waiting = await listening("waiting")
+    if how == "delay":
+        await mine.abandon(*await mine.receive(1), delay=5000)
+        await mine.release()
+    assert (await accept(bench, waiter=waiting.channel)).outcome == "none"
+    if how == "release":
+        await mine.release()
+    else:
+        bench.later(LOCK if how == "lapse" else 5000)
+        await bench.due()
+    await waiting.woken(1)
+
+
+async def test_who_goes_away_or_looks_and_finds_one_waits_no_longer(bench: Bench, listening: Receivers) -> None:
+    waiting, other = await listening("waiting"), await listening("other")
+    assert (await accept(bench, waiter=waiting.channel)).outcome == "none"
+    assert (await look_for(bench, waiter=waiting.channel, waiting_for=0)).outcome == "none"
+    assert (await look_for(bench, waiter=other.channel)).outcome == "none"
+    await put(bench, "s", b"1")
+    await waiting.woken(0)
+    await other.woken(1)
+    assert (await look_for(bench, waiter=other.channel)).outcome == "found"
+    assert "waiters" not in await traces(bench)
+
+
+async def test_a_holder_that_waits_in_its_session_is_woken_when_there_is_something_for_it(
+    bench: Bench, listening: Receivers
+) -> None:
+    """And not by what comes for others; who waits for a session is not woken for one that is locked."""
+    mine, channel = await holder(bench, "s"), await listening("mine")
+    waiting = await listening("waiting")
+    assert (await mine.receive_more(waiter=channel.channel)).messages == ()
+    assert (await accept(bench, waiter=waiting.channel)).outcome == "none"
+    await put(bench, "s", b"1")
+    await channel.woken(1)
+    await waiting.woken(0)
+    await put(bench, "s", b"2")
+    await channel.woken(0)  # it was woken already
+    assert [body(one) for one in (await mine.receive_more(waiter=channel.channel)).messages] == [b"1", b"2"]
+    await put(bench, "t", b"1")
+    await channel.woken(0)
+    await waiting.woken(1)
+
+
+@pytest.mark.parametrize("how", ["schedule", "delay", "abandon", "room"])
+async def test_a_holder_is_woken_whatever_it_is_that_brings_something(
+    bench: Bench, listening: Receivers, how: str
+) -> None:
+    mine, channel = await holder(bench, "s"), await listening("mine")
+    await bench.send(*[of_session("s")] * (1000 if how == "room" else 1))
+    held = await mine.receive(1000)
+    if how == "schedule":
+        await put(bench, "s", b"2", due=START + 1000)
+    elif how == "delay":
+        await mine.abandon(*held, delay=1000)
+    elif how == "room":
+        await put(bench, "s", b"2")
+    assert (await mine.receive_more(waiter=channel.channel)).messages == ()
+    await channel.woken(0)
+    if how == "abandon":
+        await mine.abandon(*held)
+    elif how == "room":
+        await bench.send(of_session("s"))
+        await channel.woken(0)  # it could not take it
+        await mine.complete(held[0])
+    else:
+        bench.later(1000)
+        await bench.due()
+    await channel.woken(1)
+    assert len((await mine.receive_more(waiter=channel.channel)).messages) == {"room": 1}.get(how, 1)
+
+
+async def test_a_holder_that_is_gone_waits_for_nothing(bench: Bench, listening: Receivers) -> None:
+    """Given back, lapsed, or by its own word."""
+    channel = await listening("mine")
+    for how in ("release", "lapse", "word"):
+        mine = await holder(bench, "s")
+        await mine.receive_more(waiter=channel.channel)
+        if how == "release":
+            await mine.release()
+        elif how == "lapse":
+            bench.later(LOCK)
+            await bench.due()
+        else:
+            turn = Turn("", 0, bench.now)
+            request = bench.partition.look(session=mine.lock, waiter=channel.channel, waiting_for=0, turn=turn)
+            await bench.tell(request)
+            await mine.release()
+        assert await traces(bench) == {}, how
+    await put(bench, "s", b"1")
+    await channel.woken(0)
+
+
+async def test_who_would_sleep_past_what_is_due_sooner_is_woken_to_look_again(
+    bench: Bench, listening: Receivers
+) -> None:
+    """One of them is enough: it moves time on for all."""
+    channel = await listening("mine")
+    mine = await holder(bench, "s")
+    assert (await mine.receive_more(waiter=channel.channel)).due == LOCK
+    await put(bench, "s", b"1", due=START + 500)
+    await channel.woken(1)
+    assert (await mine.receive_more(waiter=channel.channel)).due == 500
+    waiting = await listening("waiting")
+    assert (await accept(bench, waiter=waiting.channel)).due == 500
+    await put(bench, "t", b"1", due=START + 100)
+    await waiting.woken(1)
+
+
+async def test_a_look_in_a_session_tells_whether_it_has_something(bench: Bench) -> None:
+    mine = await holder(bench, "s")
+
+    async def found() -> bool:
+        return (await bench.tell(bench.partition.look(session=mine.lock, turn=Turn("", 0, bench.now)))).found
+
+    assert not await found()
+    await put(bench, "s", b"1", b"2")
+    assert await found()
+    await mine.abandon(*await mine.receive(1), delay=1000)
+    assert not await found()
+    bench.later(1000)
+    assert await found()
+    await mine.receive()
+    assert not await found()
+
+
+# -- epochs ----------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("ahead", [0, LOCK // 2, LOCK, 100 * LOCK])
+async def test_a_lock_survives_a_failover_and_is_longer_by_one_duration_at_most(bench: Bench, ahead: int) -> None:
+    """However far the new server's clock is ahead, as long as it is not by more than one duration."""
+    await put(bench, "s", b"1")
+    mine = await holder(bench)
+    (one,) = await mine.receive()
+    bench.later(1000)
+    await at_one_process(bench)
+    bench.run_id = "another"
+    bench.later(ahead)
+    if ahead <= LOCK:
+        assert await mine.complete(one) == ()
+        assert await mine.renew() == LOCK
+    bench.later(LOCK + 1000)
+    bench.later(LOCK)
+    assert (await accept(bench, "s")).outcome == "taken"
+
+
+async def at_one_process(bench: Bench) -> None:
+    """From here on the partition knows of a process, also in memory, where there is none."""
+    bench.run_id = "one"
+    await bench.due()
+
+
+async def test_numbers_leap_at_a_failover_and_the_order_stays(bench: Bench) -> None:
+    await put(bench, "s", b"1")
+    await at_one_process(bench)
+    last = (await bench.count()).last
+    bench.run_id = "another"
+    assert await put(bench, "s", b"2") == [str(last + 2**24 + 1)]
+    assert await (await holder(bench)).bodies() == [b"1", b"2"]
+
+
+# -- deleting while receiving ----------------------------------------------------------------------------------------
+
+
+async def test_messages_of_a_session_can_be_received_and_deleted_once(bench: Bench) -> None:
+    await put(bench, "s", b"1", b"2")
+    mine = await holder(bench)
+    request = bench.partition.receive(bench.turn(), mine.lock.token, 5, session="s", mode="delete")
+    assert [body(message) for message in (await bench.tell(request)).messages] == [b"1", b"2"]
+    assert (await bench.tell(request)).messages == ()
+    await mine.release()
+    assert await traces(bench) == {}
+
+
+async def test_a_repeated_receive_gives_what_that_call_gave_and_is_held_still(bench: Bench) -> None:
+    """Other calls under the same lock have given out other messages."""
+    await put(bench, "s", b"1", b"2", b"3", b"4", b"5")
+    mine = await holder(bench)
+    first = await mine.receive(1)
+    turn = bench.turn("other")
+    request = bench.partition.receive(turn, mine.lock.token, 3, session="s")
+    assert [body(message) for message in (await bench.tell(request)).messages] == [b"2", b"3", b"4"]
+    await mine.receive(1)
+    await mine.complete("3", *first)
+    again = await bench.tell(request)
+    assert ([body(message) for message in again.messages], again.lock) == ([b"2", b"4"], LOCK)
+    await mine.release()
+    assert (await bench.tell(request)).messages == ()

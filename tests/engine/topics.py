@@ -1,0 +1,116 @@
+"""A topic on a bench: one partition of it, and its subscriptions there."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import Any, TypeVar
+
+from sbredis.engine import (
+    Copy,
+    Delivery,
+    Lock,
+    Outgoing,
+    Partition,
+    PartitionSettings,
+    Received,
+    Request,
+    Sent,
+    Turn,
+    new_token,
+    perform,
+    read_record,
+)
+from sbredis.transport import Transport
+from tests.engine.bench import Everything, everything
+
+__all__ = ["SETTINGS", "START", "Topic"]
+
+T = TypeVar("T")
+SETTINGS = PartitionSettings(clock="test", dead_letter_expired=True, max_delivery_count=2)
+START = 1_700_000_000_000
+
+
+class Topic:
+    """A topic of one partition with four subscriptions, one of which has sessions."""
+
+    def __init__(self, transport: Transport) -> None:
+        self.transport = transport
+        self.now = START
+        self._number = 0
+        self.topic = Partition("ns", "abc", "t", "topic", 1, replace(SETTINGS, topic=True))
+        shared = replace(SETTINGS, shared=True)
+        self.one, self.two, self.brief, self.sessions = (
+            Partition("ns", "abc", name, f"incarnation-{name}", 1, settings, store="t")
+            for name, settings in (
+                ("s1", shared),
+                ("s2", shared),
+                ("s3", replace(shared, time_to_live=1000)),
+                ("s4", replace(shared, sessions=True)),
+            )
+        )
+
+    @property
+    def subscriptions(self) -> tuple[Partition, ...]:
+        return self.one, self.two, self.brief, self.sessions
+
+    async def tell(self, request: Request[T]) -> T:
+        return await perform(self.transport, request)
+
+    def turn(self) -> Turn:
+        self._number += 1
+        return Turn(f"lane{self._number}", 1, self.now)
+
+    def at(self) -> Turn:
+        """Now, for what has no place in a lane."""
+        return Turn("", 0, self.now)
+
+    async def publish(self, *routed: tuple[bytes, tuple[int, ...]], message_id: bytes = b"") -> int:
+        messages = [Outgoing(payload, message_id=message_id) for payload, _ in routed]
+        request = self.topic.publish(
+            self.turn(), messages, [[Copy(place) for place in route] for _, route in routed], self.subscriptions
+        )
+        return (await self.tell(request)).first
+
+    async def receive(self, subscription: Partition, token: str | None = None, side: str = "") -> Received:
+        request = subscription.receive(self.turn(), token or new_token(), 10, side="d" if side else "")
+        return await self.tell(request)
+
+    async def payloads(self, subscription: Partition) -> list[bytes]:
+        return [read_record(one.record).payload for one in (await self.receive(subscription)).messages]
+
+    async def stored(self) -> int:
+        return sum([await self.transport.command("HLEN", key, key=key) for key in self.topic.keys[11:27]])
+
+    async def everything(self) -> Everything:
+        """All that the keys of all partitions hold."""
+        keys = dict.fromkeys(key for partition in (self.topic, *self.subscriptions) for key in partition.keys)
+        return await everything(self.transport, tuple(keys))
+
+    async def bytes(self) -> int:
+        return (await self.tell(self.topic.count(Turn("", 0, self.now)))).bytes
+
+    async def hand_out(
+        self, messages: Sequence[Outgoing], routes: Sequence[Sequence[Copy]], *, fence: int | None = None
+    ) -> Sent:
+        """Publish with whatever routes."""
+        request = self.topic.publish(self.turn(), messages, routes, self.subscriptions, fence=fence)
+        return await self.tell(request)
+
+    async def dead(self, subscription: Partition) -> list[Delivery]:
+        """The dead letters of a subscription, which are gone afterwards."""
+        received = await self.tell(subscription.receive(self.turn(), new_token(), 100, side="d", mode="delete"))
+        return list(received.messages)
+
+    async def taken(self, subscription: Partition) -> list[Delivery]:
+        """What a subscription gives out, which is gone afterwards."""
+        received = await self.tell(subscription.receive(self.turn(), new_token(), 100, mode="delete"))
+        return list(received.messages)
+
+    async def refs(self) -> dict[Any, Any]:
+        """How many carry a record, where it is more than one."""
+        return dict((await self.everything()).get(self.topic.keys[10].decode(), ("", {}))[1])
+
+    async def complete(self, subscription: Partition, token: str, *names: str) -> None:
+        settled = await self.tell(subscription.complete(self.turn(), [Lock(token, name) for name in names]))
+        assert settled.lost == ()

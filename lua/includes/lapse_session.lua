@@ -7,6 +7,11 @@
 -- @use seats_of
 -- @use unlock
 local function lapse_session(p, session, token, share)
+  if redis.call('HGET', p.states, '!' .. session) ~= token then -- it cannot be; but nobody else's session is touched for it
+    redis.call('HDEL', p.leases, token)
+    redis.call('ZREM', p.locks, token)
+    return share - 1
+  end
   local seats, members = seats_of(p, session, 'h', 0, 0, share), {}
   for i = 1, #seats do
     members[i] = seat_name(seats[i])

@@ -1,9 +1,11 @@
 -- The copies of each message of a call, in the order of the subscriptions that they are for; how many numbers each message
--- takes, and all together: further copies for one subscription have numbers of their own. Nil if they are malformed.
+-- takes, and all together: further copies for one subscription have numbers of their own. Nil if they are malformed, or, of several
+-- messages, more than a call may carry.
 -- @use whole
 -- @use words
 local function routes(argv, incoming, targets)
-  local columns, copies, widths, total = incoming.columns, {}, {}, 0
+  local MOST = 20000
+  local columns, copies, widths, total, sum = incoming.columns, {}, {}, 0, 0
   if not columns.r then
     return nil
   end
@@ -34,7 +36,10 @@ local function routes(argv, incoming, targets)
     if from ~= #changes + 1 or columns.d and argv[at + columns.d] ~= '' and #list > 0 then
       return nil
     end
-    copies[i], widths[i], total = list, width, total + width
+    copies[i], widths[i], total, sum = list, width, total + width, sum + #list
+    if sum > MOST and incoming.count > 1 then
+      return nil
+    end
   end
   return copies, widths, total
 end

@@ -30,13 +30,11 @@ from sbredis.engine._names import (
     name_key,
     namespace_name,
     rule_name,
-    session_member,
-    session_of,
-    session_range,
     subscription_name,
 )
 from sbredis.engine._partition import (
     MAXIMUM_CALL_BYTES,
+    MAXIMUM_CALL_COPIES,
     MAXIMUM_CALL_MESSAGES,
     MAXIMUM_CHANGES_BYTES,
     NO_TURN,
@@ -103,6 +101,7 @@ from sbredis.engine._settings import MAXIMUM_MESSAGE_BYTES, Clock, PartitionSett
 __all__ = [
     "KINDS",
     "MAXIMUM_CALL_BYTES",
+    "MAXIMUM_CALL_COPIES",
     "MAXIMUM_CALL_MESSAGES",
     "MAXIMUM_CHANGES_BYTES",
     "MAXIMUM_MESSAGE_BYTES",
@@ -177,9 +176,6 @@ __all__ = [
     "role_keys",
     "rule_name",
     "salts",
-    "session_member",
-    "session_of",
-    "session_range",
     "set_state",
     "slot_range",
     "subscription_name",

@@ -18,9 +18,6 @@ __all__ = [
     "name_key",
     "namespace_name",
     "rule_name",
-    "session_member",
-    "session_of",
-    "session_range",
     "subscription_name",
 ]
 
@@ -30,11 +27,6 @@ _SHOWN = 60
 _PATH = re.compile(r"[A-Za-z0-9](?:[A-Za-z0-9._/-]*[A-Za-z0-9])?", re.ASCII)
 _NAME = re.compile(r"[A-Za-z0-9](?:[A-Za-z0-9._-]*[A-Za-z0-9])?", re.ASCII)
 _LOWER = str.maketrans(ascii_uppercase, ascii_lowercase)
-
-# No byte of UTF-8 is 255. It ends a session id, and so no escaping is needed to tell "a" from what begins with "a".
-_END = b"\xff"
-_DIGITS = 16
-_MEMBER = re.compile(rb"([^\xff]*)\xff([0-9]{16})")
 
 
 # -- names -------------------------------------------------------------------------------------------------------------
@@ -106,40 +98,6 @@ def identifier(text: str, what: str, *, may_be_empty: bool = False) -> bytes:
         ) from None
 
 
-# -- sessions in a sorted set ------------------------------------------------------------------------------------------
-
-
-def session_member(session: str, number: int) -> bytes:
-    """How message ``number`` of a session stands in a sorted set whose scores are equal.
-
-    The session id in UTF-8, the byte 255, and the number in 16 digits: a session's members stand together, in the
-    order of their numbers. In Lua the id is ``string.sub(member, 1, -18)`` and the number ``string.sub(member, -16)``.
-    """
-    _require_number(number)
-    return b"%b%b%0*d" % (_session_id(session), _END, _DIGITS, number)
-
-
-def session_range(session: str) -> tuple[bytes, bytes]:
-    """The bounds for ZRANGEBYLEX and its kin between which lie all members of this session, and nothing else."""
-    first = _session_id(session) + _END
-    return b"[" + first, b"(" + first + _END
-
-
-def session_of(member: bytes) -> tuple[str, int]:
-    """The session id and the number in what :func:`session_member` made; :class:`ValueError` for other bytes."""
-    found = _MEMBER.fullmatch(member)
-    try:
-        if found:
-            return found[1].decode(), int(found[2])
-    except UnicodeDecodeError:
-        pass  # the same is wrong with it
-    raise ValueError(f"{_shown(member)} is not a session's message: its id in UTF-8, the byte 255, {_DIGITS} digits")
-
-
-def _session_id(session: str) -> bytes:
-    return identifier(session, "session id", may_be_empty=True)
-
-
 # -- refusals ----------------------------------------------------------------------------------------------------------
 
 
@@ -157,14 +115,7 @@ def _require_text(value: object, what: str) -> None:
         raise TypeError(f"{what} is text, not {type(value).__name__}")
 
 
-def _require_number(value: object) -> None:
-    if isinstance(value, bool) or not isinstance(value, int):
-        raise TypeError(f"the number of a message is a whole number, not {type(value).__name__}")
-    if not 0 <= value < 10**_DIGITS:
-        raise ValueError(f"the number of a message has 1 to {_DIGITS} digits and no sign")
-
-
-def _shown(value: str | bytes) -> str:
+def _shown(value: str) -> str:
     """Enough of a value to recognise it by, on one line."""
     shown = repr(value[:_SHOWN])
     return shown if len(value) <= _SHOWN and len(shown) <= _SHOWN else shown[: _SHOWN - 1] + "…"

@@ -12,6 +12,7 @@ from sbredis.transport import Argument
 
 __all__ = [
     "MAXIMUM_CALL_BYTES",
+    "MAXIMUM_CALL_COPIES",
     "MAXIMUM_CALL_MESSAGES",
     "MAXIMUM_CHANGES_BYTES",
     "MAXIMUM_ID_BYTES",
@@ -32,6 +33,8 @@ MAXIMUM_ID_BYTES = 512
 """128 characters of four bytes."""
 MAXIMUM_CHANGES_BYTES = 64 * 1024
 """What the changed properties of a message may weigh: what Azure allows for all of its properties."""
+MAXIMUM_CALL_COPIES = 20_000
+"""What the messages of a call to a topic may become, in all of its subscriptions; a single one may become more."""
 MAXIMUM_CALL_BYTES = 4 * 1024 * 1024
 """What the messages of one call may weigh; a single message may be larger."""
 

@@ -15,6 +15,7 @@ from typing import Any, Literal, NamedTuple, TypeVar
 from sbredis.engine._keys import KINDS, SESSION_KINDS, partition_keys
 from sbredis.engine._packing import (
     MAXIMUM_CALL_BYTES,
+    MAXIMUM_CALL_COPIES,
     MAXIMUM_CALL_MESSAGES,
     MAXIMUM_CHANGES_BYTES,
     MAXIMUM_ID_BYTES,
@@ -54,6 +55,7 @@ from sbredis.transport import Argument
 
 __all__ = [
     "MAXIMUM_CALL_BYTES",
+    "MAXIMUM_CALL_COPIES",
     "MAXIMUM_CALL_MESSAGES",
     "MAXIMUM_CHANGES_BYTES",
     "NO_TURN",
@@ -144,6 +146,11 @@ class Partition:
         self._check_outgoing(messages)
         if len(routes) != len(messages):
             raise ValueError("every message has a route, though it may be empty")
+        if len(messages) > 1 and (total := sum(map(len, routes))) > MAXIMUM_CALL_COPIES:
+            raise MessageSizeExceededError(
+                f"the {len(messages)} messages would become {total} in the subscriptions of the topic; one call takes "
+                f"{MAXIMUM_CALL_COPIES}"
+            )
         for route in routes:
             places = [copy.place for copy in route]
             if any(not 0 <= place < len(targets) for place in places) or places != sorted(places):

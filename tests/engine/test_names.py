@@ -18,12 +18,8 @@ from sbredis.engine._names import (
     name_key,
     namespace_name,
     rule_name,
-    session_member,
-    session_of,
-    session_range,
     subscription_name,
 )
-from sbredis.servers import LocalServer
 from sbredis.transport import parse_target
 
 Checked = Callable[[str], str]
@@ -182,106 +178,6 @@ def test_half_a_surrogate_pair_is_no_character(text: str, at: int) -> None:
 def test_an_identifier_is_text(value: Any) -> None:
     with pytest.raises(TypeError, match=f"session id is text, not {type(value).__name__}"):
         identifier(value, "session id", may_be_empty=True)
-
-
-# -- sessions in a sorted set ------------------------------------------------------------------------------------------
-
-NUMBERS = st.integers(0, 10**16 - 1)
-
-# Prefixes of one another, what surrounds the separator in the order of bytes, and what an escape might stumble over.
-AWKWARD = [
-    "", "\0", "\0\0", "\1", "a", "a\0", "a\1", "a0", "a:", "aa", "ab", "b", "0", "0" * 16, "a" + "0" * 16, "[", "(",
-    "-", "+", "\\", "\xfe", "\xff", "a\xff", "\xff\xff", "\n", "é", "\U0010ffff", "a\U0010ffff", "a" * 127, "a" * 128,
-    "\U0010ffff" * 128,
-]  # fmt: skip
-SESSIONS = st.one_of(st.sampled_from(AWKWARD), IDENTIFIERS, st.text("\0\1a\xff\U0010ffff", max_size=4))
-
-
-def sliced(members: list[bytes], bounds: tuple[bytes, bytes]) -> list[bytes]:
-    """What ZRANGEBYLEX answers for sorted members: the first bound belongs to the range, the second does not."""
-    low, high = bounds
-    assert (low[:1], high[:1]) == (b"[", b"(")
-    return [member for member in members if low[1:] <= member < high[1:]]
-
-
-@given(SESSIONS, NUMBERS)
-@example("", 0)
-@example("a", 10**16 - 1)
-def test_a_member_tells_its_session_and_number(session: str, number: int) -> None:
-    member = session_member(session, number)
-    assert session_of(member) == (session, number)
-    assert (member[:-17], member[-16:]) == (session.encode(), str(number).rjust(16, "0").encode())
-
-
-@given(st.dictionaries(SESSIONS, st.sets(NUMBERS, min_size=1, max_size=4), max_size=12), SESSIONS)
-def test_a_session_s_range_holds_its_members_by_number_and_no_other_s(
-    numbers: dict[str, set[int]], absent: str
-) -> None:
-    members = sorted(session_member(session, number) for session in numbers for number in numbers[session])
-    for session in {*numbers, absent}:
-        expected = [(session, number) for number in sorted(numbers.get(session, ()))]
-        assert [session_of(member) for member in sliced(members, session_range(session))] == expected
-
-
-def test_no_two_awkward_sessions_mix() -> None:
-    members = sorted(session_member(session, number) for session in AWKWARD for number in (0, 7, 10, 10**16 - 1))
-    for session in AWKWARD:
-        assert [session_of(member) for member in sliced(members, session_range(session))] == [
-            (session, 0), (session, 7), (session, 10), (session, 10**16 - 1)
-        ]  # fmt: skip
-
-
-def test_a_real_server_gives_a_session_s_members_by_number_and_no_other_s(server: LocalServer) -> None:
-    numbers = [0, 7, 10, 10**16 - 1]
-    members = [session_member(session, number) for session in AWKWARD for number in reversed(numbers)]
-    assert server.ask("ZADD", "sessions", *[word for member in members for word in ("0", as_text(member))]) == len(
-        members
-    )
-    for session in AWKWARD:
-        low, high = session_range(session)
-        found = server.ask("ZRANGEBYLEX", "sessions", as_text(low), as_text(high))
-        assert found == [as_text(session_member(session, number)) for number in numbers]
-        assert server.ask("ZLEXCOUNT", "sessions", as_text(low), as_text(high)) == len(numbers)
-    absent = session_range("a\2")
-    assert server.ask("ZRANGEBYLEX", "sessions", as_text(absent[0]), as_text(absent[1])) == []
-
-
-def as_text(data: bytes) -> str:
-    """As ``LocalServer.ask`` takes and gives bytes that are not UTF-8."""
-    return data.decode("utf-8", "surrogateescape")
-
-
-@pytest.mark.parametrize("number", [-1, 10**16])
-def test_a_number_that_would_break_the_order_is_refused(number: int) -> None:
-    with pytest.raises(ValueError, match="has 1 to 16 digits and no sign"):
-        session_member("a", number)
-
-
-@pytest.mark.parametrize("number", [True, 1.0, "1", None])
-def test_the_number_of_a_message_is_a_whole_number(number: Any) -> None:
-    with pytest.raises(TypeError, match=f"is a whole number, not {type(number).__name__}"):
-        session_member("a", number)
-
-
-@pytest.mark.parametrize("session", ["a" * 129, "\ud800"])
-def test_what_is_no_session_id_has_neither_members_nor_a_range(session: str) -> None:
-    with pytest.raises(ValueError, match="session id"):
-        session_member(session, 1)
-    with pytest.raises(ValueError, match="session id"):
-        session_range(session)
-
-
-NO_MEMBERS = [
-    b"", b"a", b"\xff", b"a\xff", b"0" * 17, b"a\xff" + b"0" * 15, b"a\xff" + b"0" * 17, b"a\xff" + b"0" * 15 + b"x",
-    b"a\xff+" + b"0" * 15, b"a\xff" + b"0" * 16 + b"\n", b"a\xff\xff" + b"0" * 16, b"a\xffb\xff" + b"0" * 16,
-    b"\xc0\xff" + b"0" * 16,
-]  # fmt: skip
-
-
-@pytest.mark.parametrize("member", NO_MEMBERS)
-def test_bytes_that_are_no_member_are_refused(member: bytes) -> None:
-    with pytest.raises(ValueError, match="is not a session's message"):
-        session_of(member)
 
 
 # -- what an error shows -----------------------------------------------------------------------------------------------

@@ -12,6 +12,7 @@ from sbredis.engine import (
     Content,
     Copy,
     Lock,
+    MalformedCallError,
     Outgoing,
     Partition,
     PartitionSettings,
@@ -30,7 +31,7 @@ from sbredis.engine import (
     set_state,
     waiting_channel,
 )
-from sbredis.exceptions import ServiceBusError
+from sbredis.exceptions import MessageSizeExceededError, ServiceBusError
 from sbredis.transport import open_transport
 from tests.engine.topics import SETTINGS, START, Topic
 from tests.transport.ears import Ear
@@ -155,6 +156,23 @@ async def test_a_repeated_publish_is_answered_as_the_first_time(topic: Topic) ->
     first = await topic.tell(request)
     assert await topic.tell(request) == first
     assert await topic.payloads(topic.one) == [b"m"]
+
+
+async def test_several_messages_become_no_more_copies_than_a_call_carries(
+    topic: Topic, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A single message may; the bound is the script's as well as that of who asks."""
+    many = [Copy(0, b"x")] * 10_001
+    messages = [Outgoing(b"m")] * 2
+    before = await topic.everything()
+    with pytest.raises(MessageSizeExceededError, match="would become 20002"):
+        topic.topic.publish(topic.turn(), messages, [many, many], topic.subscriptions)
+    monkeypatch.setattr("sbredis.engine._partition.MAXIMUM_CALL_COPIES", 1_000_000)
+    with pytest.raises(MalformedCallError, match="routes"):
+        await topic.tell(topic.topic.publish(topic.turn(), messages, [many, many], topic.subscriptions))
+    assert await topic.everything() == before
+    await topic.tell(topic.topic.publish(topic.turn(), messages, [many[:-1], many[:-1]], topic.subscriptions))
+    await topic.tell(topic.topic.publish(topic.turn(), messages[:1], [[*many, *many]], topic.subscriptions))
 
 
 @pytest.mark.parametrize("routes", [[], [(4,)], [(-1,)], [(1, 0)], [(0,), (1,)]])

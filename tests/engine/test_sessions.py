@@ -109,6 +109,43 @@ async def test_what_can_be_no_name_of_another_session_is_told_apart(bench: Bench
     assert sorted((await listed(bench)).names) == sorted(names)
 
 
+ANY_BYTES = [
+    "a\0b",
+    "\0",
+    "a\0" + "b" * 97,
+    "a\0" + "b" * 98,
+    "a\0" + "b" * 99,
+    "%s",
+    "%",
+    "a b",
+    "a|b",
+    "@a",
+    "=a",
+    "é" * 128,
+]
+
+
+@pytest.mark.parametrize("name", ANY_BYTES)
+@pytest.mark.parametrize("target", ["memory", "server"])
+async def test_a_session_may_be_called_anything(bench: Bench, name: str) -> None:
+    """Its lock is its own, whatever is in its name, and ends without touching that of another."""
+    await put(bench, name, b"1", b"2")
+    other = await holder(bench, "a")
+    mine = await holder(bench, name)
+    assert mine.lock.name == name
+    assert await mine.bodies(2) == [b"1", b"2"]
+    await mine.set_state(b"kept")
+    assert await mine.get_state() == b"kept"
+    bench.later(LOCK - 1)
+    await other.renew()
+    bench.later(1)
+    again = await holder(bench, name)
+    assert [(body(each), each.failures) for each in await again.receive(2)] == [(b"1", 1), (b"2", 1)]
+    assert (await accept(bench, "a")).outcome == "locked"
+    assert await again.release() == 2
+    assert (await holder(bench)).lock.name == name
+
+
 async def test_a_repeated_accept_is_about_the_session_that_the_first_one_got(bench: Bench) -> None:
     await put(bench, "a", b"1")
     bench.later(1)

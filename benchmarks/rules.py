@@ -18,6 +18,10 @@ from sbredis.rules import Constant, CorrelationFilter, Facts, Filter, Rule, Rule
 SYSTEM: dict[str, Constant] = {"messageid": "m-1", "label": "order", "to": "eu", "sessionid": None}
 USER: dict[str, Value] = {"color": "red", "price": 12, "region": "eu", "number": 777}
 COMPLEX = "color LIKE 'r%' AND (price * 2 > {0} OR region NOT IN ('us', 'asia')) AND NOT (price < 3 OR EXISTS(gone))"
+DIFFERENT = (
+    "color LIKE 'r%{0}' OR (price * {0} > {0} AND region NOT IN ('us', 'asia{0}'))"
+    " AND NOT (price < -{0} OR EXISTS(gone{0}))"
+)
 SECONDS = 0.2
 
 
@@ -45,6 +49,7 @@ def cases() -> list[Case]:
         Case("one with an action", [SqlFilter("price > 10")], SqlAction("SET price = price + 1; SET sys.Label = 'x'")),
         Case("2,000 of price > N", [SqlFilter(f"price > {number}") for number in numbers]),
         Case("2,000 complex ones", [SqlFilter(COMPLEX.format(number)) for number in numbers]),
+        Case("2,000 with nothing in common", [SqlFilter(DIFFERENT.format(number + 1)) for number in numbers]),
         Case(
             "2,000 of number = N AND price > 10", [SqlFilter(f"number = {number} AND price > 10") for number in numbers]
         ),

@@ -11,9 +11,11 @@ from sbredis.rules._actions import Action, compile_action
 from sbredis.rules._arithmetic import EvaluationError
 from sbredis.rules._checks import check_filter, correlated, read_filter
 from sbredis.rules._compile import Compiler, Condition
-from sbredis.rules._facts import Facts
+from sbredis.rules._facts import Facts, Seen
 from sbredis.rules._index import Index, Wanted, split
 from sbredis.rules._rules import CorrelationFilter, FalseFilter, Filter, Rule, SqlFilter
+from sbredis.rules._sharing import Memory, Sharing
+from sbredis.rules._syntax import Predicate
 from sbredis.rules._values import Constant, Value
 
 __all__ = ["Copy", "RuleBook"]
@@ -70,18 +72,20 @@ class RuleBook:
     def __init__(self, subscriptions: Sequence[tuple[Sequence[Rule], bool]]) -> None:
         indexed: list[tuple[Wanted, _Entry]] = []
         self._always: list[_Entry] = []
+        compiling = _Compiling()
         position = 0
         for subscription, (rules, dead_letters) in enumerate(subscriptions):
             plain = Copy(subscription, None)
             for rule in rules:
                 entry = _Entry(position, rule, plain, dead_letters=dead_letters)
                 position += 1
-                wanted = _prepare(rule.filter, entry)
+                wanted = compiling.read(rule.filter, entry)
                 if wanted:
                     indexed.append((wanted, entry))
                 elif wanted is not None:
                     self._always.append(entry)
         self._index = Index(indexed) if indexed else None
+        self._shares = compiling.finish()
 
     def judge(self, facts: Facts) -> list[Copy]:
         """The copies that a message becomes: subscription by subscription, in the order of their rules.
@@ -90,11 +94,13 @@ class RuleBook:
         them. Each matching rule that has one gives a copy of its own. A rule that fails gives a copy with an ``error``
         if the subscription dead-letters such messages, and nothing if it does not; the other rules count as ever.
         """
-        found = self._always.copy()
-        if self._index is not None:
-            self._index.find(facts, found)
+        found = [*self._always]
+        index = self._index
+        if index is not None:
+            index.find(facts, found)
             if len(found) > 1:
                 found.sort(key=_position)
+        seen: Seen = Memory(facts) if self._shares and found else facts
         copies: list[Copy] = []
         plain = -1  # the last subscription that has its plain copy
         for entry in found:
@@ -104,7 +110,7 @@ class RuleBook:
             condition = entry.condition
             if condition is not None:
                 try:
-                    if condition(facts) is not True:
+                    if condition(seen) is not True:
                         continue
                 except EvaluationError as error:
                     if entry.dead_letters:
@@ -127,15 +133,30 @@ class RuleBook:
         copies.append(Copy(entry.subscription, entry.rule, changed.system, changed.user))
 
 
-def _prepare(given: Filter, entry: _Entry) -> Wanted | None:
-    """What the index is to hold a filter to; ``None`` for one that nothing passes."""
-    if isinstance(given, SqlFilter):
-        predicate, parameters = read_filter(given)
-        compiler = Compiler(given.text, parameters)
-        wanted, left = split(predicate, compiler)
-        entry.condition = compiler.topmost(left)
-        return wanted
-    if isinstance(given, CorrelationFilter):
-        return correlated(given)
-    check_filter(given)
-    return None if isinstance(given, FalseFilter) else {}
+class _Compiling:
+    """Filters that become conditions: all are read before the first is compiled, to find what they have in common."""
+
+    def __init__(self) -> None:
+        self._sharing = Sharing()
+        self._read: list[tuple[_Entry, Compiler, list[Predicate]]] = []
+
+    def read(self, given: Filter, entry: _Entry) -> Wanted | None:
+        """What the index is to hold a filter to; ``None`` for one that nothing passes."""
+        if isinstance(given, SqlFilter):
+            predicate, parameters = read_filter(given)
+            compiler = Compiler(given.text, parameters, self._sharing.once)
+            wanted, left = split(predicate, compiler)
+            if left:
+                self._sharing.read(left, compiler.constant, wanted)
+                self._read.append((entry, compiler, left))
+            return wanted
+        if isinstance(given, CorrelationFilter):
+            return correlated(given)
+        check_filter(given)
+        return None if isinstance(given, FalseFilter) else {}
+
+    def finish(self) -> bool:
+        """Give the entries their conditions. Returns whether they share anything."""
+        for entry, compiler, left in self._read:
+            entry.condition = compiler.topmost(left)
+        return self._sharing.any

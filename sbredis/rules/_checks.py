@@ -89,7 +89,7 @@ def correlated(given: CorrelationFilter) -> dict[tuple[bool, str], Constant]:
             raise ValueError(f"{what} is given twice; upper and lower case are the same")
         wanted[False, name.lower()] = as_constant(value, what)
     if not wanted:
-        raise ValueError("a correlation filter must ask for something; for all messages there is TrueFilter")
+        raise ValueError("a correlation filter must ask for something; for all messages there is TrueRuleFilter")
     return wanted
 
 

@@ -8,11 +8,11 @@ not asked cannot fail.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from typing import Any, NoReturn, TypeAlias
+from typing import Any, NoReturn, Protocol, TypeAlias, TypeVar
 from uuid import uuid4
 
 from sbredis.rules._arithmetic import EvaluationError, calculate, negate
-from sbredis.rules._facts import Facts, canonical
+from sbredis.rules._facts import Seen, canonical
 from sbredis.rules._like import PatternError, matcher
 from sbredis.rules._syntax import (
     AllOf,
@@ -40,8 +40,10 @@ from sbredis.rules._values import Constant, Kind, Truth, at_least, at_most, equa
 
 __all__ = ["Compiler", "Condition", "Getter"]
 
-Getter: TypeAlias = Callable[[Facts], Constant]
-Condition: TypeAlias = Callable[[Facts], Truth]
+T = TypeVar("T")
+
+Getter: TypeAlias = Callable[[Seen], Constant]
+Condition: TypeAlias = Callable[[Seen], Truth]
 _Step: TypeAlias = tuple[Operator, Getter, str]
 
 _COMPARISONS: dict[str, Callable[[object, object], Truth]] = {
@@ -55,12 +57,24 @@ _COMPARISONS: dict[str, Callable[[object, object], Truth]] = {
 _MIRRORED = {"=": "=", "<>": "<>", "<": ">", "<=": ">=", ">": "<", ">=": "<="}
 
 
-class Compiler:
-    """Makes functions of the trees of one text, with its parameters by their names in lower case."""
+class _Once(Protocol):
+    def __call__(self, node: object, own: Callable[[Seen], T]) -> Callable[[Seen], T]: ...
 
-    def __init__(self, text: str, parameters: Mapping[str, Constant]) -> None:
+
+def _each_time(node: object, own: Callable[[Seen], T]) -> Callable[[Seen], T]:  # noqa: ARG001 -- as in the protocol
+    return own
+
+
+class Compiler:
+    """Makes functions of the trees of one text, with its parameters by their names in lower case.
+
+    ``once`` may have a node asked otherwise than by the function that has been made of it.
+    """
+
+    def __init__(self, text: str, parameters: Mapping[str, Constant], once: _Once = _each_time) -> None:
         self._text = text
         self._parameters = parameters
+        self._once = once
 
     def _where(self, at: int) -> str:
         line, column = place(self._text, at)
@@ -79,12 +93,15 @@ class Compiler:
         constant = self.constant(expression)
         if constant is not None:
             value = constant.value
-            return lambda facts: value  # noqa: ARG005 -- as all getters
+            return lambda seen: value  # noqa: ARG005 -- as all getters
+        if isinstance(expression, Property):
+            return self._property(expression)
+        return self._once(expression, self._value(expression))
+
+    def _value(self, expression: Expression) -> Getter:
         match expression:
-            case Property():
-                return self._property(expression)
             case NewId():
-                return lambda facts: uuid4()  # noqa: ARG005 -- as all getters
+                return lambda seen: uuid4()  # noqa: ARG005 -- as all getters
             case Lookup(name, at):
                 return self._lookup(self.value(name), at)
             case Sign(sign, operand, at):
@@ -100,13 +117,13 @@ class Compiler:
     def _property(self, named: Property) -> Getter:
         if not named.system:
             key = named.name.lower()
-            return lambda facts: facts.names.get(key)
+            return lambda seen: seen.names.get(key)
         system = canonical(named.name)
         if system is not None:
-            return lambda facts: facts.system.get(system)
+            return lambda seen: seen.system.get(system)
         problem = f"there is no system property {named.name} {self._where(named.at)}"
 
-        def fail(facts: Facts) -> NoReturn:  # noqa: ARG001 -- as all getters
+        def fail(seen: Seen) -> NoReturn:  # noqa: ARG001 -- as all getters
             raise EvaluationError(problem)
 
         return fail
@@ -114,21 +131,21 @@ class Compiler:
     def _lookup(self, name: Getter, at: int) -> Getter:
         problem = f"the name of a property must be text {self._where(at)}"
 
-        def get(facts: Facts) -> Constant:
-            named = name(facts)
+        def get(seen: Seen) -> Constant:
+            named = name(seen)
             if named is None:
                 return None
             if not isinstance(named, str):
                 raise EvaluationError(problem)
-            return self._property(reference(named, at))(facts)
+            return self._property(reference(named, at))(seen)
 
         return get
 
     def _sign(self, sign: str, operand: Getter, at: int) -> Getter:
         where = self._where(at)
 
-        def get(facts: Facts) -> Constant:
-            value = operand(facts)
+        def get(seen: Seen) -> Constant:
+            value = operand(seen)
             try:
                 return negate(sign, value)
             except EvaluationError as error:
@@ -140,6 +157,9 @@ class Compiler:
 
     def condition(self, predicate: Predicate) -> Condition:
         """What says whether a predicate holds."""
+        return self._once(predicate, self._condition(predicate))
+
+    def _condition(self, predicate: Predicate) -> Condition:
         match predicate:
             case Compare(comparison, left, right):
                 return self._compare(comparison, left, right)
@@ -151,7 +171,7 @@ class Compiler:
                 return self._exists(named)
             case IsNull(operand):
                 getter = self.value(operand)
-                return lambda facts: getter(facts) is None
+                return lambda seen: getter(seen) is None
             case Not(operand):
                 return _negated(self.condition(operand))
             case AllOf(parts):
@@ -167,13 +187,13 @@ class Compiler:
         if len(conditions) < 2:
             return conditions[0] if conditions else None
 
-        def holds(facts: Facts) -> bool:
+        def holds(seen: Seen) -> bool:
             for condition in conditions:  # noqa: SIM110 -- a generator costs more than the conditions
-                if condition(facts) is not True:
+                if condition(seen) is not True:
                     return False
             return True
 
-        return holds
+        return self._once(parts, holds)
 
     def _compare(self, comparison: str, left: Expression, right: Expression) -> Condition:
         if self.constant(left) is not None:
@@ -183,20 +203,20 @@ class Compiler:
         if constant is None:
             other = self.value(right)
 
-            def varies(facts: Facts) -> Truth:
-                first = getter(facts)
-                return compare(first, other(facts))
+            def varies(seen: Seen) -> Truth:
+                first = getter(seen)
+                return compare(first, other(seen))
 
             return varies
         # Nearly all comparisons: with a constant, text or a number, of what is text or a number.
         value = constant.value
         first, second = (str, str) if isinstance(value, str) else (int, float)
         if kind_of(value) not in {Kind.TEXT, Kind.NUMBER}:
-            return lambda facts: compare(getter(facts), value)
+            return lambda seen: compare(getter(seen), value)
         quick = _QUICK[comparison](value)
 
-        def usually(facts: Facts) -> Truth:
-            found = getter(facts)
+        def usually(seen: Seen) -> Truth:
+            found = getter(seen)
             kind = type(found)
             if kind is first or kind is second:
                 return quick(found)
@@ -207,13 +227,13 @@ class Compiler:
     def _within(self, operand: Expression, options: tuple[Expression, ...]) -> Condition:
         getter, others = self.value(operand), [self.value(option) for option in options]
 
-        def within(facts: Facts) -> Truth:
-            found = getter(facts)
+        def within(seen: Seen) -> Truth:
+            found = getter(seen)
             if found is None:
                 return None
             result: Truth = False
             for other in others:
-                same = equal(found, other(facts))
+                same = equal(found, other(seen))
                 if same:
                     return True
                 if same is None:
@@ -230,15 +250,15 @@ class Compiler:
         if fixed is not None and escape is None and isinstance(fixed.value, str):
             ready = matcher(fixed.value)
 
-            def simple(facts: Facts) -> Truth:
-                found = getter(facts)
+            def simple(seen: Seen) -> Truth:
+                found = getter(seen)
                 return ready(found) if isinstance(found, str) else None
 
             return simple
 
-        def varies(facts: Facts) -> Truth:
-            found, wanted = getter(facts), pattern(facts)
-            mark = escape(facts) if escape is not None else None
+        def varies(seen: Seen) -> Truth:
+            found, wanted = getter(seen), pattern(seen)
+            mark = escape(seen) if escape is not None else None
             if found is None or wanted is None or (escape is not None and mark is None):
                 return None
             if mark is not None and not (isinstance(mark, str) and len(mark) == 1):
@@ -255,9 +275,9 @@ class Compiler:
     def _exists(self, named: Property) -> Condition:
         if named.system:
             getter = self._property(named)
-            return lambda facts: getter(facts) is not None
+            return lambda seen: getter(seen) is not None
         key = named.name.lower()
-        return lambda facts: key in facts.names
+        return lambda seen: key in seen.names
 
 
 _QUICK: dict[str, Callable[[Any], Callable[[Any], bool]]] = {
@@ -271,10 +291,10 @@ _QUICK: dict[str, Callable[[Any], Callable[[Any], bool]]] = {
 
 
 def _calculated(first: Getter, steps: list[_Step]) -> Getter:
-    def calculated(facts: Facts) -> Constant:
-        result = first(facts)
+    def calculated(seen: Seen) -> Constant:
+        result = first(seen)
         for operator, operand, where in steps:
-            value = operand(facts)
+            value = operand(seen)
             try:
                 result = calculate(operator, result, value)
             except EvaluationError as error:
@@ -285,18 +305,18 @@ def _calculated(first: Getter, steps: list[_Step]) -> Getter:
 
 
 def _negated(condition: Condition) -> Condition:
-    def negated(facts: Facts) -> Truth:
-        truth = condition(facts)
+    def negated(seen: Seen) -> Truth:
+        truth = condition(seen)
         return None if truth is None else not truth
 
     return negated
 
 
 def _all_of(conditions: list[Condition]) -> Condition:
-    def all_of(facts: Facts) -> Truth:
+    def all_of(seen: Seen) -> Truth:
         result: Truth = True
         for condition in conditions:
-            truth = condition(facts)
+            truth = condition(seen)
             if truth is False:
                 return False
             if truth is None:
@@ -307,10 +327,10 @@ def _all_of(conditions: list[Condition]) -> Condition:
 
 
 def _any_of(conditions: list[Condition]) -> Condition:
-    def any_of(facts: Facts) -> Truth:
+    def any_of(seen: Seen) -> Truth:
         result: Truth = False
         for condition in conditions:
-            truth = condition(facts)
+            truth = condition(seen)
             if truth is True:
                 return True
             if truth is None:

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from typing import Protocol
 
 from sbredis.rules._values import Constant, Value
 
-__all__ = ["SETTABLE", "SYSTEM_PROPERTIES", "Facts", "canonical"]
+__all__ = ["SETTABLE", "SYSTEM_PROPERTIES", "Facts", "Seen", "canonical"]
 
 SETTABLE: dict[str, str] = {
     "contenttype": "ContentType",
@@ -59,6 +60,15 @@ def canonical(name: str) -> str | None:
     name = name.lower()
     name = _ALIASES.get(name, name)
     return name if name in SYSTEM_PROPERTIES else None
+
+
+class Seen(Protocol):
+    """What filters and actions ask: the properties of a message by their names in lower case."""
+
+    @property
+    def system(self) -> Mapping[str, Constant]: ...
+    @property
+    def names(self) -> Mapping[str, Value]: ...
 
 
 class Facts:

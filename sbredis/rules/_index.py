@@ -80,11 +80,12 @@ class Index(Generic[T]):
     def find(self, facts: Facts, found: list[T]) -> None:
         """Add to ``found`` whatever wants nothing that the message does not have. In no particular order."""
         system, names = facts.system, facts.names
-        for name, shapes in self._system.items():
-            value = system.get(name)
-            if value is not None:
-                for shape in shapes:
-                    shape.find(value, system, names, found)
+        if self._system:
+            for name, shapes in self._system.items():
+                value = system.get(name)
+                if value is not None:
+                    for shape in shapes:
+                        shape.find(value, system, names, found)
         waiting = self._user
         if len(waiting) <= len(names):
             for name, shapes in waiting.items():

@@ -230,3 +230,21 @@ def topics(draw: st.DrawFn) -> list[tuple[list[Rule], bool]]:
         ([Rule(f"rule {number}", draw(filters), draw(actions)) for number in range(draw(st.integers(0, 4)))], flag)
         for flag in draw(st.lists(st.booleans(), max_size=3))
     ]
+
+
+@st.composite
+def related_topics(draw: st.DrawFn) -> list[tuple[list[Rule], bool]]:
+    """The rules of subscriptions whose filters are put together from a few conditions, at various places."""
+    pool = st.sampled_from(draw(st.lists(predicates, min_size=1, max_size=4)))
+    several = st.lists(pool, min_size=2, max_size=3).map(tuple)
+    together = st.one_of(pool, pool, st.builds(Not, pool), st.builds(AnyOf, several), st.builds(AllOf, several))
+    put = st.one_of(
+        together, st.builds(AllOf, st.lists(together | equalities, min_size=2, max_size=3).map(tuple)), together
+    )
+    blanks = st.sampled_from(["", " ", "\n", "\n   "])
+    texts = st.builds(operator.add, blanks, put.map(written)).filter(lambda text: len(text) <= 1024)
+    given = texts.map(lambda text: SqlFilter(text, PARAMETERS))
+    return [
+        ([Rule(f"rule {number}", draw(given), draw(actions)) for number in range(draw(st.integers(1, 4)))], flag)
+        for flag in draw(st.lists(st.booleans(), min_size=1, max_size=3))
+    ]

@@ -15,6 +15,7 @@ from tests.rules.drawing import (
     PARAMETERS,
     messages,
     predicates,
+    related_topics,
     sql_filters,
     statements,
     topics,
@@ -52,6 +53,27 @@ def test_one_filter(given_filter: SqlFilter, message: tuple[dict[str, Any], dict
 def test_all_rules_of_a_topic(subscriptions: list[tuple[list[Rule], bool]], sent: list[tuple[Any, Any]]) -> None:
     for system, user in sent:
         assert outcomes(subscriptions, system, user) == judged(subscriptions, system, user)
+
+
+@settings(THOROUGH, max_examples=200)
+@given(related_topics(), st.lists(messages, min_size=1, max_size=3))
+def test_rules_that_have_much_in_common(
+    subscriptions: list[tuple[list[Rule], bool]], sent: list[tuple[Any, Any]]
+) -> None:
+    """Each says what it says by itself, and where it fails it names its own rule and the place in its own text."""
+    book = RuleBook(subscriptions)
+    for system, user in sent:
+        facts = Facts(system, user)
+        assert outcomes(subscriptions, system, user) == judged(subscriptions, system, user)
+        errors = [copy.error for copy in book.judge(facts) if copy.error is not None]
+        alone = [
+            copy.error
+            for rules, dead_letters in subscriptions
+            for rule in rules
+            for copy in RuleBook([([rule], dead_letters)]).judge(facts)
+            if copy.error is not None
+        ]
+        assert errors == alone
 
 
 def anywhere(node: Any) -> Any:

@@ -127,7 +127,7 @@ def test_parameters_that_are_not_used_do_no_harm() -> None:
 @pytest.mark.parametrize(
     ("given", "error", "why"),
     [
-        (CorrelationFilter(), ValueError, "must ask for something"),
+        (CorrelationFilter(), ValueError, "must ask for something; for all messages there is TrueRuleFilter"),
         (CorrelationFilter(subject=1), TypeError, "subject of a correlation filter must be str or None, not int"),  # type: ignore[arg-type]
         (CorrelationFilter(properties={"a": None}), TypeError, "cannot be None"),
         (CorrelationFilter(properties={"a": [1]}), TypeError, "property 'a' of a correlation filter must be"),

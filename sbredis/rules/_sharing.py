@@ -1,0 +1,203 @@
+"""What the filters of a book have in common is asked once for each message, and not once for each filter.
+
+Filters that many subscriptions have are mostly made of the same conditions. While a book is compiled, equal parts of
+its filters are found, and each part that several filters have gets one function that answers for all of them. A message
+is then judged with a :class:`Memory` of the answers.
+
+A part stays lazy: it is asked when the first filter comes to it. Where it fails, that is remembered as well, and each
+filter fails by its own function, which knows its own text and the place in it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from datetime import datetime, timedelta, timezone
+from operator import itemgetter
+from types import NoneType
+from typing import Any, TypeAlias, TypeVar, cast
+from uuid import UUID
+
+from sbredis.rules._arithmetic import EvaluationError
+from sbredis.rules._facts import Facts, Seen, canonical
+from sbredis.rules._index import Wanted, can_fail
+from sbredis.rules._syntax import (
+    AllOf,
+    AnyOf,
+    Arithmetic,
+    Compare,
+    Exists,
+    Expression,
+    IsNull,
+    Like,
+    Literally,
+    Lookup,
+    NewId,
+    Node,
+    Not,
+    Predicate,
+    Property,
+    Sign,
+    Within,
+)
+from sbredis.rules._values import Constant
+
+__all__ = ["Memory", "Sharing"]
+
+T = TypeVar("T")
+
+_Resolve: TypeAlias = Callable[[Expression], Literally | None]
+_FAILED: Any = object()
+
+
+class Memory(dict[Callable[[Any], object], object]):
+    """A message as filters see it while it is judged once, and what its shared parts have answered so far."""
+
+    __slots__ = ("names", "system")
+
+    def __init__(self, facts: Facts) -> None:
+        self.names = facts.names
+        self.system = facts.system
+
+    def __missing__(self, asked: Callable[[Any], object]) -> object:
+        try:
+            answer = asked(self)
+        except EvaluationError:
+            answer = _FAILED
+        self[asked] = answer
+        return answer
+
+
+class _Part:
+    """A condition or an expression that filters are made of, wherever it stands."""
+
+    __slots__ = ("answer", "can_fail", "keys", "last", "parts", "shared")
+
+    def __init__(self, parts: Sequence[_Part], *, can_fail: bool) -> None:
+        self.parts = parts
+        self.can_fail = can_fail
+        self.shared = False
+        self.answer: Callable[[Any], object] | None = None
+        self.last: Wanted | None = None
+        self.keys: set[object] | None = None
+
+    def used(self, by: Wanted) -> None:
+        """Count a filter, which is known by what the index holds it to.
+
+        What only filters have that no message can be for together, since they want other values of the same properties,
+        is not shared; nor is what stands in shared parts alone.
+        """
+        if self.shared:
+            return
+        last, self.last = self.last, by
+        if last is not None and last is not by:
+            if self.keys is None:
+                self.keys = {frozenset(last.items())}
+            key = frozenset(by.items())
+            self.shared = key in self.keys or last.keys() != by.keys()
+            self.keys.add(key)
+        if not self.shared:
+            for part in self.parts:
+                part.used(by)
+
+    def once(self, own: Callable[[Seen], T]) -> Callable[[Seen], T]:
+        """What asks this part for a filter that would ask it by a function of its own."""
+        if self.answer is None:
+            self.answer = own
+        remembered = cast("Callable[[Seen], T]", itemgetter(self.answer))  # a book that shares judges with a memory
+        if not self.can_fail:
+            return remembered
+
+        def ask(seen: Seen) -> T:
+            known = remembered(seen)
+            return own(seen) if known is _FAILED else known
+
+        return ask
+
+
+class Sharing:
+    """The parts of all filters of a book. First each filter is read, then each is compiled with :meth:`once`."""
+
+    def __init__(self) -> None:
+        self._parts: dict[object, _Part] = {}
+        self._of: dict[int, _Part] = {}
+        self.any = False
+        """Whether anything is shared, so that a memory is needed to judge a message."""
+
+    def read(self, topmost: list[Predicate], constant: _Resolve, wanted: Wanted) -> None:
+        """Take note of a filter: what its topmost ANDs join, and what the index holds it to.
+
+        The list and its predicates must live until the filter has been compiled.
+        """
+        read = [self._read(predicate, constant) for predicate in topmost]
+        parts = [part for part in read if isinstance(part, _Part)]
+        if len(parts) > 1:
+            parts = [self._part((list, *parts), parts, can_fail=any(part.can_fail for part in parts))]
+            self._of[id(topmost)] = parts[0]
+        for part in parts:
+            part.used(wanted)
+
+    def once(self, node: object, own: Callable[[Seen], T]) -> Callable[[Seen], T]:
+        """What asks a node of a filter, or the list of its topmost ones, where its own function would do so anew."""
+        part = self._of.get(id(node))
+        if part is None or not part.shared:
+            return own
+        self.any = True
+        return part.once(own)
+
+    def _read(self, node: Node, constant: _Resolve) -> object:
+        """What is equal for two nodes only if they answer alike: a part, or the key of a property or of a value."""
+        fixed = constant(node) if isinstance(node, Expression) else None
+        if fixed is not None:
+            return _constant(fixed.value)
+        if isinstance(node, Property):
+            known = canonical(node.name) if node.system else None
+            return Property, node.system, known or node.name.lower()
+        if isinstance(node, NewId):
+            return object()
+        label, children = _taken_apart(node)
+        key = (label, *[self._read(child, constant) for child in children])
+        part = self._parts.get(key)
+        if part is None:
+            part = self._part(key, [child for child in key if isinstance(child, _Part)], can_fail=can_fail(node))
+        self._of[id(node)] = part
+        return part
+
+    def _part(self, key: tuple[object, ...], parts: Sequence[_Part], *, can_fail: bool) -> _Part:
+        part = self._parts.get(key)
+        if part is None:
+            part = self._parts[key] = _Part(parts, can_fail=can_fail)
+        return part
+
+
+_PLAIN = {NoneType, bool, bytes, float, int, str, timedelta, UUID}
+
+
+def _constant(value: Constant) -> object:
+    """What is equal for two constants that are the same, which is more than that they are equal: 1, 1.0 and TRUE."""
+    kind = type(value)
+    if kind in _PLAIN or (kind is datetime and isinstance(value, datetime) and type(value.tzinfo) is timezone):
+        return Literally, kind, repr(value)
+    return object()
+
+
+def _taken_apart(node: Node) -> tuple[object, Sequence[Node]]:
+    """What a node does, and to which others."""
+    match node:
+        case Compare(comparison, left, right):
+            return comparison, (left, right)
+        case AllOf(parts) | AnyOf(parts):
+            return type(node), parts
+        case Not(operand) | Exists(operand) | IsNull(operand):
+            return type(node), (operand,)
+        case Like(operand, pattern, escape, _):
+            return Like, (operand, pattern) if escape is None else (operand, pattern, escape)
+        case Within(operand, options):
+            return Within, (operand, *options)
+        case Arithmetic(first, rest):
+            return "".join([sign for sign, _, _ in rest]), (first, *[operand for _, operand, _ in rest])
+        case Lookup(name, _):
+            return Lookup, (name,)
+        case Sign(sign, operand, _):
+            return (Sign, sign), (operand,)
+        case _:
+            raise AssertionError(node)

@@ -12,8 +12,9 @@
 -- ARGV[8]    incarnations of the subscriptions, in one text with blanks between, with a plus where messages belong to sessions
 -- ARGV[9]    fence       of who holds the role of routing, or nothing
 -- ARGV[10...] messages   for each its columns (a route is copies with blanks between: the place of a subscription, from 1 on, and
---   for changed properties `a` and their length, or `e` and their length for a copy that goes to the dead-letter queue, because
---   a rule failed; changes are those of all copies, one behind the other), and its payload
+--   for changed properties `a` and their length, and `t` and a time to live if that is another one; or `e` and their length for a
+--   copy that goes to the dead-letter queue, because a rule failed; changes are those of all copies, one behind the other), and its
+--   payload
 --
 -- Result: { more, the first number, how many were dropped, the numbers of those that were scheduled, as runs }
 -- Refusals: call, DISABLED (sending is), TOOLARGE (a message, by its place), QUOTA (the entity is full: bytes, of how many),
@@ -131,7 +132,7 @@ for i = 1, incoming.count do
       nth = target == before and nth + 1 or 0
       before = target
       local own = number + nth
-      local till, named = math.min(expires, p.now + target.ttl), nth > 0 and string.format('%.0f', number) or ''
+      local till, named = math.min(copy.ttl and p.now + math.min(copy.ttl, p.ttl) or expires, p.now + target.ttl, NEVER), nth > 0 and string.format('%.0f', number) or ''
       p.bytes = p.bytes + #changes
       if copy.dead or target.seats and not session then
         -- Numbers that a failover may have lost must not come again, also where it was not noticed yet (see work_off).

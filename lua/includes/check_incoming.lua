@@ -56,7 +56,7 @@ local function check_incoming(p, argv, columns, letters, at)
   if total > 4194304 and count > 1 then
     return nil, refuse('BADCALL', 'messages')
   end
-  if tonumber(limits[1]) + total > tonumber(limits[2]) then
+  if total > 0 and tonumber(limits[1]) + total > tonumber(limits[2]) then
     return nil, refuse('QUOTA', limits[1] .. ' ' .. limits[2])
   end
   return {

@@ -14,19 +14,20 @@ local function routes(argv, incoming, targets)
     local texts, changes, last, from, width = words(argv[at + columns.r]), columns.c and argv[at + columns.c] or '', 0, 1, 1
     local list, same = {}, 0
     for j = 1, #texts do
-      local place, kind, length = string.match(texts[j], '^(%d+)([ae]?)(%d*)$')
+      local place, kind, length, ttl = string.match(texts[j], '^(%d+)([ae]?)(%d*)t?(%d*)$')
       place = whole(place, 1, #targets)
       if kind == '' then
-        length = length == '' and 0 or nil
+        length = length == '' and ttl == '' and 0 or nil
       else
         length = whole(length, 0, #changes)
       end
-      if not place or not length or place < last or from + length - 1 > #changes then
+      ttl = ttl and ttl ~= '' and (whole(ttl, 0, 9999999999999) or -1) or nil
+      if not place or not length or ttl == -1 or place < last or from + length - 1 > #changes then
         return nil
       end
       same, last = place == last and same + 1 or 1, place
       width = math.max(width, same)
-      list[j] = { target = targets[place], dead = kind == 'e', changes = string.sub(changes, from, from + length - 1) }
+      list[j] = { target = targets[place], dead = kind == 'e', ttl = ttl, changes = string.sub(changes, from, from + length - 1) }
       from = from + length
     end
     local origin = columns.o and argv[at + columns.o] or ''

@@ -5,6 +5,7 @@ from sbredis.aio._client import ServiceBusClient
 from sbredis.aio._receiver import ServiceBusReceiver
 from sbredis.aio._renewer import AutoLockRenewer
 from sbredis.aio._sender import ServiceBusSender
+from sbredis.aio._session import ServiceBusSession
 from sbredis.aio._stream import SendResult, SendStream
 
 __all__ = [
@@ -16,5 +17,6 @@ __all__ = [
     "ServiceBusClient",
     "ServiceBusReceiver",
     "ServiceBusSender",
+    "ServiceBusSession",
     "check_connection",
 ]

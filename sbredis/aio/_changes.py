@@ -6,11 +6,11 @@ from __future__ import annotations
 from collections.abc import Mapping
 from datetime import datetime, timedelta
 
-from sbredis.engine import Changes, decode, decode_changes, encode_changes
+from sbredis.engine import NEVER, Changes, decode, decode_changes, encode_changes
 from sbredis.exceptions import MessageSizeExceededError, Outcome
 from sbredis.model import PrimitiveTypes, ServiceBusReceivedMessage
 
-__all__ = ["changes_of", "delay_of", "milliseconds_of"]
+__all__ = ["changes_of", "delay_of", "milliseconds_of", "require_reason"]
 
 _MOST_BYTES = 64 * 1024
 _LONGEST_REASON = 4096
@@ -31,16 +31,13 @@ def changes_of(
         if before is None:
             before = decode(message._record.payload).properties or {}
         changes.properties = {**before, **modify}
-    for name, text in (("reason", reason), ("error_description", description)):
-        if text is not None and not isinstance(text, str):  # pyright: ignore[reportUnnecessaryIsInstance]
-            raise TypeError(f"{name} is text, not {type(text).__name__}")
-        if text is not None and len(text) > _LONGEST_REASON:
-            raise ValueError(f"{name} has {len(text)} characters; at most {_LONGEST_REASON} are allowed")
+    require_reason(reason, description)
     made = encode_changes(
         Changes(
             changes.properties,
             changes.reason if reason is None else reason,
             changes.description if description is None else description,
+            changes.system,
         )
     )
     if len(made) > _MOST_BYTES:
@@ -50,6 +47,15 @@ def changes_of(
             outcome=Outcome.NEVER_SENT,
         )
     return made
+
+
+def require_reason(reason: object, description: object) -> None:
+    """Refuse what is not why a message is a dead letter."""
+    for name, text in (("reason", reason), ("error_description", description)):
+        if text is not None and not isinstance(text, str):
+            raise TypeError(f"{name} is text, not {type(text).__name__}")
+        if text is not None and len(text) > _LONGEST_REASON:
+            raise ValueError(f"{name} has {len(text)} characters; at most {_LONGEST_REASON} are allowed")
 
 
 def delay_of(delay: timedelta | float | None) -> int:
@@ -71,4 +77,4 @@ def milliseconds_of(moment: datetime, name: str) -> int:
         raise TypeError(f"{name} is a datetime, not {type(moment).__name__}")
     if moment.tzinfo is None:
         raise ValueError(f"{name} has no time zone: say which, as in datetime.now(timezone.utc)")
-    return max(0, round(moment.timestamp() * 1000))
+    return min(max(0, round(moment.timestamp() * 1000)), NEVER)

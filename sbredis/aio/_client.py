@@ -4,33 +4,38 @@ from __future__ import annotations
 
 import asyncio
 import secrets
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
+from datetime import datetime
 from typing import TYPE_CHECKING, Any, Self
 
 import anyio
 
-from sbredis.aio._arguments import count_of, deadline_of, seconds_of, warn_of_unknown
+from sbredis.aio._accepting import NoSessionError
+from sbredis.aio._arguments import deadline_of, seconds_of, warn_of_unknown
 from sbredis.aio._connection import Connection, Creation
 from sbredis.aio._credentials import Credential, credited
-from sbredis.aio._queues import create_or_get, described, queue_creation
+from sbredis.aio._definitions import QUEUES, queue_creation, subscription_creation, subscription_path, topic_creation
+from sbredis.aio._options import ReceiverOptions, split_sub_queue
+from sbredis.aio._paging import AsyncItemPaged
 from sbredis.aio._receiver import ServiceBusReceiver
 from sbredis.aio._renewer import AutoLockRenewer
 from sbredis.aio._sender import ServiceBusSender
+from sbredis.aio._session_lists import sessions_of
 from sbredis.aio._telemetry import Telemetry
 from sbredis.engine import entity_name
-from sbredis.model import QueueProperties, ServiceBusReceiveMode, ServiceBusSubQueue
+from sbredis.model import (
+    NEXT_AVAILABLE_SESSION,
+    QueueProperties,
+    ServiceBusReceiveMode,
+    ServiceBusSessionFilter,
+    ServiceBusSubQueue,
+)
 from sbredis.transport import Backoff, Target, parse_target, target_of
 
 if TYPE_CHECKING:
     from sbredis.aio._clock import Clock
 
 __all__ = ["ServiceBusClient"]
-
-_SUB_QUEUES = {
-    "/$transfer/$deadletterqueue": ServiceBusSubQueue.TRANSFER_DEAD_LETTER,
-    "/$deadletterqueue": ServiceBusSubQueue.DEAD_LETTER,  # the other one ends so as well
-}
-_MOST_PREFETCHED = 50_000
 
 
 class ServiceBusClient:
@@ -45,6 +50,10 @@ class ServiceBusClient:
     and then twice as long each time, up to ``retry_backoff_max``, with ``retry_mode="fixed"`` always the same; at most
     ``retry_total`` times, if that is given. ``partition_count`` is how many partitions the namespace is made with if it
     does not exist yet: 16 unless said.
+
+    With ``maintenance`` the client offers to do, beside its own work, what one client has to do for all: messages that
+    were scheduled on a topic are handed to its subscriptions when their time has come, by one of those that offer; as
+    long as there is none, they wait.
     """
 
     def __init__(
@@ -59,9 +68,12 @@ class ServiceBusClient:
         retry_backoff_max: float = 1.0,
         retry_mode: str = "exponential",
         connect_timeout: float = 5.0,
+        maintenance: bool = False,
         **kwargs: Any,
     ) -> None:
         clock: Clock | None = kwargs.pop("_clock", None)
+        if "durability" in kwargs:
+            raise ValueError("durability belongs in the connection string, as in redis://host?durability=replicated")
         warn_of_unknown("ServiceBusClient", kwargs)
         target, provider = credited(parse_target(fully_qualified_namespace), credential)
         self._begin(
@@ -72,6 +84,7 @@ class ServiceBusClient:
             _backoff(retry_total, retry_backoff_factor, retry_backoff_max, retry_mode),
             connect_timeout,
             clock,
+            maintenance=maintenance,
         )
 
     def _begin(  # noqa: PLR0917 -- both constructors end here
@@ -83,6 +96,8 @@ class ServiceBusClient:
         retry: Backoff,
         connect_timeout: float,
         clock: Clock | None,
+        *,
+        maintenance: bool,
     ) -> None:
         self._connection = Connection(
             target,
@@ -92,6 +107,7 @@ class ServiceBusClient:
             partition_count=partition_count,
             retry=retry,
             clock=clock,
+            maintenance=maintenance,
         )
         endpoint = target.endpoints[0] if target.endpoints else None
         self._telemetry = Telemetry(
@@ -116,6 +132,7 @@ class ServiceBusClient:
         retry_backoff_max: float = 1.0,
         retry_mode: str = "exponential",
         connect_timeout: float = 5.0,
+        maintenance: bool = False,
     ) -> Self:
         """A client for the server or the cluster that a client of redis-py is for: ``Redis`` or ``RedisCluster``.
 
@@ -124,7 +141,7 @@ class ServiceBusClient:
         target, provider = target_of(redis)
         made = cls.__new__(cls)
         retry = _backoff(retry_total, retry_backoff_factor, retry_backoff_max, retry_mode)
-        made._begin(target, provider, namespace, partition_count, retry, connect_timeout, None)
+        made._begin(target, provider, namespace, partition_count, retry, connect_timeout, None, maintenance=maintenance)
         return made
 
     @property
@@ -162,17 +179,40 @@ class ServiceBusClient:
         mapping or with those of Azure. ``max_in_flight`` messages of ``max_in_flight_bytes`` together are under way at
         most; who would send more waits.
         """
-        self._connection.check_open()
         del socket_timeout  # the calls' own time-outs bound all
         warn_of_unknown("get_queue_sender", kwargs)
+        create = _creation(create_if_missing, self._connection, queue_creation)
+        return self._sender(entity_name(queue_name), create, client_identifier, max_in_flight, max_in_flight_bytes)
+
+    def get_topic_sender(
+        self,
+        topic_name: str,
+        *,
+        client_identifier: str | None = None,
+        socket_timeout: float | None = None,
+        create_if_missing: bool | Mapping[str, Any] = False,
+        max_in_flight: int = 1000,
+        max_in_flight_bytes: int = 32 * 1024 * 1024,
+        **kwargs: Any,
+    ) -> ServiceBusSender:
+        """A sender to a topic; the options are those of :meth:`get_queue_sender`."""
+        del socket_timeout  # the calls' own time-outs bound all
+        warn_of_unknown("get_topic_sender", kwargs)
+        create = _creation(create_if_missing, self._connection, topic_creation)
+        return self._sender(entity_name(topic_name), create, client_identifier, max_in_flight, max_in_flight_bytes)
+
+    def _sender(
+        self, name: str, create: Creation | None, identifier: str | None, messages: int, size: int
+    ) -> ServiceBusSender:
+        self._connection.check_open()
         sender = ServiceBusSender(
             self._connection,
-            entity_name(queue_name),
+            name,
             self._telemetry,
-            client_identifier=_identifier(client_identifier),
-            create=_creation(create_if_missing, self._connection),
-            max_in_flight=max_in_flight,
-            max_in_flight_bytes=max_in_flight_bytes,
+            client_identifier=_identifier(identifier),
+            create=create,
+            max_in_flight=messages,
+            max_in_flight_bytes=size,
             on_close=self._handlers.discard,
         )
         self._handlers.add(sender)
@@ -184,7 +224,7 @@ class ServiceBusClient:
         *,
         client_identifier: str | None = None,
         socket_timeout: float | None = None,
-        session_id: str | None = None,
+        session_id: str | ServiceBusSessionFilter | None = None,
         sub_queue: ServiceBusSubQueue | str | None = None,
         receive_mode: ServiceBusReceiveMode | str = ServiceBusReceiveMode.PEEK_LOCK,
         max_wait_time: float | None = None,
@@ -196,49 +236,127 @@ class ServiceBusClient:
     ) -> ServiceBusReceiver:
         """A receiver from a queue or, with ``sub_queue``, from its dead-letter queue.
 
-        ``max_wait_time`` is how long to wait for a message where a call does not say it; it ends an iteration.
-        ``prefetch_count`` messages, 0 to 50,000, are fetched ahead; with ``adaptive_prefetch`` as many of them as are
-        handled in two seconds or a quarter of a lock. All messages are registered with ``auto_lock_renewer``.
+        With ``session_id`` it receives from that session, which it accepts when it is opened, or from the next one that
+        is free: ``NEXT_AVAILABLE_SESSION``. ``max_wait_time`` is how long to wait for a message, or for a session to be
+        free, where a call does not say it; it ends an iteration. ``prefetch_count`` messages, 0 to 50,000, are fetched
+        ahead; with ``adaptive_prefetch`` as many of them as are handled in two seconds or a quarter of a lock. All
+        messages, or the session, are registered with ``auto_lock_renewer``.
         """
-        self._connection.check_open()
         del socket_timeout  # the calls' own time-outs bound all
         warn_of_unknown("get_queue_receiver", kwargs)
-        if session_id is not None:
-            raise ValueError("Sessions are not available in this release: leave out session_id.")
-        if sub_queue is not None:
-            sub_queue = ServiceBusSubQueue(sub_queue)
-        lowered = str(queue_name).lower()
-        for suffix, kind in _SUB_QUEUES.items():
-            if lowered.endswith(suffix):
-                if sub_queue is not None and sub_queue is not kind:
-                    raise ValueError(f"{queue_name!r} is another sub-queue than sub_queue={sub_queue!r}")
-                queue_name, sub_queue = queue_name[: -len(suffix)], kind
-                break
-        mode = ServiceBusReceiveMode(receive_mode)
-        count_of(prefetch_count, "prefetch_count", _MOST_PREFETCHED, least=0)
-        if auto_lock_renewer is not None and not isinstance(auto_lock_renewer, AutoLockRenewer):  # pyright: ignore[reportUnnecessaryIsInstance]
-            raise TypeError(
-                "auto_lock_renewer is a sbredis.aio.AutoLockRenewer, not a "
-                f"{type(auto_lock_renewer).__module__}.{type(auto_lock_renewer).__name__}"
-            )
-        if mode is ServiceBusReceiveMode.RECEIVE_AND_DELETE and auto_lock_renewer is not None:
-            raise ValueError("Messages that are received and deleted have no locks: leave out auto_lock_renewer.")
+        name, sub_queue = split_sub_queue(queue_name, sub_queue)
+        return self._receiver(
+            entity_name(name),
+            _creation(create_if_missing, self._connection, queue_creation),
+            client_identifier,
+            ReceiverOptions(
+                session_id=session_id,
+                sub_queue=sub_queue,
+                receive_mode=ServiceBusReceiveMode(receive_mode),
+                max_wait_time=max_wait_time,
+                auto_lock_renewer=auto_lock_renewer,
+                prefetch_count=prefetch_count,
+                adaptive_prefetch=adaptive_prefetch,
+            ),
+        )
+
+    def get_subscription_receiver(
+        self,
+        topic_name: str,
+        subscription_name: str,
+        *,
+        client_identifier: str | None = None,
+        socket_timeout: float | None = None,
+        session_id: str | ServiceBusSessionFilter | None = None,
+        sub_queue: ServiceBusSubQueue | str | None = None,
+        receive_mode: ServiceBusReceiveMode | str = ServiceBusReceiveMode.PEEK_LOCK,
+        max_wait_time: float | None = None,
+        auto_lock_renewer: AutoLockRenewer | None = None,
+        prefetch_count: int = 0,
+        adaptive_prefetch: bool = False,
+        create_if_missing: bool | Mapping[str, Any] = False,
+        **kwargs: Any,
+    ) -> ServiceBusReceiver:
+        """A receiver from a subscription of a topic; the options are those of :meth:`get_queue_receiver`."""
+        del socket_timeout  # the calls' own time-outs bound all
+        warn_of_unknown("get_subscription_receiver", kwargs)
+        name, sub_queue = split_sub_queue(subscription_name, sub_queue)
+        return self._receiver(
+            subscription_path(topic_name, name),
+            _creation(create_if_missing, self._connection, subscription_creation),
+            client_identifier,
+            ReceiverOptions(
+                session_id=session_id,
+                sub_queue=sub_queue,
+                receive_mode=ServiceBusReceiveMode(receive_mode),
+                max_wait_time=max_wait_time,
+                auto_lock_renewer=auto_lock_renewer,
+                prefetch_count=prefetch_count,
+                adaptive_prefetch=adaptive_prefetch,
+            ),
+        )
+
+    def _receiver(
+        self, path: str, create: Creation | None, identifier: str | None, options: ReceiverOptions
+    ) -> ServiceBusReceiver:
+        self._connection.check_open()
+        options.check()
         receiver = ServiceBusReceiver(
             self._connection,
-            entity_name(queue_name),
+            path,
             self._telemetry,
-            client_identifier=_identifier(client_identifier),
-            create=_creation(create_if_missing, self._connection),
-            sub_queue=sub_queue,
-            receive_mode=mode,
-            max_wait_time=None if max_wait_time is None else seconds_of(max_wait_time, "max_wait_time"),
-            auto_lock_renewer=auto_lock_renewer,
-            prefetch_count=prefetch_count,
-            adaptive_prefetch=adaptive_prefetch,
+            client_identifier=_identifier(identifier),
+            create=create,
+            options=options,
             on_close=self._handlers.discard,
         )
         self._handlers.add(receiver)
         return receiver
+
+    # -- sessions ------------------------------------------------------------------------------------------------------
+
+    async def accept_next_session(
+        self, queue_or_topic_name: str, subscription_name: str | None = None, **options: Any
+    ) -> ServiceBusReceiver | None:
+        """A receiver of the next session of a queue or a subscription that is free, or ``None`` if there is none within
+        ``max_wait_time`` seconds, 65 unless said. The other options are those of :meth:`get_queue_receiver`.
+
+        An addition of sbredis: with the session filter of Azure, that there is none is an error.
+        """
+        unfit = {"session_id", "sub_queue"} & options.keys()
+        if unfit:
+            raise TypeError(f"accept_next_session does not know {', '.join(sorted(unfit))}")
+        if subscription_name is None:
+            receiver = self.get_queue_receiver(queue_or_topic_name, session_id=NEXT_AVAILABLE_SESSION, **options)
+        else:
+            receiver = self.get_subscription_receiver(
+                queue_or_topic_name, subscription_name, session_id=NEXT_AVAILABLE_SESSION, **options
+            )
+        try:
+            return await receiver.__aenter__()
+        except NoSessionError:
+            return None
+
+    def list_queue_sessions(
+        self, queue_name: str, *, state_updated_after: datetime | None = None, timeout: float | None = None
+    ) -> AsyncItemPaged[str]:
+        """The sessions of a queue that have active messages or a state; or those whose state was set after a time.
+
+        ``timeout`` bounds the reading of each page.
+        """
+        return sessions_of(self._connection, entity_name(queue_name), state_updated_after, timeout)
+
+    def list_subscription_sessions(
+        self,
+        topic_name: str,
+        subscription_name: str,
+        *,
+        state_updated_after: datetime | None = None,
+        timeout: float | None = None,
+    ) -> AsyncItemPaged[str]:
+        """The same for a subscription."""
+        path = subscription_path(topic_name, subscription_name)
+        return sessions_of(self._connection, path, state_updated_after, timeout)
 
     async def ensure_queue(
         self, queue_name: str, *, timeout: float | None = None, **properties: Any
@@ -251,10 +369,10 @@ class ServiceBusClient:
         name = entity_name(queue_name)
         await self._connection.open(deadline)
         seconds = deadline - anyio.current_time()
-        record = await create_or_get(
+        record = await QUEUES.create_or_get(
             self._connection.namespace, name, seconds, properties, clock=self._connection.clock.kind
         )
-        return described(record, reachable=True)
+        return QUEUES.described(record, reachable=True)
 
     async def close(self) -> None:
         """Close all senders and receivers, each in its way, and then the connection.
@@ -263,18 +381,21 @@ class ServiceBusClient:
         """
         try:
             await asyncio.gather(*(handler.close() for handler in list(self._handlers)))
+            await self._connection.all_seen_off()
         finally:
             with anyio.CancelScope(shield=True):
                 await self._connection.aclose()
 
 
-def _creation(wanted: bool | Mapping[str, Any], connection: Connection) -> Creation | None:
+def _creation(
+    wanted: bool | Mapping[str, Any], connection: Connection, made: Callable[..., Creation]
+) -> Creation | None:
     if wanted is False:
         return None
     if wanted is not True and not isinstance(wanted, Mapping):  # pyright: ignore[reportUnnecessaryIsInstance]  # callers are not all typed
         raise TypeError(f"create_if_missing is True, False or a mapping of properties, not {wanted!r}")
     options: dict[str, Any] = {} if wanted is True else dict(wanted)
-    return queue_creation(clock=connection.clock.kind, **options)
+    return made(clock=connection.clock.kind, **options)
 
 
 def _identifier(given: str | None) -> str:

@@ -20,7 +20,9 @@ from sbredis.aio._arguments import count_of, seconds_of
 from sbredis.aio._clock import Clock
 from sbredis.aio._entity import Entity
 from sbredis.aio._lane import OTHER_LOOP
+from sbredis.aio._maintenance import ROUTING, Maintenance, call_routing
 from sbredis.aio._rigs import rig_for
+from sbredis.aio._role import is_held
 from sbredis.engine import MOST_PARTITIONS, load, name_key, namespace_name, operations
 from sbredis.exceptions import MessagingEntityNotFoundError, OperationTimeoutError, Outcome, ServiceBusError
 from sbredis.registry import EntityRecord, Namespace
@@ -32,6 +34,7 @@ if TYPE_CHECKING:
 __all__ = ["Connection", "Creation"]
 
 _log = logging.getLogger("sbredis.client")
+_PARTING = 3.0
 Creation = Callable[[Namespace, str, float], Coroutine[Any, Any, EntityRecord]]
 """Creates an entity of this name within so many seconds, for who asked for that where it is missing."""
 
@@ -52,6 +55,7 @@ class Connection:
         partition_count: int | None = None,
         retry: Backoff | None = None,
         clock: Clock | None = None,
+        maintenance: bool = False,
     ) -> None:
         if namespace is not None:
             target = replace(target, namespace=namespace_name(namespace))
@@ -68,7 +72,12 @@ class Connection:
         self._partition_count = partition_count
         self.retry = retry or Backoff()
         """How calls are repeated."""
+        self._announced: set[str] = set()
+        self._maintains = maintenance or self.rig is not None
+        self.maintenance: Maintenance | None = None
+        """What it does for all clients of the namespace, if it offered to."""
         self._entities: dict[str, Entity] = {}
+        self._seen_off: set[asyncio.Task[None]] = set()
         self._opening: asyncio.Task[None] | None = None
         self._root: asyncio.Task[None] | None = None
         self._closing = False
@@ -140,6 +149,9 @@ class Connection:
                 await transport.aclose()
             raise
         self.transport, self.namespace, self._opened = transport, namespace, True
+        if self._maintains:
+            self.maintenance = Maintenance(self)
+            self.tasks.start_soon(self.maintenance.run)
 
     async def _live(self, ready: asyncio.Future[None]) -> None:
         """All that runs beside the callers runs in here, and ends with it."""
@@ -156,6 +168,17 @@ class Connection:
             for entity in self._entities.values():
                 entity.close()
 
+    def see_off(self, work: Coroutine[Any, Any, None]) -> None:
+        """Have something done for which nobody waits, and before which the connection is not closed."""
+        task = asyncio.get_running_loop().create_task(work)
+        self._seen_off.add(task)
+        task.add_done_callback(self._seen_off.discard)
+
+    async def all_seen_off(self) -> None:
+        """Wait until all of that has been done, for a moment."""
+        if self._seen_off:
+            await asyncio.wait(self._seen_off, timeout=_PARTING)
+
     async def aclose(self) -> None:
         """Close it. What is under way ends with an error that says what is known of it."""
         self._closing = True
@@ -163,6 +186,10 @@ class Connection:
             if task is not None and not task.done():
                 task.cancel()
                 await asyncio.wait((task,))
+        for task in self._seen_off:
+            task.cancel()
+        if self._seen_off:
+            await asyncio.wait(self._seen_off)
         if self._opened:
             self._opened = False
             await self.transport.aclose()
@@ -187,6 +214,27 @@ class Connection:
         elif known.gone:
             known.adopt(record)
         return known
+
+    def scheduled_on(self, entity: Entity) -> None:
+        """Something was scheduled on a topic: somebody has to publish it when its time has come. Tells who does, once
+        for each topic; for it may be a new one.
+        """
+        if entity.record.incarnation not in self._announced:
+            self._announced.add(entity.record.incarnation)
+            self.tasks.start_soon(self._announce)
+
+    async def _announce(self) -> None:
+        """Say that there is something scheduled on a topic; and warn, if there is nobody who would publish it."""
+        try:
+            await call_routing(self)
+            if self.maintenance is None and not await is_held(self.transport, self.namespace.name, ROUTING):
+                _log.warning(
+                    "%s: nobody publishes what is scheduled on topics, which waits: make one client with "
+                    "maintenance=True, wherever it runs",
+                    self.target,
+                )
+        except ServiceBusError as error:
+            _log.debug("who publishes what is scheduled is not known: %s", error)
 
     async def record(self, name: str, until: float, create: Creation | None = None) -> EntityRecord:
         """What the registry says of an entity."""

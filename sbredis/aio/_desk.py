@@ -52,6 +52,8 @@ class Desk:
         self.renewing = RenewLane(self)
         self._settling: dict[str, SettleLane] = {}
         self._calling: dict[str, CallLane] = {}
+        self._spare: list[str] = []
+        self._borrowed = 0
         self._giving_back: set[asyncio.Future[None]] = set()
         self._catching_up = False
         self._pause = 0.0
@@ -76,15 +78,33 @@ class Desk:
             lane = self._calling[letter] = CallLane(self, letter)
         return lane
 
-    def give_back(self, message: ServiceBusReceivedMessage) -> None:
-        """Give a message back unread, beside everything else."""
+    def borrow(self) -> str:
+        """A lane for the receives of somebody who will return it: the partition keeps what it knows of a lane for a
+        quarter of an hour, and receivers may come and go faster than that.
+        """
+        if self._spare:
+            return self._spare.pop()
+        self._borrowed += 1
+        return f"i{self._borrowed}"
+
+    def hand_in(self, letter: str) -> None:
+        """It is for others now; unless a call is still under way in it, behind which nobody is to wait."""
+        lane = self._calling.get(letter)
+        if lane is not None and lane.busy:
+            self.dismiss(letter)
+        else:
+            self._spare.append(letter)
+
+    def give_back(self, message: ServiceBusReceivedMessage) -> asyncio.Future[None] | None:
+        """Give a message back unread, beside everything else. The future brings the outcome, if it has a lock."""
         lease = message._lease
         if lease is None:
-            return
+            return None
         job = SettleJob(Lock(lease.token, message._name), anyio.current_time() + _GIVING_BACK, None)
         future = self.settling("give_back").submit(job)
         self._giving_back.add(future)
         future.add_done_callback(self._gave_back)
+        return future
 
     def _gave_back(self, future: asyncio.Future[None]) -> None:
         self._giving_back.discard(future)

@@ -14,7 +14,8 @@ from typing import TYPE_CHECKING
 import anyio
 
 from sbredis.aio._desk import Desk
-from sbredis.engine import Partition, SettingsStaleError, partition_for_key
+from sbredis.aio._routing import Routing, routing_for
+from sbredis.engine import Partition, SettingsBehindError, SettingsStaleError, Turn, partition_for_key, perform
 from sbredis.exceptions import MessagingEntityNotFoundError, Outcome, ServiceBusError
 from sbredis.registry import EntityRecord
 
@@ -29,19 +30,23 @@ _LARGE = 500
 
 
 class Entity:
-    """A queue, as those who use it in this client share it."""
+    """A queue, topic or subscription, as those who use it in this client share it."""
 
     def __init__(self, connection: Connection, record: EntityRecord) -> None:
         self.connection = connection
         self._lock = anyio.Lock()
         self._desks: dict[int, Desk] = {}
+        self.routing: Routing | None = None
+        """What becomes of messages, where they are sent to a topic."""
+        self._routed = False
         self.watchers: set[Callable[[], None]] = set()
         """Called when the registry has said something else than before."""
         self.adopt(record)
 
-    def adopt(self, record: EntityRecord) -> None:
-        """Go by what the registry says now."""
+    def adopt(self, record: EntityRecord, routing: Routing | None = None) -> None:
+        """Go by what the registry says now; of a topic, ``routing`` is what belongs to that."""
         self.record = record
+        self.routing = routing
         self.gone = False
         """The registry does not know it any more."""
         self.name = record.path
@@ -113,13 +118,17 @@ class Entity:
         async with self._lock:
             if self.record is not seen:
                 return
-            found = await self._found(until)
-            if found.incarnation == seen.incarnation and found.version <= seen.version:
+            found, routing = await self._found(until)
+            learnt = self.routing is None and routing is not None  # it has come in the place of a queue
+            if found.incarnation == seen.incarnation and found.version <= seen.version and not learnt:
+                if routing is not None and await self._mended(routing, until):
+                    self.adopt(found, routing)
+                    return
                 raise SettingsStaleError(
                     f"A partition of '{self.name}' has newer settings than version {found.version}, which is what the "
                     "registry has: a failover has lost a change. Change the settings again for this to be possible."
                 )
-            self.adopt(found)
+            self.adopt(found, routing)
             _log.debug("%s: version %d of the settings", self.name, self.record.version)
 
     async def recover(self, seen: EntityRecord, until: float) -> None:
@@ -130,18 +139,59 @@ class Entity:
         async with self._lock:
             if self.record is not seen:
                 return
-            found = await self._found(until)
+            found, routing = await self._found(until)
             if found.incarnation == seen.incarnation:
                 _log.warning("%s: a failover has lost a partition; it is made again, empty", self.name)
                 found = await self.connection.namespace.restore_entity(found, timeout=until - anyio.current_time())
-            self.adopt(found)
+                if routing is not None:
+                    found, routing = await self._found(until)
+            self.adopt(found, routing)
 
-    async def _found(self, until: float) -> EntityRecord:
+    async def load_routing(self, until: float) -> None:
+        """Find out what becomes of messages that are sent to this topic, and from now on keep up with it."""
+        async with self._lock:
+            if self.routing is None:
+                self._routed = True
+                self.adopt(*await self._found(until))
+
+    async def _found(self, until: float) -> tuple[EntityRecord, Routing | None]:
         try:
-            return await self.connection.record(self.name, until)
+            if not self._routed:
+                record = await self.connection.record(self.name, until)
+                if record.kind != "topic":
+                    return record, None
+            namespace, known = self.connection.namespace, self.routing
+            try:
+                routes = await namespace.routes(
+                    self.name, None if known is None else known.judge.routes, timeout=until - anyio.current_time()
+                )
+            except MessagingEntityNotFoundError:
+                record = await self.connection.record(self.name, until)
+                if record.kind == "topic":
+                    raise
+                self._routed = False  # a queue has come in its place
+                return record, None
+            self._routed = True
+            return routes.topic, await routing_for(namespace, routes, known)
         except MessagingEntityNotFoundError:
             self.gone = True
             raise
+
+    async def _mended(self, routing: Routing, until: float) -> bool:
+        """Whether a partition of a subscription was missing, which a failover has lost; it is made again, empty."""
+        namespace, transport = self.connection.namespace, self.connection.transport
+        turn, mended = Turn("", 0, self.connection.clock.told()), False
+        for number in self.numbers:
+            for record, partition in routing.partitions(number):
+                try:
+                    await perform(transport, partition.count(turn), timeout=until - anyio.current_time())
+                except MessagingEntityNotFoundError:
+                    _log.warning("%s: a failover has lost a partition; it is made again, empty", record.path)
+                    await namespace.restore_entity(record, timeout=until - anyio.current_time())
+                    mended = True
+                except (SettingsBehindError, SettingsStaleError):
+                    continue  # it is there
+        return mended
 
     def close(self) -> None:
         """End what waits at its partitions."""

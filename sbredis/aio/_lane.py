@@ -184,6 +184,11 @@ class Lane(ABC, Generic[J, R]):
             self._watch(min(job.deadline, self._loop.time() + _TICK))
 
     @property
+    def busy(self) -> bool:
+        """Whether a call is under way, or about to be."""
+        return bool(self._queue) or any(track.busy for track in self._tracks)
+
+    @property
     def gathering(self) -> int:
         """How many wait for the next call."""
         return len(self._queue)
@@ -440,7 +445,7 @@ class _Track(Generic[J, R]):
     def _begin_anew(self) -> None:
         self._generation += 1
         self._number = 0
-        self._name = f"{self._lane.desk.entity.connection.id}{self._letter}{self._generation}"
+        self._name = f"{self._lane.desk.entity.connection.id}{self._letter}.{self._generation}"
 
 
 def _forgotten(error: ServiceBusError) -> ServiceBusError:

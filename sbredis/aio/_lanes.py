@@ -9,6 +9,7 @@ from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any, ClassVar, Generic, TypeVar
 
 from sbredis.aio._lane import Job, Lane
+from sbredis.aio._routing import facts_of
 from sbredis.engine import (
     MAXIMUM_CALL_BYTES,
     MAXIMUM_CALL_MESSAGES,
@@ -18,16 +19,25 @@ from sbredis.engine import (
     Renewed,
     Request,
     Sent,
+    SettingsStaleError,
     Settled,
     Turn,
+    decode,
     new_token,
 )
-from sbredis.exceptions import MessageLockLostError, MessageNotFoundError, Outcome, ServiceBusError
+from sbredis.exceptions import (
+    MessageLockLostError,
+    MessageNotFoundError,
+    Outcome,
+    ServiceBusError,
+    SessionLockLostError,
+)
 
 if TYPE_CHECKING:
     from sbredis.aio._desk import Desk
     from sbredis.aio._throttle import Throttle
     from sbredis.model import ServiceBusReceivedMessage
+    from sbredis.rules import Facts
 
 __all__ = ["CallJob", "CallLane", "RenewJob", "RenewLane", "SendJob", "SendLane", "SettleJob", "SettleLane", "Way"]
 
@@ -39,7 +49,7 @@ _STRETCH = 0.3
 class SendJob(Job):
     """Messages that one caller sends: all of them, or none. Brings the sequence number of the first one."""
 
-    __slots__ = ("messages", "moves", "ordered", "throttle")
+    __slots__ = ("facts", "messages", "moves", "ordered", "place", "throttle")
 
     def __init__(
         self,
@@ -50,9 +60,14 @@ class SendJob(Job):
         moves: Callable[[SendJob], bool] | None,
         *,
         ordered: bool = False,
+        facts: Sequence[Facts | None] = (),
     ) -> None:
         super().__init__(deadline, size)
         self.messages = messages
+        self.facts = facts
+        """What the rules of a topic see of each; ``None`` for one that is scheduled, and judged then."""
+        self.place = 0
+        """How many numbers those before it in its call take."""
         self.throttle = throttle
         self.moves = moves
         """Takes it to another partition, if that is possible; ``None`` for what belongs to this one."""
@@ -74,6 +89,8 @@ class SendLane(Lane[SendJob, Sent]):
         """As many as one call takes, in the order in which they came."""
         jobs: list[SendJob] = []
         count = size = 0
+        routing = self.desk.entity.routing
+        largest = MAXIMUM_CALL_MESSAGES if routing is None else min(MAXIMUM_CALL_MESSAGES, routing.most)
         while queue and len(jobs) < most:
             job = queue[0]
             if job.future.done():
@@ -83,22 +100,38 @@ class SendLane(Lane[SendJob, Sent]):
                 break
             count += len(job.messages)
             size += job.size
-            if jobs and (count > MAXIMUM_CALL_MESSAGES or size > MAXIMUM_CALL_BYTES):
+            if jobs and (count > largest or size > MAXIMUM_CALL_BYTES):
                 break
             jobs.append(queue.popleft())
         return jobs
 
     def request(self, partition: Partition, turn: Turn, jobs: Sequence[SendJob]) -> Request[Sent]:
-        """One send of all."""
-        return partition.send(turn, [message for job in jobs for message in job.messages])
+        """One send of all; to a topic, with what its rules make of each by now."""
+        messages = [message for job in jobs for message in job.messages]
+        entity = self.desk.entity
+        routing = entity.routing
+        if routing is None:
+            if entity.record.kind == "topic":
+                raise SettingsStaleError("It has become a topic, of which the rules are not known yet.")
+            return partition.send(turn, messages)
+        facts = [each for job in jobs for each in (job.facts or map(_facts, job.messages))]
+        request, widths = routing.published(partition, self.desk.number, turn, messages, facts)
+        at = place = 0
+        for job in jobs:
+            job.place = place
+            place += sum(widths[at : at + len(job.messages)])
+            at += len(job.messages)
+        return request
 
     def answer(self, jobs: Sequence[SendJob], result: Sent) -> None:
         """To each the number of its first message."""
         number = self.desk.entity.base(self.desk.number) + result.first
+        routed = self.desk.entity.routing is not None
         for job in jobs:
             if not job.future.done():
-                job.future.set_result(number)
-            number += len(job.messages)
+                job.future.set_result(number + job.place if routed else number)
+            if not routed:
+                number += len(job.messages)
         self.desk.reached()
         connection = self.desk.entity.connection
         if connection.rig is not None:
@@ -126,6 +159,11 @@ class SendLane(Lane[SendJob, Sent]):
         self._queue.clear()
         self._queue.extend(job for job in gathered if job.moves is None or not job.moves(job))
         return stay
+
+
+def _facts(message: Outgoing) -> Facts | None:
+    """What rules see of one that was meant for a queue."""
+    return facts_of(decode(message.payload)) if message.due is None else None
 
 
 class SettleJob(Job):
@@ -189,6 +227,9 @@ class SettleLane(Lane[SettleJob, Settled]):
         failed: dict[str, ServiceBusError] = {}
         if result.lost or result.unfit:
             failed = {name: _lost(self.desk, name) for name in result.lost}
+            for job in jobs:
+                if job.lock.name in failed and job.message is not None:
+                    failed[job.lock.name] = _lost_with_session(self.desk, job.message) or failed[job.lock.name]
             failed |= {name: _unfit(self.desk, name) for name in result.unfit}
         for job in jobs:
             error = failed.get(job.lock.name) if failed else None
@@ -343,6 +384,19 @@ def _lost(desk: Desk, name: str) -> ServiceBusError:
     error = MessageLockLostError(
         f"The lock on {_sequence_number(desk, name)} has ended, or the message is gone. "
         "It is not settled by this; receive it again, and renew the lock of what takes longer.",
+        outcome=Outcome.REFUSED,
+    )
+    error.entity = desk.entity.name
+    return error
+
+
+def _lost_with_session(desk: Desk, message: ServiceBusReceivedMessage) -> ServiceBusError | None:
+    session = None if message._lease is None else message._lease.session
+    if session is None:
+        return None
+    error = SessionLockLostError(
+        f"The lock on the session {session!r} has ended, or its message {message.sequence_number} is gone. It is not "
+        "settled by this; accept the session again, and renew the lock of what takes longer.",
         outcome=Outcome.REFUSED,
     )
     error.entity = desk.entity.name

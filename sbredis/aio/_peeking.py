@@ -12,6 +12,7 @@ from sbredis.model import ServiceBusReceivedMessage, ServiceBusReceiveMode, deli
 
 if TYPE_CHECKING:
     from sbredis.aio._entity import Entity
+    from sbredis.aio._session import ServiceBusSession
 
 __all__ = ["Peeking"]
 
@@ -22,10 +23,12 @@ _LARGEST_NUMBER = (1 << 48) - 1
 class Peeking:
     """How far a receiver has looked, in each partition."""
 
-    def __init__(self, entity: Entity, side: Side) -> None:
+    def __init__(self, entity: Entity, side: Side, session: ServiceBusSession | None = None) -> None:
         self._entity = entity
         self._side: Side = side
-        self._onwards: dict[int, int] = dict.fromkeys(entity.numbers, 0)
+        self._session = None if session is None else session.session_id
+        self._numbers = entity.numbers if session is None else (session._number,)
+        self._onwards: dict[int, int] = dict.fromkeys(self._numbers, 0)
         self._at = 0
         self._turns = asyncio.Lock()
 
@@ -46,19 +49,19 @@ class Peeking:
         entity = self._entity
         if start:
             partition, own = entity.place(start)
-            for at, number in enumerate(entity.numbers):
+            for at, number in enumerate(self._numbers):
                 self._onwards[number] = own if number == partition else (0 if number > partition else _LARGEST_NUMBER)
                 if number == partition:
                     self._at = at
             if partition not in self._onwards:
-                self._at = next((at for at, number in enumerate(entity.numbers) if number > partition), 0)
+                self._at = next((at for at, number in enumerate(self._numbers) if number > partition), 0)
         found: list[ServiceBusReceivedMessage] = []
         size = visited = 0
-        while len(found) < wanted and size < _PAGE_BYTES and visited < len(entity.numbers):
-            number = entity.numbers[self._at]
+        while len(found) < wanted and size < _PAGE_BYTES and visited < len(self._numbers):
+            number = self._numbers[self._at]
             page = await self._page(number, min(wanted - len(found), MAXIMUM_CALL_MESSAGES), deadline)
             if not page.messages:
-                self._at = (self._at + 1) % len(entity.numbers)
+                self._at = (self._at + 1) % len(self._numbers)
                 visited += 1
                 continue
             self._onwards[number] = int(page.messages[-1].name.removeprefix("d")) + 1
@@ -70,9 +73,11 @@ class Peeking:
 
     async def _page(self, number: int, wanted: int, deadline: float) -> Peeked:
         onwards = min(self._onwards[number], _LARGEST_NUMBER)
-        side = self._side
+        side, session = self._side, self._session
 
         def make(partition: Partition, turn: Turn) -> Request[Peeked]:
-            return partition.peek(onwards, wanted, side=side, room=_PAGE_BYTES, turn=Turn("", 0, turn.now))
+            return partition.peek(
+                onwards, wanted, side=side, room=_PAGE_BYTES, session=session, turn=Turn("", 0, turn.now)
+            )
 
         return await self._entity.desk(number).call("p", make, deadline)

@@ -1,19 +1,22 @@
 # pyright: reportPrivateUsage=false
-"""Receiving messages from a queue, and settling them."""
+"""Receiving messages from a queue or a subscription, and settling them."""
 
 from __future__ import annotations
 
 import asyncio
 import secrets
 from collections.abc import AsyncIterator, Callable, Sequence
+from contextlib import AbstractAsyncContextManager, nullcontext
 from datetime import datetime
 from typing import TYPE_CHECKING, Any, Self
 
+from sbredis.aio._accepting import accept_named, accept_next
 from sbredis.aio._arguments import count_of, deadline_of, seconds_of, sequence_numbers_of, warn_of_unknown
 from sbredis.aio._changes import milliseconds_of
 from sbredis.aio._inbox import Inbox
 from sbredis.aio._lanes import SettleJob
 from sbredis.aio._peeking import Peeking
+from sbredis.aio._session import ServiceBusSession
 from sbredis.aio._settling import Settler
 from sbredis.engine import (
     MAXIMUM_CALL_MESSAGES,
@@ -28,7 +31,7 @@ from sbredis.engine import (
     Turn,
     new_token,
 )
-from sbredis.exceptions import MessageNotFoundError, Outcome
+from sbredis.exceptions import MessageNotFoundError, MessagingEntityNotFoundError, OperationTimeoutError, Outcome
 from sbredis.model import (
     ServiceBusReceivedMessage,
     ServiceBusReceiveMode,
@@ -40,16 +43,21 @@ if TYPE_CHECKING:
     from sbredis.aio._connection import Connection, Creation
     from sbredis.aio._desk import Desk
     from sbredis.aio._entity import Entity
-    from sbredis.aio._renewer import AutoLockRenewer
+    from sbredis.aio._options import ReceiverOptions
     from sbredis.aio._telemetry import Telemetry
 
 __all__ = ["ServiceBusReceiver"]
 
 _MOST_DELETED = 4000
+_ENDING = 5.0
+_WAITING_FOR_A_SESSION = 65.0
+"""What Azure's service waits for a session to become free, unless it is told."""
 
 
 class ServiceBusReceiver(Settler, AsyncIterator[ServiceBusReceivedMessage]):
-    """Receives messages from one queue or its dead-letter queue. Made by :meth:`ServiceBusClient.get_queue_receiver`.
+    """Receives messages from one queue or subscription, a session of it, or its dead-letter queue.
+
+    Made by :meth:`ServiceBusClient.get_queue_receiver` and ``get_subscription_receiver``.
 
     A message that was received is locked for the receiver until it is settled: completed, abandoned, deferred or
     dead-lettered; or until its lock ends, unless that is renewed. In the mode ``RECEIVE_AND_DELETE`` it is gone from
@@ -64,25 +72,26 @@ class ServiceBusReceiver(Settler, AsyncIterator[ServiceBusReceivedMessage]):
         *,
         client_identifier: str,
         create: Creation | None,
-        sub_queue: ServiceBusSubQueue | None,
-        receive_mode: ServiceBusReceiveMode,
-        max_wait_time: float | None,
-        auto_lock_renewer: AutoLockRenewer | None,
-        prefetch_count: int,
-        adaptive_prefetch: bool,
+        options: ReceiverOptions,
         on_close: Callable[[Any], None],
     ) -> None:
         super().__init__(connection, name, telemetry, create)
+        sub_queue = options.sub_queue
         self._client_identifier = client_identifier
         self._sub_queue = sub_queue
         self._side: Side = "d" if sub_queue is ServiceBusSubQueue.DEAD_LETTER else ""
         self._empty = sub_queue is ServiceBusSubQueue.TRANSFER_DEAD_LETTER
         """Nothing ever comes to it: nothing is forwarded in this release."""
-        self._mode = receive_mode
-        self._max_wait_time = max_wait_time
-        self._renewer = auto_lock_renewer
-        self._prefetch = prefetch_count
-        self._adaptive = adaptive_prefetch
+        self._mode = options.receive_mode
+        self._max_wait_time = None if options.max_wait_time is None else float(options.max_wait_time)
+        self._renewer = options.auto_lock_renewer
+        self._prefetch = options.prefetch_count
+        self._adaptive = options.adaptive_prefetch
+        self._session_id = options.session_id
+        self._session: ServiceBusSession | None = None
+        self._accepting = asyncio.Lock()
+        self._opening: asyncio.Task[ServiceBusSession] | None = None
+        """Accepts the session."""
         self._inbox: Inbox | None = None
         self._peeking: Peeking | None = None
         self._on_close = on_close
@@ -110,14 +119,20 @@ class ServiceBusReceiver(Settler, AsyncIterator[ServiceBusReceivedMessage]):
         return self._mode
 
     @property
-    def session(self) -> None:
-        """The session that it receives from; ``None``, as it receives from no session."""
-        return
+    def session(self) -> ServiceBusSession | None:
+        """The session that it receives from; ``None`` if it receives from none, or has not accepted one yet."""
+        return self._session
 
     async def __aenter__(self) -> Self:
-        await self._ready(deadline_of(None))
-        if self._prefetch:
-            (await self._open(deadline_of(None))).pump()
+        """Connect; and accept the session, if it is to receive from one. If that fails, the receiver is closed."""
+        try:
+            deadline = deadline_of(self._longest_wait)
+            await self._ready(deadline)
+            if self._prefetch:
+                (await self._open(deadline)).pump()
+        except BaseException:
+            await self.close()
+            raise
         return self
 
     async def __aexit__(self, *_: object) -> None:
@@ -156,7 +171,7 @@ class ServiceBusReceiver(Settler, AsyncIterator[ServiceBusReceivedMessage]):
         if self._renewer is not None:
             self._renewer.check_open()
         if inbox is None or self._closed or inbox.entity.gone:
-            inbox = await self._open(deadline_of(seconds))
+            inbox = await self._open(deadline_of(self._longest_wait if seconds is None else seconds), seconds)
         if self._telemetry.active:
             with self._telemetry.operation("receive", self.entity_path) as operation:
                 messages = await inbox.take(wanted, seconds)
@@ -170,7 +185,7 @@ class ServiceBusReceiver(Settler, AsyncIterator[ServiceBusReceivedMessage]):
 
     def _hand_over(self, messages: Sequence[ServiceBusReceivedMessage]) -> None:
         """These are in the hands of a caller from now on."""
-        if self._renewer is not None and not self._renewer.closed:
+        if self._renewer is not None and not self._renewer.closed and self._session is None:
             for message in messages:
                 self._renewer.register(self, message)
 
@@ -236,14 +251,20 @@ class ServiceBusReceiver(Settler, AsyncIterator[ServiceBusReceivedMessage]):
     async def _deferred(
         self, entity: Entity, desk: Desk, names: list[str], mode: Mode, deadline: float
     ) -> tuple[list[ServiceBusReceivedMessage], list[int]]:
-        token, since = new_token(), self._connection.clock.now()
+        session = self._session
+        token = new_token() if session is None else session._lease.token
+        since = self._connection.clock.now()
         base = entity.base(desk.number)
 
         def make(partition: Partition, turn: Turn) -> Request[Received]:
-            return partition.receive_deferred(turn, token, names, mode=mode)
+            return partition.receive_deferred(
+                turn, token, names, mode=mode, session=None if session is None else session.session_id
+            )
 
         def made(result: Received) -> list[ServiceBusReceivedMessage]:
-            lease = desk.lease(token, result.lock, since) if mode == "lock" else None
+            lease = None
+            if mode == "lock":
+                lease = desk.lease(token, result.lock, since) if session is None else session._lease
             return [delivered(each, base, self._mode, lease, entity) for each in result.messages]
 
         result = await desk.call("f", make, deadline, lambda result: self._give_back(entity, made(result)))
@@ -291,7 +312,7 @@ class ServiceBusReceiver(Settler, AsyncIterator[ServiceBusReceivedMessage]):
 
     def _peeking_of(self, entity: Entity) -> Peeking:
         if self._peeking is None:
-            self._peeking = Peeking(entity, self._side)
+            self._peeking = Peeking(entity, self._side, self._session)
         return self._peeking
 
     # -- deleting ------------------------------------------------------------------------------------------------------
@@ -316,6 +337,11 @@ class ServiceBusReceiver(Settler, AsyncIterator[ServiceBusReceivedMessage]):
         return await self._purge(None, before_enqueued_time_utc, deadline_of(timeout))
 
     async def _purge(self, most: int | None, before: datetime | None, deadline: float) -> int:
+        if self._session_id is not None:
+            raise ValueError(
+                "Messages are deleted from all sessions at once: use a receiver without session_id for it, or "
+                "receive those of this session."
+            )
         until = NEVER if before is None else milliseconds_of(before, "before_enqueued_time_utc")
         entity = await self._ready(deadline)
         deleted, side = 0, self._side
@@ -339,8 +365,14 @@ class ServiceBusReceiver(Settler, AsyncIterator[ServiceBusReceivedMessage]):
 
     # -- opening and closing -------------------------------------------------------------------------------------------
 
-    async def _open(self, deadline: float) -> Inbox:
-        entity = await self._ready(deadline)
+    async def _open(self, deadline: float, wait: float | None = None) -> Inbox:
+        entity = await self._ready(deadline, wait)
+        if entity.record.kind == "topic":
+            raise MessagingEntityNotFoundError(
+                f"{entity.name!r} is a topic, which keeps no messages: receive from one of its subscriptions, with "
+                "get_subscription_receiver.",
+                outcome=Outcome.NEVER_SENT,
+            )
         if self._inbox is None:
             self._inbox = Inbox(
                 entity,
@@ -350,17 +382,103 @@ class ServiceBusReceiver(Settler, AsyncIterator[ServiceBusReceivedMessage]):
                 prefetch=self._prefetch,
                 adaptive=self._adaptive,
                 empty=self._empty,
+                session=self._session,
             )
+            if self._session is not None:
+                self._session._inbox = self._inbox
         return self._inbox
+
+    def _recalled(self, message: ServiceBusReceivedMessage, timeout: float | None) -> AbstractAsyncContextManager[None]:
+        session, inbox = self._session, self._inbox
+        if session is None or inbox is None or not self._prefetch or message._lease is not session._lease:
+            return nullcontext()
+        self._check(message, "abandon")
+        return inbox.recalled(deadline_of(timeout))
+
+    async def _ready(self, deadline: float, wait: float | None = None) -> Entity:
+        """The entity; with the session, if it is to receive from one. For the next session it waits no longer than
+        ``wait``, or what the receiver was told.
+        """
+        entity = await super()._ready(deadline)
+        if self._session_id is not None:
+            if self._session is None:
+                await self._accept(entity, deadline, self._longest_wait if wait is None else wait)
+            session = self._session
+            assert session is not None  # it was accepted
+            session._check()
+        return entity
+
+    @property
+    def _longest_wait(self) -> float | None:
+        """For how long a session is waited for, where a call does not say it; ``None`` if for none."""
+        if self._session_id is None or isinstance(self._session_id, str):
+            return None
+        return _WAITING_FOR_A_SESSION if self._max_wait_time is None else self._max_wait_time
+
+    async def _accept(self, entity: Entity, deadline: float, wait: float | None) -> None:
+        """Accept the session, if nobody else does so meanwhile. Who goes away leaves no session behind."""
+        try:
+            async with asyncio.timeout_at(deadline):
+                await self._accepting.acquire()
+        except TimeoutError:
+            raise OperationTimeoutError(
+                f"The session of {entity.name!r} was not accepted in time.", outcome=Outcome.NEVER_SENT
+            ) from None
+        try:
+            if self._session is None:
+                self._check_open()
+                if self._renewer is not None:
+                    self._renewer.check_open()
+                opening = self._opening = asyncio.ensure_future(self._accepted(entity, deadline, wait))
+                opening.add_done_callback(self._opened)
+                try:
+                    await asyncio.wait((opening,))
+                except BaseException:
+                    opening.cancel()
+                    raise
+                if opening.cancelled():
+                    self._check_open()
+                opening.result()
+        finally:
+            self._accepting.release()
+
+    async def _accepted(self, entity: Entity, deadline: float, wait: float | None) -> ServiceBusSession:
+        with self._telemetry.operation("accept_session", self.entity_path):
+            if isinstance(self._session_id, str):
+                return await accept_named(entity, self._session_id, deadline, self._telemetry)
+            left = deadline - asyncio.get_running_loop().time()
+            return await accept_next(entity, left if wait is None else min(wait, left), self._telemetry)
+
+    def _opened(self, opening: asyncio.Task[ServiceBusSession]) -> None:
+        """The session was accepted, or not."""
+        self._opening = None
+        if opening.cancelled() or opening.exception() is not None:
+            return
+        session = opening.result()
+        if self._closed:
+            session._give_back()
+            return
+        self._session = session
+        if self._renewer is not None and not self._renewer.closed:
+            self._renewer.register(self, session)
 
     async def close(self) -> None:
         """Receive no more. What was fetched ahead is given back, which counts no delivery.
 
         Messages in the hands of callers stay locked: they can be settled through another receiver of the same queue.
+        But a session is given back with all of its messages, for others to accept it.
         """
         self._closed = True
-        if self._inbox is not None:
-            if self._ending is None:
-                self._ending = asyncio.ensure_future(self._inbox.aclose())
-            await asyncio.shield(self._ending)
+        if self._ending is None:
+            self._ending = asyncio.ensure_future(self._end())
+        await asyncio.shield(self._ending)
         self._on_close(self)
+
+    async def _end(self) -> None:
+        if self._opening is not None:
+            self._opening.cancel()
+            await asyncio.wait((self._opening,))
+        if self._inbox is not None:
+            await self._inbox.aclose()
+        if self._session is not None:
+            await self._session._release()

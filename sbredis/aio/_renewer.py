@@ -1,5 +1,5 @@
 # pyright: reportPrivateUsage=false
-"""Renewing locks while their messages are being worked on."""
+"""Renewing the locks of messages and sessions while they are being worked on."""
 
 from __future__ import annotations
 
@@ -14,6 +14,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Any, Self
 
 from sbredis.aio._arguments import seconds_of
+from sbredis.aio._session import ServiceBusSession
 from sbredis.aio._settling import Settler
 from sbredis.exceptions import AutoLockRenewFailed, AutoLockRenewTimeout, Outcome, ServiceBusError
 from sbredis.model import ServiceBusReceivedMessage, ServiceBusReceiveMode
@@ -25,7 +26,8 @@ if TYPE_CHECKING:
 __all__ = ["AutoLockRenewer", "LockRenewFailureCallback"]
 
 _log = logging.getLogger("sbredis.client")
-LockRenewFailureCallback = Callable[[ServiceBusReceivedMessage, Exception | None], Awaitable[None] | None]
+Renewable = ServiceBusReceivedMessage | ServiceBusSession
+LockRenewFailureCallback = Callable[[Any, Exception | None], Awaitable[None] | None]
 """Called with what could not be renewed, and why."""
 _TOGETHER = 0.05
 """What is due within so many seconds is renewed together."""
@@ -46,25 +48,25 @@ class _Watched:
     asked: float
     """For how long they are to be renewed."""
     on_failure: LockRenewFailureCallback | None
-    messages: dict[int, ServiceBusReceivedMessage] = field(default_factory=dict[int, ServiceBusReceivedMessage])
+    messages: dict[int, Renewable] = field(default_factory=dict[int, Renewable])
 
-    def drop(self, message: ServiceBusReceivedMessage) -> None:
+    def drop(self, message: Renewable) -> None:
         """It was settled."""
         self.messages.pop(id(message), None)
 
-    def release(self, message: ServiceBusReceivedMessage) -> None:
+    def release(self, message: Renewable) -> None:
         """It is not renewed here any longer."""
         self.drop(message)
         message._watchers = tuple(watcher for watcher in message._watchers if watcher != self.drop)
 
 
 class AutoLockRenewer:
-    """Renews the locks of the messages that are registered with it, all in one loop, for a limited time each.
+    """Renews the locks of the messages and sessions that are registered with it, in one loop, for a limited time each.
 
     A lock is renewed when a third of it is left, or ten seconds, whichever is more; of a short one half. What is due at
-    the same moment shares a call. A message is let go when it is settled. If a lock is lost, cannot be renewed, or has
-    been renewed for as long as was asked for, ``auto_renew_error`` of the message says so, and
-    ``on_lock_renew_failure(message, error)`` is called, which may be a coroutine function.
+    the same moment shares a call. A message is let go when it is settled, a session when its receiver is closed. If a
+    lock is lost, cannot be renewed, or has been renewed for as long as was asked for, ``auto_renew_error`` says so, and
+    ``on_lock_renew_failure(renewable, error)`` is called, which may be a coroutine function.
     """
 
     def __init__(
@@ -94,13 +96,13 @@ class AutoLockRenewer:
     def register(
         self,
         receiver: ServiceBusReceiver,
-        renewable: ServiceBusReceivedMessage,
+        renewable: ServiceBusReceivedMessage | ServiceBusSession,
         max_lock_renewal_duration: float | None = None,
         on_lock_renew_failure: LockRenewFailureCallback | None = None,
     ) -> None:
-        """Renew the lock of a message from now on, until it is settled or the duration has passed.
+        """Renew the lock of a message or a session from now on, until it is settled or the duration has passed.
 
-        Raises :class:`ValueError` for a message without a lock, and :class:`TypeError` for what is no message.
+        Raises :class:`ValueError` for a message without a lock, and :class:`TypeError` for what is neither.
         """
         self.check_open()
         if not isinstance(receiver, Settler):  # pyright: ignore[reportUnnecessaryIsInstance]  # callers are not all typed
@@ -108,13 +110,18 @@ class AutoLockRenewer:
                 f"A receiver of sbredis.aio is needed, not {type(receiver).__module__}.{type(receiver).__name__}: what "
                 "is asynchronous and what is not cannot be mixed."
             )
-        if not isinstance(renewable, ServiceBusReceivedMessage):  # pyright: ignore[reportUnnecessaryIsInstance]  # callers are not all typed
-            raise TypeError(f"What is renewed is a message that was received, not {type(renewable).__name__}.")
+        if not isinstance(renewable, (ServiceBusReceivedMessage, ServiceBusSession)):  # pyright: ignore[reportUnnecessaryIsInstance]  # callers are not all typed
+            raise TypeError(
+                f"What is renewed is a message that was received, or a session, not {type(renewable).__name__}."
+            )
         lease = renewable._lease
         if lease is None or renewable._mode is not ServiceBusReceiveMode.PEEK_LOCK:
             raise ValueError("The message has no lock that could be renewed: it was peeked, or received and deleted.")
         if renewable._settled:
-            raise ValueError("The message has no lock that could be renewed: it was settled.")
+            what = "session" if isinstance(renewable, ServiceBusSession) else "message"
+            raise ValueError(f"The {what} has no lock that could be renewed: it was settled.")
+        if lease.session is not None and not isinstance(renewable, ServiceBusSession):
+            raise ValueError("The message has no lock of its own that could be renewed: register its session instead.")
         asked = (
             self._duration
             if max_lock_renewal_duration is None
@@ -227,9 +234,7 @@ class AutoLockRenewer:
         together = asyncio.gather(*renewals, return_exceptions=True)
         together.add_done_callback(lambda done: self._finish(watched, messages, done.result()))
 
-    def _finish(
-        self, watched: _Watched, messages: list[ServiceBusReceivedMessage], errors: Sequence[BaseException | None]
-    ) -> None:
+    def _finish(self, watched: _Watched, messages: list[Renewable], errors: Sequence[BaseException | None]) -> None:
         if self._closed or watched.receiver._connection.closed:
             self._let_go(watched)
             return
@@ -250,13 +255,11 @@ class AutoLockRenewer:
         if left:
             self._plan(watched, min(left), soon=again)
 
-    def _give_up(
-        self, watched: _Watched, messages: list[ServiceBusReceivedMessage], made: Callable[[], Exception]
-    ) -> None:
+    def _give_up(self, watched: _Watched, messages: list[Renewable], made: Callable[[], Exception]) -> None:
         for message in messages:
             watched.release(message)
             error = message.auto_renew_error = made()
-            _log.info("message %d: %s", message.sequence_number, error)
+            _log.info("%r: %s", message, error)
             if watched.on_failure is not None:
                 task = asyncio.get_running_loop().create_task(_tell(watched.on_failure, message, error))
                 self._calling.add(task)
@@ -280,7 +283,7 @@ def _failed(cause: BaseException) -> AutoLockRenewFailed:
     return error
 
 
-async def _tell(callback: LockRenewFailureCallback, message: ServiceBusReceivedMessage, error: Exception) -> None:
+async def _tell(callback: LockRenewFailureCallback, message: Renewable, error: Exception) -> None:
     try:
         said = callback(message, error)
         if inspect.isawaitable(said):

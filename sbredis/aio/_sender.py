@@ -1,5 +1,5 @@
 # pyright: reportPrivateUsage=false
-"""Sending messages to a queue."""
+"""Sending messages to a queue or a topic."""
 
 from __future__ import annotations
 
@@ -11,15 +11,24 @@ from typing import TYPE_CHECKING, Any, Literal, Self
 
 from sbredis.aio._arguments import count_of, deadline_of, sequence_numbers_of, warn_of_unknown
 from sbredis.aio._lanes import SendJob
+from sbredis.aio._routing import facts_of
 from sbredis.aio._stream import SendStream
 from sbredis.aio._throttle import Throttle
-from sbredis.engine import MAXIMUM_CALL_BYTES, MAXIMUM_CALL_MESSAGES, Outgoing, Partition, Request, Turn, Undone
-from sbredis.exceptions import MessageNotFoundError, MessageSizeExceededError, OperationTimeoutError, Outcome
+from sbredis.engine import MAXIMUM_CALL_BYTES, MAXIMUM_CALL_MESSAGES, Outgoing, Partition, Request, Turn, Undone, decode
+from sbredis.exceptions import (
+    MessageNotFoundError,
+    MessageSizeExceededError,
+    MessagingEntityNotFoundError,
+    OperationTimeoutError,
+    Outcome,
+    ServiceBusError,
+)
 from sbredis.model import (
     MessageTypes,
     ServiceBusMessage,
     ServiceBusMessageBatch,
     as_messages,
+    from_content,
     outgoing,
     routing_key,
 )
@@ -28,6 +37,7 @@ if TYPE_CHECKING:
     from sbredis.aio._connection import Connection, Creation
     from sbredis.aio._entity import Entity
     from sbredis.aio._telemetry import Telemetry
+    from sbredis.rules import Facts
 
 __all__ = ["ServiceBusSender"]
 
@@ -35,7 +45,7 @@ _log = logging.getLogger("sbredis.client")
 
 
 class ServiceBusSender:
-    """Sends messages to one queue. Made by :meth:`ServiceBusClient.get_queue_sender`.
+    """Sends messages to one queue or topic. Made by :meth:`ServiceBusClient.get_queue_sender` and ``get_topic_sender``.
 
     Calls may be made concurrently, and should be: those that are made at the same moment share a round trip. At most
     ``max_in_flight`` messages of ``max_in_flight_bytes`` together are under way; who would send more waits. Every call
@@ -68,7 +78,7 @@ class ServiceBusSender:
 
     @property
     def entity_name(self) -> str:
-        """The queue that it sends to."""
+        """The queue or topic that it sends to."""
         return self._name
 
     @property
@@ -82,7 +92,12 @@ class ServiceBusSender:
         return self._throttle.messages
 
     async def __aenter__(self) -> Self:
-        await self._ready(deadline_of(None))
+        """Connect. If that fails, the sender is closed."""
+        try:
+            await self._ready(deadline_of(None))
+        except BaseException:
+            await self.close()
+            raise
         return self
 
     async def __aexit__(self, *_: object) -> None:
@@ -151,7 +166,9 @@ class ServiceBusSender:
         for each in listed:
             each.scheduled_enqueue_time_utc = schedule_time_utc
         entity = await self._ready(deadline)
-        return await self._traced(listed, entity, deadline, "schedule") if listed else []
+        if not listed:
+            return []
+        return await self._traced(listed, entity, deadline, "schedule")
 
     async def cancel_scheduled_messages(
         self, sequence_numbers: int | Sequence[int], *, timeout: float | None = None, **kwargs: Any
@@ -249,6 +266,9 @@ class ServiceBusSender:
         made = [one for _, one in batch._outgoing]
         if not entity.detects_duplicates:
             made = [one._replace(message_id=b"") for one in made]
+        if entity.routing is not None or entity.partitioned or entity.record.settings.sessions:
+            # Judged, and placed, as they were when they were added, whatever was done to them since.
+            messages = [from_content(decode(one.payload)) for one in made]
         with self._telemetry.operation("send", entity.name, messages=messages, encoded=True):
             await self._send(messages, made, batch.size_in_bytes, entity, deadline)
 
@@ -296,6 +316,8 @@ class ServiceBusSender:
         What is ``ordered`` is never overtaken, in its partition, by what is put on its way later and is ordered too.
         """
         count = len(made)
+        if entity.record.settings.sessions:
+            _require_sessions(entity, messages)
         most = entity.largest_message if count == 1 else min(entity.largest_message, MAXIMUM_CALL_BYTES)
         if size > most or count > MAXIMUM_CALL_MESSAGES:
             raise _too_large(entity, count, size)
@@ -316,13 +338,29 @@ class ServiceBusSender:
             except BaseException:
                 throttle.release(count, size)
                 raise
+        facts: Sequence[Facts | None] = ()
+        if entity.routing is not None:
+            made, facts = self._for_a_topic(entity, messages, made)
         if pinned is not None:
-            job = SendJob(made, size, deadline, throttle, None, ordered=ordered)
+            job = SendJob(made, size, deadline, throttle, None, ordered=ordered, facts=facts)
             pinned.sending.add(job)
         else:
-            job = SendJob(made, size, deadline, throttle, self._move)
+            job = SendJob(made, size, deadline, throttle, self._move, facts=facts)
             entity.next_desk().sending.add(job)
         return job
+
+    def _for_a_topic(
+        self, entity: Entity, messages: Sequence[ServiceBusMessage], made: Sequence[Outgoing]
+    ) -> tuple[Sequence[Outgoing], Sequence[Facts | None]]:
+        """What rules see of each message. What is to be enqueued later is judged then, and not now."""
+        now = self._connection.clock.utc() * 1000
+        if any(one.due is not None and one.due > now for one in made):
+            self._connection.scheduled_on(entity)
+        if any(one.due is not None and one.due <= now for one in made):
+            made = [one._replace(due=None) if one.due is not None and one.due <= now else one for one in made]
+        return made, [
+            facts_of(message._content) if one.due is None else None for message, one in zip(messages, made, strict=True)
+        ]
 
     async def _cancel(self, entity: Entity, partition: int, owns: list[int], deadline: float) -> list[int]:
         """Cancel scheduled messages of one partition; which are not scheduled there, and then none was cancelled."""
@@ -369,12 +407,35 @@ class ServiceBusSender:
         if entity is None or entity.gone:
             entity = self._entity = await self._connection.entity(self._name, deadline, self._create)
             self._check_open()
+        if entity.routing is None and entity.record.kind != "queue":
+            await self._open_topic(entity, deadline)
         return entity
+
+    async def _open_topic(self, entity: Entity, deadline: float) -> None:
+        if entity.record.kind == "subscription":
+            raise MessagingEntityNotFoundError(
+                f"{entity.name!r} is a subscription, which takes what its topic hands to it: send to the topic.",
+                outcome=Outcome.NEVER_SENT,
+            )
+        await entity.load_routing(deadline)
 
     def _check_open(self) -> None:
         if self._closed:
             raise ValueError("The sender is closed: get another one from the client.")
         self._connection.check_open()
+
+
+def _require_sessions(entity: Entity, messages: Sequence[ServiceBusMessage]) -> None:
+    """Refuse a message without a session where each must have one."""
+    for message in messages:
+        if message._content.session_id is None:
+            error = ServiceBusError(
+                f"The SessionId was not set on a message, and it cannot be sent to {entity.name!r}: entities that "
+                "require sessions take only messages that have one.",
+                outcome=Outcome.NEVER_SENT,
+            )
+            error.entity = entity.name
+            raise error
 
 
 def _too_large(entity: Entity, count: int, size: int) -> MessageSizeExceededError:

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Iterable, Mapping, Sequence
+from contextlib import AbstractAsyncContextManager, nullcontext
 from dataclasses import replace
 from datetime import datetime, timedelta
 from typing import TYPE_CHECKING, Any, Literal
@@ -12,8 +13,9 @@ from typing import TYPE_CHECKING, Any, Literal
 from sbredis.aio._arguments import deadline_of, warn_of_unknown
 from sbredis.aio._changes import changes_of, delay_of
 from sbredis.aio._lanes import CallJob, RenewJob, SettleJob
+from sbredis.aio._session import ServiceBusSession
 from sbredis.engine import MAXIMUM_CALL_MESSAGES, Lock, Partition, Request, Settled, Turn
-from sbredis.exceptions import MessageAlreadySettled, MessageLockLostError, Outcome
+from sbredis.exceptions import MessageAlreadySettled, MessageLockLostError, Outcome, SessionLockLostError
 from sbredis.model import Lease, PrimitiveTypes, ServiceBusReceivedMessage, ServiceBusReceiveMode
 
 if TYPE_CHECKING:
@@ -142,10 +144,11 @@ class Settler:
             raise MessageAlreadySettled("A message is named twice; it cannot be settled twice.")
         return live, lost
 
-    def _lost(self, messages: Sequence[ServiceBusReceivedMessage]) -> MessageLockLostError:
+    def _lost(self, messages: Sequence[ServiceBusReceivedMessage]) -> MessageLockLostError | SessionLockLostError:
         numbers = tuple(sorted(message.sequence_number for message in messages))
         shown = ", ".join(map(str, numbers[:_SHOWN])) + (", …" if len(numbers) > _SHOWN else "")
-        error = MessageLockLostError(
+        of_session = any(each._lease is not None and each._lease.session is not None for each in messages)
+        error = (SessionLockLostError if of_session else MessageLockLostError)(
             f"The locks on {len(numbers)} of the messages have ended, or they are gone: {shown}. All others were "
             "completed. Receive these again, and renew the locks of what takes longer.",
             outcome=Outcome.REFUSED,
@@ -168,7 +171,13 @@ class Settler:
         in ``properties_to_modify`` are changed or added.
         """
         wait = delay_of(delay)
-        await self._settle("abandon", message, timeout, modify=properties_to_modify, delay=wait)
+        async with self._recalled(message, timeout):
+            await self._settle("abandon", message, timeout, modify=properties_to_modify, delay=wait)
+
+    def _recalled(self, message: ServiceBusReceivedMessage, timeout: float | None) -> AbstractAsyncContextManager[None]:
+        """A while in which nothing is kept that comes after a message in its session, if it has one."""
+        del message, timeout
+        return nullcontext()
 
     async def defer_message(
         self,
@@ -202,7 +211,12 @@ class Settler:
     ) -> datetime:
         """Lock a message for the full duration from now on, and return when the lock ends."""
         warn_of_unknown("renew_message_lock", kwargs)
-        self._check(message, "renew")
+        lease = self._check(message, "renew")
+        if lease.session is not None:
+            raise TypeError(
+                "Renewing message lock is an invalid operation when working with sessions: renew the lock of the "
+                "session."
+            )
         deadline = deadline_of(timeout)
         await self._entity_of(message, deadline)
         if self._telemetry.active:
@@ -215,8 +229,12 @@ class Settler:
             raise MessageAlreadySettled
         return until
 
-    def _begin_renewal(self, message: ServiceBusReceivedMessage, deadline: float | None = None) -> asyncio.Future[None]:
-        """Have a lock renewed, of a message that has one, also after this receiver was closed."""
+    def _begin_renewal(
+        self, message: ServiceBusReceivedMessage | ServiceBusSession, deadline: float | None = None
+    ) -> asyncio.Future[None]:
+        """Have a lock renewed, of a message that has one, also after this receiver was closed; or of a session."""
+        if isinstance(message, ServiceBusSession):
+            return message._begin_renewal(deadline_of(None) if deadline is None else deadline)
         entity: Entity = message._owner  # type: ignore[assignment]
         lease = message._lease
         assert lease is not None  # it was received in a mode that locks
@@ -284,6 +302,7 @@ class Settler:
     def _check(self, message: ServiceBusReceivedMessage, what: str) -> Lease:
         """Whether a message may be settled or renewed: the checks that need no call, in Azure's order."""
         lease = self._check_fit(message, what)
+        self._check_session(message)
         if lease.until <= self._connection.clock.now():
             error = MessageLockLostError(
                 f"The lock on message {message.sequence_number} has ended. "
@@ -293,6 +312,18 @@ class Settler:
             error.entity = self._name
             raise error
         return lease
+
+    def _check_session(self, message: ServiceBusReceivedMessage) -> None:
+        """Whether the lock on the session of a message holds, if it has one."""
+        lease = message._lease
+        if lease is not None and lease.session is not None and lease.until <= self._connection.clock.now():
+            error = SessionLockLostError(
+                f"The lock on the session {lease.session!r} has ended, and with it that on message "
+                f"{message.sequence_number}. Accept the session again, and renew the lock of what takes longer.",
+                outcome=Outcome.NEVER_SENT,
+            )
+            error.entity = self._name
+            raise error
 
     async def _ready(self, deadline: float) -> Entity:
         self._check_open()

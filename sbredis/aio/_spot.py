@@ -1,9 +1,11 @@
+# pyright: reportPrivateUsage=false
 """One partition as a receiver sees it: whether it may have something, what it was asked, and when to look again."""
 
 from __future__ import annotations
 
 import asyncio
 import logging
+from collections.abc import Callable
 from typing import TYPE_CHECKING, TypeVar
 
 from sbredis.aio._lanes import CallJob
@@ -14,7 +16,7 @@ from sbredis.model import ServiceBusReceivedMessage, ServiceBusReceiveMode, deli
 
 if TYPE_CHECKING:
     from sbredis.aio._inbox import Inbox
-    from sbredis.transport import Subscription
+    from sbredis.aio._waking import Listening
 
 __all__ = ["Spot", "passing"]
 
@@ -52,8 +54,9 @@ class Spot:
         self._left = False
         self._pause = 0.0
         self._refused = False
+        self._lane: str | None = None
         self._job: CallJob[Received] | CallJob[Looked] | None = None
-        self._subscription: Subscription | None = None
+        self._subscription: Listening | None = None
         self._listening: asyncio.Task[None] | None = None
         self._loop = asyncio.get_running_loop()
 
@@ -103,13 +106,24 @@ class Spot:
     def ask(self, wanted: int) -> None:
         """Receive up to so many messages."""
         inbox = self.inbox
-        token, since = new_token(), inbox.entity.connection.clock.now()
+        session = inbox.session
+        token = new_token() if session is None else session._lease.token
+        since = inbox.entity.connection.clock.now()
         side, waiter = inbox.side, self._waiter
         mode: Mode = "lock" if inbox.mode is ServiceBusReceiveMode.PEEK_LOCK else "delete"
         waiting_for = min(wanted, _MOST_WAITING)
 
         def make(partition: Partition, turn: Turn) -> Request[Received]:
-            return partition.receive(turn, token, wanted, side=side, mode=mode, waiter=waiter, waiting_for=waiting_for)
+            return partition.receive(
+                turn,
+                token,
+                wanted,
+                side=side,
+                mode=mode,
+                waiter=waiter,
+                waiting_for=waiting_for,
+                session=None if session is None else session.session_id,
+            )
 
         def orphaned(result: Received) -> None:
             inbox.received(self._delivered(result, token, since))
@@ -117,20 +131,14 @@ class Spot:
         self._begin(wanted)
         job = CallJob(make, self._loop.time() + _PATIENCE, orphaned)
         self._job = job
-        future = self.desk.calling(f"i{inbox.identity}").submit(job)
+        if self._lane is None:
+            self._lane = self.desk.borrow()
+        future = self.desk.calling(self._lane).submit(job)
         future.add_done_callback(lambda done: self._received(done, token, since, waiter))
 
     def look(self, waiting_for: int) -> None:
         """Find out whether there is something, without receiving it; to wait for so many, or, with 0, no longer."""
-        side, waiter = self.inbox.side, self._waiter
-
-        def make(partition: Partition, turn: Turn) -> Request[Looked]:
-            return partition.look(
-                side=side,
-                waiter=waiter,
-                waiting_for=min(waiting_for, _MOST_WAITING),
-                turn=Turn("", 0, turn.now),
-            )
+        make, waiter = self._looking(waiting_for), self._waiter
 
         self._begin(0)
         job = CallJob(make, self._loop.time() + _PATIENCE)
@@ -138,6 +146,21 @@ class Spot:
         # In a lane of its own: it is not counted there, and the receive after it would seem to follow one that is lost.
         future = self.desk.calling(f"k{self.inbox.identity}").submit(job)
         future.add_done_callback(lambda done: self._looked(done, waiter if waiting_for else None))
+
+    def _looking(self, waiting_for: int) -> Callable[[Partition, Turn], Request[Looked]]:
+        side, waiter, session = self.inbox.side, self._waiter, self.inbox.session
+        lock = None if session is None else session._lock
+
+        def make(partition: Partition, turn: Turn) -> Request[Looked]:
+            return partition.look(
+                side=side,
+                waiter=waiter,
+                waiting_for=min(waiting_for, _MOST_WAITING),
+                turn=Turn("", 0, turn.now),
+                session=lock,
+            )
+
+        return make
 
     def _begin(self, wanted: int) -> None:
         self._busy = True
@@ -161,7 +184,9 @@ class Spot:
         if not result.messages:
             return []
         inbox = self.inbox
-        lease = self.desk.lease(token, result.lock, since) if inbox.mode is ServiceBusReceiveMode.PEEK_LOCK else None
+        lease = None
+        if inbox.mode is ServiceBusReceiveMode.PEEK_LOCK:
+            lease = self.desk.lease(token, result.lock, since) if inbox.session is None else inbox.session._lease
         base, mode, owner = inbox.entity.base(self.number), inbox.mode, inbox.entity
         return [delivered(each, base, mode, lease, owner) for each in result.messages]
 
@@ -269,6 +294,18 @@ class Spot:
         if self._subscription is not None:
             self._subscription.close()
             self._subscription = None
+        self._leave_lanes()
+
+    def _leave_lanes(self) -> None:
+        if self._lane is not None:
+            self.desk.hand_in(self._lane)
+            self._lane = None
+        self.desk.dismiss(f"k{self.inbox.identity}")
+
+    async def answered(self, deadline: float) -> None:
+        """Wait for the answer that is under way."""
+        if (job := self._job) is not None:
+            await asyncio.wait((job.future,), timeout=max(0.0, deadline - self._loop.time()))
 
     async def aclose(self) -> None:
         """Wait for the answer that is under way, and be forgotten by the partition."""
@@ -283,19 +320,13 @@ class Spot:
             await self._be_forgotten()
             self._subscription.close()
             self._subscription = None
-        self.desk.dismiss(f"i{self.inbox.identity}")
-        self.desk.dismiss(f"k{self.inbox.identity}")
+        self._leave_lanes()
 
     async def _be_forgotten(self) -> None:
         if not self._registered or not self._connected:
             return
-        side, waiter = self.inbox.side, self._waiter
-
-        def make(partition: Partition, turn: Turn) -> Request[Looked]:
-            return partition.look(side=side, waiter=waiter, waiting_for=0, turn=Turn("", 0, turn.now))
-
         try:
-            await self.desk.call(f"k{self.inbox.identity}", make, self._loop.time() + _FORGETTING)
+            await self.desk.call(f"k{self.inbox.identity}", self._looking(0), self._loop.time() + _FORGETTING)
         except ServiceBusError as error:
             _log.debug("%s was not told that a receiver has gone: %s", self.desk, error)
 

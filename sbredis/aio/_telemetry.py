@@ -54,7 +54,9 @@ __all__ = ["Operation", "OperationName", "Telemetry", "TelemetryMessage"]
 _Sends = Literal["send", "schedule"]
 _Receives = Literal["receive", "receive_deferred", "peek"]
 _Settles = Literal["complete", "abandon", "defer", "dead_letter", "delete"]
-_Sessions = Literal["accept_session", "renew_session_lock", "get_session_state", "set_session_state"]
+_Sessions = Literal[
+    "accept_session", "renew_session_lock", "get_session_state", "set_session_state", "dead_letter_session"
+]
 
 OperationName: TypeAlias = _Sends | _Receives | _Settles | _Sessions | Literal["cancel_scheduled", "renew_message_lock"]
 """What the conventions call the operations of Service Bus."""

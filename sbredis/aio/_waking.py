@@ -4,12 +4,20 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Protocol
 
 if TYPE_CHECKING:
-    from sbredis.transport import Subscription, Transport
+    from sbredis.transport import Transport
 
-__all__ = ["listen"]
+__all__ = ["Listening", "listen"]
+
+
+class Listening(Protocol):
+    """A channel that is listened to."""
+
+    def close(self) -> None:
+        """Listen no more."""
+        ...
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,7 +39,7 @@ class _Ear:
 
 async def listen(
     transport: Transport, channel: bytes, *, woken: Callable[[], None], missed: Callable[[], None]
-) -> Subscription:
+) -> Listening:
     """Listen to a channel: ``woken`` is called in the event loop when there is something, ``missed`` when that may
     have gone unheard.
     """

@@ -67,6 +67,8 @@ class Copy(NamedTuple):
     """Changed properties; empty leaves them as they are."""
     dead: bool = False
     """It goes to the dead-letter queue, because a rule failed; ``changes`` say why."""
+    time_to_live: int | None = None
+    """Another one than the message has, in ms, where ``changes`` say so."""
 
 
 class Lock(NamedTuple):
@@ -156,10 +158,13 @@ def in_columns(messages: Sequence[Outgoing], routes: Sequence[Sequence[Copy]] = 
 
 
 def _as_text(copy: Copy) -> str:
-    place, changes, dead = copy
+    place, changes, dead, time_to_live = copy
     if dead:
         return f"{place + 1}e{len(changes)}"
-    return f"{place + 1}a{len(changes)}" if changes else str(place + 1)
+    if not changes:
+        return str(place + 1)
+    lives = "" if time_to_live is None else f"t{time_to_live}"
+    return f"{place + 1}a{len(changes)}{lives}"
 
 
 def grouped(locks: Sequence[Lock], width: int) -> list[Argument]:

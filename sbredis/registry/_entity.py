@@ -12,6 +12,7 @@ import json
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field, fields
+from functools import lru_cache
 from typing import Any, Literal, NoReturn, TypeAlias, TypeVar, cast, get_args, get_origin
 
 from sbredis.engine import MOST_PARTITIONS, PartitionSettings, entity_name, name_key, subscription_name
@@ -185,8 +186,13 @@ _RECORD = re.compile(
 _SHOWN = 60
 
 
+@lru_cache(maxsize=4096)
 def decode(record: bytes) -> EntityRecord:
-    """A record as the registry keeps it; :class:`~sbredis.exceptions.DataLayoutError` for what is none."""
+    """A record as the registry keeps it; :class:`~sbredis.exceptions.DataLayoutError` for what is none.
+
+    The same bytes are the same record, read once: a client of a topic reads those of all its subscriptions again
+    and again.
+    """
     layout = record.split(b" ", 1)[0]
     if layout != b"1":
         _unreadable(record, f"it is laid out in form {layout[:_SHOWN].decode(errors='replace')!r}")

@@ -188,7 +188,7 @@ def _lifetime(value: Constant) -> timedelta:
     if isinstance(value, str):
         value = _duration(value)
     if not isinstance(value, timedelta):
-        raise _unfit("timetolive", value, "a duration")
+        raise _unfit("timetolive", value, "a positive duration, as 1.02:30:00 or P1DT2H30M")
     if value <= timedelta(0):
         raise EvaluationError("sys.TimeToLive must be longer than nothing")
     return value

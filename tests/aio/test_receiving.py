@@ -411,7 +411,11 @@ async def test_what_makes_no_sense_is_refused_before_anything_is_asked(
         ({"max_wait_time": 0}, ValueError),
         ({"receive_mode": "peeklock?"}, ValueError),
         ({"sub_queue": "x"}, ValueError),
-        ({"session_id": "s"}, ValueError),
+        ({"session_id": "s", "sub_queue": "deadletter"}, ValueError),
+        ({"session_id": "s" * 129}, ValueError),
+        ({"session_id": 5}, TypeError),
+        ({"max_wait_time": True}, TypeError),
+        ({"auto_lock_renewer": object()}, TypeError),
     ],
 )
 async def test_a_receiver_that_makes_no_sense_is_refused(

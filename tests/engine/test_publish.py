@@ -31,7 +31,7 @@ from sbredis.engine import (
     set_state,
     waiting_channel,
 )
-from sbredis.exceptions import MessageSizeExceededError, ServiceBusError
+from sbredis.exceptions import MessageSizeExceededError, ServiceBusError, ServiceBusQuotaExceededError
 from sbredis.transport import open_transport
 from tests.engine.topics import SETTINGS, START, Topic
 from tests.transport.ears import Ear
@@ -156,6 +156,39 @@ async def test_a_repeated_publish_is_answered_as_the_first_time(topic: Topic) ->
     first = await topic.tell(request)
     assert await topic.tell(request) == first
     assert await topic.payloads(topic.one) == [b"m"]
+
+
+async def test_a_copy_lives_as_long_as_its_rule_said(topic: Topic) -> None:
+    """Shorter or longer than the message, but no longer than its topic and its subscription let it."""
+    lives = [
+        Copy(0, b"short", time_to_live=10),
+        Copy(1, b"long", time_to_live=5000),
+        Copy(2, b"long", time_to_live=5000),
+    ]
+    await topic.hand_out([Outgoing(b"m", time_to_live=100)], [lives])
+    topic.now += 10
+    assert await topic.payloads(topic.one) == []
+    assert [one.reason for one in (await topic.receive(topic.one, side="d")).messages] == ["T"]
+    topic.now += 989
+    assert [one.changes for one in (await topic.receive(topic.brief)).messages] == [b"long"]
+    topic.now += 4000
+    assert [one.changes for one in (await topic.receive(topic.two)).messages] == [b"long"]
+    await topic.hand_out([Outgoing(b"m", time_to_live=100)], [lives])
+    topic.now += 1000
+    assert await topic.payloads(topic.brief) == []
+
+
+async def test_what_is_due_is_published_on_a_topic_that_is_full(topic: Topic) -> None:
+    """It is there already, and counted."""
+    await topic.hand_out([Outgoing(b"m" * 100, due=topic.now + 10)], [[]])
+    full = replace(topic.topic.settings, quota=1)
+    topic.topic = Partition("ns", "abc", "t", "topic", 2, full)
+    await topic.tell(topic.topic.configure())
+    topic.now += 10
+    await topic.hand_out([Outgoing(b"", origin="1")], [[Copy(0)]])
+    assert await topic.payloads(topic.one) == [b"m" * 100]
+    with pytest.raises(ServiceBusQuotaExceededError):
+        await topic.hand_out([Outgoing(b"m")], [[Copy(0)]])
 
 
 async def test_several_messages_become_no_more_copies_than_a_call_carries(

@@ -1,0 +1,97 @@
+"""The rules of a topic as a sender has them: compiled once, and mended where they change.
+
+To compile all rules of a topic may take a tenth of a second or more, which is nothing once, and too much for each
+change of one of them. So what has changed since is in a small book beside the large one, until it is a good part of
+all.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from sbredis.registry import JUDGING_PROPERTY, EntityRecord, Routed, Routes
+from sbredis.rules import Copy, Facts, Rule, RuleBook
+
+__all__ = ["Judge"]
+
+_FEW = 32
+"""So many changed subscriptions are always a small book."""
+_PART = 4
+"""And this part of all of them."""
+
+
+class Judge:
+    """Which subscriptions a message is for, each by its place, which it keeps as long as it is there."""
+
+    def __init__(self, routes: Routes) -> None:
+        self.routes = routes
+        self.records: list[EntityRecord] = [routed.record for routed in routes.subscriptions]
+        """The subscriptions by their places."""
+        self._places = {routed.record.incarnation: place for place, routed in enumerate(routes.subscriptions)}
+        self._book = RuleBook([_rules(routed) for routed in routes.subscriptions])
+        self._outdated: frozenset[int] = frozenset()
+        """The places for which the large book does not hold any more."""
+        self._changed: dict[int, Routed] = {}
+        self._beside: RuleBook | None = None
+        self._of_beside: list[int] = []
+
+    def after(self, routes: Routes) -> Judge:
+        """The judge by newer routes of the same topic. This one goes on judging by the older ones."""
+        known = {routed.record.incarnation: routed for routed in self.routes.subscriptions}
+        changed = {place: routed for place, routed in self._changed.items() if routed.record.incarnation in known}
+        records, places = list(self.records), dict(self._places)
+        gone = known.keys() - {routed.record.incarnation for routed in routes.subscriptions}
+        for routed in routes.subscriptions:
+            incarnation = routed.record.incarnation
+            place = places.get(incarnation)
+            if place is None:
+                place = places[incarnation] = len(records)
+                records.append(routed.record)
+                changed[place] = routed
+            else:
+                records[place] = routed.record
+                before = known.get(incarnation)
+                if before is None or _judged_by(before) != _judged_by(routed):
+                    changed[place] = routed
+        lost = {places[incarnation] for incarnation in gone}
+        for place in lost:
+            changed.pop(place, None)
+        outdated = self._outdated | changed.keys() | lost
+        if len(outdated) > _FEW + len(routes.subscriptions) // _PART:
+            return Judge(routes)
+        next_one = Judge.__new__(Judge)
+        next_one.routes, next_one.records, next_one._places = routes, records, places
+        next_one._book, next_one._outdated, next_one._changed = self._book, frozenset(outdated), changed
+        next_one._beside = RuleBook([_rules(routed) for routed in changed.values()]) if changed else None
+        next_one._of_beside = list(changed)
+        return next_one
+
+    def judge(self, facts: Facts) -> Sequence[Copy]:
+        """The copies that a message becomes, in the order of places."""
+        copies = self._book.judge(facts)
+        outdated = self._outdated
+        if not outdated:
+            return copies
+        found = [copy for copy in copies if copy.subscription not in outdated]
+        if self._beside is not None:
+            of = self._of_beside
+            beside = [copy._replace(subscription=of[copy.subscription]) for copy in self._beside.judge(facts)]
+            if beside:
+                found = sorted(found + beside, key=_place)
+        return found
+
+
+def _place(copy: Copy) -> int:
+    return copy.subscription
+
+
+def _rules(routed: Routed) -> tuple[Sequence[Rule], bool]:
+    return routed.rules, _dead_letters(routed)
+
+
+def _dead_letters(routed: Routed) -> bool:
+    return routed.record.properties.get(JUDGING_PROPERTY, True) is not False
+
+
+def _judged_by(routed: Routed) -> tuple[str, bool]:
+    return routed.mark, _dead_letters(routed)

@@ -1,0 +1,304 @@
+"""What somebody has to do for all clients of a namespace: here, publishing what was scheduled on its topics.
+
+What is scheduled on a queue becomes active by whichever call comes next. On a topic it has to be judged by the rules of
+that moment, which no script can do: the client that holds the role does it. Every other one that offers to waits until
+the role is free. The role carries a *fence*, and a partition refuses one that is older than another it has seen; but
+even two that believed to hold it would publish nothing twice, since a message is published and taken off the schedule
+in one step.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import math
+import random
+import secrets
+from contextlib import suppress
+from typing import TYPE_CHECKING
+
+import anyio
+
+from sbredis.aio._role import Role, Standing
+from sbredis.aio._routing import facts_of
+from sbredis.aio._waking import listen
+from sbredis.engine import (
+    CodecError,
+    Delivery,
+    Looked,
+    Outgoing,
+    Partition,
+    Request,
+    RoleLostError,
+    Sent,
+    Turn,
+    decode,
+    payload_offset,
+    registry_salt,
+    salts,
+    waiting_channel,
+)
+from sbredis.exceptions import MessagingEntityNotFoundError, ServiceBusError
+
+if TYPE_CHECKING:
+    from sbredis.aio._connection import Connection
+    from sbredis.aio._desk import Desk
+    from sbredis.aio._entity import Entity
+    from sbredis.aio._waking import Listening
+    from sbredis.rules import Facts
+
+__all__ = ["ROUTING", "Maintenance", "Watch", "call_routing"]
+
+_log = logging.getLogger("sbredis.maintenance")
+ROUTING = "route"
+_CLAIM = 10.0
+"""For how many seconds the role is taken at a time; it is renewed when a third of that has passed."""
+_LISTING = 10.0
+_WATCHING = 25.0
+_CALLING = 30.0
+_PAUSE = 1.0
+_PAGE = 1000
+_TOGETHER = 16
+_RIPE = 500
+
+
+def routing_channel(namespace: str) -> bytes:
+    """Where whoever has the role of routing, or waits for it, hears that there may be something new."""
+    return waiting_channel(namespace, registry_salt(), ROUTING)
+
+
+async def call_routing(connection: Connection) -> None:
+    """Say that there may be a topic that nobody watches yet, or that the role is free."""
+    channel = routing_channel(connection.namespace.name)
+    await connection.transport.command("SPUBLISH", channel, b"", key=channel)
+
+
+class Maintenance:
+    """One client's offer to do it."""
+
+    def __init__(self, connection: Connection) -> None:
+        self._connection = connection
+        self._news = asyncio.Event()
+        self._identity = secrets.token_hex(5)
+        self._watches: dict[tuple[str, int], Watch] = {}
+        self._list_at = 0.0
+        self._working: set[asyncio.Task[None]] = set()
+        self._calls: Listening | None = None
+        self.standing = Standing(False, 0, 0.0)
+
+    async def run(self) -> None:
+        """Do it whenever nobody else does, until the client is closed."""
+        role: Role | None = None  # every client of a test bus does it, so that no test waits for a role
+        if self._connection.rig is None:
+            role = Role(self._connection.transport, self._connection.namespace.name, ROUTING)
+        ended_moving = self._connection.clock.when_moved(self._look_anew)
+        try:
+            while True:
+                try:
+                    await self._be_heard()
+                    self._news.clear()
+                    if role is not None:
+                        self.standing = await role.claim(_CLAIM)
+                    if role is None or self.standing.held:
+                        _log.debug("%s: this client publishes what is scheduled on topics", self._connection.target)
+                        await self._hold(role)
+                        continue
+                    wait = min(self.standing.seconds, _CLAIM)
+                except ServiceBusError as error:
+                    _log.info("what is scheduled on topics waits: %s", error)
+                    wait = _PAUSE
+                with suppress(TimeoutError):
+                    async with asyncio.timeout(wait * random.uniform(0.5, 1.0) + 0.05):
+                        await self._news.wait()
+        finally:
+            ended_moving()
+            for task in self._working:
+                task.cancel()
+            self._drop(list(self._watches))
+            if self._calls is not None:
+                self._calls.close()
+            if role is not None and self.standing.held:
+                with suppress(ServiceBusError), anyio.move_on_after(_PAUSE, shield=True):
+                    await role.give_up()
+                    await call_routing(self._connection)  # who waits for the role has it at once
+
+    async def _be_heard(self) -> None:
+        if self._calls is None:
+            channel = routing_channel(self._connection.namespace.name)
+            transport = self._connection.transport
+            self._calls = await listen(transport, channel, woken=self._called, missed=self._called)
+
+    def _called(self) -> None:
+        """Something was scheduled on a topic that may be a new one; or the role may be free."""
+        self._list_at = 0.0
+        self._news.set()
+
+    def _look_anew(self) -> None:
+        for watch in self._watches.values():
+            watch.look_at = 0.0
+        self._news.set()
+
+    async def _hold(self, role: Role | None) -> None:
+        """Do it as long as the role is ours, or for ever where there is none."""
+        loop = asyncio.get_running_loop()
+        claim_at, self._list_at = (math.inf if role is None else loop.time() + _CLAIM / 3), 0.0
+        while True:
+            now = loop.time()
+            self._news.clear()
+            if now >= claim_at and role is not None:
+                self.standing = await role.claim(_CLAIM)
+                if not self.standing.held:
+                    self._drop(list(self._watches))
+                    return
+                claim_at = now + _CLAIM / 3
+            if now >= self._list_at:
+                self._list_at = now + _LISTING
+                await self._list()
+            # Each by itself: a partition that does not answer holds up no other.
+            for watch in self._watches.values():
+                if watch.look_at <= now and not watch.busy and len(self._working) < _TOGETHER:
+                    watch.busy = True
+                    task = loop.create_task(self._work(watch))
+                    self._working.add(task)
+                    task.add_done_callback(self._working.discard)
+            idle = [watch.look_at for watch in self._watches.values() if not watch.busy]
+            until = min([claim_at, self._list_at, *(idle if len(self._working) < _TOGETHER else ())])
+            with suppress(TimeoutError):
+                async with asyncio.timeout_at(until):
+                    await self._news.wait()
+
+    async def _list(self) -> None:
+        """Watch all topics there are, and no others."""
+        connection, loop = self._connection, asyncio.get_running_loop()
+        found: set[tuple[str, int]] = set()
+        after = ""
+        while True:
+            records = await connection.namespace.list_entities(after, _PAGE, timeout=_CALLING)
+            for record in records:
+                if record.kind == "topic" and record.state == "active":
+                    entity = await connection.entity(record.path, loop.time() + _CALLING)
+                    found |= self._watch(entity)
+            if len(records) < _PAGE:
+                break
+            after = records[-1].path
+        self._drop([place for place in self._watches if place not in found])
+
+    def _watch(self, entity: Entity) -> set[tuple[str, int]]:
+        places = {(entity.name, number) for number in entity.numbers}
+        for name, number in places:
+            if (name, number) not in self._watches:
+                self._watches[name, number] = Watch(entity, number, self._identity, self._news)
+                self._news.set()
+        return places
+
+    def _drop(self, places: list[tuple[str, int]]) -> None:
+        for place in places:
+            self._watches.pop(place).close()
+
+    async def _work(self, watch: Watch) -> None:
+        try:
+            await watch.work(self.standing.fence if self.standing.held else None)
+        except MessagingEntityNotFoundError:
+            self._drop([place for place, other in self._watches.items() if other is watch])
+        except RoleLostError as error:
+            _log.info("%s", error)
+            watch.look_at = asyncio.get_running_loop().time() + _CLAIM
+        except ServiceBusError as error:
+            _log.info("%s: what is scheduled waits: %s", watch.desk, error)
+            watch.look_at = asyncio.get_running_loop().time() + _PAUSE
+        finally:
+            watch.busy = False
+            self._news.set()
+
+
+class Watch:
+    """A partition of a topic, and when there is something to be done."""
+
+    def __init__(self, entity: Entity, number: int, identity: str, news: asyncio.Event) -> None:
+        self.entity = entity
+        self.desk: Desk = entity.desk(number)
+        self.look_at = 0.0
+        self.busy = False
+        """It is being looked at."""
+        self._number = number
+        self._identity = identity
+        self._news = news
+        self._subscription: Listening | None = None
+
+    async def work(self, fence: int | None) -> None:
+        """Publish what is due, and find out when something else will be."""
+        loop = asyncio.get_running_loop()
+        if self._subscription is None:
+            transport = self.entity.connection.transport
+            self._subscription = await listen(transport, self._channel(), woken=self._woken, missed=self._woken)
+        await self.publish_due(fence)
+        looked = await self._look()
+        if looked.due:
+            self.look_at = min(self.look_at, loop.time() + looked.due / 1000)
+
+    async def publish_due(self, fence: int | None) -> None:
+        """Publish all that is due; what somebody else publishes in the same moment is published once all the same."""
+        loop = asyncio.get_running_loop()
+        if self.entity.routing is None:
+            await self.entity.load_routing(loop.time() + _CALLING)
+        while True:
+            self.look_at = loop.time() + _WATCHING
+            ripe = await self._ripe()
+            if not ripe:
+                return
+            await self._publish(ripe, fence)
+
+    async def _publish(self, ripe: tuple[Delivery, ...], fence: int | None) -> None:
+        messages = [Outgoing(b"", origin=each.name) for each in ripe]
+        facts: list[Facts | None] = [_facts(each) for each in ripe]
+        routing = self.entity.routing
+        most = len(messages) if routing is None else routing.most
+        for at in range(0, len(messages), most):
+            part, seen = messages[at : at + most], facts[at : at + most]
+
+            def make(
+                partition: Partition, turn: Turn, part: list[Outgoing] = part, seen: list[Facts | None] = seen
+            ) -> Request[Sent]:
+                routing = self.entity.routing
+                assert routing is not None  # it was loaded, and is kept up with
+                return routing.published(partition, self._number, turn, part, seen, fence)[0]
+
+            await self.desk.call("o", make, asyncio.get_running_loop().time() + _CALLING)
+
+    async def _ripe(self) -> tuple[Delivery, ...]:
+        def make(partition: Partition, turn: Turn) -> Request[tuple[Delivery, ...]]:
+            return partition.ripe(_RIPE, turn=Turn("", 0, turn.now))
+
+        return await self.desk.call("j", make, asyncio.get_running_loop().time() + _CALLING)
+
+    async def _look(self) -> Looked:
+        waiter = self._channel()
+
+        def make(partition: Partition, turn: Turn) -> Request[Looked]:
+            return partition.look(waiter=waiter, turn=Turn("", 0, turn.now))
+
+        return await self.desk.call("j", make, asyncio.get_running_loop().time() + _CALLING)
+
+    def close(self) -> None:
+        """It is watched no longer."""
+        if self._subscription is not None:
+            self._subscription.close()
+            self._subscription = None
+
+    def _woken(self) -> None:
+        self.look_at = 0.0
+        self._news.set()
+
+    def _channel(self) -> bytes:
+        namespace = self.entity.connection.namespace
+        # The same for whoever has the role: a partition wakes one of those that wait, and is not to choose one that has
+        # died, or has lost the role and does not know it yet.
+        return waiting_channel(namespace.name, salts(namespace.partitions)[self._number], ROUTING)
+
+
+def _facts(delivery: Delivery) -> Facts | None:
+    try:
+        return facts_of(decode(delivery.record, payload_offset(delivery.record)))
+    except CodecError as error:
+        _log.error("message %s cannot be read, and is for no subscription: %s", delivery.name, error)
+        return None

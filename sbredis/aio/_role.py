@@ -1,0 +1,57 @@
+"""A role that one client of a namespace has at a time: it does something for all of them."""
+
+from __future__ import annotations
+
+import secrets
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from sbredis.engine import Request, load, perform, registry_salt, role_keys
+
+if TYPE_CHECKING:
+    from sbredis.engine import Caller
+
+__all__ = ["Role", "Standing", "is_held"]
+
+_DURATION = 10.0
+
+
+class Standing(NamedTuple):
+    """Who has a role."""
+
+    held: bool
+    """It is ours."""
+    fence: int
+    """Higher than that of any holder before."""
+    seconds: float
+    """For how long the holder has it from when it was asked."""
+
+
+class Role:
+    """One client's claim to a role."""
+
+    def __init__(self, transport: Caller, namespace: str, role: str) -> None:
+        self._transport = transport
+        self._keys = role_keys(namespace, registry_salt())
+        self._role = role
+        self._holder = secrets.token_hex(8)
+
+    async def claim(self, seconds: float = _DURATION) -> Standing:
+        """Take the role, or go on with it, if nobody else has it."""
+        return await self._ask(round(seconds * 1000))
+
+    async def give_up(self) -> Standing:
+        """Leave it to others, if it is ours."""
+        return await self._ask(0)
+
+    async def _ask(self, milliseconds: int) -> Standing:
+        def read(reply: list[Any]) -> Standing:
+            return Standing(bool(reply[0]), reply[1], reply[2] / 1000)
+
+        arguments = (self._role, self._holder, milliseconds)
+        request = Request(load("hold_role"), self._keys, arguments, read, repeatable=True)
+        return await perform(self._transport, request, timeout=_DURATION)
+
+
+async def is_held(transport: Caller, namespace: str, role: str) -> bool:
+    """Whether somebody has a role."""
+    return (await Role(transport, namespace, role).give_up()).seconds > 0

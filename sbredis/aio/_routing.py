@@ -1,0 +1,191 @@
+"""What becomes of the messages of a topic: which subscriptions they are for, and what rules make of them.
+
+A sender judges its messages by the rules of one version of the topic, and says which; a partition that has been told of
+a newer one refuses them, and they are judged again. So no message is judged by half of a change.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from datetime import UTC, datetime, timedelta
+from itertools import pairwise
+from typing import TYPE_CHECKING, cast
+
+import anyio.to_thread
+
+from sbredis.aio._judging import Judge
+from sbredis.engine import (
+    MAXIMUM_CALL_COPIES,
+    MAXIMUM_CHANGES_BYTES,
+    NEVER,
+    Changes,
+    Content,
+    Copy,
+    Outgoing,
+    Partition,
+    Request,
+    Sent,
+    Turn,
+    Value,
+    encode_changes,
+)
+from sbredis.exceptions import MessageSizeExceededError, Outcome
+from sbredis.registry import EntityRecord, Namespace, Routes
+from sbredis.rules import Copy as Judged
+from sbredis.rules import Facts
+
+if TYPE_CHECKING:
+    from sbredis.rules import Constant
+
+__all__ = ["Routing", "facts_of", "routing_for"]
+
+_MOST_COPIES = 4000
+"""How many copies one call is to make, as far as that can be told before."""
+_MANY_RULES = 200
+_FAILED = "Filter evaluation failed."
+_FIELDS = {
+    "contenttype": "content_type",
+    "correlationid": "correlation_id",
+    "label": "subject",
+    "messageid": "message_id",
+    "partitionkey": "partition_key",
+    "replyto": "reply_to",
+    "replytosessionid": "reply_to_session_id",
+    "scheduledenqueuetimeutc": "scheduled",
+    "sessionid": "session_id",
+    "timetolive": "time_to_live",
+    "to": "to",
+}
+"""The system properties that rules know, by what a message calls them."""
+_TEXTS = tuple((name, field) for name, field in _FIELDS.items() if field not in {"scheduled", "time_to_live"})
+
+
+def facts_of(content: Content) -> Facts:
+    """A message as rules see it."""
+    system: dict[str, Constant] = {}
+    for name, field in _TEXTS:
+        value = getattr(content, field)
+        if value is not None:
+            system[name] = value
+    if content.time_to_live is not None:
+        system["timetolive"] = timedelta(milliseconds=content.time_to_live)
+    if content.scheduled is not None:
+        system["scheduledenqueuetimeutc"] = datetime.fromtimestamp(content.scheduled / 1000, UTC)
+    return Facts(system, content.properties or {})
+
+
+class Routing:
+    """The subscriptions of a topic and their rules, at one version of it."""
+
+    def __init__(self, namespace: Namespace, judge: Judge) -> None:
+        self.judge = judge
+        self._namespace = namespace
+        self._partitions: dict[tuple[int, int], Partition] = {}
+        self._copies = 1.0
+
+    @property
+    def most(self) -> int:
+        """How many messages one call should take, by how many copies the last ones became."""
+        return max(1, int(_MOST_COPIES / max(1.0, self._copies)))
+
+    def published(  # noqa: PLR0917 -- what is published where, and by whom
+        self,
+        topic: Partition,
+        number: int,
+        turn: Turn,
+        messages: Sequence[Outgoing],
+        facts: Sequence[Facts | None],
+        fence: int | None = None,
+    ) -> tuple[Request[Sent], list[int]]:
+        """The call that takes these messages in, and how many numbers each of them takes."""
+        judged: list[Sequence[Judged]] = []
+        total = 0
+        for each in facts:
+            copies: Sequence[Judged] = () if each is None else self.judge.judge(each)
+            judged.append(copies)
+            total += len(copies)
+            if total > MAXIMUM_CALL_COPIES and len(facts) > 1:
+                self._copies = max(self._copies, total / len(judged))
+                raise self._too_many(len(facts))
+        places = sorted({copy.subscription for copies in judged for copy in copies})
+        of = {place: at for at, place in enumerate(places)}
+        routes = [[_copy(of[copy.subscription], copy) for copy in copies] for copies in judged]
+        self._copies += (total / len(messages) - self._copies) * 0.3
+        targets = [self._partition(place, number) for place in places]
+        return topic.publish(turn, messages, routes, targets, fence=fence), [_width(route) for route in routes]
+
+    def _too_many(self, count: int) -> MessageSizeExceededError:
+        error = MessageSizeExceededError(
+            f"The {count} messages would become more than {MAXIMUM_CALL_COPIES} in the subscriptions of the topic, "
+            "which is the most for one call. Send fewer at once, or each by itself, for instance with send_stream().",
+            outcome=Outcome.NEVER_SENT,
+        )
+        error.entity = self.judge.routes.topic.path
+        return error
+
+    def _partition(self, place: int, number: int) -> Partition:
+        found = self._partitions.get((place, number))
+        if found is None:
+            found = self._partitions[place, number] = self._namespace.partition(self.judge.records[place], number)
+        return found
+
+    def partitions(self, number: int) -> list[tuple[EntityRecord, Partition]]:
+        """All subscriptions, as they are in one partition."""
+        return [
+            (routed.record, self._namespace.partition(routed.record, number))
+            for routed in self.judge.routes.subscriptions
+        ]
+
+
+async def routing_for(namespace: Namespace, routes: Routes, known: Routing | None) -> Routing:
+    """What messages become by these routes; ``known`` is what they became by older ones of the same topic.
+
+    Many rules take a while to compile, which is done beside the event loop.
+    """
+    if known is not None and known.judge.routes.topic.incarnation == routes.topic.incarnation:
+        make: Callable[[Routes], Judge] = known.judge.after
+    else:
+        make = Judge
+    if sum(len(routed.rules) for routed in routes.subscriptions) > _MANY_RULES:
+        return Routing(namespace, await anyio.to_thread.run_sync(make, routes))
+    return Routing(namespace, make(routes))
+
+
+def _copy(place: int, judged: Judged) -> Copy:
+    _, rule, system, user, error = judged
+    if error is not None:
+        changes = Changes(reason=_FAILED, description=error)
+        return Copy(place, encode_changes(changes), dead=True)
+    if rule is None:
+        return Copy(place)
+    changes = Changes(properties=None if user is None else dict(user), system=_as_kept(system) if system else None)
+    encoded = encode_changes(changes)
+    if len(encoded) > MAXIMUM_CHANGES_BYTES:
+        text = f"The action of rule {rule!r} failed: the properties would have {len(encoded)} bytes."
+        return Copy(place, encode_changes(Changes(reason=_FAILED, description=text)), dead=True)
+    lives = system.get("timetolive")
+    return Copy(place, encoded, time_to_live=_milliseconds(lives) if isinstance(lives, timedelta) else None)
+
+
+def _as_kept(system: Mapping[str, Constant]) -> dict[str, Value]:
+    kept: dict[str, Value] = {}
+    for name, value in system.items():
+        if isinstance(value, timedelta):
+            value = _milliseconds(value)
+        elif isinstance(value, datetime):
+            value = round(value.timestamp() * 1000)
+        kept[_FIELDS[name]] = cast("Value", value)
+    return kept
+
+
+def _milliseconds(span: timedelta) -> int:
+    return min(max(0, round(span / timedelta(milliseconds=1))), NEVER)
+
+
+def _width(route: Sequence[Copy]) -> int:
+    """How many numbers a message takes: one for each of its copies in the subscription that gets most of them."""
+    most = same = 1
+    for before, copy in pairwise(route):
+        same = same + 1 if copy.place == before.place else 1
+        most = max(most, same)
+    return most

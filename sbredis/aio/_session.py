@@ -1,0 +1,231 @@
+# pyright: reportPrivateUsage=false
+"""A session that was accepted: its lock, its state, and what is done with all of its messages."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Callable
+from contextlib import nullcontext
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING, Any, TypeVar
+from zlib import crc32
+
+from sbredis.aio._arguments import deadline_of, warn_of_unknown
+from sbredis.aio._changes import require_reason
+from sbredis.engine import (
+    Changes,
+    Partition,
+    Purged,
+    Request,
+    SessionLock,
+    Turn,
+    bury_session,
+    encode_changes,
+    get_state,
+    release_session,
+    renew_session,
+    set_state,
+)
+from sbredis.exceptions import Outcome, ServiceBusError, SessionLockLostError
+from sbredis.model import Lease, ServiceBusReceiveMode
+
+if TYPE_CHECKING:
+    from sbredis.aio._desk import Desk
+    from sbredis.aio._entity import Entity
+    from sbredis.aio._inbox import Inbox
+    from sbredis.aio._telemetry import Telemetry
+
+__all__ = ["ServiceBusSession", "lane_for"]
+
+T = TypeVar("T")
+_log = logging.getLogger("sbredis.client")
+_LANES = 8
+_RELEASING = 5.0
+_MARGIN = 0.002
+
+
+def lane_for(letter: str, session: str) -> str:
+    """A lane for calls about a session: a few of them share all sessions, so that no partition keeps one for each."""
+    return f"{letter}{crc32(session.encode()) % _LANES}"
+
+
+class ServiceBusSession:
+    """The session that a receiver has accepted: :attr:`ServiceBusReceiver.session`.
+
+    Its lock stands over all of its messages: no other receiver gets one of them as long as it holds. Whoever works on
+    the session for longer renews it, or lets an :class:`AutoLockRenewer` do so.
+    """
+
+    auto_renew_error: Exception | None = None
+    """Why its lock could not be renewed automatically; ``None`` as long as nothing went wrong."""
+
+    def __init__(self, entity: Entity, number: int, lock: SessionLock, lease: Lease, telemetry: Telemetry) -> None:
+        self._entity = entity
+        self._number = number
+        self._name = lock.name
+        self._lease: Lease = lease
+        self._telemetry = telemetry
+        self._settled = False
+        """It was given back."""
+        self._mode = ServiceBusReceiveMode.PEEK_LOCK
+        self._inbox: Inbox | None = None
+        """Of its receiver: what was fetched ahead."""
+        self._watchers: tuple[Callable[[Any], None], ...] = ()
+
+    def __repr__(self) -> str:
+        state = "given back" if self._settled else f"locked until {self.locked_until_utc.isoformat()}"
+        return f"<ServiceBusSession {self._name!r} of {self._entity.name!r}, {state}>"
+
+    # -- what it is ----------------------------------------------------------------------------------------------------
+
+    @property
+    def session_id(self) -> str:
+        """What it is called; the empty text is a name as well."""
+        return self._name
+
+    @property
+    def locked_until_utc(self) -> datetime:
+        """When its lock ends, unless it is renewed."""
+        return datetime.fromtimestamp(self._lease.until_utc, UTC)
+
+    @property
+    def _lock(self) -> SessionLock:
+        return SessionLock(self._name, self._lease.token)
+
+    @property
+    def _desk(self) -> Desk:
+        return self._entity.desk(self._number)
+
+    # -- what is done with it ------------------------------------------------------------------------------------------
+
+    async def renew_lock(self, *, timeout: float | None = None, **kwargs: Any) -> datetime:
+        """Lock it for the full duration from now on, and return when the lock ends."""
+        warn_of_unknown("renew_lock", kwargs)
+        self._check()
+        with self._telemetry.operation("renew_session_lock", self._entity.name):
+            await self._renew(deadline_of(timeout))
+        return self.locked_until_utc
+
+    async def get_state(self, *, timeout: float | None = None, **kwargs: Any) -> bytes | None:
+        """What was kept for it, by this receiver or one before; ``None`` if nothing was, or no longer."""
+        warn_of_unknown("get_state", kwargs)
+        self._check()
+
+        def make(partition: Partition, turn: Turn) -> Request[bytes | None]:
+            return get_state(partition, self._lock, Turn("", 0, turn.now))
+
+        with self._telemetry.operation("get_session_state", self._entity.name):
+            return await self._call("q", make, deadline_of(timeout))
+
+    async def set_state(
+        self, state: str | bytes | bytearray | None, *, timeout: float | None = None, **kwargs: Any
+    ) -> None:
+        """Keep something for the session that outlives its messages, up to the size of a message; ``None`` for nothing.
+
+        Text is kept in UTF-8.
+        """
+        warn_of_unknown("set_state", kwargs)
+        if state is not None and not isinstance(state, (str, bytes, bytearray)):  # pyright: ignore[reportUnnecessaryIsInstance]  # callers are not all typed
+            raise TypeError(f"the state of a session is str, bytes or None, not {type(state).__name__}")
+        self._check()
+        kept = state.encode() if isinstance(state, str) else None if state is None else bytes(state)
+
+        def make(partition: Partition, turn: Turn) -> Request[bool]:
+            return set_state(partition, turn, self._lock, kept)
+
+        with self._telemetry.operation("set_session_state", self._entity.name):
+            await self._call("t", make, deadline_of(timeout))
+
+    async def dead_letter_messages(
+        self, reason: str | None = None, error_description: str | None = None, *, timeout: float | None = None
+    ) -> int:
+        """Move all of its messages to the dead-letter queue, also deferred ones and those in the hands of callers, and
+        return how many it were. Scheduled ones are not there yet, and stay.
+        """
+        require_reason(reason, error_description)
+        self._check()
+        changes = encode_changes(Changes(reason=reason, description=error_description))
+        deadline, count = deadline_of(timeout), 0
+
+        def make(partition: Partition, turn: Turn) -> Request[Purged]:
+            return bury_session(partition, turn, self._lock, changes)
+
+        recalled = nullcontext() if self._inbox is None else self._inbox.recalled(deadline)
+        with self._telemetry.operation("dead_letter_session", self._entity.name):
+            async with recalled:
+                while True:
+                    step = await self._call("u", make, deadline)
+                    count += step.count
+                    if step.onwards is None:
+                        return count
+
+    # -- for its receiver ----------------------------------------------------------------------------------------------
+
+    async def _renew(self, deadline: float) -> None:
+        since = self._entity.connection.clock.now()
+
+        def make(partition: Partition, turn: Turn) -> Request[int]:
+            return renew_session(partition, turn, self._lock)
+
+        self._renewed(await self._call("n", make, deadline), since)
+
+    def _renewed(self, milliseconds: int, since: float) -> None:
+        clock = self._entity.connection.clock
+        self._lease.until = since + milliseconds / 1000 - _MARGIN
+        self._lease.until_utc = clock.utc() + self._lease.until - clock.now()
+
+    def _begin_renewal(self, deadline: float) -> asyncio.Future[None]:
+        return asyncio.ensure_future(self._renew(deadline))
+
+    def _lock_expired(self, now: float) -> bool:
+        return self._lease.until <= now
+
+    async def _release(self) -> None:
+        """Give it back, with what is held of it; if that cannot be said, its lock ends by itself."""
+        if self._settled:
+            return
+        self._settled = True
+        watchers, self._watchers = self._watchers, ()
+        for watcher in watchers:
+            watcher(self)
+        if self._lease.until > self._entity.connection.clock.now():
+
+            def make(partition: Partition, turn: Turn) -> Request[int]:
+                return release_session(partition, turn, self._lock)
+
+            try:
+                await self._call("v", make, asyncio.get_running_loop().time() + _RELEASING)
+            except ServiceBusError as error:
+                _log.debug(
+                    "%s: a session was not given back, and is free when its lock ends: %s", self._entity.name, error
+                )
+
+    def _give_back(self) -> None:
+        """The same beside everything else."""
+        self._entity.connection.see_off(self._release())
+
+    def _check(self) -> None:
+        if self._settled:
+            raise ValueError("The session was given back: accept it again.")
+        self._entity.connection.check_open()
+        if self._lease.until <= self._entity.connection.clock.now():
+            raise self._lost()
+
+    def _lost(self) -> SessionLockLostError:
+        error = SessionLockLostError(
+            f"The lock on the session {self._name!r} has ended. Accept it again, and renew the lock of what takes "
+            "longer.",
+            outcome=Outcome.NEVER_SENT,
+        )
+        error.entity = self._entity.name
+        return error
+
+    async def _call(self, letter: str, make: Callable[[Partition, Turn], Request[T]], deadline: float) -> T:
+        try:
+            return await self._desk.call(lane_for(letter, self._name), make, deadline)
+        except ServiceBusError as error:
+            error.entity = error.entity or self._entity.name
+            if isinstance(error, SessionLockLostError):
+                self._lease.until = min(self._lease.until, self._entity.connection.clock.now())
+            raise

@@ -1,0 +1,123 @@
+"""A topic for a test to send to: its subscriptions, what lies in them, and who administers them."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Mapping, Sequence
+from contextlib import asynccontextmanager
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+from sbredis.aio import ServiceBusClient, ServiceBusReceiver, ServiceBusSender
+from sbredis.aio._entity import Entity
+from sbredis.aio.management import ServiceBusAdministrationClient
+from sbredis.engine import Turn, perform
+from sbredis.management import RuleProperties
+from sbredis.model import ServiceBusReceivedMessage
+from tests.aio.standing import PARTITIONS, Queue, bodies
+from tests.waiting import eventually
+
+__all__ = ["Subject", "soon", "topic_at"]
+
+Rules = Sequence[RuleProperties] | None
+
+
+def soon(seconds: float = 0.4) -> datetime:
+    """A time to come."""
+    return datetime.now(UTC) + timedelta(seconds=seconds)
+
+
+class Subject:
+    """A topic called ``t``, a client, and an administrator."""
+
+    def __init__(
+        self, client: ServiceBusClient, admin: ServiceBusAdministrationClient, url: str, clock: Any, **options: Any
+    ) -> None:
+        self.client = client
+        self.admin = admin
+        self.url = url
+        self.clock = clock
+        self.options = options
+
+    def sender(self, **options: Any) -> ServiceBusSender:
+        return self.client.get_topic_sender("t", **options)
+
+    def receiver(self, subscription: str, **options: Any) -> ServiceBusReceiver:
+        return self.client.get_subscription_receiver("t", subscription, **options)
+
+    def other_client(self, **options: Any) -> ServiceBusClient:
+        """Another client of the same namespace, not connected yet."""
+        return ServiceBusClient(self.url, namespace="ns", _clock=self.clock, **options)
+
+    async def create(self, subscriptions: Mapping[str, Rules], **options: Any) -> None:
+        for name, rules in subscriptions.items():
+            await self.admin.create_subscription("t", name, rules=rules, **options)
+
+    async def taken(self, subscription: str, *, dead: bool = False) -> list[ServiceBusReceivedMessage]:
+        """Everything that can be received from a subscription, which is taken out of it."""
+        found: list[ServiceBusReceivedMessage] = []
+        options: dict[str, Any] = {"sub_queue": "deadletter"} if dead else {}
+        async with self.receiver(subscription, **options) as receiver:
+            while await self.count(subscription, dead=dead):
+                page = await receiver.receive_messages(1000, 1)
+                await receiver.complete_messages(page)
+                found += page
+        return found
+
+    async def count(self, subscription: str, *, dead: bool = False) -> int:
+        """How many messages lie in it that can be received."""
+        counts = await (await self.at(subscription)).counts()
+        return counts.dead_active if dead else counts.active
+
+    async def texts(self, subscription: str, *, dead: bool = False) -> list[str]:
+        """The bodies of it, sorted."""
+        return sorted(bodies(await self.taken(subscription, dead=dead)))
+
+    async def at(self, subscription: str | None = None) -> Queue:
+        """The topic or a subscription, to be looked into."""
+        path = "t" if subscription is None else f"t/subscriptions/{subscription}"
+        connection = self.client._connection
+        record = await connection.record(path, asyncio.get_running_loop().time() + 20)
+        return Queue(self.client, Entity(connection, record), self.url, self.clock)
+
+    async def counts_to(self, subscription: str, active: int) -> None:
+        """Return when so many messages lie in a subscription."""
+
+        async def so_many() -> bool:
+            return await self.count(subscription) == active
+
+        await eventually(so_many, what=f"{active} messages in {subscription}")
+
+    async def scheduled(self) -> int:
+        """How many messages wait on the topic."""
+        queue = await self.at()
+        turn = Turn("", 0, self.client._connection.clock.told())
+        return sum([(await perform(queue.transport, each.count(turn))).scheduled for each in queue.partitions])
+
+
+@asynccontextmanager
+async def topic_at(
+    url: str,
+    subscriptions: Mapping[str, Rules] | None = None,
+    *,
+    partitioned: bool = False,
+    partitions: int = PARTITIONS,
+    clock: Any = None,
+    maintenance: bool = False,
+    sessions: bool = False,
+    **options: Any,
+) -> AsyncIterator[Subject]:
+    """A topic that was just created. In the end its clients are closed, and no task of theirs may be left."""
+    before = asyncio.all_tasks()
+    async with (
+        ServiceBusClient(
+            url, namespace="ns", partition_count=partitions, _clock=clock, maintenance=maintenance
+        ) as client,
+        ServiceBusAdministrationClient(url, namespace="ns", _clock=clock) as admin,
+    ):
+        await admin.create_topic("t", enable_partitioning=partitioned, **options)
+        subject = Subject(client, admin, url, clock, enable_partitioning=partitioned, **options)
+        await subject.create(subscriptions or {}, requires_session=sessions)
+        yield subject
+    left = asyncio.all_tasks() - before
+    assert not left, f"left behind: {left}"

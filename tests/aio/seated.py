@@ -1,0 +1,81 @@
+"""A queue with sessions for a test to stand at: what is sent to them, who has them, and what a client keeps of them."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from typing import Any
+
+from sbredis.aio import ServiceBusClient, ServiceBusReceiver
+from sbredis.aio._session import ServiceBusSession
+from sbredis.model import ServiceBusMessage
+from tests.aio.standing import Queue, queue_at
+
+__all__ = ["Seats", "seats_at", "session_of", "steps"]
+
+
+class Seats(Queue):
+    """A queue that requires sessions."""
+
+    def session(self, name: Any, **options: Any) -> ServiceBusReceiver:
+        """A receiver of a session."""
+        return self.receiver(session_id=name, **options)
+
+    async def say(self, session: str, *texts: str, client: ServiceBusClient | None = None, **options: Any) -> None:
+        """Send messages of a session with these bodies, one after the other."""
+        async with (client or self.client).get_queue_sender(self.entity.name) as sender:
+            for text in texts:
+                await sender.send_messages(ServiceBusMessage(text, session_id=session, **options))
+
+    async def are(self, active: int, locked: int) -> bool:
+        """Whether that is how many messages there are; those that are held for who has their session count as locked."""
+        counts = await self.counts()
+        return (counts.active, counts.held + counts.locked) == (active, locked)
+
+    async def holders(self) -> int:
+        """How many sessions are locked."""
+        return sum(len(held) for key, (_, held) in (await self.whole()).items() if key.endswith(":locks"))
+
+    async def is_left_alone(self) -> bool:
+        """Whether no session is locked and nobody waits."""
+        return not await self.holders() and not await self.waiters()
+
+    def place_of(self, session: str) -> int:
+        """In which of the partitions a session lies, by its place among them."""
+        numbers = list(self.entity.numbers)
+        return numbers.index(self.entity.pinned(session).number) if self.entity.partitioned else 0
+
+    def named(self, place: int, count: int = 1) -> list[str]:
+        """So many names of sessions that lie in a partition."""
+        found: list[str] = []
+        number = 0
+        while len(found) < count:
+            if self.place_of(f"s{number}") == place:
+                found.append(f"s{number}")
+            number += 1
+        return found
+
+    async def waits_for_a_session(self, acceptors: int = 1) -> None:
+        """Return when so many wait for a session, each in every partition."""
+        await self.waited_at(acceptors)
+
+
+@asynccontextmanager
+async def seats_at(url: str, **options: Any) -> AsyncIterator[Seats]:
+    """A queue that requires sessions and was just created."""
+    async with queue_at(url, sessions=True, **options) as queue:
+        yield Seats(queue.client, queue.entity, queue.url, queue.clock)
+
+
+def session_of(receiver: ServiceBusReceiver) -> ServiceBusSession:
+    """The session that a receiver has accepted."""
+    session = receiver.session
+    assert session is not None
+    return session
+
+
+async def steps(count: int) -> None:
+    """Let the event loop go round so many times."""
+    for _ in range(count):
+        await asyncio.sleep(0)

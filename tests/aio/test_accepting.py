@@ -1,0 +1,742 @@
+"""Accepting a session: by its name, or the next one that is free, and what becomes of one whom nobody waits for."""
+
+from __future__ import annotations
+
+import asyncio
+from collections import Counter
+from collections.abc import Awaitable, Callable
+from contextlib import suppress
+from datetime import UTC, datetime, timedelta
+from typing import Any, Self
+
+import pytest
+
+from sbredis.aio import AutoLockRenewer, ServiceBusClient, ServiceBusReceiver
+from sbredis.aio import _accepting as accepting
+from sbredis.exceptions import (
+    MessagingEntityDisabledError,
+    MessagingEntityNotFoundError,
+    OperationTimeoutError,
+    Outcome,
+    ServiceBusConnectionError,
+    ServiceBusError,
+    SessionCannotBeLockedError,
+    SessionLockLostError,
+)
+from sbredis.model import NEXT_AVAILABLE_SESSION, ServiceBusReceiveMode
+from sbredis.servers import LocalCluster, LocalServer
+from sbredis.transport import key_slot
+from tests.aio.gates import Gate
+from tests.aio.seated import Seats, seats_at, session_of, steps
+from tests.aio.standing import Calls, HandClock, Queue, bodies, both, in_memory, on_servers, queue_at
+from tests.engine.rights import nodes_of
+from tests.waiting import eventually
+
+pytestmark = pytest.mark.anyio
+
+Opening = asyncio.Task[ServiceBusReceiver]
+
+
+def passed() -> float:
+    return asyncio.get_running_loop().time()
+
+
+def opening(receiver: ServiceBusReceiver) -> Opening:
+    """Begin to accept the session of a receiver."""
+    return asyncio.ensure_future(receiver.__aenter__())
+
+
+# -- by name -----------------------------------------------------------------------------------------------------------
+
+
+@both
+@pytest.mark.parametrize("name", ["a", "", "an odd näme ÿ/{x}:\x00", "x" * 128])
+async def test_a_session_is_accepted_by_its_name(url: str, partitioned: bool, name: str) -> None:
+    """Whether or not it has messages; the empty text is a name as well."""
+    async with seats_at(url, partitioned=partitioned) as queue:
+        async with queue.session(name) as receiver:
+            assert session_of(receiver).session_id == name
+            assert await receiver.receive_messages(1, 0.05) == []
+            await queue.say(name, "1")
+            await queue.say(f"{name[1:]}?", "of another")
+            (message,) = await receiver.receive_messages(5, 20)
+            assert (str(message), message.session_id) == ("1", name)
+            await receiver.complete_message(message)
+        assert await queue.is_left_alone()
+
+
+@both
+async def test_a_session_that_another_has_cannot_be_accepted_until_it_is_given_back(
+    url: str, partitioned: bool
+) -> None:
+    async with seats_at(url, partitioned=partitioned) as queue, queue.other_client() as other:
+        async with queue.session("a"):
+            before = await queue.whole()
+            for client in (queue.client, other):
+                begun = passed()
+                with pytest.raises(SessionCannotBeLockedError, match="'a'") as caught:
+                    async with client.get_queue_receiver("q", session_id="a"):
+                        pass
+                assert passed() - begun < 10
+                assert (caught.value.is_transient, caught.value.outcome) == (True, Outcome.REFUSED)
+                assert caught.value.entity == "q"
+            after = await queue.whole()
+            assert without_calls(after) == without_calls(before)
+        receiver = other.get_queue_receiver("q", session_id="a")
+        assert (await receiver.__aenter__()) is receiver
+        assert receiver.session is not None
+
+
+def without_calls(everything: dict[str, Any]) -> dict[str, Any]:
+    """What was there, but for what partitions note of calls."""
+    return {key: held for key, held in everything.items() if not key.endswith((":ops", ":state"))}
+
+
+@both
+async def test_who_was_told_that_a_session_is_locked_may_try_again_with_the_same_receiver(
+    url: str, partitioned: bool
+) -> None:
+    async with seats_at(url, partitioned=partitioned) as queue:
+        holder, other = await queue.session("a").__aenter__(), queue.session("a")
+        with pytest.raises(SessionCannotBeLockedError):
+            await other.receive_messages(1, 5)
+        await holder.close()
+        assert await other.peek_messages() == []
+        assert session_of(other).session_id == "a"
+
+
+@both
+async def test_a_session_whose_lock_has_lapsed_is_there_for_the_next(url: str, partitioned: bool) -> None:
+    """Also where more is held of it than one call works off."""
+    async with seats_at(url, partitioned=partitioned, lock_duration=1500) as queue:
+        await queue.say("a", *(str(number) for number in range(250)))
+        gone = queue.session("a")
+        assert len(await gone.receive_messages(250, 20)) == 250
+
+        async def accepted() -> bool:
+            with suppress(SessionCannotBeLockedError):
+                await receiver.peek_messages()
+                return True
+            return False
+
+        receiver = queue.session("a")
+        await eventually(accepted)
+        (message,) = await receiver.receive_messages(1, 20)
+        assert (str(message), message.delivery_count) == ("0", 2)
+
+
+@both
+async def test_several_calls_of_one_receiver_accept_its_session_once(url: str, partitioned: bool) -> None:
+    async with seats_at(url, partitioned=partitioned) as queue:
+        await queue.say("a", *"12345")
+        for name in ("a", NEXT_AVAILABLE_SESSION):
+            receiver = queue.session(name)
+            with Calls(queue.transport) as calls:
+                received = await asyncio.gather(
+                    receiver.receive_messages(1, 20), receiver.receive_messages(2, 20), receiver.peek_messages(1)
+                )
+            assert calls.by_script["accept_session"] <= 2 + len(queue.partitions)
+            assert bodies([*received[0], *received[1]]) == ["1", "2", "3"]
+            await receiver.close()
+            assert await queue.is_left_alone()
+
+
+# -- the next one ------------------------------------------------------------------------------------------------------
+
+
+@both
+async def test_the_next_session_is_the_one_that_has_been_free_for_longest(url: str, partitioned: bool) -> None:
+    """Of those in one partition; only such count that have something to be received."""
+    clock = HandClock()
+    async with seats_at(url, partitioned=partitioned, clock=clock) as queue:
+        first, second, third = queue.named(0, 3)
+        for name in (second, first, third):
+            await queue.say(name, "x")
+            clock.move(1)
+        async with queue.session(third) as receiver:
+            await receiver.complete_message(await anext(receiver))
+            await session_of(receiver).set_state(b"only a state")
+        got = [await queue.client.accept_next_session("q", max_wait_time=5) for _ in range(2)]
+        assert [session_of(receiver).session_id for receiver in got if receiver] == [second, first]
+        assert await queue.client.accept_next_session("q", max_wait_time=0.05) is None
+
+
+@both
+async def test_that_no_session_became_free_is_an_error_or_none(url: str, partitioned: bool) -> None:
+    async with seats_at(url, partitioned=partitioned) as queue:
+        begun = passed()
+        with pytest.raises(OperationTimeoutError, match="No session of 'q' became free") as caught:
+            async with queue.session(NEXT_AVAILABLE_SESSION, max_wait_time=0.1):
+                pass
+        assert caught.value.is_transient
+        assert caught.value.entity == "q"
+        assert await queue.client.accept_next_session("q", max_wait_time=0.1) is None
+        assert 0.2 <= passed() - begun < 10
+        assert await queue.is_left_alone()
+
+
+@both
+async def test_the_wait_of_a_call_bounds_the_wait_for_a_session(url: str, partitioned: bool) -> None:
+    """Whichever call it is that accepts."""
+    async with seats_at(url, partitioned=partitioned) as queue:
+        receiver = queue.session(NEXT_AVAILABLE_SESSION)
+        begun = passed()
+        with pytest.raises(OperationTimeoutError):
+            await receiver.receive_messages(1, 0.1)
+        with pytest.raises(OperationTimeoutError):
+            await receiver.peek_messages(1, timeout=0.1)
+        assert passed() - begun < 10
+        await queue.say("a", "1")
+        assert bodies(await receiver.receive_messages(1, 20)) == ["1"]
+
+
+@in_memory
+async def test_the_next_session_is_waited_for_as_long_as_azures_service_does(
+    url: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    asked: list[float] = []
+    real = accepting.accept_next
+
+    async def noted(entity: Any, seconds: float, telemetry: Any, *rest: Any) -> Any:
+        asked.append(seconds)
+        return await real(entity, 0.01, telemetry, *rest)
+
+    monkeypatch.setattr("sbredis.aio._receiver.accept_next", noted)
+    async with seats_at(url) as queue:
+        for options in ({}, {"max_wait_time": 7}):
+            with pytest.raises(OperationTimeoutError):
+                await queue.session(NEXT_AVAILABLE_SESSION, **options).__aenter__()
+    assert [round(seconds, 1) for seconds in asked] == [65, 7]
+
+
+@both
+async def test_the_options_of_accept_next_session_are_those_of_a_receiver(url: str, partitioned: bool) -> None:
+    async with seats_at(url, partitioned=partitioned) as queue:
+        await queue.say("a", "1")
+        mode = ServiceBusReceiveMode.RECEIVE_AND_DELETE
+        receiver = await queue.client.accept_next_session("q", receive_mode=mode, max_wait_time=5)
+        assert receiver is not None
+        assert receiver.receive_mode is mode
+        assert bodies(await receiver.receive_messages(1, 20)) == ["1"]
+        unfit: list[dict[str, Any]] = [{"session_id": "a"}, {"sub_queue": "deadletter"}]
+        for options in unfit:
+            with pytest.raises(TypeError, match="accept_next_session"):
+                await queue.client.accept_next_session("q", **options)
+
+
+# -- waiting for it ----------------------------------------------------------------------------------------------------
+
+
+async def _sent(queue: Seats, name: str, _: ServiceBusReceiver) -> None:
+    await queue.say(name, "2")
+
+
+async def _given_back(_: Seats, __: str, holder: ServiceBusReceiver) -> None:
+    await holder.close()
+
+
+async def _abandoned(queue: Seats, name: str, holder: ServiceBusReceiver) -> None:
+    (message,) = await holder.receive_messages(1, 20)
+    await holder.abandon_message(message)
+    await holder.close()
+    del queue, name
+
+
+@both
+@pytest.mark.parametrize("way", [_sent, _given_back, _abandoned])
+async def test_who_waits_for_a_session_is_woken_when_one_becomes_free_and_asks_nothing_before(
+    url: str, partitioned: bool, way: Callable[[Seats, str, ServiceBusReceiver], Awaitable[None]]
+) -> None:
+    async with seats_at(url, partitioned=partitioned) as queue:
+        (held, free) = queue.named(0, 2)
+        await queue.say(held, "1")
+        holder = queue.session(held)
+        await holder.__aenter__()
+        task = opening(queue.session(NEXT_AVAILABLE_SESSION))
+        await queue.waits_for_a_session()
+        with Calls(queue.transport) as calls:
+            await asyncio.sleep(0.6)
+        assert not calls.by_script
+        begun = passed()
+        await way(queue, free, holder)
+        receiver = await task
+        assert passed() - begun < 10
+        assert session_of(receiver).session_id == (free if way is _sent else held)
+        assert not await queue.waiters()
+
+
+@both
+@pytest.mark.parametrize("what", ["lapses", "is due", "was delayed"])
+async def test_who_waits_for_a_session_asks_again_when_something_is_due(url: str, partitioned: bool, what: str) -> None:
+    async with seats_at(url, partitioned=partitioned, lock_duration=300 if what == "lapses" else 60_000) as queue:
+        if what == "is due":
+            due = datetime.now(UTC) + timedelta(seconds=0.4)
+            await queue.say("a", "1", scheduled_enqueue_time_utc=due)
+        else:
+            await queue.say("a", "1")
+            holder = queue.session("a")
+            (message,) = await holder.receive_messages(1, 20)
+            if what == "was delayed":
+                await holder.abandon_message(message, delay=0.4)
+                await holder.close()
+        with Calls(queue.transport) as calls:
+            begun = passed()
+            async with queue.session(NEXT_AVAILABLE_SESSION, max_wait_time=20) as receiver:
+                assert passed() - begun < 10
+                assert session_of(receiver).session_id == "a"
+                assert bodies(await receiver.receive_messages(1, 20)) == ["1"]
+        assert calls.by_script["accept_session"] <= 8 * len(queue.partitions)
+
+
+@both
+async def test_of_those_who_wait_as_many_are_woken_as_there_are_sessions(url: str, partitioned: bool) -> None:
+    async with seats_at(url, partitioned=partitioned) as queue, queue.other_client() as other:
+        tasks: list[Opening] = []
+        for at in range(6):
+            client = (queue.client, other)[at % 2]
+            tasks.append(opening(client.get_queue_receiver("q", session_id=NEXT_AVAILABLE_SESSION)))
+            await queue.waits_for_a_session(at + 1)
+        for count in (1, 2, 3):
+            await queue.say(f"s{count}", "x", "y")
+            await eventually(lambda count=count: sum(task.done() for task in tasks) == count)
+        names = {session_of(task.result()).session_id for task in tasks if task.done()}
+        assert names == {"s1", "s2", "s3"}
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
+        await eventually(lambda: nobody_waits(queue))
+
+
+async def nobody_waits(queue: Queue) -> bool:
+    return await queue.waiters() == 0
+
+
+@both
+async def test_each_of_many_sessions_is_served_by_one_of_several_at_a_time(url: str, partitioned: bool) -> None:
+    """None by two at once, none forgotten, each in its order, over two clients."""
+    async with seats_at(url, partitioned=partitioned) as queue, queue.other_client() as other:
+        names = [f"session {number}" for number in range(24)]
+        served: dict[str, list[str]] = {name: [] for name in names}
+        open_now: Counter[str] = Counter()
+
+        async def serve(client: ServiceBusClient) -> None:
+            while True:
+                receiver = await client.accept_next_session("q", max_wait_time=1)
+                if receiver is None:
+                    return
+                name = session_of(receiver).session_id
+                open_now[name] += 1
+                assert open_now[name] == 1, f"{name} is with two"
+                for message in await receiver.receive_messages(3, 0.05):
+                    served[name].append(str(message))
+                    await receiver.complete_message(message)
+                open_now[name] -= 1
+                await receiver.close()
+
+        async def feed() -> None:
+            for text in range(6):
+                await asyncio.gather(*(queue.say(name, str(text)) for name in names))
+
+        await asyncio.gather(feed(), *(serve((queue.client, other)[at % 2]) for at in range(8)))
+        assert served == {name: [str(text) for text in range(6)] for name in names}
+        await eventually(queue.is_left_alone)
+
+
+@on_servers
+@both
+async def test_who_waits_for_a_session_and_cannot_be_heard_for_a_while_looks_again(
+    url: str, target: str, partitioned: bool, request: pytest.FixtureRequest
+) -> None:
+    async with seats_at(url, partitioned=partitioned) as queue:
+        task = opening(queue.session(NEXT_AVAILABLE_SESSION))
+        await queue.waits_for_a_session()
+        for node in nodes_of(request.getfixturevalue(target)):
+            node.ask("CLIENT", "KILL", "TYPE", "pubsub")
+        begun = passed()
+        await queue.say("a", "1")
+        assert session_of(await task).session_id == "a"
+        assert passed() - begun < 10
+
+
+# -- what cannot be ----------------------------------------------------------------------------------------------------
+
+
+@both
+@pytest.mark.parametrize("prefetch", [0, 10])
+async def test_a_plain_receiver_is_refused_at_once_where_sessions_are_required(
+    url: str, partitioned: bool, prefetch: int
+) -> None:
+    async with seats_at(url, partitioned=partitioned) as queue:
+        await queue.say("a", "1")
+        before = without_calls(await queue.whole())
+        begun = passed()
+        async with queue.receiver(prefetch_count=prefetch) as receiver:
+            for _ in range(2):
+                with pytest.raises(ServiceBusError, match="with session_id") as caught:
+                    await receiver.receive_messages(1, 20)
+                assert not caught.value.is_transient
+        assert passed() - begun < 10
+        assert without_calls(await queue.whole()) == before
+
+
+@both
+@pytest.mark.parametrize("name", ["a", NEXT_AVAILABLE_SESSION], ids=["named", "next"])
+async def test_a_session_is_refused_at_once_where_there_are_none(url: str, partitioned: bool, name: Any) -> None:
+    async with queue_at(url, partitioned=partitioned) as queue:
+        before = without_calls(await queue.whole())
+        begun = passed()
+        with pytest.raises(ServiceBusError, match="requires_session=True") as caught:
+            async with queue.receiver(session_id=name):
+                pass
+        assert not caught.value.is_transient
+        assert passed() - begun < 10
+        assert without_calls(await queue.whole()) == before
+
+
+@both
+@pytest.mark.parametrize("name", ["a", NEXT_AVAILABLE_SESSION], ids=["named", "next"])
+async def test_no_session_is_accepted_where_nothing_may_be_received(url: str, partitioned: bool, name: Any) -> None:
+    async with seats_at(url, partitioned=partitioned, status="ReceiveDisabled") as queue:
+        await queue.say("a", "1")
+        with pytest.raises(MessagingEntityDisabledError):
+            await queue.session(name).__aenter__()
+        assert await queue.is_left_alone()
+
+
+@both
+async def test_there_is_no_session_where_there_is_no_queue(url: str, partitioned: bool) -> None:
+    async with seats_at(url, partitioned=partitioned) as queue:
+        for name in ("a", NEXT_AVAILABLE_SESSION):
+            with pytest.raises(MessagingEntityNotFoundError):
+                await queue.client.get_queue_receiver("missing", session_id=name).__aenter__()
+        with pytest.raises(MessagingEntityNotFoundError):
+            await queue.client.accept_next_session("missing")
+        with pytest.raises(MessagingEntityNotFoundError):
+            await queue.client.accept_next_session("missing", "subscription")
+
+
+@in_memory
+async def test_a_renewer_that_was_closed_keeps_a_session_from_being_accepted(url: str) -> None:
+    async with seats_at(url) as queue:
+        await queue.say("a", "1")
+        renewer = AutoLockRenewer()
+        await renewer.close()
+        with pytest.raises(ServiceBusError, match="closed"):
+            await queue.session("a", auto_lock_renewer=renewer).__aenter__()
+        assert await queue.is_left_alone()
+
+
+# -- who goes away -----------------------------------------------------------------------------------------------------
+
+
+@both
+@pytest.mark.parametrize("name", ["a", NEXT_AVAILABLE_SESSION], ids=["named", "next"])
+async def test_whenever_accepting_is_cancelled_no_session_stays_locked_and_nobody_waits(
+    url: str, partitioned: bool, name: Any
+) -> None:
+    async with seats_at(url, partitioned=partitioned) as queue:
+        await queue.say("a", "1")
+        done = 0
+        for count in range(400):
+            receiver = queue.session(name)
+            task = opening(receiver)
+            await steps(count)
+            if task.done():
+                done += 1
+            task.cancel()
+            await asyncio.gather(task, return_exceptions=True)
+            await receiver.close()
+            await eventually(queue.is_left_alone)
+            if done == 3:
+                break
+        assert done
+
+
+@both
+async def test_whenever_one_who_waits_is_cancelled_when_a_session_comes_it_is_there_for_the_next(
+    url: str, partitioned: bool
+) -> None:
+    async with seats_at(url, partitioned=partitioned) as queue:
+        done = 0
+        for count in range(400):
+            receiver = queue.session(NEXT_AVAILABLE_SESSION)
+            task = opening(receiver)
+            await queue.waits_for_a_session()
+            sending = asyncio.ensure_future(queue.say("a", "1"))
+            await steps(count)
+            if task.done():
+                done += 1
+            task.cancel()
+            await asyncio.gather(task, return_exceptions=True)
+            await sending
+            if not task.cancelled():
+                await receiver.close()
+            await eventually(queue.is_left_alone)
+            async with queue.session(NEXT_AVAILABLE_SESSION, max_wait_time=5) as other:
+                for message in await other.receive_messages(10, 5):
+                    await other.complete_message(message)
+            if done == 3:
+                break
+        assert done
+
+
+@both
+async def test_a_session_that_comes_when_its_receiver_has_gone_is_given_back(url: str, partitioned: bool) -> None:
+    """The call was under way: what it brings is nobody's."""
+    async with seats_at(url, partitioned=partitioned) as queue:
+        await queue.say("a", "1")
+        with Gate(queue.client, "accept_session") as gate:
+            gate.shut = True
+            task = opening(queue.session("a"))
+            await gate.reached()
+            task.cancel()
+            await asyncio.gather(task, return_exceptions=True)
+            gate.open()
+            await eventually(queue.is_left_alone)
+        async with queue.session("a") as receiver:
+            (message,) = await receiver.receive_messages(1, 20)
+            assert message.delivery_count == 1
+
+
+@both
+async def test_a_session_that_comes_when_the_time_is_over_is_given_back(url: str, partitioned: bool) -> None:
+    async with seats_at(url, partitioned=partitioned) as queue:
+        await queue.say("a", "1")
+        for name in ("a", NEXT_AVAILABLE_SESSION):
+            with Gate(queue.client, "accept_session") as gate:
+                gate.shut = True
+                receiver = queue.session(name)
+                with pytest.raises(OperationTimeoutError):
+                    await receiver.receive_messages(1, 0.1)
+                gate.open()
+                await eventually(queue.is_left_alone)
+                assert receiver.session is None
+
+
+@both
+@pytest.mark.parametrize("name", ["a", NEXT_AVAILABLE_SESSION], ids=["named", "next"])
+async def test_a_receiver_that_is_closed_while_it_accepts_accepts_nothing(
+    url: str, partitioned: bool, name: Any
+) -> None:
+    """And says so at once."""
+    async with seats_at(url, partitioned=partitioned) as queue:
+        await queue.say("a", "1")
+        with Gate(queue.client, "accept_session") as gate:
+            gate.shut = True
+            receiver = queue.session(name)
+            task = opening(receiver)
+            await gate.reached()
+            begun = passed()
+            closing = asyncio.ensure_future(receiver.close())
+            with pytest.raises(ValueError, match="receiver is closed"):
+                await task
+            assert passed() - begun < 5
+            gate.open()
+            await closing
+            await eventually(queue.is_left_alone)
+            assert receiver.session is None
+
+
+@both
+async def test_a_receiver_that_is_closed_while_it_waits_for_a_session_waits_no_longer(
+    url: str, partitioned: bool
+) -> None:
+    async with seats_at(url, partitioned=partitioned) as queue:
+        receiver = queue.session(NEXT_AVAILABLE_SESSION)
+        task = opening(receiver)
+        await queue.waits_for_a_session()
+        begun = passed()
+        await receiver.close()
+        with pytest.raises(ValueError, match="receiver is closed"):
+            await task
+        assert passed() - begun < 5
+        assert await queue.is_left_alone()
+        await queue.say("a", "1")
+        assert await queue.is_left_alone()
+
+
+@both
+async def test_a_client_that_is_closed_ends_all_who_wait_for_a_session(url: str, partitioned: bool) -> None:
+    async with seats_at(url, partitioned=partitioned) as queue:
+        client = queue.other_client()
+        tasks = [opening(client.get_queue_receiver("q", session_id=NEXT_AVAILABLE_SESSION)) for _ in range(3)]
+        tasks.append(asyncio.ensure_future(client.accept_next_session("q")))  # type: ignore[arg-type]
+        await queue.waits_for_a_session(4)
+        begun = passed()
+        await client.close()
+        for outcome in await asyncio.gather(*tasks, return_exceptions=True):
+            assert isinstance(outcome, (ValueError, ServiceBusError))
+        assert passed() - begun < 5
+        assert await queue.is_left_alone()
+
+
+@both
+async def test_what_could_not_be_opened_is_not_kept(url: str, partitioned: bool) -> None:
+    """A client that asks for the next session for days does not remember when there was none."""
+    async with seats_at(url, partitioned=partitioned) as queue:
+        before = len(queue.client._handlers)
+        for _ in range(3):
+            with pytest.raises(OperationTimeoutError):
+                async with queue.session(NEXT_AVAILABLE_SESSION, max_wait_time=0.01):
+                    pass
+            async with queue.session("a"):
+                with pytest.raises(SessionCannotBeLockedError):
+                    async with queue.session("a"):
+                        pass
+            with pytest.raises(MessagingEntityNotFoundError):
+                async with queue.client.get_queue_sender("missing"):
+                    pass
+        assert len(queue.client._handlers) == before
+
+
+# -- partitions that cannot be reached ---------------------------------------------------------------------------------
+
+
+class Mute:
+    """Some partitions do not answer, or cannot be reached, as a client sees it."""
+
+    def __init__(self, queue: Seats, places: set[int], *, hangs: bool) -> None:
+        self._keys = {queue.partitions[place].keys[0] for place in places}
+        self._hangs = hangs
+        self._transport = queue.transport
+        self._through = queue.transport.call
+        self._let: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+
+    def __enter__(self) -> Self:
+        self._transport.call = self._call  # type: ignore[method-assign]
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._transport.call = self._through  # type: ignore[method-assign]
+        self._let.set_result(None)
+
+    async def _call(self, script: Any, keys: Any, *arguments: Any, **options: Any) -> Any:
+        if keys[0] in self._keys and script.name != "read":  # by which the test looks itself
+            if self._hangs:
+                await asyncio.wait((self._let,), timeout=options.get("timeout"))
+            raise ServiceBusConnectionError("There is no way, says the test.", outcome=Outcome.NEVER_SENT)
+        return await self._through(script, keys, *arguments, **options)
+
+
+@in_memory
+@pytest.mark.parametrize("hangs", [True, False])
+async def test_a_partition_that_does_not_answer_does_not_keep_the_sessions_of_the_others(url: str, hangs: bool) -> None:
+    async with seats_at(url, partitioned=True) as queue:
+        here, there = queue.named(1)[0], queue.named(2)[0]
+        await queue.say(here, "1")
+        with Mute(queue, {0}, hangs=hangs):
+            begun = passed()
+            async with queue.session(NEXT_AVAILABLE_SESSION, max_wait_time=20) as receiver:
+                assert session_of(receiver).session_id == here
+                task = opening(queue.session(NEXT_AVAILABLE_SESSION, max_wait_time=20))
+
+                async def waits_at_two() -> bool:
+                    return await queue.waiters() == 2
+
+                await eventually(waits_at_two)
+                await queue.say(there, "1")
+                assert session_of(await task).session_id == there
+            assert passed() - begun < 10
+
+
+@in_memory
+async def test_that_no_session_is_free_is_said_although_one_partition_cannot_be_reached(url: str) -> None:
+    """Only when none can be reached is that the error."""
+    async with seats_at(url, partitioned=True) as queue:
+        with Mute(queue, {0}, hangs=False):
+            assert await queue.client.accept_next_session("q", max_wait_time=0.5) is None
+        with Mute(queue, {0, 1, 2}, hangs=False), pytest.raises(ServiceBusConnectionError, match="says the test"):
+            await queue.client.accept_next_session("q", max_wait_time=0.5)
+
+
+@in_memory
+async def test_a_partition_that_comes_back_is_asked_again(url: str) -> None:
+    async with seats_at(url, partitioned=True) as queue:
+        name = queue.named(0)[0]
+        await queue.say(name, "1")
+        with Mute(queue, {0}, hangs=False):
+            task = opening(queue.session(NEXT_AVAILABLE_SESSION, max_wait_time=20))
+            await asyncio.sleep(0.1)
+        assert session_of(await task).session_id == name
+
+
+@pytest.mark.parametrize("target", ["cluster"], indirect=True)
+async def test_a_master_that_is_stopped_does_not_keep_the_sessions_of_the_others(
+    url: str, cluster: LocalCluster
+) -> None:
+    async with seats_at(url, partitioned=True, partitions=6) as queue:
+        slots = [key_slot(partition.keys[0]) for partition in queue.partitions]
+        stopped = cluster.master_of(slots[0])
+        other = next(at for at, slot in enumerate(slots) if cluster.master_of(slot).port != stopped.port)
+        name = queue.named(other)[0]
+        await queue.say(name, "1")
+        stopped.pause()
+        try:
+            begun = passed()
+            receiver = queue.session(NEXT_AVAILABLE_SESSION, max_wait_time=20)
+            await receiver.__aenter__()
+            assert session_of(receiver).session_id == name
+            assert passed() - begun < 5
+        finally:
+            stopped.resume()
+        await receiver.close()
+
+
+@both
+async def test_who_waits_for_a_session_goes_on_with_a_server_that_was_started_again(
+    binary: str | None, partitioned: bool
+) -> None:
+    with LocalServer(binary=binary, config={"appendonly": "yes", "appendfsync": "always"}) as server:
+        async with seats_at(server.url, partitioned=partitioned) as queue:
+            task = opening(queue.session(NEXT_AVAILABLE_SESSION))
+            await queue.waits_for_a_session()
+            server.kill()
+            server.restart()
+            await queue.counts()
+            await queue.say("a", "1")
+            assert session_of(await task).session_id == "a"
+
+
+# -- the queue is not the same any more --------------------------------------------------------------------------------
+
+
+@both
+async def test_who_waits_for_a_session_gets_one_of_the_queue_that_has_come_in_the_place_of_the_old_one(
+    url: str, partitioned: bool
+) -> None:
+    async with seats_at(url, partitioned=partitioned) as queue, queue.other_client() as other:
+        task = opening(queue.session(NEXT_AVAILABLE_SESSION, max_wait_time=20))
+        await queue.waits_for_a_session()
+        await other._connection.open(passed() + 20)
+        await other._connection.namespace.delete_entity("q")
+        await other.ensure_queue("q", requires_session=True, enable_partitioning=not partitioned)
+        seats = Seats(other, await other._connection.entity("q", passed() + 20), url, None)
+        await seats.say("a", "1")
+        with suppress(ServiceBusError):
+            await queue.say("a", "2")  # this client learns of it
+        receiver = await task
+        assert session_of(receiver).session_id == "a"
+        assert bodies(await receiver.receive_messages(1, 20)) == ["1"]
+
+
+@both
+async def test_a_session_of_a_queue_that_was_deleted_is_lost(url: str, partitioned: bool) -> None:
+    """Also where another queue of that name has come, in the same partitions or in others."""
+    async with seats_at(url, partitioned=partitioned) as queue, queue.other_client() as other:
+        await other._connection.open(passed() + 20)
+        for change in (False, True):
+            now_partitioned = queue.entity.partitioned
+            receiver = queue.session("a", prefetch_count=5)
+            await queue.say("a", "1", "2", "3")
+            (message,) = await receiver.receive_messages(1, 20)
+            await other._connection.namespace.delete_entity("q")
+            await other.ensure_queue("q", requires_session=True, enable_partitioning=now_partitioned is not change)
+            with pytest.raises((SessionLockLostError, MessagingEntityNotFoundError)):
+                await receiver.complete_message(message)
+            with pytest.raises((SessionLockLostError, MessagingEntityNotFoundError)):
+                await session_of(receiver).get_state()
+            with pytest.raises((SessionLockLostError, MessagingEntityNotFoundError)):
+                await receiver.receive_messages(10, 20)
+            await receiver.close()
+            async with queue.session("a") as again:
+                assert await again.receive_messages(1, 0.05) == []

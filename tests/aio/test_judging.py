@@ -1,0 +1,94 @@
+"""The rules of a topic, mended where they change: whatever has changed, messages are judged as by all rules anew."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from sbredis.aio._judging import Judge
+from sbredis.engine import PartitionSettings
+from sbredis.registry import JUDGING_PROPERTY, EntityRecord, Routed, Routes
+from sbredis.rules import Facts, Rule, SqlAction, SqlFilter, TrueFilter
+
+TOPIC = EntityRecord(
+    name="t",
+    kind="topic",
+    state="active",
+    partitions=(0,),
+    settings=PartitionSettings(topic=True),
+    id="1",
+    incarnation="topic",
+    version=1,
+    stamp="stamp",
+    created_at=0,
+    updated_at=0,
+)
+RULES = [
+    Rule("all", TrueFilter(), None),
+    Rule("red", SqlFilter("color = 'red'"), None),
+    Rule("dear", SqlFilter("price > 10"), SqlAction("SET dear = TRUE")),
+    Rule("broken", SqlFilter("1 / price > 0"), None),
+]
+MESSAGES = [
+    Facts({}, {"color": "red", "price": 20}),
+    Facts({}, {"color": "blue", "price": 0}),
+    Facts({"label": "x"}, {}),
+]
+states = st.dictionaries(
+    st.integers(0, 60), st.tuples(st.lists(st.sampled_from(RULES), max_size=3, unique=True), st.booleans()), max_size=50
+)
+
+
+def routes_of(state: dict[int, tuple[list[Rule], bool]]) -> Routes:
+    """The routes of subscriptions by their numbers; a mark is another one exactly where the rules are."""
+    subscriptions: list[Routed] = []
+    for number, (rules, kept) in sorted(state.items()):
+        properties: dict[str, Any] = {} if kept else {JUDGING_PROPERTY: False}
+        record = replace(
+            TOPIC,
+            name=f"s{number}",
+            kind="subscription",
+            parent="t",
+            store="1",
+            settings=PartitionSettings(shared=True),
+            incarnation=f"i{number}",
+            properties=properties,
+        )
+        subscriptions.append(Routed(record, tuple(rules), " ".join(rule.name for rule in rules)))
+    return Routes(TOPIC, tuple(subscriptions))
+
+
+def judged(judge: Judge) -> list[list[tuple[Any, ...]]]:
+    """What messages become, with the names of subscriptions in place of places."""
+    found: list[list[tuple[Any, ...]]] = []
+    for facts in MESSAGES:
+        copies = judge.judge(facts)
+        places = [copy.subscription for copy in copies]
+        assert places == sorted(places)
+        found.append([(judge.records[copy.subscription].name, *copy[1:]) for copy in copies])
+    return [sorted(copies, key=repr) for copies in found]
+
+
+@given(st.lists(states, min_size=1, max_size=6))
+def test_after_any_changes_messages_are_judged_as_by_all_rules_anew(history: list[Any]) -> None:
+    judge = Judge(routes_of(history[0]))
+    for state in history[1:]:
+        routes = routes_of(state)
+        before, then = judge, judged(judge)
+        judge = judge.after(routes)
+        assert judged(judge) == judged(Judge(routes))
+        assert judged(before) == then  # who still judges by it is not disturbed
+
+
+@given(states, st.integers(0, 60), st.integers(0, 3))
+def test_a_subscription_keeps_its_place_while_others_come_and_go(
+    state: dict[int, tuple[list[Rule], bool]], number: int, rule: int
+) -> None:
+    first = Judge(routes_of(state))
+    changed = {**state, number: ([RULES[rule]], True)}
+    second = first.after(routes_of(changed))
+    for place, record in enumerate(first.records):
+        assert second.records[place].name == record.name

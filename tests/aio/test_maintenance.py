@@ -1,0 +1,459 @@
+"""What is scheduled on topics: who publishes it when its time has come, by the rules of then, and never twice."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections import Counter
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from typing import Any
+
+import pytest
+
+from sbredis.aio import ServiceBusClient
+from sbredis.aio import _maintenance as maintenance
+from sbredis.aio._maintenance import Maintenance
+from sbredis.aio._role import Role, Standing
+from sbredis.engine import registry_salt, role_keys
+from sbredis.exceptions import MessageNotFoundError, MessagingEntityNotFoundError, Outcome, ServiceBusConnectionError
+from sbredis.management import RuleProperties, SqlRuleAction, SqlRuleFilter
+from sbredis.model import ServiceBusMessage
+from sbredis.servers import LocalServer
+from tests.aio.published import Subject, soon, topic_at
+from tests.aio.scissors import Scissors
+from tests.aio.standing import Calls, HandClock, bodies, both, in_memory
+from tests.waiting import eventually
+
+pytestmark = pytest.mark.anyio
+
+
+def passed() -> float:
+    return asyncio.get_running_loop().time()
+
+
+@asynccontextmanager
+async def maintained(subject: Subject) -> AsyncIterator[ServiceBusClient]:
+    """Another client that offers to do it."""
+    async with subject.other_client(maintenance=True) as client:
+        yield client
+
+
+def offer_of(client: ServiceBusClient) -> Maintenance:
+    offer = client._connection.maintenance
+    assert offer is not None
+    return offer
+
+
+def holds(*clients: ServiceBusClient) -> list[bool]:
+    return [offer_of(client).standing.held for client in clients]
+
+
+async def die(client: ServiceBusClient) -> None:
+    """A client whose process is killed: it says nothing to anybody."""
+    connection = client._connection
+
+    async def silence(*_: Any, **__: Any) -> Any:
+        raise ServiceBusConnectionError("The process is dead.", outcome=Outcome.NEVER_SENT)
+
+    connection.transport.call = silence  # type: ignore[method-assign]
+    connection.transport.command = silence  # type: ignore[method-assign]
+    await client.close()
+
+
+# -- what is published, and how ----------------------------------------------------------------------------------------
+
+
+@both
+@pytest.mark.parametrize("way", ["schedule", "property", "stream", "batch"])
+async def test_what_was_scheduled_is_published_when_its_time_has_come(url: str, partitioned: bool, way: str) -> None:
+    """Also on a topic that was created since the role was taken: at once, without waiting for the next listing."""
+    async with topic_at(url, partitioned=partitioned, maintenance=True) as subject, subject.other_client() as other:
+        await eventually(lambda: holds(subject.client) == [True])
+        await subject.admin.create_topic("new", enable_partitioning=partitioned)
+        for name in ("one", "two"):
+            await subject.admin.create_subscription("new", name)
+        begun = passed()
+        async with other.get_topic_sender("new") as sender:
+            when = soon()
+            messages = [ServiceBusMessage(text, session_id="s", scheduled_enqueue_time_utc=when) for text in "123"]
+            if way == "schedule":
+                numbers = await sender.schedule_messages(messages, when)
+                assert len(set(numbers)) == 3
+            elif way == "property":
+                await sender.send_messages(messages)
+            elif way == "stream":
+                await sender.send_stream(messages)
+            else:
+                batch = await sender.create_message_batch()
+                for message in messages:
+                    batch.add_message(message)
+                await sender.send_messages(batch)
+        for name in ("one", "two"):
+            async with other.get_subscription_receiver("new", name) as receiver:
+                received = [await anext(receiver) for _ in range(3)]
+                assert sorted(bodies(received)) == ["1", "2", "3"]
+                assert all(each.enqueued_time_utc is not None and each.enqueued_time_utc >= when for each in received)
+                assert all(each.scheduled_enqueue_time_utc is not None for each in received)
+        assert passed() - begun < 5
+
+
+@both
+async def test_what_is_scheduled_is_judged_by_the_rules_of_then(url: str, partitioned: bool) -> None:
+    rules = {"one": [RuleProperties("r", filter=SqlRuleFilter("n = 1"))], "gone": None}
+    async with topic_at(url, rules, partitioned=partitioned) as subject, subject.sender() as sender:
+        given: dict[Any, Any] = {"n": 1}
+        await sender.schedule_messages(ServiceBusMessage("x", application_properties=given), soon(0.2))
+        await subject.admin.update_rule(
+            "t", "one", {"name": "r", "filter": SqlRuleFilter("n > 0"), "action": SqlRuleAction("SET mark = n + 1")}
+        )
+        await subject.admin.delete_subscription("t", "gone")
+        await subject.create({"later": None})
+        async with maintained(subject):
+            await subject.counts_to("later", 1)
+            await subject.counts_to("one", 1)
+        (message,) = await subject.taken("one")
+        assert message.application_properties == {"n": 1, "mark": 2, "RuleName": "r"}
+        assert await subject.texts("later") == ["x"]
+        assert await subject.scheduled() == 0
+
+
+@both
+async def test_what_is_scheduled_is_taken_back_by_its_number(url: str, partitioned: bool) -> None:
+    async with topic_at(url, {"one": None}, partitioned=partitioned) as subject, subject.sender() as sender:
+        numbers = [
+            (await sender.schedule_messages([ServiceBusMessage(text)], soon(3600)))[0] for text in ("1", "2", "3")
+        ]
+        assert len(set(numbers)) == 3
+        await sender.cancel_scheduled_messages(numbers[:2])
+        with pytest.raises(MessageNotFoundError):
+            await sender.cancel_scheduled_messages(numbers[0])
+        assert await subject.scheduled() == 1
+        numbers += await sender.schedule_messages([ServiceBusMessage("4")], soon(0.2))
+        async with maintained(subject):
+            await subject.counts_to("one", 1)
+        with pytest.raises(MessageNotFoundError):
+            await sender.cancel_scheduled_messages(numbers[3])
+        assert await subject.texts("one") == ["4"]
+        assert await subject.scheduled() == 1
+
+
+@both
+async def test_what_is_due_already_is_published_at_once(url: str, partitioned: bool) -> None:
+    """By the sender, whether or not somebody holds the role."""
+    async with topic_at(url, {"one": None}, partitioned=partitioned) as subject, subject.sender() as sender:
+        await sender.send_messages(ServiceBusMessage("x", scheduled_enqueue_time_utc=soon(-5)))
+        assert await subject.texts("one") == ["x"]
+
+
+@both
+async def test_many_that_are_due_at_once_are_all_published_once(url: str, partitioned: bool) -> None:
+    async with (
+        topic_at(url, {"one": None, "two": None}, partitioned=partitioned) as subject,
+        subject.sender() as sender,
+    ):
+        when = soon(1)
+        messages = [ServiceBusMessage(f"{number}", scheduled_enqueue_time_utc=when) for number in range(1200)]
+        await asyncio.gather(*(sender.send_messages(message) for message in messages))
+        async with maintained(subject), maintained(subject):
+            for name in ("one", "two"):
+                await subject.counts_to(name, 1200)
+                assert Counter(bodies(await subject.taken(name))) == Counter(str(number) for number in range(1200))
+
+
+@in_memory
+@both
+async def test_a_clock_that_is_moved_by_hand_publishes(url: str, partitioned: bool) -> None:
+    clock = HandClock()
+    async with topic_at(url, {"one": None}, partitioned=partitioned, clock=clock, maintenance=True) as subject:
+        from datetime import UTC, datetime
+
+        async with subject.sender() as sender:
+            await sender.schedule_messages(ServiceBusMessage("x"), datetime.fromtimestamp(clock.utc() + 3600, UTC))
+            clock.move(3599)
+            assert await subject.texts("one") == []
+            clock.move(2)
+            await subject.counts_to("one", 1)
+
+
+@both
+async def test_waiting_for_what_is_due_costs_next_to_nothing(url: str, partitioned: bool) -> None:
+    async with topic_at(url, {"one": None}, partitioned=partitioned, maintenance=True) as subject:
+        async with subject.sender() as sender:
+            await sender.schedule_messages(ServiceBusMessage("x"), soon(3600))
+        watches = offer_of(subject.client)._watches
+        await eventually(lambda: watches and all(watch.look_at > passed() + 5 and not watch.busy for watch in watches.values()))
+        with Calls(subject.client._connection.transport) as calls:
+            await asyncio.sleep(1.2)
+        assert calls.by_script.total() <= 1
+
+
+@both
+async def test_what_cannot_be_published_in_one_partition_does_not_keep_the_others(url: str, partitioned: bool) -> None:
+    """One of them does not answer: the role is held all the same, and other topics are served."""
+    async with topic_at(url, {"one": None}, partitioned=partitioned, partitions=6) as subject:
+        await subject.admin.create_topic("other")
+        await subject.admin.create_subscription("other", "one")
+        async with subject.sender() as sender, subject.client.get_topic_sender("other") as elsewhere:
+            queue = await subject.at()
+            await sender.schedule_messages(ServiceBusMessage("here"), soon(0.2))
+            muted = {partition.keys[0] for partition in queue.partitions}
+            other = subject.other_client(maintenance=True)
+            await other._connection.open(passed() + 20)
+            transport = other._connection.transport
+            through, let = transport.call, asyncio.get_running_loop().create_future()
+
+            async def call(script: Any, keys: Any, *arguments: Any, **options: Any) -> Any:
+                if keys[0] in muted and not let.done():
+                    await asyncio.wait((let,), timeout=options.get("timeout"))
+                    if not let.done():
+                        raise ServiceBusConnectionError("There is no way.", outcome=Outcome.NEVER_SENT)
+                return await through(script, keys, *arguments, **options)
+
+            transport.call = call  # type: ignore[method-assign]
+            try:
+                begun = passed()
+                await elsewhere.schedule_messages(ServiceBusMessage("there"), soon(0.2))
+                async with subject.client.get_subscription_receiver("other", "one") as receiver:
+                    assert bodies([await anext(receiver)]) == ["there"]
+                assert passed() - begun < 5
+                let.set_result(None)
+                await subject.counts_to("one", 1)
+            finally:
+                if not let.done():
+                    let.set_result(None)
+                await other.close()
+
+
+# -- who does it -------------------------------------------------------------------------------------------------------
+
+
+@both
+async def test_one_of_several_does_it_and_another_takes_over_when_it_is_closed(url: str, partitioned: bool) -> None:
+    """At once, not when the time of the first is over."""
+    async with topic_at(url, {"one": None}, partitioned=partitioned) as subject, subject.sender() as sender:
+        first = subject.other_client(maintenance=True)
+        await first._connection.open(passed() + 20)
+        await eventually(lambda: holds(first) == [True])
+        async with maintained(subject) as second:
+            await eventually(lambda: offer_of(second).standing.seconds > 0)
+            assert holds(first, second) == [True, False]
+            await sender.schedule_messages(ServiceBusMessage("1"), soon(0.1))
+            await subject.counts_to("one", 1)
+            fence = offer_of(first).standing.fence
+            await first.close()
+            begun = passed()
+            await eventually(lambda: holds(second) == [True])
+            assert passed() - begun < 3
+            assert offer_of(second).standing.fence > fence
+            await sender.schedule_messages(ServiceBusMessage("2"), soon(0.1))
+            await subject.counts_to("one", 2)
+        assert await subject.texts("one") == ["1", "2"]
+
+
+@both
+async def test_another_takes_over_when_the_first_is_killed(
+    url: str, partitioned: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(maintenance, "_CLAIM", 0.6)
+    async with topic_at(url, {"one": None}, partitioned=partitioned) as subject, subject.sender() as sender:
+        first = subject.other_client(maintenance=True)
+        await first._connection.open(passed() + 20)
+        await eventually(lambda: holds(first) == [True])
+        async with maintained(subject) as second:
+            await eventually(lambda: offer_of(second).standing.seconds > 0)
+            await sender.schedule_messages(ServiceBusMessage("1"), soon(0.5))
+            await die(first)
+            await eventually(lambda: holds(second) == [True])
+            await subject.counts_to("one", 1)
+            # The partitions still have the first one registered, which would be woken before the second one.
+            await at_rest(second)
+            begun = passed()
+            await sender.schedule_messages(ServiceBusMessage("2"), soon(0.3))
+            await subject.counts_to("one", 2)
+            assert passed() - begun < 10
+        assert await subject.texts("one") == ["1", "2"]
+
+
+async def at_rest(client: ServiceBusClient) -> None:
+    """Return when it watches, and would not look by itself for a while."""
+    watches = offer_of(client)._watches
+    await eventually(lambda: watches and all(watch.look_at > passed() + 15 for watch in watches.values()))
+
+
+@both
+async def test_two_that_both_believe_to_hold_it_publish_nothing_twice(
+    url: str, partitioned: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """One was asleep for so long that another has taken over: the partitions refuse what it does with its old fence."""
+
+    async def claim(self: Role, seconds: float = 10.0) -> Standing:
+        standing = await real(self, seconds)
+        if standing.held:
+            return standing
+        return Standing(True, fences.setdefault(id(self), 1), 0.0)
+
+    real, fences = Role.claim, dict[int, int]()
+    monkeypatch.setattr(Role, "claim", claim)
+    async with topic_at(url, {"one": None}, partitioned=partitioned) as subject, subject.sender() as sender:
+        async with maintained(subject) as first, maintained(subject) as second:
+            await eventually(lambda: holds(first, second) == [True, True])
+            for round_ in range(5):
+                when = soon(0.1)
+                texts = [str(number) for number in range(round_ * 40, round_ * 40 + 40)]
+                await asyncio.gather(
+                    *(sender.send_messages(ServiceBusMessage(text, scheduled_enqueue_time_utc=when)) for text in texts)
+                )
+                await subject.counts_to("one", round_ * 40 + 40)
+        assert Counter(await subject.texts("one")) == Counter(str(number) for number in range(200))
+
+
+@both
+async def test_two_with_good_fences_publish_nothing_twice_either(
+    url: str, partitioned: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Since it is taken off the schedule by the call that publishes it."""
+    real = Role.claim
+
+    async def claim(self: Role, seconds: float = 10.0) -> Standing:
+        return (await real(self, seconds))._replace(held=True, fence=5)
+
+    monkeypatch.setattr(Role, "claim", claim)
+    async with topic_at(url, {"one": None}, partitioned=partitioned) as subject, subject.sender() as sender:
+        async with maintained(subject), maintained(subject), maintained(subject):
+            when = soon(0.5)
+            texts = [str(number) for number in range(300)]
+            await asyncio.gather(
+                *(sender.send_messages(ServiceBusMessage(text, scheduled_enqueue_time_utc=when)) for text in texts)
+            )
+            await subject.counts_to("one", 300)
+        assert Counter(await subject.texts("one")) == Counter(texts)
+
+
+@both
+async def test_without_anybody_it_waits_and_that_is_said_once(
+    url: str, partitioned: bool, caplog: pytest.LogCaptureFixture
+) -> None:
+    def warnings() -> int:
+        return sum("maintenance=True" in record.getMessage() for record in caplog.records)
+
+    memory = url.startswith("memory")
+    async with topic_at(url, {"one": None}, partitioned=partitioned) as subject:
+        with caplog.at_level(logging.WARNING, "sbredis.client"):
+            for options in ({}, {"client_identifier": "another"}):
+                async with subject.sender(**options) as sender:
+                    await sender.schedule_messages(ServiceBusMessage("x"), soon(0.05))
+                    await sender.send_messages(ServiceBusMessage("y", scheduled_enqueue_time_utc=soon(0.05)))
+            await eventually(lambda: warnings() == 1)
+        assert await subject.scheduled() == 4
+        assert await subject.texts("one") == []
+        async with maintained(subject):
+            await subject.counts_to("one", 4)
+        assert warnings() == 1
+    del memory
+
+
+@both
+async def test_with_somebody_nothing_is_said(url: str, partitioned: bool, caplog: pytest.LogCaptureFixture) -> None:
+    async with topic_at(url, {"one": None}, partitioned=partitioned) as subject, maintained(subject) as holder:
+        await eventually(lambda: holds(holder) == [True])
+        with caplog.at_level(logging.WARNING, "sbredis.client"):
+            async with subject.sender() as sender:
+                await sender.schedule_messages(ServiceBusMessage("x"), soon(0.05))
+            await subject.counts_to("one", 1)
+        assert not [record for record in caplog.records if "maintenance=True" in record.getMessage()]
+
+
+# -- topics come and go ------------------------------------------------------------------------------------------------
+
+
+@both
+async def test_a_topic_that_was_deleted_is_watched_no_longer_and_one_in_its_place_is(
+    url: str, partitioned: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(maintenance, "_LISTING", 0.2)
+    async with topic_at(url, {"one": None}, partitioned=partitioned) as subject, maintained(subject) as holder:
+        watches = offer_of(holder)._watches
+        await eventually(lambda: watches)
+        async with subject.sender() as sender:
+            await sender.schedule_messages(ServiceBusMessage("lost"), soon(0.5))
+        await subject.admin.delete_topic("t")
+        await eventually(lambda: not watches)
+        for again in (partitioned, not partitioned):
+            await subject.admin.create_topic("t", enable_partitioning=again)
+            await subject.create({"one": None})
+            async with subject.other_client() as client, client.get_topic_sender("t") as sender:
+                await sender.schedule_messages(ServiceBusMessage("new"), soon(0.2))
+            await subject.counts_to("one", 1)
+            if again is partitioned:
+                await subject.admin.delete_topic("t")
+        entity = holder._connection._entities["t"]
+        assert len(entity.watchers) == 0
+    with pytest.raises((ValueError, MessagingEntityNotFoundError)):
+        await subject.scheduled()
+
+
+@both
+async def test_what_is_not_answered_is_published_once(server: LocalServer, partitioned: bool) -> None:
+    async with (
+        topic_at(server.url, {"one": None}, partitioned=partitioned) as subject,
+        Scissors(server).listening() as network,
+        ServiceBusClient(f"redis://127.0.0.1:{network.port}", namespace="ns", maintenance=True) as holder,
+        subject.sender() as sender,
+    ):
+        await eventually(lambda: holds(holder) == [True])
+        network.cut("publish", 2)
+        await asyncio.gather(
+            *(
+                sender.send_messages(ServiceBusMessage(str(number), scheduled_enqueue_time_utc=soon(0.3)))
+                for number in range(50)
+            )
+        )
+        await subject.counts_to("one", 50)
+        assert network.cuts == 2
+        assert Counter(await subject.texts("one")) == Counter(map(str, range(50)))
+
+
+@both
+async def test_the_role_is_held_through_a_loss_of_the_connection(
+    server: LocalServer, partitioned: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(maintenance, "_CLAIM", 1.0)
+    async with (
+        topic_at(server.url, {"one": None}, partitioned=partitioned) as subject,
+        maintained(subject) as holder,
+        subject.sender() as sender,
+    ):
+        await eventually(lambda: holds(holder) == [True])
+        for kind in ("normal", "pubsub"):
+            server.ask("CLIENT", "KILL", "TYPE", kind)
+        await sender.schedule_messages(ServiceBusMessage("x"), soon(0.2))
+        await subject.counts_to("one", 1)
+
+
+async def test_a_role_goes_to_one_at_a_time_with_a_rising_fence(url: str) -> None:
+    async with topic_at(url) as subject:
+        connection = subject.client._connection
+        one, two = (Role(connection.transport, "ns", "route") for _ in range(2))
+        first = await one.claim(0.3)
+        assert first.held
+        other = await two.claim(5)
+        assert not other.held
+        assert 0 < other.seconds <= 0.3
+        assert (await two.give_up()).held is False
+        assert (await one.claim(0.3)) == first
+        begun = passed()
+
+        async def free() -> bool:
+            return (await two.claim(5)).held
+
+        await eventually(free)
+        assert passed() - begun >= 0.25
+        second = await two.claim(5)
+        assert second.fence > first.fence
+        assert not (await one.claim(5)).held
+        await two.give_up()
+        third = await one.claim(5)
+        assert third.held
+        assert third.fence > second.fence
+        assert role_keys("ns", registry_salt())

@@ -1,0 +1,910 @@
+"""What is done with a session: its messages in their order, its lock, its state, and all of them at once."""
+
+from __future__ import annotations
+
+import asyncio
+from collections import defaultdict
+from collections.abc import Awaitable, Callable
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+import pytest
+
+from benchmarks.faults import in_thread
+from sbredis.aio import AutoLockRenewer, ServiceBusClient, ServiceBusReceiver
+from sbredis.aio import _session_lists as session_lists
+from sbredis.exceptions import (
+    AutoLockRenewFailed,
+    MessageAlreadySettled,
+    MessageNotFoundError,
+    MessageSizeExceededError,
+    Outcome,
+    ServiceBusError,
+    SessionCannotBeLockedError,
+    SessionLockLostError,
+)
+from sbredis.model import (
+    NEXT_AVAILABLE_SESSION,
+    ServiceBusMessage,
+    ServiceBusReceivedMessage,
+    ServiceBusReceiveMode,
+)
+from sbredis.servers import LocalCluster, LocalServer
+from sbredis.transport import key_slot
+from tests.aio.gates import Gate
+from tests.aio.scissors import Scissors
+from tests.aio.seated import Seats, seats_at, session_of, steps
+from tests.aio.standing import Calls, HandClock, bodies, both, in_memory, queue_at
+from tests.waiting import eventually
+
+pytestmark = pytest.mark.anyio
+
+
+def passed() -> float:
+    return asyncio.get_running_loop().time()
+
+
+Settlement = Callable[[ServiceBusReceiver, ServiceBusReceivedMessage], Awaitable[object]]
+SETTLEMENTS: dict[str, Settlement] = {
+    "complete": ServiceBusReceiver.complete_message,
+    "abandon": ServiceBusReceiver.abandon_message,
+    "defer": ServiceBusReceiver.defer_message,
+    "dead_letter": ServiceBusReceiver.dead_letter_message,
+    "complete many": lambda receiver, message: receiver.complete_messages([message]),
+}
+
+
+# -- in their order ----------------------------------------------------------------------------------------------------
+
+
+@both
+async def test_the_messages_of_a_session_come_in_their_order_and_nobody_elses(url: str, partitioned: bool) -> None:
+    async with seats_at(url, partitioned=partitioned) as queue:
+        names = [*queue.named(0, 2), "elsewhere"]
+        for text in "123456":
+            for name in names:
+                await queue.say(name, f"{name} {text}")
+        for name in names:
+            async with queue.session(name) as receiver:
+                received = [await anext(receiver), *await receiver.receive_messages(3, 20), await anext(receiver)]
+                assert bodies(received) == [f"{name} {text}" for text in "12345"]
+                assert {message.session_id for message in received} == {name}
+                assert {message.delivery_count for message in received} == {1}
+                await receiver.complete_messages(received)
+
+
+@both
+@pytest.mark.parametrize("prefetch", [0, 3], ids=["asked for", "fetched ahead"])
+async def test_what_is_abandoned_comes_again_before_what_came_after_it(
+    url: str, partitioned: bool, prefetch: int
+) -> None:
+    async with seats_at(url, partitioned=partitioned, max_delivery_count=100) as queue:
+        await queue.say("a", *"123456")
+        async with queue.session("a", prefetch_count=prefetch) as receiver:
+            seen: list[tuple[str, int]] = []
+            for _ in range(9):
+                message = await anext(receiver)
+                seen.append((str(message), message.delivery_count))
+                if message.delivery_count == 1 and str(message) in "135":
+                    await receiver.abandon_message(message)
+                else:
+                    await receiver.complete_message(message)
+            expected = [("1", 1), ("1", 2), ("2", 1), ("3", 1), ("3", 2), ("4", 1), ("5", 1), ("5", 2), ("6", 1)]
+            assert seen == expected
+
+
+@both
+@pytest.mark.parametrize("prefetch", [0, 10], ids=["asked for", "fetched ahead"])
+async def test_an_abandon_with_a_delay_holds_up_the_session(url: str, partitioned: bool, prefetch: int) -> None:
+    """Nothing overtakes the message, and who waits gets it when the delay is over."""
+    async with seats_at(url, partitioned=partitioned) as queue:
+        await queue.say("a", *"123")
+        async with queue.session("a", prefetch_count=prefetch) as receiver:
+            message = await anext(receiver)
+            await receiver.abandon_message(message, delay=timedelta(seconds=0.5))
+            begun = passed()
+            assert await receiver.receive_messages(3, 0.1) == []
+            received = await receiver.receive_messages(3, 20)
+            assert 0.35 < passed() - begun < 10
+            assert bodies(received) == list("123")
+            assert [each.delivery_count for each in received] == [2, 1, 1]
+
+
+@both
+async def test_a_session_goes_on_behind_what_was_deferred_or_is_a_dead_letter(url: str, partitioned: bool) -> None:
+    async with seats_at(url, partitioned=partitioned) as queue:
+        await queue.say("a", *"1234")
+        async with queue.session("a") as receiver:
+            one, two = await receiver.receive_messages(2, 20)
+            await receiver.defer_message(one)
+            await receiver.dead_letter_message(two, "bad")
+            assert bodies(await receiver.receive_messages(2, 20)) == ["3", "4"]
+            (again,) = await receiver.receive_deferred_messages(one.sequence_number)
+            assert (str(again), again.delivery_count) == ("1", 1)
+            await receiver.complete_message(again)
+        async with queue.receiver(sub_queue="deadletter") as dead:
+            (message,) = await dead.receive_messages(5, 20)
+            assert (str(message), message.session_id, message.dead_letter_reason) == ("2", "a", "bad")
+            await dead.complete_message(message)
+        async with queue.session("a") as receiver:
+            assert bodies(await receiver.receive_messages(2, 20)) == ["3", "4"]
+
+
+@both
+async def test_who_comes_after_a_lapse_gets_everything_in_order(url: str, partitioned: bool) -> None:
+    clock = HandClock()
+    async with seats_at(url, partitioned=partitioned, clock=clock, lock_duration=30_000) as queue:
+        await queue.say("a", *"1234")
+        gone = queue.session("a")
+        held = await gone.receive_messages(3, 20)
+        await gone.complete_message(held[1])
+        clock.move(31)
+        async with queue.session("a") as receiver:
+            received = await receiver.receive_messages(5, 20)
+            assert [(str(each), each.delivery_count) for each in received] == [("1", 2), ("3", 2), ("4", 1)]
+
+
+@both
+async def test_what_a_session_is_closed_with_is_given_back_and_counted_as_no_delivery(
+    url: str, partitioned: bool
+) -> None:
+    async with seats_at(url, partitioned=partitioned) as queue:
+        await queue.say("a", *(str(number) for number in range(30)))
+        for _ in range(3):
+            async with queue.session("a", prefetch_count=10) as receiver:
+                assert bodies(await receiver.receive_messages(7, 20)) == [str(number) for number in range(7)]
+            assert await queue.are(30, 0)
+        async with queue.session("a") as receiver:
+            assert {each.delivery_count for each in await receiver.receive_messages(30, 20)} == {1}
+
+
+@both
+async def test_a_receive_that_is_cancelled_leaves_the_order_as_it_was(url: str, partitioned: bool) -> None:
+    async with seats_at(url, partitioned=partitioned) as queue:
+        await queue.say("a", *"1234")
+        async with queue.session("a") as receiver:
+            for count in range(0, 60, 2):
+                task = asyncio.create_task(receiver.receive_messages(2, 20))
+                await steps(count)
+                task.cancel()
+                outcome = (await asyncio.gather(task, return_exceptions=True))[0]
+                if isinstance(outcome, list):
+                    for message in reversed(outcome):
+                        queue.entity.desk_of(message).give_back(message)
+                    await queue.entity.desk_of(outcome[0]).given_back()
+                received = await receiver.receive_messages(4, 20)
+                assert bodies(received) == list("1234"), count
+                for message in received:
+                    queue.entity.desk_of(message).give_back(message)
+                await queue.entity.desk_of(received[0]).given_back()
+
+
+# -- who waits ---------------------------------------------------------------------------------------------------------
+
+
+@both
+@pytest.mark.parametrize("what", ["sent", "delayed", "due"])
+async def test_who_waits_in_its_session_is_woken(url: str, partitioned: bool, what: str) -> None:
+    """Not by what another session gets."""
+    async with seats_at(url, partitioned=partitioned) as queue:
+        mine, other = queue.named(0, 2)
+        async with queue.session(mine) as receiver:
+            if what == "delayed":
+                await queue.say(mine, "x")
+                await receiver.abandon_message(await anext(receiver), delay=0.5)
+            task = asyncio.create_task(receiver.receive_messages(1, 20))
+
+            async def waits() -> bool:
+                return await queue.waiters() == 1
+
+            await eventually(waits)
+            with Calls(queue.transport) as calls:
+                await queue.say(other, "not mine")
+                await asyncio.sleep(0.1)
+                assert not calls.by_script["receive"]
+            begun = passed()
+            if what == "sent":
+                await queue.say(mine, "x")
+            elif what == "due":
+                await queue.say(mine, "x", scheduled_enqueue_time_utc=datetime.now(UTC) + timedelta(seconds=0.4))
+            assert bodies(await task) == ["x"]
+            assert passed() - begun < 10
+
+
+@both
+async def test_who_waits_in_a_session_whose_lock_ends_is_told_so(url: str, partitioned: bool) -> None:
+    async with seats_at(url, partitioned=partitioned, lock_duration=400) as queue:
+        receiver = await queue.session("a").__aenter__()
+        begun = passed()
+        with pytest.raises(SessionLockLostError):
+            await receiver.receive_messages(1, 20)
+        assert passed() - begun < 10
+        with pytest.raises(SessionLockLostError):
+            await session_of(receiver).renew_lock()
+
+
+# -- its lock ----------------------------------------------------------------------------------------------------------
+
+
+@both
+async def test_what_is_completed_of_several_sessions_is_all_but_what_was_lost(url: str, partitioned: bool) -> None:
+    clock = HandClock()
+    async with seats_at(url, partitioned=partitioned, clock=clock, lock_duration=30_000) as queue:
+        mine, other = queue.named(0, 2)
+        await queue.say(mine, "1", "2")
+        await queue.say(other, "1")
+        lapsed, held = queue.session(mine), queue.session(other)
+        messages = await lapsed.receive_messages(2, 20)
+        clock.move(20)
+        messages += await held.receive_messages(1, 20)
+        clock.move(11)
+        with pytest.raises(SessionLockLostError) as caught:
+            await held.complete_messages(messages)
+        assert caught.value.sequence_numbers == tuple(message.sequence_number for message in messages[:2])
+        counts = await queue.counts()
+        assert (counts.active, counts.locked, counts.held) == (2, 0, 0)
+
+
+@both
+async def test_a_message_of_a_session_has_no_lock_of_its_own(url: str, partitioned: bool) -> None:
+    async with seats_at(url, partitioned=partitioned) as queue, AutoLockRenewer() as renewer:
+        await queue.say("a", "1")
+        async with queue.session("a") as receiver:
+            message = await anext(receiver)
+            assert message.locked_until_utc is None
+            assert message.lock_token is not None
+            with pytest.raises(TypeError, match="renew the lock of the session"):
+                await receiver.renew_message_lock(message)
+            with pytest.raises(ValueError, match="register its session"):
+                renewer.register(receiver, message)
+            await receiver.complete_message(message)
+            with pytest.raises(MessageAlreadySettled):
+                await receiver.complete_message(message)
+
+
+@both
+@pytest.mark.parametrize("settlement", SETTLEMENTS)
+@pytest.mark.parametrize("knows", [True, False], ids=["known here", "unknown here"])
+async def test_a_message_is_not_settled_when_the_lock_of_its_session_has_lapsed(
+    url: str, partitioned: bool, settlement: str, knows: bool
+) -> None:
+    clock, theirs = HandClock(), HandClock()
+    async with (
+        seats_at(url, partitioned=partitioned, clock=clock, lock_duration=30_000) as queue,
+        queue.other_client(theirs) as late,
+    ):
+        await queue.say("a", "1")
+        receiver = late.get_queue_receiver("q", session_id="a")
+        (message,) = await receiver.receive_messages(1, 20)
+        clock.move(31)
+        await queue.look_after()
+        if knows:
+            theirs.move(31)
+        else:
+            late._connection.clock = _Told(theirs, clock)
+        before = await queue.whole()
+        with pytest.raises(SessionLockLostError) as caught:
+            await SETTLEMENTS[settlement](receiver, message)
+        unsent = knows and settlement != "complete many"
+        assert caught.value.outcome is (Outcome.NEVER_SENT if unsent else Outcome.REFUSED)
+        if settlement == "complete many":
+            assert caught.value.sequence_numbers == (message.sequence_number,)
+        after = await queue.whole()
+        assert {key: held for key, held in after.items() if not key.endswith((":ops", ":state"))} == {
+            key: held for key, held in before.items() if not key.endswith((":ops", ":state"))
+        }
+        async with queue.session("a") as next_one:
+            (again,) = await next_one.receive_messages(1, 20)
+            assert again.delivery_count == 2
+
+
+class _Told(HandClock):
+    """A clock that stands still, of one who tells the partitions the right time nevertheless."""
+
+    def __init__(self, still: HandClock, right: HandClock) -> None:
+        super().__init__()
+        self._still, self._right = still, right
+
+    def now(self) -> float:
+        return self._still.now()
+
+    def told(self) -> int:
+        return self._right.told()
+
+
+@both
+async def test_a_session_that_is_renewed_keeps_its_messages(url: str, partitioned: bool) -> None:
+    clock = HandClock()
+    async with seats_at(url, partitioned=partitioned, clock=clock, lock_duration=30_000) as queue:
+        await queue.say("a", *"12")
+        async with queue.session("a") as receiver:
+            session = session_of(receiver)
+            message = await anext(receiver)
+            for _ in range(5):
+                clock.move(20)
+                until = await session.renew_lock()
+                assert until == session.locked_until_utc
+                assert 29 < until.timestamp() - clock.utc() <= 30
+            await receiver.complete_message(message)
+            assert bodies(await receiver.receive_messages(5, 20)) == ["2"]
+            clock.move(31)
+            for call in (session.renew_lock, session.get_state, session.dead_letter_messages):
+                with pytest.raises(SessionLockLostError) as caught:
+                    await call()
+                assert caught.value.outcome is Outcome.NEVER_SENT
+            with pytest.raises(SessionLockLostError):
+                await receiver.receive_messages(1, 5)
+
+
+@both
+async def test_a_session_is_of_no_use_when_its_receiver_was_closed(url: str, partitioned: bool) -> None:
+    async with seats_at(url, partitioned=partitioned) as queue:
+        await queue.say("a", "1")
+        receiver = await queue.session("a").__aenter__()
+        session, message = session_of(receiver), await anext(receiver)
+        await receiver.close()
+        before = await queue.whole()
+        for call in (session.renew_lock, session.get_state, session.dead_letter_messages):
+            with pytest.raises(ValueError, match="given back"):
+                await call()
+        with pytest.raises(ValueError, match="given back"):
+            await session.set_state("x")
+        with pytest.raises(ValueError, match="receiver is closed"):
+            await receiver.complete_message(message)
+        assert session.session_id == "a"
+        assert "given back" in repr(session)
+        with pytest.raises(ValueError, match="no lock"):
+            AutoLockRenewer().register(receiver, session)
+        assert await queue.whole() == before
+        async with queue.session("a") as other:
+            with pytest.raises(SessionLockLostError):
+                await other.complete_message(message)
+            (again,) = await other.receive_messages(1, 20)
+            assert again.delivery_count == 1
+
+
+# -- renewers ----------------------------------------------------------------------------------------------------------
+
+
+@both
+@pytest.mark.parametrize("mode", list(ServiceBusReceiveMode), ids=["peek-lock", "receive-and-delete"])
+async def test_a_receiver_with_a_renewer_keeps_its_session(
+    url: str, partitioned: bool, mode: ServiceBusReceiveMode
+) -> None:
+    async with seats_at(url, partitioned=partitioned, lock_duration=600) as queue, AutoLockRenewer() as renewer:
+        await queue.say("a", *"12")
+        async with queue.session("a", auto_lock_renewer=renewer, receive_mode=mode) as receiver:
+            session = session_of(receiver)
+            message = await anext(receiver)
+            first = session.locked_until_utc
+            await eventually(lambda: session.locked_until_utc > first + timedelta(seconds=1.5))
+            if mode is ServiceBusReceiveMode.PEEK_LOCK:
+                await receiver.complete_message(message)
+            assert bodies(await receiver.receive_messages(1, 5)) == ["2"]
+            assert session.auto_renew_error is None
+        with Calls(queue.transport) as calls:
+            await asyncio.sleep(0.7)
+        assert not calls.by_script["renew_session"]
+        assert not [watched for _, _, watched in renewer._due if watched.messages]
+
+
+@both
+async def test_a_renewer_says_that_a_session_was_lost(url: str, partitioned: bool) -> None:
+    told: list[tuple[object, Exception | None]] = []
+
+    async def failed(renewable: Any, error: Exception | None) -> None:
+        told.append((renewable, error))
+
+    async with seats_at(url, partitioned=partitioned, lock_duration=1000) as queue:
+        async with AutoLockRenewer(on_lock_renew_failure=failed) as renewer:
+            receiver = await queue.session("a", auto_lock_renewer=renewer).__aenter__()
+            session = session_of(receiver)
+            for partition in queue.partitions:  # somebody has taken it
+                for key in partition.keys[3:5]:
+                    await queue.transport.command("DEL", key, key=key)
+            await eventually(lambda: told)
+            assert told[0][0] is session
+            assert session.auto_renew_error is told[0][1]
+            assert isinstance(session.auto_renew_error, AutoLockRenewFailed)
+            assert isinstance(session.auto_renew_error.__cause__, SessionLockLostError)
+            with pytest.raises(SessionLockLostError):
+                await session.get_state()
+
+
+@both
+async def test_a_session_may_be_registered_by_hand(url: str, partitioned: bool) -> None:
+    clock = HandClock()
+    async with seats_at(url, partitioned=partitioned, clock=clock, lock_duration=30_000) as queue:
+        async with AutoLockRenewer() as renewer:
+            receiver = await queue.session("a").__aenter__()
+            session = session_of(receiver)
+            renewer.register(receiver, session, max_lock_renewal_duration=100)
+            for _ in range(4):
+                clock.move(22)
+                await eventually(lambda: session.locked_until_utc.timestamp() - clock.utc() > 25)
+            clock.move(22)
+            await eventually(lambda: session.auto_renew_error)
+
+
+# -- fetched ahead -----------------------------------------------------------------------------------------------------
+
+
+@both
+async def test_what_was_fetched_ahead_stays_as_long_as_the_session_is_renewed(url: str, partitioned: bool) -> None:
+    clock = HandClock()
+    async with seats_at(url, partitioned=partitioned, clock=clock, lock_duration=30_000) as queue:
+        await queue.say("a", *"12345")
+        async with queue.session("a", prefetch_count=10) as receiver:
+            assert str(await anext(receiver)) == "1"
+
+            async def all_here() -> bool:
+                return await queue.are(0, 5)
+
+            await eventually(all_here)
+            with Calls(queue.transport) as calls:
+                for _ in range(5):
+                    clock.move(14)
+                    await session_of(receiver).renew_lock()
+                assert bodies(await receiver.receive_messages(4, 20)) == list("2345")
+                assert not calls.by_script["abandon"]
+
+
+@both
+async def test_what_is_fetched_ahead_is_not_handed_out_when_the_session_is_lost(url: str, partitioned: bool) -> None:
+    clock = HandClock()
+    async with seats_at(url, partitioned=partitioned, clock=clock, lock_duration=30_000) as queue:
+        await queue.say("a", *"12345")
+        async with queue.session("a", prefetch_count=10) as receiver:
+            assert str(await anext(receiver)) == "1"
+            clock.move(31)
+            with pytest.raises(SessionLockLostError):
+                await receiver.receive_messages(4, 20)
+
+
+@both
+async def test_received_and_deleted_in_a_session(url: str, partitioned: bool) -> None:
+    async with seats_at(url, partitioned=partitioned) as queue:
+        await queue.say("a", *"12345")
+        mode = ServiceBusReceiveMode.RECEIVE_AND_DELETE
+        async with queue.session("a", receive_mode=mode) as receiver:
+            first = await receiver.receive_messages(2, 20)
+            assert bodies(first) == ["1", "2"]
+            assert first[0].lock_token is None
+            with pytest.raises(ValueError, match="received and deleted"):
+                await receiver.complete_message(first[0])
+            with pytest.raises(SessionCannotBeLockedError):
+                await queue.session("a").__aenter__()
+        assert await queue.are(3, 0)
+        async with queue.session("a") as receiver:
+            (message,) = await receiver.receive_messages(1, 20)
+            await receiver.defer_message(message)
+        async with queue.session("a", receive_mode=mode) as receiver:
+            assert bodies(await receiver.receive_deferred_messages([message.sequence_number])) == ["3"]
+            assert bodies(await receiver.receive_messages(5, 20)) == ["4", "5"]
+        assert await queue.are(0, 0)
+
+
+# -- its state ---------------------------------------------------------------------------------------------------------
+
+
+@both
+async def test_a_session_has_a_state_that_outlives_its_messages(url: str, partitioned: bool) -> None:
+    async with seats_at(url, partitioned=partitioned, largest_message=1000) as queue:
+        await queue.say("a", "1")
+        async with queue.session("a") as receiver:
+            session = session_of(receiver)
+            assert await session.get_state() is None
+            for given, kept in (
+                ("grün", "grün".encode()),
+                (b"\x00\xff", b"\x00\xff"),
+                (bytearray(b"x"), b"x"),
+                ("", b""),
+            ):
+                await session.set_state(given)
+                assert await session.get_state() == kept
+            await session.set_state("kept")
+            with pytest.raises(MessageSizeExceededError):
+                await session.set_state(b"x" * 1001)
+            wrong: Any = 5
+            with pytest.raises(TypeError):
+                await session.set_state(wrong)
+            assert await session.get_state() == b"kept"
+            await receiver.complete_message(await anext(receiver))
+        async with queue.session("a") as receiver:
+            assert await session_of(receiver).get_state() == b"kept"
+            await session_of(receiver).set_state(None)
+            assert await session_of(receiver).get_state() is None
+        async with queue.session("b") as receiver:
+            assert await session_of(receiver).get_state() is None
+        assert [name async for name in queue.client.list_queue_sessions("q")] == []
+
+
+@both
+async def test_who_has_lost_a_session_neither_sees_nor_changes_its_state(url: str, partitioned: bool) -> None:
+    async with seats_at(url, partitioned=partitioned) as queue:
+        async with queue.session("a") as receiver:
+            session = session_of(receiver)
+            await session.set_state("kept")
+            for partition in queue.partitions:
+                for key in (*partition.keys[3:5], partition.keys[28]):
+                    await queue.transport.command("DEL", key, key=key)
+            for call in (session.get_state, session.renew_lock, lambda: session.set_state("other")):
+                before = await queue.whole()
+                with pytest.raises(SessionLockLostError) as caught:
+                    await call()
+                assert caught.value.outcome in {Outcome.REFUSED, Outcome.NEVER_SENT}
+                assert await queue.whole() == before
+
+
+# -- finding sessions --------------------------------------------------------------------------------------------------
+
+
+@both
+async def test_sessions_are_listed_page_by_page(url: str, partitioned: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Those with active messages or a state, and no others."""
+    monkeypatch.setattr(session_lists, "_PAGE", 100)
+    async with seats_at(url, partitioned=partitioned) as queue:
+        names = [f"{number:04} näme" for number in range(530)]
+        async with queue.client.get_queue_sender("q") as sender:
+            await asyncio.gather(*(sender.send_messages(ServiceBusMessage("x", session_id=name)) for name in names))
+        for name, settle in (("deferred", True), ("with a state", False)):
+            async with queue.session(name) as receiver:
+                if settle:
+                    await queue.say(name, "x")
+                    await receiver.defer_message(await anext(receiver))
+                else:
+                    await session_of(receiver).set_state("")
+        await queue.say("scheduled", "x", scheduled_enqueue_time_utc=datetime.now(UTC) + timedelta(hours=1))
+        async with queue.session("0007 näme") as receiver:
+            await anext(receiver)  # held ones count
+            found = [name async for name in queue.client.list_queue_sessions("q")]
+        assert sorted(found) == sorted([*names, "with a state"])
+        pages = [[name async for name in page] async for page in queue.client.list_queue_sessions("q").by_page()]
+        assert len(pages) >= 3
+        assert sorted(name for page in pages for name in page) == sorted(found)
+
+
+@both
+async def test_sessions_are_listed_by_when_their_state_was_set(
+    url: str, partitioned: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(session_lists, "_PAGE", 100)
+    clock = HandClock()
+    async with seats_at(url, partitioned=partitioned, clock=clock) as queue:
+
+        async def keep(name: str) -> None:
+            async with queue.session(name) as receiver:
+                await session_of(receiver).set_state("x")
+
+        await queue.say("only messages", "x")
+        await keep("early")
+        clock.move(10)
+        since = datetime.fromtimestamp(clock.utc(), UTC)
+        await keep("at that time")
+        clock.move(10)
+        names = [f"late {number}" for number in range(230)]
+        await asyncio.gather(*map(keep, names))
+        await keep("removed")
+        async with queue.session("removed") as receiver:
+            await session_of(receiver).set_state(None)
+
+        async def listed(after: datetime) -> list[str]:
+            return [name async for name in queue.client.list_queue_sessions("q", state_updated_after=after)]
+
+        assert sorted(await listed(since)) == sorted(names)
+        assert sorted(await listed(since - timedelta(seconds=1))) == sorted([*names, "at that time"])
+        assert await listed(since + timedelta(seconds=11)) == []
+        naive: list[Any] = [datetime(2026, 1, 1), "yesterday"]  # noqa: DTZ001 -- that is what is refused
+        for wrong in naive:
+            with pytest.raises((TypeError, ValueError)):
+                queue.client.list_queue_sessions("q", state_updated_after=wrong)
+
+
+@in_memory
+async def test_sessions_of_what_has_none_are_not_listed(url: str) -> None:
+    async with queue_at(url) as queue:
+        with pytest.raises(ServiceBusError, match="no sessions"):
+            [name async for name in queue.client.list_queue_sessions("q")]
+
+
+# -- looking, and what was deferred ------------------------------------------------------------------------------------
+
+
+@both
+async def test_a_session_shows_its_own_messages_only(url: str, partitioned: bool) -> None:
+    async with seats_at(url, partitioned=partitioned) as queue:
+        mine, other = queue.named(0, 2)
+        for text in "123":
+            await queue.say(mine, text)
+            await queue.say(other, f"not mine {text}")
+        await queue.say(mine, "later", scheduled_enqueue_time_utc=datetime.now(UTC) + timedelta(hours=1))
+        async with queue.session(mine) as receiver:
+            first = await anext(receiver)
+            await receiver.defer_message(first)
+            assert bodies(await receiver.peek_messages(2, sequence_number=1)) == ["1", "2"]
+            assert bodies(await receiver.peek_messages(10)) == ["3", "later"]
+            assert await receiver.peek_messages(10) == []
+        async with queue.receiver() as anybody:
+            shown: list[str] = []
+            while page := await anybody.peek_messages(3):
+                shown += bodies(page)
+            assert len(shown) == 7
+
+
+@both
+async def test_what_another_session_has_deferred_is_not_found(url: str, partitioned: bool) -> None:
+    async with seats_at(url, partitioned=partitioned) as queue:
+        mine, other = queue.named(0, 2)
+        numbers: list[int] = []
+        for name in (mine, other):
+            await queue.say(name, name)
+            async with queue.session(name) as receiver:
+                message = await anext(receiver)
+                numbers.append(message.sequence_number)
+                await receiver.defer_message(message)
+        async with queue.session(mine) as receiver:
+            for asked in ([numbers[1]], numbers):
+                with pytest.raises(MessageNotFoundError, match=str(numbers[1])):
+                    await receiver.receive_deferred_messages(asked)
+            (message,) = await receiver.receive_deferred_messages(numbers[0])
+            await receiver.abandon_message(message)
+            (message,) = await receiver.receive_deferred_messages(numbers[0])
+            assert message.delivery_count == 2
+
+
+# -- all at once -------------------------------------------------------------------------------------------------------
+
+
+@both
+async def test_all_messages_of_a_session_are_moved_to_the_dead_letter_queue(url: str, partitioned: bool) -> None:
+    """Over a thousand, also what is in the hands of callers or was fetched ahead, and no others."""
+    async with seats_at(url, partitioned=partitioned) as queue:
+        mine, other = queue.named(0, 2)
+        async with queue.client.get_queue_sender("q") as sender:
+            for name, count in ((mine, 1300), (other, 5)):
+                for start in range(0, count, 500):
+                    texts = range(start, min(start + 500, count))
+                    await sender.send_messages([ServiceBusMessage(str(text), session_id=name) for text in texts])
+        async with queue.session(mine, prefetch_count=20) as receiver:
+            one, two = await receiver.receive_messages(2, 20)
+            await receiver.defer_message(one)
+            assert await session_of(receiver).dead_letter_messages("because", "of this") == 1300
+            with pytest.raises(SessionLockLostError):
+                await receiver.complete_message(two)
+            assert await receiver.receive_messages(5, 0.1) == []
+            assert await session_of(receiver).dead_letter_messages() == 0
+        async with queue.receiver(sub_queue="deadletter") as dead:
+            found = await dead.receive_messages(2000, 5)
+            assert {
+                (each.session_id, each.dead_letter_reason, each.dead_letter_error_description) for each in found
+            } == {(mine, "because", "of this")}
+            assert sorted(map(int, bodies(found))) == list(range(1300))
+        async with queue.session(other) as receiver:
+            assert len(await receiver.receive_messages(10, 20)) == 5
+
+
+# -- what is sent without one ------------------------------------------------------------------------------------------
+
+
+@both
+@pytest.mark.parametrize("way", ["single", "list", "batch", "stream", "schedule", "mapping"])
+async def test_a_message_without_a_session_is_refused_before_anything_is_sent(
+    url: str, partitioned: bool, way: str
+) -> None:
+    """And others that go at the same moment get through."""
+    async with seats_at(url, partitioned=partitioned) as queue, queue.client.get_queue_sender("q") as sender:
+        bad, good = ServiceBusMessage("bad"), ServiceBusMessage("good", session_id="a")
+
+        async def send() -> None:
+            if way == "single":
+                await sender.send_messages(bad)
+            elif way == "list":
+                await sender.send_messages([good, bad])
+            elif way == "mapping":
+                await sender.send_messages({"body": "bad"})
+            elif way == "schedule":
+                await sender.schedule_messages(bad, datetime.now(UTC) + timedelta(hours=1))
+            elif way == "stream":
+                await sender.send_stream([bad])
+            else:
+                batch = await sender.create_message_batch()
+                batch.add_message(good)
+                batch.add_message(bad)
+                await sender.send_messages(batch)
+
+        outcomes = await asyncio.gather(
+            *(sender.send_messages(ServiceBusMessage("other", session_id="a")) for _ in range(5)),
+            send(),
+            *(sender.send_messages(ServiceBusMessage("other", session_id="a")) for _ in range(5)),
+            return_exceptions=True,
+        )
+        assert isinstance(outcomes[5], ServiceBusError)
+        assert "SessionId was not set" in str(outcomes[5])
+        assert outcomes[5].outcome is Outcome.NEVER_SENT
+        assert outcomes[:5] + outcomes[6:] == [None] * 10
+        assert sender.in_flight == 0
+        counts = await queue.counts()
+        assert (counts.active, counts.scheduled) == (10, 0)
+
+
+@both
+async def test_a_batch_is_sent_as_it_was_when_its_messages_were_added(url: str, partitioned: bool) -> None:
+    """Whatever is done to them since: to the session that they named."""
+    async with seats_at(url, partitioned=partitioned) as queue, queue.client.get_queue_sender("q") as sender:
+        mine, other = queue.named(0)[0], queue.named(len(queue.partitions) - 1)[0]
+        message = ServiceBusMessage("1", session_id=mine)
+        batch = await sender.create_message_batch()
+        batch.add_message(message)
+        message.session_id = other
+        batch.add_message(ServiceBusMessage("2", session_id=mine))
+        await sender.send_messages(batch)
+        batch = await sender.create_message_batch()
+        message.session_id = mine
+        batch.add_message(message)
+        message.session_id = None
+        await sender.send_messages(batch)
+        async with queue.session(mine) as receiver:
+            assert bodies(await receiver.receive_messages(3, 20)) == ["1", "2", "1"]
+
+
+# -- through faults ----------------------------------------------------------------------------------------------------
+
+
+async def test_a_session_survives_a_reconnect(server: LocalServer) -> None:
+    async with (
+        seats_at(server.url) as queue,
+        Scissors(server).listening() as network,
+        ServiceBusClient(f"redis://127.0.0.1:{network.port}", namespace="ns") as client,
+    ):
+        await queue.say("a", *"123456")
+        network.cut("accept_session")
+        async with client.get_queue_receiver("q", session_id="a") as receiver:
+            network.cut("receive", 2)
+            one, two, three = await receiver.receive_messages(3, 20)
+            network.cut("complete")
+            await receiver.complete_messages([one])
+            network.cut("abandon")
+            await receiver.abandon_message(two)
+            network.cut("set_state")
+            await session_of(receiver).set_state("x")
+            network.cut("renew_session")
+            await session_of(receiver).renew_lock()
+            await receiver.complete_message(three)
+            received = await receiver.receive_messages(4, 20)
+            assert [(str(each), each.delivery_count) for each in received] == [("2", 2), ("4", 1), ("5", 1), ("6", 1)]
+            network.cut("release_session")
+        assert network.cuts == 8
+        assert await queue.is_left_alone()
+        async with queue.session("a") as receiver:
+            assert await session_of(receiver).get_state() == b"x"
+            assert len(await receiver.receive_messages(4, 20)) == 4
+
+
+async def test_the_order_of_sessions_survives_failovers(replicated_cluster: LocalCluster) -> None:
+    """Masters are killed under the load: no message is lost, and each session is handled in its order."""
+    cluster = replicated_cluster
+    names = [f"s{number}" for number in range(12)]
+    handled: dict[str, list[int]] = defaultdict(list)
+    stops = False
+    async with (
+        seats_at(f"{cluster.url}?durability=replicated", partitioned=True, partitions=6, lock_duration=5000) as queue,
+        queue.client.get_queue_sender("q") as sender,
+    ):
+        sent = dict.fromkeys(names, 0)
+
+        async def send(name: str) -> None:
+            while not stops:
+                await sender.send_messages(ServiceBusMessage(str(sent[name]), session_id=name), timeout=40)
+                sent[name] += 1
+                await asyncio.sleep(0.005)
+
+        def done() -> bool:
+            return stops and all(handled[name] and handled[name][-1] == sent[name] - 1 for name in names)
+
+        async def serve() -> None:
+            while not done():
+                try:
+                    receiver = await queue.client.accept_next_session("q", max_wait_time=2)
+                    if receiver is None:
+                        continue
+                    async with receiver:
+                        name = session_of(receiver).session_id
+                        for _ in range(5):
+                            for message in await receiver.receive_messages(10, 0.05):
+                                number = int(str(message))
+                                if not handled[name] or handled[name][-1] != number:  # it may come twice
+                                    handled[name].append(number)
+                                await receiver.complete_message(message)
+                except ServiceBusError:
+                    continue
+
+        tasks = [asyncio.create_task(send(name)) for name in names]
+        tasks += [asyncio.create_task(serve()) for _ in range(5)]
+        for place in (0, 3):
+            before = sum(map(len, handled.values()))
+            await eventually(lambda before=before: sum(map(len, handled.values())) > before + 100, timeout=40)
+            master = cluster.master_of(key_slot(queue.partitions[place].keys[0]))
+            await in_thread(master.kill)
+            await in_thread(cluster.wait_until_ok)
+            await in_thread(master.restart)
+        before = sum(map(len, handled.values()))
+        await eventually(lambda: sum(map(len, handled.values())) > before + 100, timeout=40)
+        stops = True
+        await asyncio.wait_for(asyncio.gather(*tasks), 60)
+    for name in names:
+        assert handled[name] == list(range(sent[name])), name
+
+
+# -- thousands of them -------------------------------------------------------------------------------------------------
+
+
+@in_memory
+@both
+async def test_sessions_that_come_and_go_leave_nothing_in_the_client_and_little_in_the_server(
+    url: str, partitioned: bool
+) -> None:
+    async with seats_at(url, partitioned=partitioned) as queue:
+        client = queue.client
+
+        async def one(number: int) -> None:
+            name = f"s{number}"
+            await queue.say(name, "1")
+            wanted = NEXT_AVAILABLE_SESSION if number % 2 else name
+            async with queue.session(wanted, prefetch_count=number % 3) as receiver:
+                for message in await receiver.receive_messages(1, 5):
+                    await receiver.complete_message(message)
+                if number % 5 == 0:
+                    await receiver.receive_messages(1, 0.001)
+
+        def kept() -> list[int]:
+            desks = queue.entity._desks.values()
+            return [
+                len(client._handlers),
+                len(queue.entity.watchers),
+                sum(len(desk._calling) for desk in desks),
+                len(client._connection._seen_off),
+                len(client._connection._entities),
+            ]
+
+        async def noted() -> int:
+            return sum(len(held) for key, (_, held) in (await queue.whole()).items() if key.endswith(":ops"))
+
+        await asyncio.gather(*map(one, range(8)))
+        for number in range(40):
+            await one(number)
+        await client._connection.all_seen_off()
+        before, lanes = kept(), await noted()
+        tasks = len(asyncio.all_tasks())
+        for number in range(300):
+            await one(number)
+        await client._connection.all_seen_off()
+        assert all(now <= was + 8 for now, was in zip(kept(), before, strict=True)), (before, kept())
+        assert await noted() <= lanes + 24
+        assert len(asyncio.all_tasks()) <= tasks + 24
+
+
+@in_memory
+async def test_what_working_off_a_session_costs(url: str) -> None:
+    """Accepting, receiving, completing and closing is a call each."""
+    async with seats_at(url) as queue:
+        await queue.say("a", *"12345")
+        with Calls(queue.transport) as calls:
+            async with queue.session("a") as receiver:
+                await receiver.complete_messages(await receiver.receive_messages(5, 20))
+        assert dict(calls.by_script) == {"accept_session": 1, "receive": 1, "complete": 1, "release_session": 1}
+
+
+@in_memory
+async def test_a_call_that_is_made_when_the_session_is_being_closed(url: str) -> None:
+    """It is refused or done, and never does anything to the session's next holder."""
+    async with seats_at(url) as queue:
+        receiver = await queue.session("a").__aenter__()
+        session = session_of(receiver)
+        with Gate(queue.client, "release_session") as gate:
+            gate.shut = True
+            closing = asyncio.ensure_future(receiver.close())
+            await gate.reached()
+            with pytest.raises(ValueError, match="given back"):
+                await session.set_state("late")
+            gate.open()
+            await closing

@@ -1,0 +1,560 @@
+"""Sending to topics: who gets what, also while rules and subscriptions change."""
+
+from __future__ import annotations
+
+import asyncio
+from collections import Counter
+from datetime import timedelta
+from typing import Any, Self
+
+import pytest
+
+from sbredis.aio import ServiceBusClient
+from sbredis.exceptions import (
+    MessagingEntityDisabledError,
+    MessagingEntityNotFoundError,
+    ServiceBusError,
+)
+from sbredis.management import (
+    CorrelationRuleFilter,
+    EntityStatus,
+    FalseRuleFilter,
+    RuleProperties,
+    SqlRuleAction,
+    SqlRuleFilter,
+    TrueRuleFilter,
+)
+from sbredis.model import NEXT_AVAILABLE_SESSION, ServiceBusMessage
+from sbredis.servers import LocalServer
+from tests.aio.gates import Gate
+from tests.aio.published import Subject, soon, topic_at
+from tests.aio.scissors import Scissors
+from tests.aio.standing import Calls, HandClock, bodies, both, in_memory
+from tests.waiting import eventually
+
+pytestmark = pytest.mark.anyio
+
+
+def rule(name: str, filter_: Any, action: str | None = None) -> RuleProperties:
+    return RuleProperties(name, filter=filter_, action=None if action is None else SqlRuleAction(action))
+
+
+def passed() -> float:
+    return asyncio.get_running_loop().time()
+
+
+# -- who gets what -----------------------------------------------------------------------------------------------------
+
+
+@both
+async def test_every_subscription_gets_a_copy(url: str, partitioned: bool) -> None:
+    async with topic_at(url, {"one": None, "two": None}, partitioned=partitioned) as subject:
+        async with subject.sender() as sender:
+            await asyncio.gather(*(sender.send_messages(ServiceBusMessage(str(number))) for number in range(50)))
+            await sender.send_messages([ServiceBusMessage(text, session_id="s") for text in ("50", "51")])
+            batch = await sender.create_message_batch()
+            batch.add_message(ServiceBusMessage("52"))
+            await sender.send_messages(batch)
+            assert await sender.send_stream(ServiceBusMessage(str(number)) for number in range(53, 1053)) == 1000
+        expected = sorted(str(number) for number in range(1053))
+        assert await subject.texts("one") == expected
+        assert await subject.texts("two") == expected
+        assert await subject.texts("one", dead=True) == []
+
+
+@both
+async def test_rules_of_each_kind_choose(url: str, partitioned: bool) -> None:
+    rules = {
+        "all": None,
+        "none": [],
+        "false": [rule("f", FalseRuleFilter())],
+        "red": [rule("r", SqlRuleFilter("color = 'red' AND sys.Label LIKE 'a%'"))],
+        "or": [rule("r", SqlRuleFilter("color = 'red'")), rule("b", SqlRuleFilter("n > @least", {"@least": 5}))],
+        "label": [rule("c", CorrelationRuleFilter(label="abc", properties={"color": "red"}))],
+    }
+    async with topic_at(url, rules, partitioned=partitioned) as subject, subject.sender() as sender:
+        for body, label, color, n in (("1", "abc", "red", 9), ("2", "b", "red", 1), ("3", "abc", "blue", 6)):
+            given: dict[Any, Any] = {"color": color, "n": n}
+            await sender.send_messages(ServiceBusMessage(body, subject=label, application_properties=given))
+        await sender.send_messages(ServiceBusMessage("4"))
+        assert {name: await subject.texts(name) for name in rules} == {
+            "all": ["1", "2", "3", "4"],
+            "none": [],
+            "false": [],
+            "red": ["1"],
+            "or": ["1", "2", "3"],
+            "label": ["1"],
+        }
+
+
+@both
+async def test_each_rule_with_an_action_makes_a_copy_of_its_own(url: str, partitioned: bool) -> None:
+    rules = {
+        "acts": [
+            rule("plain", SqlRuleFilter("n = 1")),
+            rule("same", TrueRuleFilter()),
+            rule("adds", SqlRuleFilter("n = 1"), "SET n = n + 1; SET sys.Label = 'changed'; REMOVE gone"),
+            rule("marks", TrueRuleFilter(), "SET mark = 'x'"),
+        ],
+        "other": None,
+    }
+    async with topic_at(url, rules, partitioned=partitioned) as subject, subject.sender() as sender:
+        message = ServiceBusMessage("b", subject="was", application_properties={"n": 1, "gone": True}, session_id="s")
+        await sender.send_messages(message)
+        await sender.send_messages(ServiceBusMessage("c", application_properties={"n": 2}, session_id="s"))
+        found = await subject.taken("acts")
+        assert len({each.sequence_number for each in found}) == 5
+        assert sorted(bodies(found)) == ["b", "b", "b", "c", "c"]
+        by_rule = {(each.application_properties or {}).get("RuleName"): each for each in found if str(each) == "b"}
+        assert by_rule["adds"].subject == "changed"
+        assert by_rule["adds"].application_properties == {"n": 2, "RuleName": "adds"}
+        assert by_rule["marks"].application_properties == {"n": 1, "gone": True, "mark": "x", "RuleName": "marks"}
+        assert by_rule[None].application_properties == {"n": 1, "gone": True}
+        (first, second) = await subject.taken("other")
+        assert (first.application_properties, second.application_properties) == ({"n": 1, "gone": True}, {"n": 2})
+        assert message.application_properties == {"n": 1, "gone": True}
+
+
+@both
+async def test_a_filter_that_fails_makes_a_dead_letter_or_nothing(url: str, partitioned: bool) -> None:
+    bad = [rule("bad", SqlRuleFilter("1 / zero = 1"))]
+    async with topic_at(url, {"kept": bad, "fine": None}, partitioned=partitioned) as subject:
+        await subject.create({"dropped": bad}, dead_lettering_on_filter_evaluation_exceptions=False)
+        async with subject.sender() as sender:
+            await sender.send_messages(ServiceBusMessage("x", application_properties={"zero": 0}))
+        (dead,) = await subject.taken("kept", dead=True)
+        assert str(dead) == "x"
+        assert dead.dead_letter_reason
+        assert [await subject.texts(name) for name in ("kept", "dropped", "fine")] == [[], [], ["x"]]
+        assert await subject.texts("dropped", dead=True) == []
+
+
+@both
+async def test_a_subscription_with_sessions_gets_what_has_one(url: str, partitioned: bool) -> None:
+    """The rest is a dead letter there, and a message to others."""
+    async with topic_at(url, {"plain": None}, partitioned=partitioned) as subject, subject.sender() as sender:
+        await subject.create({"sessions": None}, requires_session=True)
+        for text in "123":
+            await sender.send_messages(ServiceBusMessage(text, session_id="a"))
+        await sender.send_messages(ServiceBusMessage("without"))
+        async with subject.receiver("sessions", session_id=NEXT_AVAILABLE_SESSION, max_wait_time=5) as receiver:
+            assert receiver.session is not None
+            assert receiver.session.session_id == "a"
+            assert bodies(await receiver.receive_messages(5, 20)) == list("123")
+            await receiver.session.set_state("x")
+        found = [name async for name in subject.client.list_subscription_sessions("t", "sessions")]
+        assert found == ["a"]
+        assert await subject.client.accept_next_session("t", "sessions") is not None
+        (dead,) = await subject.taken("sessions", dead=True)
+        assert (str(dead), dead.dead_letter_reason) == ("without", "Session ID is null.")
+        assert await subject.texts("plain") == ["1", "2", "3", "without"]
+
+
+@both
+async def test_who_waits_at_a_subscription_is_woken(url: str, partitioned: bool) -> None:
+    rules = {"one": None, "two": [rule("x", SqlRuleFilter("x = 1"))]}
+    async with topic_at(url, rules, partitioned=partitioned) as subject, subject.sender() as sender:
+        queues = [await subject.at(name) for name in rules]
+        receivers = [subject.receiver(name) for name in rules]
+        tasks = [asyncio.create_task(receiver.receive_messages(1, 20)) for receiver in receivers]
+        for queue in queues:
+            await queue.waited_at()
+        begun = passed()
+        await sender.send_messages(ServiceBusMessage("for one"))
+        assert bodies(await tasks[0]) == ["for one"]
+        await receivers[0].close()
+        with Calls(queues[1].transport) as calls:
+            await sender.send_messages(ServiceBusMessage("for one"))
+        assert not tasks[1].done()
+        assert not calls.by_script["receive"]
+        await sender.send_messages(ServiceBusMessage("for both", application_properties={"x": 1}))
+        assert bodies(await tasks[1]) == ["for both"]
+        assert passed() - begun < 10
+
+
+@both
+async def test_duplicates_are_detected_before_they_are_handed_out(url: str, partitioned: bool) -> None:
+    """Also by a subscription that has come since, and where the first was for nobody."""
+    async with (
+        topic_at(url, {"one": None}, partitioned=partitioned, requires_duplicate_detection=True) as subject,
+        subject.sender() as sender,
+    ):
+        for text in ("1", "2"):
+            await sender.send_messages(ServiceBusMessage(text, message_id="same"))
+        await subject.create({"two": None})
+        await asyncio.gather(*(sender.send_messages(ServiceBusMessage(text, message_id=text)) for text in "345345"))
+        await sender.send_messages(ServiceBusMessage("6", message_id="same"))
+        numbers = await sender.schedule_messages(ServiceBusMessage("7", message_id="7"), soon(3600))
+        await sender.send_messages(ServiceBusMessage("7 again", message_id="7"))
+        await sender.cancel_scheduled_messages(numbers)
+        assert await subject.texts("one") == ["1", "3", "4", "5"]
+        assert await subject.texts("two") == ["3", "4", "5"]
+
+
+@both
+async def test_a_batch_is_judged_as_it_was_when_its_messages_were_added(url: str, partitioned: bool) -> None:
+    rules = {"red": [rule("r", SqlRuleFilter("color = 'red'"))], "all": None}
+    async with topic_at(url, rules, partitioned=partitioned) as subject, subject.sender() as sender:
+        message = ServiceBusMessage("x", application_properties={"color": "red"}, session_id="a")
+        batch = await sender.create_message_batch()
+        batch.add_message(message)
+        message.application_properties = {"color": "blue"}
+        message.session_id = "b"
+        batch.add_message(message.__class__("z", session_id="a"))
+        await sender.send_messages(batch)
+        await sender.send_messages(batch)
+        assert await subject.texts("red") == ["x", "x"]
+        assert await subject.texts("all") == ["x", "x", "z", "z"]
+
+
+@both
+async def test_large_batches_to_many_subscriptions(url: str, partitioned: bool) -> None:
+    names = [f"s{number:02}" for number in range(30)]
+    async with topic_at(url, dict.fromkeys(names), partitioned=partitioned) as subject, subject.sender() as sender:
+        listed = [ServiceBusMessage(f"{number}", session_id="s") for number in range(400)]
+        await sender.send_messages(listed)
+        await asyncio.gather(*(sender.send_messages(ServiceBusMessage(f"{number}")) for number in range(400, 800)))
+        for name in names[::10]:
+            assert sorted(map(int, await subject.texts(name))) == list(range(800))
+
+
+# -- what is no topic --------------------------------------------------------------------------------------------------
+
+
+@both
+async def test_nothing_is_sent_to_a_subscription_nor_received_from_a_topic(url: str, partitioned: bool) -> None:
+    async with topic_at(url, {"one": None}, partitioned=partitioned) as subject:
+        path = "t/subscriptions/one"
+        for get in (subject.client.get_topic_sender, subject.client.get_queue_sender):
+            with pytest.raises((ValueError, MessagingEntityNotFoundError)):
+                await get(path).send_messages(ServiceBusMessage("x"))
+        begun = passed()
+        with pytest.raises(ServiceBusError) as caught:
+            await subject.client.get_queue_receiver("t").receive_messages(1, 20)
+        assert not caught.value.is_transient
+        assert "topic" in str(caught.value)
+        with pytest.raises(MessagingEntityNotFoundError):
+            await subject.receiver("missing").receive_messages(1, 20)
+        with pytest.raises(MessagingEntityNotFoundError):
+            await subject.client.get_topic_sender("missing").send_messages(ServiceBusMessage("x"))
+        assert passed() - begun < 10
+        assert await subject.texts("one") == []
+
+
+@both
+async def test_what_is_missing_is_created_for_who_asked_for_it(url: str, partitioned: bool) -> None:
+    async with topic_at(url, partitioned=partitioned) as subject:
+        made = {"enable_partitioning": partitioned}
+        async with (
+            subject.client.get_topic_sender("new", create_if_missing=made) as sender,
+            subject.client.get_subscription_receiver("new", "one", create_if_missing=True) as receiver,
+        ):
+            await sender.send_messages(ServiceBusMessage("x"))
+            assert bodies(await receiver.receive_messages(1, 20)) == ["x"]
+
+
+@both
+async def test_the_status_of_topic_and_subscription_is_heeded(url: str, partitioned: bool) -> None:
+    subscriptions = {"one": None, "two": None}
+    async with topic_at(url, subscriptions, partitioned=partitioned) as subject, subject.sender() as sender:
+        await sender.send_messages(ServiceBusMessage("1"))
+        await subject.admin.update_topic({"name": "t", "status": EntityStatus.SEND_DISABLED})
+        with pytest.raises(MessagingEntityDisabledError):
+            await sender.send_messages(ServiceBusMessage("refused"))
+        await subject.admin.update_topic({"name": "t", "status": "Active"})
+        await sender.send_messages(ServiceBusMessage("2"))
+        await subject.admin.update_subscription("t", {"name": "one", "status": "ReceiveDisabled"})
+        await sender.send_messages(ServiceBusMessage("3"))
+        with pytest.raises(MessagingEntityDisabledError):
+            await subject.receiver("one").receive_messages(1, 20)
+        await subject.admin.update_subscription("t", {"name": "one", "status": "Active"})
+        assert await subject.texts("one") == ["1", "2", "3"]
+        assert await subject.texts("two") == ["1", "2", "3"]
+
+
+# -- while rules and subscriptions change ------------------------------------------------------------------------------
+
+
+class Senders:
+    """Several senders of two clients that send all the time, each message with a number."""
+
+    def __init__(self, subject: Subject, other: ServiceBusClient) -> None:
+        self.acknowledged: list[int] = []
+        self.number = 0
+        self.errors: list[BaseException] = []
+        self._senders = [client.get_topic_sender("t") for client in (subject.client, other) for _ in range(2)]
+        self._stops = False
+        self._tasks: list[asyncio.Task[None]] = []
+
+    async def __aenter__(self) -> Self:
+        self._tasks = [asyncio.create_task(self._send(at)) for at in range(12)]
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        self._stops = True
+        await asyncio.gather(*self._tasks)
+
+    async def _send(self, at: int) -> None:
+        sender = self._senders[at % len(self._senders)]
+        while not self._stops:
+            self.number += 1
+            number = self.number
+            message = ServiceBusMessage(str(number), application_properties={"n": number})
+            try:
+                if at % 3:
+                    await sender.send_messages(message, timeout=30)
+                elif at % 2:
+                    await sender.send_messages([message], timeout=30)
+                else:
+                    batch = await sender.create_message_batch()
+                    batch.add_message(message)
+                    await sender.send_messages(batch, timeout=30)
+            except Exception as error:  # noqa: BLE001  # looked at in the end
+                self.errors.append(error)
+            else:
+                self.acknowledged.append(number)
+            await asyncio.sleep(0.002)
+
+    async def go_on(self, count: int = 30) -> None:
+        """Wait until so many more have been sent."""
+        goal = len(self.acknowledged) + count
+        await eventually(lambda: len(self.acknowledged) >= goal or self.errors)
+
+
+@both
+async def test_each_message_is_judged_by_one_set_of_rules_while_they_change(url: str, partitioned: bool) -> None:
+    """A rule is toggled between two that put different marks on a message: each has one of them, and one only, in each
+    of two subscriptions whose marks are changed one after the other.
+    """
+    async with (
+        topic_at(url, {"log": None}, partitioned=partitioned) as subject,
+        subject.other_client() as other,
+    ):
+        for name in ("one", "two"):
+            await subject.create({name: [rule("r", TrueRuleFilter(), "SET mark = 'a'")]})
+        async with Senders(subject, other) as senders:
+            for turn in range(12):
+                mark = "ab"[turn % 2 == 0]
+                for name in ("one", "two"):
+                    action = SqlRuleAction(f"SET mark = '{mark}'")
+                    filter_ = SqlRuleFilter("n > 0") if turn % 2 else TrueRuleFilter()
+                    await subject.admin.update_rule("t", name, {"name": "r", "action": action, "filter": filter_})
+                await senders.go_on()
+        assert senders.errors == []
+        marks: list[dict[str, str]] = []
+        for name in ("one", "two"):
+            found = await subject.taken(name)
+            assert Counter(bodies(found)) == Counter(map(str, senders.acknowledged))
+            properties = [(str(each), each.application_properties or {}) for each in found]
+            assert all(given["RuleName"] == "r" for _, given in properties)
+            marks.append({body: str(given["mark"]) for body, given in properties})
+            assert set(marks[-1].values()) == {"a", "b"}
+        assert await subject.texts("log") == sorted(map(str, senders.acknowledged))
+
+
+@both
+async def test_rules_that_are_added_and_removed_hold_from_then_on(url: str, partitioned: bool) -> None:
+    async with topic_at(url, {"one": []}, partitioned=partitioned) as subject, subject.sender() as sender:
+        async with subject.other_client() as other, other.get_topic_sender("t") as stranger:
+            for turn in range(3):
+                for each in (sender, stranger):
+                    await each.send_messages(ServiceBusMessage("nobody's"))
+                await subject.admin.create_rule("t", "one", "r", filter=SqlRuleFilter("1 = 1"))
+                for each in (sender, stranger):
+                    await each.send_messages(ServiceBusMessage(f"{turn}"))
+                await subject.admin.delete_rule("t", "one", "r")
+        assert await subject.texts("one") == ["0", "0", "1", "1", "2", "2"]
+
+
+@both
+async def test_subscriptions_come_and_go_while_senders_run(url: str, partitioned: bool) -> None:
+    """What is sent after one was created is in it, and nobody who sends notices anything."""
+    async with (
+        topic_at(url, {"stays": None}, partitioned=partitioned) as subject,
+        subject.other_client() as other,
+        Senders(subject, other) as senders,
+    ):
+        for turn in range(6):
+            await subject.create({"comes": None})
+            first, begun = senders.number, len(senders.acknowledged)
+            await senders.go_on()
+            sent = {number for number in senders.acknowledged[begun:] if number > first}
+            await subject.admin.delete_rule("t", "comes", "$Default")
+            found = set(map(int, await subject.texts("comes")))
+            assert sent <= found, turn
+            await subject.admin.delete_subscription("t", "comes")
+            await senders.go_on(5)
+            assert senders.errors == []
+
+
+@both
+async def test_nothing_is_lost_or_doubled_where_subscriptions_come_and_go(url: str, partitioned: bool) -> None:
+    async with topic_at(url, {"stays": None}, partitioned=partitioned) as subject, subject.other_client() as other:
+        async with Senders(subject, other) as senders:
+            for turn in range(5):
+                await subject.create({f"s{turn}": [rule("x", SqlRuleFilter("n % 2 = 0"))]}, requires_session=turn == 3)
+                await senders.go_on(10)
+                await subject.admin.delete_subscription("t", f"s{turn}")
+        assert senders.errors == []
+        assert await subject.texts("stays") == sorted(map(str, senders.acknowledged))
+
+
+@both
+@pytest.mark.parametrize("change", [False, True], ids=["as it was", "elsewhere"])
+async def test_a_topic_is_deleted_and_created_again(url: str, partitioned: bool, change: bool) -> None:
+    """Senders go on with the new one; at most they are told to send again."""
+    async with (
+        topic_at(url, {"one": None}, partitioned=partitioned) as subject,
+        subject.sender() as sender,
+        subject.sender() as second,
+    ):
+        receiver = subject.receiver("one")
+        await sender.send_messages(ServiceBusMessage("old"))
+        await second.send_messages(ServiceBusMessage("old"))
+        assert len(await receiver.receive_messages(1, 20)) == 1
+        await subject.admin.delete_topic("t")
+        with pytest.raises(MessagingEntityNotFoundError):
+            await sender.send_messages(ServiceBusMessage("nowhere"))
+        with pytest.raises(MessagingEntityNotFoundError):
+            await receiver.receive_messages(5, 20)
+        await subject.admin.create_topic("t", enable_partitioning=partitioned is not change)
+        await subject.create({"one": None, "two": None})
+        for each in (sender, second):
+            outcome = (await asyncio.gather(each.send_messages(ServiceBusMessage("new")), return_exceptions=True))[0]
+            if isinstance(outcome, ServiceBusError) and outcome.is_transient:
+                await each.send_messages(ServiceBusMessage("new"))
+            else:
+                assert outcome is None
+        assert bodies(await receiver.receive_messages(2, 20)) == ["new", "new"]
+        assert await subject.texts("two") == ["new", "new"]
+
+
+@both
+async def test_what_waits_when_a_topic_is_created_again_goes_to_the_new_one(url: str, partitioned: bool) -> None:
+    """Also where another sender has noticed first."""
+    async with (
+        topic_at(url, {"one": None}, partitioned=partitioned) as subject,
+        subject.sender() as sender,
+        subject.sender() as second,
+    ):
+        await sender.send_messages(ServiceBusMessage("old", session_id="s"))
+        with Gate(subject.client, "publish") as gate:
+            gate.shut = True
+            tasks = [
+                asyncio.ensure_future(each.send_messages(ServiceBusMessage("new", session_id="s")))
+                for each in (sender, second)
+                for _ in range(3)
+            ]
+            await gate.reached()
+            await subject.admin.delete_topic("t")
+            await subject.admin.create_topic("t", enable_partitioning=partitioned)
+            await subject.create({"one": None})
+            gate.open()
+            outcomes = await asyncio.gather(*tasks, return_exceptions=True)
+        assert outcomes == [None] * 6
+        assert await subject.texts("one") == ["new"] * 6
+
+
+@both
+@pytest.mark.parametrize("way", ["queue to topic", "topic to queue"])
+async def test_a_queue_that_has_become_a_topic_and_the_other_way_round(url: str, partitioned: bool, way: str) -> None:
+    """What waits meanwhile is sent to what is there now, or refused with an error that says so."""
+    async with topic_at(url, partitioned=partitioned) as subject:
+        admin = subject.admin
+
+        async def queue() -> None:
+            await admin.create_queue("x", enable_partitioning=partitioned)
+
+        async def topic() -> None:
+            await admin.create_topic("x", enable_partitioning=partitioned)
+            await admin.create_subscription("x", "one")
+
+        first, then = (queue, topic) if way == "queue to topic" else (topic, queue)
+        delete = admin.delete_queue if first is queue else admin.delete_topic
+        await first()
+        async with subject.client.get_queue_sender("x") as sender:
+            await sender.send_messages(ServiceBusMessage("old", session_id="s"))
+            await delete("x")
+            await then()
+            outcomes = await asyncio.gather(
+                *(sender.send_messages(ServiceBusMessage("new", session_id="s")) for _ in range(5)),
+                return_exceptions=True,
+            )
+            assert outcomes == [None] * 5
+            await sender.send_messages(ServiceBusMessage("new"))
+        if then is queue:
+            receiver = subject.client.get_queue_receiver("x")
+        else:
+            receiver = subject.client.get_subscription_receiver("x", "one")
+        assert bodies(await receiver.receive_messages(6, 20)) == ["new"] * 6
+
+
+@both
+async def test_a_partition_of_a_subscription_that_is_lost_is_made_again(url: str, partitioned: bool) -> None:
+    """A failover can lose it; senders go on, and so do receivers."""
+    subscriptions = {"one": None, "two": None}
+    async with topic_at(url, subscriptions, partitioned=partitioned) as subject, subject.sender() as sender:
+        await sender.send_messages(ServiceBusMessage("old"))
+        queue = await subject.at("one")
+        for partition in queue.partitions:
+            for key in partition.keys[:9]:
+                await queue.transport.command("DEL", key, key=key)
+        await asyncio.gather(*(sender.send_messages(ServiceBusMessage(f"{number}")) for number in range(20)))
+        expected = sorted(str(number) for number in range(20))
+        assert await subject.texts("one") == expected
+        assert await subject.texts("two") == sorted([*expected, "old"])
+
+
+# -- through faults ----------------------------------------------------------------------------------------------------
+
+
+@both
+async def test_what_is_published_and_whose_answer_is_lost_is_published_once(
+    server: LocalServer, partitioned: bool
+) -> None:
+    async with (
+        topic_at(server.url, {"one": None, "two": None}, partitioned=partitioned) as subject,
+        Scissors(server).listening() as network,
+        ServiceBusClient(f"redis://127.0.0.1:{network.port}", namespace="ns") as client,
+        client.get_topic_sender("t") as sender,
+    ):
+        network.cut("publish", 3)
+        await asyncio.gather(*(sender.send_messages(ServiceBusMessage(str(number))) for number in range(60)))
+        assert network.cuts == 3
+        for name in ("one", "two"):
+            assert sorted(map(int, await subject.texts(name))) == list(range(60))
+
+
+@both
+async def test_who_receives_from_elsewhere_is_not_disturbed_by_a_change_of_rules(url: str, partitioned: bool) -> None:
+    async with topic_at(url, {"one": None}, partitioned=partitioned) as subject, subject.sender() as sender:
+        await subject.admin.create_queue("q", enable_partitioning=partitioned)
+        await sender.send_messages(ServiceBusMessage("1"))
+        assert await subject.texts("one") == ["1"]
+        tasks = [
+            asyncio.create_task(subject.receiver("one").receive_messages(1, 20)),
+            asyncio.create_task(subject.client.get_queue_receiver("q").receive_messages(1, 20)),
+        ]
+        await (await subject.at("one")).waited_at()
+        with Calls(subject.client._connection.transport) as calls:
+            await subject.admin.create_rule("t", "one", "more", filter=SqlRuleFilter("x = 1"))
+            await sender.send_messages(ServiceBusMessage("2"))
+            assert bodies(await tasks[0]) == ["2"]
+            assert calls.by_script["receive"] == 1
+        tasks[1].cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
+
+
+@in_memory
+async def test_a_message_of_a_topic_lives_no_longer_than_its_topic_and_subscription_say(url: str) -> None:
+    clock = HandClock()
+    async with topic_at(url, {"one": None}, clock=clock, default_message_time_to_live=timedelta(seconds=60)) as subject:
+        await subject.create({"short": None}, default_message_time_to_live=timedelta(seconds=10))
+        async with subject.sender() as sender:
+            await sender.send_messages(ServiceBusMessage("x"))
+        clock.move(11)
+        assert [await subject.texts(name) for name in ("one", "short")] == [["x"], []]
+        async with subject.sender() as sender:
+            await sender.send_messages(ServiceBusMessage("x", time_to_live=timedelta(hours=1)))
+        clock.move(61)
+        assert await subject.texts("one") == []

@@ -30,6 +30,7 @@ if TYPE_CHECKING:
         ServiceBusClient,
         ServiceBusReceiver,
         ServiceBusSender,
+        ServiceBusSession,
         check_connection,
     )
 
@@ -47,6 +48,7 @@ __all__ = [
     "ServiceBusReceivedMessage",
     "ServiceBusReceiver",
     "ServiceBusSender",
+    "ServiceBusSession",
     "ServiceBusSessionFilter",
     "ServiceBusSubQueue",
     "TransportType",
@@ -61,6 +63,7 @@ _SYNC = {
     "ServiceBusClient",
     "ServiceBusReceiver",
     "ServiceBusSender",
+    "ServiceBusSession",
     "check_connection",
 }
 

@@ -10,6 +10,7 @@ from sbredis.sync._client import ServiceBusClient, check_connection
 from sbredis.sync._receiver import ServiceBusReceiver
 from sbredis.sync._renewer import AutoLockRenewer
 from sbredis.sync._sender import ServiceBusSender
+from sbredis.sync._session import ServiceBusSession
 from sbredis.sync._stream import SendStream
 
 __all__ = [
@@ -21,5 +22,6 @@ __all__ = [
     "ServiceBusClient",
     "ServiceBusReceiver",
     "ServiceBusSender",
+    "ServiceBusSession",
     "check_connection",
 ]

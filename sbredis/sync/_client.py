@@ -4,11 +4,13 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from datetime import datetime
 from typing import TYPE_CHECKING, Any, Self
 
 from sbredis import aio
 from sbredis.aio._arguments import warn_of_unknown
-from sbredis.model import QueueProperties, ServiceBusReceiveMode, ServiceBusSubQueue
+from sbredis.model import QueueProperties, ServiceBusReceiveMode, ServiceBusSessionFilter, ServiceBusSubQueue
+from sbredis.sync._paging import ItemPaged
 from sbredis.sync._portal import Portal
 from sbredis.sync._receiver import ServiceBusReceiver
 from sbredis.sync._renewer import AutoLockRenewer
@@ -18,6 +20,20 @@ if TYPE_CHECKING:
     from sbredis.aio._credentials import Credential
 
 __all__ = ["ServiceBusClient", "check_connection"]
+
+_OPTIONS = {
+    "adaptive_prefetch",
+    "auto_lock_renewer",
+    "client_identifier",
+    "create_if_missing",
+    "max_wait_time",
+    "prefetch_count",
+    "receive_mode",
+    "session_id",
+    "socket_timeout",
+    "sub_queue",
+}
+"""Those of a receiver; the two that are not for an accepted session are refused below."""
 
 
 class ServiceBusClient:
@@ -32,6 +48,10 @@ class ServiceBusClient:
     and then twice as long each time, up to ``retry_backoff_max``, with ``retry_mode="fixed"`` always the same; at most
     ``retry_total`` times, if that is given. ``partition_count`` is how many partitions the namespace is made with if it
     does not exist yet: 16 unless said.
+
+    With ``maintenance`` the client offers to do, beside its own work, what one client has to do for all: messages that
+    were scheduled on a topic are handed to its subscriptions when their time has come, by one of those that offer; as
+    long as there is none, they wait.
 
     Any number of threads may use it, its senders and its receivers at once. All of them share one connection, which
     lives in a background thread until :meth:`close`. A client is used in the process that made it: after a fork, make
@@ -50,6 +70,7 @@ class ServiceBusClient:
         retry_backoff_max: float = 1.0,
         retry_mode: str = "exponential",
         connect_timeout: float = 5.0,
+        maintenance: bool = False,
         **kwargs: Any,
     ) -> None:
         clock = kwargs.pop("_clock", None)
@@ -65,6 +86,7 @@ class ServiceBusClient:
                 retry_backoff_max=retry_backoff_max,
                 retry_mode=retry_mode,
                 connect_timeout=connect_timeout,
+                maintenance=maintenance,
                 _clock=clock,
             )
         )
@@ -90,6 +112,7 @@ class ServiceBusClient:
         retry_backoff_max: float = 1.0,
         retry_mode: str = "exponential",
         connect_timeout: float = 5.0,
+        maintenance: bool = False,
     ) -> Self:
         """A client for the server or the cluster that a client of redis-py is for: ``Redis`` or ``RedisCluster``.
 
@@ -106,6 +129,7 @@ class ServiceBusClient:
                 retry_backoff_max=retry_backoff_max,
                 retry_mode=retry_mode,
                 connect_timeout=connect_timeout,
+                maintenance=maintenance,
             )
         )
         return made
@@ -161,13 +185,37 @@ class ServiceBusClient:
         )
         return ServiceBusSender(self._portal, sender)
 
+    def get_topic_sender(
+        self,
+        topic_name: str,
+        *,
+        client_identifier: str | None = None,
+        socket_timeout: float | None = None,
+        create_if_missing: bool | Mapping[str, Any] = False,
+        max_in_flight: int = 1000,
+        max_in_flight_bytes: int = 32 * 1024 * 1024,
+        **kwargs: Any,
+    ) -> ServiceBusSender:
+        """A sender to a topic; the options are those of :meth:`get_queue_sender`."""
+        warn_of_unknown("get_topic_sender", kwargs)
+        sender = self._portal.run(
+            self._aio.get_topic_sender,
+            topic_name,
+            client_identifier=client_identifier,
+            socket_timeout=socket_timeout,
+            create_if_missing=create_if_missing,
+            max_in_flight=max_in_flight,
+            max_in_flight_bytes=max_in_flight_bytes,
+        )
+        return ServiceBusSender(self._portal, sender)
+
     def get_queue_receiver(
         self,
         queue_name: str,
         *,
         client_identifier: str | None = None,
         socket_timeout: float | None = None,
-        session_id: str | None = None,
+        session_id: str | ServiceBusSessionFilter | None = None,
         sub_queue: ServiceBusSubQueue | str | None = None,
         receive_mode: ServiceBusReceiveMode | str = ServiceBusReceiveMode.PEEK_LOCK,
         max_wait_time: float | None = None,
@@ -179,16 +227,13 @@ class ServiceBusClient:
     ) -> ServiceBusReceiver:
         """A receiver from a queue or, with ``sub_queue``, from its dead-letter queue.
 
-        ``max_wait_time`` is how long to wait for a message where a call does not say it; it ends an iteration.
-        ``prefetch_count`` messages, 0 to 50,000, are fetched ahead; with ``adaptive_prefetch`` as many of them as are
-        handled in two seconds or a quarter of a lock. All messages are registered with ``auto_lock_renewer``.
+        With ``session_id`` it receives from that session, which it accepts when it is opened, or from the next one that
+        is free: ``NEXT_AVAILABLE_SESSION``. ``max_wait_time`` is how long to wait for a message, or for a session to be
+        free, where a call does not say it; it ends an iteration. ``prefetch_count`` messages, 0 to 50,000, are fetched
+        ahead; with ``adaptive_prefetch`` as many of them as are handled in two seconds or a quarter of a lock. All
+        messages, or the session, are registered with ``auto_lock_renewer``.
         """
         warn_of_unknown("get_queue_receiver", kwargs)
-        if auto_lock_renewer is not None and not isinstance(auto_lock_renewer, AutoLockRenewer):  # pyright: ignore[reportUnnecessaryIsInstance]  # callers are not all typed
-            raise TypeError(
-                "auto_lock_renewer is a sbredis.AutoLockRenewer, not a "
-                f"{type(auto_lock_renewer).__module__}.{type(auto_lock_renewer).__name__}"
-            )
         receiver = self._portal.run(
             self._aio.get_queue_receiver,
             queue_name,
@@ -198,12 +243,110 @@ class ServiceBusClient:
             sub_queue=sub_queue,
             receive_mode=receive_mode,
             max_wait_time=max_wait_time,
-            auto_lock_renewer=None if auto_lock_renewer is None else auto_lock_renewer._within(self._portal),
+            auto_lock_renewer=self._renewer_of(auto_lock_renewer),
             prefetch_count=prefetch_count,
             adaptive_prefetch=adaptive_prefetch,
             create_if_missing=create_if_missing,
         )
         return ServiceBusReceiver(self._portal, receiver)
+
+    def get_subscription_receiver(
+        self,
+        topic_name: str,
+        subscription_name: str,
+        *,
+        client_identifier: str | None = None,
+        socket_timeout: float | None = None,
+        session_id: str | ServiceBusSessionFilter | None = None,
+        sub_queue: ServiceBusSubQueue | str | None = None,
+        receive_mode: ServiceBusReceiveMode | str = ServiceBusReceiveMode.PEEK_LOCK,
+        max_wait_time: float | None = None,
+        auto_lock_renewer: AutoLockRenewer | None = None,
+        prefetch_count: int = 0,
+        adaptive_prefetch: bool = False,
+        create_if_missing: bool | Mapping[str, Any] = False,
+        **kwargs: Any,
+    ) -> ServiceBusReceiver:
+        """A receiver from a subscription of a topic; the options are those of :meth:`get_queue_receiver`."""
+        warn_of_unknown("get_subscription_receiver", kwargs)
+        receiver = self._portal.run(
+            self._aio.get_subscription_receiver,
+            topic_name,
+            subscription_name,
+            client_identifier=client_identifier,
+            socket_timeout=socket_timeout,
+            session_id=session_id,
+            sub_queue=sub_queue,
+            receive_mode=receive_mode,
+            max_wait_time=max_wait_time,
+            auto_lock_renewer=self._renewer_of(auto_lock_renewer),
+            prefetch_count=prefetch_count,
+            adaptive_prefetch=adaptive_prefetch,
+            create_if_missing=create_if_missing,
+        )
+        return ServiceBusReceiver(self._portal, receiver)
+
+    def _renewer_of(self, given: AutoLockRenewer | None) -> aio.AutoLockRenewer | None:
+        """What renews in the loop of this client."""
+        if given is None:
+            return None
+        if not isinstance(given, AutoLockRenewer):  # pyright: ignore[reportUnnecessaryIsInstance]  # callers are not all typed
+            raise TypeError(
+                f"auto_lock_renewer is a sbredis.AutoLockRenewer, not a {type(given).__module__}.{type(given).__name__}"
+            )
+        return given._within(self._portal)
+
+    # -- sessions ------------------------------------------------------------------------------------------------------
+
+    def accept_next_session(
+        self, queue_or_topic_name: str, subscription_name: str | None = None, **options: Any
+    ) -> ServiceBusReceiver | None:
+        """A receiver of the next session of a queue or a subscription that is free, or ``None`` if there is none within
+        ``max_wait_time`` seconds, 65 unless said. The other options are those of :meth:`get_queue_receiver`.
+
+        An addition of sbredis: with the session filter of Azure, that there is none is an error.
+        """
+        warn_of_unknown("accept_next_session", {name: options.pop(name) for name in options.keys() - _OPTIONS})
+        if "auto_lock_renewer" in options:
+            options["auto_lock_renewer"] = self._renewer_of(options["auto_lock_renewer"])
+        accepted: list[ServiceBusReceiver] = []
+
+        async def accept() -> None:
+            receiver = await self._aio.accept_next_session(queue_or_topic_name, subscription_name, **options)
+            if receiver is not None:
+                accepted.append(ServiceBusReceiver(self._portal, receiver))
+
+        try:
+            self._portal.call(accept)
+        except BaseException:
+            for receiver in accepted:
+                receiver.close()  # the caller was interrupted in the moment in which it came
+            raise
+        return accepted[0] if accepted else None
+
+    def list_queue_sessions(
+        self, queue_name: str, *, state_updated_after: datetime | None = None, timeout: float | None = None
+    ) -> ItemPaged[str]:
+        """The sessions of a queue that have active messages or a state; or those whose state was set after a time.
+
+        ``timeout`` bounds the reading of each page.
+        """
+        listed = self._aio.list_queue_sessions(queue_name, state_updated_after=state_updated_after, timeout=timeout)
+        return ItemPaged(self._portal, listed)
+
+    def list_subscription_sessions(
+        self,
+        topic_name: str,
+        subscription_name: str,
+        *,
+        state_updated_after: datetime | None = None,
+        timeout: float | None = None,
+    ) -> ItemPaged[str]:
+        """The same for a subscription."""
+        listed = self._aio.list_subscription_sessions(
+            topic_name, subscription_name, state_updated_after=state_updated_after, timeout=timeout
+        )
+        return ItemPaged(self._portal, listed)
 
     def ensure_queue(self, queue_name: str, *, timeout: float | None = None, **properties: Any) -> QueueProperties:
         """The properties of a queue, created with these where there is none. One that is there stays as it is.

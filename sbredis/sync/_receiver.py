@@ -1,5 +1,5 @@
 # pyright: reportPrivateUsage=false
-"""Receiving messages from a queue, and settling them, from a thread."""
+"""Receiving messages from a queue or a subscription, and settling them, from a thread."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, Self
 
 from sbredis.aio._arguments import warn_of_unknown
 from sbredis.model import PrimitiveTypes, ServiceBusReceivedMessage, ServiceBusReceiveMode
+from sbredis.sync._session import ServiceBusSession, session_for
 
 if TYPE_CHECKING:
     from sbredis import aio
@@ -18,7 +19,9 @@ __all__ = ["ServiceBusReceiver"]
 
 
 class ServiceBusReceiver(Iterator[ServiceBusReceivedMessage]):
-    """Receives messages from one queue or its dead-letter queue. Made by :meth:`ServiceBusClient.get_queue_receiver`.
+    """Receives messages from one queue or subscription, a session of it, or its dead-letter queue.
+
+    Made by :meth:`ServiceBusClient.get_queue_receiver` and ``get_subscription_receiver``.
 
     A message that was received is locked for the receiver until it is settled: completed, abandoned, deferred or
     dead-lettered; or until its lock ends, unless that is renewed. In the mode ``RECEIVE_AND_DELETE`` it is gone from
@@ -29,12 +32,13 @@ class ServiceBusReceiver(Iterator[ServiceBusReceivedMessage]):
     def __init__(self, portal: Portal, receiver: aio.ServiceBusReceiver) -> None:
         self._portal = portal
         self._aio = receiver
+        self._session: ServiceBusSession | None = None
 
     # -- what it is ----------------------------------------------------------------------------------------------------
 
     @property
     def entity_path(self) -> str:
-        """The queue that it receives from, with the sub-queue if it is one."""
+        """The queue or subscription that it receives from, with the sub-queue if it is one."""
         return self._aio.entity_path
 
     @property
@@ -48,12 +52,21 @@ class ServiceBusReceiver(Iterator[ServiceBusReceivedMessage]):
         return self._aio.receive_mode
 
     @property
-    def session(self) -> None:
-        """The session that it receives from; ``None``, as it receives from no session."""
-        return
+    def session(self) -> ServiceBusSession | None:
+        """The session that it receives from; ``None`` if it receives from none, or has not accepted one yet."""
+        if self._session is None and (session := self._aio.session) is not None:
+            self._session = session_for(self._portal, session)
+        return self._session
 
     def __enter__(self) -> Self:
-        self._portal.call(self._aio.__aenter__)
+        """Connect; and accept the session, if it is to receive from one."""
+        try:
+            self._portal.call(self._aio.__aenter__)
+        except Exception:
+            raise  # it may be tried again
+        except BaseException:
+            self.close()  # there is no __exit__ to come, and a session may have been accepted
+            raise
         return self
 
     def __exit__(self, *_: object) -> None:
@@ -230,5 +243,6 @@ class ServiceBusReceiver(Iterator[ServiceBusReceivedMessage]):
         """Receive no more. What was fetched ahead is given back, which counts no delivery.
 
         Messages in the hands of callers stay locked: they can be settled through another receiver of the same queue.
+        But a session is given back with all of its messages, for others to accept it.
         """
         self._portal.finish(self._aio.close)

@@ -1,5 +1,5 @@
 # pyright: reportPrivateUsage=false
-"""Renewing locks while their messages are being worked on, whatever keeps the thread that works on them."""
+"""Renewing locks while what they are on is being worked on, whatever keeps the thread that works on it."""
 
 from __future__ import annotations
 
@@ -14,27 +14,28 @@ from sbredis import aio
 from sbredis.aio._arguments import seconds_of
 from sbredis.exceptions import ServiceBusError
 from sbredis.model import ServiceBusReceivedMessage
+from sbredis.sync._receiver import ServiceBusReceiver
+from sbredis.sync._session import ServiceBusSession, session_for
 
 if TYPE_CHECKING:
     from sbredis.sync._portal import Portal
-    from sbredis.sync._receiver import ServiceBusReceiver
 
 __all__ = ["AutoLockRenewer", "LockRenewFailureCallback"]
 
-LockRenewFailureCallback = Callable[[ServiceBusReceivedMessage, Exception | None], Any]
+LockRenewFailureCallback = Callable[[Any, Exception | None], Any]
 """Called in a worker thread with what could not be renewed, and why."""
-_Told = Callable[[ServiceBusReceivedMessage, Exception | None], Awaitable[None]]
+_Told = Callable[[ServiceBusReceivedMessage | aio.ServiceBusSession, Exception | None], Awaitable[None]]
 
 
 class AutoLockRenewer:
-    """Renews the locks of the messages that are registered with it, for a limited time each.
+    """Renews the locks of the messages and sessions that are registered with it, for a limited time each.
 
-    Renewing happens in the event loops of the clients whose messages they are, so a handler that keeps its own thread
-    busy is no obstacle, and no number of messages needs more threads. A lock is renewed when a third of it is left, or
-    ten seconds, whichever is more; of a short one half. A message is let go when it is settled. If a lock is lost,
-    cannot be renewed, or has been renewed for as long as was asked for, ``auto_renew_error`` of the message says so,
-    and ``on_lock_renew_failure(message, error)`` is called, in a thread of ``executor``; of its own if none is given,
-    of at most ``max_workers``.
+    Renewing happens in the event loops of the clients whose they are, so a handler that keeps its own thread busy is no
+    obstacle, and no number of messages needs more threads. A lock is renewed when a third of it is left, or ten
+    seconds, whichever is more; of a short one half. A message is let go when it is settled, a session when its receiver
+    is closed. If a lock is lost, cannot be renewed, or has been renewed for as long as was asked for,
+    ``auto_renew_error`` says so, and ``on_lock_renew_failure(renewable, error)`` is called, in a thread of
+    ``executor``; of its own if none is given, of at most ``max_workers``.
     """
 
     def __init__(
@@ -49,7 +50,9 @@ class AutoLockRenewer:
         self._given = executor
         self._own = None if executor is not None else ThreadPoolExecutor(max_workers, "sbredis on_lock_renew_failure")
         self._renewers: weakref.WeakKeyDictionary[Portal, aio.AutoLockRenewer] = weakref.WeakKeyDictionary()
-        self._told: tuple[LockRenewFailureCallback, _Told] | None = None
+        self._told: weakref.WeakKeyDictionary[Portal, tuple[LockRenewFailureCallback, _Told]] = (
+            weakref.WeakKeyDictionary()
+        )
         self._calling = threading.local()
         self._lock = threading.Lock()
         self._closed = False
@@ -64,17 +67,33 @@ class AutoLockRenewer:
     def register(
         self,
         receiver: ServiceBusReceiver,
-        renewable: ServiceBusReceivedMessage,
+        renewable: ServiceBusReceivedMessage | ServiceBusSession,
         max_lock_renewal_duration: float | None = None,
         on_lock_renew_failure: LockRenewFailureCallback | None = None,
     ) -> None:
-        """Renew the lock of a message from now on, until it is settled or the duration has passed.
+        """Renew the lock of a message or a session from now on, until it is settled or the duration has passed.
 
-        Raises :class:`ValueError` for a message without a lock, and :class:`TypeError` for what is no message.
+        Raises :class:`ValueError` for a message without a lock, and :class:`TypeError` for what is neither.
         """
-        told = None if on_lock_renew_failure is None else self._in_worker(on_lock_renew_failure)
+        if not isinstance(receiver, ServiceBusReceiver):  # pyright: ignore[reportUnnecessaryIsInstance]  # callers are not all typed
+            raise TypeError(
+                f"A receiver of sbredis is needed, not {type(receiver).__module__}.{type(receiver).__name__}: what is "
+                "asynchronous and what is not cannot be mixed."
+            )
         portal = receiver._portal
-        portal.run(self._within(portal).register, receiver._aio, renewable, max_lock_renewal_duration, told)
+        inner: ServiceBusReceivedMessage | aio.ServiceBusSession
+        if isinstance(renewable, ServiceBusSession):
+            if renewable._portal is not portal:
+                raise ValueError("The session is one of another client than the receiver.")
+            inner = renewable._aio
+        elif isinstance(renewable, ServiceBusReceivedMessage):  # pyright: ignore[reportUnnecessaryIsInstance]  # callers are not all typed
+            inner = renewable
+        else:
+            raise TypeError(
+                f"What is renewed is a message that was received, or a session, not {type(renewable).__name__}."
+            )
+        told = None if on_lock_renew_failure is None else self._in_worker(portal, on_lock_renew_failure)
+        portal.run(self._within(portal).register, receiver._aio, inner, max_lock_renewal_duration, told)
 
     def close(self, wait: bool = True) -> None:
         """Renew no more. Locks run on for as long as they have been renewed; nobody is called for that.
@@ -107,28 +126,37 @@ class AutoLockRenewer:
             self.check_open()
             found = self._renewers.get(portal)
             if found is None:
-                told = None if self._on_failure is None else self._in_worker(self._on_failure)
+                told = None if self._on_failure is None else self._in_worker(portal, self._on_failure)
                 found = self._renewers[portal] = aio.AutoLockRenewer(self._duration, told)
             return found
 
-    def _in_worker(self, callback: LockRenewFailureCallback) -> _Told:
+    def _in_worker(self, portal: Portal, callback: LockRenewFailureCallback) -> _Told:
         """A callback for the loop that calls this one in a thread; the same one for the same callback."""
-        known = self._told
+        known = self._told.get(portal)
         if known is not None and known[0] == callback:
             return known[1]
+        held = weakref.ref(portal)  # what is renewed does not keep its client open
 
-        def call(message: ServiceBusReceivedMessage, error: Exception | None) -> None:
+        def call(renewable: ServiceBusReceivedMessage | ServiceBusSession, error: Exception | None) -> None:
             self._calling.now = True
             try:
-                callback(message, error)
+                callback(renewable, error)
             finally:
                 self._calling.now = False
 
-        async def tell(message: ServiceBusReceivedMessage, error: Exception | None) -> None:
+        async def tell(renewable: ServiceBusReceivedMessage | aio.ServiceBusSession, error: Exception | None) -> None:
+            shown: ServiceBusReceivedMessage | ServiceBusSession
+            if isinstance(renewable, aio.ServiceBusSession):
+                owner = held()
+                if owner is None:
+                    return  # nobody has anything of that client any more
+                shown = session_for(owner, renewable)
+            else:
+                shown = renewable
             executor = self._given or self._own
-            await asyncio.get_running_loop().run_in_executor(executor, call, message, error)
+            await asyncio.get_running_loop().run_in_executor(executor, call, shown, error)
 
-        self._told = callback, tell
+        self._told[portal] = callback, tell
         return tell
 
 

@@ -1,5 +1,5 @@
 # pyright: reportPrivateUsage=false
-"""Sending messages to a queue, from a thread."""
+"""Sending messages to a queue or a topic, from a thread."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ __all__ = ["ServiceBusSender"]
 
 
 class ServiceBusSender:
-    """Sends messages to one queue. Made by :meth:`ServiceBusClient.get_queue_sender`.
+    """Sends messages to one queue or topic. Made by :meth:`ServiceBusClient.get_queue_sender` and ``get_topic_sender``.
 
     Several threads may use it at once: what they send at the same moment shares a round trip. At most ``max_in_flight``
     messages of ``max_in_flight_bytes`` together are under way; who would send more waits. Every call ends with the
@@ -32,7 +32,7 @@ class ServiceBusSender:
 
     @property
     def entity_name(self) -> str:
-        """The queue that it sends to."""
+        """The queue or topic that it sends to."""
         return self._aio.entity_name
 
     @property

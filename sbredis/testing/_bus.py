@@ -5,36 +5,50 @@ from __future__ import annotations
 
 import asyncio
 import secrets
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from datetime import datetime
-from typing import TYPE_CHECKING, Self, final
+from typing import TYPE_CHECKING, Self, final, overload
 
 from sbredis.aio import ServiceBusClient
 from sbredis.aio._arguments import deadline_of
+from sbredis.aio._maintenance import Watch
 from sbredis.aio._peeking import Peeking
 from sbredis.aio._rigs import dismantle, set_up
 from sbredis.aio.management import ServiceBusAdministrationClient
 from sbredis.engine import MAXIMUM_CALL_MESSAGES, Awoken, Outgoing, Partition, Request, Side, Turn, decode, name_key
+from sbredis.exceptions import MessagingEntityDisabledError
 from sbredis.model import (
     QueueProperties,
     QueueRuntimeProperties,
+    RuleFilter,
+    RuleProperties,
     ServiceBusMessage,
     ServiceBusMessageState,
     ServiceBusReceivedMessage,
     ServiceBusSubQueue,
+    SqlRuleAction,
+    SqlRuleFilter,
+    SubscriptionProperties,
+    SubscriptionRuntimeProperties,
+    TopicProperties,
+    TrueRuleFilter,
+    from_content,
 )
-from sbredis.model._message import from_content
+from sbredis.registry import path_of, split_path
 from sbredis.testing._clock import MovableClock, TestClock
 
 if TYPE_CHECKING:
     from typing import Unpack
 
     from sbredis.aio._entity import Entity
-    from sbredis.model import QueueOptions
+    from sbredis.model import QueueOptions, SubscriptionOptions, TopicOptions
 
-__all__ = ["Bus"]
+__all__ = ["Bus", "Rules"]
 
 _CLOSING = 5.0
+Rules = Sequence[RuleProperties] | Mapping[str, RuleFilter | str]
+"""Rules of a subscription; or their filters by their names, and of a filter in SQL the text alone."""
 
 
 class _Rig:
@@ -110,72 +124,154 @@ class Bus:
         """
         return await self._administration().create_queue(queue_name, **properties)
 
+    async def create_topic(self, topic_name: str, **properties: Unpack[TopicOptions]) -> TopicProperties:
+        """Create a topic without subscriptions, with the properties of :class:`~sbredis.management.TopicProperties`."""
+        return await self._administration().create_topic(topic_name, **properties)
+
+    async def create_subscription(
+        self,
+        topic_name: str,
+        subscription_name: str,
+        *,
+        rules: Rules | None = None,
+        **properties: Unpack[SubscriptionOptions],
+    ) -> SubscriptionProperties:
+        """Create a subscription, with the properties of :class:`~sbredis.management.SubscriptionProperties`.
+
+        It takes everything, unless there are ``rules``: a list of :class:`~sbredis.management.RuleProperties`, or
+        filters by the names of their rules, as in ``rules={"dear": "price > 100"}``.
+        """
+        return await self._administration().create_subscription(
+            topic_name, subscription_name, rules=None if rules is None else _rules(rules), **properties
+        )
+
+    async def create_rule(
+        self,
+        topic_name: str,
+        subscription_name: str,
+        rule_name: str,
+        filter: RuleFilter | str = TrueRuleFilter(),  # noqa: A002, B008 -- Azure's name, and what it does not change
+        action: SqlRuleAction | str | None = None,
+    ) -> RuleProperties:
+        """Create a rule; of a filter in SQL and of an action the text is enough.
+
+        A subscription that was created without ``rules`` takes everything by ``$Default`` besides.
+        """
+        return await self._administration().create_rule(
+            topic_name,
+            subscription_name,
+            rule_name,
+            filter=_filter(filter),
+            action=SqlRuleAction(action) if isinstance(action, str) else action,
+        )
+
     # -- what was sent -------------------------------------------------------------------------------------------------
 
-    async def sent(self, queue_name: str) -> list[ServiceBusMessage]:
-        """All messages that any client of this bus has sent to a queue, in the order in which they were taken.
+    async def sent(self, queue_or_topic_name: str) -> list[ServiceBusMessage]:
+        """All messages that any client of this bus has sent to a queue or a topic, in the order in which they were
+        taken.
 
         Whatever became of them since: those that were received and completed, that are scheduled, that were dropped as
-        duplicates or have expired are all here, as they were when they were sent. What was refused is not. Raises
-        :class:`~sbredis.exceptions.MessagingEntityNotFoundError` if nothing was sent and there is no such queue.
+        duplicates, were for no subscription or have expired are all here, as they were when they were sent. What was
+        refused is not. Raises :class:`~sbredis.exceptions.MessagingEntityNotFoundError` if nothing was sent and there
+        is no such queue or topic.
         """
         own = self._administration()._connection
-        written = self._rig.written.get((own.target.namespace, name_key(queue_name)))
+        written = self._rig.written.get((own.target.namespace, name_key(queue_or_topic_name)))
         if written is None:
-            await own.record(queue_name, deadline_of(None))
+            record = await own.record(queue_or_topic_name, deadline_of(None))
+            if record.kind == "subscription":
+                raise ValueError(f"Nothing is sent to {record.path!r}: ask for what was sent to its topic.")
         return [from_content(decode(payload)) for payload in written or ()]
 
     # -- what is there -------------------------------------------------------------------------------------------------
 
-    async def messages(self, queue_name: str) -> list[ServiceBusReceivedMessage]:
-        """All that is in a queue now, whatever its state, but not on its dead-letter queue: as if peeked.
+    async def messages(
+        self, queue_or_topic_name: str, subscription_name: str | None = None
+    ) -> list[ServiceBusReceivedMessage]:
+        """All that is in a queue or a subscription now, whatever its state, but not on its dead-letter queue: as if
+        peeked.
 
         What is due is done first: what has expired is gone, what was scheduled for a time that has come is active.
         """
-        return await self._shown(queue_name)
+        return await self._kept(queue_or_topic_name, subscription_name)
 
-    async def active(self, queue_name: str) -> list[ServiceBusReceivedMessage]:
-        """Messages of a queue that are still to be handled: neither scheduled nor deferred.
+    async def active(
+        self, queue_or_topic_name: str, subscription_name: str | None = None
+    ) -> list[ServiceBusReceivedMessage]:
+        """Messages of a queue or a subscription that are still to be handled: neither scheduled nor deferred.
 
         Among them are those that are :meth:`locked`, and those that were abandoned with a delay.
         """
-        return [each for each in await self._shown(queue_name) if each.state is ServiceBusMessageState.ACTIVE]
+        found = await self._kept(queue_or_topic_name, subscription_name)
+        return [each for each in found if each.state is ServiceBusMessageState.ACTIVE]
 
-    async def locked(self, queue_name: str) -> list[ServiceBusReceivedMessage]:
-        """Messages of a queue that somebody has received and not settled yet."""
-        return [each for each in await self._shown(queue_name) if each._delivery.state == "l"]
+    async def locked(
+        self, queue_or_topic_name: str, subscription_name: str | None = None
+    ) -> list[ServiceBusReceivedMessage]:
+        """Messages of a queue or a subscription that somebody has received and not settled yet."""
+        found = await self._kept(queue_or_topic_name, subscription_name)
+        return [each for each in found if each._delivery.state == "l"]
 
-    async def scheduled(self, queue_name: str) -> list[ServiceBusReceivedMessage]:
-        """Messages of a queue whose time has not come yet."""
-        return [each for each in await self._shown(queue_name) if each.state is ServiceBusMessageState.SCHEDULED]
+    async def scheduled(self, queue_or_topic_name: str) -> list[ServiceBusReceivedMessage]:
+        """Messages of a queue or a topic whose time has not come yet; until then they are in no subscription."""
+        entity = await self._entity(queue_or_topic_name)
+        if entity.record.kind == "subscription":
+            raise ValueError(f"Nothing is scheduled in {entity.name!r}: it waits on the topic.")
+        return [each for each in await self._shown(entity) if each.state is ServiceBusMessageState.SCHEDULED]
 
-    async def deferred(self, queue_name: str) -> list[ServiceBusReceivedMessage]:
-        """Messages of a queue that were deferred."""
-        return [each for each in await self._shown(queue_name) if each.state is ServiceBusMessageState.DEFERRED]
+    async def deferred(
+        self, queue_or_topic_name: str, subscription_name: str | None = None
+    ) -> list[ServiceBusReceivedMessage]:
+        """Messages of a queue or a subscription that were deferred."""
+        found = await self._kept(queue_or_topic_name, subscription_name)
+        return [each for each in found if each.state is ServiceBusMessageState.DEFERRED]
 
-    async def dead_lettered(self, queue_name: str) -> list[ServiceBusReceivedMessage]:
-        """All that is on the dead-letter queue of a queue; ``dead_letter_reason`` of a message says why it is there."""
-        return await self._shown(queue_name, "d")
+    async def dead_lettered(
+        self, queue_or_topic_name: str, subscription_name: str | None = None
+    ) -> list[ServiceBusReceivedMessage]:
+        """All that is on the dead-letter queue of a queue or a subscription; ``dead_letter_reason`` of a message says
+        why it is there.
+        """
+        return await self._kept(queue_or_topic_name, subscription_name, "d")
 
-    async def counts(self, queue_name: str) -> QueueRuntimeProperties:
-        """How many messages are in a queue, by where they are; counted after what is due was done."""
+    @overload
+    async def counts(self, queue_or_topic_name: str) -> QueueRuntimeProperties: ...
+
+    @overload
+    async def counts(self, queue_or_topic_name: str, subscription_name: str) -> SubscriptionRuntimeProperties: ...
+
+    async def counts(
+        self, queue_or_topic_name: str, subscription_name: str | None = None
+    ) -> QueueRuntimeProperties | SubscriptionRuntimeProperties:
+        """How many messages are in a queue or a subscription, by where they are; counted after what is due was done."""
         own = self._administration()
-        await self._catch_up(await own._connection.entity(queue_name, deadline_of(None)))
-        return await own.get_queue_runtime_properties(queue_name)
+        await self._catch_up(await self._entity(queue_or_topic_name, subscription_name))
+        if subscription_name is None:
+            return await own.get_queue_runtime_properties(queue_or_topic_name)
+        return await own.get_subscription_runtime_properties(queue_or_topic_name, subscription_name)
 
-    async def purge(self, queue_name: str) -> int:
-        """Delete what is in a queue and on its dead-letter queue, and return how many messages it were.
+    async def purge(self, queue_or_topic_name: str, subscription_name: str | None = None) -> int:
+        """Delete what is in a queue or a subscription and on its dead-letter queue, and return how many messages it
+        were; of a topic, what is scheduled on it.
 
         What is locked stays. :meth:`sent` does not forget.
         """
-        scheduled = [each.sequence_number for each in await self.scheduled(queue_name)]
+        entity = await self._entity(queue_or_topic_name, subscription_name)
+        kind, gone = entity.record.kind, 0
         async with ServiceBusClient(self.url) as client:
-            if scheduled:
-                async with client.get_queue_sender(queue_name) as sender:
+            if kind != "subscription":
+                scheduled = [each.sequence_number for each in await self.scheduled(entity.name)]
+                async with client.get_queue_sender(entity.name) as sender:
                     await sender.cancel_scheduled_messages(scheduled)
-            gone = len(scheduled)
-            for side in (None, ServiceBusSubQueue.DEAD_LETTER):
-                async with client.get_queue_receiver(queue_name, sub_queue=side) as receiver:
+                gone = len(scheduled)
+            topic, name = split_path(entity.name)
+            for side in (None, ServiceBusSubQueue.DEAD_LETTER) if kind != "topic" else ():
+                async with (
+                    client.get_queue_receiver(topic, sub_queue=side)
+                    if name is None
+                    else client.get_subscription_receiver(topic, name, sub_queue=side)
+                ) as receiver:
                     gone += await receiver.purge_messages()
         return gone
 
@@ -223,8 +319,18 @@ class Bus:
             self._clients.append(own)
         return own
 
-    async def _shown(self, queue_name: str, side: Side = "") -> list[ServiceBusReceivedMessage]:
-        entity = await self._administration()._connection.entity(queue_name, deadline_of(None))
+    async def _entity(self, name: str, subscription: str | None = None) -> Entity:
+        path = name if subscription is None else path_of(name, subscription)
+        return await self._administration()._connection.entity(path, deadline_of(None))
+
+    async def _kept(self, name: str, subscription: str | None, side: Side = "") -> list[ServiceBusReceivedMessage]:
+        """What is in a queue or a subscription. To ask a topic would be a slip that finds nothing."""
+        entity = await self._entity(name, subscription)
+        if entity.record.kind == "topic":
+            raise ValueError(f"{entity.name!r} is a topic, which keeps no messages: name a subscription as well.")
+        return await self._shown(entity, side)
+
+    async def _shown(self, entity: Entity, side: Side = "") -> list[ServiceBusReceivedMessage]:
         await self._catch_up(entity)
         peeking, found = Peeking(entity, side), list[ServiceBusReceivedMessage]()
         while page := await peeking.peek(MAXIMUM_CALL_MESSAGES, 0, deadline_of(None)):
@@ -237,9 +343,23 @@ class Bus:
         def make(partition: Partition, turn: Turn) -> Request[Awoken]:
             return partition.due(Turn("", 0, turn.now))
 
+        topic = await self._entity(split_path(entity.name)[0]) if entity.record.kind != "queue" else None
         for number in entity.numbers:
+            if topic is not None:
+                with suppress(MessagingEntityDisabledError):  # then it waits
+                    await Watch(topic, number, "", asyncio.Event()).publish_due(None)
             while (await entity.desk(number).call("u", make, deadline_of(None))).more:
                 continue
+
+
+def _rules(given: Rules) -> Sequence[RuleProperties]:
+    if not isinstance(given, Mapping):
+        return given
+    return [RuleProperties(name, filter=_filter(each)) for name, each in given.items()]
+
+
+def _filter(given: RuleFilter | str) -> RuleFilter:
+    return SqlRuleFilter(given) if isinstance(given, str) else given
 
 
 def _loop_of(client: ServiceBusClient | ServiceBusAdministrationClient) -> asyncio.AbstractEventLoop | None:

@@ -7,11 +7,23 @@ from collections.abc import Awaitable, Callable
 from contextlib import ExitStack
 from datetime import datetime
 from functools import partial
-from typing import TYPE_CHECKING, Self, TypeVar, final
+from typing import TYPE_CHECKING, Self, TypeVar, final, overload
 
 from anyio.from_thread import start_blocking_portal
 
-from sbredis.model import QueueProperties, QueueRuntimeProperties, ServiceBusMessage, ServiceBusReceivedMessage
+from sbredis.model import (
+    QueueProperties,
+    QueueRuntimeProperties,
+    RuleFilter,
+    RuleProperties,
+    ServiceBusMessage,
+    ServiceBusReceivedMessage,
+    SqlRuleAction,
+    SubscriptionProperties,
+    SubscriptionRuntimeProperties,
+    TopicProperties,
+    TrueRuleFilter,
+)
 from sbredis.sync import ServiceBusClient
 from sbredis.testing._bus import Bus
 from sbredis.testing._clock import TestClock
@@ -21,7 +33,8 @@ if TYPE_CHECKING:
 
     from anyio.from_thread import BlockingPortal
 
-    from sbredis.model import QueueOptions
+    from sbredis.model import QueueOptions, SubscriptionOptions, TopicOptions
+    from sbredis.testing._bus import Rules
 
 __all__ = ["SyncBus"]
 
@@ -74,41 +87,85 @@ class SyncBus:
         """As :meth:`Bus.create_queue`."""
         return self._run(partial(self._bus.create_queue, queue_name, **properties))
 
-    def sent(self, queue_name: str) -> list[ServiceBusMessage]:
+    def create_topic(self, topic_name: str, **properties: Unpack[TopicOptions]) -> TopicProperties:
+        """As :meth:`Bus.create_topic`."""
+        return self._run(partial(self._bus.create_topic, topic_name, **properties))
+
+    def create_subscription(
+        self,
+        topic_name: str,
+        subscription_name: str,
+        *,
+        rules: Rules | None = None,
+        **properties: Unpack[SubscriptionOptions],
+    ) -> SubscriptionProperties:
+        """As :meth:`Bus.create_subscription`."""
+        return self._run(
+            partial(self._bus.create_subscription, topic_name, subscription_name, rules=rules, **properties)
+        )
+
+    def create_rule(
+        self,
+        topic_name: str,
+        subscription_name: str,
+        rule_name: str,
+        filter: RuleFilter | str = TrueRuleFilter(),  # noqa: A002, B008 -- Azure's name, and what it does not change
+        action: SqlRuleAction | str | None = None,
+    ) -> RuleProperties:
+        """As :meth:`Bus.create_rule`."""
+        return self._run(partial(self._bus.create_rule, topic_name, subscription_name, rule_name, filter, action))
+
+    def sent(self, queue_or_topic_name: str) -> list[ServiceBusMessage]:
         """As :meth:`Bus.sent`."""
-        return self._run(partial(self._bus.sent, queue_name))
+        return self._run(partial(self._bus.sent, queue_or_topic_name))
 
-    def messages(self, queue_name: str) -> list[ServiceBusReceivedMessage]:
+    def messages(
+        self, queue_or_topic_name: str, subscription_name: str | None = None
+    ) -> list[ServiceBusReceivedMessage]:
         """As :meth:`Bus.messages`."""
-        return self._run(partial(self._bus.messages, queue_name))
+        return self._run(partial(self._bus.messages, queue_or_topic_name, subscription_name))
 
-    def active(self, queue_name: str) -> list[ServiceBusReceivedMessage]:
+    def active(self, queue_or_topic_name: str, subscription_name: str | None = None) -> list[ServiceBusReceivedMessage]:
         """As :meth:`Bus.active`."""
-        return self._run(partial(self._bus.active, queue_name))
+        return self._run(partial(self._bus.active, queue_or_topic_name, subscription_name))
 
-    def locked(self, queue_name: str) -> list[ServiceBusReceivedMessage]:
+    def locked(self, queue_or_topic_name: str, subscription_name: str | None = None) -> list[ServiceBusReceivedMessage]:
         """As :meth:`Bus.locked`."""
-        return self._run(partial(self._bus.locked, queue_name))
+        return self._run(partial(self._bus.locked, queue_or_topic_name, subscription_name))
 
-    def scheduled(self, queue_name: str) -> list[ServiceBusReceivedMessage]:
+    def scheduled(self, queue_or_topic_name: str) -> list[ServiceBusReceivedMessage]:
         """As :meth:`Bus.scheduled`."""
-        return self._run(partial(self._bus.scheduled, queue_name))
+        return self._run(partial(self._bus.scheduled, queue_or_topic_name))
 
-    def deferred(self, queue_name: str) -> list[ServiceBusReceivedMessage]:
+    def deferred(
+        self, queue_or_topic_name: str, subscription_name: str | None = None
+    ) -> list[ServiceBusReceivedMessage]:
         """As :meth:`Bus.deferred`."""
-        return self._run(partial(self._bus.deferred, queue_name))
+        return self._run(partial(self._bus.deferred, queue_or_topic_name, subscription_name))
 
-    def dead_lettered(self, queue_name: str) -> list[ServiceBusReceivedMessage]:
+    def dead_lettered(
+        self, queue_or_topic_name: str, subscription_name: str | None = None
+    ) -> list[ServiceBusReceivedMessage]:
         """As :meth:`Bus.dead_lettered`."""
-        return self._run(partial(self._bus.dead_lettered, queue_name))
+        return self._run(partial(self._bus.dead_lettered, queue_or_topic_name, subscription_name))
 
-    def counts(self, queue_name: str) -> QueueRuntimeProperties:
+    @overload
+    def counts(self, queue_or_topic_name: str) -> QueueRuntimeProperties: ...
+
+    @overload
+    def counts(self, queue_or_topic_name: str, subscription_name: str) -> SubscriptionRuntimeProperties: ...
+
+    def counts(
+        self, queue_or_topic_name: str, subscription_name: str | None = None
+    ) -> QueueRuntimeProperties | SubscriptionRuntimeProperties:
         """As :meth:`Bus.counts`."""
-        return self._run(partial(self._bus.counts, queue_name))
+        if subscription_name is None:
+            return self._run(partial(self._bus.counts, queue_or_topic_name))
+        return self._run(partial(self._bus.counts, queue_or_topic_name, subscription_name))
 
-    def purge(self, queue_name: str) -> int:
+    def purge(self, queue_or_topic_name: str, subscription_name: str | None = None) -> int:
         """As :meth:`Bus.purge`."""
-        return self._run(partial(self._bus.purge, queue_name))
+        return self._run(partial(self._bus.purge, queue_or_topic_name, subscription_name))
 
     def close(self) -> None:
         """Close the client and end the thread, and forget all that was in the bus."""

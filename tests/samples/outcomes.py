@@ -192,13 +192,78 @@ ADMINISTRATION = {
     "the_namespace": ("default", NamespaceType.MESSAGING, True, True),
 }
 
+SESSIONS = {
+    "one_session": ([("one", "ann"), ("two", "ann"), ("three", "ann")], "ann"),
+    "state": (None, b"START", b"END", None),
+    "pool": ([f"session {number}" for number in range(6)], {b"CLOSED"}),
+    "none_available": ("none", None),
+    "locked": ("locked", "one", 0),
+    "renewed": (True, True, None),
+    "renewed_by_itself": ("two", [None, None]),
+    "told": ([(True, "AutoLockRenewTimeout")], "AutoLockRenewTimeout"),
+    "lost": (["complete", "state"], "too long", 1, None),
+    "deferred": (["two"], ["one"]),
+    "peeked": [("one", "ACTIVE"), ("two", "ACTIVE"), ("later", "SCHEDULED")],
+    "dead_lettered": [("one", "ann", "Unreadable"), ("two", "ann", "Too late"), ("three", "ann", "Too late")],
+    "listed": (["ann", "bob", "eve"], ["eve"], ["ann", "bob", "eve"]),
+    "misused": ["sent", "keys", "received", "registered"],
+}
+
+TOPICS = {
+    "sent": [["one", "two", "three", "four"], ["one", "two", "three", "four"]],
+    "settled": ([("two", "DEFERRED")], ["two"], ["one", "two", "three"], ("three", "Unreadable")),
+    "scheduled": ([], ["cake", "tea"], []),
+    "of_sessions": (["ann"], ["one", "two"], ("three", "Session ID is null.")),
+    "life_of_a_topic": (True, (timedelta(days=1), False), timedelta(minutes=10), (True, 0, 0), True),
+    "life_of_a_subscription": (
+        ["kitchen", "office"],
+        (10, False),
+        5,
+        (1, 1, 2),
+        [("kitchen", 1), ("office", 2)],
+        True,
+        ["office"],
+    ),
+    "made_in_passing": ["one"],
+}
+
+RULES = {
+    "filters": {
+        "all": ["tea", "pot", "set", "note"],
+        "none": [],
+        "dear": ["pot", "set"],
+        "limited": ["set"],
+        "red": ["pot", "set"],
+        "urgent": ["note"],
+        "like": ["tea", "note"],
+        "listed": ["tea"],
+    },
+    "actions": [
+        *(("note", "note", "free", None), ("pot", "order", 50, None), ("set", "order", 150, None)),
+        *(("set", "sale of red", 75, "cheaper"), ("tea", "order", 5, None)),
+    ],
+    "life_of_a_rule": (
+        ["$Default", "dear", "mail"],
+        ("price > 100", None),
+        ("price > @limit", {"@limit": timedelta(days=1)}, "SET seen = TRUE"),
+        ("text/plain", {"to": "all"}),
+        ["exists", "not found"],
+        ["$Default", "dear"],
+    ),
+    "wrong": ("refused", {"tea", "pot", "set", "note"}, {"Filter evaluation failed."}),
+    "from_the_first": (["dear"], ["pot", "set"]),
+}
+
 QUEUES: Mapping[str, Mapping[str, Any]] = {
     "sending.one_partition": {"enable_partitioning": True},
     "sending.duplicates": {"requires_duplicate_detection": True},
     "settling.failed_too_often": {"max_delivery_count": 3},
     "settling.expired": {"dead_lettering_on_message_expiration": True},
+    **{f"sessions.{name}": {"requires_session": True, "enable_partitioning": True} for name in SESSIONS},
 }
 """Queues that are not as all the others."""
+
+SHORT_LOCKS = {"sessions.renewed_by_itself", "sessions.lost"}
 
 WARNINGS = {
     "connecting.with_options": "does not know, and ignores: http_proxy, logging_enable, transport_type, user_agent"
@@ -210,7 +275,7 @@ SAMPLES = [
         name,
         outcome,
         QUEUES.get(f"{module}.{name}", {}),
-        SHORT if module == "locks" else None,
+        SHORT if module == "locks" or f"{module}.{name}" in SHORT_LOCKS else None,
         WARNINGS.get(f"{module}.{name}"),
     )
     for module, outcomes in (
@@ -222,6 +287,9 @@ SAMPLES = [
         ("connecting", CONNECTING),
         ("errors", ERRORS),
         ("administration", ADMINISTRATION),
+        ("sessions", SESSIONS),
+        ("topics", TOPICS),
+        ("rules", RULES),
     )
     for name, outcome in outcomes.items()
 ]

@@ -20,7 +20,7 @@ from sbredis import exceptions
 __all__ = ["AZURE", "differences"]
 
 AZURE: Final[dict[str, Any]] = json.loads(Path(__file__).with_name("azure_surface.json").read_text("utf-8"))
-MADE_BY_OTHERS = {"ServiceBusReceivedMessage", "ServiceBusReceiver", "ServiceBusSender"}
+MADE_BY_OTHERS = {"ServiceBusReceivedMessage", "ServiceBusReceiver", "ServiceBusSender", "ServiceBusSession"}
 """What no application constructs; Azure's constructors take what only its client knows."""
 
 
@@ -147,4 +147,6 @@ def _plain(value: Any) -> Any:
     """A default as JSON has it."""
     if isinstance(value, enum.Enum):
         return value.value
-    return value if value is None or isinstance(value, (bool, int, float, str)) else "unset"
+    if value is None or isinstance(value, (bool, int, float, str)):
+        return value
+    return repr(value) if type(value).__module__.startswith("sbredis.") else "unset"

@@ -14,7 +14,7 @@ from typing import Any
 
 import pytest
 
-from sbredis.aio._queues import check_queue
+from sbredis.aio._definitions import QUEUES
 from sbredis.aio.management import ServiceBusAdministrationClient
 from tests.samples.differences import ROWS, rows_named_in
 from tests.samples.outcomes import SAMPLES, Sample
@@ -34,7 +34,7 @@ def of(kind: str, module: str) -> ModuleType:
 
 async def prepare(url: str, sample: Sample) -> None:
     """The queue that a scenario finds."""
-    kept = check_queue("create_queue", QUEUE, sample.queue)
+    kept = QUEUES.check("create_queue", QUEUE, sample.queue)
     settings = kept.settings if sample.lock is None else replace(kept.settings, lock_duration=sample.lock)
     async with ServiceBusAdministrationClient(url, partition_count=4) as administration:
         await administration.get_namespace_properties()

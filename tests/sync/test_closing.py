@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gc
+from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from datetime import UTC, datetime
 
@@ -21,10 +22,20 @@ def test_everything_refuses_after_the_client_was_closed(url: str) -> None:
         sender.send_messages(ServiceBusMessage("a"))
         (message,) = receiver.receive_messages()
         batch = sender.create_message_batch()
+        client.ensure_queue("s", requires_session=True)
+        of_session = client.get_queue_receiver("s", session_id="ann")
+        of_session.__enter__()
+        session = of_session.session
+        assert session is not None
     now = datetime.now(UTC)
-    uses = [
+    uses: list[Callable[[], object]] = [
         lambda: client.get_queue_sender("q"),
         lambda: client.get_queue_receiver("q"),
+        lambda: client.get_topic_sender("t"),
+        lambda: client.get_subscription_receiver("t", "s"),
+        lambda: client.accept_next_session("s"),
+        lambda: client.list_queue_sessions("s"),
+        lambda: client.list_subscription_sessions("t", "s"),
         lambda: client.ensure_queue("q"),
         client.__enter__,
         lambda: sender.send_messages(batch),
@@ -45,11 +56,17 @@ def test_everything_refuses_after_the_client_was_closed(url: str) -> None:
         lambda: receiver.dead_letter_message(message),
         lambda: receiver.renew_message_lock(message),
         receiver.__enter__,
+        of_session.__enter__,
+        session.renew_lock,
+        session.get_state,
+        lambda: session.set_state(b""),
+        session.dead_letter_messages,
     ]
     for use in uses:
         with pytest.raises(ValueError, match="The client is closed"):
             use()
     assert repr(client).endswith("closed>")
+    assert (of_session.session, session.session_id) == (session, "ann")
     assert str(message) == "a"
 
 

@@ -54,6 +54,9 @@ with ServiceBusClient(sys.argv[1]) as client:
     with client.get_queue_sender("q", create_if_missing=True) as sender:
         receiver = client.get_queue_receiver("q", auto_lock_renewer=renewer, max_wait_time=5)
         sender.send_messages(ServiceBusMessage("from the parent"))
+        client.ensure_queue("s", requires_session=True)
+        of_session = client.get_queue_receiver("s", session_id="ann", auto_lock_renewer=renewer)
+        of_session.__enter__()
         child = os.fork()
         if child == 0:
             uses = [
@@ -61,6 +64,12 @@ with ServiceBusClient(sys.argv[1]) as client:
                 receiver.receive_messages,
                 lambda: client.get_queue_sender("q"),
                 lambda: unused.get_queue_sender("q"),
+                lambda: client.get_topic_sender("t"),
+                lambda: client.get_subscription_receiver("t", "s"),
+                lambda: client.accept_next_session("s"),
+                lambda: list(client.list_queue_sessions("s")),
+                lambda: of_session.session.get_state(),
+                lambda: renewer.register(of_session, of_session.session),
             ]
             for use in uses:
                 try:
@@ -76,6 +85,7 @@ with ServiceBusClient(sys.argv[1]) as client:
         renewer.close()
         sys.exit(0)
     assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
+    of_session.session.set_state("from the parent")
     print(receiver.next())
 renewer.close()
 unused.close()
@@ -83,26 +93,29 @@ unused.close()
     assert python(WITHOUT[loop] + code, url) == "from the parent"
 
 
-def test_an_interruption_ends_a_program_as_usual(url: str) -> None:
+@pytest.mark.parametrize("session", ["None", "NEXT_AVAILABLE_SESSION"])
+def test_an_interruption_ends_a_program_as_usual(session: str, url: str) -> None:
     code = """
 import os, signal, sys, threading, time
-from sbredis import ServiceBusClient
+from sbredis import NEXT_AVAILABLE_SESSION, ServiceBusClient
 signal.signal(signal.SIGINT, signal.default_int_handler)
+session = NEXT_AVAILABLE_SESSION if sys.argv[2] != "None" else None
 def interrupt():
-    while receiver._aio._inbox is None or not receiver._aio._inbox.demand:
+    while not receiver._aio._accepting.locked() and (receiver._aio._inbox is None or not receiver._aio._inbox.demand):
         time.sleep(0.01)
     os.kill(os.getpid(), signal.SIGINT)
 try:
     with ServiceBusClient(sys.argv[1]) as client:
-        client.ensure_queue("q")
-        with client.get_queue_receiver("q") as receiver:
-            threading.Thread(target=interrupt).start()
+        client.ensure_queue("q", requires_session=session is not None)
+        receiver = client.get_queue_receiver("q", session_id=session)
+        threading.Thread(target=interrupt).start()
+        with receiver:
             for message in receiver:
                 pass
 except KeyboardInterrupt:
     print("interrupted", threading.active_count())
 """
-    assert python(code, url) == "interrupted 1"
+    assert python(code, url, session) == "interrupted 1"
 
 
 def test_the_top_is_imported_piece_by_piece() -> None:
@@ -111,7 +124,7 @@ def test_the_top_is_imported_piece_by_piece() -> None:
 import sys
 import sbredis.servers
 print([name for name in ("asyncio", "anyio", "sbredis.sync", "sbredis.aio", "sbredis.model") if name in sys.modules])
-from sbredis import ServiceBusMessage
+from sbredis import NEXT_AVAILABLE_SESSION, ServiceBusMessage, ServiceBusSessionFilter
 print([name for name in ("sbredis.sync", "sbredis.aio") if name in sys.modules])
 from sbredis import ServiceBusClient
 import sbredis.management

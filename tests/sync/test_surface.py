@@ -17,6 +17,7 @@ PAIRS: dict[type, type] = {
     aio.ServiceBusClient: sync.ServiceBusClient,
     aio.ServiceBusSender: sync.ServiceBusSender,
     aio.ServiceBusReceiver: sync.ServiceBusReceiver,
+    aio.ServiceBusSession: sync.ServiceBusSession,
     aio.AutoLockRenewer: sync.AutoLockRenewer,
     aio.SendStream: sync.SendStream,
     aio_management.AsyncItemPaged: sync_management.ItemPaged,
@@ -111,7 +112,7 @@ def test_the_top_names_what_azure_names() -> None:
             "ServiceBusMessageBatch",
         ),
         *("ServiceBusMessageState", "ServiceBusReceiveMode", "ServiceBusReceivedMessage", "ServiceBusReceiver"),
-        *("ServiceBusSender", "ServiceBusSessionFilter", "ServiceBusSubQueue", "TransportType"),
+        *("ServiceBusSender", "ServiceBusSession", "ServiceBusSessionFilter", "ServiceBusSubQueue", "TransportType"),
     }
     assert azure <= set(sbredis.__all__) <= set(dir(sbredis))
     everything: dict[str, Any] = {}

@@ -1,0 +1,179 @@
+"""Rules of subscriptions: filters and actions, and looking after them; as with the clients of azure.servicebus."""
+
+from __future__ import annotations
+
+from datetime import timedelta
+
+from sbredis import ServiceBusClient, ServiceBusMessage, ServiceBusReceivedMessage  # row: imports
+from sbredis.exceptions import ResourceExistsError, ResourceNotFoundError  # row: exceptions-base
+from sbredis.management import (  # row: imports
+    CorrelationRuleFilter,
+    FalseRuleFilter,
+    RuleProperties,
+    ServiceBusAdministrationClient,
+    SqlRuleAction,
+    SqlRuleFilter,
+    TrueRuleFilter,
+)
+
+Filter = CorrelationRuleFilter | SqlRuleFilter
+ORDERS = [
+    ServiceBusMessage("tea", subject="order", application_properties={"price": 5, "colour": "brown"}),
+    ServiceBusMessage("pot", subject="order", application_properties={"price": 50, "colour": "red"}),
+    ServiceBusMessage("set", subject="order", application_properties={"price": 150, "colour": "red"}),
+    ServiceBusMessage("note", subject="note", correlation_id="high", application_properties={"price": "free"}),
+]
+
+
+def given(connection_string: str, topic_name: str, **filters: Filter) -> None:
+    """A topic with a subscription for each filter, which has the rule of that filter only."""
+    with ServiceBusAdministrationClient.from_connection_string(connection_string) as client:
+        client.create_topic(topic_name)
+        for name, each in filters.items():
+            client.create_subscription(topic_name, name)
+            client.create_rule(topic_name, name, "only", filter=each)
+            client.delete_rule(topic_name, name, "$Default")
+
+
+def send(connection_string: str, topic_name: str) -> None:
+    """All orders, and a note."""
+    with (
+        ServiceBusClient.from_connection_string(connection_string) as client,
+        client.get_topic_sender(topic_name) as sender,
+    ):
+        sender.send_messages(ORDERS)
+
+
+def received(connection_string: str, topic_name: str, name: str) -> list[ServiceBusReceivedMessage]:
+    """What is in a subscription."""
+    with (
+        ServiceBusClient.from_connection_string(connection_string) as client,
+        client.get_subscription_receiver(topic_name, name) as receiver,
+    ):
+        return receiver.peek_messages(max_message_count=20)
+
+
+def filters(connection_string: str, queue_name: str) -> object:
+    """Of every kind: which messages each subscription gets."""
+    topic_name = f"{queue_name}-shop"
+    kinds: dict[str, Filter] = {
+        "all": TrueRuleFilter(),
+        "none": FalseRuleFilter(),
+        "dear": SqlRuleFilter("sys.Label = 'order' AND price > 10"),
+        "limited": SqlRuleFilter("price > @limit", parameters={"@limit": 100}),
+        "red": CorrelationRuleFilter(label="order", properties={"colour": "red"}),
+        "urgent": CorrelationRuleFilter(correlation_id="high"),
+        "like": SqlRuleFilter("colour LIKE 'b%' OR NOT EXISTS(colour)"),
+        "listed": SqlRuleFilter("colour IN ('brown', 'blue') AND price IS NOT NULL"),
+    }
+    given(connection_string, topic_name, **kinds)
+    send(connection_string, topic_name)
+    return {name: [str(message) for message in received(connection_string, topic_name, name)] for name in kinds}
+
+
+def actions(connection_string: str, queue_name: str) -> object:
+    """A rule with an action makes a copy of its own; those without make one together."""
+    topic_name = f"{queue_name}-shop"
+    with ServiceBusAdministrationClient.from_connection_string(connection_string) as client:
+        client.create_topic(topic_name)
+        client.create_subscription(topic_name, "sales")
+        client.create_rule(
+            topic_name,
+            "sales",
+            "cheaper",
+            filter=SqlRuleFilter("price > 100"),
+            action=SqlRuleAction("SET price = price / 2; SET sys.Label = 'sale of ' + colour; REMOVE colour"),
+        )
+        client.create_rule(topic_name, "sales", "red", filter=SqlRuleFilter("colour = 'red'"))
+    send(connection_string, topic_name)
+    seen: list[tuple[str, str | None, object, object]] = []
+    for message in received(connection_string, topic_name, "sales"):
+        properties = message.application_properties or {}
+        seen.append(
+            (
+                str(message),
+                message.subject,
+                properties.get("price"),  # row: property-keys
+                properties.get("RuleName"),  # row: property-keys
+            )
+        )
+    return sorted(seen, key=str)
+
+
+def life_of_a_rule(connection_string: str, queue_name: str) -> object:
+    """Created, listed, changed, deleted."""
+    topic_name = f"{queue_name}-shop"
+    with ServiceBusAdministrationClient.from_connection_string(connection_string) as client:
+        client.create_topic(topic_name)
+        client.create_subscription(topic_name, "sales")
+        client.create_rule(topic_name, "sales", "dear", filter=SqlRuleFilter("price > 100"))
+        client.create_rule(
+            topic_name,
+            "sales",
+            "mail",
+            filter=CorrelationRuleFilter(content_type="text/plain", properties={"to": "all"}),
+            action=SqlRuleAction("SET sys.To = 'everybody'"),
+        )
+        listed = [rule.name for rule in client.list_rules(topic_name, "sales")]
+
+        rule = client.get_rule(topic_name, "sales", "dear")
+        assert isinstance(rule.filter, SqlRuleFilter)
+        before = rule.filter.sql_expression, rule.action
+        rule.filter = SqlRuleFilter("price > @limit", parameters={"@limit": timedelta(days=1)})
+        rule.action = SqlRuleAction("SET seen = TRUE")
+        client.update_rule(topic_name, "sales", rule)
+        rule = client.get_rule(topic_name, "sales", "dear")
+        assert isinstance(rule.filter, SqlRuleFilter)
+        assert rule.action is not None
+        after = rule.filter.sql_expression, rule.filter.parameters, rule.action.sql_expression
+
+        mail = (client.get_rule(topic_name, "sales", "mail")).filter
+        assert isinstance(mail, CorrelationRuleFilter)
+        said: list[str] = []
+        try:
+            client.create_rule(topic_name, "sales", "mail")
+        except ResourceExistsError:
+            said.append("exists")
+        client.delete_rule(topic_name, "sales", "mail")
+        try:
+            client.delete_rule(topic_name, "sales", "mail")
+        except ResourceNotFoundError:
+            said.append("not found")
+        left = [rule.name for rule in client.list_rules(topic_name, "sales")]
+    return listed, before, after, (mail.content_type, mail.properties), said, left
+
+
+def wrong(connection_string: str, queue_name: str) -> object:
+    """A filter that cannot be read, and one that fails when it meets a message."""
+    topic_name = f"{queue_name}-shop"
+    with ServiceBusAdministrationClient.from_connection_string(connection_string) as administration:
+        administration.create_topic(topic_name)
+        administration.create_subscription(topic_name, "sales")
+        try:
+            administration.create_rule(topic_name, "sales", "broken", filter=SqlRuleFilter("price >"))
+        except ValueError:  # row: rule-values
+            said = "refused"
+        else:
+            said = "taken"
+        administration.delete_rule(topic_name, "sales", "$Default")
+        administration.create_rule(topic_name, "sales", "fails", filter=SqlRuleFilter("price / 0 > 1"))
+    send(connection_string, topic_name)
+    with (
+        ServiceBusClient.from_connection_string(connection_string) as client,
+        client.get_subscription_receiver(topic_name, "sales", sub_queue="deadletter") as dead,
+    ):
+        letters = dead.peek_messages(20)
+    return said, {str(letter) for letter in letters}, {letter.dead_letter_reason for letter in letters}
+
+
+def from_the_first(connection_string: str, queue_name: str) -> object:
+    """Rules that a subscription has from its first moment on; a value of another kind is no match."""
+    topic_name = f"{queue_name}-shop"
+    rules = [RuleProperties("dear", filter=SqlRuleFilter("price <> 5"))]
+    with ServiceBusAdministrationClient.from_connection_string(connection_string) as client:
+        client.create_topic(topic_name)
+        client.create_subscription(topic_name, "sales", rules=rules)  # row: first-rules
+        listed = [rule.name for rule in client.list_rules(topic_name, "sales")]
+    send(connection_string, topic_name)
+    got = [str(message) for message in received(connection_string, topic_name, "sales")]  # row: rule-kinds
+    return listed, got

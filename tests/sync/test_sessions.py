@@ -1,0 +1,433 @@
+"""Sessions from threads: accepting, state, locks, and what becomes of who is interrupted or closed meanwhile."""
+
+from __future__ import annotations
+
+import gc
+from collections.abc import Callable, Iterator
+from concurrent.futures import Future, ThreadPoolExecutor
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+import pytest
+
+from sbredis import (
+    NEXT_AVAILABLE_SESSION,
+    AutoLockRenewer,
+    ServiceBusClient,
+    ServiceBusError,
+    ServiceBusMessage,
+    ServiceBusReceiver,
+    ServiceBusSender,
+    ServiceBusSession,
+    ServiceBusSubQueue,
+)
+from sbredis.aio import ServiceBusReceiver as AsyncReceiver
+from sbredis.aio import ServiceBusSession as AsyncSession
+from sbredis.exceptions import (
+    AutoLockRenewFailed,
+    AutoLockRenewTimeout,
+    OperationTimeoutError,
+    SessionCannotBeLockedError,
+    SessionLockLostError,
+)
+from tests.sync.interruptions import interrupted_when
+from tests.waiting import wait_until
+
+SOON = 5.0
+NOTHING = 0.1
+in_memory = pytest.mark.parametrize("target", ["memory"])  # what takes seconds, and is about threads
+
+
+@pytest.fixture
+def sender(client: ServiceBusClient) -> Iterator[ServiceBusSender]:
+    """To a partitioned queue of sessions."""
+    options = {"requires_session": True, "enable_partitioning": True}
+    with client.get_queue_sender("q", create_if_missing=options) as sender:
+        yield sender
+
+
+def send(sender: ServiceBusSender, session: str, *texts: str) -> None:
+    sender.send_messages([ServiceBusMessage(text, session_id=session) for text in texts])
+
+
+def session_of(receiver: ServiceBusReceiver | None) -> ServiceBusSession:
+    assert receiver is not None
+    assert receiver.session is not None
+    return receiver.session
+
+
+def accepting(receiver: ServiceBusReceiver) -> bool:
+    """Whether it waits for a session."""
+    return receiver._aio._accepting.locked()
+
+
+# -- what there is -----------------------------------------------------------------------------------------------------
+
+
+def test_a_session_is_received_in_its_order(client: ServiceBusClient, sender: ServiceBusSender) -> None:
+    send(sender, "ann", "one", "two", "three")
+    send(sender, "bob", "four")
+    receiver = client.get_queue_receiver("q", session_id="ann", max_wait_time=NOTHING)
+    assert receiver.session is None
+    seen: list[str] = []
+    with receiver:
+        assert session_of(receiver).session_id == "ann"
+        for message in receiver:
+            seen.append(str(message))
+            assert (message.session_id, message.locked_until_utc) == ("ann", None)
+            receiver.complete_message(message)
+        assert repr(receiver.session).startswith("<ServiceBusSession 'ann' of 'q', locked until")
+    assert seen == ["one", "two", "three"]
+    assert repr(receiver.session) == "<ServiceBusSession 'ann' of 'q', given back>"
+
+
+def test_the_empty_text_is_a_session(client: ServiceBusClient, sender: ServiceBusSender) -> None:
+    send(sender, "", "nameless")
+    with client.get_queue_receiver("q", session_id="", max_wait_time=SOON) as receiver:
+        assert str(receiver.next()) == "nameless"
+        assert session_of(receiver).session_id == ""
+
+
+def test_a_state_outlives_its_receiver(client: ServiceBusClient, sender: ServiceBusSender) -> None:
+    del sender
+    kept: list[bytes | None] = []
+    for given in ("begun", b"half", bytearray(b"done"), None):
+        with client.get_queue_receiver("q", session_id="ann") as receiver:
+            session = session_of(receiver)
+            kept.append(session.get_state())
+            session.set_state(given)
+    with client.get_queue_receiver("q", session_id="ann") as receiver:
+        kept.append(session_of(receiver).get_state(timeout=SOON))
+        with pytest.raises(TypeError, match="not int"):
+            session_of(receiver).set_state(5)  # type: ignore[arg-type]
+    assert kept == [None, b"begun", b"half", b"done", None]
+
+
+def test_a_lock_is_renewed_by_hand(client: ServiceBusClient, sender: ServiceBusSender) -> None:
+    del sender
+    with client.get_queue_receiver("q", session_id="ann") as receiver:
+        session = session_of(receiver)
+        until = session.locked_until_utc
+        assert datetime.now(UTC) < until < datetime.now(UTC) + timedelta(seconds=61)
+        assert session.renew_lock() == session.locked_until_utc > until
+
+
+def test_a_session_is_locked_for_one_receiver_until_it_is_closed(
+    client: ServiceBusClient, sender: ServiceBusSender
+) -> None:
+    send(sender, "ann", "one")
+    another = client.get_queue_receiver("q", session_id="ann", max_wait_time=SOON)
+    with client.get_queue_receiver("q", session_id="ann", max_wait_time=SOON) as receiver:
+        receiver.next()
+        with pytest.raises(SessionCannotBeLockedError, match="'ann'"):
+            another.next()
+    assert another.next().delivery_count == 1
+    with pytest.raises(ValueError, match="given back"):
+        session_of(receiver).get_state()
+
+
+def test_the_next_session_is_accepted_or_none_is_there(client: ServiceBusClient, sender: ServiceBusSender) -> None:
+    with (
+        pytest.raises(OperationTimeoutError),
+        client.get_queue_receiver("q", session_id=NEXT_AVAILABLE_SESSION, max_wait_time=NOTHING),
+    ):
+        pytest.fail("there is none")
+    assert client.accept_next_session("q", max_wait_time=NOTHING) is None
+    send(sender, "ann", "one")
+    send(sender, "bob", "two")
+    names: set[str] = set()
+    for _ in range(2):
+        receiver = client.accept_next_session("q", max_wait_time=SOON, prefetch_count=5)
+        assert receiver is not None
+        names.add(session_of(receiver).session_id)
+        assert [message.session_id for message in receiver.receive_messages(5)] == [session_of(receiver).session_id]
+    assert names == {"ann", "bob"}
+    assert client.accept_next_session("q", max_wait_time=NOTHING) is None
+
+
+def test_who_waits_for_a_session_is_woken(client: ServiceBusClient, sender: ServiceBusSender) -> None:
+    receiver = client.get_queue_receiver("q", session_id=NEXT_AVAILABLE_SESSION)
+    with ThreadPoolExecutor(1) as pool:
+        waits = pool.submit(receiver.next)
+        wait_until(lambda: accepting(receiver))
+        send(sender, "ann", "one")
+        assert str(waits.result(20)) == "one"
+    assert session_of(receiver).session_id == "ann"
+
+
+def test_sessions_are_listed(client: ServiceBusClient, sender: ServiceBusSender) -> None:
+    assert list(client.list_queue_sessions("q")) == []
+    names = [f"s{number:02}" for number in range(20)]
+    for name in names:
+        send(sender, name, "a")
+    assert sorted(client.list_queue_sessions("q", timeout=SOON)) == names
+    assert sorted(name for page in client.list_queue_sessions("q").by_page() for name in page) == names
+    before = datetime.now(UTC) - timedelta(minutes=1)
+    assert list(client.list_queue_sessions("q", state_updated_after=before)) == []
+    with client.get_queue_receiver("q", session_id="s05") as receiver:
+        session_of(receiver).set_state("here")
+    assert list(client.list_queue_sessions("q", state_updated_after=before)) == ["s05"]
+
+
+def test_a_whole_session_is_dead_lettered(client: ServiceBusClient, sender: ServiceBusSender) -> None:
+    send(sender, "ann", "one", "two", "three")
+    send(sender, "bob", "four")
+    with client.get_queue_receiver("q", session_id="ann", max_wait_time=SOON) as receiver:
+        receiver.next()
+        assert session_of(receiver).dead_letter_messages("Bad", "Ann has left.") == 3
+    with client.get_queue_receiver("q", sub_queue=ServiceBusSubQueue.DEAD_LETTER, max_wait_time=SOON) as dead:
+        letters = dead.receive_messages(3)
+    assert [str(letter) for letter in letters] == ["one", "two", "three"]
+    assert {(each.dead_letter_reason, each.dead_letter_error_description) for each in letters} == {
+        ("Bad", "Ann has left.")
+    }
+
+
+def test_an_unknown_option_is_a_warning_that_shows_the_callers_line(
+    client: ServiceBusClient, sender: ServiceBusSender
+) -> None:
+    send(sender, "ann", "one")
+    receiver = client.get_queue_receiver("q", session_id="ann")
+    with receiver:
+        session = session_of(receiver)
+        calls: list[Callable[[], object]] = [
+            lambda: session.renew_lock(later=True),
+            lambda: session.get_state(later=True),
+            lambda: session.set_state(None, later=True),
+            lambda: client.accept_next_session("q", max_wait_time=NOTHING, later=True),
+        ]
+        for call in calls:
+            with pytest.warns(UserWarning, match="ignores: later") as seen:
+                call()
+            assert [warning.filename for warning in seen] == [__file__]
+    with pytest.raises(TypeError, match="session_id"):
+        client.accept_next_session("q", session_id="ann")
+
+
+# -- one object --------------------------------------------------------------------------------------------------------
+
+
+def test_a_receiver_has_one_session_in_all_threads(client: ServiceBusClient, sender: ServiceBusSender) -> None:
+    del sender
+    receiver = client.get_queue_receiver("q", session_id="ann")
+    with receiver, ThreadPoolExecutor(8) as pool:
+        found = set(pool.map(lambda _: receiver.session, range(64)))
+        assert found == {receiver.session}
+        states = list(pool.map(lambda number: session_of(receiver).set_state(str(number)), range(8)))
+        assert states == [None] * 8
+        assert session_of(receiver).get_state() in {str(number).encode() for number in range(8)}
+
+
+def test_a_session_holds_its_client_and_is_not_held_by_it(url: str) -> None:
+    client = ServiceBusClient(url)
+    receiver = client.get_queue_receiver("q", session_id="ann", create_if_missing={"requires_session": True})
+    receiver.__enter__()
+    worker, session = client._portal._worker, receiver.session
+    assert worker is not None
+    assert session is not None
+    del client, receiver
+    gc.collect()
+    session.set_state("still there")
+    assert session.get_state() == b"still there"
+    with pytest.warns(ResourceWarning, match="was not closed"):
+        del session
+    worker.join(20)
+    assert not worker.is_alive()
+
+
+def test_threads_share_sessions_and_each_message_comes_once(client: ServiceBusClient, sender: ServiceBusSender) -> None:
+    names, each = [f"s{number}" for number in range(12)], 5
+    for name in names:
+        send(sender, name, *map(str, range(each)))
+
+    def work(_: int) -> list[tuple[str, list[str]]]:
+        done: list[tuple[str, list[str]]] = []
+        while (receiver := client.accept_next_session("q", max_wait_time=0.5)) is not None:
+            with receiver:
+                name, texts = session_of(receiver).session_id, list[str]()
+                while len(texts) < each:
+                    for message in receiver.receive_messages(3, max_wait_time=SOON):
+                        receiver.complete_message(message)
+                        texts.append(str(message))
+                session_of(receiver).set_state(texts[-1])
+                done.append((name, texts))
+        return done
+
+    with ThreadPoolExecutor(4) as pool:
+        done = [one for found in pool.map(work, range(4)) for one in found]
+    assert sorted(done) == [(name, list(map(str, range(each)))) for name in sorted(names)]
+
+
+# -- renewing ----------------------------------------------------------------------------------------------------------
+
+
+@in_memory
+@pytest.mark.parametrize("by", ["the receiver", "hand"])
+def test_a_session_is_renewed_while_its_thread_is_busy(by: str, client: ServiceBusClient) -> None:
+    """Its lock lasts five seconds."""
+    options = {"requires_session": True, "lock_duration": "PT5S"}
+    with AutoLockRenewer() as renewer, client.get_queue_sender("short", create_if_missing=options) as sender:
+        send(sender, "ann", "one")
+        given = renewer if by == "the receiver" else None
+        with client.get_queue_receiver("short", session_id="ann", auto_lock_renewer=given) as receiver:
+            session = session_of(receiver)
+            if given is None:
+                renewer.register(receiver, session, max_lock_renewal_duration=60)
+            first = session.locked_until_utc
+            message = receiver.next()
+            wait_until(lambda: session.locked_until_utc != first)  # no call of this thread has made it so
+            receiver.complete_message(message)
+            assert session.auto_renew_error is None
+
+
+@in_memory
+@pytest.mark.parametrize("held", [True, False])
+def test_who_is_told_of_a_failure_gets_the_session_of_the_receiver(
+    held: bool, client: ServiceBusClient, sender: ServiceBusSender
+) -> None:
+    """Also where nobody has asked for it before."""
+    del sender
+    told: list[tuple[Any, Exception | None]] = []
+    with AutoLockRenewer(0.1, lambda *said: told.append(said)) as renewer:
+        receiver = client.get_queue_receiver("q", session_id="ann", auto_lock_renewer=renewer)
+        with receiver:
+            before = receiver.session if held else None
+            wait_until(lambda: told)
+            assert told[0][0] is session_of(receiver)
+            assert before in {None, receiver.session}
+            assert told[0][0].get_state() is None
+            assert told[0][1] is session_of(receiver).auto_renew_error
+            assert isinstance(told[0][1], AutoLockRenewTimeout)
+
+
+@in_memory
+def test_each_registration_may_have_a_callback_of_its_own(client: ServiceBusClient) -> None:
+    client.ensure_queue("short", requires_session=True, lock_duration="PT5S")
+    told: list[tuple[Any, Exception | None]] = []
+    with AutoLockRenewer() as renewer, client.get_queue_receiver("short", session_id="ann") as receiver:
+        session = session_of(receiver)
+        renewer.register(receiver, session, 60, lambda *said: told.append(said))
+        client._portal.call(session._aio._release)  # which nobody says here
+        assert session._aio._watchers == ()
+        session._aio._settled = False
+        renewer.register(receiver, session, 60, lambda *said: told.append(said))
+        wait_until(lambda: told)
+        assert told[0][0] is session
+        assert isinstance(session.auto_renew_error, AutoLockRenewFailed)
+        assert isinstance(session.auto_renew_error.__cause__, SessionLockLostError)
+
+
+def test_what_cannot_be_renewed_is_refused(url: str, client: ServiceBusClient, sender: ServiceBusSender) -> None:
+    send(sender, "ann", "one")
+    with (
+        ServiceBusClient(url) as other,
+        AutoLockRenewer() as renewer,
+        client.get_queue_receiver("q", session_id="ann", max_wait_time=SOON) as receiver,
+    ):
+        session = session_of(receiver)
+        with pytest.raises(ValueError, match="register its session"):
+            renewer.register(receiver, receiver.next())
+        with pytest.raises(ValueError, match="another client"):
+            renewer.register(other.get_queue_receiver("q"), session)
+        for wrong in (session._aio, receiver, None):
+            with pytest.raises(TypeError, match="a message that was received, or a session"):
+                renewer.register(receiver, wrong)  # type: ignore[arg-type]  # pyright: ignore[reportArgumentType]
+        with pytest.raises(TypeError, match="cannot be mixed"):
+            renewer.register(receiver._aio, session)  # type: ignore[arg-type]  # pyright: ignore[reportArgumentType]
+        receiver.close()
+        with pytest.raises(ValueError, match="session has no lock"):
+            renewer.register(receiver, session)
+
+
+# -- interrupted, and closed -------------------------------------------------------------------------------------------
+
+
+def test_an_interruption_ends_who_waits_for_a_session(
+    client: ServiceBusClient, sender: ServiceBusSender, interrupt: Callable[[], None]
+) -> None:
+    receiver = client.get_queue_receiver("q", session_id=NEXT_AVAILABLE_SESSION)
+    with interrupted_when(lambda: accepting(receiver), interrupt), pytest.raises(KeyboardInterrupt), receiver:
+        pytest.fail("there is no session")
+    waiting = client.get_queue_receiver("q", session_id=NEXT_AVAILABLE_SESSION)
+    with interrupted_when(lambda: accepting(waiting), interrupt), pytest.raises(KeyboardInterrupt):
+        waiting.next()
+    send(sender, "ann", "one")
+    with client.get_queue_receiver("q", session_id="ann", max_wait_time=SOON) as another:
+        assert another.next().delivery_count == 1
+
+
+def test_an_interruption_ends_the_acceptance_of_the_next_session(
+    client: ServiceBusClient, sender: ServiceBusSender, interrupt: Callable[[], None]
+) -> None:
+    def waits() -> bool:
+        handlers = list(client._aio._handlers)
+        return any(isinstance(each, AsyncReceiver) and each._accepting.locked() for each in handlers)
+
+    with interrupted_when(waits, interrupt), pytest.raises(KeyboardInterrupt):
+        client.accept_next_session("q")
+    assert not waits()
+    send(sender, "ann", "one")
+    found = client.accept_next_session("q", max_wait_time=SOON)
+    assert session_of(found).session_id == "ann"
+
+
+@pytest.mark.parametrize("way", ["with", "accept_next_session"])
+def test_a_session_that_comes_in_the_moment_of_the_interruption_is_given_back(
+    way: str,
+    client: ServiceBusClient,
+    sender: ServiceBusSender,
+    interrupt: Callable[[], None],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    send(sender, "ann", "one")
+    receiver = client.get_queue_receiver("q", session_id=NEXT_AVAILABLE_SESSION)
+    name, owner = ("__aenter__", receiver._aio) if way == "with" else (way, client._aio)
+    original = getattr(owner, name)
+    came: list[AsyncSession] = []
+
+    async def accepts(*arguments: Any, **options: Any) -> Any:
+        found = await original(*arguments, **options)
+        came.append(found.session)
+        interrupt()
+        return found
+
+    with monkeypatch.context() as patched:
+        patched.setattr(owner, name, accepts)
+        with pytest.raises(KeyboardInterrupt):
+            receiver.__enter__() if way == "with" else client.accept_next_session("q")
+    assert [(session.session_id, session._settled) for session in came] == [("ann", True)]
+    with client.get_queue_receiver("q", session_id="ann", max_wait_time=SOON) as another:
+        assert another.next().delivery_count == 1
+
+
+def test_closing_a_receiver_ends_who_waits_for_its_session(client: ServiceBusClient, sender: ServiceBusSender) -> None:
+    del sender
+    receiver = client.get_queue_receiver("q", session_id=NEXT_AVAILABLE_SESSION)
+    with ThreadPoolExecutor(1) as pool:
+        waits = pool.submit(receiver.next)
+        wait_until(lambda: accepting(receiver))
+        receiver.close()
+        with pytest.raises((ServiceBusError, ValueError), match=r"The receiver (is|was) closed"):
+            waits.result(20)
+
+
+def test_closing_the_client_ends_who_waits_for_a_session(url: str) -> None:
+    with ServiceBusClient(url) as client, ThreadPoolExecutor(2) as pool:
+        client.ensure_queue("q", requires_session=True)
+        receiver = client.get_queue_receiver("q", session_id=NEXT_AVAILABLE_SESSION)
+        waits: list[Future[Any]] = [pool.submit(receiver.next), pool.submit(client.accept_next_session, "q")]
+        wait_until(lambda: len(client._aio._handlers) == 2 and accepting(receiver))
+        client.close()
+        for each in waits:
+            with pytest.raises((ServiceBusError, ValueError), match="closed"):
+                each.result(20)
+
+
+def test_a_session_is_free_when_its_client_is_closed(url: str, client: ServiceBusClient) -> None:
+    client.ensure_queue("q", requires_session=True)
+    with ServiceBusClient(url) as other:
+        receiver = other.get_queue_receiver("q", session_id="ann")
+        receiver.__enter__()
+        session_of(receiver).set_state("theirs")
+    with client.get_queue_receiver("q", session_id="ann") as another:
+        assert session_of(another).get_state() == b"theirs"

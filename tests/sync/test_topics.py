@@ -1,0 +1,192 @@
+"""Topics and subscriptions from threads."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from datetime import UTC, datetime, timedelta
+
+import pytest
+
+from sbredis import (
+    AutoLockRenewer,
+    ServiceBusClient,
+    ServiceBusMessage,
+    ServiceBusReceivedMessage,
+    ServiceBusSender,
+    ServiceBusSubQueue,
+)
+from sbredis.exceptions import MessageNotFoundError, MessagingEntityNotFoundError
+from sbredis.management import RuleProperties, ServiceBusAdministrationClient, SqlRuleAction, SqlRuleFilter
+from tests.sync.interruptions import interrupted_when
+
+SOON = 5.0
+NOTHING = 0.1
+
+
+@pytest.fixture
+def sender(client: ServiceBusClient) -> Iterator[ServiceBusSender]:
+    """To the topic ``news``, of which the subscription ``all`` takes everything."""
+    with client.get_topic_sender("news", create_if_missing={"enable_partitioning": True}) as sender:
+        with client.get_subscription_receiver("news", "all", create_if_missing=True) as receiver:
+            assert receiver.entity_path == "news/subscriptions/all"
+        yield sender
+
+
+def texts(messages: list[ServiceBusReceivedMessage]) -> list[str]:
+    return sorted(map(str, messages))
+
+
+def test_each_subscription_gets_what_its_rules_say(client: ServiceBusClient, sender: ServiceBusSender) -> None:
+    dear = RuleProperties("dear", filter=SqlRuleFilter("price > 100"), action=SqlRuleAction("SET sys.Label = 'dear'"))
+    some = client.get_subscription_receiver(
+        "news", "some", create_if_missing={"rules": [dear]}, max_wait_time=SOON, receive_mode="receiveanddelete"
+    )
+    with some, client.get_subscription_receiver("news", "all", max_wait_time=SOON) as everything:
+        for price in (50, 150):
+            sender.send_messages(ServiceBusMessage(str(price), application_properties={"price": price}))
+        message = some.next()
+        assert (str(message), message.subject) == ("150", "dear")
+        assert message.application_properties == {"price": 150, "RuleName": "dear"}
+        assert some.peek_messages() == []
+        found: list[ServiceBusReceivedMessage] = []
+        while len(found) < 2:
+            found += everything.receive_messages(2)
+        everything.complete_messages(found)
+        assert texts(found) == ["150", "50"]
+        assert {message.subject for message in found} == {None}
+
+
+def test_a_list_a_batch_and_a_stream_are_sent_to_a_topic(client: ServiceBusClient, sender: ServiceBusSender) -> None:
+    sender.send_messages([ServiceBusMessage(text, partition_key="one") for text in ("a", "b")])
+    batch = sender.create_message_batch()
+    batch.add_message(ServiceBusMessage("c"))
+    sender.send_messages(batch)
+    assert sender.send_stream(map(ServiceBusMessage, "de")).count() == 2
+    with client.get_subscription_receiver("news", "all") as receiver:
+        assert texts(receiver.peek_messages(10)) == ["a", "b", "c", "d", "e"]
+    assert (sender.entity_name, sender.in_flight) == ("news", 0)
+
+
+def test_a_subscription_has_a_dead_letter_queue(client: ServiceBusClient, sender: ServiceBusSender) -> None:
+    sender.send_messages(ServiceBusMessage("a"))
+    with client.get_subscription_receiver("news", "all", max_wait_time=SOON) as receiver:
+        receiver.dead_letter_message(receiver.next(), "Bad", "It was no news.")
+    dead = client.get_subscription_receiver("news", "all", sub_queue=ServiceBusSubQueue.DEAD_LETTER, max_wait_time=SOON)
+    with dead:
+        assert dead.entity_path == "news/subscriptions/all/$DeadLetterQueue"
+        assert dead.next().dead_letter_reason == "Bad"
+
+
+def test_what_is_scheduled_on_a_topic_comes_by_a_client_that_maintains(
+    url: str, client: ServiceBusClient, sender: ServiceBusSender
+) -> None:
+    soon = datetime.now(UTC) + timedelta(seconds=0.3)
+    sender.schedule_messages(ServiceBusMessage("later"), soon)
+    (number,) = sender.schedule_messages(ServiceBusMessage("never"), soon + timedelta(days=1))
+    sender.cancel_scheduled_messages(number)
+    with pytest.raises(MessageNotFoundError):
+        sender.cancel_scheduled_messages(number)
+    with (
+        ServiceBusClient(url, maintenance=True),
+        client.get_subscription_receiver("news", "all", max_wait_time=20) as receiver,
+    ):
+        message = receiver.next()
+        assert message.enqueued_time_utc is not None
+        assert (str(message), message.enqueued_time_utc >= soon - timedelta(milliseconds=1)) == ("later", True)
+
+
+def test_sessions_of_a_subscription(client: ServiceBusClient, sender: ServiceBusSender) -> None:
+    with client.get_subscription_receiver(
+        "news", "turns", session_id="ann", create_if_missing={"requires_session": True}, max_wait_time=SOON
+    ) as receiver:
+        sender.send_messages([ServiceBusMessage(text, session_id="ann") for text in ("one", "two")])
+        assert list(client.list_subscription_sessions("news", "turns")) == ["ann"]
+        assert client.accept_next_session("news", "turns", max_wait_time=NOTHING) is None
+        assert texts([receiver.next(), receiver.next()]) == ["one", "two"]
+    again = client.accept_next_session("news", "turns", max_wait_time=SOON)
+    assert again is not None
+    assert again.session is not None
+    assert again.session.session_id == "ann"
+
+
+def test_threads_share_a_topic(client: ServiceBusClient, sender: ServiceBusSender) -> None:
+    threads, each = 6, 15
+    names = ("all", "too")
+    receivers = [
+        client.get_subscription_receiver("news", name, create_if_missing=True, prefetch_count=20, max_wait_time=SOON)
+        for name in names
+    ]
+    for receiver in receivers:
+        receiver.__enter__()
+
+    def send(thread: int) -> None:
+        for number in range(each):
+            sender.send_messages(ServiceBusMessage(f"{thread} {number}"))
+
+    def receive(place: int) -> Counter[str]:
+        seen: Counter[str] = Counter()
+        while seen.total() < threads * each:
+            message = receivers[place].next()
+            receivers[place].complete_message(message)
+            seen[str(message)] += 1
+        return seen
+
+    with ThreadPoolExecutor(threads + 2) as pool:
+        found = [pool.submit(receive, place) for place in range(2)]
+        list(pool.map(send, range(threads)))
+        for seen in found:
+            assert set(seen.result().values()) == {1}
+    for receiver in receivers:
+        assert receiver.peek_messages() == []
+
+
+def test_who_waits_at_a_subscription_may_be_interrupted(
+    client: ServiceBusClient, sender: ServiceBusSender, interrupt: Callable[[], None]
+) -> None:
+    receiver = client.get_subscription_receiver("news", "all")
+
+    def waits() -> bool:
+        inbox = receiver._aio._inbox
+        return inbox is not None and inbox.demand > 0
+
+    with interrupted_when(waits, interrupt), pytest.raises(KeyboardInterrupt):
+        receiver.next()
+    sender.send_messages(ServiceBusMessage("a"))
+    with client.get_subscription_receiver("news", "all", max_wait_time=SOON) as another:
+        assert another.next().delivery_count == 1
+
+
+def test_a_renewer_renews_what_comes_from_a_subscription(client: ServiceBusClient, sender: ServiceBusSender) -> None:
+    sender.send_messages(ServiceBusMessage("a"))
+    with (
+        AutoLockRenewer() as renewer,
+        client.get_subscription_receiver("news", "all", auto_lock_renewer=renewer, max_wait_time=SOON) as receiver,
+    ):
+        message = receiver.next()
+        assert message._watchers
+        receiver.complete_message(message)
+    with pytest.raises(TypeError, match=r"is a sbredis\.AutoLockRenewer, not"):
+        client.get_subscription_receiver("news", "all", auto_lock_renewer="yes")  # type: ignore[arg-type]  # pyright: ignore[reportArgumentType]
+
+
+def test_topics_and_queues_are_not_mixed_up(url: str, client: ServiceBusClient, sender: ServiceBusSender) -> None:
+    del sender
+    with pytest.raises(MessagingEntityNotFoundError, match="topic"):
+        client.get_queue_receiver("news").receive_messages(max_wait_time=NOTHING)
+    with pytest.raises(MessagingEntityNotFoundError, match="nowhere"):
+        client.get_subscription_receiver("news", "nowhere").receive_messages(max_wait_time=NOTHING)
+    with ServiceBusAdministrationClient(url) as admin:
+        assert [topic.name for topic in admin.list_topics()] == ["news"]
+
+
+def test_an_unknown_option_is_a_warning_that_shows_the_callers_line(client: ServiceBusClient) -> None:
+    calls: list[Callable[[], object]] = [
+        lambda: client.get_topic_sender("news", later=True),
+        lambda: client.get_subscription_receiver("news", "all", later=True),
+    ]
+    for call in calls:
+        with pytest.warns(UserWarning, match="ignores: later") as seen:
+            call()
+        assert [warning.filename for warning in seen] == [__file__]

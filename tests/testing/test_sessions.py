@@ -1,0 +1,147 @@
+"""Sessions on a bus: their locks and those who wait for them go by its clock."""
+
+from __future__ import annotations
+
+import asyncio
+from datetime import timedelta
+from typing import Any
+
+import pytest
+
+from sbredis import NEXT_AVAILABLE_SESSION
+from sbredis.aio import AutoLockRenewer, ServiceBusReceiver, ServiceBusSession
+from sbredis.exceptions import AutoLockRenewFailed, SessionLockLostError
+from sbredis.model import ServiceBusMessage
+from sbredis.testing import Bus, SyncBus
+from tests.waiting import eventually
+
+pytestmark = pytest.mark.anyio
+
+
+async def send(bus: Bus, session: str, *bodies: str) -> None:
+    async with bus.client.get_queue_sender("orders") as sender:
+        await sender.send_messages([ServiceBusMessage(body, session_id=session) for body in bodies])
+
+
+def bodies(messages: list[Any]) -> list[bytes]:
+    return [message.body for message in messages]
+
+
+def session_of(receiver: ServiceBusReceiver | None) -> ServiceBusSession:
+    assert receiver is not None
+    assert receiver.session is not None
+    return receiver.session
+
+
+@pytest.mark.parametrize("partitioned", [False, True])
+async def test_messages_of_sessions_are_told_like_others(bus: Bus, partitioned: bool) -> None:
+    await bus.create_queue("orders", requires_session=True, enable_partitioning=partitioned)
+    await send(bus, "ann", "one", "two")
+    await send(bus, "bob", "three")
+    assert [message.session_id for message in await bus.sent("orders")] == ["ann", "ann", "bob"]
+    async with bus.client.get_queue_receiver("orders", session_id="ann") as receiver:
+        (message,) = await receiver.receive_messages()
+        assert bodies(await bus.locked("orders")) == [b"one"]
+        assert sorted(bodies(await bus.active("orders"))) == [b"one", b"three", b"two"]
+        await receiver.dead_letter_message(message)
+    assert bodies(await bus.dead_lettered("orders")) == [b"one"]
+    assert await bus.purge("orders") == 3
+    assert await bus.messages("orders") == []
+
+
+@pytest.mark.parametrize("partitioned", [False, True])
+@pytest.mark.parametrize("wanted", ["ann", NEXT_AVAILABLE_SESSION])
+async def test_the_lock_on_a_session_lapses_when_the_clock_is_moved(bus: Bus, wanted: Any, partitioned: bool) -> None:
+    await bus.create_queue("orders", requires_session=True, enable_partitioning=partitioned)
+    await send(bus, "ann", "one", "two")
+    first = bus.client.get_queue_receiver("orders", session_id="ann")
+    (message,) = await first.receive_messages()
+    session = session_of(first)
+    bus.clock.advance(seconds=59)
+    await session.renew_lock()
+    bus.clock.advance(minutes=2)
+    assert await bus.locked("orders") == []
+    second = bus.client.get_queue_receiver("orders", session_id=wanted)
+    again = await second.receive_messages(2)
+    assert [(each.body, each.delivery_count) for each in again] == [(b"one", 2), (b"two", 1)]
+    assert session_of(second).locked_until_utc > bus.clock.now
+    with pytest.raises(SessionLockLostError):
+        await session.get_state()
+    with pytest.raises(SessionLockLostError):
+        await first.complete_message(message)
+    await second.complete_messages(again)
+    assert await bus.messages("orders") == []
+
+
+@pytest.mark.parametrize("partitioned", [False, True])
+async def test_who_waits_for_a_session_gets_one_whose_lock_has_lapsed(bus: Bus, partitioned: bool) -> None:
+    await bus.create_queue("orders", requires_session=True, enable_partitioning=partitioned)
+    await send(bus, "ann", "one")
+    first = bus.client.get_queue_receiver("orders", session_id="ann")
+    await first.receive_messages()
+    waiting = asyncio.ensure_future(bus.client.accept_next_session("orders", max_wait_time=60))
+    await asyncio.sleep(0.05)
+    assert not waiting.done()
+    bus.clock.advance(minutes=2)
+    async with asyncio.timeout(5):
+        assert session_of(await waiting).session_id == "ann"
+
+
+async def test_a_session_with_what_falls_due_is_found(bus: Bus) -> None:
+    await bus.create_queue("orders", requires_session=True)
+    async with bus.client.get_queue_sender("orders") as sender:
+        message = ServiceBusMessage("later", session_id="ann")
+        await sender.schedule_messages(message, bus.clock.now + timedelta(hours=1))
+    waiting = asyncio.ensure_future(bus.client.accept_next_session("orders", max_wait_time=60))
+    await asyncio.sleep(0.05)
+    assert not waiting.done()
+    bus.clock.advance(hours=1)
+    async with asyncio.timeout(5):
+        receiver = await waiting
+    assert session_of(receiver).session_id == "ann"
+
+
+async def test_the_renewer_keeps_up_with_steps_shorter_than_a_lock(bus: Bus) -> None:
+    await bus.create_queue("orders", requires_session=True)
+    async with (
+        AutoLockRenewer(max_lock_renewal_duration=3600) as renewer,
+        bus.client.get_queue_receiver("orders", session_id="ann", auto_lock_renewer=renewer) as receiver,
+    ):
+        session = session_of(receiver)
+        for _ in range(10):
+            before = session.locked_until_utc
+            bus.clock.advance(seconds=45)
+            await eventually(lambda before=before: session.locked_until_utc != before)
+        await session.set_state("done")
+        assert session.auto_renew_error is None
+        bus.clock.advance(minutes=2)
+        await eventually(lambda: session.auto_renew_error)
+        assert isinstance(session.auto_renew_error, AutoLockRenewFailed)
+
+
+async def test_sessions_of_a_subscription(bus: Bus) -> None:
+    """A message without a session is not lost there."""
+    await bus.create_topic("news")
+    await bus.create_subscription("news", "turns", requires_session=True)
+    async with bus.client.get_topic_sender("news") as sender:
+        await sender.send_messages(ServiceBusMessage("one", session_id="ann"))
+        await sender.send_messages(ServiceBusMessage("stray"))
+    receiver = await bus.client.accept_next_session("news", "turns", max_wait_time=1)
+    assert session_of(receiver).session_id == "ann"
+    assert bodies(await bus.active("news", "turns")) == [b"one"]
+    (letter,) = await bus.dead_lettered("news", "turns")
+    assert (letter.body, letter.dead_letter_reason) == (b"stray", "Session ID is null.")
+
+
+def test_a_synchronous_session_goes_by_the_clock(sync_bus: SyncBus) -> None:
+    sync_bus.create_queue("orders", requires_session=True)
+    client = sync_bus.client
+    with client.get_queue_receiver("orders", session_id="ann") as receiver:
+        assert receiver.session is not None
+        receiver.session.set_state("here")
+        sync_bus.clock.advance(minutes=2)
+        with pytest.raises(SessionLockLostError):
+            receiver.session.get_state()
+        with client.get_queue_receiver("orders", session_id="ann") as another:
+            assert another.session is not None
+            assert another.session.get_state() == b"here"

@@ -1,0 +1,268 @@
+"""Topics and subscriptions on a bus: what was sent to which, what became of it, and what is scheduled."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from datetime import timedelta
+from typing import Any
+
+import pytest
+
+from sbredis.aio import ServiceBusClient
+from sbredis.exceptions import MessagingEntityNotFoundError, RuleSyntaxError
+from sbredis.management import CorrelationRuleFilter, EntityStatus, RuleProperties, SqlRuleAction, SqlRuleFilter
+from sbredis.model import ServiceBusMessage
+from sbredis.testing import Bus, SyncBus
+from tests.waiting import eventually
+
+pytestmark = pytest.mark.anyio
+
+
+async def send(bus: Bus, *bodies: str, topic: str = "news", **options: Any) -> None:
+    async with bus.client.get_topic_sender(topic) as sender:
+        for body in bodies:
+            await sender.send_messages(ServiceBusMessage(body, **options))
+
+
+async def schedule(bus: Bus, *bodies: str, **by: float) -> None:
+    async with bus.client.get_topic_sender("news") as sender:
+        when = bus.clock.now + timedelta(**by)
+        await sender.schedule_messages([ServiceBusMessage(body) for body in bodies], when)
+
+
+def bodies(messages: list[Any]) -> list[bytes]:
+    return [message.body for message in messages]
+
+
+# -- creating ----------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("partitioned", [False, True])
+async def test_a_topic_hands_what_was_sent_to_its_subscriptions(bus: Bus, partitioned: bool) -> None:
+    await bus.create_topic("news", enable_partitioning=partitioned)
+    await bus.create_subscription("news", "all", max_delivery_count=3)
+    await bus.create_subscription("news", "dear", rules={"dear": "price > 100"})
+    await send(bus, "cheap", application_properties={"price": 5})
+    await send(bus, "dear", application_properties={"price": 500})
+    assert bodies(await bus.sent("news")) == bodies(await bus.sent("NEWS")) == [b"cheap", b"dear"]
+    assert sorted(bodies(await bus.active("news", "all"))) == [b"cheap", b"dear"]
+    assert bodies(await bus.messages("news", "dear")) == bodies(await bus.active("News", "DEAR")) == [b"dear"]
+    assert (await bus.counts("news", "all")).active_message_count == 2
+
+
+async def test_rules_are_given_in_several_ways(bus: Bus) -> None:
+    await bus.create_topic("news")
+    made = RuleProperties("made", filter=SqlRuleFilter("price > 100"), action=SqlRuleAction("SET sys.Label = 'dear'"))
+    await bus.create_subscription("news", "listed", rules=[made])
+    await bus.create_subscription(
+        "news", "mapped", rules={"dear": "price > 100", "eu": CorrelationRuleFilter(properties={"region": "eu"})}
+    )
+    await bus.create_subscription("news", "none", rules=[])
+    await bus.create_subscription("news", "later", rules={})
+    rule = await bus.create_rule("news", "later", "dear", "price > 100", "SET price = 1")
+    assert isinstance(rule.filter, SqlRuleFilter)
+    assert rule.action is not None
+    assert (rule.name, rule.filter.sql_expression, rule.action.sql_expression) == (
+        "dear",
+        "price > 100",
+        "SET price = 1",
+    )
+    await bus.create_rule("news", "none", "all")
+    await send(bus, "one", application_properties={"price": 500, "region": "eu"})
+    (listed,), (mapped,), (later,) = [await bus.active("news", name) for name in ("listed", "mapped", "later")]
+    assert (listed.subject, mapped.subject) == ("dear", None)
+    assert later.application_properties == {"price": 1, "region": "eu", "RuleName": "dear"}
+    assert len(await bus.active("news", "none")) == 1
+    with pytest.raises(RuleSyntaxError):
+        await bus.create_subscription("news", "wrong", rules={"dear": "price >"})
+
+
+# -- what is there -----------------------------------------------------------------------------------------------------
+
+
+async def test_messages_of_a_subscription_are_told_by_where_they_are(bus: Bus) -> None:
+    await bus.create_topic("news")
+    await bus.create_subscription("news", "all")
+    await bus.create_subscription("news", "other")
+    await send(bus, "locked", "deferred", "dead", "active")
+    async with bus.client.get_subscription_receiver("news", "all") as receiver:
+        _, deferred, dead = await receiver.receive_messages(3)
+        await receiver.defer_message(deferred)
+        await receiver.dead_letter_message(dead, "why")
+    assert bodies(await bus.locked("news", "all")) == [b"locked"]
+    assert bodies(await bus.active("news", "all")) == [b"locked", b"active"]
+    assert bodies(await bus.deferred("news", "all")) == [b"deferred"]
+    (letter,) = await bus.dead_lettered("news", "all")
+    assert (letter.body, letter.dead_letter_reason) == (b"dead", "why")
+    assert len(await bus.active("news", "other")) == 4
+    assert await bus.purge("news", "all") == 3
+    assert bodies(await bus.messages("news", "all")) == [b"locked"]
+    assert await bus.dead_lettered("news", "all") == []
+    assert len(await bus.messages("news", "other")) == len(await bus.sent("news")) == 4
+
+
+async def test_a_rule_that_failed_is_told(bus: Bus) -> None:
+    await bus.create_topic("news")
+    await bus.create_subscription("news", "some", rules={"odd": "total / count > 5"})
+    await send(bus, "one", application_properties={"total": 7, "count": 0})
+    (letter,) = await bus.dead_lettered("news", "some")
+    assert letter.dead_letter_error_description is not None
+    assert "odd" in letter.dead_letter_error_description
+
+
+@pytest.mark.parametrize(
+    "look",
+    [Bus.messages, Bus.active, Bus.locked, Bus.deferred, Bus.dead_lettered, Bus.counts, Bus.purge],
+)
+async def test_what_is_not_there_is_an_error(bus: Bus, look: Callable[..., Any]) -> None:
+    """A test that says ``assert not await bus.active("news", "al")`` must not pass for a slip of the pen."""
+    await bus.create_topic("news")
+    await bus.create_subscription("news", "all")
+    with pytest.raises(MessagingEntityNotFoundError, match="al"):
+        await look(bus, "news", "al")
+    with pytest.raises(MessagingEntityNotFoundError, match="new"):
+        await look(bus, "new", "all")
+
+
+async def test_what_a_topic_or_a_subscription_cannot_have_is_refused(bus: Bus) -> None:
+    await bus.create_topic("news")
+    await bus.create_subscription("news", "all")
+    for look in (Bus.messages, Bus.active, Bus.locked, Bus.deferred, Bus.dead_lettered):
+        with pytest.raises(ValueError, match="name a subscription as well"):
+            await look(bus, "news")
+    with pytest.raises(MessagingEntityNotFoundError, match="topic"):
+        await bus.counts("news")
+    with pytest.raises(ValueError, match="its topic"):
+        await bus.sent("news/subscriptions/all")
+    with pytest.raises(ValueError, match="waits on the topic"):
+        await bus.scheduled("news/subscriptions/all")
+
+
+# -- the clock ---------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("partitioned", [False, True])
+async def test_what_is_scheduled_on_a_topic_is_there_when_its_time_has_come(bus: Bus, partitioned: bool) -> None:
+    """Whether or not somebody waits for it, the helpers tell it so at once."""
+    await bus.create_topic("news", enable_partitioning=partitioned)
+    await bus.create_subscription("news", "all")
+    await bus.create_subscription("news", "none", rules=[])
+    await schedule(bus, "one", "two", hours=3)
+    await send(bus, "at once")
+    assert bodies(await bus.scheduled("news")) == [b"one", b"two"]
+    assert bodies(await bus.sent("news")) == [b"one", b"two", b"at once"]
+    assert bodies(await bus.active("news", "all")) == [b"at once"]
+    bus.clock.advance(hours=3)
+    assert sorted(bodies(await bus.active("news", "all"))) == [b"at once", b"one", b"two"]
+    assert await bus.scheduled("news") == await bus.messages("news", "none") == []
+    assert (await bus.counts("news", "all")).active_message_count == 3
+    assert len(await bus.sent("news")) == 3
+
+
+async def test_the_rules_of_that_moment_decide(bus: Bus) -> None:
+    await bus.create_topic("news")
+    await bus.create_subscription("news", "some", rules=[])
+    await schedule(bus, "one", hours=3)
+    await bus.create_rule("news", "some", "all")
+    bus.clock.advance(hours=4)
+    assert bodies(await bus.active("news", "some")) == [b"one"]
+
+
+async def test_who_waits_gets_it_whoever_has_sent_it(bus: Bus) -> None:
+    """Also where the client that has sent it is closed by then."""
+    await bus.create_topic("news")
+    await bus.create_subscription("news", "all")
+    receiver = bus.client.get_subscription_receiver("news", "all")
+    waiting = asyncio.ensure_future(receiver.receive_messages(max_wait_time=60))
+    async with ServiceBusClient(bus.url) as other, other.get_topic_sender("news") as sender:
+        await sender.schedule_messages(ServiceBusMessage("later"), bus.clock.now + timedelta(hours=3))
+    await asyncio.sleep(0.05)
+    assert not waiting.done()
+    bus.clock.advance(hours=3)
+    async with asyncio.timeout(5):
+        assert bodies(await waiting) == [b"later"]
+
+
+async def test_every_client_of_a_bus_publishes_and_each_message_comes_once(bus: Bus) -> None:
+    await bus.create_topic("news", enable_partitioning=True)
+    await bus.create_subscription("news", "all")
+    clients = [ServiceBusClient(bus.url) for _ in range(4)]
+    for client in clients:
+        await client.__aenter__()
+    async with bus.client.get_topic_sender("news") as sender:
+        for number in range(100):
+            when = bus.clock.now + timedelta(hours=number % 3)
+            await sender.schedule_messages(ServiceBusMessage(str(number)), when)
+    for _ in range(3):
+        bus.clock.advance(hours=1)
+        await asyncio.sleep(0)
+    await eventually(lambda: _published(bus, 100))
+    assert sorted(int(message.body) for message in await bus.active("news", "all")) == list(range(100))
+    for client in clients:
+        await client.close()
+
+
+async def _published(bus: Bus, count: int) -> bool:
+    return len(await bus.active("news", "all")) == count
+
+
+async def test_what_was_scheduled_on_a_topic_that_takes_nothing_waits(bus: Bus) -> None:
+    await bus.create_topic("news", status=EntityStatus.ACTIVE)
+    await bus.create_subscription("news", "all")
+    await schedule(bus, "one", hours=1)
+    assert await bus.purge("news") == 1
+    assert await bus.scheduled("news") == []
+    await schedule(bus, "two", hours=1)
+    await bus._administration().update_topic({"name": "news"}, status=EntityStatus.SEND_DISABLED)
+    bus.clock.advance(hours=2)
+    assert await bus.active("news", "all") == []
+    await bus._administration().update_topic({"name": "news"}, status=EntityStatus.ACTIVE)
+    assert bodies(await bus.active("news", "all")) == [b"two"]
+
+
+async def test_messages_of_a_subscription_expire(bus: Bus) -> None:
+    await bus.create_topic("news")
+    await bus.create_subscription(
+        "news", "short", default_message_time_to_live="PT1M", dead_lettering_on_message_expiration=True
+    )
+    await bus.create_subscription("news", "long")
+    await send(bus, "one")
+    bus.clock.advance(minutes=2)
+    assert await bus.active("news", "short") == []
+    assert [each.dead_letter_reason for each in await bus.dead_lettered("news", "short")] == ["TTLExpiredException"]
+    assert bodies(await bus.active("news", "long")) == [b"one"]
+
+
+# -- without an event loop ---------------------------------------------------------------------------------------------
+
+
+def test_the_helpers_are_there_without_an_event_loop(sync_bus: SyncBus) -> None:
+    sync_bus.create_topic("news")
+    sync_bus.create_subscription("news", "all", max_delivery_count=3)
+    sync_bus.create_subscription("news", "dear", rules={"dear": "price > 100"})
+    sync_bus.create_rule("news", "dear", "big", "size > 10")
+    client = sync_bus.client
+    with client.get_topic_sender("news") as sender, client.get_subscription_receiver("news", "all") as receiver:
+        for body in ("locked", "deferred", "dead", "active"):
+            sender.send_messages(ServiceBusMessage(body, application_properties={"size": len(body)}))
+        sender.schedule_messages(ServiceBusMessage("later"), sync_bus.clock.now + timedelta(hours=1))
+        _, deferred, dead = receiver.receive_messages(3)
+        receiver.defer_message(deferred)
+        receiver.dead_letter_message(dead)
+        assert bodies(sync_bus.scheduled("news")) == [b"later"]
+        assert bodies(sync_bus.locked("news", "all")) == [b"locked"]
+        assert bodies(sync_bus.deferred("news", "all")) == [b"deferred"]
+        assert bodies(sync_bus.dead_lettered("news", "all")) == [b"dead"]
+        with ThreadPoolExecutor(1) as pool:
+            receiver.receive_messages()
+            waiting = pool.submit(receiver.receive_messages, max_wait_time=60)
+            sync_bus.clock.advance(hours=1)
+            assert waiting.result(5)
+    assert sorted(bodies(sync_bus.active("news", "all"))) == [b"active", b"later", b"locked"]
+    assert len(sync_bus.messages("news", "all")) == 4
+    assert sync_bus.messages("news", "dear") == []
+    assert sync_bus.counts("news", "all").dead_letter_message_count == 1
+    assert len(sync_bus.sent("news")) == 5
+    assert sync_bus.purge("news", "all") >= 2

@@ -9,7 +9,7 @@ export HOME := $(CURDIR)/.cache/home
 endif
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test check format bench bench-transport bench-faults bench-engine bench-client prove-engine release environment clean
+.PHONY: help demo test check format bench bench-transport bench-faults bench-engine bench-client bench-sessions bench-topics bench-rules prove-engine prove-sessions release environment clean
 
 help: ## list the targets
 	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/  make \1@\2/p' Makefile | awk -F@ '{ printf "%-24s %s\n", $$1, $$2 }'
@@ -32,7 +32,7 @@ format: environment ## format the code, and mend what the linter can mend
 	$(PY) -m ruff check --fix .
 	$(PY) -m ruff format .
 
-bench: bench-transport bench-faults bench-engine bench-client ## run all benchmarks
+bench: bench-transport bench-faults bench-engine bench-client bench-sessions bench-topics bench-rules ## run all benchmarks
 
 bench-transport: environment-test ## measure the transport
 	$(PY) -m benchmarks.transport $(ARGS)
@@ -46,8 +46,20 @@ bench-engine: environment-test ## measure the engine beside bare streams: server
 bench-client: environment-test ## measure the client beside bare streams: batches, one by one, partitions, cluster, idle latency
 	$(PY) -m benchmarks.client $(ARGS)
 
+bench-sessions: environment-test ## measure sessions beside a queue: many in one entity, latency, memory, server time
+	$(PY) -m benchmarks.sessions $(ARGS)
+
+bench-topics: environment-test ## measure topics beside a queue: fan-out, filters, many subscriptions
+	$(PY) -m benchmarks.topics $(ARGS)
+
+bench-rules: environment-test ## measure the rules: filters a second, indexed and not
+	$(PY) -m benchmarks.rules $(ARGS)
+
 prove-engine: environment-test ## the long run of the engine's state machine against its model (some minutes)
 	$(PY) -m tests.engine.proof.long_run $(ARGS)
+
+prove-sessions: environment-test ## the long run of sessions (some minutes)
+	$(PY) -m tests.engine.proof.sessions_run $(ARGS)
 
 release: environment ## build the sdist and the wheel into dist/ and try them out; uploads nothing
 	$(PY) -m tools.release

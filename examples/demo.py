@@ -1,4 +1,5 @@
-"""sbredis at work on servers that it starts itself: a queue on an embedded server, and a cluster that loses a node.
+"""sbredis at work on servers that it starts itself: a queue, sessions and a topic on an embedded server, and a cluster
+that loses a node.
 
 python examples/demo.py
 """
@@ -9,18 +10,21 @@ import asyncio
 import sys
 import tempfile
 import time
-from collections import Counter
+from collections import Counter, defaultdict
 from datetime import UTC, datetime, timedelta
 
 from sbredis import ServiceBusMessage, ServiceBusReceivedMessage, ServiceBusSubQueue
 from sbredis.aio import AutoLockRenewer, ServiceBusClient, ServiceBusReceiver, ServiceBusSender, check_connection
 from sbredis.aio.management import ServiceBusAdministrationClient
 from sbredis.exceptions import MessageLockLostError, ServiceBusError
+from sbredis.management import RuleProperties, SqlRuleAction, SqlRuleFilter
 from sbredis.servers import LocalCluster
 
 ORDERS = 5000
 HANDLERS = 50
 SENDERS = 50
+ACCOUNTS, PAYMENTS = 40, 50  # so many of each
+CLERKS = 8
 NODE_TIMEOUT = 1000  # milliseconds of silence after which the nodes of the cluster elect a new master
 
 
@@ -108,6 +112,58 @@ async def live(administration: ServiceBusAdministrationClient, seen: Counter[str
         await asyncio.sleep(0.25)
 
 
+async def payments(url: str) -> bool:
+    """Payments, those of each account in their order; every one is put on a topic then, where rules choose some."""
+    say(f"3. Sessions and a topic on it: {CLERKS} workers, each account's payments in order; a rule that chooses")
+    async with ServiceBusClient(url) as client, ServiceBusAdministrationClient(url) as administration:
+        await administration.create_queue("payments", requires_session=True)
+        await administration.create_topic("ledger")
+        await administration.create_subscription("ledger", "all")
+        large = RuleProperties("large", filter=SqlRuleFilter("amount > 45"), action=SqlRuleAction("SET audit = TRUE"))
+        await administration.create_subscription("ledger", "large", rules=[large])
+        async with client.get_queue_sender("payments") as sender:
+            mixed = ((account, amount) for amount in range(PAYMENTS) for account in range(ACCOUNTS))
+            await sender.send_stream(ServiceBusMessage(str(amount), session_id=f"{name}") for name, amount in mixed)
+        handled: defaultdict[str, list[int]] = defaultdict(list)
+        summary = asyncio.create_task(live_ledger(administration, handled))
+        started = time.perf_counter()
+        await asyncio.gather(*[asyncio.create_task(clerk(client, handled)) for _ in range(CLERKS)])
+        summary.cancel()
+        seconds = time.perf_counter() - started - 0.5  # that long nothing has come in the end
+        ordered = list(handled.values()) == [list(range(PAYMENTS))] * ACCOUNTS
+        say(f"   handled {ACCOUNTS * PAYMENTS} payments of {ACCOUNTS} accounts in {seconds:.1f} s; in order: {ordered}")
+        async with client.get_subscription_receiver("ledger", "large") as receiver:
+            (one, *others) = await receiver.receive_messages(1000, max_wait_time=1)
+        say(f"   the rule has chosen {1 + len(others)}; one of them: {one.application_properties}")
+    say()
+    return ordered and 1 + len(others) == ACCOUNTS * (PAYMENTS - 46)
+
+
+async def clerk(client: ServiceBusClient, handled: dict[str, list[int]]) -> None:
+    """One of several who take an account that nobody else has, do a part of its payments, and go on to another."""
+    async with client.get_topic_sender("ledger") as ledger:
+        while (receiver := await client.accept_next_session("payments", max_wait_time=0.5)) is not None:
+            async with receiver:
+                for message in await receiver.receive_messages(10, max_wait_time=0.5):
+                    account, amount = message.session_id or "", int(str(message))
+                    handled[account].append(amount)
+                    await ledger.send_messages(
+                        ServiceBusMessage(account, application_properties={"account": account, "amount": amount})
+                    )
+                    await receiver.complete_message(message)
+
+
+async def live_ledger(administration: ServiceBusAdministrationClient, handled: dict[str, list[int]]) -> None:
+    """How the payments go, and what has come to the subscriptions."""
+    while True:
+        counts = [
+            f"{each.name}: {each.active_message_count:>5}"
+            async for each in administration.list_subscriptions_runtime_properties("ledger")
+        ]
+        say(f"   {sum(map(len, handled.values())):>6} handled   {'   '.join(counts)}")
+        await asyncio.sleep(0.25)
+
+
 # -- a cluster ---------------------------------------------------------------------------------------------------------
 
 
@@ -188,7 +244,8 @@ def main() -> int:
         url = f"embedded://{folder}?namespace=demo"
         asyncio.run(embedded(url))
         well = asyncio.run(orders(url))
-    say("3. A cluster of three masters and three replicas loses a master under load")
+        well = asyncio.run(payments(url)) and well
+    say("4. A cluster of three masters and three replicas loses a master under load")
     started = time.perf_counter()
     with LocalCluster(3, 1, node_timeout=NODE_TIMEOUT) as cluster:
         say(f"   started in {time.perf_counter() - started:.1f} s")

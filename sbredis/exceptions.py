@@ -21,7 +21,7 @@
     ├── MessageAlreadySettled               (also a ValueError) the message was settled before
     ├── SessionCannotBeLockedError          another receiver has the lock on the session
     ├── SessionLockLostError                the lock on a session has ended, or is another's
-    ├── RuleSyntaxError                     (also a ValueError) a filter or an action is not written as the language wants it
+    ├── RuleSyntaxError                     (also a ValueError) a filter or an action that the language does not know
     ├── AutoLockRenewFailed                 a lock could not be renewed automatically
     ├── AutoLockRenewTimeout                a lock is renewed no longer: it was for as long as was asked for
     ├── DataLayoutError                     the data were written by a release that this one cannot read

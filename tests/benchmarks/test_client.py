@@ -3,15 +3,13 @@
 from __future__ import annotations
 
 import re
-import subprocess
-import sys
 
 import pytest
 
-from benchmarks.client import BATCHES, ONE, SIXTEEN, STREAMS, Idle, Medians, Results, verdicts
-from tools.repository import ROOT
+from benchmarks.client import BATCHES, ONE, SIXTEEN, STREAMS, Results, verdicts
+from benchmarks.works import Idle, Medians
+from tests.benchmarks.running import SPEED, benchmark, refused, unlike
 
-SPEED = r"[\d,]+ +\d+\.\d µs +\d+\.\d µs"
 STEPS = [rf"send +{SPEED}", rf"receive, complete +{SPEED}"]
 ONE_SERVER = [
     r"batches of 100",
@@ -35,15 +33,6 @@ IDLE = [
     *[rf"{name} +p50 \d+\.\d\d ms +p99 \d+\.\d\d ms" for name in NAMES],
 ]
 HEAD = r" +messages/s +client CPU +server CPU"
-
-
-def benchmark(*arguments: str) -> list[str]:
-    """The lines that the short form prints."""
-    command = [sys.executable, "-W", "error", "-m", "benchmarks.client", "--short", *arguments]
-    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False, timeout=120)
-    assert done.returncode == 0, done.stderr
-    assert not done.stderr
-    return [line.strip() for line in done.stdout.splitlines() if line.strip()]
 
 
 def told(*loops: str) -> list[str]:
@@ -80,16 +69,12 @@ def told(*loops: str) -> list[str]:
 )
 def test_the_short_form_tells_all_that_the_long_one_does(arguments: tuple[str, ...], loops: tuple[str, ...]) -> None:
     pytest.importorskip("uvloop")
-    lines, patterns = benchmark("--messages", "300", "--body", "64", *arguments), told(*loops)
-    wrong = [(line, pattern) for line, pattern in zip(lines, patterns, strict=False) if not re.fullmatch(pattern, line)]
-    assert (wrong, len(lines)) == ([], len(patterns))
+    lines = benchmark("client", "--short", "--messages", "300", "--body", "64", *arguments)
+    assert unlike(lines, told(*loops)) == ([], 0)
 
 
 def test_a_number_that_makes_no_sense_is_refused() -> None:
-    command = [sys.executable, "-m", "benchmarks.client", "--messages", "-1"]
-    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False, timeout=60)
-    assert done.returncode == 2
-    assert "--messages and --rounds must be 1 at least" in done.stderr
+    assert "--messages and --rounds must be 1 at least" in refused("client", "--messages", "-1")
 
 
 def results(batches: float, sixteen: float, median: float, slow: float) -> Results:

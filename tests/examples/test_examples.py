@@ -15,13 +15,14 @@ import subprocess
 import sys
 import textwrap
 from collections.abc import AsyncIterator
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any, NamedTuple
 
 import pytest
 
 from sbredis import ServiceBusMessage, ServiceBusReceivedMessage
-from sbredis.aio import ServiceBusClient
+from sbredis.aio import ServiceBusClient, ServiceBusSession
 from tools.check_docs import FENCE
 from tools.repository import ROOT
 
@@ -60,6 +61,45 @@ EXAMPLES = {
     "receive_and_delete.py": r"""
         counted 1000 ticks; there was nothing to settle
     """,
+    "ordered_processing.py": r"""
+        ann: 100 makes 100
+        ann: -30 makes 70
+        ann: 5 makes 75
+        bob: 20 makes 20
+        bob: -20 makes 0
+        bob: 7 makes 7
+        eve: 1 makes 1
+        eve: 1 makes 2
+        eve: 1 makes 3
+    """,
+    "request_reply.py": r"""
+        ann asked for 1\+2: 1\+2 = 3
+        ann asked for 30\+4: 30\+4 = 34
+        bob asked for 5\+6: 5\+6 = 11
+        bob asked for 7\+80: 7\+80 = 87
+    """,
+    "synchronous_sessions.py": r"""
+        ann: Hello!
+        ann: Anybody there\?
+        bob: Good morning\.
+        bob: Good bye\.
+        eve: Hi\.
+    """,
+    "topic_with_rules.py": r"""
+        archive:
+          teapot, order: \{'name': 'teapot', 'price': 20, 'weight': 1, 'region': 'eu'\}
+          painting, order: \{'name': 'painting', 'price': 1200, 'weight': 8, 'region': 'us'\}
+          grand piano, order: \{'name': 'grand piano', 'price': 9000, 'weight': 400, 'region': 'eu'\}
+        europe:
+          teapot, order: \{.*\}
+          grand piano, order: \{.*\}
+        large:
+          painting, order: \{.*\}
+          grand piano, order: \{.*\}
+        marketing:
+          painting, offer: \{'name': 'painting', 'price': 1080, 'region': 'us', 'RuleName': 'discount'\}
+          grand piano, offer: \{'name': 'grand piano', 'price': 8100, 'region': 'eu', 'RuleName': 'discount'\}
+    """,
     "synchronous.py": "\n".join(
         [r"sent <ServiceBusMessageBatch 10 messages, \d+ of 1048576 bytes>"]
         + [f"received message {number}" for number in range(10)]
@@ -72,11 +112,21 @@ ELSEWHERE = {"demo.py"}
 
 DOCUMENTS = {
     "README.md": ["order two teapots", r".*embedded.*"],
-    "docs/queues.md": [r"\d+ two teapots", "0"],
+    "docs/queues.md": [r"\d+ two teapots"],
+    "docs/sessions.md": ["ann 100"],
+    "docs/topics.md": ["sales piano"],
+    "docs/rules.md": [r"dear \{'price': 120, .*\}"],
 }
 """What the programs in each document print first, in their order."""
 
-FRAGMENTS = {"docs/queues.md": ["pipeline", "work"]}
+GUIDES = ["docs/queues.md", "docs/sessions.md", "docs/topics.md"]
+"""What names the examples, each in one of them."""
+
+FRAGMENTS = {
+    "docs/queues.md": ["pipeline", "work"],
+    "docs/sessions.md": ["work", "patient"],
+    "docs/topics.md": ["look_after"],
+}
 """The functions that documents show without a program around them. Each is called by a test below."""
 
 SLOW = re.compile(r"Executing <.* took \d+\.\d+ seconds$")
@@ -122,9 +172,10 @@ def test_an_example_prints_what_it_should(name: str, target: str, url: str, tmp_
 
 def test_every_example_is_run_and_in_the_guide() -> None:
     there = {path.name for path in (ROOT / "examples").glob("*.py")} - ELSEWHERE
-    in_the_guide = re.findall(r"\]\(\.\./examples/(\S+)\)", (ROOT / "docs/queues.md").read_text("utf-8"))
+    rows = re.compile(r"^\| \[.+\]\(\.\./examples/(\S+)\) \|", re.MULTILINE)
+    in_the_guides = [name for guide in GUIDES for name in rows.findall((ROOT / guide).read_text("utf-8"))]
     assert set(EXAMPLES) == there
-    assert sorted(in_the_guide) == sorted(there)
+    assert sorted(in_the_guides) == sorted(there)
 
 
 # -- the programs in the documents -------------------------------------------------------------------------------------
@@ -137,8 +188,11 @@ def blocks(document: str) -> list[str]:
 
 
 def is_program(code: str) -> bool:
-    """Whether it does something by itself: a call at the top."""
-    return any(isinstance(node, ast.Expr) and isinstance(node.value, ast.Call) for node in ast.parse(code).body)
+    """Whether it does something by itself: a call at the top, or a loop."""
+    return any(
+        isinstance(node, ast.For) or (isinstance(node, ast.Expr) and isinstance(node.value, ast.Call))
+        for node in ast.parse(code).body
+    )
 
 
 PROGRAMS = [
@@ -209,3 +263,41 @@ async def test_the_worker_of_the_guide(url: str) -> None:
         ended = asyncio.ensure_future(fragment("docs/queues.md", "work")(client, handle))
         await asyncio.wait([ended])
     assert handled == ["0", "1", "2"]
+
+
+@pytest.mark.anyio
+@pytest.mark.parametrize("name", FRAGMENTS["docs/sessions.md"])
+async def test_the_workers_of_the_guide_to_sessions(name: str, url: str) -> None:
+    """Each handles what is there of a session, in its order."""
+    handled: list[tuple[str, str]] = []
+
+    async def handle(session: ServiceBusSession, message: ServiceBusReceivedMessage) -> None:
+        handled.append((session.session_id, str(message)))
+        if len(handled) == 3:
+            ended.cancel()
+
+    async with ServiceBusClient(url) as client:
+        await client.ensure_queue("payments", requires_session=True)
+        async with client.get_queue_sender("payments") as sender:
+            await sender.send_messages([ServiceBusMessage(str(number), session_id="ann") for number in range(3)])
+        ended = asyncio.ensure_future(fragment("docs/sessions.md", name)(client, handle))
+        await asyncio.wait([ended])
+    assert handled == [("ann", "0"), ("ann", "1"), ("ann", "2")]
+
+
+@pytest.mark.anyio
+async def test_who_looks_after_topics_in_the_guide(url: str) -> None:
+    """As long as it does, what is scheduled on a topic comes to its subscriptions."""
+    ended = asyncio.Event()
+    looking_after = asyncio.ensure_future(fragment("docs/topics.md", "look_after")(url, ended))
+    async with (
+        ServiceBusClient(url) as client,
+        client.get_topic_sender("orders", create_if_missing=True) as sender,
+        client.get_subscription_receiver("orders", "all", create_if_missing=True) as receiver,
+    ):
+        soon = datetime.now(UTC) + timedelta(seconds=0.2)
+        await sender.schedule_messages(ServiceBusMessage("later"), soon)
+        (message,) = await receiver.receive_messages(max_wait_time=30)
+    assert str(message) == "later"
+    ended.set()
+    await looking_after

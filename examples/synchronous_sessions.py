@@ -1,0 +1,44 @@
+"""Sessions without an event loop: threads that take one conversation after the other.
+
+python examples/synchronous_sessions.py [CONNECTION STRING]
+"""
+
+from __future__ import annotations
+
+import sys
+from concurrent.futures import ThreadPoolExecutor
+
+from sbredis import ServiceBusClient, ServiceBusMessage
+
+CONVERSATIONS = {"ann": ["Hello!", "Anybody there?"], "bob": ["Good morning.", "Good bye."], "eve": ["Hi."]}
+
+
+def answer(client: ServiceBusClient) -> list[str]:
+    """Take the next conversation that no other thread has, and say what was said in it; until there is none."""
+    heard: list[str] = []
+    while (receiver := client.accept_next_session("chat", max_wait_time=0.5)) is not None:
+        with receiver:
+            assert receiver.session is not None
+            for message in receiver:  # ends when nothing has come for half a second
+                heard.append(f"{receiver.session.session_id}: {message}")
+                receiver.complete_message(message)
+    return heard
+
+
+def main(url: str) -> None:
+    """Send three conversations, all mixed up, and let two threads, which share a client, listen to them."""
+    with ServiceBusClient(url) as client:
+        client.ensure_queue("chat", requires_session=True)
+        with client.get_queue_sender("chat") as sender:
+            for line in range(2):
+                for name, lines in CONVERSATIONS.items():
+                    if line < len(lines):
+                        sender.send_messages(ServiceBusMessage(lines[line], session_id=name))
+
+        with ThreadPoolExecutor(2) as threads:
+            heard = [line for each in threads.map(answer, [client, client]) for line in each]
+        print(*sorted(heard, key=lambda line: line.partition(":")[0]), sep="\n")  # by name, and else as it was said
+
+
+if __name__ == "__main__":
+    main(sys.argv[1] if len(sys.argv) > 1 else "memory://example")

@@ -1,0 +1,38 @@
+"""Running a benchmark in its short form, and holding what it says against what it is to say."""
+
+from __future__ import annotations
+
+import re
+import subprocess
+import sys
+from collections.abc import Sequence
+
+from tools.repository import ROOT
+
+__all__ = ["SPEED", "benchmark", "refused", "unlike"]
+
+SPEED = r"[\d,]+ +\d+\.\d µs +\d+\.\d µs"
+"""Messages a second, and the processor time of both sides."""
+
+
+def benchmark(module: str, *arguments: str) -> list[str]:
+    """The lines that it prints."""
+    command = [sys.executable, "-W", "error", "-m", f"benchmarks.{module}", *arguments]
+    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False, timeout=120)
+    assert done.returncode == 0, done.stderr
+    assert not done.stderr
+    return [line.strip() for line in done.stdout.splitlines() if line.strip()]
+
+
+def refused(module: str, *arguments: str) -> str:
+    """What it says instead of beginning."""
+    command = [sys.executable, "-m", f"benchmarks.{module}", *arguments]
+    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False, timeout=60)
+    assert (done.returncode, done.stdout) == (2, "")
+    return done.stderr
+
+
+def unlike(lines: Sequence[str], patterns: Sequence[str]) -> tuple[list[tuple[str, str]], int]:
+    """The lines that do not look as they are to, each with how; and how many there are more, or fewer."""
+    wrong = [(line, pattern) for line, pattern in zip(lines, patterns, strict=False) if not re.fullmatch(pattern, line)]
+    return wrong, len(lines) - len(patterns)

@@ -1,0 +1,24 @@
+"""The benchmark of rules runs and says all that it is to say. How fast anything is, no test asserts."""
+
+from __future__ import annotations
+
+import re
+
+from benchmarks.rules import cases
+from tests.benchmarks.running import benchmark, refused, unlike
+
+FIGURES = r" +[\d,]+ +[\d,]+ +[\d,]+\.\d\d µs +[\d,]+\.\d\d µs +[\d,]+\.\d ms"
+PATTERNS = [
+    r"Python 3\S+; one process; 1 rounds",
+    r"filters/s +with facts +a message +with facts +to compile",
+    *(re.escape(case.name) + FIGURES for case in cases()),
+    r"the facts of a message alone: \d+\.\d\d µs",
+]
+
+
+def test_one_round_tells_all_that_more_do() -> None:
+    assert unlike(benchmark("rules", "--rounds", "1"), PATTERNS) == ([], 0)
+
+
+def test_a_number_that_makes_no_sense_is_refused() -> None:
+    assert "--rounds must be 1 at least" in refused("rules", "--rounds", "0")

@@ -20,7 +20,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections import deque
-from collections.abc import AsyncIterator
+from collections.abc import AsyncGenerator
 from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING
 
@@ -313,7 +313,7 @@ class Inbox:
             self.pump()
 
     @asynccontextmanager
-    async def recalled(self, deadline: float) -> AsyncIterator[None]:
+    async def recalled(self, deadline: float) -> AsyncGenerator[None]:
         """A while in which nothing is fetched, and nothing kept: what was is given back. For what comes before it in
         its session is about to come again, or all of it is about to go.
         """

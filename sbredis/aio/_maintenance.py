@@ -13,7 +13,6 @@ import asyncio
 import logging
 import math
 import random
-import secrets
 from contextlib import suppress
 from typing import TYPE_CHECKING
 
@@ -45,6 +44,7 @@ if TYPE_CHECKING:
     from sbredis.aio._desk import Desk
     from sbredis.aio._entity import Entity
     from sbredis.aio._waking import Listening
+    from sbredis.registry import EntityRecord
     from sbredis.rules import Facts
 
 __all__ = ["ROUTING", "Maintenance", "Watch", "call_routing"]
@@ -79,9 +79,8 @@ class Maintenance:
     def __init__(self, connection: Connection) -> None:
         self._connection = connection
         self._news = asyncio.Event()
-        self._identity = secrets.token_hex(5)
         self._watches: dict[tuple[str, int], Watch] = {}
-        self._list_at = 0.0
+        self._claim_at = self._list_at = 0.0
         self._working: set[asyncio.Task[None]] = set()
         self._calls: Listening | None = None
         self.standing = Standing(False, 0, 0.0)
@@ -141,16 +140,16 @@ class Maintenance:
     async def _hold(self, role: Role | None) -> None:
         """Do it as long as the role is ours, or for ever where there is none."""
         loop = asyncio.get_running_loop()
-        claim_at, self._list_at = (math.inf if role is None else loop.time() + _CLAIM / 3), 0.0
+        self._claim_at, self._list_at = loop.time() + _CLAIM / 3, 0.0
         while True:
             now = loop.time()
             self._news.clear()
-            if now >= claim_at and role is not None:
+            if now >= self._claim_at and role is not None:
                 self.standing = await role.claim(_CLAIM)
                 if not self.standing.held:
                     self._drop(list(self._watches))
                     return
-                claim_at = now + _CLAIM / 3
+                self._claim_at = now + _CLAIM / 3
             if now >= self._list_at:
                 self._list_at = now + _LISTING
                 await self._list()
@@ -162,6 +161,7 @@ class Maintenance:
                     self._working.add(task)
                     task.add_done_callback(self._working.discard)
             idle = [watch.look_at for watch in self._watches.values() if not watch.busy]
+            claim_at = math.inf if role is None else self._claim_at
             until = min([claim_at, self._list_at, *(idle if len(self._working) < _TOGETHER else ())])
             with suppress(TimeoutError):
                 async with asyncio.timeout_at(until):
@@ -176,18 +176,25 @@ class Maintenance:
             records = await connection.namespace.list_entities(after, _PAGE, timeout=_CALLING)
             for record in records:
                 if record.kind == "topic" and record.state == "active":
-                    entity = await connection.entity(record.path, loop.time() + _CALLING)
-                    found |= self._watch(entity)
+                    with suppress(MessagingEntityNotFoundError):  # it is gone again
+                        found |= self._watch(await self._entity(record, loop.time() + _CALLING))
             if len(records) < _PAGE:
                 break
             after = records[-1].path
         self._drop([place for place in self._watches if place not in found])
 
+    async def _entity(self, record: EntityRecord, until: float) -> Entity:
+        """The topic of a record, which may have come in the place of the one that we know."""
+        entity = await self._connection.entity(record.path, until)
+        if entity.record.incarnation != record.incarnation:
+            await entity.recover(entity.record, until)
+        return entity
+
     def _watch(self, entity: Entity) -> set[tuple[str, int]]:
-        places = {(entity.name, number) for number in entity.numbers}
-        for name, number in places:
-            if (name, number) not in self._watches:
-                self._watches[name, number] = Watch(entity, number, self._identity, self._news)
+        places = {(entity.record.incarnation, number) for number in entity.numbers}
+        for place in places:
+            if place not in self._watches:
+                self._watches[place] = Watch(entity, place[1], self._news)
                 self._news.set()
         return places
 
@@ -202,10 +209,14 @@ class Maintenance:
             self._drop([place for place, other in self._watches.items() if other is watch])
         except RoleLostError as error:
             _log.info("%s", error)
-            watch.look_at = asyncio.get_running_loop().time() + _CLAIM
+            watch.look_at = asyncio.get_running_loop().time() + _PAUSE
+            self._claim_at = 0.0  # find out who has it
         except ServiceBusError as error:
             _log.info("%s: what is scheduled waits: %s", watch.desk, error)
             watch.look_at = asyncio.get_running_loop().time() + _PAUSE
+        except Exception:  # noqa: BLE001  # a defect in one place must not make it spin
+            _log.exception("%s: what is scheduled waits, because of a defect", watch.desk)
+            watch.look_at = asyncio.get_running_loop().time() + _CLAIM
         finally:
             watch.busy = False
             self._news.set()
@@ -214,14 +225,17 @@ class Maintenance:
 class Watch:
     """A partition of a topic, and when there is something to be done."""
 
-    def __init__(self, entity: Entity, number: int, identity: str, news: asyncio.Event) -> None:
+    def __init__(self, entity: Entity, number: int, news: asyncio.Event) -> None:
         self.entity = entity
         self.desk: Desk = entity.desk(number)
         self.look_at = 0.0
         self.busy = False
         """It is being looked at."""
         self._number = number
-        self._identity = identity
+        self._identity = f"{ROUTING}-{entity.record.id}"
+        """The same for whoever has the role: a partition wakes one of those that wait, and is not to choose one that
+        has died, or has lost the role and does not know it yet.
+        """
         self._news = news
         self._subscription: Listening | None = None
 
@@ -291,9 +305,7 @@ class Watch:
 
     def _channel(self) -> bytes:
         namespace = self.entity.connection.namespace
-        # The same for whoever has the role: a partition wakes one of those that wait, and is not to choose one that has
-        # died, or has lost the role and does not know it yet.
-        return waiting_channel(namespace.name, salts(namespace.partitions)[self._number], ROUTING)
+        return waiting_channel(namespace.name, salts(namespace.partitions)[self._number], self._identity)
 
 
 def _facts(delivery: Delivery) -> Facts | None:

@@ -347,7 +347,7 @@ class Bus:
         for number in entity.numbers:
             if topic is not None:
                 with suppress(MessagingEntityDisabledError):  # then it waits
-                    await Watch(topic, number, "", asyncio.Event()).publish_due(None)
+                    await Watch(topic, number, asyncio.Event()).publish_due(None)
             while (await entity.desk(number).call("u", make, deadline_of(None))).more:
                 continue
 

@@ -29,7 +29,7 @@ class Seats(Queue):
                 await sender.send_messages(ServiceBusMessage(text, session_id=session, **options))
 
     async def are(self, active: int, locked: int) -> bool:
-        """Whether that is how many messages there are; those that are held for who has their session count as locked."""
+        """Whether that is how many messages there are; those that are held in a session count as locked."""
         counts = await self.counts()
         return (counts.active, counts.held + counts.locked) == (active, locked)
 

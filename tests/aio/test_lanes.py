@@ -13,6 +13,7 @@ from typing import Any
 import pytest
 
 from sbredis.aio import ServiceBusSender
+from sbredis.aio._lane import Lane
 from sbredis.engine import PartitionSettings, SettingsStaleError, perform
 from sbredis.exceptions import (
     MessageLockLostError,
@@ -499,3 +500,19 @@ async def test_the_time_runs_out_in_every_part_of_a_call(url: str) -> None:
             gate.open()
         await sender.close()
         assert sender.in_flight == 0
+
+
+@in_memory
+async def test_no_two_lanes_of_a_client_have_one_name(url: str) -> None:
+    """However often one of them began anew: else a call would be taken for the repetition of another one's."""
+    async with queue_at(url) as queue:
+        desk = queue.entity.desk(queue.entity.numbers[0])
+        lanes: list[Lane[Any, Any]] = [desk.sending, desk.renewing, desk.settling("complete")]
+        lanes += [desk.calling(letter) for letter in ("i1", "i11", "i111", "y1", "q")]
+        names: list[str] = []
+        for lane in lanes:
+            for track in lane._tracks:
+                for _ in range(120):
+                    names.append(track._name)
+                    track._begin_anew()
+        assert len(set(names)) == len(names)

@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 
 from sbredis.aio import AutoLockRenewer, ServiceBusReceiver
+from sbredis.aio._session import ServiceBusSession
 from sbredis.exceptions import AutoLockRenewFailed, AutoLockRenewTimeout, MessageLockLostError, ServiceBusError
 from sbredis.model import ServiceBusReceivedMessage, ServiceBusReceiveMode
 from tests.aio.standing import Calls, HandClock, Queue, both, in_memory, queue_at
@@ -307,7 +308,9 @@ async def test_a_renewal_that_fails_for_a_moment_is_tried_again(url: str) -> Non
         message = await one(receiver)
         begin, failures = receiver._begin_renewal, 0
 
-        def flaky(message: ServiceBusReceivedMessage, deadline: float | None = None) -> asyncio.Future[None]:
+        def flaky(
+            message: ServiceBusReceivedMessage | ServiceBusSession, deadline: float | None = None
+        ) -> asyncio.Future[None]:
             nonlocal failures
             if failures == 2:
                 return begin(message, deadline)

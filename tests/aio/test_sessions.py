@@ -33,7 +33,7 @@ from sbredis.servers import LocalCluster, LocalServer
 from sbredis.transport import key_slot
 from tests.aio.gates import Gate
 from tests.aio.scissors import Scissors
-from tests.aio.seated import Seats, seats_at, session_of, steps
+from tests.aio.seated import seats_at, session_of, steps
 from tests.aio.standing import Calls, HandClock, bodies, both, in_memory, queue_at
 from tests.waiting import eventually
 
@@ -521,19 +521,18 @@ async def test_a_session_has_a_state_that_outlives_its_messages(url: str, partit
 
 @both
 async def test_who_has_lost_a_session_neither_sees_nor_changes_its_state(url: str, partitioned: bool) -> None:
-    async with seats_at(url, partitioned=partitioned) as queue:
-        async with queue.session("a") as receiver:
-            session = session_of(receiver)
-            await session.set_state("kept")
-            for partition in queue.partitions:
-                for key in (*partition.keys[3:5], partition.keys[28]):
-                    await queue.transport.command("DEL", key, key=key)
-            for call in (session.get_state, session.renew_lock, lambda: session.set_state("other")):
-                before = await queue.whole()
-                with pytest.raises(SessionLockLostError) as caught:
-                    await call()
-                assert caught.value.outcome in {Outcome.REFUSED, Outcome.NEVER_SENT}
-                assert await queue.whole() == before
+    async with seats_at(url, partitioned=partitioned) as queue, queue.session("a") as receiver:
+        session = session_of(receiver)
+        await session.set_state("kept")
+        for partition in queue.partitions:
+            for key in (*partition.keys[3:5], partition.keys[28]):
+                await queue.transport.command("DEL", key, key=key)
+        for call in (session.get_state, session.renew_lock, lambda: session.set_state("other")):
+            before = await queue.whole()
+            with pytest.raises(SessionLockLostError) as caught:
+                await call()
+            assert caught.value.outcome in {Outcome.REFUSED, Outcome.NEVER_SENT}
+            assert await queue.whole() == before
 
 
 # -- finding sessions --------------------------------------------------------------------------------------------------
@@ -780,7 +779,7 @@ async def test_a_session_survives_a_reconnect(server: LocalServer) -> None:
             assert len(await receiver.receive_messages(4, 20)) == 4
 
 
-async def test_the_order_of_sessions_survives_failovers(replicated_cluster: LocalCluster) -> None:
+async def test_the_order_of_sessions_survives_failovers(replicated_cluster: LocalCluster) -> None:  # noqa: C901 -- a story
     """Masters are killed under the load: no message is lost, and each session is handled in its order."""
     cluster = replicated_cluster
     names = [f"s{number}" for number in range(12)]

@@ -107,7 +107,10 @@ class TopicModel(SessionModel):
             )
             seen.append(copy.place)
             made.enqueued, made.changes = now, copy.changes
-            made.expires = min(message.expires, now + target.settings.time_to_live)
+            own = message.expires
+            if copy.time_to_live is not None and copy.changes and not copy.dead:
+                own = now + min(copy.time_to_live, self.settings.time_to_live)
+            made.expires = min(own, now + target.settings.time_to_live, NEVER)
             made.session = session_of(message.payload) if target.settings.sessions else None
             dead = copy.dead or (target.settings.sessions and made.session is None)
             if dead and id(target) in leaping:

@@ -85,6 +85,7 @@ class Copy(NamedTuple):
     place: int
     changes: bytes = b""
     dead: bool = False
+    time_to_live: int | None = None
 
 
 class Lock(NamedTuple):

@@ -85,4 +85,13 @@ of_sessions = st.builds(
 )
 session_messages = st.lists(st.tuples(of_sessions, delays_until_due), min_size=1, max_size=5)
 states = some([None, b"", b"s", b"state" * 4])
-copies = st.lists(st.builds(Copy, some([0, 0, 1, 2, 2]), some([b"", b"", b"red", b";d5;\x00|"]), rarely[8]), max_size=5)
+copies = st.lists(
+    st.builds(
+        Copy,
+        some([0, 0, 1, 2, 2]),
+        some([b"", b"", b"red", b";d5;\x00|"]),
+        rarely[8],
+        some([None, None, None, 0, 1, 500, 40_000]),
+    ),
+    max_size=5,
+)

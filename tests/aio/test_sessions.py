@@ -395,7 +395,7 @@ async def test_a_renewer_says_that_a_session_was_lost(url: str, partitioned: boo
     async def failed(renewable: Any, error: Exception | None) -> None:
         told.append((renewable, error))
 
-    async with seats_at(url, partitioned=partitioned, lock_duration=1000) as queue:
+    async with seats_at(url, partitioned=partitioned, lock_duration=1000) as queue:  # noqa: SIM117 -- two lines are read better
         async with AutoLockRenewer(on_lock_renew_failure=failed) as renewer:
             receiver = await queue.session("a", auto_lock_renewer=renewer).__aenter__()
             session = session_of(receiver)
@@ -414,7 +414,7 @@ async def test_a_renewer_says_that_a_session_was_lost(url: str, partitioned: boo
 @both
 async def test_a_session_may_be_registered_by_hand(url: str, partitioned: bool) -> None:
     clock = HandClock()
-    async with seats_at(url, partitioned=partitioned, clock=clock, lock_duration=30_000) as queue:
+    async with seats_at(url, partitioned=partitioned, clock=clock, lock_duration=30_000) as queue:  # noqa: SIM117 -- two lines are read better
         async with AutoLockRenewer() as renewer:
             receiver = await queue.session("a").__aenter__()
             session = session_of(receiver)

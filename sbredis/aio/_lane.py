@@ -341,6 +341,9 @@ class _Track(Generic[J, R]):
             try:
                 await self._deliver(jobs)
             except Exception as error:  # noqa: BLE001  # a defect must not leave callers waiting for ever
+                if lane.desk.entity.connection.closed:
+                    lane.close()
+                    return
                 _log.exception("%s: a call broke on a defect", lane.desk)
                 lane.fail(jobs, _defect(error))
             self.in_flight = []

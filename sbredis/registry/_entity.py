@@ -26,6 +26,7 @@ __all__ = [
     "Kind",
     "State",
     "decode",
+    "decode_again",
     "encode",
     "path_of",
     "require_properties",
@@ -186,13 +187,8 @@ _RECORD = re.compile(
 _SHOWN = 60
 
 
-@lru_cache(maxsize=4096)
 def decode(record: bytes) -> EntityRecord:
-    """A record as the registry keeps it; :class:`~sbredis.exceptions.DataLayoutError` for what is none.
-
-    The same bytes are the same record, read once: a client of a topic reads those of all its subscriptions again
-    and again.
-    """
+    """A record as the registry keeps it; :class:`~sbredis.exceptions.DataLayoutError` for what is none."""
     layout = record.split(b" ", 1)[0]
     if layout != b"1":
         _unreadable(record, f"it is laid out in form {layout[:_SHOWN].decode(errors='replace')!r}")
@@ -212,6 +208,12 @@ def decode(record: bytes) -> EntityRecord:
         )
     except (ValueError, TypeError) as error:
         _unreadable(record, str(error))
+
+
+@lru_cache(maxsize=4096)
+def decode_again(record: bytes) -> EntityRecord:
+    """The same for what is read again and again, as the subscriptions of a topic are: the same bytes are read once."""
+    return decode(record)
 
 
 def _described(body: dict[str, Any]) -> dict[str, Any]:

@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 from sbredis.engine import Request, load, name_key, registry_keys, registry_salt
-from sbredis.registry._entity import EntityDescription, EntityRecord, decode, encode, split_path
+from sbredis.registry._entity import EntityDescription, EntityRecord, decode, decode_again, encode, split_path
 from sbredis.registry._limits import LIMITS
 from sbredis.registry._rules import encode_rule, kind_of, place_of
 from sbredis.rules import Rule
@@ -228,7 +228,9 @@ class Registry:
         def read(reply: list[Any]) -> Page:
             mark, more, *rest = reply
             pairs = zip(rest[::2], rest[1::2], strict=True)
-            return Page(mark.decode(), bool(more), tuple(JudgedRecord(decode(one), two.decode()) for one, two in pairs))
+            return Page(
+                mark.decode(), bool(more), tuple(JudgedRecord(decode_again(one), two.decode()) for one, two in pairs)
+            )
 
         key = name_key(topic)
         # Behind the stroke, in the order of bytes, stands the zero.

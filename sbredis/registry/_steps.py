@@ -167,7 +167,8 @@ class Steps:
                 await self._catch_up(record.parent, until)
         await self._everywhere(record, self._take_away, until)
         if record.kind == "topic":
-            await self._without_subscriptions(record, until)
+            with suppress(MessagingEntityNotFoundError):  # somebody else has brought it to its end
+                await self._without_subscriptions(record, until)
         await self._out(record, until)
 
     async def _out(self, record: EntityRecord, until: float) -> None:

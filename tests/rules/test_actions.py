@@ -15,6 +15,9 @@ NOON = datetime(2024, 5, 1, 12, tzinfo=UTC)
 ID = UUID(int=7)
 
 
+LIFETIME = "sys.TimeToLive must be a positive duration, as 1.02:30:00 or P1DT2H30M"
+
+
 @pytest.mark.parametrize(
     ("text", "before", "after"),
     [
@@ -112,8 +115,14 @@ def test_a_new_id_becomes_the_text_of_a_uuid_where_text_is_wanted() -> None:
         ("SET sys.Label = TRUE", "sys.Label must be text, not a truth value."),
         ("SET sys.MessageId = ''", "sys.MessageId cannot be empty."),
         ("SET sys.SessionId = @long", "sys.SessionId may have 128 characters, not 129."),
-        ("SET sys.TimeToLive = 5", "sys.TimeToLive must be a duration, not a number."),
-        ("SET sys.TimeToLive = 'P'", "sys.TimeToLive must be a duration, not text."),
+        (
+            "SET sys.TimeToLive = 5",
+            f"{LIFETIME}, not a number.",
+        ),
+        (
+            "SET sys.TimeToLive = 'P'",
+            f"{LIFETIME}, not text.",
+        ),
         ("SET sys.TimeToLive = '00:00:00'", "sys.TimeToLive must be longer than nothing."),
         ("SET sys.TimeToLive = 'P9999999999D'", "sys.TimeToLive is too long."),
         (

@@ -58,7 +58,7 @@ flush(p)
 if #members == share then
   return { 1 }
 end
-redis.call('HINCRBY', KEYS[10], 'bytes', -tonumber(s[4]))
+redis.call('HINCRBY', KEYS[10], 'bytes', 0 - tonumber(s[4])) -- not -0, which Redis 7.0 hands on as no integer
 redis.call('UNLINK', unpack(KEYS, 28, 30))
 redis.call('UNLINK', unpack(KEYS, 1, 9))
 return { 0 }

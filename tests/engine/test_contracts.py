@@ -414,6 +414,12 @@ def quoted(lists: Sequence[str]) -> set[str]:
     return {name for text in lists for name in re.findall(r"'(\w+)'", text)}
 
 
+@pytest.mark.parametrize("name", operations())
+def test_no_command_is_handed_a_number_with_a_minus_before_it(name: str) -> None:
+    """Less than nothing is nothing in Lua, and minus zero on its way to a command: Redis 7.0 refuses that as no integer."""
+    assert not re.findall(r"redis\.call\([^\n]*[,(]\s*-\s*[A-Za-z(#][^\n]*", load(name).source)
+
+
 @pytest.mark.anyio
 @pytest.mark.parametrize("target", ["memory"])
 async def test_every_field_that_scripts_read_or_write_is_there_from_the_beginning(bench: Bench) -> None:

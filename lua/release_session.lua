@@ -10,15 +10,12 @@
 -- Refusals: call, SESSIONS (the entity has none), LOST (the lock on the session)
 -- @use advance
 -- @use begin
--- @use entry
 -- @use finish
--- @use gather
 -- @use lock_of
+-- @use most_held
 -- @use refuse
--- @use release
+-- @use release_held
 -- @use repeated
--- @use seat_name
--- @use seats_of
 -- @use session_named
 -- @use token_of
 -- @use unlock
@@ -39,16 +36,7 @@ if not lock_of(p, session, token) then
 end
 
 advance(p, 100)
-local seats, members = seats_of(p, session, 'h', 0, 0, 1000), {}
-for i = 1, #seats do
-  members[i] = seat_name(seats[i])
-end
-local found = gather('HMGET', p.entries, members)
-for i = 1, #members do
-  local e = entry(found[i])
-  e.session = session
-  release(p, members[i], e, false, 0)
-end
+local released = release_held(p, session, false, MOST_HELD)
 unlock(p, session, token)
-finish(p, #members)
-return { p.more, #members }
+finish(p, released)
+return { p.more, released }

@@ -17,47 +17,23 @@
 -- Refusals: NAMESPACE, LAYOUT, PARTITIONS, GONE (no such subscription, or another incarnation, or it is being deleted), MISSING (it
 --   has no rule of this name), QUOTA (what, and of how many), BADCALL
 -- @use count_in
--- @use placed
 -- @use raise
 -- @use refuse
--- @use registry
+-- @use rule_asked
 -- @use rule_of
--- @use server_time
--- @use subscribed
 -- @use tally_text
--- @use token_of
--- @use whole
-local stamp, most_sql, most_correlation = token_of(ARGV[5]), whole(ARGV[9], 0, 999999), whole(ARGV[10], 0, 999999)
-if not token_of(ARGV[4]) or not stamp or not placed(ARGV[6], ARGV[3]) or not string.find(ARGV[7], '^[sct]$') or ARGV[8] == ''
-  or not most_sql or not most_correlation then
-  return refuse('BADCALL', 'rule')
+local asked, answer = rule_asked(KEYS, ARGV)
+if not asked then
+  return answer
 end
-local n, refusal = registry(KEYS[1], ARGV[1])
-if not n then
-  return refusal
-end
-local s, gone = subscribed(KEYS, ARGV[2], ARGV[3], ARGV[4])
-if not s then
-  return gone
-end
-local text, before = redis.call('HGET', KEYS[5], ARGV[6]), nil
-if text then
-  local foreign
-  before, foreign = rule_of(text)
-  if not before then
-    return foreign
-  end
-end
-if string.find(s.topic.stamps, stamp, 1, true) or before and before.stamp == stamp then
-  return { s.topic_record, tonumber(before and before.created or server_time()) }
-end
+local s, stamp, before = asked.s, asked.stamp, asked.before
 if not before then
   return refuse('MISSING', ARGV[6])
 end
 local updated = table.concat({ '1', ARGV[7], stamp, before.created, ARGV[8] }, ' ')
 local rule = rule_of(updated)
 local sql, correlation = rule.sql - before.sql, rule.correlation - before.correlation
-local too_many = count_in(s.of_topic, sql, correlation, most_sql, most_correlation)
+local too_many = count_in(s.of_topic, sql, correlation, asked.most_sql, asked.most_correlation)
 if too_many then
   return too_many
 end

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING
 from sbredis.aio._lanes import CallJob
 from sbredis.aio._session import ServiceBusSession, lane_for
 from sbredis.aio._spot import passing
-from sbredis.aio._waking import listen
+from sbredis.aio._waking import REGISTERED, listen
 from sbredis.engine import (
     Accepted,
     Partition,
@@ -27,8 +27,6 @@ from sbredis.engine import (
     look_for_session,
     new_token,
     release_session,
-    salts,
-    waiting_channel,
 )
 from sbredis.exceptions import OperationTimeoutError, Outcome, ServiceBusError, SessionCannotBeLockedError
 
@@ -43,8 +41,6 @@ if TYPE_CHECKING:
 __all__ = ["NoSessionError", "accept_named", "accept_next"]
 
 _log = logging.getLogger("sbredis.client")
-_REGISTERED = 25.0
-"""A partition has a waiter registered for 30 seconds; so often it is looked at again."""
 _LATE = 1.0
 """An answer that has not come after so many seconds is not waited for before the others are asked."""
 _FIRST_PAUSE, _LONGEST_PAUSE = 0.2, 5.0
@@ -353,7 +349,7 @@ class _Post:
             transport = search.entity.connection.transport
             self._subscription = await listen(transport, self._channel(), woken=self.news.set, missed=self.news.set)
             return 0  # what came before we were heard was not said: ask once more
-        return min(_REGISTERED, found.due / 1000 if found.due else _REGISTERED)
+        return min(REGISTERED, found.due / 1000 if found.due else REGISTERED)
 
     @property
     def _lane(self) -> str:
@@ -364,8 +360,7 @@ class _Post:
         return b"" if self._subscription is None else self._channel()
 
     def _channel(self) -> bytes:
-        namespace = self._search.entity.connection.namespace
-        return waiting_channel(namespace.name, salts(namespace.partitions)[self._desk.number], self._search.identity)
+        return self._desk.channel(self._search.identity)
 
     def end(self) -> None:
         """Be forgotten where it waits, so that the next in line is woken."""

@@ -12,7 +12,18 @@ import anyio
 
 from sbredis.aio._lane import Lane
 from sbredis.aio._lanes import CallJob, CallLane, RenewJob, RenewLane, SendLane, SettleJob, SettleLane, Way
-from sbredis.engine import Lock, Partition, Renewed, Request, SettingsStaleError, Settled, Turn, perform
+from sbredis.engine import (
+    Lock,
+    Partition,
+    Renewed,
+    Request,
+    SettingsStaleError,
+    Settled,
+    Turn,
+    perform,
+    salts,
+    waiting_channel,
+)
 from sbredis.exceptions import MessagingEntityNotFoundError, Outcome, ServiceBusError
 from sbredis.model import Lease, ServiceBusReceivedMessage
 
@@ -62,6 +73,11 @@ class Desk:
 
     def __str__(self) -> str:
         return f"{self.entity.name}, partition {self.number}"
+
+    def channel(self, identity: str) -> bytes:
+        """Where somebody who waits at this partition is woken."""
+        namespace = self.entity.connection.namespace
+        return waiting_channel(namespace.name, salts(namespace.partitions)[self.number], identity)
 
     def settling(self, kind: str) -> SettleLane:
         """The lane for settlements of a kind: complete, abandon, defer, dead_letter, give_back."""

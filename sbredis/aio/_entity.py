@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable
-from dataclasses import replace
 from typing import TYPE_CHECKING
 
 import anyio
@@ -123,7 +122,7 @@ class Entity:
             learnt = self.routing is None and routing is not None  # it has come in the place of a queue
             if found.incarnation == seen.incarnation and found.version <= seen.version and not learnt:
                 if routing is not None and await self._mended(routing, until):
-                    self.adopt(replace(found), routing)  # not the one seen, so that who met the same sees it done
+                    self.adopt(found, routing)
                     return
                 raise SettingsStaleError(
                     f"A partition of '{self.name}' has newer settings than version {found.version}, which is what the "

@@ -20,7 +20,7 @@ import anyio
 
 from sbredis.aio._role import Role, Standing
 from sbredis.aio._routing import facts_of
-from sbredis.aio._waking import listen
+from sbredis.aio._waking import REGISTERED, listen
 from sbredis.engine import (
     CodecError,
     Delivery,
@@ -34,7 +34,6 @@ from sbredis.engine import (
     decode,
     payload_offset,
     registry_salt,
-    salts,
     waiting_channel,
 )
 from sbredis.exceptions import MessagingEntityNotFoundError, ServiceBusError
@@ -54,7 +53,6 @@ ROUTING = "route"
 _CLAIM = 10.0
 """For how many seconds the role is taken at a time; it is renewed when a third of that has passed."""
 _LISTING = 10.0
-_WATCHING = 25.0
 _CALLING = 30.0
 _PAUSE = 1.0
 _PAGE = 1000
@@ -256,7 +254,7 @@ class Watch:
         if self.entity.routing is None:
             await self.entity.load_routing(loop.time() + _CALLING)
         while True:
-            self.look_at = loop.time() + _WATCHING
+            self.look_at = loop.time() + REGISTERED
             ripe = await self._ripe()
             if not ripe:
                 return
@@ -304,8 +302,7 @@ class Watch:
         self._news.set()
 
     def _channel(self) -> bytes:
-        namespace = self.entity.connection.namespace
-        return waiting_channel(namespace.name, salts(namespace.partitions)[self._number], self._identity)
+        return self.desk.channel(self._identity)
 
 
 def _facts(delivery: Delivery) -> Facts | None:

@@ -42,7 +42,6 @@ T = TypeVar("T")
 _log = logging.getLogger("sbredis.client")
 _LANES = 8
 _RELEASING = 5.0
-_MARGIN = 0.002
 
 
 def lane_for(letter: str, session: str) -> str:
@@ -168,12 +167,8 @@ class ServiceBusSession:
         def make(partition: Partition, turn: Turn) -> Request[int]:
             return renew_session(partition, turn, self._lock)
 
-        self._renewed(await self._call("n", make, deadline), since)
-
-    def _renewed(self, milliseconds: int, since: float) -> None:
-        clock = self._entity.connection.clock
-        self._lease.until = since + milliseconds / 1000 - _MARGIN
-        self._lease.until_utc = clock.utc() + self._lease.until - clock.now()
+        renewed = self._desk.lease(self._lease.token, await self._call("n", make, deadline), since)
+        self._lease.until, self._lease.until_utc = renewed.until, renewed.until_utc
 
     def _begin_renewal(self, deadline: float) -> asyncio.Future[None]:
         return asyncio.ensure_future(self._renew(deadline))

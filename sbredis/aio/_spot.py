@@ -9,8 +9,8 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, TypeVar
 
 from sbredis.aio._lanes import CallJob
-from sbredis.aio._waking import listen
-from sbredis.engine import Looked, Mode, Partition, Received, Request, Turn, new_token, salts, waiting_channel
+from sbredis.aio._waking import REGISTERED, listen
+from sbredis.engine import Looked, Mode, Partition, Received, Request, Turn, new_token
 from sbredis.exceptions import MessagingEntityDisabledError, ServiceBusError
 from sbredis.model import ServiceBusReceivedMessage, ServiceBusReceiveMode, delivered
 
@@ -22,8 +22,6 @@ __all__ = ["Spot", "passing"]
 
 T = TypeVar("T")
 _log = logging.getLogger("sbredis.client")
-_REGISTERED = 25.0
-"""A partition has a receiver registered for 30 seconds; so often it is looked at again."""
 _LATE = 1.0
 """An answer that has not come after so many seconds is not waited for before the others are asked."""
 _FIRST_PAUSE, _LONGEST_PAUSE = 0.1, 10.0
@@ -100,8 +98,7 @@ class Spot:
         return self._channel() if self._subscription is not None else b""
 
     def _channel(self) -> bytes:
-        namespace = self.inbox.entity.connection.namespace
-        return waiting_channel(namespace.name, salts(namespace.partitions)[self.number], self.inbox.identity)
+        return self.desk.channel(self.inbox.identity)
 
     def ask(self, wanted: int) -> None:
         """Receive up to so many messages."""
@@ -221,7 +218,7 @@ class Spot:
             self._lively = self._subscription is not None
             return
         self._lively = False
-        self.look_at = self._loop.time() + min(_REGISTERED, due / 1000 if due else _REGISTERED)
+        self.look_at = self._loop.time() + min(REGISTERED, due / 1000 if due else REGISTERED)
 
     def _result(self, done: asyncio.Future[T]) -> T | None:
         self._busy = self.late = False

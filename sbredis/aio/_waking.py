@@ -9,7 +9,10 @@ from typing import TYPE_CHECKING, Protocol
 if TYPE_CHECKING:
     from sbredis.transport import Transport
 
-__all__ = ["Listening", "listen"]
+__all__ = ["REGISTERED", "Listening", "listen"]
+
+REGISTERED = 25.0
+"""A partition has whoever waits there registered for 30 seconds; so often it is looked at again."""
 
 
 class Listening(Protocol):

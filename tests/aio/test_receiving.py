@@ -334,7 +334,7 @@ async def test_a_queue_that_may_not_be_received_from_says_so_to_all_who_ask(
 async def test_who_waits_at_a_queue_that_is_deleted_learns_that_it_is_gone(
     url: str, partitioned: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(spot_module, "_REGISTERED", 0.1)
+    monkeypatch.setattr(spot_module, "REGISTERED", 0.1)
     async with queue_at(url, partitioned=partitioned) as queue:
         receiver = queue.receiver()
         task = asyncio.create_task(receiver.receive_messages(1, 20))

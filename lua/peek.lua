@@ -11,7 +11,7 @@
 -- ARGV[11]   states      which: a active, l locked, w delayed, f deferred, s scheduled
 -- ARGV[12]   session     the session whose messages are meant, behind a sign, or nothing
 --
--- Result: { 0, names, state of each as one text, records, for some: place, failures, reason, changes }
+-- Result: { 0, names, state of each as one text, records, for some: place, failures, reason, expiry, changes }
 -- Refusals: call, SESSIONS (the entity has none)
 -- @use band
 -- @use begin

@@ -20,7 +20,7 @@
 -- ARGV[14]   session     the one whose next messages are meant, behind a sign; the token is that of its lock
 --
 -- Result: { more, in how many ms something is due if nothing was given out, or 0, lock duration, names, records, for some:
---   place, failures, reason, changes }; a look that found something says -1 where others say when something is due
+--   place, failures, reason, expiry, changes }; a look that found something says -1 where others say when something is due
 -- Refusals: call, DISABLED (receiving is), SESSIONS (the entity requires them, or has none), LOST (the lock on the
 --   session)
 -- @use advance

@@ -9,7 +9,7 @@
 -- ARGV[9]    session     the one that they belong to, behind a sign, or nothing; the token is that of its lock
 -- ARGV[10...] names      of the messages, of either side
 --
--- Result: { more, 0, lock duration, names, records, for some: place, failures, reason, changes, and the names of those that
+-- Result: { more, 0, lock duration, names, records, for some: place, failures, reason, expiry, changes, and the names of those that
 --   are not deferred here }
 -- Refusals: call, DISABLED (receiving is), SESSIONS (the entity requires them, or has none), LOST (the lock on the
 --   session), HELD (as many of the session are out as can be)

@@ -72,6 +72,8 @@ class Delivery(NamedTuple):
     """Changed properties, as the last one who changed them gave them."""
     state: str = "l"
     """Where it was peeked: a active, l locked, w delayed, f deferred, s scheduled."""
+    expires: int = NEVER
+    """When it expires, if that is earlier than its record says: a copy may live shorter than what it is a copy of."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -225,16 +227,16 @@ def names(list_: list[bytes]) -> tuple[str, ...]:
 
 
 def deliveries(given: list[bytes], records: list[bytes], extras: list[Any], states: str = "") -> tuple[Delivery, ...]:
-    """Messages in a reply; ``extras`` are place, failures, reason and changes of those that have any."""
+    """Messages in a reply; ``extras`` are place, failures, reason, expiry and changes of those that have any."""
     if not extras and not states:
         return tuple([Delivery(name.decode(), record) for name, record in zip(given, records, strict=True)])
-    known = {extras[at]: extras[at + 1 : at + 4] for at in range(0, len(extras), 4)}
+    known = {extras[at]: extras[at + 1 : at + 5] for at in range(0, len(extras), 5)}
     result: list[Delivery] = []
     for place, (name, record) in enumerate(zip(given, records, strict=True), 1):
         state = states[place - 1] if states else "l"
         if place in known:
-            failures, reason, changes = known[place]
-            result.append(Delivery(name.decode(), record, failures, reason.decode(), changes, state))
+            failures, reason, expires, changes = known[place]
+            result.append(Delivery(name.decode(), record, failures, reason.decode(), changes, state, int(expires)))
         else:
             result.append(Delivery(name.decode(), record, state=state))
     return tuple(result)

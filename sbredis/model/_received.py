@@ -188,7 +188,7 @@ class ServiceBusReceivedMessage(ServiceBusMessage):
     @property
     def expires_at_utc(self) -> datetime | None:
         """When it expires; ``None`` if it never does."""
-        expires = self._record.expires
+        expires = min(self._record.expires, self._delivery.expires)
         return None if expires >= NEVER else moment(expires)
 
     @property

@@ -552,6 +552,14 @@ async def test_a_message_of_a_topic_lives_no_longer_than_its_topic_and_subscript
         await subject.create({"short": None}, default_message_time_to_live=timedelta(seconds=10))
         async with subject.sender() as sender:
             await sender.send_messages(ServiceBusMessage("x"))
+        for name, seconds in (("one", 60), ("short", 10)):
+            async with subject.receiver(name) as receiver:
+                (seen,) = await receiver.peek_messages()
+                (message,) = await receiver.receive_messages(max_wait_time=5)
+                for each in (seen, message):
+                    assert each.expires_at_utc is not None and each.enqueued_time_utc is not None
+                    assert each.expires_at_utc - each.enqueued_time_utc == timedelta(seconds=seconds)
+                await receiver.abandon_message(message)
         clock.move(11)
         assert [await subject.texts(name) for name in ("one", "short")] == [["x"], []]
         async with subject.sender() as sender:

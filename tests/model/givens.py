@@ -7,7 +7,7 @@ from typing import Any
 
 from hypothesis import strategies as st
 
-from sbredis.engine import Changes, Delivery, encode_changes
+from sbredis.engine import NEVER, Changes, Delivery, encode_changes
 from sbredis.model import (
     Lease,
     ServiceBusMessage,
@@ -84,6 +84,7 @@ def received(
     changes: Changes | None = None,
     state: str = "l",
     expires: int | None = None,
+    expires_here: int = NEVER,
     peeked: bool = False,
 ) -> ServiceBusReceivedMessage:
     """A message that was sent, as it is received."""
@@ -92,5 +93,5 @@ def received(
     if state == "s":
         head = b"s0%013d" % 9_000_000_000_000
     changed = encode_changes(changes) if changes else b""
-    delivery = Delivery(name, head + payload, failures, reason, changed, state)
+    delivery = Delivery(name, head + payload, failures, reason, changed, state, expires_here)
     return delivered(delivery, base, mode, lock, None, peeked=peeked)

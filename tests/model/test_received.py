@@ -77,6 +77,8 @@ def test_what_the_broker_says_of_times() -> None:
     forever, mortal = received(ServiceBusMessage("x")), received(ServiceBusMessage("x"), expires=ENQUEUED + 5000)
     assert (forever.enqueued_time_utc, forever.expires_at_utc) == (WHEN, None)
     assert (mortal.enqueued_time_utc, mortal.expires_at_utc) == (WHEN, WHEN + timedelta(seconds=5))
+    copy = received(ServiceBusMessage("x"), expires=ENQUEUED + 5000, expires_here=ENQUEUED + 3000)
+    assert copy.expires_at_utc == WHEN + timedelta(seconds=3)
     scheduled = received(ServiceBusMessage("x"), state="s", peeked=True)
     assert (scheduled.enqueued_time_utc, scheduled.expires_at_utc) == (None, None)
 

@@ -44,6 +44,7 @@ from tests.engine.model.values import (
     Told,
     Undone,
     Waiter,
+    written_expiry,
 )
 
 __all__ = [
@@ -79,4 +80,5 @@ __all__ = [
     "Undone",
     "Waiter",
     "grouped",
+    "written_expiry",
 ]

@@ -110,7 +110,8 @@ class Model(Mechanics):
         for place, message in enumerate(made):
             if len(message.payload) > settings.largest_message:
                 return "TOOLARGE", str(place)
-        if self.bytes + sum(len(message.payload) for message in made) > settings.quota:
+        growth = sum(len(message.payload) for message in made)
+        if growth > 0 and self.bytes + growth > settings.quota:
             return "QUOTA", f"{self.bytes} {settings.quota}"
         return None
 

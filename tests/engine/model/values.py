@@ -115,6 +115,7 @@ class Delivery:
     reason: str = "-"
     changes: bytes = b""
     state: str = "l"
+    expires: int = NEVER
 
 
 @dataclass(frozen=True)
@@ -212,6 +213,11 @@ class Counts:
     states: dict[tuple[Side, State], int]
 
 
+def written_expiry(record: bytes) -> int:
+    """When a message expires, as far as its record says it."""
+    return int(record[15:28]) if record.startswith(b"x") else NEVER
+
+
 # -- what is there -----------------------------------------------------------------------------------------------------
 
 
@@ -252,7 +258,8 @@ class Message:
         self.record = b"%b%d%013d%b%b" % (form, self.level, now, end, self.payload)
 
     def delivery(self, state: State = State.LOCKED) -> Delivery:
-        return Delivery(self.name, self.record, self.failures, self.reason.value, self.changes, LETTERS[state])
+        expires = min(self.expires, written_expiry(self.record))
+        return Delivery(self.name, self.record, self.failures, self.reason.value, self.changes, LETTERS[state], expires)
 
 
 @dataclass

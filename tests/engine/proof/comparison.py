@@ -22,7 +22,7 @@ T0 = 1_700_000_000_000
 FIRST_VERSION = 2
 READ_ONLY = ("peek", "count", "get_state", "list_sessions", "list_sessions_since", "ripe")
 UNTURNED = ("configure", "destroy")
-SUBSTITUTES = {"BADCALL", "DISABLED", "TOOLARGE", "SESSIONS", "LOST", "FENCED"}
+SUBSTITUTES = {"BADCALL", "DISABLED", "TOOLARGE", "QUOTA", "SESSIONS", "LOST", "TARGET", "FENCED"}
 """What a malformed call may be refused for: what else is wrong with it may be noticed first."""
 
 Transition = tuple[Side, State, Event, Condition]
@@ -316,7 +316,8 @@ def _agree_on_due(real: int, expected: int) -> None:
 
 
 def _delivery(real: Delivery) -> m.Delivery:
-    return m.Delivery(real.name, real.record, real.failures, real.reason, real.changes, real.state)
+    expires = min(real.expires, m.written_expiry(real.record))
+    return m.Delivery(real.name, real.record, real.failures, real.reason, real.changes, real.state, expires)
 
 
 def _count_of(side: Side, state: State) -> str:

@@ -120,8 +120,20 @@ BUGS = (
         "'BYSCORE', 'LIMIT', 0, 2)[2]",
         "sessions",
     ),
-    Bug("a lapse of a session does not count", "includes/lapse_session", "e, true, 0)", "e, false, 0)", "sessions"),
-    Bug("giving a session back counts", "release_session", "e, false, 0)", "e, true, 0)", "sessions"),
+    Bug(
+        "a lapse of a session does not count",
+        "includes/lapse_session",
+        "session, true, share)",
+        "session, false, share)",
+        "sessions",
+    ),
+    Bug(
+        "giving a session back counts",
+        "release_session",
+        "session, false, MOST_HELD)",
+        "session, true, MOST_HELD)",
+        "sessions",
+    ),
     Bug(
         "a delay lets others overtake", "includes/release", "block(p, e.session,", "tostring(p, e.session,", "sessions"
     ),
@@ -175,8 +187,8 @@ BUGS = (
     Bug(
         "locks that hold nothing weigh nothing",
         "includes/lapse_session",
-        "math.max(1, #members)",
-        "#members",
+        "math.max(1, released)",
+        "released",
         "sessions",
     ),
     Bug(

@@ -316,22 +316,44 @@ class ServiceBusClient:
     # -- sessions ------------------------------------------------------------------------------------------------------
 
     async def accept_next_session(
-        self, queue_or_topic_name: str, subscription_name: str | None = None, **options: Any
+        self,
+        queue_or_topic_name: str,
+        subscription_name: str | None = None,
+        *,
+        client_identifier: str | None = None,
+        socket_timeout: float | None = None,
+        receive_mode: ServiceBusReceiveMode | str = ServiceBusReceiveMode.PEEK_LOCK,
+        max_wait_time: float | None = None,
+        auto_lock_renewer: AutoLockRenewer | None = None,
+        prefetch_count: int = 0,
+        adaptive_prefetch: bool = False,
+        create_if_missing: bool | Mapping[str, Any] = False,
+        **kwargs: Any,
     ) -> ServiceBusReceiver | None:
         """A receiver of the next session of a queue or a subscription that is free, or ``None`` if there is none within
         ``max_wait_time`` seconds, 65 unless said. The other options are those of :meth:`get_queue_receiver`.
 
         An addition of sbredis: with the session filter of Azure, that there is none is an error.
         """
-        unfit = {"session_id", "sub_queue"} & options.keys()
+        del socket_timeout  # the calls' own time-outs bound all
+        unfit = {"session_id", "sub_queue"} & kwargs.keys()
         if unfit:
             raise TypeError(f"accept_next_session does not know {', '.join(sorted(unfit))}")
+        warn_of_unknown("accept_next_session", kwargs)
+        options: dict[str, Any] = {
+            "client_identifier": client_identifier,
+            "session_id": NEXT_AVAILABLE_SESSION,
+            "receive_mode": receive_mode,
+            "max_wait_time": max_wait_time,
+            "auto_lock_renewer": auto_lock_renewer,
+            "prefetch_count": prefetch_count,
+            "adaptive_prefetch": adaptive_prefetch,
+            "create_if_missing": create_if_missing,
+        }
         if subscription_name is None:
-            receiver = self.get_queue_receiver(queue_or_topic_name, session_id=NEXT_AVAILABLE_SESSION, **options)
+            receiver = self.get_queue_receiver(queue_or_topic_name, **options)
         else:
-            receiver = self.get_subscription_receiver(
-                queue_or_topic_name, subscription_name, session_id=NEXT_AVAILABLE_SESSION, **options
-            )
+            receiver = self.get_subscription_receiver(queue_or_topic_name, subscription_name, **options)
         try:
             return await receiver.__aenter__()
         except NoSessionError:

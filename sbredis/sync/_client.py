@@ -21,20 +21,6 @@ if TYPE_CHECKING:
 
 __all__ = ["ServiceBusClient", "check_connection"]
 
-_OPTIONS = {
-    "adaptive_prefetch",
-    "auto_lock_renewer",
-    "client_identifier",
-    "create_if_missing",
-    "max_wait_time",
-    "prefetch_count",
-    "receive_mode",
-    "session_id",
-    "socket_timeout",
-    "sub_queue",
-}
-"""Those of a receiver; the two that are not for an accepted session are refused below."""
-
 
 class ServiceBusClient:
     """Connects to a namespace on Redis or Valkey, and makes senders and receivers.
@@ -299,20 +285,44 @@ class ServiceBusClient:
     # -- sessions ------------------------------------------------------------------------------------------------------
 
     def accept_next_session(
-        self, queue_or_topic_name: str, subscription_name: str | None = None, **options: Any
+        self,
+        queue_or_topic_name: str,
+        subscription_name: str | None = None,
+        *,
+        client_identifier: str | None = None,
+        socket_timeout: float | None = None,
+        receive_mode: ServiceBusReceiveMode | str = ServiceBusReceiveMode.PEEK_LOCK,
+        max_wait_time: float | None = None,
+        auto_lock_renewer: AutoLockRenewer | None = None,
+        prefetch_count: int = 0,
+        adaptive_prefetch: bool = False,
+        create_if_missing: bool | Mapping[str, Any] = False,
+        **kwargs: Any,
     ) -> ServiceBusReceiver | None:
         """A receiver of the next session of a queue or a subscription that is free, or ``None`` if there is none within
         ``max_wait_time`` seconds, 65 unless said. The other options are those of :meth:`get_queue_receiver`.
 
         An addition of sbredis: with the session filter of Azure, that there is none is an error.
         """
-        warn_of_unknown("accept_next_session", {name: options.pop(name) for name in options.keys() - _OPTIONS})
-        if "auto_lock_renewer" in options:
-            options["auto_lock_renewer"] = self._renewer_of(options["auto_lock_renewer"])
+        unfit = {name: kwargs.pop(name) for name in ("session_id", "sub_queue") if name in kwargs}  # refused there
+        warn_of_unknown("accept_next_session", kwargs)
+        renewer = self._renewer_of(auto_lock_renewer)
         accepted: list[ServiceBusReceiver] = []
 
         async def accept() -> None:
-            receiver = await self._aio.accept_next_session(queue_or_topic_name, subscription_name, **options)
+            receiver = await self._aio.accept_next_session(
+                queue_or_topic_name,
+                subscription_name,
+                client_identifier=client_identifier,
+                socket_timeout=socket_timeout,
+                receive_mode=receive_mode,
+                max_wait_time=max_wait_time,
+                auto_lock_renewer=renewer,
+                prefetch_count=prefetch_count,
+                adaptive_prefetch=adaptive_prefetch,
+                create_if_missing=create_if_missing,
+                **unfit,
+            )
             if receiver is not None:
                 accepted.append(ServiceBusReceiver(self._portal, receiver))
 

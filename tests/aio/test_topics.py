@@ -557,7 +557,8 @@ async def test_a_message_of_a_topic_lives_no_longer_than_its_topic_and_subscript
                 (seen,) = await receiver.peek_messages()
                 (message,) = await receiver.receive_messages(max_wait_time=5)
                 for each in (seen, message):
-                    assert each.expires_at_utc is not None and each.enqueued_time_utc is not None
+                    assert each.expires_at_utc is not None
+                    assert each.enqueued_time_utc is not None
                     assert each.expires_at_utc - each.enqueued_time_utc == timedelta(seconds=seconds)
                 await receiver.abandon_message(message)
         clock.move(11)

@@ -416,7 +416,7 @@ def quoted(lists: Sequence[str]) -> set[str]:
 
 @pytest.mark.parametrize("name", operations())
 def test_no_command_is_handed_a_number_with_a_minus_before_it(name: str) -> None:
-    """Less than nothing is nothing in Lua, and minus zero on its way to a command: Redis 7.0 refuses that as no integer."""
+    """Minus nothing is minus zero to Lua, which Redis 7.0 hands to a command as such: it is refused as no integer."""
     assert not re.findall(r"redis\.call\([^\n]*[,(]\s*-\s*[A-Za-z(#][^\n]*", load(name).source)
 
 

@@ -9,7 +9,7 @@ from dataclasses import dataclass, field, fields, replace
 from typing import Any, NamedTuple
 
 from sbredis.engine import NO_TURN, Partition, PartitionSettings, Turn
-from sbredis.engine._lifecycle import Condition, Event, Side, State
+from sbredis.engine._lifecycle import NEVER, Condition, Event, Side, State
 from sbredis.engine._request import Request
 from sbredis.engine._results import Counts, Delivery
 from tests.engine import model as m
@@ -24,6 +24,9 @@ READ_ONLY = ("peek", "count", "get_state", "list_sessions", "list_sessions_since
 UNTURNED = ("configure", "destroy")
 SUBSTITUTES = {"BADCALL", "DISABLED", "TOOLARGE", "QUOTA", "SESSIONS", "LOST", "TARGET", "FENCED"}
 """What a malformed call may be refused for: what else is wrong with it may be noticed first."""
+
+LATEST = NEVER - 2
+"""The last moment that there is: one is left behind it."""
 
 Transition = tuple[Side, State, Event, Condition]
 
@@ -112,7 +115,7 @@ class Comparison:
 
     @now.setter
     def now(self, now: int) -> None:
-        self.world.now = now
+        self.world.now = max(0, min(now, LATEST))
 
     @property
     def run_id(self) -> str:

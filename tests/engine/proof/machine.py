@@ -213,14 +213,14 @@ class Machine(RuleBasedStateMachine):
         """Until something is about to happen, or has just happened."""
         instants = self._instants()
         if instants:
-            self.both.now = max(0, data.draw(some(instants)) + off)
+            self.both.now = data.draw(some(instants)) + off
         if then:
             self.both.due()
 
     @every(3, 0)
     @rule(by=some(draws.SCALES), long=rarely[8], further=some(draws.LONG))
     def move_time(self, by: int, long: bool, further: int) -> None:
-        self.both.now = min(max(0, self.both.now + (further if long else by)), NEVER - 2)
+        self.both.now += further if long else by
 
     @every(9, 4)
     @rule(run_id=some(["r1", "r2", "r3"]))

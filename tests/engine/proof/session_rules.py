@@ -14,7 +14,7 @@ from sbredis.engine._lifecycle import NEVER, Side, State
 from tests.engine import model as m
 from tests.engine.proof import draws
 from tests.engine.proof.both import PLAIN
-from tests.engine.proof.comparison import How, Tally
+from tests.engine.proof.comparison import LATEST, How, Tally
 from tests.engine.proof.draws import hows, rarely, some
 from tests.engine.proof.hosts import Host
 from tests.engine.proof.machine import Machine, every
@@ -273,7 +273,7 @@ class SessionMachine(Machine):
             self.both.accept_session(PLAIN, self.both.token(), None, waiter=waiter)
             self.both.now += 10
         self.both.now += later
-        due = None if due is None else self.both.now + due
+        due = None if due is None else min(self.both.now + due, LATEST)
         self.deliver([Outgoing(payload, due=due) for payload in payloads])
         self.both.now += later
         self.both.due()
@@ -333,7 +333,7 @@ class SessionMachine(Machine):
     @rule(session=some(draws.SESSIONS), ttl=some([0, 0, 5]), purging=st.booleans())
     def come_and_go(self, session: str, ttl: int, purging: bool) -> None:
         """A message is activated, and is gone before the call is over."""
-        due = self.both.now + 20
+        due = min(self.both.now + 20, LATEST)
         self.deliver([Outgoing(encode(Content(b"brief", session_id=session)), None if purging else ttl, due=due)])
         self.both.now = due
         if purging:
@@ -357,7 +357,7 @@ class SessionMachine(Machine):
     @rule(off=some([-1, 0, 0, 1]))
     def unblock(self, off: int) -> None:
         ends = [one.blocked for one in self.model.sessions.values() if one.blocked]
-        self.both.now = max(0, min(min(ends) + off, NEVER - 2))
+        self.both.now = min(ends) + off
         self.both.due()
 
     @every(6, 3)

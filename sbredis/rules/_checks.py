@@ -9,7 +9,7 @@ from sbredis.rules._parser import Parser
 from sbredis.rules._rules import CORRELATED, CorrelationFilter, FalseFilter, Filter, SqlAction, SqlFilter, TrueFilter
 from sbredis.rules._syntax import Parameter, Predicate, Statement
 from sbredis.rules._tokens import wrong
-from sbredis.rules._values import Constant, as_constant
+from sbredis.rules._values import Constant, as_constant, expressible
 
 __all__ = [
     "LONGEST",
@@ -78,7 +78,7 @@ def correlated(given: CorrelationFilter) -> dict[tuple[bool, str], Constant]:
             continue
         if not isinstance(value, str):
             raise TypeError(f"{name} of a correlation filter must be str or None, not {type(value).__name__}")
-        wanted[True, key] = value
+        wanted[True, key] = expressible(value, f"{name} of a correlation filter")
     for name, value in _named(given.properties, "the properties of a correlation filter").items():
         what = f"property {name!r} of a correlation filter"
         if not name:
@@ -98,7 +98,7 @@ def _text(text: object, what: str) -> str:
         raise TypeError(f"the text of {what} must be str, not {type(text).__name__}")
     if len(text) > LONGEST:
         raise ValueError(f"{what} may have {LONGEST:,} characters, and this one has {len(text):,}")
-    return text
+    return expressible(text, f"the text of {what}")
 
 
 def _named(mapping: object, what: str) -> dict[str, object]:
@@ -108,7 +108,7 @@ def _named(mapping: object, what: str) -> dict[str, object]:
     for name, value in cast("Mapping[object, object]", mapping).items():
         if not isinstance(name, str):
             raise TypeError(f"the names of {what} must be str, not {type(name).__name__}")
-        named[name] = value
+        named[expressible(name, f"a name among {what}")] = value
     return named
 
 

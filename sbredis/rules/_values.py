@@ -23,6 +23,7 @@ __all__ = [
     "at_least",
     "at_most",
     "equal",
+    "expressible",
     "greater",
     "kind_of",
     "less",
@@ -77,13 +78,26 @@ def kind_of(value: object) -> Kind:
     return next((kind for cls, kind in _KINDS.items() if isinstance(value, cls)), Kind.OTHER)
 
 
+def expressible(text: str, what: str) -> str:
+    """The text, if it can be stored. Raises :class:`ValueError` where it has half a surrogate pair."""
+    try:
+        text.encode()
+    except UnicodeEncodeError as error:
+        raise ValueError(
+            f"{what} has half a surrogate pair as character {error.start}, which UTF-8 cannot express"
+        ) from None
+    return text
+
+
 def as_constant(value: object, what: str) -> Constant:
     """A value that a rule may hold: a parameter, or what a correlation filter asks for.
 
     Raises :class:`TypeError` for a value of another type, :class:`ValueError` for one that is out of range.
     """
-    if value is None or isinstance(value, str):
+    if value is None:
         return value
+    if isinstance(value, str):
+        return expressible(value, what)
     if isinstance(value, datetime) and value.utcoffset() is None:
         raise ValueError(
             f"{what} is {value}, which has no time zone, so it is no certain time: add tzinfo=timezone.utc"

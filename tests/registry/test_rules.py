@@ -33,7 +33,7 @@ RULES = registry_keys("ns", registry_salt())[4]
 EVERYTHING = Rule(
     "Every-thing_1.2",
     CorrelationFilter(
-        correlation_id="é\ud800",
+        correlation_id="é\U0001f600",
         to="",
         properties={"a": 2**62, "b": 1.5, "c": True, "d": datetime(2026, 1, 2, tzinfo=UTC)},
     ),

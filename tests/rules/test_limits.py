@@ -153,3 +153,23 @@ def test_an_action_is_one() -> None:
         check_action("SET a = 1")  # type: ignore[arg-type]
     with pytest.raises(TypeError, match="the text of an action must be str, not bytes"):
         check_action(SqlAction(b"SET a = 1"))  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize(
+    "asked",
+    [
+        SqlFilter("a = '\ud800'"),
+        SqlFilter("a = @p", {"@p": "\udfff"}),
+        SqlFilter("a = @p", {"@p": 1, "@\ud800": 1}),
+        CorrelationFilter(correlation_id="é\ud800"),
+        CorrelationFilter(properties={"\ud800": 1}),
+        CorrelationFilter(properties={"a": "\ud800"}),
+    ],
+    ids=ascii,
+)
+def test_text_that_cannot_be_stored_is_refused(asked: SqlFilter | CorrelationFilter) -> None:
+    """An action would hand it to every message."""
+    with pytest.raises(ValueError, match="half a surrogate pair as character"):
+        check_filter(asked)
+    with pytest.raises(ValueError, match="the text of an action has half a surrogate pair as character 9"):
+        check_action(SqlAction("SET a = '\ud800'"))

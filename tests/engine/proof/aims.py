@@ -14,7 +14,7 @@ from sbredis.engine._lifecycle import NEVER, Side, State, band, score
 from tests.engine import model as m
 from tests.engine.proof import draws
 from tests.engine.proof.both import PLAIN
-from tests.engine.proof.comparison import How, Tally
+from tests.engine.proof.comparison import How, Tally, moment
 from tests.engine.proof.draws import hows, rarely, some
 from tests.engine.proof.hosts import Host
 from tests.engine.proof.machine import Machine, every
@@ -174,7 +174,7 @@ class AimedMachine(Machine):
     def activate_what_has_expired(self, payload: bytes) -> None:
         """One that was scheduled expires as it is activated, when also one that is in no index expires."""
         wait = max(1, self.model.horizon - self.both.now)
-        lives = [(0, self.both.now + wait), (wait, None), (wait + 500, None)]
+        lives = [(0, moment(self.both.now + wait)), (wait, None), (wait + 500, None)]
         self.both.send(PLAIN, [Outgoing(payload, time_to_live=ttl, due=due) for ttl, due in lives])
         self.both.now += wait
         self.both.due()

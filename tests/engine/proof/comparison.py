@@ -33,6 +33,11 @@ Transition = tuple[Side, State, Event, Condition]
 _entities = itertools.count(1)
 
 
+def moment(time: int) -> int:
+    """The moment nearest to a time that there is."""
+    return max(0, min(time, LATEST))
+
+
 @dataclass
 class Tally:
     """What was done over a run."""
@@ -115,7 +120,7 @@ class Comparison:
 
     @now.setter
     def now(self, now: int) -> None:
-        self.world.now = max(0, min(now, LATEST))
+        self.world.now = moment(now)
 
     @property
     def run_id(self) -> str:

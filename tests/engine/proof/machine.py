@@ -14,7 +14,7 @@ from sbredis.engine._lifecycle import NEVER, Side, State
 from tests.engine import model as m
 from tests.engine.proof import draws
 from tests.engine.proof.both import PLAIN
-from tests.engine.proof.comparison import How, Tally
+from tests.engine.proof.comparison import How, Tally, moment
 from tests.engine.proof.draws import hows, rarely, some
 from tests.engine.proof.hosts import Host
 from tests.engine.proof.town import Town
@@ -56,7 +56,7 @@ class Machine(RuleBasedStateMachine):
     @rule(how=hows, messages=draws.messages)
     def send(self, how: How, messages: list[tuple[Outgoing, int | None]]) -> None:
         now = self.both.now
-        made = [one if wait is None else one._replace(due=max(0, now + wait)) for one, wait in messages]
+        made = [one if wait is None else one._replace(due=moment(now + wait)) for one, wait in messages]
         self.both.send(how, made)
 
     @rule(how=hows, payloads=st.lists(draws.payloads, min_size=1, max_size=5))

@@ -14,7 +14,7 @@ from sbredis.engine._lifecycle import NEVER, Side, State
 from tests.engine import model as m
 from tests.engine.proof import draws
 from tests.engine.proof.both import PLAIN
-from tests.engine.proof.comparison import LATEST, How, Tally
+from tests.engine.proof.comparison import How, Tally, moment
 from tests.engine.proof.draws import hows, rarely, some
 from tests.engine.proof.hosts import Host
 from tests.engine.proof.machine import Machine, every
@@ -61,7 +61,7 @@ class SessionMachine(Machine):
     @rule(how=hows, messages=draws.session_messages)
     def send(self, how: How, messages: list[tuple[Outgoing, int | None]]) -> None:
         now = self.both.now
-        made = [one if wait is None else one._replace(due=max(0, now + wait)) for one, wait in messages]
+        made = [one if wait is None else one._replace(due=moment(now + wait)) for one, wait in messages]
         self.both.send(how, made)
 
     @rule(how=hows, payloads=st.lists(draws.in_sessions, min_size=1, max_size=5))
@@ -273,7 +273,7 @@ class SessionMachine(Machine):
             self.both.accept_session(PLAIN, self.both.token(), None, waiter=waiter)
             self.both.now += 10
         self.both.now += later
-        due = None if due is None else min(self.both.now + due, LATEST)
+        due = None if due is None else moment(self.both.now + due)
         self.deliver([Outgoing(payload, due=due) for payload in payloads])
         self.both.now += later
         self.both.due()
@@ -333,7 +333,7 @@ class SessionMachine(Machine):
     @rule(session=some(draws.SESSIONS), ttl=some([0, 0, 5]), purging=st.booleans())
     def come_and_go(self, session: str, ttl: int, purging: bool) -> None:
         """A message is activated, and is gone before the call is over."""
-        due = min(self.both.now + 20, LATEST)
+        due = moment(self.both.now + 20)
         self.deliver([Outgoing(encode(Content(b"brief", session_id=session)), None if purging else ttl, due=due)])
         self.both.now = due
         if purging:

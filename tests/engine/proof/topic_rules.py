@@ -14,7 +14,7 @@ from sbredis.engine._lifecycle import NEVER, Side, State
 from tests.engine import model as m
 from tests.engine.proof import draws
 from tests.engine.proof.both import PLAIN
-from tests.engine.proof.comparison import How, Tally
+from tests.engine.proof.comparison import How, Tally, moment
 from tests.engine.proof.draws import hows, rarely, some
 from tests.engine.proof.hosts import Host
 from tests.engine.proof.machine import every
@@ -76,7 +76,7 @@ class TopicMachine(SessionMachine):
         self, how: How, messages: list[tuple[Outgoing, int | None]], data: st.DataObject, fence: int | None
     ) -> None:
         now = self.topic.now
-        made = [one if wait is None else one._replace(due=max(0, now + wait)) for one, wait in messages]
+        made = [one if wait is None else one._replace(due=moment(now + wait)) for one, wait in messages]
         routes = [[] if one.due is not None else data.draw(draws.copies) for one in made]
         self.topic.publish(how, made, self.in_order(routes), self.family[1:], fence=fence)
 

@@ -228,6 +228,12 @@ class SessionMachine(Machine):
                 self.both.due(How(lane=lane))
             ANY[operation](self.both, How(defect, lane, breakage=breakage))
 
+    @precondition(lambda self: not self.both.settings.sessions)
+    @rule(operations=st.lists(some(sorted(ANY)), min_size=3, max_size=6))
+    def ask_for_sessions_where_there_are_none(self, operations: list[str]) -> None:
+        for operation in operations:
+            ANY[operation](self.both, PLAIN)
+
     @precondition(lambda self: self.holders())
     @rule(
         data=st.data(),

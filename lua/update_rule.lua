@@ -12,10 +12,11 @@
 -- ARGV[8] description  of the rule
 -- ARGV[9] sql          filters that a topic may have at most
 -- ARGV[10] correlation filters that a topic may have at most
+-- ARGV[11] seen        stamp of the rule as the caller has read it, or nothing if it may be any
 --
 -- Result: { the record of the topic, when the rule was created }
 -- Refusals: NAMESPACE, LAYOUT, PARTITIONS, GONE (no such subscription, or another incarnation, or it is being deleted), MISSING (it
---   has no rule of this name), QUOTA (what, and of how many), BADCALL
+--   has no rule of this name), CHANGED (it is another by now), QUOTA (what, and of how many), BADCALL
 -- @use count_in
 -- @use raise
 -- @use refuse
@@ -29,6 +30,9 @@ end
 local s, stamp, before = asked.s, asked.stamp, asked.before
 if not before then
   return refuse('MISSING', ARGV[6])
+end
+if ARGV[11] ~= '' and ARGV[11] ~= before.stamp then
+  return refuse('CHANGED', 'rule')
 end
 local updated = table.concat({ '1', ARGV[7], stamp, before.created, ARGV[8] }, ' ')
 local rule = rule_of(updated)

@@ -128,7 +128,7 @@ class Namespace:
                 f"{name!r} is to be partitioned, and so beside every other entity: leave out colocate_with"
             )
         until = anyio.current_time() + timeout
-        beside = None if colocate_with is None else await self._steps.existing(entity_name(colocate_with), until)
+        beside = None if colocate_with is None else await self._neighbour(name, colocate_with, until)
         description = EntityDescription(
             name=name,
             kind=kind,
@@ -146,7 +146,7 @@ class Namespace:
             except NamespaceMissingError:
                 await steps.ask(register_namespace(self.name, self.partitions, exact=True), until)
             except MessagingEntityAlreadyExistsError:
-                await self._require_free(name, until)
+                await self._require_free(name, kind, until)
             else:
                 return await self._made(record, until)
 
@@ -214,7 +214,7 @@ class Namespace:
         while True:
             record = await steps.ask(steps.registry.read(path), until, path)
             if record is None:
-                raise missing(self.name, path, kinds)
+                raise await steps.absence(path, until, kinds)
             steps.require_kind(record, kinds)
             if record.state != "deleting":
                 try:
@@ -285,7 +285,7 @@ class Namespace:
             try:
                 record = await steps.ask(registration, until, path)
             except MessagingEntityAlreadyExistsError:
-                await self._require_free(path, until)
+                await self._require_free(path, "subscription", until)
             except MessagingEntityNotFoundError:
                 continue  # the topic is another by now, or gone, or going: which, is seen when it is read again
             else:
@@ -333,19 +333,23 @@ class Namespace:
         until, stamp = anyio.current_time() + timeout, new_token()
         done = await self._changed(path, rule.name, lambda record: self._rules.create(record, rule, stamp), until)
         await self._steps.told(done.topic, until)
-        return KeptRule(rule, done.created_at)
+        return KeptRule(rule, done.created_at, stamp)
 
-    async def update_rule(self, topic: str, subscription: str, rule: Rule, *, timeout: float = 60.0) -> KeptRule:
+    async def update_rule(
+        self, topic: str, subscription: str, rule: Rule, *, seen: KeptRule | None = None, timeout: float = 60.0
+    ) -> KeptRule:
         """Replace the rule of this name, with what :meth:`create_rule` promises and raises.
 
-        Raises :class:`~sbredis.exceptions.MessagingEntityNotFoundError` if there is none of its name.
+        With ``seen`` only that one, as it was read: :class:`EntityChangedError` if somebody else was first. Raises
+        :class:`~sbredis.exceptions.MessagingEntityNotFoundError` if there is none of its name.
         """
         path = path_of(entity_name(topic), subscription_name(subscription))
         require_rules([rule])
         until, stamp = anyio.current_time() + timeout, new_token()
-        done = await self._changed(path, rule.name, lambda record: self._rules.update(record, rule, stamp), until)
+        mark = "" if seen is None else seen.stamp
+        done = await self._changed(path, rule.name, lambda record: self._rules.update(record, rule, stamp, mark), until)
         await self._steps.told(done.topic, until)
-        return KeptRule(rule, done.created_at)
+        return KeptRule(rule, done.created_at, stamp)
 
     async def delete_rule(self, topic: str, subscription: str, name: str, *, timeout: float = 60.0) -> None:
         """Take a rule from a subscription. When this returns, no message sent to the topic is judged by it.
@@ -390,11 +394,19 @@ class Namespace:
         """One of the partitions of an entity; :class:`ValueError` if it is not there."""
         return self._steps.partition(record, number)
 
-    async def _require_free(self, path: str, until: float) -> None:
-        """Raise that there is an entity of this name, unless there is none any more."""
+    async def _neighbour(self, name: str, neighbour: str, until: float) -> EntityRecord:
+        """What an entity is to be created beside."""
+        try:
+            return await self._steps.existing(entity_name(neighbour), until)
+        except MessagingEntityNotFoundError as error:
+            error.message = f"'{name}' was to be created beside '{neighbour}', as colocate_with says. {error.message}"
+            raise
+
+    async def _require_free(self, path: str, kind: Kind, until: float) -> None:
+        """Raise that there is an entity of this name, where one of this kind was to be, unless there is none now."""
         with suppress(MessagingEntityNotFoundError):
             found = await self._steps.existing(path, until)
-            raise exists(self.name, found.path) from None
+            raise exists(self.name, found.path, found.kind, kind) from None
 
     async def _made(self, record: EntityRecord, until: float) -> EntityRecord:
         """What became of an entity that was registered just now."""

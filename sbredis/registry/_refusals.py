@@ -9,6 +9,7 @@ from sbredis.exceptions import (
     DataLayoutError,
     MessagingEntityAlreadyExistsError,
     MessagingEntityNotFoundError,
+    NamespacePartitionsError,
     Outcome,
     ServiceBusError,
     ServiceBusQuotaExceededError,
@@ -25,6 +26,7 @@ __all__ = [
     "exists",
     "missing",
     "missing_rule",
+    "missing_subscription",
     "of_another_kind",
     "refusals",
     "rule_refusals",
@@ -35,10 +37,6 @@ class EntityChangedError(ServiceBusError):
     """Somebody else has changed the entity since it was read. Read it again, and do to that what is to be done."""
 
     is_transient = True
-
-
-class NamespacePartitionsError(ServiceBusError, ValueError):
-    """A namespace has another number of partitions than its caller says. It is fixed when the namespace is made."""
 
 
 class NamespaceMissingError(MessagingEntityNotFoundError):
@@ -67,9 +65,12 @@ def _missing(namespace: str, entity: str, kinds: Collection[Kind] = ()) -> str:
             f"Create it with ServiceBusAdministrationClient.create_topic({topic!r}), or look for the name in another "
             "namespace."
         )
+    create = f"ensure_queue({entity!r})"
+    if list(kinds) != ["queue"]:
+        create += f" or ensure_topic({entity!r})"
     return (
         f"There is no entity '{entity}' in namespace '{namespace}', or no longer. "
-        f"Create it with ServiceBusAdministrationClient.ensure_queue({entity!r}), or ask for the sender or receiver "
+        f"Create it with ServiceBusAdministrationClient.{create}, or ask for the sender or receiver "
         "with create_if_missing=True, or look for the name in another namespace."
     )
 
@@ -78,6 +79,13 @@ def _exists(namespace: str, entity: str) -> str:
     return (
         f"There is an entity '{entity}' in namespace '{namespace}' already; names are compared without regard to case. "
         "Use it, delete it first, or choose another name."
+    )
+
+
+def _exists_as(namespace: str, entity: str, kind: Kind, wanted: Kind) -> str:
+    return (
+        f"There is an entity '{entity}' in namespace '{namespace}' already, and it is a {kind}, not a {wanted}; names "
+        "are compared without regard to case. Delete it first, or choose another name."
     )
 
 
@@ -102,6 +110,22 @@ def missing(namespace: str, entity: str, kinds: Collection[Kind] = ()) -> Messag
     return MessagingEntityNotFoundError(_missing(namespace, entity, kinds), outcome=Outcome.REFUSED)
 
 
+def missing_subscription(namespace: str, path: str, owner: Kind | None) -> MessagingEntityNotFoundError:
+    """The error that there is no such subscription; ``owner`` is what has the name of its topic, if anything has."""
+    topic, subscription = split_path(path)
+    if owner == "topic":
+        return missing(namespace, path)
+    if owner is None:
+        why = f"for there is no such topic, or no longer. Create it with create_topic({topic!r}), and then the "
+        why += "subscription, or look for the topic in another namespace."
+    else:
+        why = f"for '{topic}' is a {owner}, which has no subscriptions. Use it as that, or name a topic."
+    return MessagingEntityNotFoundError(
+        f"There is no subscription '{subscription}' of a topic '{topic}' in namespace '{namespace}', {why}",
+        outcome=Outcome.REFUSED,
+    )
+
+
 def of_another_kind(namespace: str, entity: str, kind: Kind, kinds: Collection[Kind]) -> MessagingEntityNotFoundError:
     """The error that the entity is none of the kinds that were looked for."""
     looked_for = " or ".join(f"a {each}" for each in kinds)
@@ -112,9 +136,10 @@ def of_another_kind(namespace: str, entity: str, kind: Kind, kinds: Collection[K
     )
 
 
-def exists(namespace: str, entity: str) -> MessagingEntityAlreadyExistsError:
-    """The error that the name is taken."""
-    return MessagingEntityAlreadyExistsError(_exists(namespace, entity), outcome=Outcome.REFUSED)
+def exists(namespace: str, entity: str, kind: Kind, wanted: Kind) -> MessagingEntityAlreadyExistsError:
+    """The error that the name is taken, by an entity of this kind."""
+    text = _exists(namespace, entity) if kind == wanted else _exists_as(namespace, entity, kind, wanted)
+    return MessagingEntityAlreadyExistsError(text, outcome=Outcome.REFUSED)
 
 
 def changed(entity: str, now: str) -> EntityChangedError:
@@ -180,4 +205,8 @@ def rule_refusals(namespace: str, subscription: str, rule: str) -> Refusals:
         ),
         "GONE": lambda _: (SubscriptionGoneError, _missing(namespace, subscription)),
         "MISSING": lambda _: (MessagingEntityNotFoundError, _missing_rule(subscription, rule)),
+        "CHANGED": lambda _: (
+            EntityChangedError,
+            _changed(f"{subscription}/rules/{rule}", "it is another rule now"),
+        ),
     }

@@ -44,9 +44,9 @@ class Rulebook:
         """Give a subscription another rule."""
         return self._changed("create_rule", subscription, rule, stamp)
 
-    def update(self, subscription: EntityRecord, rule: Rule, stamp: str) -> Request[ChangedRule]:
-        """Replace the rule of this name."""
-        return self._changed("update_rule", subscription, rule, stamp)
+    def update(self, subscription: EntityRecord, rule: Rule, stamp: str, seen: str = "") -> Request[ChangedRule]:
+        """Replace the rule of this name; only the one of the stamp ``seen``, if that is not empty."""
+        return self._changed("update_rule", subscription, rule, stamp, seen)
 
     def delete(self, subscription: EntityRecord, name: str, stamp: str) -> Request[EntityRecord]:
         """Take a rule from a subscription; the result is the topic."""
@@ -79,7 +79,9 @@ class Rulebook:
         topic = name_key(subscription.parent or "")
         return (self.partitions, topic, name_key(subscription.path), subscription.incarnation, stamp)
 
-    def _changed(self, name: str, subscription: EntityRecord, rule: Rule, stamp: str) -> Request[ChangedRule]:
+    def _changed(
+        self, name: str, subscription: EntityRecord, rule: Rule, stamp: str, *more: str
+    ) -> Request[ChangedRule]:
         def read(reply: list[Any]) -> ChangedRule:
             return ChangedRule(decode(reply[0]), reply[1])
 
@@ -90,6 +92,7 @@ class Rulebook:
             encode_rule(rule),
             LIMITS.sql_filters,
             LIMITS.correlation_filters,
+            *more,
         )
         return Request(load(name), self.keys, arguments, read)
 

@@ -35,7 +35,7 @@ MAXIMUM_RULES = 1000
 
 _MAXIMUM_BYTES = 1024 * 1024
 _SHOWN = 60
-_RECORD = re.compile(rb"1 [sct] [\w-]{12} (?P<created>[0-9]{1,15}) (?P<description>\{.*\})", re.DOTALL)
+_RECORD = re.compile(rb"1 [sct] (?P<stamp>[\w-]{12}) (?P<created>[0-9]{1,15}) (?P<description>\{.*\})", re.DOTALL)
 
 
 class KeptRule(NamedTuple):
@@ -44,6 +44,8 @@ class KeptRule(NamedTuple):
     rule: Rule
     created_at: int
     """In ms since 1970, by the server's clock. A change of the rule leaves it as it is."""
+    stamp: str
+    """Of its last change: who wants to change this rule, and no later one, names it."""
 
 
 def rule_key(name: str) -> str:
@@ -97,7 +99,7 @@ def decode_rule(text: bytes) -> KeptRule:
         _unreadable(text, "it does not begin as a rule does")
     try:
         description: Any = json.loads(found["description"])
-        return KeptRule(rule_from_json(description), int(found["created"]))
+        return KeptRule(rule_from_json(description), int(found["created"]), found["stamp"].decode())
     except (ValueError, TypeError, KeyError) as error:
         _unreadable(text, str(error))
 

@@ -55,7 +55,14 @@ import anyio
 from sbredis.engine import Caller, Partition, Request, SettingsStaleError, new_token, perform, salts
 from sbredis.exceptions import MessagingEntityNotFoundError, Outcome, ServiceBusError
 from sbredis.registry._entity import EntityRecord, Kind, split_path
-from sbredis.registry._refusals import EntityChangedError, Refusals, missing, of_another_kind, refusals
+from sbredis.registry._refusals import (
+    EntityChangedError,
+    Refusals,
+    missing,
+    missing_subscription,
+    of_another_kind,
+    refusals,
+)
 from sbredis.registry._registry import Registry, Seen
 
 __all__ = ["TOPIC", "Steps"]
@@ -107,7 +114,7 @@ class Steps:
         while True:
             seen = await self.ask(self.registry.look(path), until, path)
             if seen is None:
-                raise missing(self._namespace, path, kinds)
+                raise await self.absence(path, until, kinds)
             self.require_kind(seen.record, kinds)
             if seen.forsaken:
                 await self._with_its_topic(seen.record, until)
@@ -115,6 +122,14 @@ class Steps:
             settled = await self.settled(seen.record, until)
             if settled is not None:
                 return seen._replace(record=settled)
+
+    async def absence(self, path: str, until: float, kinds: Collection[Kind] = ()) -> MessagingEntityNotFoundError:
+        """The error that there is no such entity; of a subscription it says whether there is its topic."""
+        topic, subscription = split_path(path)
+        if subscription is None:
+            return missing(self._namespace, path, kinds)
+        owner = await self.ask(self.registry.read(topic), until, topic)
+        return missing_subscription(self._namespace, path, None if owner is None else owner.kind)
 
     def require_kind(self, record: EntityRecord, kinds: Collection[Kind]) -> None:
         """Raise if the entity is none of these kinds, if any are given."""

@@ -27,6 +27,7 @@ from sbredis.management import (
     TrueRuleFilter,
 )
 from sbredis.model import RuleFilter
+from sbredis.registry import Namespace
 from sbredis.registry import _limits as limits
 from sbredis.registry import _rulebook as rulebook
 from tests.management.conftest import held
@@ -73,8 +74,8 @@ async def test_a_filter_comes_back_as_it_was_given(admin: Admin, given: RuleFilt
 
 
 async def test_an_action_comes_back_as_it_was_given_with_values_of_every_type(admin: Admin) -> None:
-    text = "SET a = @text; SET b = @whole; SET c = @part; SET d = @flag; SET e = @time; SET f = @span; SET g = @id"
-    action = SqlRuleAction(f"{text}; REMOVE h", VALUES)
+    text = "SET a = @text; SET b = @whole; SET c = @part; SET d = @flag; SET e = @time; SET sys.TimeToLive = @span"
+    action = SqlRuleAction(f"{text}; SET g = @id; REMOVE h", VALUES)
     await admin.create_rule("news", "all", "red", action=action)
     found = await admin.get_rule("news", "all", "red")
     assert (found.filter, found.action) == (TrueRuleFilter(), action)
@@ -222,6 +223,33 @@ async def test_a_rule_is_changed_and_keeps_when_it_was_created(admin: Admin) -> 
     rule.action = None
     await admin.update_rule("news", "all", rule)
     assert await admin.get_rule("news", "all", "red") == rule
+
+
+@pytest.mark.parametrize("made_anew", [False, True], ids=["changed", "made anew"])
+async def test_what_another_has_said_meanwhile_stays(
+    admin: Admin, made_anew: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Also where the rule is another one of the name: nothing of the one that was read is put into it."""
+    await admin.create_rule("news", "all", "r", filter=SqlRuleFilter("a = 1"), action=SqlRuleAction("SET old = 1"))
+    namespace = admin._namespace  # pyright: ignore[reportPrivateUsage]
+    update = Namespace.update_rule
+    seen: list[Any] = []
+
+    async def overtaken(*args: Any, **options: Any) -> Any:
+        seen.append(options["seen"].rule.action)
+        if len(seen) == 1:
+            if made_anew:
+                await namespace.delete_rule("news", "all", "r")
+                await admin.create_rule("news", "all", "r", action=SqlRuleAction("SET new = 1"))
+            else:
+                await admin.update_rule("news", "all", {"name": "r"}, action=SqlRuleAction("SET new = 1"))
+        return await update(*args, **options)
+
+    monkeypatch.setattr(Namespace, "update_rule", overtaken)
+    await admin.update_rule("news", "all", {"name": "r"}, filter=SqlRuleFilter("a = 2"))
+    rule = await admin.get_rule("news", "all", "r")
+    assert (rule.filter, rule.action) == (SqlRuleFilter("a = 2"), SqlRuleAction("SET new = 1"))
+    assert len(seen) == (2 if made_anew else 3)
 
 
 async def test_what_an_update_does_not_say_stays_as_it_is(admin: Admin) -> None:

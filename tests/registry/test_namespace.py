@@ -217,8 +217,8 @@ async def test_what_is_not_there_is_not_found(transport: Transport, namespace: N
             await missed
         assert raised.value.message == (
             "There is no entity 'Orders' in namespace 'ns', or no longer. "
-            "Create it with ServiceBusAdministrationClient.ensure_queue('Orders'), or ask for the sender or receiver "
-            "with create_if_missing=True, or look for the name in another namespace."
+            "Create it with ServiceBusAdministrationClient.ensure_queue('Orders') or ensure_topic('Orders'), or ask "
+            "for the sender or receiver with create_if_missing=True, or look for the name in another namespace."
         )
     with pytest.raises(ValueError, match="entity name"):
         await namespace.get_entity("a b")

@@ -270,7 +270,8 @@ async def test_of_an_entity_that_is_gone_or_another_by_now_nothing_is_changed(tr
     text = await refused(transport, REGISTRY.revise(record, SECOND), MessagingEntityNotFoundError)
     assert text == (
         "There is no entity 'Billing/Orders' in namespace 'ns', or no longer. "
-        "Create it with ServiceBusAdministrationClient.ensure_queue('Billing/Orders'), or ask for the sender or "
+        "Create it with ServiceBusAdministrationClient.ensure_queue('Billing/Orders') or "
+        "ensure_topic('Billing/Orders'), or ask for the sender or "
         "receiver with create_if_missing=True, or look for the name in another namespace."
     )
     await registered(transport)

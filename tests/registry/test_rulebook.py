@@ -344,7 +344,7 @@ GOOD: dict[str, tuple[str, ...]] = {
     "revise_subscription": ("2", "t", PATH, FIRST, SECOND, THIRD, "1", "0", "0", "{}"),
     "mark_told": ("2", "t", FIRST, "1"),
     "create_rule": ("2", "t", PATH, FIRST, SECOND, f"{PATH} r", "s", "{}", "9", "9"),
-    "update_rule": ("2", "t", PATH, FIRST, SECOND, f"{PATH} r", "s", "{}", "9", "9"),
+    "update_rule": ("2", "t", PATH, FIRST, SECOND, f"{PATH} r", "s", "{}", "9", "9", ""),
     "delete_rule": ("2", "t", PATH, FIRST, SECOND, f"{PATH} r"),
     "list_subscriptions": ("2", "t", "a", "b", "10"),
     "list_rules": ("2", "t", "a", "b", "10"),

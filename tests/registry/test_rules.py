@@ -18,7 +18,7 @@ from sbredis.exceptions import (
     ServiceBusError,
     ServiceBusQuotaExceededError,
 )
-from sbredis.registry import KeptRule, Namespace, path_of
+from sbredis.registry import EntityChangedError, KeptRule, Namespace, path_of
 from sbredis.registry import _rulebook as rulebook_module
 from sbredis.registry._limits import Limits
 from sbredis.registry._rules import MAXIMUM_RULE_BYTES, decode_rule, encode_rule, kind_of, place_of
@@ -80,8 +80,10 @@ async def test_a_rule_comes_changes_and_goes_and_every_time_the_topic_is_raised(
     assert await namespace.get_rule("Topic", "Sub", "sQL") == created
     assert (await namespace.topic_facts("Topic"))[1:] == (1, 1, 0)
     changed = Rule("SQL", CORRELATED.filter)
-    assert await namespace.update_rule("Topic", "Sub", changed) == KeptRule(changed, created.created_at)
-    assert await namespace.get_rule("Topic", "Sub", "sql") == KeptRule(changed, created.created_at)
+    updated = await namespace.update_rule("Topic", "Sub", changed)
+    assert updated == KeptRule(changed, created.created_at, updated.stamp)
+    assert updated.stamp != created.stamp
+    assert await namespace.get_rule("Topic", "Sub", "sql") == updated
     assert (await namespace.topic_facts("Topic"))[1:] == (1, 0, 1)
     await namespace.update_rule("Topic", "Sub", Rule("sql", FalseFilter()))
     assert (await namespace.topic_facts("Topic"))[1:] == (1, 0, 0)
@@ -89,6 +91,19 @@ async def test_a_rule_comes_changes_and_goes_and_every_time_the_topic_is_raised(
     assert (await namespace.get_entity("Topic")).version == version + 4
     assert [kept.rule for kept in await namespace.list_rules("Topic", "Sub")] == [ANY]
     require_whole(await kept_of(transport), 2)
+
+
+async def test_only_the_rule_that_was_seen_is_changed(transport: Transport, namespace: Namespace) -> None:
+    seen = await namespace.create_rule("Topic", "Sub", SQL)
+    now = await namespace.update_rule("Topic", "Sub", Rule("Sql", CORRELATED.filter), seen=seen)
+    change = namespace.update_rule("Topic", "Sub", Rule("Sql", FalseFilter()), seen=seen)
+    await refused(transport, change, EntityChangedError, "'Topic/subscriptions/Sub/rules/Sql' has been changed since")
+    await namespace.delete_rule("Topic", "Sub", "Sql")
+    gone = namespace.update_rule("Topic", "Sub", Rule("Sql", FalseFilter()), seen=now)
+    await refused(transport, gone, MessagingEntityNotFoundError, "has no rule 'Sql'")
+    await namespace.create_rule("Topic", "Sub", Rule("Sql", CORRELATED.filter))
+    another = namespace.update_rule("Topic", "Sub", Rule("Sql", FalseFilter()), seen=now)
+    await refused(transport, another, EntityChangedError, "Read it again")
 
 
 async def test_everything_in_a_rule_comes_back(namespace: Namespace) -> None:
@@ -233,7 +248,7 @@ async def test_of_several_who_create_or_delete_the_same_rule_at_once_one_succeed
 def test_the_text_of_a_rule_is_this() -> None:
     """What is written once is read for years: another text is another layout."""
     assert encode_rule(SQL) == '{"filter":{"kind":"sql","text":"a = 1"},"name":"Sql"}'
-    assert decode_rule(b"1 s stamp-stamp_ 5 " + encode_rule(SQL).encode()) == KeptRule(SQL, 5)
+    assert decode_rule(b"1 s stamp-stamp_ 5 " + encode_rule(SQL).encode()) == KeptRule(SQL, 5, "stamp-stamp_")
     assert encode_rule(EVERYTHING).isascii()
 
 

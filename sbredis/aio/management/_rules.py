@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from contextlib import suppress
+from functools import partial
 from typing import Any
 
 from sbredis.aio._definitions import given_in, subscription_path
 from sbredis.aio._paging import AsyncItemPaged, Page
-from sbredis.aio.management._calls import PAGE, Calls
+from sbredis.aio.management._calls import PAGE, Calls, require_token
 from sbredis.engine import rule_name as named
 from sbredis.exceptions import MessagingEntityNotFoundError
 from sbredis.model import (
@@ -20,7 +22,7 @@ from sbredis.model import (
     rule_revised,
     rule_shown,
 )
-from sbredis.registry import KeptRule
+from sbredis.registry import EntityChangedError, KeptRule
 
 __all__ = ["RuleAdministration"]
 
@@ -92,20 +94,22 @@ class RuleAdministration(Calls):
 
         ``rule`` is what :meth:`get_rule` returned, with something assigned anew, or a mapping with ``name``. What it
         does not say stays as it is; an action that is said to be ``None`` is taken away. Of several who change a rule
-        at once the last one wins. Raises what :meth:`create_rule` raises of filters and actions, and
+        at once the last one wins, in what it says. Raises what :meth:`create_rule` raises of filters and actions, and
         :class:`~sbredis.exceptions.MessagingEntityNotFoundError` if there is no such rule.
         """
         given = given_in("update_rule", RuleProperties, rule, kwargs)
         path = _path(topic_name, subscription_name, given.name)
         rule_created(given)
         until = self._deadline(timeout)
-        kept = await self._rule(topic_name, subscription_name, given.name, until)
+        while True:
+            kept = await self._rule(topic_name, subscription_name, given.name, until)
+            with suppress(EntityChangedError):  # somebody else was first: do the same to what it is now
+                await self._ask(path, until, partial(self._revise, topic_name, subscription_name, given, kept))
+                return
+
+    async def _revise(self, topic: str, subscription: str, given: RuleProperties, kept: KeptRule, left: float) -> None:
         revised = rule_revised(given.given, kept.rule)
-        await self._ask(
-            path,
-            until,
-            lambda left: self._namespace.update_rule(topic_name, subscription_name, revised, timeout=left),
-        )
+        await self._namespace.update_rule(topic, subscription, revised, seen=kept, timeout=left)
 
     async def delete_rule(
         self, topic_name: str, subscription_name: str, rule_name: str, *, timeout: float | None = None
@@ -134,6 +138,7 @@ class RuleAdministration(Calls):
         path = subscription_path(topic_name, subscription_name)
 
         async def page(after: str) -> Page[RuleProperties]:
+            require_token(after, named)
             found = await self._ask(
                 path,
                 self._deadline(timeout),

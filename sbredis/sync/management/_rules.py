@@ -80,7 +80,7 @@ class RuleAdministration(Calls):
 
         ``rule`` is what :meth:`get_rule` returned, with something assigned anew, or a mapping with ``name``. What it
         does not say stays as it is; an action that is said to be ``None`` is taken away. Of several who change a rule
-        at once the last one wins. Raises what :meth:`create_rule` raises of filters and actions, and
+        at once the last one wins, in what it says. Raises what :meth:`create_rule` raises of filters and actions, and
         :class:`~sbredis.exceptions.MessagingEntityNotFoundError` if there is no such rule.
         """
         self._portal.call(self._aio.update_rule, topic_name, subscription_name, rule, timeout=timeout, **kwargs)

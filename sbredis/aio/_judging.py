@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from sbredis.registry import JUDGING_PROPERTY, EntityRecord, Routed, Routes
-from sbredis.rules import Copy, Facts, Rule, RuleBook
+from sbredis.rules import Complaints, Copy, Facts, Rule, RuleBook
 
 __all__ = ["Judge"]
 
@@ -23,12 +23,14 @@ _PART = 4
 class Judge:
     """Which subscriptions a message is for, each by its place, which it keeps as long as it is there."""
 
-    def __init__(self, routes: Routes) -> None:
+    def __init__(self, routes: Routes, complaints: Complaints | None = None) -> None:
         self.routes = routes
+        self._complaints = Complaints() if complaints is None else complaints
+        """What has been said of rules that cannot be used: not to be said again with each change of another one."""
         self.records: list[EntityRecord] = [routed.record for routed in routes.subscriptions]
         """The subscriptions by their places."""
         self._places = {routed.record.incarnation: place for place, routed in enumerate(routes.subscriptions)}
-        self._book = RuleBook([_rules(routed) for routed in routes.subscriptions])
+        self._book = _book(routes.subscriptions, self._complaints)
         self._outdated: frozenset[int] = frozenset()
         """The places for which the large book does not hold any more."""
         self._changed: dict[int, Routed] = {}
@@ -58,11 +60,12 @@ class Judge:
             changed.pop(place, None)
         outdated = self._outdated | changed.keys() | lost
         if len(outdated) > _FEW + len(routes.subscriptions) // _PART:
-            return Judge(routes)
+            return Judge(routes, self._complaints)
         next_one = Judge.__new__(Judge)
         next_one.routes, next_one.records, next_one._places = routes, records, places
         next_one._book, next_one._outdated, next_one._changed = self._book, frozenset(outdated), changed
-        next_one._beside = RuleBook([_rules(routed) for routed in changed.values()]) if changed else None
+        next_one._complaints = self._complaints
+        next_one._beside = _book([*changed.values()], self._complaints) if changed else None
         next_one._of_beside = list(changed)
         return next_one
 
@@ -83,6 +86,12 @@ class Judge:
 
 def _place(copy: Copy) -> int:
     return copy.subscription
+
+
+def _book(subscriptions: Sequence[Routed], complaints: Complaints) -> RuleBook:
+    return RuleBook(
+        [_rules(routed) for routed in subscriptions], [routed.record.path for routed in subscriptions], complaints
+    )
 
 
 def _rules(routed: Routed) -> tuple[Sequence[Rule], bool]:

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from sbredis.rules._book import Copy, RuleBook
 from sbredis.rules._checks import check_action, check_filter
+from sbredis.rules._complaints import Complaints
 from sbredis.rules._facts import SETTABLE, SYSTEM_PROPERTIES, Facts
 from sbredis.rules._rules import CorrelationFilter, FalseFilter, Filter, Rule, SqlAction, SqlFilter, TrueFilter
 from sbredis.rules._stored import rule_from_json, rule_to_json
@@ -15,6 +16,7 @@ from sbredis.rules._values import Constant, Value
 __all__ = [
     "SETTABLE",
     "SYSTEM_PROPERTIES",
+    "Complaints",
     "Constant",
     "Copy",
     "CorrelationFilter",

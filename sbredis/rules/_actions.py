@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import re
 from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
@@ -14,7 +15,7 @@ from sbredis.rules._compile import Compiler
 from sbredis.rules._facts import SETTABLE, Facts, canonical
 from sbredis.rules._rules import SqlAction
 from sbredis.rules._syntax import Remove, Statement
-from sbredis.rules._values import Constant, Kind, Value, kind_of
+from sbredis.rules._values import LARGEST, SMALLEST, Constant, Kind, Value, kind_of, on_calendar, shortened
 
 __all__ = ["RULE_NAME", "Action", "Changed", "compile_action"]
 
@@ -22,6 +23,11 @@ RULE_NAME = "RuleName"
 """The application property that tells which rule made a copy."""
 
 _LONGEST_ID = 128
+_LONGEST_NAME = 64
+"""How many characters of a name an error shows."""
+_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+_LATEST = timedelta(milliseconds=9_999_999_999_998)
+"""The last time since then at which a message can be due."""
 _IDS = {"messageid", "partitionkey", "replytosessionid", "sessionid"}
 _MAY_NOT_BE_EMPTY = {"messageid", "partitionkey"}
 _DURATION = re.compile(
@@ -109,7 +115,8 @@ def _step(statement: Statement, compiler: Compiler) -> _Step:
 def _as_user(name: str, value: Constant, before: Value) -> Value:
     """The value as a property takes it that had another one before: of its kind, if it can be."""
     if isinstance(value, timedelta):
-        raise EvaluationError(f"a duration cannot be the value of the property {name}")
+        shown = shortened(name, _LONGEST_NAME)
+        raise EvaluationError(f"a duration cannot be the value of the property {shown}")
     if isinstance(value, str):
         reader = _READERS.get(type(before))
         if reader is not None:
@@ -118,8 +125,20 @@ def _as_user(name: str, value: Constant, before: Value) -> Value:
             except ValueError:
                 return value
     if type(value) is int and type(before) is float:
-        return float(value)
+        try:
+            return float(value)
+        except OverflowError:
+            raise EvaluationError("the number does not fit into a floating-point one") from None
+    if isinstance(value, datetime) and kind_of(value) is Kind.TIME:
+        return _storable(value)
     return value
+
+
+def _storable(time: datetime) -> datetime:
+    """The time, if it can be stored: a sum may lie beyond the calendar of UTC, and so may text with a zone."""
+    if not on_calendar(time):
+        raise EvaluationError("the time does not lie within the years 1 to 9999 in UTC")
+    return time
 
 
 def _read_bool(text: str) -> bool:
@@ -130,21 +149,21 @@ def _read_bool(text: str) -> bool:
 
 def _read_time(text: str) -> datetime:
     value = datetime.fromisoformat(text)
-    return value if value.tzinfo is not None else value.replace(tzinfo=UTC)
+    return _storable(value) if value.tzinfo is not None else value.replace(tzinfo=UTC)
 
 
-_INTEGER = re.compile(r"[+-]?[0-9]{1,18}")
-_FLOAT = re.compile(r"[+-]?[0-9]+(\.[0-9]+)?([eE][+-]?[0-9]{1,2})?")
+_INTEGER = re.compile(r"[+-]?[0-9]{1,19}")
+_FLOAT = re.compile(r"[+-]?[0-9]+(\.[0-9]+)?([eE][+-]?[0-9]{1,3})?")
 
 
 def _read_int(text: str) -> int:
-    if not _INTEGER.fullmatch(text):
+    if not _INTEGER.fullmatch(text) or not SMALLEST <= int(text) <= LARGEST:
         raise ValueError(text)
     return int(text)
 
 
 def _read_float(text: str) -> float:
-    if not _FLOAT.fullmatch(text):
+    if not _FLOAT.fullmatch(text) or not math.isfinite(float(text)):
         raise ValueError(text)
     return float(text)
 
@@ -169,6 +188,8 @@ def _as_system(name: str, value: Constant) -> Constant:
         return _lifetime(value)
     if name == "scheduledenqueuetimeutc":
         return _due(value)
+    if type(value) is int and not SMALLEST <= value <= LARGEST:
+        raise EvaluationError(f"sys.{SETTABLE[name]} cannot be a number that does not fit into 64 bits")
     if isinstance(value, UUID) or type(value) is int:
         value = str(value)
     if not isinstance(value, str):
@@ -219,4 +240,8 @@ def _due(value: Constant) -> datetime:
             raise EvaluationError("sys.ScheduledEnqueueTimeUtc must be a time, which this text is not") from None
     if kind_of(value) is not Kind.TIME:
         raise _unfit("scheduledenqueuetimeutc", value, "a time")
-    return cast("datetime", value)
+    due = cast("datetime", value)
+    if not timedelta(0) <= due - _EPOCH <= _LATEST:
+        last = _EPOCH + _LATEST
+        raise EvaluationError(f"sys.ScheduledEnqueueTimeUtc must lie between {_EPOCH:%Y-%m-%d} and {last:%Y-%m-%d}")
+    return due

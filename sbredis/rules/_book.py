@@ -2,23 +2,29 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from operator import attrgetter
 from types import MappingProxyType
-from typing import Final, NamedTuple
+from typing import Final, NamedTuple, NoReturn
 
+from sbredis.exceptions import RuleSyntaxError
 from sbredis.rules._actions import Action, compile_action
 from sbredis.rules._arithmetic import EvaluationError
 from sbredis.rules._checks import check_filter, correlated, read_filter
 from sbredis.rules._compile import Compiler, Condition
+from sbredis.rules._complaints import Complaints
 from sbredis.rules._facts import Facts, Seen
 from sbredis.rules._index import Index, Wanted, split
 from sbredis.rules._rules import CorrelationFilter, FalseFilter, Filter, Rule, SqlFilter
 from sbredis.rules._sharing import Memory, Sharing
 from sbredis.rules._syntax import Predicate
-from sbredis.rules._values import Constant, Value
+from sbredis.rules._values import Constant, Value, shortened
 
 __all__ = ["Copy", "RuleBook"]
+
+_LONGEST_NAME = 64
+_LONGEST_ERROR = 1024
+"""Whatever the characters are, an application property of a message may have them, so the copy can be sent on."""
 
 _UNCHANGED: Final[Mapping[str, Constant]] = MappingProxyType({})
 
@@ -50,11 +56,13 @@ class _Entry:
         self.dead_letters = dead_letters
         self.condition: Condition | None = None
         """What is left to be asked of a message that the index finds the rule for."""
-        self.action: Action | None = compile_action(rule.action, rule.name) if rule.action is not None else None
+        self.action: Action | None = None
         self.plain = plain
 
-    def failed(self, what: str, error: EvaluationError) -> Copy:
-        return Copy(self.subscription, self.rule, error=f"The {what} of rule {self.rule!r} failed: {error}.")
+    def failed(self, what: str, reason: object) -> Copy:
+        shown = shortened(f"{reason}", _LONGEST_ERROR).encode(errors="backslashreplace").decode()
+        start = f"The {what} of rule {shortened(self.rule, _LONGEST_NAME)!r} failed: "
+        return Copy(self.subscription, self.rule, error=f"{start}{shortened(shown, _LONGEST_ERROR - len(start) - 1)}.")
 
 
 _position = attrgetter("position")
@@ -64,28 +72,42 @@ class RuleBook:
     """All rules of a topic, compiled once.
 
     ``subscriptions`` has, for each subscription, its rules, and whether it dead-letters a message on which one of them
-    cannot be evaluated. Raises what :func:`check_filter` and :func:`check_action` raise for a rule that cannot be used.
+    cannot be evaluated. ``names`` says how the log calls them, and ``complaints`` is what it has said already.
+
+    What cannot be used, as another release may have kept it, does not keep the other rules from their messages: a
+    filter of this kind fails on every message, and an action on every message that its filter chooses.
 
     A book does not change, and any number of threads may use it.
     """
 
-    def __init__(self, subscriptions: Sequence[tuple[Sequence[Rule], bool]]) -> None:
-        indexed: list[tuple[Wanted, _Entry]] = []
-        self._always: list[_Entry] = []
-        compiling = _Compiling()
+    def __init__(
+        self,
+        subscriptions: Sequence[tuple[Sequence[Rule], bool]],
+        names: Sequence[str] | None = None,
+        complaints: Complaints | None = None,
+    ) -> None:
+        self._names = names
+        self._complaints = Complaints() if complaints is None else complaints
+        entries: list[tuple[Wanted | None, _Entry]] = []
+        compiling = _Compiling(self._unusable)
         position = 0
         for subscription, (rules, dead_letters) in enumerate(subscriptions):
             plain = Copy(subscription, None)
             for rule in rules:
                 entry = _Entry(position, rule, plain, dead_letters=dead_letters)
                 position += 1
-                wanted = compiling.read(rule.filter, entry)
-                if wanted:
-                    indexed.append((wanted, entry))
-                elif wanted is not None:
-                    self._always.append(entry)
-        self._index = Index(indexed) if indexed else None
+                entries.append((compiling.read(rule, entry), entry))
         self._shares = compiling.finish()
+        indexed: list[tuple[Wanted, _Entry]] = []
+        self._always: list[_Entry] = []
+        for wanted, entry in entries:
+            if entry in compiling.unusable:
+                self._always.append(entry)
+            elif wanted:
+                indexed.append((wanted, entry))
+            elif wanted is not None:
+                self._always.append(entry)
+        self._index = Index(indexed) if indexed else None
 
     def judge(self, facts: Facts) -> list[Copy]:
         """The copies that a message becomes: subscription by subscription, in the order of their rules.
@@ -116,6 +138,9 @@ class RuleBook:
                     if entry.dead_letters:
                         copies.append(entry.failed("filter", error))
                     continue
+                except Exception as error:  # noqa: BLE001 -- no defect of one rule may cost the others their copies
+                    self._broke(entry, "filter", error, copies)
+                    continue
             if action is not None:
                 self._act(entry, action, facts, copies)
             elif entry.subscription != plain:
@@ -130,25 +155,63 @@ class RuleBook:
             if entry.dead_letters:
                 copies.append(entry.failed("action", error))
             return
+        except Exception as error:  # noqa: BLE001 -- as for filters
+            self._broke(entry, "action", error, copies)
+            return
         copies.append(Copy(entry.subscription, entry.rule, changed.system, changed.user))
+
+    def _broke(self, entry: _Entry, what: str, error: Exception, copies: list[Copy]) -> None:
+        self._complaints.defect(self._name(entry), entry.rule, what, error)
+        if entry.dead_letters:
+            copies.append(entry.failed(what, f"a defect in sbredis: {_why(error)}"))
+
+    def _unusable(self, entry: _Entry, what: str, reason: str) -> None:
+        self._complaints.unusable(self._name(entry), entry.rule, what, reason)
+
+    def _name(self, entry: _Entry) -> str:
+        return f"subscription {entry.subscription}" if self._names is None else self._names[entry.subscription]
 
 
 class _Compiling:
-    """Filters that become conditions: all are read before the first is compiled, to find what they have in common."""
+    """Filters that become conditions: all are read before the first is compiled, to find what they have in common.
 
-    def __init__(self) -> None:
+    What cannot be used becomes what fails, whoever is told of it.
+    """
+
+    def __init__(self, tell: Callable[[_Entry, str, str], None]) -> None:
+        self._tell = tell
         self._sharing = Sharing()
         self._read: list[tuple[_Entry, Compiler, list[Predicate]]] = []
+        self.unusable: set[_Entry] = set()
+        """Those whose filter fails on every message."""
 
-    def read(self, given: Filter, entry: _Entry) -> Wanted | None:
-        """What the index is to hold a filter to; ``None`` for one that nothing passes."""
+    def read(self, rule: Rule, entry: _Entry) -> Wanted | None:
+        """Read a rule. Returns what the index is to hold its filter to; ``None`` for one that nothing passes."""
+        if rule.action is not None:
+            try:
+                entry.action = compile_action(rule.action, rule.name)
+            except Exception as error:  # noqa: BLE001 -- whatever is wrong with it, the other rules have their messages
+                entry.action = _failing(error)
+                self._tell(entry, "action", _why(error))
+        try:
+            return self._filter(rule.filter, entry)
+        except Exception as error:  # noqa: BLE001 -- likewise
+            self._refuse(entry, error)
+            return None
+
+    def _refuse(self, entry: _Entry, error: Exception) -> None:
+        entry.condition = _failing(error)
+        self.unusable.add(entry)
+        self._tell(entry, "filter", _why(error))
+
+    def _filter(self, given: Filter, entry: _Entry) -> Wanted | None:
         if isinstance(given, SqlFilter):
             predicate, parameters = read_filter(given)
             compiler = Compiler(given.text, parameters, self._sharing.once)
             wanted, left = split(predicate, compiler)
             if left:
+                self._read.append((entry, compiler, left))  # at once: what shares goes by what lives
                 self._sharing.read(left, compiler.constant, wanted)
-                self._read.append((entry, compiler, left))
             return wanted
         if isinstance(given, CorrelationFilter):
             return correlated(given)
@@ -158,5 +221,26 @@ class _Compiling:
     def finish(self) -> bool:
         """Give the entries their conditions. Returns whether they share anything."""
         for entry, compiler, left in self._read:
-            entry.condition = compiler.topmost(left)
+            if entry not in self.unusable:
+                try:
+                    entry.condition = compiler.topmost(left)
+                except Exception as error:  # noqa: BLE001 -- as in read
+                    self._refuse(entry, error)
         return self._sharing.any
+
+
+def _failing(error: Exception) -> Callable[[Seen], NoReturn]:
+    """What stands for a filter or an action that cannot be used."""
+    reason = f"it cannot be used: {_why(error)}"
+
+    def fail(seen: Seen) -> NoReturn:  # noqa: ARG001 -- as all conditions and actions
+        raise EvaluationError(reason)
+
+    return fail
+
+
+def _why(error: Exception) -> str:
+    """What an error says of a rule; one that is not meant for whoever made the rule is named as well."""
+    if isinstance(error, RuleSyntaxError):
+        return error.message  # and not which call it was
+    return str(error) if type(error) in {TypeError, ValueError} else f"{type(error).__name__}: {error}"

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from datetime import timedelta
 from typing import cast
 
 from sbredis.rules._parser import Parser
 from sbredis.rules._rules import CORRELATED, CorrelationFilter, FalseFilter, Filter, SqlAction, SqlFilter, TrueFilter
-from sbredis.rules._syntax import Parameter, Predicate, Statement
+from sbredis.rules._syntax import Parameter, Predicate, SetTo, Statement
 from sbredis.rules._tokens import wrong
 from sbredis.rules._values import Constant, as_constant, expressible
 
@@ -46,11 +47,21 @@ def check_filter(filter: Filter) -> None:  # noqa: A002 -- it is called so every
 
 
 def check_action(action: SqlAction) -> None:
-    """Refuse an action that cannot be used. Raises what :func:`check_filter` raises."""
+    """Refuse an action that cannot be used. Raises what :func:`check_filter` raises.
+
+    Also one that makes an application property a duration, which would fail on every message: rules that were kept
+    before that was refused do.
+    """
     given = cast("object", action)
     if not isinstance(given, SqlAction):
         raise TypeError(f"an action must be a SqlAction, not {type(given).__name__}")
-    read_action(given)
+    statements, parameters = read_action(given)
+    for statement in statements:
+        match statement:
+            case SetTo(target, Parameter(name, at)) if not target.system and isinstance(parameters[name], timedelta):
+                raise wrong(given.text, at, f"@{name} is a duration, which no application property can be")
+            case _:
+                pass
 
 
 def read_filter(given: SqlFilter) -> tuple[Predicate, dict[str, Constant]]:
@@ -76,9 +87,10 @@ def correlated(given: CorrelationFilter) -> dict[tuple[bool, str], Constant]:
         value: object = getattr(given, name)
         if value is None:
             continue
+        what = f"{'label or subject' if name == 'subject' else name} of a correlation filter"  # it has either name
         if not isinstance(value, str):
-            raise TypeError(f"{name} of a correlation filter must be str or None, not {type(value).__name__}")
-        wanted[True, key] = expressible(value, f"{name} of a correlation filter")
+            raise TypeError(f"{what} must be str or None, not {type(value).__name__}")
+        wanted[True, key] = expressible(value, what)
     for name, value in _named(given.properties, "the properties of a correlation filter").items():
         what = f"property {name!r} of a correlation filter"
         if not name:

@@ -36,7 +36,19 @@ from sbredis.rules._syntax import (
     reference,
 )
 from sbredis.rules._tokens import place
-from sbredis.rules._values import Constant, Kind, Truth, at_least, at_most, equal, greater, kind_of, less, unequal
+from sbredis.rules._values import (
+    Constant,
+    Kind,
+    Truth,
+    at_least,
+    at_most,
+    equal,
+    greater,
+    kind_of,
+    less,
+    shortened,
+    unequal,
+)
 
 __all__ = ["Compiler", "Condition", "Getter"]
 
@@ -54,6 +66,8 @@ _COMPARISONS: dict[str, Callable[[object, object], Truth]] = {
     ">": greater,
     ">=": at_least,
 }
+_LONGEST_NAME = 64
+"""How many characters of a name an error shows: it may be out of the message, and of any length."""
 _MIRRORED = {"=": "=", "<>": "<>", "<": ">", "<=": ">=", ">": "<", ">=": "<="}
 
 
@@ -121,7 +135,7 @@ class Compiler:
         system = canonical(named.name)
         if system is not None:
             return lambda seen: seen.system.get(system)
-        problem = f"there is no system property {named.name} {self._where(named.at)}"
+        problem = f"there is no system property {shortened(named.name, _LONGEST_NAME)} {self._where(named.at)}"
 
         def fail(seen: Seen) -> NoReturn:  # noqa: ARG001 -- as all getters
             raise EvaluationError(problem)

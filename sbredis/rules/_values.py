@@ -7,7 +7,7 @@ Unknown, which a property has that is missing or null, is ``None`` everywhere. A
 from __future__ import annotations
 
 import math
-from datetime import datetime, timedelta
+from datetime import UTC, datetime, timedelta
 from enum import Enum
 from typing import TypeAlias, cast
 from uuid import UUID
@@ -27,6 +27,8 @@ __all__ = [
     "greater",
     "kind_of",
     "less",
+    "on_calendar",
+    "shortened",
     "unequal",
 ]
 
@@ -89,6 +91,20 @@ def expressible(text: str, what: str) -> str:
     return text
 
 
+def on_calendar(time: datetime) -> bool:
+    """Whether a time with a zone lies within the years 1 to 9999 in UTC as well, so that it can be stored."""
+    try:
+        time.astimezone(UTC)
+    except (OverflowError, ValueError):
+        return False
+    return True
+
+
+def shortened(text: str, most: int) -> str:
+    """The text as an error shows it: so many characters at most."""
+    return text if len(text) <= most else f"{text[: most - 1]}…"
+
+
 def as_constant(value: object, what: str) -> Constant:
     """A value that a rule may hold: a parameter, or what a correlation filter asks for.
 
@@ -102,6 +118,8 @@ def as_constant(value: object, what: str) -> Constant:
         raise ValueError(
             f"{what} is {value}, which has no time zone, so it is no certain time: add tzinfo=timezone.utc"
         )
+    if isinstance(value, datetime) and not on_calendar(value):
+        raise ValueError(f"{what} is {value}, which does not lie within the years 1 to 9999 in UTC")
     if kind_of(value) is Kind.OTHER:
         raise TypeError(
             f"{what} must be str, int, float, bool, bytes, datetime, timedelta or UUID, not {type(value).__name__}"

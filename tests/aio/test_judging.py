@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Any
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -31,6 +32,7 @@ RULES = [
     Rule("red", SqlFilter("color = 'red'"), None),
     Rule("dear", SqlFilter("price > 10"), SqlAction("SET dear = TRUE")),
     Rule("broken", SqlFilter("1 / price > 0"), None),
+    Rule("unusable", SqlFilter("color RESEMBLES 'red'"), None),
 ]
 MESSAGES = [
     Facts({}, {"color": "red", "price": 20}),
@@ -92,3 +94,24 @@ def test_a_subscription_keeps_its_place_while_others_come_and_go(
     second = first.after(routes_of(changed))
     for place, record in enumerate(first.records):
         assert second.records[place].name == record.name
+
+
+def test_a_rule_that_cannot_be_used_is_told_once_however_often_others_change(caplog: pytest.LogCaptureFixture) -> None:
+    """Another release may have kept it. It fails on each message, and the others have their copies."""
+    *_, unusable = RULES
+    state: dict[int, tuple[list[Rule], bool]] = {1: ([unusable, RULES[0]], True), 2: ([RULES[1]], True)}
+    judge = Judge(routes_of(state))
+    for number in range(100):
+        state[2] = ([RULES[number % 2]], True)
+        state[3 + number] = ([unusable], False)  # with so many changes all are compiled anew now and then
+        judge = judge.after(routes_of(state))
+    for copies in judged(judge):
+        ours = {copy[1]: copy[4] for copy in copies if copy[0] == "s1"}
+        assert ours.keys() == {None, "unusable"}
+        assert ours[None] is None
+        assert str(ours["unusable"]).startswith(
+            "The filter of rule 'unusable' failed: it cannot be used: line 1, column 7: "
+        )
+    told = [record.getMessage() for record in caplog.records if record.name == "sbredis.rules"]
+    assert len(told) == 101
+    assert len([text for text in told if f"of {judge.routes.subscriptions[0].record.path} " in text]) == 1

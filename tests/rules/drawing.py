@@ -219,8 +219,11 @@ correlation_filters = st.builds(
         st.sampled_from(NAMES), st.sampled_from([True, 1, 1.0, "red", "1", NOON, ID, b"r"]), max_size=2
     ),
 ).filter(lambda given: given.subject is not None or given.session_id is not None or bool(given.properties))
-filters = st.one_of(sql_filters, sql_filters, correlation_filters, st.just(TrueFilter()), st.just(FalseFilter()))
-actions = st.sampled_from([None, None, SqlAction("SET done = TRUE")])
+unusable = st.just(SqlFilter("color = 'red' AND color RESEMBLES 'red'"))
+filters = st.one_of(
+    sql_filters, sql_filters, correlation_filters, st.just(TrueFilter()), st.just(FalseFilter()), unusable
+)
+actions = st.sampled_from([None, None, None, None, SqlAction("SET done = TRUE"), SqlAction("SET done")])
 
 
 @st.composite

@@ -7,12 +7,14 @@ test but the tree itself.
 from __future__ import annotations
 
 import math
+import re
 from collections.abc import Mapping, Sequence
-from datetime import datetime, timedelta
+from datetime import UTC, datetime, timedelta
 from fractions import Fraction
 from typing import Any
 from uuid import UUID, uuid4
 
+from sbredis.exceptions import RuleSyntaxError
 from sbredis.rules import CorrelationFilter, FalseFilter, Rule, SqlFilter, TrueFilter
 from sbredis.rules._parser import Parser
 from sbredis.rules._syntax import (
@@ -272,7 +274,11 @@ def passes(given: Any, system: Mapping[str, Any], user: Mapping[str, Any]) -> bo
     walk = Walk(system, user, {})
     if isinstance(given, SqlFilter):
         walk.parameters = {name.lstrip("@").lower(): value for name, value in given.parameters.items()}
-        return walk.passes(Parser(given.text).filter())
+        try:
+            read = Parser(given.text).filter()
+        except RuleSyntaxError:
+            raise Failure from None
+        return walk.passes(read)
     assert isinstance(given, CorrelationFilter)
     fields = [
         "correlation_id",
@@ -291,16 +297,64 @@ def passes(given: Any, system: Mapping[str, Any], user: Mapping[str, Any]) -> bo
     return all(compared("=", walk.property(False, name)[1], wanted) == "T" for name, wanted in given.properties.items())
 
 
+def readable(action: str) -> None:
+    try:
+        Parser(action).action()
+    except RuleSyntaxError:
+        raise Failure from None
+
+
+def set_to(value: Any, before: Any) -> Any:
+    """What an application property is that had a value and is set to another one."""
+    if isinstance(value, str) and type(before) in {bool, int, float, datetime, UUID}:
+        try:
+            value = read_as(type(before), value)
+        except ValueError:
+            return value
+    if type(before) is float and type(value) is int:
+        value = float(value)
+    if isinstance(value, datetime) and (offset := value.utcoffset()) is not None:
+        since = value.replace(tzinfo=UTC) - datetime.min.replace(tzinfo=UTC) - offset
+        if not timedelta(0) <= since < timedelta(days=3_652_059):  # 9999 years
+            raise Failure
+    return value
+
+
+def read_as(wanted: type, text: str) -> Any:
+    """Text as a value of a kind. Raises :class:`ValueError` where it is none."""
+    if wanted is bool:
+        return {"true": True, "false": False}.get(text.lower(), text)
+    if wanted is datetime:
+        read = datetime.fromisoformat(text)
+        return read.replace(tzinfo=read.tzinfo or UTC)
+    if wanted is UUID:
+        return UUID(text)
+    written = re.fullmatch(r"(?P<whole>[+-]?\d{1,20})(\.\d{1,3})?([eE][+-]?(?P<exponent>\d+))?", text, re.ASCII)
+    if written is None or len(written["exponent"] or "") > 3:
+        raise ValueError(text)
+    exact = Fraction(text)
+    if wanted is int:
+        if written["whole"] != text or len(text.lstrip("+-")) > 19 or not -(2**63) <= exact < 2**63:
+            raise ValueError(text)
+        return int(exact)
+    try:
+        return float(exact) * (-1 if exact == 0 and text.startswith("-") else 1)
+    except OverflowError:
+        raise ValueError(text) from None
+
+
 def judged(
     subscriptions: Sequence[tuple[Sequence[Rule], bool]], system: Mapping[str, Any], user: Mapping[str, Any]
 ) -> list[Outcome]:
-    """What a message becomes by rules whose actions never fail."""
+    """What a message becomes by rules whose actions cannot be read, or else never fail."""
     outcomes: list[Outcome] = []
     for number, (rules, dead_letters) in enumerate(subscriptions):
         for rule in rules:
             try:
                 if not passes(rule.filter, system, user):
                     continue
+                if rule.action is not None:
+                    readable(rule.action.text)
                 outcome = (number, rule.name if rule.action else None, False)
                 if outcome not in outcomes:
                     outcomes.append(outcome)

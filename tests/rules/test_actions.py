@@ -2,19 +2,25 @@
 
 from __future__ import annotations
 
-from datetime import UTC, datetime, timedelta
+from datetime import UTC, datetime, timedelta, timezone
 from typing import Any
 from uuid import UUID
 
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 from sbredis.rules import Facts, Rule, RuleBook, SqlAction, TrueFilter
 from tests.rules.asking import done, reason
+from tests.rules.reference import Failure, set_to
 
 NOON = datetime(2024, 5, 1, 12, tzinfo=UTC)
+END = datetime(9999, 12, 31, 11, 30, tzinfo=timezone(-timedelta(hours=12)))
 ID = UUID(int=7)
 
 
+DUE = "sys.ScheduledEnqueueTimeUtc must lie between 1970-01-01 and 2286-11-20"
+BEYOND = "the time does not lie within the years 1 to 9999 in UTC"
 LIFETIME = "sys.TimeToLive must be a positive duration, as 1.02:30:00 or P1DT2H30M"
 
 
@@ -58,6 +64,13 @@ def test_the_copy_bears_the_name_of_its_rule_which_the_action_sees_and_may_chang
         (1.5, "2", 2.0),
         (1.5, "'2.5'", 2.5),
         (1.5, "'nan'", "nan"),
+        (1, "'9223372036854775807'", 2**63 - 1),
+        (1, "'-9223372036854775808'", -(2**63)),
+        (1, "'9223372036854775808'", "9223372036854775808"),
+        (1.5, "'1e300'", 1e300),
+        (1.5, "'2E-300'", 2e-300),
+        (1.5, "'-1e400'", "-1e400"),
+        (1.5, "'" + "9" * 400 + "'", "9" * 400),
         (True, "'FALSE'", False),
         (True, "'no'", "no"),
         (NOON, "'2024-05-01T14:00:00+02:00'", NOON),
@@ -130,15 +143,69 @@ def test_a_new_id_becomes_the_text_of_a_uuid_where_text_is_wanted() -> None:
             "sys.ScheduledEnqueueTimeUtc must be a time, which this text is not.",
         ),
         ("SET sys.ScheduledEnqueueTimeUtc = 5", "sys.ScheduledEnqueueTimeUtc must be a time, not a number."),
+        ("SET sys.ScheduledEnqueueTimeUtc = '1969-12-31T23:59:59'", f"{DUE}."),
+        ("SET sys.ScheduledEnqueueTimeUtc = '2286-11-20T17:46:39.999'", f"{DUE}."),
+        ("SET sys.ScheduledEnqueueTimeUtc = '9999-12-31T23:59:59-12:00'", f"{BEYOND}."),
+        ("SET sys.Label = n", "sys.Label cannot be a number that does not fit into 64 bits."),
+        ("SET a = @end + @hour", f"{BEYOND}."),
     ],
 )
 def test_an_action_that_fails_changes_nothing(text: str, why: str) -> None:
-    copy = done(f"SET b = 2; {text.replace('line 1', 'line 1')}", {"b": 1}, hour=timedelta(hours=1), long="x" * 129)
+    given: dict[str, Any] = {"hour": timedelta(hours=1), "long": "x" * 129, "end": END}
+    copy = done(f"SET b = 2; {text}", {"b": 1, "n": 10**5000}, **given)
     assert copy.error is not None
     assert copy.error.startswith("The action of rule 'r' failed: ")
     assert (copy.user, copy.system) == (None, {})
-    alone = done(text, {}, hour=timedelta(hours=1), long="x" * 129)
+    alone = done(text, {"n": 10**5000}, **given)
     assert reason(alone) == why
+
+
+@pytest.mark.parametrize(
+    ("before", "text", "why"),
+    [
+        (1.5, "SET a = n", "the number does not fit into a floating-point one."),
+        (NOON, "SET a = '9999-12-31T23:59:59-12:00'", f"{BEYOND}."),
+        (NOON, "SET a = '0001-01-01T00:00:00+14:00'", f"{BEYOND}."),
+        (None, "SET a = late", f"{BEYOND}."),
+    ],
+)
+def test_what_no_property_can_be_fails(before: Any, text: str, why: str) -> None:
+    """A message that was stored with it could not be read again."""
+    late = datetime.max.replace(tzinfo=timezone(-timedelta(hours=1)))
+    assert reason(done(text, {"a": before, "n": 10**400, "late": late})) == why
+
+
+@pytest.mark.parametrize("time", ["1970-01-01", "2286-11-20T17:46:39.998"])
+def test_the_first_and_the_last_time_at_which_a_message_can_be_due(time: str) -> None:
+    due = datetime.fromisoformat(time).replace(tzinfo=UTC)
+    assert done(f"SET sys.ScheduledEnqueueTimeUtc = '{time}'", {}).system == {"scheduledenqueuetimeutc": due}
+
+
+DIGITS = st.from_regex(r"[+-]?[0-9]{1,20}(\.[0-9]{1,3})?([eE][+-]?[0-9]{1,4})?", fullmatch=True)
+ZONES = st.integers(-14, 14).map(lambda hours: timezone(timedelta(hours=hours)))
+NEAR = (
+    "0001-01-01T00:00:00",
+    "0001-01-02T12:00:00",
+    "2024-05-01T12:00:00",
+    "9999-12-31T11:00:00",
+    "9999-12-31T23:59:59",
+)
+TIMES = st.builds(lambda text, zone: datetime.fromisoformat(text).replace(tzinfo=zone), st.sampled_from(NEAR), ZONES)
+GIVEN = st.one_of(DIGITS, TIMES, TIMES.map(datetime.isoformat), st.integers(-(2**65), 2**65), st.text(max_size=5))
+
+
+@settings(max_examples=600, deadline=None)
+@given(GIVEN, st.sampled_from([1, 1.5, True, NOON, ID, "x", None]))
+def test_text_becomes_what_the_reference_says_or_the_action_fails(value: Any, before: Any) -> None:
+    copy = done("SET a = b", {"a": before, "b": value})
+    try:
+        wanted = set_to(value, before)
+    except Failure:
+        assert copy.error is not None
+        assert "defect" not in copy.error
+    else:
+        assert copy.user is not None
+        assert (type(copy.user["a"]), copy.user["a"]) == (type(wanted), wanted)
 
 
 def test_text_cannot_grow_without_bounds() -> None:

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
+import logging
 import time
 from typing import Any
 
 import pytest
 
-from sbredis.exceptions import RuleSyntaxError
 from sbredis.rules import (
     Copy,
     CorrelationFilter,
@@ -19,6 +19,7 @@ from sbredis.rules import (
     SqlFilter,
     TrueFilter,
 )
+from sbredis.rules._compile import Compiler
 
 MARK = SqlAction("SET marked = TRUE")
 
@@ -131,11 +132,104 @@ def test_subscriptions_come_in_their_order_whatever_finds_their_rules() -> None:
     ]
 
 
-def test_a_book_of_a_rule_that_cannot_be_used_is_not_made() -> None:
-    with pytest.raises(RuleSyntaxError):
-        RuleBook([([sql("a", "n =")], True)])
-    with pytest.raises(TypeError):
-        RuleBook([([Rule("a", "n = 1")], True)])  # type: ignore[arg-type]
+UNUSABLE = [
+    (sql("r", "n ="), "The filter of rule 'r' failed: it cannot be used: line 1, column 4: found the end, expected "),
+    (sql("r", "n = 1 AND " + "1 = 1 AND " * 120 + "1 = 1"), "it cannot be used: a filter may have 1,024 characters"),
+    (sql("r", "n = '\ud800'"), "the text of a filter has half a surrogate pair as character 5"),
+    (Rule("r", CorrelationFilter()), "it cannot be used: a correlation filter must ask for something"),
+    (Rule("r", "n = 1"), "it cannot be used: a filter must be a SqlFilter"),  # type: ignore[arg-type]
+    (sql("r", "sys.Label = 'x' AND n = @p"), "parameter @p has no value."),
+]
+
+
+@pytest.mark.parametrize(("rule", "why"), UNUSABLE, ids=lambda given: given[:20] if isinstance(given, str) else "")
+def test_a_filter_that_cannot_be_used_fails_on_every_message_and_the_others_count(
+    rule: Rule, why: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Another release may have kept it, and it must not stop the topic."""
+    with caplog.at_level(logging.ERROR, "sbredis.rules"):
+        book = RuleBook([([rule], True), ([sql("a", "n = 1"), rule, Rule("b", action=MARK)], False)], ["t/s", "t/z"])
+    assert [record.name for record in caplog.records] == ["sbredis.rules"] * 2
+    assert "filter of rule 'r' of t/s cannot be used" in caplog.text
+    for number in (1, 2):
+        failed, *others = book.judge(Facts({}, {"n": number}))
+        assert (failed.subscription, failed.rule) == (0, "r")
+        assert failed.error is not None
+        assert why in failed.error
+        assert "tracking" not in failed.error
+        assert [copy.rule for copy in others] == [None, "b"][number - 1 :]
+    assert len(caplog.records) == 2
+
+
+def test_an_action_that_cannot_be_used_fails_on_what_its_filter_chooses() -> None:
+    rules = [sql("a", "n = 1", SqlAction("SET x")), sql("b", "n = 1"), Rule("c", FalseFilter(), SqlAction(""))]
+    assert shown(rules, {"n": 1}) == ["a!", "plain"]
+    assert shown(rules, {"n": 1}, dead_letters=False) == ["plain"]
+    assert shown(rules, {"n": 2}) == []
+    (failed, _) = RuleBook([(rules, True)]).judge(Facts({}, {"n": 1}))
+    assert str(failed.error).startswith("The action of rule 'a' failed: it cannot be used: line 1, column 6: found the")
+
+
+def test_what_cannot_be_compiled_by_a_defect_costs_the_other_rules_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+    def break_(self: Any, like: Any) -> Any:  # noqa: ARG001 -- in place of a method
+        raise KeyError("odd")
+
+    monkeypatch.setattr(Compiler, "_like", break_)
+    rules = [sql("a", "n = 1 AND n LIKE 'x'"), sql("b", "n = 1"), sql("c", "NOT n LIKE 'x'", MARK)]
+    assert shown(rules, {"n": 1}) == ["a!", "plain", "c!"]
+    assert shown(rules, {"n": 2}) == ["a!", "c!"]
+
+
+class Odd(str):
+    """Text that breaks whoever looks at it."""
+
+    __slots__ = ()
+
+    def lower(self) -> str:
+        raise KeyError("odd")
+
+
+def test_a_defect_of_one_rule_costs_the_others_nothing_and_is_told_once(caplog: pytest.LogCaptureFixture) -> None:
+    user: dict[str, Any] = {"n": 1, "odd": Odd("x")}
+    rules = [sql("a", "p(odd) = 1"), Rule("b"), sql("c", "n = 1", SqlAction("SET x = p(odd)")), sql("d", "n = 1", MARK)]
+    assert shown(rules, user) == ["a!", "plain", "c!", "d"]
+    caplog.clear()
+    rules.append(sql("e", "p(odd) = 1"))  # which has the filter of the first in common with it
+    book = RuleBook([(rules, True), (rules, False)], ["t/s", "t/z"])
+    for _ in range(3):
+        copies = book.judge(Facts({}, user))
+        assert [(copy.subscription, copy.rule, copy.error is not None) for copy in copies] == [
+            *((0, "a", True), (0, None, False), (0, "c", True), (0, "d", False), (0, "e", True)),
+            *((1, None, False), (1, "d", False)),
+        ]
+        assert copies[0].error == "The filter of rule 'a' failed: a defect in sbredis: KeyError: 'odd'."
+        assert copies[2].error == "The action of rule 'c' failed: a defect in sbredis: KeyError: 'odd'."
+    assert [(record.levelname, record.getMessage()) for record in caplog.records] == [
+        ("ERROR", f"the {what} broke on a defect")
+        for what in (
+            *("filter of rule 'a' of t/s", "action of rule 'c' of t/s", "filter of rule 'e' of t/s"),
+            *("filter of rule 'a' of t/z", "action of rule 'c' of t/z"),
+        )
+    ]
+
+
+@pytest.mark.parametrize("letter", ["x", "\U0001f600", "\ud800"], ids=ascii)
+def test_what_an_error_says_is_never_longer_than_a_property_may_be(letter: str) -> None:
+    """Else the copy could not be sent on."""
+    rules = [
+        *(sql("f", "p('sys.' + w) = 1"), sql("g", "p(p(q)) = 1"), sql("h" * 2000, "1 / 0 = 1")),
+        Rule("i", CorrelationFilter(properties={letter * 5000: [1]})),
+    ]
+    copies = RuleBook([(rules, True)]).judge(Facts({}, {"w": letter * 32_000, "q": "sys." + letter * 32_000}))
+    assert len(copies) == len(rules)
+    for copy in copies:
+        assert copy.error is not None
+        assert len(copy.error) <= 1024
+        assert copy.error.endswith(".")
+        assert len(copy.error.encode()) <= 4096
+    assert str(copies[0].error).startswith("The filter of rule 'f' failed: there is no system property ")
+    assert str(copies[0].error).endswith(" (line 1, column 1).")
+    assert str(copies[2].error).endswith("…' failed: division by zero (line 1, column 3).")
 
 
 def seconds(book: RuleBook, facts: Facts) -> float:

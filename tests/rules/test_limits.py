@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sys
 import time
-from datetime import datetime, timedelta
+from datetime import datetime, timedelta, timezone
 from typing import Any
 
 import pytest
@@ -20,6 +20,8 @@ from sbredis.rules import (
     check_filter,
 )
 from tests.rules.asking import answer
+
+EARLY = datetime.min.replace(tzinfo=timezone(timedelta(hours=14)))
 
 
 def test_text_of_1024_characters_is_taken_and_one_more_is_not() -> None:
@@ -109,6 +111,7 @@ def test_no_pattern_takes_for_ever() -> None:
         ({"a": float("nan")}, ValueError, "not a number that can be compared"),
         ({"a": float("-inf")}, ValueError, "not a number that can be compared"),
         ({"a": datetime(2024, 5, 1)}, ValueError, "no time zone"),  # noqa: DTZ001 -- that is what is refused
+        ({"a": EARLY}, ValueError, r"parameter @a is 0001-01-01 00:00:00\+14:00, which does not lie within the years"),
         ({"a": 1, "@A": 2}, ValueError, "given twice"),
         ({"@": 1}, ValueError, "empty name"),
     ],
@@ -118,6 +121,20 @@ def test_parameters_that_cannot_be(parameters: Any, error: type[Exception], why:
         check_filter(SqlFilter("1 = 1", parameters))
     with pytest.raises(error, match=why):
         check_action(SqlAction("SET a = 1", parameters))
+
+
+@pytest.mark.parametrize("text", ["REMOVE a; SET b = @Hour", "SET user.a = @hour", "SET a = (@hour)"])
+def test_an_application_property_is_not_made_a_duration(text: str) -> None:
+    """It would fail on every message."""
+    with pytest.raises(RuleSyntaxError, match="@hour is a duration, which no application property can be") as refused:
+        check_action(SqlAction(text, {"@hour": timedelta(hours=1)}))
+    assert refused.value.column == text.index("@") + 1
+    check_action(SqlAction(text, {"@hour": "1:00:00"}))
+
+
+@pytest.mark.parametrize("text", ["SET sys.TimeToLive = @hour", "SET a = sent + @hour", "SET a = read - sent"])
+def test_a_duration_has_its_uses_in_an_action(text: str) -> None:
+    check_action(SqlAction(text, {"@hour": timedelta(hours=1)}))
 
 
 def test_parameters_that_are_not_used_do_no_harm() -> None:
@@ -131,6 +148,7 @@ def test_parameters_that_are_not_used_do_no_harm() -> None:
         (CorrelationFilter(subject=1), TypeError, "subject of a correlation filter must be str or None, not int"),  # type: ignore[arg-type]
         (CorrelationFilter(properties={"a": None}), TypeError, "cannot be None"),
         (CorrelationFilter(properties={"a": [1]}), TypeError, "property 'a' of a correlation filter must be"),
+        (CorrelationFilter(properties={"a": EARLY}), ValueError, "property 'a' of a correlation filter is 0001"),
         (CorrelationFilter(properties={b"a": 1}), TypeError, "must be str, not bytes"),  # type: ignore[dict-item]
         (CorrelationFilter(properties={"a": 1, "A": 1}), ValueError, "given twice"),
         (CorrelationFilter(properties={"": 1}), ValueError, "empty name"),

@@ -24,6 +24,7 @@
     ├── RuleSyntaxError                     (also a ValueError) a filter or an action that the language does not know
     ├── AutoLockRenewFailed                 a lock could not be renewed automatically
     ├── AutoLockRenewTimeout                a lock is renewed no longer: it was for as long as was asked for
+    ├── NamespacePartitionsError            (also a ValueError) the namespace has another number of partitions
     ├── DataLayoutError                     the data were written by a release that this one cannot read
     └── InvalidConnectionStringError        (also a ValueError) a connection string that names no server
 
@@ -50,6 +51,7 @@ __all__ = [
     "MessagingEntityAlreadyExistsError",
     "MessagingEntityDisabledError",
     "MessagingEntityNotFoundError",
+    "NamespacePartitionsError",
     "OperationTimeoutError",
     "Outcome",
     "ResourceExistsError",
@@ -228,6 +230,10 @@ class MessageLockLostError(ServiceBusError):
 
 class MessageNotFoundError(ServiceBusError):
     """No message of that number is there in the state in which the operation could take it."""
+
+
+class NamespacePartitionsError(ServiceBusError, ValueError):
+    """A namespace has another number of partitions than its caller says. It is fixed when the namespace is made."""
 
 
 class DataLayoutError(ServiceBusError):

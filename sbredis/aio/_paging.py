@@ -61,9 +61,18 @@ class AsyncItemPaged(AsyncIterator[T], Generic[T]):
         self._place += 1
         return self._page[self._place - 1]
 
+    def __repr__(self) -> str:
+        return "<AsyncItemPaged: async for item in it, or its pages, by_page()>"
+
     def by_page(self, continuation_token: str | None = None) -> AsyncPages[T]:
         """Its pages, from the beginning, or from where a ``continuation_token`` says."""
-        return AsyncPages(self._read, continuation_token)
+        token = continuation_token
+        if token is not None and not isinstance(token, str):  # pyright: ignore[reportUnnecessaryIsInstance]  # callers are not all typed
+            raise TypeError(
+                "continuation_token is what the pages before had under that name, or None for the beginning, "
+                f"not {type(token).__name__}"
+            )
+        return AsyncPages(self._read, token)
 
 
 async def _each(items: Sequence[T]) -> AsyncIterator[T]:

@@ -86,6 +86,10 @@ _DOUBLE = struct.Struct(">d")
 _SHORT = [bytes((number,)) for number in range(128)]
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _MICROSECOND = timedelta(microseconds=1)
+_FIRST = (datetime.min.replace(tzinfo=UTC) - _EPOCH) // _MICROSECOND
+_LAST = (datetime.max.replace(tzinfo=UTC) - _EPOCH) // _MICROSECOND
+_HALF = 1 << 63
+"""Whole numbers are those of 64 bits, as everywhere else where messages are read."""
 
 
 def encode(content: Content) -> bytes:
@@ -300,14 +304,23 @@ def _map(values: Mapping[Any, Any], depth: int) -> bytes:
 def _time(value: datetime, name: str) -> bytes:
     if value.tzinfo is None:
         raise ValueError(f"property {name!r} is a time without a zone: say which, datetime.UTC for one")
-    return b"%d" % ((value - _EPOCH) // _MICROSECOND)
+    microseconds = (value - _EPOCH) // _MICROSECOND
+    if not _FIRST <= microseconds <= _LAST:
+        raise ValueError(f"property {name!r} is {value}, which is no time of the years 1 to 9999 in UTC")
+    return b"%d" % microseconds
+
+
+def _integer(value: int, name: str) -> bytes:
+    if not -_HALF <= value < _HALF:
+        raise ValueError(f"property {name!r} is a whole number that does not fit into 64 bits")
+    return b"%d" % value
 
 
 _WRITERS: dict[type, Callable[[Any, str, int], tuple[bytes, bytes]]] = {
     str: lambda value, _, __: (b"s", value.encode()),
     type(None): lambda _, __, ___: (b"n", b""),
     bool: lambda value, _, __: (b"t" if value else b"f", b""),
-    int: lambda value, _, __: (b"i", b"%d" % value),
+    int: lambda value, name, _: (b"i", _integer(value, name)),
     float: lambda value, _, __: (b"d", _DOUBLE.pack(value)),
     bytes: lambda value, _, __: (b"b", value),
     bytearray: lambda value, _, __: (b"b", bytes(value)),

@@ -9,7 +9,7 @@ from sbredis.model._amqp import (
     AmqpMessageProperties,
 )
 from sbredis.model._batch import ServiceBusMessageBatch
-from sbredis.model._checks import moment
+from sbredis.model._checks import MAXIMUM_PROPERTY_BYTES, moment
 from sbredis.model._entity_enums import (
     AccessRights,
     ApiVersion,
@@ -68,6 +68,7 @@ from sbredis.model._topic_properties import TopicOptions, TopicProperties
 
 __all__ = [
     "DEFAULT_RULE",
+    "MAXIMUM_PROPERTY_BYTES",
     "NEXT_AVAILABLE_SESSION",
     "AccessRights",
     "AmqpAnnotatedMessage",

@@ -36,9 +36,12 @@ MAXIMUM_PROPERTIES_BYTES = 64 * 1024
 _LONGEST_ID = 128
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _MILLISECOND = timedelta(milliseconds=1)
+_FIRST = (datetime.min.replace(tzinfo=UTC) - _EPOCH) // _MILLISECOND
 _LONGEST_LIFE = timedelta(milliseconds=NEVER - 1)
 _PLAIN = frozenset({str, bytes, bool, int, float, UUID, type(None)})
 """Types of values that have no parts that need a closer look."""
+_HALF = 1 << 63
+"""The codec keeps whole numbers of 64 bits."""
 _DEEPEST = 16
 """Beyond this depth the codec refuses what stands inside one another."""
 
@@ -110,6 +113,8 @@ def due_time(value: object) -> int:
             "than datetime.utcnow(), or add .replace(tzinfo=timezone.utc) if it is meant in UTC"
         )
     milliseconds = (value - _EPOCH) // _MILLISECOND
+    if milliseconds < _FIRST:
+        raise ValueError(f"{what} {value} is no time of year 1 or later in UTC")
     if milliseconds >= NEVER:
         raise ValueError(f"{what} {value} is later than {moment(NEVER - 1):%Y-%m-%d}, the last that can be kept")
     return milliseconds
@@ -129,7 +134,7 @@ def named_values(given: object, what: str) -> dict[str, Value]:
         kind = type(cast("object", value))
         if kind is str:
             text(value, f"property {name!r}")
-        elif kind not in _PLAIN:
+        elif kind not in _PLAIN or (kind is int and not -_HALF <= cast("int", value) < _HALF):
             encode(Content(properties={name: value}))
         if type(name) is not str or not name.isascii():
             text(name, "the name of a property")

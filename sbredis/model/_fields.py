@@ -5,17 +5,22 @@ A field is a descriptor that stands in the class of an entity's properties, once
 whether it can change, and where it is kept. What is assigned is at once turned into what it means, or refused if it can
 mean nothing (a :class:`TypeError`, or a :class:`ValueError` for text that is malformed). Limits are checked when it is
 used, before anything is sent.
+
+What a property means, its default and its limits are said in the string after it in the class, which is its ``__doc__``
+as well.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from copy import copy
 from datetime import timedelta
 from enum import Enum
 from typing import Any, ClassVar, Generic, Self, TypeVar, cast, overload
 
-from sbredis.engine import name_key
+from sbredis.engine import entity_name, name_key
 from sbredis.model._durations import UNLIMITED, duration, from_milliseconds, to_milliseconds
+from sbredis.model._explained import explanations
 
 __all__ = ["Choice", "Described", "Duration", "Field", "Flag", "ListOf", "Neighbour", "Text", "Whole"]
 
@@ -87,16 +92,19 @@ class Described:  # noqa: PLW1641 -- it can be changed, and so has no hash
     def __contains__(self, name: object) -> bool:
         return name == "name" or name in self._fields
 
+    def __iter__(self) -> Iterator[str]:
+        return iter(self.keys())
+
     def __len__(self) -> int:
         return len(self.keys())
 
     def values(self) -> list[Any]:
         """The values of all properties, in the order of their names."""
-        return [self[name] for name in self.keys()]
+        return [self[name] for name in self]
 
     def items(self) -> list[tuple[str, Any]]:
         """The names and values of all properties."""
-        return [(name, self[name]) for name in self.keys()]
+        return [(name, self[name]) for name in self]
 
     def get(self, key: str, default: Any = None) -> Any:
         """A property by its name; ``default`` if there is none of that name."""
@@ -111,10 +119,10 @@ class Described:  # noqa: PLW1641 -- it can be changed, and so has no hash
         return dict(self) == dict(other) if isinstance(other, type(self)) else NotImplemented
 
     def __copy__(self) -> Self:
-        return self.shown(self._name, self.given)
+        return self.shown(self._name, {name: copy(value) for name, value in self.given.items()})
 
     def __repr__(self) -> str:
-        shown = ", ".join(f"{name}={self[name]!r}" for name in self.keys())
+        shown = ", ".join(f"{name}={_shortly(value)}" for name, value in self.items())
         return f"{type(self).__name__}({shown})"
 
 
@@ -122,6 +130,8 @@ class Field(Generic[T, G]):
     """One property, of type ``T``; what is assigned to it may be a ``G``, or ``None`` for the default."""
 
     name: str
+    owner: type
+    """The class in which it stands."""
     least: T | None = None
     most: T | None = None
 
@@ -144,8 +154,8 @@ class Field(Generic[T, G]):
         self.told = told
         self.planned = planned
 
-    def __set_name__(self, _: type, name: str) -> None:
-        self.name = name
+    def __set_name__(self, owner: type, name: str) -> None:
+        self.owner, self.name = owner, name
 
     @overload
     def __get__(self, holder: None, _: type) -> Self: ...
@@ -153,7 +163,7 @@ class Field(Generic[T, G]):
     def __get__(self, holder: Described, _: type) -> T: ...
     def __get__(self, holder: Described | None, _: type) -> Self | T:
         if holder is None:
-            return self
+            return self._explained()
         value = holder._given.get(self.name)  # pyright: ignore[reportPrivateUsage]  # it is this that keeps it
         return self.default if value is None else cast("T", value)
 
@@ -184,6 +194,12 @@ class Field(Generic[T, G]):
     def same(self, one: T, other: T) -> bool:
         """Whether two values mean the same."""
         return one == other
+
+    def _explained(self) -> Self:
+        """Itself, as ``help()`` and others find it that look at the class: with what is said there."""
+        if "__doc__" not in vars(self):
+            self.__doc__ = explanations(self.owner).get(self.name)
+        return self
 
     def _wrong_type(self, given: object, what: str) -> TypeError:
         return TypeError(f"{self.name} must be {what}, not {type(given).__name__}")
@@ -286,6 +302,14 @@ class Neighbour(Text):
     def read(self, given: str) -> str | None:
         return super().read(given) or None
 
+    def check(self, value: str | None) -> None:
+        super().check(value)
+        try:
+            if value is not None:
+                entity_name(value)
+        except ValueError as error:
+            raise ValueError(f"{self.name}: {error}") from None
+
     def same(self, one: str | None, other: str | None) -> bool:
         return one == other if one is None or other is None else name_key(one) == name_key(other)
 
@@ -304,7 +328,7 @@ class Choice(Field[E, E | str]):
         try:
             return kind(given)
         except ValueError:
-            raise ValueError(f"{self.name} must be one of {_values(kind)}, not {given!r}") from None
+            raise ValueError(f"{self.name} must be one of {_values(self.settable or kind)}, not {given!r}") from None
 
     def check(self, value: E) -> None:
         if value not in self.settable:
@@ -330,7 +354,7 @@ class ListOf(Field[list[T], Sequence[T]]):
     def __get__(self, holder: Described, _: type) -> list[T]: ...
     def __get__(self, holder: Described | None, _: type) -> Self | list[T]:
         if holder is None:
-            return self
+            return self._explained()
         value = holder._given.get(self.name)  # pyright: ignore[reportPrivateUsage]  # as in Field
         if value is None:
             value = holder._unassigned.setdefault(self.name, [])
@@ -349,6 +373,10 @@ class ListOf(Field[list[T], Sequence[T]]):
 
     def kept(self, stored: list[Any]) -> list[T]:
         return [self._read_one(each) for each in stored]
+
+
+def _shortly(value: object) -> str:
+    return "datetime.timedelta.max" if value == UNLIMITED else repr(value)
 
 
 def _values(choices: Sequence[Enum] | type[Enum]) -> str:

@@ -27,70 +27,86 @@ class QueueProperties(Described):
     kind: ClassVar[str] = "Queue"
 
     lock_duration = shared.lock_duration()
-    """How long a received message is locked, from 5 seconds to 5 minutes; a lock can be renewed any number of times."""
+    """How long a received message is locked: 1 minute unless said, from 5 seconds to 5 minutes. A lock can be renewed
+    any number of times.
+    """
 
     max_delivery_count = shared.max_delivery_count()
-    """After how many failed deliveries a message is dead-lettered."""
+    """After how many failed deliveries a message is dead-lettered: 10 unless said, from 1 to 99,999."""
 
     default_message_time_to_live = shared.time_to_live()
-    """How long a message lives that says nothing, and the longest that one may live; 1 second at least."""
+    """How long a message lives that says nothing, and the longest that one may live: no limit unless said, 1 second at
+    least.
+    """
 
     dead_lettering_on_message_expiration = Flag(False, setting="dead_letter_expired")
-    """Whether an expired message goes to the dead-letter queue; otherwise it is deleted."""
+    """Whether an expired message goes to the dead-letter queue: ``False`` unless said, and then it is deleted."""
 
     requires_duplicate_detection = Flag(False, fixed=True)
-    """Whether a message with the id of another one in the window is dropped. Cannot be changed."""
+    """Whether a message with the id of another one in the window is dropped: ``False`` unless said. Cannot be changed.
+    """
 
     duplicate_detection_history_time_window = shared.duplicate_window()
-    """For how long ids of messages are remembered, from 20 seconds to 7 days; without effect where duplicates are not
-    detected.
+    """For how long ids of messages are remembered: 10 minutes unless said, from 20 seconds to 7 days. Without effect
+    where duplicates are not detected.
     """
 
     max_size_in_megabytes = shared.quota()
-    """How much the messages may take, those on the dead-letter queue included; of a partitioned queue, in each
-    partition.
+    """How much the messages may take, those on the dead-letter queue included: 1,024 unless said, from 1 to
+    900,000,000. Of a partitioned queue, that is for each partition.
     """
 
     max_message_size_in_kilobytes = shared.largest_message()
-    """How large a message or a batch may be, up to 100 MB."""
+    """How large a message may be: 1,024 unless said, from 1 to 102,400, which is 100 MB. A batch has up to 4 MB in any
+    case.
+    """
 
-    status = shared.status()
-    """Whether it takes messages in and gives them out."""
+    status = shared.status(EntityStatus.SEND_DISABLED, EntityStatus.RECEIVE_DISABLED)
+    """Whether it takes messages in and gives them out: ``Active`` unless said, or ``Disabled``, ``SendDisabled`` or
+    ``ReceiveDisabled``.
+    """
 
     availability_status = shared.availability()
-    """Whether all its partitions have a server, as far as the client knows. What is assigned to it is not sent."""
+    """Whether all its partitions have a server, as far as the client knows: ``Available``, or ``Limited``. What is
+    assigned to it is not sent.
+    """
 
     enable_partitioning = Flag(False, fixed=True)
-    """Whether it lives in all partitions of the namespace, instead of in one. Cannot be changed."""
+    """Whether it lives in all partitions of the namespace, instead of in one: ``False`` unless said. Cannot be changed.
+    """
 
     colocate_with = Neighbour(fixed=True)
-    """The unpartitioned entity in whose partition it lives, so that a transaction can span both. Cannot be changed. An
-    addition of sbredis.
+    """The unpartitioned entity in whose partition it lives, so that a transaction can span both: none unless said.
+    Cannot be changed. An addition of sbredis.
     """
 
     user_metadata = shared.metadata()
-    """A note of up to 1024 characters."""
+    """A note of up to 1,024 characters: none unless said."""
 
     enable_batched_operations = Flag(True)
-    """Kept and shown, without effect: operations are always batched."""
+    """Kept and shown, without effect: operations are always batched. ``True`` unless said."""
 
     enable_express = Flag(False)
-    """Kept and shown, without effect."""
+    """Kept and shown, without effect. ``False`` unless said."""
 
     authorization_rules = shared.authorization_rules()
-    """Kept and shown, without effect: see :class:`AuthorizationRule`."""
+    """Kept and shown, without effect: see :class:`AuthorizationRule`. None unless said."""
 
     requires_session = shared.sessions()
-    """Whether messages belong to sessions, and are received session by session. Cannot be changed."""
+    """Whether messages belong to sessions, and are received session by session: ``False`` unless said. Cannot be
+    changed.
+    """
 
     auto_delete_on_idle = shared.auto_delete("queues")
-    """After how long without use it is deleted. Not available yet: all but ``timedelta.max`` is refused."""
+    """After how long without use it is deleted. Not available yet: no limit unless said, and all but
+    ``timedelta.max`` is refused.
+    """
 
     forward_to = shared.forwarding()
-    """Where its messages are forwarded to. Not available yet: a name is refused."""
+    """Where its messages are forwarded to. Not available yet: none unless said, and a name is refused."""
 
     forward_dead_lettered_messages_to = shared.forwarding()
-    """Where its dead letters are forwarded to. Not available yet: a name is refused."""
+    """Where its dead letters are forwarded to. Not available yet: none unless said, and a name is refused."""
 
     def __init__(
         self,

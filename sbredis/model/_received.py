@@ -188,7 +188,8 @@ class ServiceBusReceivedMessage(ServiceBusMessage):
     @property
     def expires_at_utc(self) -> datetime | None:
         """When it expires; ``None`` if it never does."""
-        expires = min(self._record.expires, self._delivery.expires)
+        own = self._delivery.expires
+        expires = self._record.expires if own is None else own
         return None if expires >= NEVER else moment(expires)
 
     @property

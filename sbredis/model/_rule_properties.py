@@ -180,7 +180,7 @@ class _FilterOf(Field[RuleFilter, RuleFilter]):
     def __get__(self, holder: Described, _: type) -> RuleFilter: ...
     def __get__(self, holder: Described | None, _: type) -> Self | RuleFilter:
         if holder is None:
-            return self
+            return self._explained()
         found = super().__get__(holder, _)
         return TrueRuleFilter() if found is self.default else found  # the default is nobody's to change
 
@@ -206,7 +206,14 @@ class _Moment(Field[datetime | None, datetime]):
         return given
 
 
-_UNSAID: Any = object()
+class _Unsaid:
+    """Stands where nothing is said, since ``None`` says something."""
+
+    def __repr__(self) -> str:
+        return "<left out>"
+
+
+_UNSAID: Any = _Unsaid()
 
 
 class RuleProperties(Described):
@@ -216,10 +223,10 @@ class RuleProperties(Described):
     kind: ClassVar[str] = "Rule"
 
     filter = _FilterOf(TrueRuleFilter())
-    """Which messages it takes: all, unless said."""
+    """Which messages it takes: ``TrueRuleFilter()`` unless said, which takes all."""
 
     action = _ActionOf(None)
-    """What it does to the copies; ``None`` is nothing. A rule with an action has a copy of its own of each message."""
+    """What it does to the copies: none unless said. A rule with an action has a copy of its own of each message."""
 
     created_at_utc = _Moment(None, told=True)
     """When it was created, by the server's clock. What is assigned to it is not sent."""

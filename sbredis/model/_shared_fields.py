@@ -25,12 +25,6 @@ __all__ = [
     "time_to_live",
 ]
 
-_SETTABLE = (
-    EntityStatus.ACTIVE,
-    EntityStatus.DISABLED,
-    EntityStatus.SEND_DISABLED,
-    EntityStatus.RECEIVE_DISABLED,
-)
 
 
 def lock_duration() -> Duration:
@@ -76,9 +70,10 @@ def sessions() -> Flag:
     return Flag(False, fixed=True, setting="sessions")
 
 
-def status() -> Choice[EntityStatus]:
-    """What may be done with it."""
-    return Choice(EntityStatus.ACTIVE, settable=_SETTABLE, setting="status")
+def status(*ways: EntityStatus) -> Choice[EntityStatus]:
+    """What may be done with it; ``ways`` are those in which it can be stopped by half."""
+    settable = (EntityStatus.ACTIVE, EntityStatus.DISABLED, *ways)
+    return Choice(EntityStatus.ACTIVE, settable=settable, setting="status")
 
 
 def availability() -> Choice[EntityAvailabilityStatus]:

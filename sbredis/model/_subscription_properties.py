@@ -24,45 +24,57 @@ class SubscriptionProperties(Described):
     kind: ClassVar[str] = "Subscription"
 
     lock_duration = shared.lock_duration()
-    """How long a received message is locked, from 5 seconds to 5 minutes; a lock can be renewed any number of times."""
+    """How long a received message is locked: 1 minute unless said, from 5 seconds to 5 minutes. A lock can be renewed
+    any number of times.
+    """
 
     requires_session = shared.sessions()
-    """Whether messages belong to sessions, and are received session by session. Cannot be changed."""
+    """Whether messages belong to sessions, and are received session by session: ``False`` unless said. Cannot be
+    changed.
+    """
 
     default_message_time_to_live = shared.time_to_live()
-    """How long a message lives that says nothing, and the longest that one may live, if the topic does not say less; 1
-    second at least.
+    """How long a message lives that says nothing, and the longest that one may live, if the topic does not say less: no
+    limit unless said, 1 second at least.
     """
 
     dead_lettering_on_message_expiration = Flag(False, setting="dead_letter_expired")
-    """Whether an expired message goes to the dead-letter queue; otherwise it is deleted."""
+    """Whether an expired message goes to the dead-letter queue: ``False`` unless said, and then it is deleted."""
 
     dead_lettering_on_filter_evaluation_exceptions = Flag(True)
-    """Whether a message for which a rule cannot be evaluated goes to the dead-letter queue; otherwise it is dropped."""
+    """Whether a message for which a rule cannot be evaluated goes to the dead-letter queue: ``True`` unless said.
+    Otherwise the rule counts as one that does not match.
+    """
 
     max_delivery_count = shared.max_delivery_count()
-    """After how many failed deliveries a message is dead-lettered."""
+    """After how many failed deliveries a message is dead-lettered: 10 unless said, from 1 to 99,999."""
 
     enable_batched_operations = Flag(True)
-    """Kept and shown, without effect: operations are always batched."""
+    """Kept and shown, without effect: operations are always batched. ``True`` unless said."""
 
-    status = shared.status()
-    """Whether it takes messages in and gives them out."""
+    status = shared.status(EntityStatus.RECEIVE_DISABLED)
+    """Whether it gives messages out: ``Active`` unless said, or ``Disabled`` or ``ReceiveDisabled``, which are the same
+    here. It gets its messages all the while.
+    """
 
     availability_status = shared.availability()
-    """Whether all its partitions have a server, as far as the client knows. What is assigned to it is not sent."""
+    """Whether all its partitions have a server, as far as the client knows: ``Available``, or ``Limited``. What is
+    assigned to it is not sent.
+    """
 
     user_metadata = shared.metadata()
-    """A note of up to 1024 characters."""
+    """A note of up to 1,024 characters: none unless said."""
 
     auto_delete_on_idle = shared.auto_delete("subscriptions")
-    """After how long without use it is deleted. Not available yet: all but ``timedelta.max`` is refused."""
+    """After how long without use it is deleted. Not available yet: no limit unless said, and all but
+    ``timedelta.max`` is refused.
+    """
 
     forward_to = shared.forwarding()
-    """Where its messages are forwarded to. Not available yet: a name is refused."""
+    """Where its messages are forwarded to. Not available yet: none unless said, and a name is refused."""
 
     forward_dead_lettered_messages_to = shared.forwarding()
-    """Where its dead letters are forwarded to. Not available yet: a name is refused."""
+    """Where its dead letters are forwarded to. Not available yet: none unless said, and a name is refused."""
 
     def __init__(
         self,

@@ -26,65 +26,78 @@ class TopicProperties(Described):
     kind: ClassVar[str] = "Topic"
 
     default_message_time_to_live = shared.time_to_live()
-    """How long a message lives that says nothing, and the longest that one may live, in any subscription; 1 second at
-    least.
+    """How long a message lives that says nothing, and the longest that one may live, in any subscription: no limit
+    unless said, 1 second at least.
     """
 
     max_size_in_megabytes = shared.quota()
-    """How much the messages of the topic and of all its subscriptions may take, those on dead-letter queues included;
-    of a partitioned topic, in each partition.
+    """How much the messages of the topic and of all its subscriptions may take, those on dead-letter queues included:
+    1,024 unless said, from 1 to 900,000,000. Of a partitioned topic, that is for each partition.
     """
 
     max_message_size_in_kilobytes = shared.largest_message()
-    """How large a message or a batch may be, up to 100 MB."""
-
-    requires_duplicate_detection = Flag(False, fixed=True)
-    """Whether a message with the id of another one in the window is dropped. Cannot be changed."""
-
-    duplicate_detection_history_time_window = shared.duplicate_window()
-    """For how long ids of messages are remembered, from 20 seconds to 7 days; without effect where duplicates are not
-    detected.
+    """How large a message may be: 1,024 unless said, from 1 to 102,400, which is 100 MB. A batch has up to 4 MB in any
+    case.
     """
 
-    status = shared.status()
-    """Whether it takes messages in."""
+    requires_duplicate_detection = Flag(False, fixed=True)
+    """Whether a message with the id of another one in the window is dropped: ``False`` unless said. Cannot be changed.
+    """
+
+    duplicate_detection_history_time_window = shared.duplicate_window()
+    """For how long ids of messages are remembered: 10 minutes unless said, from 20 seconds to 7 days. Without effect
+    where duplicates are not detected.
+    """
+
+    status = shared.status(EntityStatus.SEND_DISABLED)
+    """Whether it takes messages in: ``Active`` unless said, or ``Disabled`` or ``SendDisabled``. What its subscriptions
+    have, they go on giving out: each has a status of its own.
+    """
 
     availability_status = shared.availability()
-    """Whether all its partitions have a server, as far as the client knows. What is assigned to it is not sent."""
+    """Whether all its partitions have a server, as far as the client knows: ``Available``, or ``Limited``. What is
+    assigned to it is not sent.
+    """
 
     enable_partitioning = Flag(False, fixed=True)
-    """Whether it lives in all partitions of the namespace, instead of in one, and its subscriptions with it. Cannot be
-    changed.
+    """Whether it lives in all partitions of the namespace, instead of in one, and its subscriptions with it: ``False``
+    unless said. Cannot be changed.
     """
 
     colocate_with = Neighbour(fixed=True)
-    """The unpartitioned entity in whose partition it lives, so that a transaction can span both. Cannot be changed. An
-    addition of sbredis.
+    """The unpartitioned entity in whose partition it lives, so that a transaction can span both: none unless said.
+    Cannot be changed. An addition of sbredis.
     """
 
     user_metadata = shared.metadata()
-    """A note of up to 1024 characters."""
+    """A note of up to 1,024 characters: none unless said."""
 
     support_ordering = Flag(True)
-    """Kept and shown, without effect: messages reach every subscription in the order of their numbers."""
+    """Kept and shown, without effect: messages reach every subscription in the order of their numbers. ``True`` unless
+    said.
+    """
 
     enable_batched_operations = Flag(True)
-    """Kept and shown, without effect: operations are always batched."""
+    """Kept and shown, without effect: operations are always batched. ``True`` unless said."""
 
     enable_express = Flag(False)
-    """Kept and shown, without effect."""
+    """Kept and shown, without effect. ``False`` unless said."""
 
     filtering_messages_before_publishing = Flag(False)
-    """Kept and shown, without effect."""
+    """Kept and shown, without effect. ``False`` unless said."""
 
     size_in_bytes = Whole(0, least=0, most=999_999_999_999_999)
-    """Kept and shown, without effect: what the messages take is told by :class:`TopicRuntimeProperties`."""
+    """Kept and shown, without effect: what the messages take is told by :class:`TopicRuntimeProperties`. 0 unless said,
+    from 0 to 999,999,999,999,999.
+    """
 
     authorization_rules = shared.authorization_rules()
-    """Kept and shown, without effect: see :class:`AuthorizationRule`."""
+    """Kept and shown, without effect: see :class:`AuthorizationRule`. None unless said."""
 
     auto_delete_on_idle = shared.auto_delete("topics")
-    """After how long without use it is deleted. Not available yet: all but ``timedelta.max`` is refused."""
+    """After how long without use it is deleted. Not available yet: no limit unless said, and all but
+    ``timedelta.max`` is refused.
+    """
 
     def __init__(
         self,

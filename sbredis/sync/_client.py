@@ -5,19 +5,17 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from datetime import datetime
-from typing import TYPE_CHECKING, Any, Self
+from typing import Any, Self
 
 from sbredis import aio
 from sbredis.aio._arguments import warn_of_unknown
+from sbredis.aio._credentials import Credential
 from sbredis.model import QueueProperties, ServiceBusReceiveMode, ServiceBusSessionFilter, ServiceBusSubQueue
 from sbredis.sync._paging import ItemPaged
 from sbredis.sync._portal import Portal
 from sbredis.sync._receiver import ServiceBusReceiver
 from sbredis.sync._renewer import AutoLockRenewer
 from sbredis.sync._sender import ServiceBusSender
-
-if TYPE_CHECKING:
-    from sbredis.aio._credentials import Credential
 
 __all__ = ["ServiceBusClient", "check_connection"]
 

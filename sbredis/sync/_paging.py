@@ -60,6 +60,9 @@ class ItemPaged(Iterator[T], Generic[T]):
                 return item
             self._page = next(self._pages)
 
+    def __repr__(self) -> str:
+        return "<ItemPaged: for item in it, or its pages, by_page()>"
+
     def by_page(self, continuation_token: str | None = None) -> Pages[T]:
         """Its pages, from the beginning, or from where a ``continuation_token`` says."""
         return Pages(self._portal, self._paged.by_page(continuation_token))

@@ -8,7 +8,7 @@ import secrets
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from datetime import datetime
-from typing import TYPE_CHECKING, Self, final, overload
+from typing import TYPE_CHECKING, Self, Unpack, final, overload
 
 from sbredis.aio import ServiceBusClient
 from sbredis.aio._arguments import deadline_of
@@ -19,6 +19,7 @@ from sbredis.aio.management import ServiceBusAdministrationClient
 from sbredis.engine import MAXIMUM_CALL_MESSAGES, Awoken, Outgoing, Partition, Request, Side, Turn, decode, name_key
 from sbredis.exceptions import MessagingEntityDisabledError
 from sbredis.model import (
+    QueueOptions,
     QueueProperties,
     QueueRuntimeProperties,
     RuleFilter,
@@ -29,8 +30,10 @@ from sbredis.model import (
     ServiceBusSubQueue,
     SqlRuleAction,
     SqlRuleFilter,
+    SubscriptionOptions,
     SubscriptionProperties,
     SubscriptionRuntimeProperties,
+    TopicOptions,
     TopicProperties,
     TrueRuleFilter,
     from_content,
@@ -39,10 +42,7 @@ from sbredis.registry import path_of, split_path
 from sbredis.testing._clock import MovableClock, TestClock
 
 if TYPE_CHECKING:
-    from typing import Unpack
-
     from sbredis.aio._entity import Entity
-    from sbredis.model import QueueOptions, SubscriptionOptions, TopicOptions
 
 __all__ = ["Bus", "Rules"]
 
@@ -246,7 +246,7 @@ class Bus:
     ) -> QueueRuntimeProperties | SubscriptionRuntimeProperties:
         """How many messages are in a queue or a subscription, by where they are; counted after what is due was done."""
         own = self._administration()
-        await self._catch_up(await self._entity(queue_or_topic_name, subscription_name))
+        await self._catch_up(await self._keeper(queue_or_topic_name, subscription_name))
         if subscription_name is None:
             return await own.get_queue_runtime_properties(queue_or_topic_name)
         return await own.get_subscription_runtime_properties(queue_or_topic_name, subscription_name)
@@ -323,12 +323,15 @@ class Bus:
         path = name if subscription is None else path_of(name, subscription)
         return await self._administration()._connection.entity(path, deadline_of(None))
 
-    async def _kept(self, name: str, subscription: str | None, side: Side = "") -> list[ServiceBusReceivedMessage]:
-        """What is in a queue or a subscription. To ask a topic would be a slip that finds nothing."""
+    async def _keeper(self, name: str, subscription: str | None) -> Entity:
+        """A queue or a subscription. To ask a topic what it keeps would be a slip."""
         entity = await self._entity(name, subscription)
         if entity.record.kind == "topic":
             raise ValueError(f"{entity.name!r} is a topic, which keeps no messages: name a subscription as well.")
-        return await self._shown(entity, side)
+        return entity
+
+    async def _kept(self, name: str, subscription: str | None, side: Side = "") -> list[ServiceBusReceivedMessage]:
+        return await self._shown(await self._keeper(name, subscription), side)
 
     async def _shown(self, entity: Entity, side: Side = "") -> list[ServiceBusReceivedMessage]:
         await self._catch_up(entity)

@@ -110,7 +110,7 @@ class TestClock:
         named = timedelta(days=days, hours=hours, minutes=minutes, seconds=seconds, milliseconds=milliseconds)
         step = named + (by or timedelta())
         if step < timedelta():
-            raise ValueError(f"The clock of a bus cannot go back, not by {-step} either.")
+            raise ValueError(f"The clock of a bus cannot go back: by {-step}, from {self.now.isoformat()}.")
         nanoseconds = step // _MICROSECOND * 1000
 
         def ahead(now: int) -> int:

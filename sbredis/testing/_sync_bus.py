@@ -7,11 +7,12 @@ from collections.abc import Awaitable, Callable
 from contextlib import ExitStack
 from datetime import datetime
 from functools import partial
-from typing import TYPE_CHECKING, Self, TypeVar, final, overload
+from typing import TYPE_CHECKING, Self, TypeVar, Unpack, final, overload
 
 from anyio.from_thread import start_blocking_portal
 
 from sbredis.model import (
+    QueueOptions,
     QueueProperties,
     QueueRuntimeProperties,
     RuleFilter,
@@ -19,22 +20,19 @@ from sbredis.model import (
     ServiceBusMessage,
     ServiceBusReceivedMessage,
     SqlRuleAction,
+    SubscriptionOptions,
     SubscriptionProperties,
     SubscriptionRuntimeProperties,
+    TopicOptions,
     TopicProperties,
     TrueRuleFilter,
 )
 from sbredis.sync import ServiceBusClient
-from sbredis.testing._bus import Bus
+from sbredis.testing._bus import Bus, Rules
 from sbredis.testing._clock import TestClock
 
 if TYPE_CHECKING:
-    from typing import Unpack
-
     from anyio.from_thread import BlockingPortal
-
-    from sbredis.model import QueueOptions, SubscriptionOptions, TopicOptions
-    from sbredis.testing._bus import Rules
 
 __all__ = ["SyncBus"]
 

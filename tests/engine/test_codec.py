@@ -31,7 +31,7 @@ TEXT = st.text(st.characters(exclude_categories=["Cs"]), max_size=150)
 SCALARS: st.SearchStrategy[Value] = st.one_of(
     st.none(),
     st.booleans(),
-    st.integers(),
+    st.integers(-(2**63), 2**63 - 1),
     st.floats(allow_nan=False),
     TEXT,
     st.binary(max_size=300),
@@ -143,6 +143,11 @@ def test_a_field_of_a_later_release_is_passed_over() -> None:
         (1j, TypeError),
         (datetime(2026, 1, 1), ValueError),  # noqa: DTZ001 -- that it has no zone is the point
         ({1: 2}, TypeError),
+        (2**63, ValueError),
+        (-(2**63) - 1, ValueError),
+        ([10**400], ValueError),
+        (datetime.max.replace(tzinfo=timezone(timedelta(hours=-1))), ValueError),
+        (datetime.min.replace(tzinfo=timezone(timedelta(hours=1))), ValueError),
     ],
 )
 def test_a_property_that_cannot_be_kept_is_refused_by_name(value: Value, error: type[Exception]) -> None:

@@ -8,9 +8,13 @@ from typing import Any
 import pytest
 
 from sbredis.aio.management import ServiceBusAdministrationClient
-from sbredis.exceptions import InvalidConnectionStringError, ServiceBusAuthenticationError
+from sbredis.exceptions import (
+    InvalidConnectionStringError,
+    NamespacePartitionsError,
+    ServiceBusAuthenticationError,
+)
 from sbredis.management import NamespaceType, QueueProperties
-from sbredis.registry import NamespacePartitionsError
+from sbredis.management import ServiceBusAdministrationClient as SyncAdmin
 from sbredis.servers import LocalServer
 from tests.management.refusals import refused
 
@@ -51,6 +55,17 @@ async def test_a_closed_client_says_so(where: str) -> None:
     for done in (admin.get_queue("q"), admin.create_queue("q"), anext(admin.list_queues())):
         with pytest.raises(ValueError, match="closed"):
             await done
+
+
+async def test_clients_and_lists_show_what_they_are() -> None:
+    admin = Admin("memory://shown?namespace=orders")
+    with SyncAdmin("memory://shown?namespace=orders") as other:
+        shown = "<ServiceBusAdministrationClient memory shown, namespace 'orders', open>"
+        assert repr(admin) == repr(other) == shown
+        assert repr(admin.list_queues()) == "<AsyncItemPaged: async for item in it, or its pages, by_page()>"
+        assert repr(other.list_queues()) == "<ItemPaged: for item in it, or its pages, by_page()>"
+    await admin.close()
+    assert repr(admin) == repr(other) == shown.replace("open", "closed")
 
 
 def test_what_is_wrong_about_a_client_is_refused_when_it_is_made() -> None:

@@ -238,7 +238,7 @@ def test_a_rule_may_be_given_as_a_mapping_and_never_shows_its_keys() -> None:
         ("enable_express", "yes", TypeError, "enable_express must be True or False, not str"),
         ("user_metadata", b"x", TypeError, "user_metadata must be str, not bytes"),
         ("colocate_with", 5, TypeError, "colocate_with must be str, not int"),
-        ("status", "asleep", ValueError, "status must be one of Active, Disabled, .*, not 'asleep'"),
+        ("status", "asleep", ValueError, "one of Active, Disabled, SendDisabled, ReceiveDisabled, not 'asleep'"),
         ("status", 1, ValueError, "status must be one of"),
         ("authorization_rules", "rules", TypeError, "authorization_rules must be a list, not str"),
         ("authorization_rules", RULE, TypeError, "authorization_rules must be a list, not AuthorizationRule"),

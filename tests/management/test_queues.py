@@ -231,12 +231,23 @@ async def test_what_cannot_be_is_refused_before_anything_is_opened(where: str) -
 async def test_a_queue_is_not_put_beside_what_is_not_there_or_everywhere(admin: Admin) -> None:
     await admin.create_queue("everywhere", enable_partitioning=True)
     for make in (admin.create_queue, admin.ensure_queue):
-        await refused(admin, make("q", colocate_with="nothing"), MessagingEntityNotFoundError, "no entity 'nothing'")
+        text = "'q' was to be created beside 'nothing', as colocate_with says. There is no entity 'nothing'"
+        await refused(admin, make("q", colocate_with="nothing"), MessagingEntityNotFoundError, text)
         await refused(admin, make("q", colocate_with="everywhere"), ValueError, "cannot be put beside 'everywhere'")
         await refused(
             admin, make("q", colocate_with="x", enable_partitioning=True), ValueError, "leave out colocate_with"
         )
-        await refused(admin, make("q", colocate_with="a b"), ValueError, "entity name 'a b'")
+        await refused(admin, make("q", colocate_with="a b"), ValueError, "^colocate_with: entity name 'a b'")
+
+
+@in_memory
+async def test_a_name_that_is_none_is_refused_before_anything_is_opened(where: str) -> None:
+    admin = Admin(where)
+    for make in (admin.create_queue, admin.ensure_queue, admin.create_topic):
+        with pytest.raises(ValueError, match=r"^colocate_with: entity name 'a b'"):
+            await make("q", colocate_with="a b")
+    assert not admin._connection._opened
+    await admin.close()
 
 
 async def test_what_is_not_there_is_not_found_and_the_error_says_what_to_do(admin: Admin) -> None:
@@ -417,6 +428,35 @@ async def test_queues_are_listed_by_name_over_several_pages(admin: Admin, monkey
     listing = admin.list_queues()
     assert (await anext(listing)).name == "A"
     assert [queue.name async for queue in listing] == [*by_name[1:], "e"]
+
+
+async def test_pages_are_full_whatever_else_there_is(admin: Admin, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Only the last one is short, and none is empty but that of a list of nothing."""
+    monkeypatch.setattr(calls, "PAGE", 3)
+    for name in "abcdefghij":
+        await admin.create_topic(name)
+    for name in ("b1", "f1", "g1", "y", "y1", "z"):
+        await admin.create_queue(name)
+
+    async def pages(listing: Any) -> list[list[str]]:
+        return [[each.name async for each in page] async for page in listing.by_page()]
+
+    for listing in (admin.list_queues(), admin.list_queues_runtime_properties()):
+        assert await pages(listing) == [["b1", "f1", "g1"], ["y", "y1", "z"]]
+    for topics in (admin.list_topics(), admin.list_topics_runtime_properties()):
+        assert await pages(topics) == [["a", "b", "c"], ["d", "e", "f"], ["g", "h", "i"], ["j"]]
+    for name in "abcdefghij":
+        await admin.delete_topic(name)
+    assert await pages(admin.list_topics()) == [[]]
+
+
+async def test_a_continuation_token_that_no_list_has_given_is_refused(admin: Admin) -> None:
+    for token in ("!!", "a b", "a\ud800"):
+        for listing in (admin.list_queues(), admin.list_queues_runtime_properties(), admin.list_topics()):
+            with pytest.raises(ValueError, match="is no continuation_token of this list, which is a name"):
+                await anext(listing.by_page(token))
+    with pytest.raises(TypeError, match=r"^continuation_token is what the pages before had .*, not int$"):
+        admin.list_queues().by_page(5)  # type: ignore[arg-type]
 
 
 @in_memory

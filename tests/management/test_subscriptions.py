@@ -80,6 +80,8 @@ async def test_wrong_rules_create_nothing(admin: Admin) -> None:
     for make in (admin.create_subscription, admin.ensure_subscription):
         await refused(admin, make("news", "s", rules=[wrong]), RuleSyntaxError, "line 1, column 4")
         await refused(admin, make("news", "s", rules=[{"name": "r"}]), TypeError, "list of RuleProperties, not of dict")  # type: ignore[list-item]
+        await refused(admin, make("news", "s", rules=iter(twice)), TypeError, "rules are a list of RuleProp")  # type: ignore[arg-type]
+        await refused(admin, make("news", "s", rules=RuleProperties("r")), TypeError, "not RuleProperties")  # type: ignore[arg-type]
         await refused(admin, make("news", "s", rules=twice), ValueError, "two rules are called 'R'")
         await refused(admin, make("news", "s", rules=[RuleProperties("a b")]), ValueError, "rule name 'a b'")
 
@@ -159,6 +161,22 @@ async def test_whether_there_is_a_subscription_can_be_asked(admin: Admin) -> Non
     asked = [("NEWS", "all"), ("news", "other"), ("nothing", "all"), ("orders", "all")]
     assert [await admin.subscription_exists(*path) for path in asked] == [True, False, False, False]
     assert await held(admin) == before
+
+
+async def test_where_there_is_no_topic_the_error_of_a_subscription_says_so(admin: Admin) -> None:
+    await admin.create_queue("Queue")
+    for topic, text in (
+        ("nothing", "of a topic 'nothing' in namespace 'ns', for there is no such topic.*create_topic.'nothing'"),
+        ("Queue", "of a topic 'Queue' in namespace 'ns', for 'Queue' is a queue, which has no subscriptions"),
+        ("news", "of a topic 'news' in namespace 'ns', or no longer. Create it with .*create_subscription"),
+    ):
+        for done in (
+            admin.get_subscription(topic, "s"),
+            admin.delete_subscription(topic, "s"),
+            admin.create_rule(topic, "s", "r"),
+            anext(admin.list_rules(topic, "s")),
+        ):
+            await refused(admin, done, MessagingEntityNotFoundError, f"There is no subscription 's' {text}")
 
 
 async def test_what_is_not_there_is_not_found_and_the_error_says_what_it_was(admin: Admin) -> None:
@@ -339,7 +357,7 @@ async def test_a_missing_subscription_is_created_for_who_asked_for_that(admin: A
 async def test_subscriptions_are_listed_by_name_over_several_pages(
     admin: Admin, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("sbredis.aio.management._subscriptions.PAGE", 3)
+    monkeypatch.setattr("sbredis.aio.management._calls.PAGE", 3)
     names = ["b", "A", "c", "B2", "a2", "d"]
     for name in names:
         await admin.create_subscription("news", name)
@@ -351,8 +369,10 @@ async def test_subscriptions_are_listed_by_name_over_several_pages(
     assert pages.continuation_token == by_name[2]
     await admin.delete_subscription("news", by_name[2])
     rest = admin.list_subscriptions("news").by_page(pages.continuation_token)
-    assert [each.name async for page in rest async for each in page] == by_name[3:]
+    assert [[each.name async for each in page] async for page in rest] == [by_name[3:]], "no empty page behind the last"
     assert rest.continuation_token is None
+    with pytest.raises(ValueError, match="'a b' is no continuation_token of this list"):
+        await anext(admin.list_subscriptions("news").by_page("a b"))
 
 
 async def test_a_deleted_subscription_leaves_nothing_and_its_name_is_free(admin: Admin) -> None:

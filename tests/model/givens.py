@@ -7,7 +7,7 @@ from typing import Any
 
 from hypothesis import strategies as st
 
-from sbredis.engine import NEVER, Changes, Delivery, encode_changes
+from sbredis.engine import Changes, Delivery, encode_changes
 from sbredis.model import (
     Lease,
     ServiceBusMessage,
@@ -25,7 +25,7 @@ IDS = st.text(st.characters(exclude_categories=["Cs"]), min_size=1, max_size=128
 SCALARS = st.one_of(
     st.none(),
     st.booleans(),
-    st.integers(),
+    st.integers(-(2**63), 2**63 - 1),
     st.floats(allow_nan=False),
     TEXT,
     st.binary(max_size=50),
@@ -84,7 +84,7 @@ def received(
     changes: Changes | None = None,
     state: str = "l",
     expires: int | None = None,
-    expires_here: int = NEVER,
+    expires_here: int | None = None,
     peeked: bool = False,
 ) -> ServiceBusReceivedMessage:
     """A message that was sent, as it is received."""

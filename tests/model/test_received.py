@@ -13,7 +13,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from sbredis.engine import Changes, CodecError, Delivery, decode
+from sbredis.engine import NEVER, Changes, CodecError, Delivery, decode
 from sbredis.model import (
     AmqpAnnotatedMessage,
     ServiceBusMessage,
@@ -79,6 +79,8 @@ def test_what_the_broker_says_of_times() -> None:
     assert (mortal.enqueued_time_utc, mortal.expires_at_utc) == (WHEN, WHEN + timedelta(seconds=5))
     copy = received(ServiceBusMessage("x"), expires=ENQUEUED + 5000, expires_here=ENQUEUED + 3000)
     assert copy.expires_at_utc == WHEN + timedelta(seconds=3)
+    lasting = received(ServiceBusMessage("x"), expires=ENQUEUED + 5000, expires_here=NEVER)
+    assert lasting.expires_at_utc is None
     scheduled = received(ServiceBusMessage("x"), state="s", peeked=True)
     assert (scheduled.enqueued_time_utc, scheduled.expires_at_utc) == (None, None)
 
@@ -272,7 +274,11 @@ def test_a_copy_says_the_same_and_has_no_lock(again: Any) -> None:
     assert message.lock_token
 
 
-@given(st.integers() | st.lists(st.text(st.characters(exclude_categories=["Cs"]), max_size=5), max_size=4) | st.none())
+@given(
+    st.integers(-(2**63), 2**63 - 1)
+    | st.lists(st.text(st.characters(exclude_categories=["Cs"]), max_size=5), max_size=4)
+    | st.none()
+)
 def test_bodies_of_values_and_lists_come_back(value: Any) -> None:
     message = received(as_message(AmqpAnnotatedMessage(value_body=value)))
     assert (message.body_type.value, message.body, str(message)) == ("value", value, str(value))

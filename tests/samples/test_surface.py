@@ -87,7 +87,7 @@ ACCEPTED = {
     "sbredis.exceptions.Resource*Error: added": "exceptions-base",
     "sbredis.exceptions.ServiceBusAuth*Error: not transient": "not-transient",
     "sbredis.exceptions.Outcome: added": "error-facts",
-    "sbredis.exceptions.[DIRS]*Error: added": "more-errors",
+    "sbredis.exceptions.[DINRS]*Error: added": "more-errors",
 }
 """What may differ, as a pattern of the lines of :func:`differences`, and the row of the table that says so."""
 

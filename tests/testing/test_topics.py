@@ -129,11 +129,9 @@ async def test_what_is_not_there_is_an_error(bus: Bus, look: Callable[..., Any])
 async def test_what_a_topic_or_a_subscription_cannot_have_is_refused(bus: Bus) -> None:
     await bus.create_topic("news")
     await bus.create_subscription("news", "all")
-    for look in (Bus.messages, Bus.active, Bus.locked, Bus.deferred, Bus.dead_lettered):
+    for look in (Bus.messages, Bus.active, Bus.locked, Bus.deferred, Bus.dead_lettered, Bus.counts):
         with pytest.raises(ValueError, match="name a subscription as well"):
             await look(bus, "news")
-    with pytest.raises(MessagingEntityNotFoundError, match="topic"):
-        await bus.counts("news")
     with pytest.raises(ValueError, match="its topic"):
         await bus.sent("news/subscriptions/all")
     with pytest.raises(ValueError, match="waits on the topic"):

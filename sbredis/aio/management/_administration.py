@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any, Self
 
 from sbredis.aio._arguments import seconds_of, warn_of_unknown
 from sbredis.aio._connection import Connection
-from sbredis.aio._credentials import credited
+from sbredis.aio._credentials import Credential, Provider, credited
 from sbredis.aio.management._queues import QueueAdministration
 from sbredis.aio.management._rules import RuleAdministration
 from sbredis.aio.management._subscriptions import SubscriptionAdministration
@@ -16,7 +16,6 @@ from sbredis.transport import parse_target
 
 if TYPE_CHECKING:
     from sbredis.aio._clock import Clock
-    from sbredis.aio._credentials import Credential, Provider
 
 __all__ = ["ServiceBusAdministrationClient"]
 
@@ -52,8 +51,8 @@ class ServiceBusAdministrationClient(
         ``namespace`` stands above the one in it. ``credential`` is a user and a password, or a credential provider of
         redis-py, which is asked anew for every connection. ``partition_count`` is the number of partitions that a new
         namespace is made with, 16 unless said; if the namespace is there and has another number, the first call raises
-        :class:`~sbredis.registry.NamespacePartitionsError`. ``api_version`` is Azure's, and has no effect; of what else
-        is given a warning is issued.
+        :class:`~sbredis.exceptions.NamespacePartitionsError`. ``api_version`` is Azure's, and has no effect; of what
+        else is given a warning is issued.
         """
         clock: Clock | None = kwargs.pop("_clock", None)
         warn_of_unknown("ServiceBusAdministrationClient", kwargs)
@@ -88,6 +87,11 @@ class ServiceBusAdministrationClient(
 
     async def __aexit__(self, *_: object) -> None:
         await self.close()
+
+    def __repr__(self) -> str:
+        state = "closed" if self._connection.closed else "open"
+        target = self._connection.target
+        return f"<ServiceBusAdministrationClient {target}, namespace {target.namespace!r}, {state}>"
 
     async def close(self) -> None:
         """Close the connection. A closed client cannot be used again."""

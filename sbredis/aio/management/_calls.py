@@ -12,20 +12,21 @@ from sbredis.aio._connection import Connection
 from sbredis.aio._counting import Counter, Tally
 from sbredis.aio._definitions import Definition
 from sbredis.aio._paging import AsyncItemPaged, Page
+from sbredis.engine import entity_name, subscription_name
 from sbredis.exceptions import MessagingEntityNotFoundError, ServiceBusError
 from sbredis.model import Described
-from sbredis.registry import EntityRecord, Namespace
+from sbredis.registry import EntityRecord, Kind, Namespace
 
-__all__ = ["PAGE", "Calls", "Reading"]
+__all__ = ["PAGE", "Calls", "Reading", "require_token"]
 
 T = TypeVar("T")
 P = TypeVar("P", bound=Described)
 
 PAGE = 100
-"""How many of a list are read at once."""
+"""How many of a list a page has."""
 
-Reading = Callable[[str, float], Awaitable[Page[EntityRecord]]]
-"""Reads a page of records that begins after a name, within so many seconds."""
+Reading = Callable[[str, int, float], Awaitable[Page[EntityRecord]]]
+"""Reads so many records at most, those after a name, within so many seconds."""
 
 
 class Calls:
@@ -77,20 +78,34 @@ class Calls:
             self._counter = Counter(self._connection.transport, self._namespace, self._connection.clock)
         return await self._counter.count(record, until)
 
-    async def _entities(self, after: str, timeout: float) -> Page[EntityRecord]:
-        """Queues and topics, from after this name on. A short page is the last."""
-        found = await self._namespace.list_entities(after, PAGE, timeout=timeout)
-        return Page(found, found[-1].name if len(found) == PAGE else None)
+    async def _entities(self, after: str, most: int, timeout: float) -> Page[EntityRecord]:
+        """Queues and topics, from after this name on. Fewer than that are the last."""
+        found = await self._namespace.list_entities(after, most, timeout=timeout)
+        return Page(found, found[-1].name if len(found) == most else None)
+
+    async def _page(
+        self, kind: Kind, read: Reading, wanted: Callable[[EntityRecord], bool], after: str, until: float
+    ) -> Page[EntityRecord]:
+        """A page of those records of this kind that are wanted; only the last one is short.
+
+        One more than it has is looked for: so where a page says where to go on, there is another.
+        """
+        require_token(after, subscription_name if kind == "subscription" else entity_name)
+        await self._connection.open(until)
+        found: list[EntityRecord] = []
+        onwards: str | None = after
+        while onwards is not None and len(found) <= PAGE:
+            records, onwards = await read(onwards, PAGE + 1, until - anyio.current_time())
+            found += [record for record in records if record.kind == kind and wanted(record)]
+        return Page(found[:PAGE], found[PAGE - 1].name if len(found) > PAGE else None)
 
     def _list(self, definition: Definition[P], read: Reading, timeout: float | None) -> AsyncItemPaged[P]:
         """Those of these records that are of this kind."""
 
         async def page(after: str) -> Page[P]:
             until = self._deadline(timeout)
-            await self._connection.open(until)
-            records, onwards = await read(after, until - anyio.current_time())
-            shown = [self._described(definition, record) for record in records if record.kind == definition.word]
-            return Page(shown, onwards)
+            records, onwards = await self._page(definition.word, read, lambda _: True, after, until)
+            return Page([self._described(definition, record) for record in records], onwards)
 
         return AsyncItemPaged(page)
 
@@ -105,8 +120,7 @@ class Calls:
 
         async def page(after: str) -> Page[T]:
             until = self._deadline(timeout)
-            await self._connection.open(until)
-            records, onwards = await read(after, until - anyio.current_time())
+            records, onwards = await self._page(definition.word, read, _is_whole, after, until)
             found: dict[str, T] = {}
 
             async def one(record: EntityRecord) -> None:
@@ -117,8 +131,23 @@ class Calls:
 
             async with anyio.create_task_group() as group:
                 for record in records:
-                    if record.kind == definition.word and record.state == "active":
-                        group.start_soon(one, record)
+                    group.start_soon(one, record)
             return Page([found[record.path] for record in records if record.path in found], onwards)
 
         return AsyncItemPaged(page)
+
+
+def require_token(token: str, check: Callable[[str], object]) -> None:
+    """Raise for what no list has given as its continuation token, which is a name, or nothing for the beginning."""
+    try:
+        if token:
+            check(token)
+    except ValueError as error:
+        raise ValueError(
+            f"{token!a} is no continuation_token of this list, which is a name: {error}. Give what the pages before "
+            "had under that name, or None for the beginning."
+        ) from None
+
+
+def _is_whole(record: EntityRecord) -> bool:
+    return record.state == "active"

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from datetime import timedelta
-from typing import TYPE_CHECKING, Any
+from typing import Any, Unpack
 
 from sbredis.aio._counting import queue_counts
 from sbredis.aio._definitions import QUEUES, given_in
@@ -13,9 +13,6 @@ from sbredis.aio.management._calls import Calls
 from sbredis.engine import entity_name
 from sbredis.model import AuthorizationRule, EntityStatus, QueueOptions, QueueProperties, QueueRuntimeProperties
 from sbredis.registry import EntityRecord
-
-if TYPE_CHECKING:
-    from typing import Unpack
 
 __all__ = ["QueueAdministration"]
 

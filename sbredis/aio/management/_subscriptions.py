@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from datetime import timedelta
-from typing import TYPE_CHECKING, Any
+from typing import Any, Unpack
 
 from sbredis.aio._counting import subscription_counts
 from sbredis.aio._definitions import SUBSCRIPTIONS, given_in, rules_of, subscription_path
 from sbredis.aio._paging import AsyncItemPaged, Page
-from sbredis.aio.management._calls import PAGE, Calls, Reading
+from sbredis.aio.management._calls import Calls, Reading
 from sbredis.engine import entity_name
 from sbredis.model import (
     EntityStatus,
@@ -19,9 +19,6 @@ from sbredis.model import (
     SubscriptionRuntimeProperties,
 )
 from sbredis.registry import EntityRecord
-
-if TYPE_CHECKING:
-    from typing import Unpack
 
 __all__ = ["SubscriptionAdministration"]
 
@@ -209,8 +206,8 @@ class SubscriptionAdministration(Calls):
     def _subscriptions(self, topic: str) -> Reading:
         entity_name(topic)
 
-        async def read(after: str, timeout: float) -> Page[EntityRecord]:
-            found = await self._namespace.list_subscriptions(topic, after, PAGE, timeout=timeout)
-            return Page(found, found[-1].name if found else None)  # a page may be short for its size
+        async def read(after: str, most: int, timeout: float) -> Page[EntityRecord]:
+            found = await self._namespace.list_subscriptions(topic, after, most, timeout=timeout)
+            return Page(found, found[-1].name if found else None)  # they may be fewer for their size
 
         return read

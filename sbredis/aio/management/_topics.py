@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from datetime import timedelta
-from typing import TYPE_CHECKING, Any
+from typing import Any, Unpack
 
 import anyio
 
@@ -15,9 +15,6 @@ from sbredis.aio.management._calls import Calls
 from sbredis.engine import entity_name
 from sbredis.model import AuthorizationRule, EntityStatus, TopicOptions, TopicProperties, TopicRuntimeProperties
 from sbredis.registry import EntityRecord
-
-if TYPE_CHECKING:
-    from typing import Unpack
 
 __all__ = ["TopicAdministration"]
 

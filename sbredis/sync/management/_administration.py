@@ -3,19 +3,17 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, Self
+from typing import Any, Self
 
 from sbredis.aio import management as aio
 from sbredis.aio._arguments import warn_of_unknown
+from sbredis.aio._credentials import Credential, Provider
 from sbredis.model import ApiVersion, NamespaceProperties
 from sbredis.sync._portal import Portal
 from sbredis.sync.management._queues import QueueAdministration
 from sbredis.sync.management._rules import RuleAdministration
 from sbredis.sync.management._subscriptions import SubscriptionAdministration
 from sbredis.sync.management._topics import TopicAdministration
-
-if TYPE_CHECKING:
-    from sbredis.aio._credentials import Credential, Provider
 
 __all__ = ["ServiceBusAdministrationClient"]
 
@@ -51,8 +49,8 @@ class ServiceBusAdministrationClient(
         ``namespace`` stands above the one in it. ``credential`` is a user and a password, or a credential provider of
         redis-py, which is asked anew for every connection. ``partition_count`` is the number of partitions that a new
         namespace is made with, 16 unless said; if the namespace is there and has another number, the first call raises
-        :class:`~sbredis.registry.NamespacePartitionsError`. ``api_version`` is Azure's, and has no effect; of what else
-        is given a warning is issued.
+        :class:`~sbredis.exceptions.NamespacePartitionsError`. ``api_version`` is Azure's, and has no effect; of what
+        else is given a warning is issued.
         """
         clock = kwargs.pop("_clock", None)
         warn_of_unknown("ServiceBusAdministrationClient", kwargs)
@@ -86,6 +84,11 @@ class ServiceBusAdministrationClient(
 
     def __exit__(self, *_: object) -> None:
         self.close()
+
+    def __repr__(self) -> str:
+        state = "closed" if self._portal.closed else "open"
+        target = self._aio._connection.target
+        return f"<ServiceBusAdministrationClient {target}, namespace {target.namespace!r}, {state}>"
 
     def close(self) -> None:
         """Close the connection, and end the background thread. A closed client cannot be used again."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from datetime import timedelta
-from typing import TYPE_CHECKING, Any
+from typing import Any, Unpack
 
 from sbredis.model import (
     AuthorizationRule,
@@ -15,9 +15,6 @@ from sbredis.model import (
 )
 from sbredis.sync._paging import ItemPaged
 from sbredis.sync.management._calls import Calls
-
-if TYPE_CHECKING:
-    from typing import Unpack
 
 __all__ = ["TopicAdministration"]
 

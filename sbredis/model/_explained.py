@@ -1,0 +1,40 @@
+"""The explanations of a class's attributes: the strings that stand after their assignments.
+
+Editors and makers of documentation look for them there; Python itself drops them. So that ``help()`` has them as well,
+they are read from the source when somebody asks.
+"""
+
+from __future__ import annotations
+
+import ast
+import inspect
+import textwrap
+from collections.abc import Mapping
+from functools import cache
+from itertools import pairwise
+
+__all__ = ["explanations"]
+
+
+@cache
+def explanations(owner: type) -> Mapping[str, str]:
+    """What the source of a class says of its attributes, by their names; nothing where there is no source."""
+    try:
+        source = inspect.getsource(owner)
+    except (OSError, TypeError):
+        return {}
+    (made,) = ast.parse(textwrap.dedent(source)).body
+    assert isinstance(made, ast.ClassDef)  # as it is a class
+    return {
+        name.id: inspect.cleandoc(text)
+        for assignment, after in pairwise(made.body)
+        for name, text in _assigned(assignment, after)
+    }
+
+
+def _assigned(assignment: ast.stmt, after: ast.stmt) -> list[tuple[ast.Name, str]]:
+    match assignment, after:
+        case ast.Assign(targets=[ast.Name() as name]), ast.Expr(value=ast.Constant(value=str(text))):
+            return [(name, text)]
+        case _:
+            return []

@@ -1,0 +1,34 @@
+"""What makes documentation or injects dependencies asks for the types of what is public, and gets them."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Iterator
+from typing import Any, get_type_hints
+
+import pytest
+
+from sbredis import ServiceBusClient, management, testing
+from sbredis.aio import ServiceBusClient as AsyncServiceBusClient
+from sbredis.aio import management as aio_management
+
+CLASSES: list[type] = [
+    ServiceBusClient,
+    AsyncServiceBusClient,
+    management.ServiceBusAdministrationClient,
+    aio_management.ServiceBusAdministrationClient,
+    testing.Bus,
+    testing.SyncBus,
+    testing.TestClock,
+]
+
+
+def public_functions(cls: type) -> Iterator[Any]:
+    for name, value in inspect.getmembers_static(cls):
+        if (name == "__init__" or not name.startswith("_")) and inspect.isroutine(value):
+            yield getattr(cls, name)
+
+
+@pytest.mark.parametrize("function", [each for cls in CLASSES for each in public_functions(cls)])
+def test_the_types_of_a_function_can_be_asked_for(function: Any) -> None:
+    get_type_hints(function)

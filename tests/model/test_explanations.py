@@ -1,0 +1,121 @@
+"""The class, ``help()`` and the table of the document say of every property its default and what it may be."""
+
+from __future__ import annotations
+
+import inspect
+import pydoc
+import re
+from collections.abc import Iterator
+from datetime import timedelta
+from enum import Enum
+from types import ModuleType
+from typing import Any
+
+import pytest
+
+from sbredis.management import QueueProperties, RuleProperties, SubscriptionProperties, TopicProperties
+from sbredis.model._explained import explanations
+from sbredis.model._fields import Choice, Described, Field, Neighbour, Text
+from tools.repository import ROOT
+
+KINDS: dict[str, type[Described]] = {
+    "queues": QueueProperties,
+    "topics": TopicProperties,
+    "subscriptions": SubscriptionProperties,
+    "rules": RuleProperties,
+}
+FIELDS = [(kind, name) for kind, cls in KINDS.items() for name in cls.fields()]
+every_property = pytest.mark.parametrize(("kind", "name"), FIELDS, ids=[f"{kind}-{name}" for kind, name in FIELDS])
+
+
+def spoken(value: object) -> str:
+    """A default or a limit as people say it."""
+    match value:
+        case timedelta():
+            if value == timedelta.max:
+                return "no limit"
+            units = {"day": timedelta(days=1), "minute": timedelta(minutes=1), "second": timedelta(seconds=1)}
+            number, unit = next((value // size, unit) for unit, size in units.items() if not value % size)
+            return f"{number} {unit}{'s' * (number > 1)}"
+        case None | []:
+            return "none"
+        case bool():
+            return f"`{value}`"
+        case int():
+            return f"{value:,}"
+        case Enum():
+            return f"`{value.value}`"
+        case _:
+            return f"`{value!r}`"
+
+
+def spoken_limits(field: Field[Any, Any]) -> Iterator[str]:
+    """What a property may be, as people say it."""
+    if field.planned is not None:
+        return
+    if isinstance(field, Text) and not isinstance(field, Neighbour):
+        yield f"{field.longest:,} characters"
+    if isinstance(field, Choice):
+        yield from map(spoken, field.settable)
+    if field.least is not None:
+        least, most = spoken(field.least), spoken(field.most)
+        yield f"{least} at least" if most == "no limit" else f"from {least} to {most}"
+
+
+def table() -> dict[str, tuple[str, str, str]]:
+    """The properties in the document, and beside each whose it is, its default, and what it may be."""
+    text = (ROOT / "docs/management.md").read_text("utf-8")
+    section = text.partition("## The properties\n")[2].partition("\n## ")[0]
+    found: dict[str, tuple[str, str, str]] = {}
+    for line in section.splitlines():
+        if line.startswith("| `"):
+            names, of, default, limits = (cell.strip() for cell in line.strip("|").split("|"))
+            found |= dict.fromkeys(re.findall(r"`(\w+)`", names), (of, default, limits))
+    return found
+
+
+TABLE = table()
+
+
+@every_property
+def test_what_a_class_says_of_a_property_holds(kind: str, name: str) -> None:
+    field = KINDS[kind].fields()[name]
+    said = " ".join((inspect.getdoc(getattr(KINDS[kind], name)) or "").replace("``", "`").split())
+    if not field.told:
+        assert f"{spoken(field.default)} unless said".lower() in said.lower()
+    assert [limit for limit in spoken_limits(field) if limit not in said] == []
+    assert ("Cannot be changed." in said) is field.fixed
+    assert ("is not sent." in said) is field.told
+    assert ("Not available yet: " in said) is (field.planned is not None)
+
+
+@every_property
+def test_what_the_document_says_of_a_property_holds(kind: str, name: str) -> None:
+    field = KINDS[kind].fields()[name]
+    of, default, limits = TABLE[name]
+    assert kind in of.split(", ")
+    assert default == spoken(field.default)
+    assert [limit for limit in spoken_limits(field) if limit not in limits] == []
+    assert ("cannot be changed" in limits) is field.fixed
+    assert ("not set, but told" in limits) is field.told
+    assert ("not available yet" in limits) is (field.planned is not None)
+    assert ("no effect" in limits) is ("Kept and shown, without effect" in (getattr(KINDS[kind], name).__doc__ or ""))
+
+
+def test_the_document_names_no_property_that_is_not_there() -> None:
+    assert {(kind, name) for name, (of, _, _) in TABLE.items() for kind in of.split(", ")} == set(FIELDS)
+
+
+@pytest.mark.parametrize("cls", KINDS.values())
+def test_help_shows_what_each_property_means(cls: type[Described]) -> None:
+    shown = pydoc.plain(pydoc.render_doc(cls))
+    for name in cls.fields():
+        first = (inspect.getdoc(getattr(cls, name)) or "").splitlines()[0]
+        assert f"{name}\n |      {first}" in shown
+    assert " object at 0x" not in shown.partition("Data and other attributes")[0]
+
+
+def test_without_its_source_a_class_says_nothing_of_its_properties() -> None:
+    made: type = type("Made", (), {"__module__": ModuleType("nowhere").__name__})
+    assert explanations(made) == {}
+    assert explanations(int) == {}

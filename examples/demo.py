@@ -6,6 +6,7 @@ python examples/demo.py
 
 from __future__ import annotations
 
+import argparse
 import asyncio
 import sys
 import tempfile
@@ -256,6 +257,7 @@ def main() -> int:
 
 
 if __name__ == "__main__":
+    argparse.ArgumentParser(description=(__doc__ or "").partition("\n\n")[0]).parse_args()
     try:
         sys.exit(main())
     except KeyboardInterrupt:

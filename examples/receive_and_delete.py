@@ -6,7 +6,6 @@ python examples/receive_and_delete.py [CONNECTION STRING]
 from __future__ import annotations
 
 import asyncio
-import sys
 
 from sbredis import ServiceBusMessage, ServiceBusReceiveMode
 from sbredis.aio import ServiceBusClient
@@ -28,4 +27,7 @@ async def main(url: str) -> None:
 
 
 if __name__ == "__main__":
-    asyncio.run(main(sys.argv[1] if len(sys.argv) > 1 else "memory://example"))
+    from command_line import connection_string
+
+    with connection_string(__doc__) as url:
+        asyncio.run(main(url))

@@ -6,7 +6,6 @@ python examples/request_reply.py [CONNECTION STRING]
 from __future__ import annotations
 
 import asyncio
-import sys
 
 from sbredis import ServiceBusMessage
 from sbredis.aio import ServiceBusClient
@@ -61,4 +60,7 @@ async def main(url: str) -> None:
 
 
 if __name__ == "__main__":
-    asyncio.run(main(sys.argv[1] if len(sys.argv) > 1 else "memory://example"))
+    from command_line import connection_string
+
+    with connection_string(__doc__) as url:
+        asyncio.run(main(url))

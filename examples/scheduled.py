@@ -6,7 +6,6 @@ python examples/scheduled.py [CONNECTION STRING]
 from __future__ import annotations
 
 import asyncio
-import sys
 from datetime import UTC, datetime, timedelta
 
 from sbredis import ServiceBusMessage
@@ -28,11 +27,15 @@ async def main(url: str) -> None:
 
         async with client.get_queue_receiver("reminders") as receiver:
             for message in await receiver.peek_messages(10):
-                print(f"waiting: {message}, at {message.scheduled_enqueue_time_utc:%H:%M:%S}, {message.state.name}")
+                due = message.scheduled_enqueue_time_utc
+                print(f"waiting: {message}, on {due:%d %b at %H:%M:%S}, {message.state.name}")
             (message,) = await receiver.receive_messages(max_wait_time=10)  # woken when it is due
             print(f"received: {message}")
             await receiver.complete_message(message)
 
 
 if __name__ == "__main__":
-    asyncio.run(main(sys.argv[1] if len(sys.argv) > 1 else "memory://example"))
+    from command_line import connection_string
+
+    with connection_string(__doc__) as url:
+        asyncio.run(main(url))

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import asyncio
 import json
-import sys
 from collections.abc import AsyncIterator
 
 from sbredis import ServiceBusMessage
@@ -41,4 +40,7 @@ async def main(url: str) -> None:
 
 
 if __name__ == "__main__":
-    asyncio.run(main(sys.argv[1] if len(sys.argv) > 1 else "memory://example"))
+    from command_line import connection_string
+
+    with connection_string(__doc__) as url:
+        asyncio.run(main(url))

@@ -5,8 +5,6 @@ python examples/synchronous.py [CONNECTION STRING]
 
 from __future__ import annotations
 
-import sys
-
 from sbredis import AutoLockRenewer, ServiceBusClient, ServiceBusMessage
 
 
@@ -28,4 +26,7 @@ def main(url: str) -> None:
 
 
 if __name__ == "__main__":
-    main(sys.argv[1] if len(sys.argv) > 1 else "memory://example")
+    from command_line import connection_string
+
+    with connection_string(__doc__) as url:
+        main(url)

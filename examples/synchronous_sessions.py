@@ -5,7 +5,6 @@ python examples/synchronous_sessions.py [CONNECTION STRING]
 
 from __future__ import annotations
 
-import sys
 from concurrent.futures import ThreadPoolExecutor
 
 from sbredis import ServiceBusClient, ServiceBusMessage
@@ -41,4 +40,7 @@ def main(url: str) -> None:
 
 
 if __name__ == "__main__":
-    main(sys.argv[1] if len(sys.argv) > 1 else "memory://example")
+    from command_line import connection_string
+
+    with connection_string(__doc__) as url:
+        main(url)

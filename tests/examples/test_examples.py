@@ -11,6 +11,7 @@ import asyncio
 import inspect
 import os
 import re
+import signal
 import subprocess
 import sys
 import textwrap
@@ -54,8 +55,8 @@ EXAMPLES = {
     """,
     "scheduled.py": r"""
         scheduled 3, of which 1 comes soon and 2 was cancelled
-        waiting: soon, at \d\d:\d\d:\d\d, SCHEDULED
-        waiting: tomorrow, at \d\d:\d\d:\d\d, SCHEDULED
+        waiting: soon, on \d\d \w+ at \d\d:\d\d:\d\d, SCHEDULED
+        waiting: tomorrow, on \d\d \w+ at \d\d:\d\d:\d\d, SCHEDULED
         received: soon
     """,
     "receive_and_delete.py": r"""
@@ -107,8 +108,8 @@ EXAMPLES = {
 }
 """What each example prints, line by line, as patterns."""
 
-ELSEWHERE = {"demo.py"}
-"""Examples that have targets of their own: `make demo`."""
+ELSEWHERE = {"command_line.py", "demo.py"}
+"""What is no example, but how they are called, and what has a target of its own: `make demo`."""
 
 DOCUMENTS = {
     "README.md": ["order two teapots", r".*embedded.*"],
@@ -168,6 +169,57 @@ def test_an_example_prints_what_it_should(name: str, target: str, url: str, tmp_
     assert (ran.complained, ran.code) == ([], 0)
     expected = textwrap.dedent(EXAMPLES[name]).strip().splitlines()
     assert [line for line, pattern in zip(ran.printed, expected, strict=True) if not re.fullmatch(pattern, line)] == []
+
+
+@pytest.mark.parametrize("target", ["server"], indirect=True)
+def test_the_example_of_topics_can_be_run_again(url: str, tmp_path: Path) -> None:
+    """What it has created the first time is there then."""
+    first, again = (run(str(ROOT / "examples/topic_with_rules.py"), url, folder=tmp_path) for _ in range(2))
+    assert (again.complained, again.code) == ([], 0)
+    assert again.printed == first.printed
+
+
+@pytest.mark.parametrize("name", [*EXAMPLES, "demo.py"])
+def test_an_example_says_how_it_is_called(name: str, tmp_path: Path) -> None:
+    """To who asks, and to who calls it otherwise, and does nothing then."""
+    program = str(ROOT / "examples" / name)
+    asked = run(program, "--help", folder=tmp_path)
+    assert (asked.complained, asked.code) == ([], 0)
+    assert asked.printed[0].startswith(f"usage: {name} [-h]")
+    wrong = run(program, "nowhere", folder=tmp_path)
+    assert (wrong.printed, wrong.code) == ([], 2)
+    assert wrong.complained[0] == asked.printed[0]
+    assert re.match(f"{name}: error: (Connection string: .* It starts with one of|unrecognized)", wrong.complained[1])
+
+
+@pytest.mark.parametrize("name", ["dead_letters.py", "synchronous.py"])
+def test_an_example_that_is_interrupted_ends_quietly(name: str, tmp_path: Path) -> None:
+    """By Ctrl-C, while it waits for messages. All are called in the same way."""
+    command = [sys.executable, "-u", "-W", "error", str(ROOT / "examples" / name)]
+    with subprocess.Popen(
+        command,
+        cwd=tmp_path,
+        env={**os.environ, "PYTHONPATH": str(ROOT)},
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    ) as running:
+        assert running.stdout is not None
+        assert running.stdout.readline()
+        running.send_signal(signal.SIGINT)
+        printed, complained = running.communicate(timeout=60)
+    assert (complained, running.returncode) == ("", 130)
+    assert printed.splitlines()[-1] == "Stopped."
+
+
+def test_all_examples_are_called_alike() -> None:
+    for name in EXAMPLES:
+        tail = (ROOT / "examples" / name).read_text("utf-8").partition('if __name__ == "__main__":\n')[2]
+        call = "main(url)" if name.startswith("synchronous") else "asyncio.run(main(url))"
+        assert tail == (
+            "    from command_line import connection_string\n\n"
+            f"    with connection_string(__doc__) as url:\n        {call}\n"
+        )
 
 
 def test_every_example_is_run_and_in_the_guide() -> None:

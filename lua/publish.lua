@@ -1,7 +1,8 @@
 #!lua
 -- Takes messages of a topic in for those of its subscriptions that they are for. A message is stored once, however many copies
 -- of it there are; one that is for none is gone, though its number is used up. One that names a time to come waits on the topic
--- until it is published by its number, with the routes of then; what is not there any more then counts as dropped.
+-- until it is published by its number, with the routes of then; what is not there any more then counts as dropped. So does one whose
+-- time has passed, if it was not judged.
 --
 -- KEYS[1-30] partition   in the order of includes/begin.lua
 -- KEYS[31...] targets    of each subscription: state, order, entries, due, waiters; and, where its incarnation ends in a plus,
@@ -13,8 +14,8 @@
 -- ARGV[9]    fence       of who holds the role of routing, or nothing
 -- ARGV[10...] messages   for each its columns (a route is copies with blanks between: the place of a subscription, from 1 on, and
 --   for changed properties `a` and their length, and `t` and a time to live if that is another one; or `e` and their length for a
---   copy that goes to the dead-letter queue, because a rule failed; changes are those of all copies, one behind the other), and its
---   payload
+--   copy that goes to the dead-letter queue, because a rule failed; or a dash for one that waits and was not judged; changes are
+--   those of all copies, one behind the other), and its payload
 --
 -- Result: { more, the first number, how many were dropped, the numbers of those that were scheduled, as runs }
 -- Refusals: call, DISABLED (sending is), TOOLARGE (a message, by its place), QUOTA (the entity is full: bytes, of how many),
@@ -111,7 +112,7 @@ for i = 1, incoming.count do
   local record
   if not keep then
     dropped = dropped + 1
-  elseif due then -- even if that has passed: whoever publishes it judges it
+  elseif due and (due > p.now or not copies[i]) then
     record = 's' .. level .. string.format('%013.0f', ttl) .. payload
     p.placed[#p.placed + 1] = SIDES[''].scheduled + number
     p.placed[#p.placed + 1] = number

@@ -29,7 +29,7 @@ local function check_incoming(p, argv, columns, letters, at)
   end
   local ttl, level, due = place.t, place.l, place.d
   local limits = redis.call('HMGET', p.store, 'bytes', 'quota', 'largest')
-  local largest, total, without = tonumber(limits[3]), 0, nil
+  local largest, total, changes, without = tonumber(limits[3]), 0, 0, nil
   local sessions = (p.seats or p.topic) and {} or nil
   for i = 1, count do
     local first = at + (i - 1) * stride
@@ -38,6 +38,9 @@ local function check_incoming(p, argv, columns, letters, at)
       return nil, refuse('TOOLARGE', string.format('%d', i - 1))
     end
     total = total + size
+    if place.c and not (place.o and argv[first + place.o] ~= '') then -- what waits and is published now is there already
+      changes = changes + #argv[first + place.c]
+    end
     if sessions then
       local session = session_of(argv[first + stride - 1], 1)
       if not session then
@@ -53,10 +56,10 @@ local function check_incoming(p, argv, columns, letters, at)
       return nil, refuse('BADCALL', string.format('message %d', i - 1))
     end
   end
-  if total > 4194304 and count > 1 then
+  if count > 1 and (total > 4194304 or changes > 4194304) then
     return nil, refuse('BADCALL', 'messages')
   end
-  if total > 0 and tonumber(limits[1]) + total > tonumber(limits[2]) then
+  if total > 0 and tonumber(limits[1]) + total + changes > tonumber(limits[2]) then
     return nil, refuse('QUOTA', limits[1] .. ' ' .. limits[2])
   end
   return {

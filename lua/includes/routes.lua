@@ -1,6 +1,6 @@
 -- The copies of each message of a call, in the order of the subscriptions that they are for; how many numbers each message
--- takes, and all together: further copies for one subscription have numbers of their own. Nil if they are malformed, or, of several
--- messages, more than a call may carry.
+-- takes, and all together: further copies for one subscription have numbers of their own. One that names a time to come need not be
+-- judged yet, and then has no copies but false. Nil if they are malformed, or, of several messages, more than a call may carry.
 -- @use whole
 -- @use words
 local function routes(argv, incoming, targets)
@@ -11,7 +11,9 @@ local function routes(argv, incoming, targets)
   end
   for i = 1, incoming.count do
     local at = incoming.at + (i - 1) * incoming.stride
-    local texts, changes, last, from, width = words(argv[at + columns.r]), columns.c and argv[at + columns.c] or '', 0, 1, 1
+    local unjudged = argv[at + columns.r] == '-'
+    local texts = unjudged and {} or words(argv[at + columns.r])
+    local changes, last, from, width = columns.c and argv[at + columns.c] or '', 0, 1, 1
     local list, same = {}, 0
     for j = 1, #texts do
       local place, kind, length, ttl = string.match(texts[j], '^(%d+)([ae]?)(%d*)t?(%d*)$')
@@ -34,10 +36,10 @@ local function routes(argv, incoming, targets)
     if origin ~= '' and not whole(origin, 1, 999999999999999) then
       return nil
     end
-    if from ~= #changes + 1 or columns.d and argv[at + columns.d] ~= '' and #list > 0 then
+    if from ~= #changes + 1 or unjudged and not (columns.d and argv[at + columns.d] ~= '') then
       return nil
     end
-    copies[i], widths[i], total, sum = list, width, total + width, sum + #list
+    copies[i], widths[i], total, sum = not unjudged and list, width, total + width, sum + #list
     if sum > MOST and incoming.count > 1 then
       return nil
     end

@@ -12,16 +12,16 @@ asked for nothing; one who goes away later leaves it behind, to be brought to it
 from __future__ import annotations
 
 import asyncio
-import enum
 import logging
 from abc import ABC, abstractmethod
 from collections import deque
 from collections.abc import Awaitable, Sequence
+from contextlib import suppress
 from typing import TYPE_CHECKING, Any, ClassVar, Generic, TypeVar
 
+from sbredis.aio._fates import OF_ONE_CALLER, DefectError, DisplacedError, Full, Then, UnmadeError, forgotten
 from sbredis.engine import (
     LaneUnknownError,
-    MalformedCallError,
     Partition,
     Request,
     SettingsBehindError,
@@ -30,11 +30,9 @@ from sbredis.engine import (
     perform,
 )
 from sbredis.exceptions import (
-    MessageSizeExceededError,
     MessagingEntityNotFoundError,
     OperationTimeoutError,
     Outcome,
-    ServiceBusCommunicationError,
     ServiceBusConnectionError,
     ServiceBusError,
     ServiceBusQuotaExceededError,
@@ -52,20 +50,11 @@ _GRACE = 0.05
 _MUCH = 16
 """So many jobs are worth two calls."""
 _UNANSWERED = (Outcome.NEVER_SENT, Outcome.UNKNOWN)
-_OF_ONE_CALLER = (ServiceBusQuotaExceededError, MessageSizeExceededError, MalformedCallError)
-"""Refusals that one caller's part of a call may have brought upon the others."""
-
 
 OTHER_LOOP = (
     "The client is used in another event loop than the one in which it was opened. Make a client for each event loop, "
     "and close it in there."
 )
-
-
-class _DisplacedError(MessagingEntityNotFoundError):
-    """The entity lies in other partitions by now."""
-
-    is_transient = True
 
 
 class Job:
@@ -89,14 +78,6 @@ class Job:
 
     def ended(self) -> None:
         """What is to be done when it is over. Called once."""
-
-
-class _Then(enum.Enum):
-    """What to do after a call has failed."""
-
-    AGAIN = "make the same call again: the partition recognises it"
-    ANEW = "make a new call for the same jobs"
-    ONE_BY_ONE = "find out whose part was refused"
 
 
 J = TypeVar("J", bound=Job)
@@ -139,6 +120,11 @@ class Lane(ABC, Generic[J, R]):
     @abstractmethod
     def answer(self, jobs: Sequence[J], result: R) -> None:
         """Give everybody the outcome. The jobs are ended by the lane."""
+
+    def own_error(self, partition: Partition, job: J) -> Exception | None:
+        """What a caller has asked for that no call can carry, if that is why a call with this job cannot be made."""
+        del partition, job
+        return None
 
     def patience(self, jobs: Sequence[J], seconds: float) -> float:
         """How long to try at a stretch, of the seconds that are left."""
@@ -244,7 +230,7 @@ class Lane(ABC, Generic[J, R]):
 
         Another one has come in its place.
         """
-        error = _DisplacedError(
+        error = DisplacedError(
             f"The queue '{self.desk.entity.name}' was deleted meanwhile, and one that lies in other partitions has "
             "come in its place. What is to go there must be sent again; what was received from the old one is gone.",
             outcome=Outcome.REFUSED,
@@ -309,6 +295,8 @@ class _Track(Generic[J, R]):
         self._number = 0
         self._generation = 0
         self._name = ""
+        self._told = False
+        """The defect in what is being delivered stands in the log."""
         self._begin_anew()
 
     def wake(self) -> None:
@@ -338,6 +326,7 @@ class _Track(Generic[J, R]):
                 await self._wanted
                 self._wanted = None
                 continue
+            self._told = False
             try:
                 await self._deliver(jobs)
             except Exception as error:  # noqa: BLE001  # a defect must not leave callers waiting for ever
@@ -345,11 +334,11 @@ class _Track(Generic[J, R]):
                     lane.close()
                     return
                 _log.exception("%s: a call broke on a defect", lane.desk)
-                lane.fail(jobs, _defect(error))
+                lane.fail(jobs, DefectError(error, Outcome.UNKNOWN))
             self.in_flight = []
 
-    async def _deliver(self, jobs: list[J], refused_size: int | None = None) -> int | None:
-        """Bring these to their end; the size of the smallest that the partition had no room for, if it had not."""
+    async def _deliver(self, jobs: list[J], full: Full | None = None) -> Full | None:
+        """Bring these to their end; what the partition had no room for, if it had not."""
         lane, entity, until = self._lane, self._lane.desk.entity, max(job.deadline for job in jobs)
         request: Request[R] | None = None
         maybe_ran = False
@@ -360,9 +349,7 @@ class _Track(Generic[J, R]):
                 if request is None:
                     if lane.desk.number not in entity.numbers:
                         raise lane.displaced()
-                    self._number += 1
-                    turn = Turn(self._name, self._number, entity.connection.clock.told())
-                    request = lane.request(entity.partition(lane.desk.number), turn, jobs)
+                    request = self._made(jobs)
                 if not maybe_ran:
                     seconds = lane.patience(jobs, seconds)
                 result = await perform(entity.connection.transport, request, timeout=seconds)
@@ -372,11 +359,11 @@ class _Track(Generic[J, R]):
                 # Less time than an attempt takes: it was not given up for another reason.
                 ran_out = self._loop.time() + entity.connection.retry.first >= begun + seconds
                 then = await self._after(error, jobs, record, until, goes_on=ran_out and begun + seconds < until)
-                if then is _Then.ANEW:
+                if then is Then.ANEW:
                     request, maybe_ran = None, False
-                elif then is _Then.ONE_BY_ONE:
-                    return await self._one_by_one(jobs, error, refused_size)
-                elif then is _Then.AGAIN:
+                elif then is Then.ONE_BY_ONE:
+                    return await self._one_by_one(jobs, error, full)
+                elif then is Then.AGAIN:
                     maybe_ran = error.outcome is Outcome.UNKNOWN
                 else:
                     lane.fail(jobs, then)
@@ -385,18 +372,32 @@ class _Track(Generic[J, R]):
                 for job in jobs:
                     job.end()
                 break
-        return refused_size
+        return full
+
+    def _made(self, jobs: Sequence[J]) -> Request[R]:
+        """The call for these, in the next place of the lane; what could not be made takes none."""
+        lane, entity = self._lane, self._lane.desk.entity
+        try:
+            turn = Turn(self._name, self._number + 1, entity.connection.clock.told())
+            request = lane.request(entity.partition(lane.desk.number), turn, jobs)
+        except ServiceBusError as error:
+            error.outcome = error.outcome or Outcome.NEVER_SENT
+            raise
+        except Exception as error:
+            raise UnmadeError(error) from error
+        self._number += 1
+        return request
 
     async def _after(
         self, error: ServiceBusError, jobs: list[J], record: EntityRecord, until: float, *, goes_on: bool
-    ) -> _Then | ServiceBusError:
+    ) -> Then | ServiceBusError:
         """What to do about an error of a call that was made by what ``record`` says: or the error to end with.
 
         ``goes_on``: the call was not tried for as long as there is time.
         """
         lane, entity = self._lane, self._lane.desk.entity
         mending: Awaitable[None] | None = None
-        if isinstance(error, _DisplacedError):
+        if isinstance(error, DisplacedError):
             return error
         if isinstance(error, SettingsBehindError):
             mending = lane.desk.tell(until)
@@ -405,17 +406,10 @@ class _Track(Generic[J, R]):
         elif isinstance(error, MessagingEntityNotFoundError):
             mending = entity.recover(record, until)
         if mending is not None:
-            try:
-                await mending
-            except ServiceBusError as worse:
-                worse.outcome = error.outcome  # what is known of the call, not of the question about it
-                return worse
-            now = entity.record
-            elsewhere = (now.partitioned, now.partitions) != (record.partitioned, record.partitions)
-            return lane.displaced() if elsewhere else _Then.ANEW
+            return await self._mended(mending, error, record)
         if isinstance(error, LaneUnknownError):
             self._begin_anew()
-            return _forgotten(error) if error.outcome is Outcome.UNKNOWN else _Then.ANEW
+            return forgotten(error) if error.outcome is Outcome.UNKNOWN else Then.ANEW
         if error.is_transient and error.outcome in _UNANSWERED:
             movable = jobs if error.outcome is Outcome.NEVER_SENT else []
             stay = lane.elsewhere(movable)
@@ -423,42 +417,70 @@ class _Track(Generic[J, R]):
                 moved = {id(job) for job in jobs}.difference(map(id, stay))
                 self.in_flight = [job for job in self.in_flight if id(job) not in moved]
                 jobs[:] = stay
-                return _Then.ANEW
+                return Then.ANEW
             if goes_on:
-                return _Then.AGAIN
-        return _Then.ONE_BY_ONE if isinstance(error, _OF_ONE_CALLER) else error
+                return Then.AGAIN
+        return Then.ONE_BY_ONE if isinstance(error, OF_ONE_CALLER) else error
 
-    async def _one_by_one(self, jobs: list[J], error: ServiceBusError, refused_size: int | None) -> int | None:
-        """Find out whose part was refused: the halves, each by itself, and what is no smaller than what was refused."""
+    async def _mended(
+        self, mending: Awaitable[None], error: ServiceBusError, record: EntityRecord
+    ) -> Then | ServiceBusError:
+        """What to do once that is mended of which an error told."""
+        lane, entity = self._lane, self._lane.desk.entity
+        try:
+            await mending
+        except ServiceBusError as worse:
+            worse.outcome = error.outcome  # what is known of the call, not of the question about it
+            return worse
+        except Exception as broken:
+            if entity.connection.closed:
+                raise
+            self._tell(broken)
+            return DefectError(broken, error.outcome)
+        now = entity.record
+        elsewhere = (now.partitioned, now.partitions) != (record.partitioned, record.partitions)
+        return lane.displaced() if elsewhere else Then.ANEW
+
+    async def _one_by_one(self, jobs: list[J], error: ServiceBusError, full: Full | None) -> Full | None:
+        """Find out whose part was refused, or could not be made: the halves, each by itself, and what is no smaller
+        than what there was no room for.
+        """
+        lane = self._lane
         if len(jobs) == 1:
-            size = jobs[0].size
-            self._lane.fail(jobs, error)
-            return size if isinstance(error, ServiceBusQuotaExceededError) else refused_size
+            if isinstance(error, ServiceBusQuotaExceededError):
+                full = Full(jobs[0].size, error)
+            if isinstance(error, UnmadeError):
+                self._fail_unmade(jobs[0], error)
+            lane.fail(jobs, error)
+            return full
         middle = len(jobs) // 2
         for half in (jobs[:middle], jobs[middle:]):
             fit = half
-            if refused_size is not None:
-                fit = [job for job in half if job.size < refused_size]
-                self._lane.fail([job for job in half if job.size >= refused_size], error)
+            if full is not None:
+                fit = [job for job in half if job.size < full.size]
+                lane.fail([job for job in half if job.size >= full.size], full.error)
             if fit:
-                refused_size = await self._deliver(fit, refused_size)
+                full = await self._deliver(fit, full)
         jobs.clear()
-        return refused_size
+        return full
+
+    def _fail_unmade(self, job: J, error: UnmadeError) -> None:
+        """Of which no call can be made by itself either."""
+        lane, own = self._lane, None
+        with suppress(ServiceBusError):
+            own = lane.own_error(lane.desk.entity.partition(lane.desk.number), job)
+        if own is None:
+            self._tell(error.__cause__)
+        elif not job.future.done():
+            job.future.set_exception(own)
+
+    def _tell(self, defect: BaseException | None) -> None:
+        """Have it in the log, once for all that is delivered together."""
+        if not self._told:
+            self._told = True
+            _log.error("%s: a call broke on a defect", self._lane.desk, exc_info=defect)
 
     def _begin_anew(self) -> None:
         self._generation += 1
         self._number = 0
         self._name = f"{self._lane.desk.entity.connection.id}{self._letter}.{self._generation}"
-
-
-def _forgotten(error: ServiceBusError) -> ServiceBusError:
-    return ServiceBusCommunicationError(
-        "The connection was lost under the call, and the partition no longer knows whether it has run: a failover has "
-        "lost that, or it was too long ago. Look before you repeat it.",
-        outcome=Outcome.UNKNOWN,
-        tracking_id=error.tracking_id,
-    )
-
-
-def _defect(error: Exception) -> ServiceBusError:
-    return ServiceBusError(f"A defect in sbredis: {type(error).__name__}: {error}", outcome=Outcome.UNKNOWN)

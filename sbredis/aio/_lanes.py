@@ -6,6 +6,7 @@ from __future__ import annotations
 import asyncio
 from collections import deque
 from collections.abc import Callable, Sequence
+from itertools import accumulate
 from typing import TYPE_CHECKING, Any, ClassVar, Generic, TypeVar
 
 from sbredis.aio._lane import Job, Lane
@@ -49,7 +50,7 @@ _STRETCH = 0.3
 class SendJob(Job):
     """Messages that one caller sends: all of them, or none. Brings the sequence number of the first one."""
 
-    __slots__ = ("facts", "messages", "moves", "ordered", "place", "throttle")
+    __slots__ = ("facts", "messages", "moves", "ordered", "throttle", "widths")
 
     def __init__(
         self,
@@ -66,13 +67,19 @@ class SendJob(Job):
         self.messages = messages
         self.facts = facts
         """What the rules of a topic see of each; ``None`` for one that is scheduled, and judged then."""
-        self.place = 0
-        """How many numbers those before it in its call take."""
+        self.widths: Sequence[int] = ()
+        """How many numbers each of them takes, where that is not one each."""
         self.throttle = throttle
         self.moves = moves
         """Takes it to another partition, if that is possible; ``None`` for what belongs to this one."""
         self.ordered = ordered
         """It must not overtake what was sent before it."""
+
+    def numbers(self, first: int) -> list[int]:
+        """The number of each, when that of the first one is known."""
+        if not self.widths:
+            return list(range(first, first + len(self.messages)))
+        return list(accumulate(self.widths[:-1], initial=first))
 
     def ended(self) -> None:
         """Make room for others."""
@@ -113,25 +120,32 @@ class SendLane(Lane[SendJob, Sent]):
         if routing is None:
             if entity.record.kind == "topic":
                 raise SettingsStaleError("It has become a topic, of which the rules are not known yet.")
+            for job in jobs:
+                job.widths = ()
             return partition.send(turn, messages)
         facts = [each for job in jobs for each in (job.facts or map(_facts, job.messages))]
         request, widths = routing.published(partition, self.desk.number, turn, messages, facts)
-        at = place = 0
+        at = 0
         for job in jobs:
-            job.place = place
-            place += sum(widths[at : at + len(job.messages)])
+            job.widths = widths[at : at + len(job.messages)]
             at += len(job.messages)
         return request
+
+    def own_error(self, partition: Partition, job: SendJob) -> Exception | None:
+        """What is wrong with a message itself."""
+        try:
+            partition._check_outgoing(job.messages)
+        except (TypeError, ValueError) as error:
+            return error
+        return None
 
     def answer(self, jobs: Sequence[SendJob], result: Sent) -> None:
         """To each the number of its first message."""
         number = self.desk.entity.base(self.desk.number) + result.first
-        routed = self.desk.entity.routing is not None
         for job in jobs:
             if not job.future.done():
-                job.future.set_result(number + job.place if routed else number)
-            if not routed:
-                number += len(job.messages)
+                job.future.set_result(number)
+            number += sum(job.widths) if job.widths else len(job.messages)
         self.desk.reached()
         connection = self.desk.entity.connection
         if connection.rig is not None:
@@ -161,9 +175,9 @@ class SendLane(Lane[SendJob, Sent]):
         return stay
 
 
-def _facts(message: Outgoing) -> Facts | None:
+def _facts(message: Outgoing) -> Facts:
     """What rules see of one that was meant for a queue."""
-    return facts_of(decode(message.payload)) if message.due is None else None
+    return facts_of(decode(message.payload))
 
 
 class SettleJob(Job):

@@ -18,11 +18,14 @@ from typing import TYPE_CHECKING
 
 import anyio
 
+from sbredis.aio._aside import Aside
+from sbredis.aio._fates import OF_ONE_CALLER, DefectError
 from sbredis.aio._role import Role, Standing
 from sbredis.aio._routing import facts_of
 from sbredis.aio._waking import REGISTERED, listen
 from sbredis.engine import (
-    CodecError,
+    MAXIMUM_CALL_BYTES,
+    MAXIMUM_CALL_MESSAGES,
     Delivery,
     Looked,
     Outgoing,
@@ -36,7 +39,7 @@ from sbredis.engine import (
     registry_salt,
     waiting_channel,
 )
-from sbredis.exceptions import MessagingEntityNotFoundError, ServiceBusError
+from sbredis.exceptions import MessagingEntityNotFoundError, Outcome, ServiceBusError, ServiceBusQuotaExceededError
 
 if TYPE_CHECKING:
     from sbredis.aio._connection import Connection
@@ -58,6 +61,8 @@ _PAUSE = 1.0
 _PAGE = 1000
 _TOGETHER = 16
 _RIPE = 500
+_OVERHEAD = 256
+"""What a stored message has besides what its sender gave, at most."""
 
 
 def routing_channel(namespace: str) -> bytes:
@@ -209,6 +214,9 @@ class Maintenance:
             _log.info("%s", error)
             watch.look_at = asyncio.get_running_loop().time() + _PAUSE
             self._claim_at = 0.0  # find out who has it
+        except DefectError as error:  # it stands in the log already
+            _log.info("%s: what is scheduled waits: %s", watch.desk, error)
+            watch.look_at = asyncio.get_running_loop().time() + _CLAIM
         except ServiceBusError as error:
             _log.info("%s: what is scheduled waits: %s", watch.desk, error)
             watch.look_at = asyncio.get_running_loop().time() + _PAUSE
@@ -218,6 +226,14 @@ class Maintenance:
         finally:
             watch.busy = False
             self._news.set()
+
+
+class _UnpublishedError(ServiceBusError):
+    """What no call could be made of to publish it."""
+
+    def __init__(self, broken: Exception) -> None:
+        super().__init__(str(broken), outcome=Outcome.NEVER_SENT)
+        self.broken = broken
 
 
 class Watch:
@@ -236,6 +252,9 @@ class Watch:
         """
         self._news = news
         self._subscription: Listening | None = None
+        self._aside = Aside()
+        self._stuck = False
+        """There are more of those than can be set aside."""
 
     async def work(self, fence: int | None) -> None:
         """Publish what is due, and find out when something else will be."""
@@ -243,43 +262,104 @@ class Watch:
         if self._subscription is None:
             transport = self.entity.connection.transport
             self._subscription = await listen(transport, self._channel(), woken=self._woken, missed=self._woken)
-        await self.publish_due(fence)
+        if not await self.publish_due(fence):
+            self.look_at = loop.time() + _CLAIM
+            return
         looked = await self._look()
         if looked.due:
-            self.look_at = min(self.look_at, loop.time() + looked.due / 1000)
+            seconds = looked.due / 1000
+            if self._aside:  # it is due already, which hides when what stands behind it will be, and is read each time
+                seconds = max(seconds, _PAUSE, self._aside.size / MAXIMUM_CALL_BYTES)
+            self.look_at = min(self.look_at, loop.time() + seconds)
 
-    async def publish_due(self, fence: int | None) -> None:
-        """Publish all that is due; what somebody else publishes in the same moment is published once all the same."""
+    async def publish_due(self, fence: int | None) -> bool:
+        """Publish all that is due; what somebody else publishes in the same moment is published once all the same.
+
+        What cannot be published is set aside, and stays scheduled. Returns whether there was room for that.
+        """
         loop = asyncio.get_running_loop()
         if self.entity.routing is None:
             await self.entity.load_routing(loop.time() + _CALLING)
         while True:
             self.look_at = loop.time() + REGISTERED
             ripe = await self._ripe()
-            if not ripe:
-                return
-            await self._publish(ripe, fence)
+            wanted = self._aside.without(ripe, loop.time(), self.entity.routing)
+            if not wanted:
+                self._aside.only(ripe)
+                self._stuck = False
+                return True
+            if not await self._publish(wanted, fence):
+                if not self._stuck:
+                    _log.error("%s: what is scheduled waits behind too much that cannot be published", self.desk)
+                self._stuck = True
+                return False
 
-    async def _publish(self, ripe: tuple[Delivery, ...], fence: int | None) -> None:
-        messages = [Outgoing(b"", origin=each.name) for each in ripe]
-        facts: list[Facts | None] = [_facts(each) for each in ripe]
-        routing = self.entity.routing
-        most = len(messages) if routing is None else routing.most
-        for at in range(0, len(messages), most):
-            part, seen = messages[at : at + most], facts[at : at + most]
+    async def _publish(self, ripe: list[Delivery], fence: int | None) -> bool:
+        """Whether all of it was published, or set aside."""
+        room = True
+        part: list[tuple[Delivery, Facts]] = []
+        for each in ripe:
+            try:
+                part.append((each, facts_of(decode(each.record, payload_offset(each.record)))))
+            except Exception as error:  # noqa: BLE001  # above all CodecError, or what another release has made of it
+                room = self._set_aside(each, error) and room
+            routing = self.entity.routing
+            if routing is not None and len(part) >= routing.most:
+                room = await self._together(part, fence) and room
+                part = []
+        return (not part or await self._together(part, fence)) and room
 
-            def make(
-                partition: Partition, turn: Turn, part: list[Outgoing] = part, seen: list[Facts | None] = seen
-            ) -> Request[Sent]:
-                routing = self.entity.routing
-                assert routing is not None  # it was loaded, and is kept up with
-                return routing.published(partition, self._number, turn, part, seen, fence)[0]
+    async def _together(self, part: list[tuple[Delivery, Facts]], fence: int | None) -> bool:
+        """Publish these with one call; if one of them is in the way of that, find out which."""
 
+        def make(partition: Partition, turn: Turn) -> Request[Sent]:
+            routing = self.entity.routing
+            assert routing is not None  # it was loaded, and is kept up with
+            messages = [Outgoing(b"", origin=each.name) for each, _ in part]
+            try:
+                return routing.published(partition, self._number, turn, messages, [seen for _, seen in part], fence)[0]
+            except ServiceBusError:
+                raise
+            except Exception as error:
+                raise _UnpublishedError(error) from error
+
+        try:
             await self.desk.call("o", make, asyncio.get_running_loop().time() + _CALLING)
+        except (*OF_ONE_CALLER, _UnpublishedError) as error:
+            if len(part) == 1:
+                if isinstance(error, ServiceBusQuotaExceededError):
+                    raise  # all wait until there is room
+                return self._set_aside(part[0][0], error)
+            middle = len(part) // 2
+            room = await self._together(part[:middle], fence)
+            return await self._together(part[middle:], fence) and room
+        self._aside.published(each for each, _ in part)
+        return True
+
+    def _set_aside(self, message: Delivery, error: Exception) -> bool:
+        """Whether there was room for it."""
+        first, known = not self._aside, message in self._aside
+        kept = self._aside.put(message, asyncio.get_running_loop().time(), self.entity.routing)
+        broken = error.broken if isinstance(error, _UnpublishedError) else error
+        _log.log(
+            logging.ERROR if kept and not known else logging.DEBUG,
+            "%s: the scheduled message %d cannot be published; it stays scheduled and is tried again: %s: %s",
+            self.desk,
+            self.entity.base(self._number) + int(message.name),
+            type(broken).__name__,
+            broken,
+            exc_info=broken if first else None,
+        )
+        return kept
 
     async def _ripe(self) -> tuple[Delivery, ...]:
+        wanted, room = _RIPE, MAXIMUM_CALL_BYTES
+        if self._aside:  # it may stand before all else
+            wanted = min(wanted + len(self._aside), MAXIMUM_CALL_MESSAGES)
+            room = max(room, self.entity.largest_message + _OVERHEAD) + self._aside.size
+
         def make(partition: Partition, turn: Turn) -> Request[tuple[Delivery, ...]]:
-            return partition.ripe(_RIPE, turn=Turn("", 0, turn.now))
+            return partition.ripe(wanted, room=room, turn=Turn("", 0, turn.now))
 
         return await self.desk.call("j", make, asyncio.get_running_loop().time() + _CALLING)
 
@@ -303,11 +383,3 @@ class Watch:
 
     def _channel(self) -> bytes:
         return self.desk.channel(self._identity)
-
-
-def _facts(delivery: Delivery) -> Facts | None:
-    try:
-        return facts_of(decode(delivery.record, payload_offset(delivery.record)))
-    except CodecError as error:
-        _log.error("message %s cannot be read, and is for no subscription: %s", delivery.name, error)
-        return None

@@ -7,14 +7,17 @@ a newer one refuses them, and they are judged again. So no message is judged by 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from copy import deepcopy
 from datetime import UTC, datetime, timedelta
 from itertools import pairwise
-from typing import TYPE_CHECKING, cast
+from typing import TYPE_CHECKING, Any, cast
+from uuid import UUID
 
 import anyio.to_thread
 
 from sbredis.aio._judging import Judge
 from sbredis.engine import (
+    MAXIMUM_CALL_BYTES,
     MAXIMUM_CALL_COPIES,
     MAXIMUM_CHANGES_BYTES,
     NEVER,
@@ -30,7 +33,8 @@ from sbredis.engine import (
     encode_changes,
 )
 from sbredis.exceptions import MessageSizeExceededError, Outcome
-from sbredis.registry import EntityRecord, Namespace, Routes
+from sbredis.model import MAXIMUM_PROPERTY_BYTES, moment
+from sbredis.registry import JUDGING_PROPERTY, EntityRecord, Namespace, Routes
 from sbredis.rules import Copy as Judged
 from sbredis.rules import Facts
 
@@ -42,7 +46,11 @@ __all__ = ["Routing", "facts_of", "routing_for"]
 _MOST_COPIES = 4000
 """How many copies one call is to make, as far as that can be told before."""
 _MANY_RULES = 200
+_MOST_BYTES = 16 * MAXIMUM_CALL_BYTES
+"""What actions may add to one message, in all its copies. To several, a call takes as much as of payloads."""
 _FAILED = "Filter evaluation failed."
+_FEWER = "Send fewer at once, or each by itself, for instance with send_stream()."
+_UNCHANGING = frozenset({str, int, float, bool, bytes, UUID, type(None)})
 _FIELDS = {
     "contenttype": "content_type",
     "correlationid": "correlation_id",
@@ -70,8 +78,28 @@ def facts_of(content: Content) -> Facts:
     if content.time_to_live is not None:
         system["timetolive"] = timedelta(milliseconds=content.time_to_live)
     if content.scheduled is not None:
-        system["scheduledenqueuetimeutc"] = datetime.fromtimestamp(content.scheduled / 1000, UTC)
-    return Facts(system, content.properties or {})
+        system["scheduledenqueuetimeutc"] = moment(content.scheduled)
+    return Facts(system, _as_sent(content.properties) if content.properties else {})
+
+
+def _as_sent(properties: Mapping[str, Value]) -> dict[str, Value]:
+    """Application properties as they are sent now, whatever their sender does with the dictionary later.
+
+    Each as it would come back: a time in UTC, where an hour is always an hour.
+    """
+    values = dict(properties)
+    for name, value in properties.items():
+        if type(value) not in _UNCHANGING:
+            values[name] = _value_as_sent(value)
+    return values
+
+
+def _value_as_sent(value: Any) -> Any:
+    if isinstance(value, datetime):
+        return value if value.tzinfo is None or value.tzinfo is UTC else value.astimezone(UTC)
+    if isinstance(value, bytearray):
+        return bytes(value)
+    return deepcopy(value) if isinstance(value, (list, tuple, dict)) else value
 
 
 class Routing:
@@ -106,20 +134,54 @@ class Routing:
             total += len(copies)
             if total > MAXIMUM_CALL_COPIES and len(facts) > 1:
                 self._copies = max(self._copies, total / len(judged))
-                raise self._too_many(len(facts))
+                raise self._too_large(
+                    f"The {len(facts)} messages would become more than {MAXIMUM_CALL_COPIES} in the subscriptions of "
+                    f"the topic, which is the most for one call. {_FEWER}"
+                )
         places = sorted({copy.subscription for copies in judged for copy in copies})
         of = {place: at for at, place in enumerate(places)}
-        routes = [[_copy(of[copy.subscription], copy) for copy in copies] for copies in judged]
+        routes: list[list[Copy] | None] = []
+        size = 0
+        for each, copies, message in zip(facts, judged, messages, strict=True):
+            made = [one for copy in copies if (one := self._copy(of[copy.subscription], copy)) is not None]
+            routes.append(None if each is None and message.due is not None else made)
+            size += sum([len(copy.changes) for copy in made])
+            if size > (_MOST_BYTES if len(facts) == 1 else MAXIMUM_CALL_BYTES):
+                raise self._too_large(
+                    "The actions of the topic's rules would add more to it, in all its copies, than the "
+                    f"{_MOST_BYTES >> 20} MB that a message may have of that."
+                    if len(facts) == 1
+                    else f"The actions of the topic's rules would add more to the {len(facts)} messages than the "
+                    f"{MAXIMUM_CALL_BYTES >> 20} MB that one call takes. {_FEWER}"
+                )
         self._copies += (total / len(messages) - self._copies) * 0.3
         targets = [self._partition(place, number) for place in places]
-        return topic.publish(turn, messages, routes, targets, fence=fence), [_width(route) for route in routes]
+        return topic.publish(turn, messages, routes, targets, fence=fence), [_width(route or ()) for route in routes]
 
-    def _too_many(self, count: int) -> MessageSizeExceededError:
-        error = MessageSizeExceededError(
-            f"The {count} messages would become more than {MAXIMUM_CALL_COPIES} in the subscriptions of the topic, "
-            "which is the most for one call. Send fewer at once, or each by itself, for instance with send_stream().",
-            outcome=Outcome.NEVER_SENT,
-        )
+    def _copy(self, place: int, judged: Judged) -> Copy | None:
+        """A copy as it is stored; none where its rule failed and its subscription does not want to know."""
+        _, rule, system, user, error = judged
+        encoded = b""
+        if error is None:
+            if rule is None:
+                return Copy(place)
+            properties = None if user is None else dict(user)
+            encoded = encode_changes(Changes(properties=properties, system=_as_kept(system) if system else None))
+            error = _too_much(rule, encoded, user)
+            if error is not None and not self._is_told(judged.subscription):
+                return None
+        if error is not None:
+            return Copy(place, encode_changes(Changes(reason=_FAILED, description=error)), dead=True)
+        if "timetolive" not in system:
+            return Copy(place, encoded)
+        lives = system["timetolive"]
+        return Copy(place, encoded, time_to_live=_milliseconds(lives) if isinstance(lives, timedelta) else NEVER)
+
+    def _is_told(self, place: int) -> bool:
+        return self.judge.records[place].properties.get(JUDGING_PROPERTY, True) is not False
+
+    def _too_large(self, text: str) -> MessageSizeExceededError:
+        error = MessageSizeExceededError(text, outcome=Outcome.NEVER_SENT)
         error.entity = self.judge.routes.topic.path
         return error
 
@@ -151,20 +213,16 @@ async def routing_for(namespace: Namespace, routes: Routes, known: Routing | Non
     return Routing(namespace, make(routes))
 
 
-def _copy(place: int, judged: Judged) -> Copy:
-    _, rule, system, user, error = judged
-    if error is not None:
-        changes = Changes(reason=_FAILED, description=error)
-        return Copy(place, encode_changes(changes), dead=True)
-    if rule is None:
-        return Copy(place)
-    changes = Changes(properties=None if user is None else dict(user), system=_as_kept(system) if system else None)
-    encoded = encode_changes(changes)
+def _too_much(rule: str, encoded: bytes, user: Mapping[str, Any] | None) -> str | None:
+    """What is wrong with the size of what an action has made of the properties, if anything is."""
     if len(encoded) > MAXIMUM_CHANGES_BYTES:
-        text = f"The action of rule {rule!r} failed: the properties would have {len(encoded)} bytes."
-        return Copy(place, encode_changes(Changes(reason=_FAILED, description=text)), dead=True)
-    lives = system.get("timetolive")
-    return Copy(place, encoded, time_to_live=_milliseconds(lives) if isinstance(lives, timedelta) else None)
+        return f"The action of rule {rule!r} failed: the properties would have {len(encoded)} bytes."
+    if len(encoded) > MAXIMUM_PROPERTY_BYTES:
+        for name, value in (user or {}).items():
+            size = len(encode_changes(Changes(properties={name: value})))
+            if size > MAXIMUM_PROPERTY_BYTES:
+                return f"The action of rule {rule!r} failed: the property {name[:50]!r} would have {size} bytes."
+    return None
 
 
 def _as_kept(system: Mapping[str, Constant]) -> dict[str, Value]:

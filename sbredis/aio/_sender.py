@@ -10,11 +10,22 @@ from datetime import datetime
 from typing import TYPE_CHECKING, Any, Literal, Self
 
 from sbredis.aio._arguments import count_of, deadline_of, sequence_numbers_of, warn_of_unknown
+from sbredis.aio._fates import UnmadeError
 from sbredis.aio._lanes import SendJob
 from sbredis.aio._routing import facts_of
 from sbredis.aio._stream import SendStream
 from sbredis.aio._throttle import Throttle
-from sbredis.engine import MAXIMUM_CALL_BYTES, MAXIMUM_CALL_MESSAGES, Outgoing, Partition, Request, Turn, Undone, decode
+from sbredis.engine import (
+    MAXIMUM_CALL_BYTES,
+    MAXIMUM_CALL_MESSAGES,
+    MAXIMUM_MESSAGE_BYTES,
+    Outgoing,
+    Partition,
+    Request,
+    Turn,
+    Undone,
+    decode,
+)
 from sbredis.exceptions import (
     MessageNotFoundError,
     MessageSizeExceededError,
@@ -41,6 +52,8 @@ if TYPE_CHECKING:
 
 __all__ = ["ServiceBusSender"]
 
+_CLOCKS_APART = 600_000
+"""By how many milliseconds clocks may differ, with what is scheduled on a topic going out at its time all the same."""
 _log = logging.getLogger("sbredis.client")
 
 
@@ -236,15 +249,15 @@ class ServiceBusSender:
         return SendStream(self, messages, timeout, errors, self._window)
 
     async def create_message_batch(self, max_size_in_bytes: int | None = None) -> ServiceBusMessageBatch:
-        """A batch to be filled with as many messages as fit into one send, at most what the queue takes."""
+        """A batch to be filled with as many messages as fit into one send, at most what the queue or topic takes."""
         if max_size_in_bytes is not None:
             count_of(max_size_in_bytes, "max_size_in_bytes")
         entity = await self._ready(deadline_of(None))
         largest = min(entity.largest_message, MAXIMUM_CALL_BYTES)
         if max_size_in_bytes is not None and max_size_in_bytes > largest:
             raise ValueError(
-                f"max_size_in_bytes is {max_size_in_bytes}; the queue {entity.name!r} takes batches of up to "
-                f"{largest} bytes"
+                f"max_size_in_bytes is {max_size_in_bytes}; the {entity.record.kind} {entity.name!r} takes batches of "
+                f"up to {largest} bytes"
             )
         return ServiceBusMessageBatch(largest if max_size_in_bytes is None else max_size_in_bytes)
 
@@ -299,7 +312,7 @@ class ServiceBusSender:
         except asyncio.CancelledError:
             _untaken(job.future)
             raise
-        return list(range(first, first + len(made)))
+        return job.numbers(first)
 
     async def _begin(
         self,
@@ -327,39 +340,50 @@ class ServiceBusSender:
         else:
             pinned = entity.desk(entity.numbers[0])
         throttle = self._throttle
-        if not throttle.try_take(count, size):
+        waits = not throttle.try_take(count, size)
+        if waits:
             try:
                 await throttle.take(count, size, deadline)
             except OperationTimeoutError as error:
                 error.entity = entity.name
                 raise
-            try:
+        try:  # nothing stays taken by what does not get under way
+            if waits:
                 self._check_open()
-            except BaseException:
-                throttle.release(count, size)
+            facts: Sequence[Facts | None] = ()
+            if entity.routing is not None:
+                facts = self._for_a_topic(entity, messages, made)
+            if pinned is not None:
+                sending = pinned.sending
+                job = SendJob(made, size, deadline, throttle, None, ordered=ordered, facts=facts)
+            else:
+                sending = entity.next_desk().sending
+                job = SendJob(made, size, deadline, throttle, self._move, facts=facts)
+        except BaseException as error:
+            throttle.release(count, size)
+            if not isinstance(error, Exception) or isinstance(error, (ServiceBusError, TypeError, ValueError)):
                 raise
-        facts: Sequence[Facts | None] = ()
-        if entity.routing is not None:
-            made, facts = self._for_a_topic(entity, messages, made)
-        if pinned is not None:
-            job = SendJob(made, size, deadline, throttle, None, ordered=ordered, facts=facts)
-            pinned.sending.add(job)
-        else:
-            job = SendJob(made, size, deadline, throttle, self._move, facts=facts)
-            entity.next_desk().sending.add(job)
+            _log.exception("%s: a message could not be sent because of a defect", entity.name)
+            unmade = UnmadeError(error)
+            unmade.entity = entity.name
+            raise unmade from error
+        sending.add(job)
         return job
 
     def _for_a_topic(
         self, entity: Entity, messages: Sequence[ServiceBusMessage], made: Sequence[Outgoing]
-    ) -> tuple[Sequence[Outgoing], Sequence[Facts | None]]:
-        """What rules see of each message. What is to be enqueued later is judged then, and not now."""
+    ) -> list[Facts | None]:
+        """What rules see of each message. What is to be enqueued later is judged then, and not now.
+
+        Whether its time has passed is for the partition to say; what is near by the clock here is judged to be ready.
+        """
         now = self._connection.clock.utc() * 1000
         if any(one.due is not None and one.due > now for one in made):
             self._connection.scheduled_on(entity)
-        if any(one.due is not None and one.due <= now for one in made):
-            made = [one._replace(due=None) if one.due is not None and one.due <= now else one for one in made]
-        return made, [
-            facts_of(message._content) if one.due is None else None for message, one in zip(messages, made, strict=True)
+        near = now + _CLOCKS_APART
+        return [
+            facts_of(message._content) if one.due is None or one.due <= near else None
+            for message, one in zip(messages, made, strict=True)
         ]
 
     async def _cancel(self, entity: Entity, partition: int, owns: list[int], deadline: float) -> list[int]:
@@ -439,14 +463,22 @@ def _require_sessions(entity: Entity, messages: Sequence[ServiceBusMessage]) -> 
 
 
 def _too_large(entity: Entity, count: int, size: int) -> MessageSizeExceededError:
-    what = "The message has" if count == 1 else f"The {count} messages have"
-    largest = entity.largest_message
-    error = MessageSizeExceededError(
-        f"{what} {size} bytes, properties included; the queue takes messages of up to {largest} bytes, and at once "
-        f"{MAXIMUM_CALL_MESSAGES} messages of {min(largest, MAXIMUM_CALL_BYTES)} bytes together. Send less at once, or "
-        "raise max_message_size_in_kilobytes.",
-        outcome=Outcome.NEVER_SENT,
-    )
+    kind, largest = entity.record.kind, entity.largest_message
+    together = min(largest, MAXIMUM_CALL_BYTES)
+    if count > MAXIMUM_CALL_MESSAGES:
+        text = f"{count} messages are too many for one call, which takes up to {MAXIMUM_CALL_MESSAGES}. "
+        text += "Send fewer at once, for instance each by itself with send_stream()."
+    elif count == 1:
+        text = (
+            f"The message has {size} bytes, properties included; the {kind} takes messages of up to {largest} bytes. "
+        )
+        text += "Make it smaller"
+        text += ", or raise max_message_size_in_kilobytes." if size <= MAXIMUM_MESSAGE_BYTES else "."
+    else:
+        text = f"The {count} messages have {size} bytes together, properties included; the {kind} takes up to "
+        text += f"{together} bytes at once. Send fewer at once"
+        text += ", or raise max_message_size_in_kilobytes." if size <= MAXIMUM_CALL_BYTES else "."
+    error = MessageSizeExceededError(text, outcome=Outcome.NEVER_SENT)
     error.entity = entity.name
     return error
 

@@ -44,7 +44,9 @@ def entity_name(text: str) -> str:
         if not segment:
             raise ValueError(f"entity name {_shown(text)} has nothing between two '/'")
         if segment in (".", "..") or name_key(segment) == "subscriptions":
-            raise ValueError(f"entity name {_shown(text)} has the segment {segment!r}, which is reserved")
+            raise ValueError(
+                f"entity name {_shown(text)} has the segment {segment!r}, which is reserved{_of_a_subscription(text)}"
+            )
     return text
 
 
@@ -108,6 +110,17 @@ def _require_name(text: str, what: str, form: re.Pattern[str], longest: int, cha
             f"{what} {_shown(text)} is not 1 to {longest} {characters} that begin and end with a letter or digit"
         )
     return text
+
+
+def _of_a_subscription(text: str) -> str:
+    """What to do instead, where somebody has given the path of a subscription."""
+    *topic, word, name = ["", "", *text.split("/")]
+    if not any(topic) or name_key(word) != "subscriptions" or "subscriptions" in map(name_key, topic):
+        return ""
+    return (
+        f": it is the path of a subscription. Receive from it with get_subscription_receiver("
+        f"{_shown('/'.join(topic[2:]))}, {_shown(name)}), and send to its topic"
+    )
 
 
 def _require_text(value: object, what: str) -> None:

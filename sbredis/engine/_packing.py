@@ -122,7 +122,7 @@ def token_of(token: str) -> str:
     return token
 
 
-def in_columns(messages: Sequence[Outgoing], routes: Sequence[Sequence[Copy]] = ()) -> tuple[str, list[Argument]]:
+def in_columns(messages: Sequence[Outgoing], routes: Sequence[Sequence[Copy] | None] = ()) -> tuple[str, list[Argument]]:
     """Messages as the scripts take them: the letters of the columns that any of them needs, and their values."""
     timed = levelled = known = scheduled = named = False
     for _, time_to_live, level, message_id, due, origin in messages:
@@ -135,13 +135,14 @@ def in_columns(messages: Sequence[Outgoing], routes: Sequence[Sequence[Copy]] = 
             named = named or origin is not None
     if not (timed or levelled or known or scheduled or named or routes):
         return "", [message[0] for message in messages]
-    changed = any(copy.changes for route in routes for copy in route)
+    changed = any(copy.changes for route in routes if route for copy in route)
     rest: list[Argument] = []
     for place, message in enumerate(messages):
         if routes:
-            rest.append(" ".join(map(_as_text, routes[place])))
-        if changed:
-            rest.append(b"".join(copy.changes for copy in routes[place]))
+            route = routes[place]
+            rest.append("-" if route is None else " ".join(map(_as_text, route)))
+            if changed:
+                rest.append(b"".join([copy.changes for copy in route or ()]))
         if timed:
             rest.append("" if message.time_to_live is None else message.time_to_live)
         if levelled:

@@ -50,7 +50,7 @@ from sbredis.engine._results import (
 )
 from sbredis.engine._scripts import load
 from sbredis.engine._settings import PartitionSettings
-from sbredis.exceptions import MessageSizeExceededError
+from sbredis.exceptions import MessageSizeExceededError, Outcome
 from sbredis.transport import Argument
 
 __all__ = [
@@ -132,7 +132,7 @@ class Partition:
         self,
         turn: Turn,
         messages: Sequence[Outgoing],
-        routes: Sequence[Sequence[Copy]],
+        routes: Sequence[Sequence[Copy] | None],
         targets: Sequence[Partition],
         *,
         fence: int | None = None,
@@ -140,18 +140,21 @@ class Partition:
         """Take messages of a topic in for the subscriptions that they are for, stored once.
 
         ``targets`` are the subscriptions' partitions in this slot; ``routes`` are the copies of each message, in order
-        of targets. One that is scheduled has none yet; one that was is named by ``origin``. ``fence`` is that of
-        who holds the role of routing.
+        of targets. One that is scheduled may be without, and then waits in any case; one that has waited is named by
+        ``origin``. ``fence`` is that of who holds the role of routing.
         """
         self._check_outgoing(messages)
         if len(routes) != len(messages):
             raise ValueError("every message has a route, though it may be empty")
-        if len(messages) > 1 and (total := sum(map(len, routes))) > MAXIMUM_CALL_COPIES:
+        if any(route is None and message.due is None for route, message in zip(routes, messages, strict=True)):
+            raise ValueError("only what is scheduled may be without a route")
+        judged = [route for route in routes if route is not None]
+        if len(messages) > 1 and (total := sum(map(len, judged))) > MAXIMUM_CALL_COPIES:
             raise MessageSizeExceededError(
                 f"the {len(messages)} messages would become {total} in the subscriptions of the topic; one call takes "
                 f"{MAXIMUM_CALL_COPIES}"
             )
-        for route in routes:
+        for route in judged:
             places = [copy.place for copy in route]
             if any(not 0 <= place < len(targets) for place in places) or places != sorted(places):
                 raise ValueError(f"copies are for places of targets, rising, not {places!r}")
@@ -420,8 +423,11 @@ class Partition:
             size = len(payload)
             total += size
             if size > largest:
+                which = f"Of {len(messages)} messages message {place}" if len(messages) > 1 else "The message"
                 raise MessageSizeExceededError(
-                    f"message {place} has {size} bytes; the entity takes messages of up to {largest} bytes"
+                    f"{which} has {size} bytes; the entity takes messages of up to {largest} bytes, properties "
+                    "included. Make it smaller, or raise max_message_size_in_kilobytes.",
+                    outcome=Outcome.NEVER_SENT,
                 )
             if len(message_id) > MAXIMUM_ID_BYTES:
                 raise ValueError(f"message_id of message {place} has more than {MAXIMUM_ID_BYTES} bytes")
@@ -433,7 +439,9 @@ class Partition:
                 within(f"level of message {place}", level, 0, 7)
         if total > MAXIMUM_CALL_BYTES and len(messages) > 1:
             raise MessageSizeExceededError(
-                f"{len(messages)} messages of {total} bytes are too large for one call; it takes {MAXIMUM_CALL_BYTES}"
+                f"{len(messages)} messages of {total} bytes together, properties included, are too large for one call; "
+                f"it takes {MAXIMUM_CALL_BYTES} bytes. Send fewer at once.",
+                outcome=Outcome.NEVER_SENT,
             )
 
 

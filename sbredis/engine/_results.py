@@ -72,8 +72,8 @@ class Delivery(NamedTuple):
     """Changed properties, as the last one who changed them gave them."""
     state: str = "l"
     """Where it was peeked: a active, l locked, w delayed, f deferred, s scheduled."""
-    expires: int = NEVER
-    """When it expires, if that is earlier than its record says: a copy may live shorter than what it is a copy of."""
+    expires: int | None = None
+    """When it expires, if that may be another time than its record says: a copy lives by itself."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -236,7 +236,8 @@ def deliveries(given: list[bytes], records: list[bytes], extras: list[Any], stat
         state = states[place - 1] if states else "l"
         if place in known:
             failures, reason, expires, changes = known[place]
-            result.append(Delivery(name.decode(), record, failures, reason.decode(), changes, state, int(expires)))
+            own = None if name.startswith(b"d") else int(expires)  # a dead letter expires no more, and says when it did
+            result.append(Delivery(name.decode(), record, failures, reason.decode(), changes, state, own))
         else:
             result.append(Delivery(name.decode(), record, state=state))
     return tuple(result)

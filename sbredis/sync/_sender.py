@@ -121,7 +121,7 @@ class ServiceBusSender:
         return SendStream(self._portal, self._aio, messages, timeout=timeout, errors=errors, window=self._aio._window)
 
     def create_message_batch(self, max_size_in_bytes: int | None = None) -> ServiceBusMessageBatch:
-        """A batch to be filled with as many messages as fit into one send, at most what the queue takes."""
+        """A batch to be filled with as many messages as fit into one send, at most what the queue or topic takes."""
         return self._portal.call(self._aio.create_message_batch, max_size_in_bytes)
 
     def close(self) -> None:

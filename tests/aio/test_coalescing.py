@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Awaitable
+from collections.abc import Awaitable, Iterator, Sequence
+from contextlib import contextmanager
 from typing import Any
 
 import pytest
 
 from sbredis.aio import ServiceBusClient, ServiceBusSender
+from sbredis.aio._lanes import SendJob, SendLane
 from sbredis.exceptions import (
     MessageSizeExceededError,
     MessagingEntityDisabledError,
@@ -219,6 +221,135 @@ async def test_a_defect_ends_callers_instead_of_hanging_them(
         assert "broke on a defect" in caplog.text
         assert sender.in_flight == 0
         await asyncio.gather(*sends(sender, "b"))
+
+
+@contextmanager
+def unmakeable(lane: SendLane, error: Exception, *bodies: bytes) -> Iterator[None]:
+    """No call can be made of messages with these bodies."""
+    make = lane.request
+
+    def request(partition: Any, turn: Any, jobs: Sequence[SendJob]) -> Any:
+        if any(message.payload.endswith(body) for job in jobs for message in job.messages for body in bodies):
+            raise error
+        return make(partition, turn, jobs)
+
+    lane.request = request  # type: ignore[method-assign]
+    try:
+        yield
+    finally:
+        lane.request = make  # type: ignore[method-assign]
+
+
+@in_memory
+async def test_of_what_no_call_can_be_made_fails_alone_and_was_never_sent(
+    url: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Its neighbours are sent, in their order; and the lane goes on as if it had not been there."""
+    async with queue_at(url) as queue, queue.client.get_queue_sender("q") as sender:
+        await sender.send_messages([])
+        lane = queue.entity.desk(queue.entity.numbers[0]).sending
+        bodies = [f"{number:02}" for number in range(20)]
+        with unmakeable(lane, ZeroDivisionError("oh"), b"03", b"17", b"18"), Calls(queue.transport) as calls:
+            found = await ended(sends(sender, *bodies))
+        failed = {body: error for body, error in zip(bodies, found, strict=True) if error is not None}
+        assert sorted(failed) == ["03", "17", "18"]
+        for error in failed.values():
+            assert isinstance(error, ServiceBusError)
+            assert (error.outcome, error.is_transient, error.entity) == (Outcome.NEVER_SENT, False, "q")
+            assert "A defect in sbredis: ZeroDivisionError: oh" in str(error)
+        assert len({id(error) for error in failed.values()}) == 3
+        assert sender.in_flight == 0
+        assert flat(await lies_in(queue)) == [body for body in bodies if body not in failed]
+        # Once for each of the calls that the senders had come together in, and not for each attempt.
+        assert 1 <= sum("broke on a defect" in record.getMessage() for record in caplog.records) <= 2
+        # None of the calls was refused, because its number was out of the row.
+        made = [track._number for track in lane._tracks]
+        assert sum(made) == calls.by_script["send"]
+        assert {track._generation for track in lane._tracks} == {1}
+
+
+@in_memory
+async def test_the_first_call_of_a_lane_that_cannot_be_made_leaves_it_as_it_was(url: str) -> None:
+    async with queue_at(url) as queue, queue.client.get_queue_sender("q") as sender:
+        await sender.send_messages([])
+        lane = queue.entity.desk(queue.entity.numbers[0]).sending
+        with unmakeable(lane, ZeroDivisionError("oh"), b"a"):
+            for _ in range(2):
+                (error,) = await ended(sends(sender, "a"))
+                assert isinstance(error, ServiceBusError)
+                assert error.outcome is Outcome.NEVER_SENT
+            with Calls(queue.transport) as calls:
+                await asyncio.gather(*sends(sender, "b"))
+        assert calls.by_script["send"] == 1
+        assert flat(await lies_in(queue)) == ["b"]
+
+
+@in_memory
+async def test_a_message_beyond_what_any_call_takes_is_its_senders_own_error(
+    url: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    """A time to come that an action has set, say: no defect, and nobody else's error."""
+    async with queue_at(url) as queue, queue.client.get_queue_sender("q") as sender:
+        wrong = ServiceBusMessage("wrong")
+        wrong._content.scheduled = 10**13
+        alone = asyncio.create_task(sender.send_messages(wrong))
+        (error,) = await ended([alone])
+        assert type(error) is ValueError
+        assert str(error).startswith("due of message 0 must be a whole number")
+        tasks = sends(sender, *"ab")
+        tasks.append(asyncio.create_task(sender.send_messages([ServiceBusMessage("c"), wrong])))
+        tasks += sends(sender, *"de")
+        found = await ended(tasks)
+        assert [type(error) for error in found] == [type(None)] * 2 + [ValueError] + [type(None)] * 2
+        assert str(found[2]).startswith("due of message 1 must be a whole number")
+        assert flat(await lies_in(queue)) == list("abde")
+        assert sender.in_flight == 0
+        assert not caplog.records
+
+
+@in_memory
+async def test_who_has_no_room_and_who_cannot_be_made_get_each_their_own_error(url: str) -> None:
+    async with queue_at(url, quota=20_000) as queue, queue.client.get_queue_sender("q") as sender:
+        await sender.send_messages([])
+        lane = queue.entity.desk(queue.entity.numbers[0]).sending
+        bodies = [b"a", bytes(30_000), b"b", b"odd", bytes(25_000), b"c", bytes(26_000), b"odd"]
+        with unmakeable(lane, ZeroDivisionError("oh"), b"odd"):
+            found = await ended(sends(sender, *bodies))
+        for body, error in zip(bodies, found, strict=True):
+            if len(body) > 100:
+                assert type(error) is ServiceBusQuotaExceededError
+            elif body == b"odd":
+                assert isinstance(error, ServiceBusError)
+                assert error.outcome is Outcome.NEVER_SENT
+            else:
+                assert error is None
+        assert flat(await lies_in(queue)) == list("abc")
+
+
+@in_memory
+async def test_what_breaks_while_a_call_is_mended_says_what_is_known_of_the_call(
+    url: str, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    """The registry has something that this release cannot make sense of: the call was refused, and did not run."""
+    async with queue_at(url) as queue, queue.client.get_queue_sender("q") as sender:
+        await sender.send_messages([])
+        record = queue.entity.record
+        async with queue.other_client() as other:
+            settings = record.settings.__class__(max_delivery_count=3)
+            await other._connection.namespace.update_entity(record, settings)
+        with monkeypatch.context() as patched:
+
+            async def broken(*_: Any) -> None:
+                raise ZeroDivisionError("oh")
+
+            patched.setattr(queue.entity, "reload", broken)
+            (error,) = await ended(sends(sender, "a"))
+        assert isinstance(error, ServiceBusError)
+        assert error.outcome is Outcome.REFUSED
+        assert "A defect in sbredis: ZeroDivisionError: oh" in str(error)
+        assert "broke on a defect" in caplog.text
+        await asyncio.gather(*sends(sender, "b"))
+        assert flat(await lies_in(queue)) == ["b"]
 
 
 # -- time --------------------------------------------------------------------------------------------------------------

@@ -5,7 +5,10 @@ from __future__ import annotations
 import copy
 import pickle
 
-from sbredis.exceptions import ScriptRefusedError
+import pytest
+
+from sbredis.aio import ServiceBusClient
+from sbredis.exceptions import MessagingEntityNotFoundError, ScriptRefusedError
 
 
 def test_an_error_can_be_copied_and_pickled() -> None:
@@ -14,3 +17,23 @@ def test_an_error_can_be_copied_and_pickled() -> None:
     for made in (copy.copy(error), pickle.loads(pickle.dumps(error)), error.twin()):  # noqa: S301  # our own
         assert type(made) is ScriptRefusedError
         assert (str(made), made.code, made.after_unknown, made.entity) == (str(error), "CODE", True, "orders")
+
+
+@pytest.mark.anyio
+async def test_who_sends_to_what_is_not_there_is_told_how_either_kind_is_created() -> None:
+    async with ServiceBusClient("memory://errors") as client:
+        with pytest.raises(MessagingEntityNotFoundError, match=r"ensure_queue\('nope'\) or ensure_topic\('nope'\)"):
+            await client.get_topic_sender("nope").send_messages([])
+
+
+@pytest.mark.anyio
+async def test_who_takes_a_subscription_for_a_queue_is_told_what_to_use() -> None:
+    client = ServiceBusClient("memory://errors")
+    text = r"which is reserved: .* Receive from it with get_subscription_receiver\('a/t', 's'\), and send to its topic$"
+    for get in (client.get_queue_sender, client.get_topic_sender, client.get_queue_receiver):
+        with pytest.raises(ValueError, match=text):
+            get("a/t/Subscriptions/s")
+    for path in ("t/subscriptions", "subscriptions/s", "t/subscriptions/s/more"):
+        with pytest.raises(ValueError, match=r"which is reserved$"):
+            client.get_queue_sender(path)
+    await client.close()

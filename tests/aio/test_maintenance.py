@@ -12,17 +12,20 @@ from typing import Any
 import pytest
 
 from sbredis.aio import ServiceBusClient
+from sbredis.aio import _aside as aside
 from sbredis.aio import _maintenance as maintenance
-from sbredis.aio._maintenance import Maintenance
+from sbredis.aio._aside import Aside
+from sbredis.aio._judging import Judge
+from sbredis.aio._maintenance import Maintenance, Watch
 from sbredis.aio._role import Role, Standing
-from sbredis.engine import registry_salt, role_keys
+from sbredis.engine import Outgoing, perform, registry_salt, role_keys
 from sbredis.exceptions import MessageNotFoundError, MessagingEntityNotFoundError, Outcome, ServiceBusConnectionError
 from sbredis.management import RuleProperties, SqlRuleAction, SqlRuleFilter
-from sbredis.model import ServiceBusMessage
+from sbredis.model import ServiceBusMessage, outgoing
 from sbredis.servers import LocalServer
 from tests.aio.published import Subject, soon, topic_at
 from tests.aio.scissors import Scissors
-from tests.aio.standing import Calls, HandClock, bodies, both, in_memory
+from tests.aio.standing import Calls, HandClock, Queue, bodies, both, in_memory
 from tests.waiting import eventually
 
 pytestmark = pytest.mark.anyio
@@ -225,6 +228,168 @@ async def test_what_cannot_be_published_in_one_partition_does_not_keep_the_other
                 if not let.done():
                     let.set_result(None)
                 await other.close()
+
+
+# -- what cannot be published ------------------------------------------------------------------------------------------
+
+
+class Trouble:
+    """Rules break on messages that have the property ``odd``, as long as it lasts."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        self.lasts = True
+        self.met = 0
+        judge = Judge.judge
+
+        def broken(judging: Judge, facts: Any) -> Any:
+            if self.lasts and facts.names.get("odd"):
+                self.met += 1
+                raise ZeroDivisionError("oh")
+            return judge(judging, facts)
+
+        monkeypatch.setattr(Judge, "judge", broken)
+
+
+async def lay(subject: Subject, *texts: str, odd: bool = False, at: int = 0, size: int = 0) -> list[int]:
+    """Schedule messages in one partition, for a moment from now."""
+    topic = await subject.at()
+    numbers: list[int] = []
+    for text in texts:
+        message = ServiceBusMessage(text.rjust(size), application_properties={"odd": True} if odd else None)
+        made = outgoing(message, detects_duplicates=False)._replace(due=in_a_moment())
+        numbers += await put(topic, made, at=at)
+    return numbers
+
+
+def in_a_moment() -> int:
+    return round(soon(0.3).timestamp() * 1000)
+
+
+async def put(topic: Queue, made: Outgoing, *, at: int = 0) -> list[int]:
+    sent = await perform(topic.transport, topic.partitions[at].publish(topic.turn, [made], [()], []))
+    return [topic.entity.base(topic.entity.numbers[at]) + sent.first]
+
+
+def complaints(caplog: pytest.LogCaptureFixture) -> list[str]:
+    return [
+        record.getMessage()
+        for record in caplog.records
+        if record.name == "sbredis.maintenance" and record.levelno >= logging.ERROR
+    ]
+
+
+def watch_at(client: ServiceBusClient, number: int) -> Watch:
+    (watch,) = (each for each in offer_of(client)._watches.values() if each.desk.number == number)
+    return watch
+
+
+@both
+async def test_a_message_that_breaks_the_rules_stays_scheduled_and_holds_nobody_up(
+    url: str, partitioned: bool, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Neither those of the same call, nor those that are scheduled later; and it is complained of once."""
+    monkeypatch.setattr(aside, "_FIRST_PAUSE", 0.01)
+    monkeypatch.setattr(aside, "_LONGEST_PAUSE", 0.01)
+    trouble = Trouble(monkeypatch)
+    async with topic_at(url, {"one": None, "two": None}, partitioned=partitioned) as subject:
+        (number,) = await lay(subject, "odd", odd=True)
+        await lay(subject, *"abcd")
+        async with maintained(subject) as holder:
+            for name in ("one", "two"):
+                await subject.counts_to(name, 4)
+            await lay(subject, *"efg")
+            await subject.counts_to("two", 7)
+            watch = watch_at(holder, (await subject.at()).entity.numbers[0])
+            await eventually(lambda: not watch.busy and watch.look_at > passed() + 0.5)  # it does not spin
+            met = trouble.met
+            await eventually(lambda: trouble.met > met)
+            assert await subject.scheduled() == 1
+            (complaint,) = complaints(caplog)
+            assert complaint.startswith(f"{watch.desk}: the scheduled message {number} cannot be published")
+            assert complaint.endswith("ZeroDivisionError: oh")
+            trouble.lasts = False
+            await subject.counts_to("one", 8)
+        assert await subject.scheduled() == 0
+        assert sorted(set(await subject.texts("two"))) == [*"abcdefg", "odd"]
+        assert "broke on a defect" not in caplog.text
+
+
+@in_memory
+async def test_when_the_rules_have_changed_it_is_tried_again_at_once(url: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(aside, "_FIRST_PAUSE", 3600.0)
+    trouble = Trouble(monkeypatch)
+    async with topic_at(url, {"one": None}) as subject:
+        await lay(subject, "odd", odd=True)
+        async with maintained(subject):
+            await eventually(lambda: trouble.met)
+            trouble.lasts = False
+            await subject.create({"two": None})
+            await subject.counts_to("one", 1)
+            await subject.counts_to("two", 1)
+
+
+@both
+async def test_what_stands_behind_many_that_cannot_be_published_is_found(
+    url: str, partitioned: bool, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    """More of them than are asked for at a time, and more bytes than a call brings."""
+    monkeypatch.setattr(maintenance, "_RIPE", 3)
+    Trouble(monkeypatch)
+    async with topic_at(url, {"one": None}, partitioned=partitioned) as subject:
+        await lay(subject, *(f"odd {number}" for number in range(7)), odd=True, size=900_000)
+        await lay(subject, *"abcdefgh")
+        await lay(subject, "large", size=1_000_000)
+        async with maintained(subject):
+            await subject.counts_to("one", 9)
+            assert await subject.scheduled() == 7
+        assert len(complaints(caplog)) == 7
+
+
+@both
+async def test_what_cannot_be_read_is_not_lost(
+    url: str, partitioned: bool, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    """It stays scheduled, and its sender may take it back."""
+    monkeypatch.setattr(aside, "_FIRST_PAUSE", 0.01)
+    async with topic_at(url, {"one": None}, partitioned=partitioned) as subject, subject.sender() as sender:
+        (number,) = await put(await subject.at(), Outgoing(b"\x7fwhat is this", due=in_a_moment()))
+        await lay(subject, *"ab")
+        async with maintained(subject) as holder:
+            await subject.counts_to("one", 2)
+            assert await subject.scheduled() == 1
+            watch = watch_at(holder, (await subject.at()).entity.numbers[0])
+            (complaint,) = complaints(caplog)
+            assert f"{watch.desk}: the scheduled message {number} cannot be published" in complaint
+            assert "CodecError" in complaint
+            await sender.cancel_scheduled_messages(number)
+            await eventually(lambda: not watch._aside)
+            await lay(subject, "c")
+            await subject.counts_to("one", 3)
+        assert await subject.texts("one") == list("abc")
+        assert len(complaints(caplog)) == 1
+
+
+@both
+async def test_too_many_that_cannot_be_published_do_not_make_it_spin(
+    url: str, partitioned: bool, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    """What was read with them is published all the same."""
+    monkeypatch.setattr(aside, "_MOST", 2)
+    trouble = Trouble(monkeypatch)
+    async with topic_at(url, {"one": None}, partitioned=partitioned) as subject:
+        await lay(subject, *(f"odd {number}" for number in range(5)), odd=True)
+        await lay(subject, *"abc")
+        async with maintained(subject) as holder:
+            await subject.counts_to("one", 3)
+            watch = watch_at(holder, (await subject.at()).entity.numbers[0])
+            await eventually(lambda: not watch.busy and watch.look_at > passed() + 5)
+            assert await subject.scheduled() == 5
+            assert sum("cannot be published;" in text for text in complaints(caplog)) == 2
+            assert sum("behind too much" in text for text in complaints(caplog)) == 1
+            trouble.lasts = False
+            offer_of(holder)._look_anew()
+            watch._aside = Aside()
+            await subject.counts_to("one", 8)
 
 
 # -- who does it -------------------------------------------------------------------------------------------------------

@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 
 from sbredis.aio import ServiceBusClient, ServiceBusSender
+from sbredis.aio.management import ServiceBusAdministrationClient
 from sbredis.amqp import AmqpAnnotatedMessage
 from sbredis.engine import MAXIMUM_CALL_BYTES
 from sbredis.exceptions import (
@@ -236,7 +237,7 @@ async def test_what_is_too_large_is_refused_before_it_is_sent(url: str, *, parti
         error = await refused_unsent(
             queue,
             MessageSizeExceededError,
-            "The message has 20[0-9]+ bytes.* up to 2000 bytes",
+            "The message has 20[0-9]+ bytes.*; the queue takes messages of up to 2000 bytes. Make it smaller, or raise",
             lambda: sender.send_messages(large),
         )
         assert isinstance(error, MessageSizeExceededError)
@@ -244,7 +245,7 @@ async def test_what_is_too_large_is_refused_before_it_is_sent(url: str, *, parti
         await refused_unsent(
             queue,
             MessageSizeExceededError,
-            "The 3 messages have 2[0-9]+ bytes",
+            "The 3 messages have 2[0-9]+ bytes together, .* up to 2000 bytes at once. Send fewer at once, or raise max",
             lambda: sender.send_messages([small, small, small]),
         )
         await refused_unsent(
@@ -258,13 +259,38 @@ async def test_what_is_too_large_is_refused_before_it_is_sent(url: str, *, parti
         assert sender.in_flight == 0
 
 
+@both
+async def test_what_is_too_large_after_the_limit_was_lowered_is_refused_alike(url: str, *, partitioned: bool) -> None:
+    """Also by a sender that has not heard of it when it begins to send."""
+    async with queue_at(url, partitioned=partitioned) as queue, queue.client.get_queue_sender("q") as sender:
+        large = ServiceBusMessage(bytes(3000))
+        await sender.send_messages(large)
+        async with ServiceBusAdministrationClient(url + ("&" if "?" in url else "?") + "namespace=ns") as admin:
+            await admin.update_queue({"name": "q"}, max_message_size_in_kilobytes=2)
+        text = "^The message has 30[0-9]+ bytes.* takes messages of up to 2048 bytes.*or raise max_message_size"
+        for _ in range(2):
+            with pytest.raises(MessageSizeExceededError, match=text) as caught:
+                await sender.send_messages(large)
+            assert (caught.value.entity, caught.value.outcome) == ("q", Outcome.NEVER_SENT)
+        assert (await queue.counts()).active == 1
+
+
+async def test_what_is_too_large_for_a_topic_is_said_of_a_topic(url: str) -> None:
+    async with ServiceBusClient(url) as client, client.get_topic_sender("t", create_if_missing=True) as sender:
+        large = ServiceBusMessage(bytes(2**20))
+        with pytest.raises(MessageSizeExceededError, match="; the topic takes messages of up to 1048576 bytes"):
+            await sender.send_messages(large)
+        with pytest.raises(ValueError, match="the topic 't' takes batches of up to 1048576 bytes"):
+            await sender.create_message_batch(2**21)
+
+
 async def test_more_than_a_thousand_at_once_are_refused(url: str) -> None:
     async with queue_at(url) as queue, queue.client.get_queue_sender("q") as sender:
         many = [ServiceBusMessage("x") for _ in range(1001)]
         await refused_unsent(
             queue,
             MessageSizeExceededError,
-            "1001 messages .* at once 1000 messages",
+            "^1001 messages are too many for one call, which takes up to 1000. Send fewer at once, .*send_stream",
             lambda: sender.send_messages(many),
         )
         await sender.send_messages(many[:1000])
@@ -283,7 +309,7 @@ async def test_a_message_may_be_larger_than_a_call_of_several(url: str) -> None:
         await refused_unsent(
             queue,
             MessageSizeExceededError,
-            f"at once 1000 messages of {MAXIMUM_CALL_BYTES} bytes together",
+            f"the queue takes up to {MAXIMUM_CALL_BYTES} bytes at once. Send fewer at once. ",
             lambda: sender.send_messages([half, half]),
         )
         assert (await sender.create_message_batch()).max_size_in_bytes == MAXIMUM_CALL_BYTES

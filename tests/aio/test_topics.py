@@ -10,9 +10,11 @@ from typing import Any, Self
 import pytest
 
 from sbredis.aio import ServiceBusClient
+from sbredis.aio._routing import facts_of
 from sbredis.exceptions import (
     MessagingEntityDisabledError,
     MessagingEntityNotFoundError,
+    Outcome,
     ServiceBusError,
 )
 from sbredis.management import (
@@ -567,3 +569,52 @@ async def test_a_message_of_a_topic_lives_no_longer_than_its_topic_and_subscript
             await sender.send_messages(ServiceBusMessage("x", time_to_live=timedelta(hours=1)))
         clock.move(61)
         assert await subject.texts("one") == []
+
+
+# -- what rules cannot look at -----------------------------------------------------------------------------------------
+
+
+@in_memory
+@both
+@pytest.mark.parametrize("broken", [ValueError("oh"), ZeroDivisionError("oh")], ids=["its own", "a defect"])
+@pytest.mark.parametrize("way", ["one", "several", "stream", "waiting"])
+async def test_a_message_that_rules_cannot_look_at_is_refused_and_keeps_no_room(
+    url: str, partitioned: bool, broken: Exception, way: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What was sent before and after it goes its way, and the sender can be closed."""
+
+    def facts(content: Any) -> Any:
+        if b"odd" in content.body:
+            raise broken
+        return facts_of(content)
+
+    monkeypatch.setattr("sbredis.aio._sender.facts_of", facts)
+    async with topic_at(url, {"one": None}, partitioned=partitioned) as subject:
+        sender = subject.sender(max_in_flight=1 if way == "waiting" else 100)
+        odd = ServiceBusMessage("odd", session_id="s")
+        tasks: list[Any] = []
+        if way == "several":
+            tasks = [sender.send_messages([ServiceBusMessage("b", session_id="s"), odd])]
+        elif way == "stream":
+            tasks = [sender.send_stream([ServiceBusMessage("x", session_id="s"), odd])]
+        elif way == "waiting":
+            await sender.send_messages([])
+            tasks = [sender.send_messages(each) for each in (ServiceBusMessage("x"), odd)]
+        else:
+            tasks = [sender.send_messages(odd)]
+        *others, found = await asyncio.gather(*map(asyncio.ensure_future, map(_awaited, tasks)), return_exceptions=True)
+        assert others in ([], [None])
+        if isinstance(broken, ValueError):
+            assert found is broken
+        else:
+            assert isinstance(found, ServiceBusError)
+            assert (found.outcome, found.is_transient, found.entity) == (Outcome.NEVER_SENT, False, "t")
+            assert "A defect in sbredis: ZeroDivisionError: oh" in str(found)
+        assert sender.in_flight == 0
+        await sender.send_messages(ServiceBusMessage("after"))
+        await sender.close()
+        assert await subject.texts("one") == (["after", "x"] if way in {"stream", "waiting"} else ["after"])
+
+
+async def _awaited(given: Any) -> Any:
+    return await given

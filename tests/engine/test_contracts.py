@@ -324,7 +324,7 @@ def test_other_numbers_are_the_same_on_both_sides() -> None:
     assert f"p.dead_seq + {EPOCH_LEAP}" in fragment("work_off")
     every = "\n".join(load(name).source for name in OF_A_PARTITION)
     assert {int(number) for number in re.findall(r"\b9{10,}\b", every)} == {NEVER, 999_999_999_999_999}
-    assert f"total > {MAXIMUM_CALL_BYTES} and" in fragment("check_incoming")
+    assert f"total > {MAXIMUM_CALL_BYTES} or changes > {MAXIMUM_CALL_BYTES})" in fragment("check_incoming")
     assert f"count > {MAXIMUM_CALL_MESSAGES}" in fragment("check_incoming")
     assert f"total <= {MAXIMUM_CALL_MESSAGES}" in fragment("groups")
     assert f"#list <= {MAXIMUM_CALL_MESSAGES}" in fragment("named")

@@ -191,6 +191,39 @@ async def test_what_is_due_is_published_on_a_topic_that_is_full(topic: Topic) ->
         await topic.hand_out([Outgoing(b"m")], [[Copy(0)]])
 
 
+async def test_what_rules_change_counts_to_what_a_topic_may_hold(topic: Topic) -> None:
+    bounded = replace(topic.topic.settings, quota=100)
+    topic.topic = Partition("ns", "abc", "t", "topic", 2, bounded)
+    await topic.tell(topic.topic.configure())
+    before = await topic.everything()
+    routes = [[Copy(0, b"c" * 60), Copy(1, b"c" * 60)]]
+    with pytest.raises(ServiceBusQuotaExceededError):
+        await topic.hand_out([Outgoing(b"m")], routes)
+    assert await topic.everything() == before
+    await topic.hand_out([Outgoing(b"m")], [[Copy(0, b"c" * 60)]])
+
+
+async def test_what_was_judged_goes_out_at_once_if_its_time_has_passed(topic: Topic) -> None:
+    """By the clock of the partition; the caller's may be another."""
+    for due, route, found, waiting in (
+        (START - 1, [Copy(0)], [b"m"], 0),
+        (START, [Copy(0)], [b"m"], 0),
+        (START, [], [], 0),
+        (START + 1, [Copy(0)], [], 1),
+        (START - 1, None, [], 2),
+    ):
+        await topic.hand_out([Outgoing(b"m", due=due)], [route])
+        assert [read_record(one.record).payload for one in await topic.taken(topic.one)] == found
+        assert await topic.stored() == waiting
+    ripe = await topic.tell(topic.topic.ripe(10, turn=topic.at()))
+    assert len(ripe) == 1
+
+
+async def test_only_what_is_scheduled_may_be_without_a_route(topic: Topic) -> None:
+    with pytest.raises(ValueError, match="only what is scheduled"):
+        topic.topic.publish(topic.turn(), [Outgoing(b"m")], [None], topic.subscriptions)
+
+
 async def test_several_messages_become_no_more_copies_than_a_call_carries(
     topic: Topic, monkeypatch: pytest.MonkeyPatch
 ) -> None:

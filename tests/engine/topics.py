@@ -91,7 +91,7 @@ class Topic:
         return (await self.tell(self.topic.count(Turn("", 0, self.now)))).bytes
 
     async def hand_out(
-        self, messages: Sequence[Outgoing], routes: Sequence[Sequence[Copy]], *, fence: int | None = None
+        self, messages: Sequence[Outgoing], routes: Sequence[Sequence[Copy] | None], *, fence: int | None = None
     ) -> Sent:
         """Publish with whatever routes."""
         request = self.topic.publish(self.turn(), messages, routes, self.subscriptions, fence=fence)

@@ -20,7 +20,7 @@ class TopicModel(SessionModel):
         self,
         call: Call,
         messages: Sequence[Outgoing],
-        routes: Sequence[Sequence[Copy]],
+        routes: Sequence[Sequence[Copy] | None],
         targets: Sequence[TopicModel],
         *,
         fence: int | None = None,
@@ -29,6 +29,7 @@ class TopicModel(SessionModel):
     ) -> Sent:
         """Store each message once, and make its copies; keep those that are scheduled, and drop duplicates.
 
+        One without a route was not judged, and waits although its time may have passed.
         ``missing`` is the place of a target that the caller knows and that is not there any more.
         """
         now, window = call.now, self.settings.duplicate_window
@@ -46,7 +47,7 @@ class TopicModel(SessionModel):
             leaping &= {id(target) for target in targets if target.run_id != self.run_id}
             number = first
             for out, route in zip(messages, routes, strict=True):
-                message, event = self._published(out, number, now)
+                message, event = self._published(out, route, number, now)
                 duplicate = message is not None and out.origin is None and self._seen(out, now)
                 if message is None:
                     dropped += 1
@@ -55,14 +56,16 @@ class TopicModel(SessionModel):
                     dropped += duplicate
                     scheduled += [number] if message.state is State.SCHEDULED else []
                     if message.state is State.PUBLISHED:
-                        self._copy(message, number, route, targets, now, leaping)
-                number += _width(route)
+                        self._copy(message, number, route or (), targets, now, leaping)
+                number += _width(route or ())
             self.seq = number - 1
             for target in targets:
                 target._end(now)
             return Sent(first, dropped, self.more, tuple(scheduled))
 
-        refusal = self._refusal_of_send([self._made(out, now) for out in messages])
+        fresh = [route or () for out, route in zip(messages, routes, strict=True) if out.origin is None]
+        changes = sum(len(copy.changes) for route in fresh for copy in route)
+        refusal = self._refusal_of_send([self._made(out, now) for out in messages], changes)
         if not refusal and missing is not None:
             refusal = "TARGET", str(missing + 1)
         if not refusal and fence is not None and fence < self.fence:
@@ -70,13 +73,17 @@ class TopicModel(SessionModel):
         sound = self._is_outgoing(messages) and self.settings.topic
         return self._perform(call, act, sound=sound, refusal=refusal)
 
-    def _published(self, out: Outgoing, number: int, now: int) -> tuple[Message | None, Event]:
+    def _published(
+        self, out: Outgoing, route: Sequence[Copy] | None, number: int, now: int
+    ) -> tuple[Message | None, Event]:
         """The message that is to be handed on, or kept until it is due; none if it was scheduled, and is gone."""
         if out.origin is not None:
             waiting = self.messages[Side.MAIN].get(int(out.origin))
             return waiting, Event.PUBLISH
         message = self._made(out, now)
         message.number = message.store_number = number
+        if message.due is not None and message.due <= now and route is not None:
+            message.due = None
         return message, Event.PUBLISH if message.due is None else Event.SCHEDULE
 
     def _seen(self, out: Outgoing, now: int) -> bool:

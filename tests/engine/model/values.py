@@ -258,7 +258,7 @@ class Message:
         self.record = b"%b%d%013d%b%b" % (form, self.level, now, end, self.payload)
 
     def delivery(self, state: State = State.LOCKED) -> Delivery:
-        expires = min(self.expires, written_expiry(self.record))
+        expires = self.expires if self.side is Side.MAIN else written_expiry(self.record)
         return Delivery(self.name, self.record, self.failures, self.reason.value, self.changes, LETTERS[state], expires)
 
 

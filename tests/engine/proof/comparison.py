@@ -25,8 +25,8 @@ UNTURNED = ("configure", "destroy")
 SUBSTITUTES = {"BADCALL", "DISABLED", "TOOLARGE", "QUOTA", "SESSIONS", "LOST", "TARGET", "FENCED"}
 """What a malformed call may be refused for: what else is wrong with it may be noticed first."""
 
-LATEST = NEVER - 2
-"""The last moment that there is: one is left behind it."""
+LATEST = NEVER - 10**8
+"""The last moment that there is: what is held then ends before NEVER, as everything does in this time."""
 
 Transition = tuple[Side, State, Event, Condition]
 
@@ -324,7 +324,7 @@ def _agree_on_due(real: int, expected: int) -> None:
 
 
 def _delivery(real: Delivery) -> m.Delivery:
-    expires = min(real.expires, m.written_expiry(real.record))
+    expires = m.written_expiry(real.record) if real.expires is None else real.expires
     return m.Delivery(real.name, real.record, real.failures, real.reason, real.changes, real.state, expires)
 
 

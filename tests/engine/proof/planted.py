@@ -100,14 +100,15 @@ BUGS = (
     # -- waiting
     Bug("too many are woken", "includes/wake", "work = work - wanted", "work = work"),
     Bug("nobody is woken for what is due sooner", "includes/wake", "if p.sooner < math.huge then", "if false then"),
+    Bug("nobody is told when who knew goes away", "includes/wake", "if p.left and not p.told then", "if false then"),
     Bug("a look finds nothing", "receive", "side.from, side.to) > 0\n", "side.from, side.to) < 0\n"),
     Bug("a look at the wrong side", "receive", "p.order, side.from, side.to) > 0", "p.order, 0, SIDES[''].to) > 0"),
     Bug("who looks does not wait", "receive", "elseif n == 0 then", "elseif n == 0 and wanted > 0 then"),
     Bug(
         "who looks and finds something goes on waiting",
         "receive",
-        "  redis.call('ZREM', p.waiters, waiter .. ' ' .. waits_at.prefix)",
-        "  redis.call('ZREM', p.waiters, wanted > 0 and waiter .. ' ' .. waits_at.prefix or '')",
+        "redis.call('ZREM', p.waiters, waiter .. ' ' .. waits_at.prefix)",
+        "redis.call('ZREM', p.waiters, wanted > 0 and waiter .. ' ' .. waits_at.prefix or '')",
     ),
     Bug("who goes away goes on waiting", "receive", "waiter ~= '' and waiting_for > 0 then", "waiter ~= '' then"),
     Bug("what is due is told too late", "includes/next_due", "first - p.now", "first - p.now + 1"),
@@ -217,6 +218,14 @@ BUGS = (
     Bug(
         "what was scheduled is published twice", "publish", "redis.call('HDEL', key, origin)", "local _ = key", "topic"
     ),
+    Bug(
+        "what was judged waits in any case",
+        "publish",
+        "elseif due and (due > p.now or not copies[i]) then",
+        "elseif due then",
+        "topic",
+    ),
+    Bug("what rules change weighs nothing", "includes/check_incoming", " + total + changes >", " + total >", "topic"),
     Bug("who lost the role goes on", "publish", ") > fence then", ") > fence + 9 then", "topic"),
     Bug("a topic activates by itself", "includes/work_off", "if p.topic then", "if false then", "topic"),
     Bug(

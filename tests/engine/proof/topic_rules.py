@@ -77,8 +77,10 @@ class TopicMachine(SessionMachine):
     ) -> None:
         now = self.topic.now
         made = [one if wait is None else one._replace(due=moment(now + wait)) for one, wait in messages]
-        routes = [[] if one.due is not None else data.draw(draws.copies) for one in made]
-        self.topic.publish(how, made, self.in_order(routes), self.family[1:], fence=fence)
+        routes = self.in_order([data.draw(draws.copies) for _ in made])
+        waiting = [one.due is not None and data.draw(st.booleans()) for one in made]
+        given = [None if waits else route for waits, route in zip(waiting, routes, strict=True)]
+        self.topic.publish(how, made, given, self.family[1:], fence=fence)
 
     @rule(how=hows, payloads=st.lists(draws.mixed, min_size=1, max_size=5), few=st.booleans())
     def send_plain(self, how: How, payloads: list[bytes], few: bool) -> None:
@@ -90,7 +92,7 @@ class TopicMachine(SessionMachine):
 
     def hand_on(self, messages: Sequence[Outgoing], how: How = PLAIN) -> Any:
         """To all subscriptions, but for what is to come later."""
-        routes = [[] if one.due is not None else [Copy(place) for place in range(3)] for one in messages]
+        routes = [None if one.due is not None else [Copy(place) for place in range(3)] for one in messages]
         return self.topic.publish(how, messages, routes, self.family[1:])
 
     def deliver(self, messages: list[Outgoing]) -> None:

@@ -117,7 +117,7 @@ class Town(Both):
         self,
         how: How,
         messages: Sequence[Outgoing],
-        routes: Sequence[Sequence[Copy]],
+        routes: Sequence[Sequence[Copy] | None],
         targets: Sequence[Town],
         *,
         fence: int | None = None,
@@ -125,7 +125,7 @@ class Town(Both):
     ) -> Any:
         """Hand messages on. The target at the place ``missing`` is named by an incarnation that is not there."""
         ours = [m.Outgoing(*one) for one in messages]
-        theirs = [[m.Copy(*copy) for copy in route] for route in routes]
+        theirs = [None if route is None else [m.Copy(*copy) for copy in route] for route in routes]
         columns = "i" if any(one.message_id for one in messages) else ""
 
         def make(partition: Partition, turn: Turn) -> Request[Sent]:

@@ -1,0 +1,185 @@
+"""What rules' actions make of messages, as their senders and receivers see it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from datetime import UTC, datetime, timedelta
+from typing import Any
+from zoneinfo import ZoneInfo
+
+import pytest
+
+from sbredis.exceptions import MessageSizeExceededError
+from sbredis.management import RuleProperties, SqlRuleAction, SqlRuleFilter, TrueRuleFilter
+from sbredis.model import ServiceBusMessage
+from tests.aio.published import topic_at
+from tests.aio.standing import HandClock, in_memory
+
+pytestmark = pytest.mark.anyio
+
+
+class WrongClock(HandClock):
+    """It is not what the servers' are."""
+
+    ahead = timedelta(0)
+
+    def utc(self) -> float:
+        return super().utc() + self.ahead.total_seconds()
+
+    def told(self) -> int:
+        return round(super().utc() * 1000)
+
+
+def acting(text: str, parameters: dict[str, Any] | None = None, *, where: str | None = None) -> list[RuleProperties]:
+    """One rule with this action."""
+    chosen = TrueRuleFilter() if where is None else SqlRuleFilter(where)
+    return [RuleProperties("r", filter=chosen, action=SqlRuleAction(text, parameters or {}))]
+
+
+@in_memory
+async def test_a_copy_lives_as_long_as_its_action_says_and_tells_it(url: str) -> None:
+    """Longer than its message would, too."""
+    clock = HandClock()
+    subscriptions = {
+        "same": acting("SET a = 1"),
+        "longer": acting("SET sys.TimeToLive = '00:01:00'"),
+        "shorter": acting("SET sys.TimeToLive = '00:00:05'"),
+        "for ever".replace(" ", "-"): acting("REMOVE sys.TimeToLive"),
+    }
+    async with topic_at(url, subscriptions, clock=clock) as subject:
+        async with subject.sender() as sender:
+            await sender.send_messages(ServiceBusMessage("x", time_to_live=timedelta(seconds=10)))
+        lives: dict[str, timedelta | None] = {}
+        for name in subscriptions:
+            async with subject.receiver(name) as receiver:
+                (seen,) = await receiver.peek_messages()
+                assert seen.enqueued_time_utc is not None
+                end = seen.expires_at_utc
+                lives[name] = None if end is None else end - seen.enqueued_time_utc
+                assert seen.time_to_live == lives[name]
+        assert lives == {
+            "same": timedelta(seconds=10),
+            "longer": timedelta(seconds=60),
+            "shorter": timedelta(seconds=5),
+            "for-ever": None,
+        }
+        clock.move(11)
+        assert [await subject.texts(name) for name in subscriptions] == [[], ["x"], [], ["x"]]
+
+
+@in_memory
+async def test_rules_see_a_message_as_it_was_when_it_was_sent(url: str) -> None:
+    """Whatever its sender does with it afterwards."""
+    message = ServiceBusMessage("x", application_properties={"n": 0, "list": [0]})
+    properties = message.application_properties
+    assert properties is not None
+
+    def several() -> Iterator[ServiceBusMessage]:
+        for number in range(4):
+            properties["n"] = number
+            properties["list"] = [number]
+            yield message
+
+    async with topic_at(url, {"s": acting("SET seen = n", where="n >= 0")}) as subject:
+        async with subject.sender() as sender:
+            await sender.send_stream(several())
+        found = [received.application_properties for received in await subject.taken("s")]
+        assert sorted((each["n"], each["seen"], each["list"]) for each in found if each) == [
+            (number, number, [number]) for number in range(4)
+        ]
+
+
+@in_memory
+async def test_what_was_scheduled_for_a_time_that_has_passed_has_the_numbers_of_its_first_copies(
+    url: str,
+) -> None:
+    rules = [*acting("SET a = 1"), RuleProperties("q", filter=TrueRuleFilter(), action=SqlRuleAction("SET a = 2"))]
+    async with topic_at(url, {"s": rules}) as subject, subject.sender() as sender:
+        messages = [ServiceBusMessage(str(number)) for number in range(3)]
+        numbers = await sender.schedule_messages(messages, datetime.now(UTC) - timedelta(minutes=1))
+        first: dict[str, int] = {}
+        for message in await subject.taken("s"):
+            assert message.sequence_number is not None
+            first[str(message)] = min(message.sequence_number, first.get(str(message), message.sequence_number))
+        assert numbers == [first[str(number)] for number in range(3)]
+
+
+@in_memory
+@pytest.mark.parametrize("ahead", [timedelta(minutes=5), timedelta(hours=1)], ids=str)
+async def test_the_partition_says_whether_the_time_of_a_message_has_passed(url: str, ahead: timedelta) -> None:
+    """Not the sender, whose clock may be ahead or behind."""
+    clock = WrongClock()
+    async with topic_at(url, {"s": None}, clock=clock) as subject, subject.sender() as sender:
+        for clock.ahead in (ahead, -timedelta(minutes=9)):
+            for text, seconds in (("early", -60), ("late", 240)):
+                due = datetime.fromtimestamp(clock.told() / 1000 + seconds, UTC)
+                await sender.schedule_messages([ServiceBusMessage(text)], due)
+        clock.ahead = timedelta(0)
+        assert await subject.texts("s") == ["early", "early"]
+        assert await subject.scheduled() == 2
+
+
+@in_memory
+async def test_an_hour_is_an_hour_in_every_zone(url: str) -> None:
+    """On the night on which summer ends, when Python calls no time of the hour that comes twice equal to another."""
+    same = datetime(2025, 10, 26, 0, 30, tzinfo=UTC)
+    there = same.astimezone(ZoneInfo("Europe/Berlin"))
+    rules = [
+        RuleProperties(
+            "r",
+            filter=SqlRuleFilter(
+                "w = @same AND w - @before = @hour",
+                {"@same": same, "@before": same - timedelta(hours=1), "@hour": timedelta(hours=1)},
+            ),
+            action=SqlRuleAction("SET w = w + @hours", {"@hours": timedelta(hours=12)}),
+        )
+    ]
+    async with topic_at(url, {"s": rules}) as subject:
+        async with subject.sender() as sender:
+            await sender.send_messages(ServiceBusMessage("x", application_properties={"w": there}))
+        (message,) = await subject.taken("s")
+        assert message.application_properties is not None
+        assert message.application_properties["w"] == same + timedelta(hours=12)
+
+
+@in_memory
+async def test_bytes_are_bytes_in_whatever_they_come(url: str) -> None:
+    rules = [RuleProperties("r", filter=SqlRuleFilter("b = @b", {"@b": b"xy"}))]
+    async with topic_at(url, {"s": rules}) as subject:
+        async with subject.sender() as sender:
+            await sender.send_messages(ServiceBusMessage("x", application_properties={"b": bytearray(b"xy")}))
+        assert await subject.texts("s") == ["x"]
+
+
+@in_memory
+@pytest.mark.parametrize("told", [True, False], ids=["told", "not told"])
+@pytest.mark.parametrize(
+    ("names", "size", "text"),
+    [("abc", 30_000, "the properties would have"), ("a", 33_000, "the property 'a' would have")],
+    ids=["all together", "one of them"],
+)
+async def test_properties_that_become_too_large_are_a_rule_that_failed(
+    url: str, told: bool, names: str, size: int, text: str
+) -> None:
+    enlarging = acting("; ".join(f"SET {name} = @large" for name in names), {"@large": "x" * size})
+    async with topic_at(url, {"other": None}) as subject:
+        await subject.create({"s": enlarging}, dead_lettering_on_filter_evaluation_exceptions=told)
+        async with subject.sender() as sender:
+            await sender.send_messages(ServiceBusMessage("x"))
+        assert await subject.texts("other") == ["x"]
+        assert await subject.texts("s") == []
+        dead = [message.dead_letter_error_description or "" for message in await subject.taken("s", dead=True)]
+        assert len(dead) == told
+        assert all(text in each for each in dead)
+
+
+@in_memory
+async def test_what_actions_add_to_a_list_is_bounded(url: str) -> None:
+    subscriptions = {f"s{number}": acting("SET x = @p", {"@p": "p" * 30_000}) for number in range(3)}
+    async with topic_at(url, subscriptions) as subject, subject.sender() as sender:
+        with pytest.raises(MessageSizeExceededError, match="would add more to the 50 messages than the 4 MB"):
+            await sender.send_messages([ServiceBusMessage(str(number)) for number in range(50)])
+        assert await subject.texts("s0") == []
+        await sender.send_messages([ServiceBusMessage(str(number)) for number in range(40)])
+        await sender.send_messages(ServiceBusMessage("one"))
+        assert len(await subject.texts("s2")) == 41

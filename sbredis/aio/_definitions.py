@@ -97,7 +97,7 @@ def rules_of(given: Sequence[RuleProperties] | None) -> tuple[Rule, ...]:
     """The rules that a new subscription is to have: ``$Default``, which takes everything, unless others are given."""
     if given is None:
         return (rule_created(RuleProperties(DEFAULT_RULE)),)
-    listed: object = given  # callers are not all typed
+    listed = cast("object", given)  # callers are not all typed
     if not isinstance(listed, Sequence):  # an iterator would be empty when the rules are made
         raise TypeError(f"rules are a list of RuleProperties, not {type(listed).__name__}")
     for each in given:

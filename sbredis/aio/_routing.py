@@ -99,7 +99,7 @@ def _value_as_sent(value: Any) -> Any:
         return value if value.tzinfo is None or value.tzinfo is UTC else value.astimezone(UTC)
     if isinstance(value, bytearray):
         return bytes(value)
-    return deepcopy(value) if isinstance(value, (list, tuple, dict)) else value
+    return deepcopy(cast("Any", value)) if isinstance(value, (list, tuple, dict)) else value
 
 
 class Routing:

@@ -122,7 +122,9 @@ def token_of(token: str) -> str:
     return token
 
 
-def in_columns(messages: Sequence[Outgoing], routes: Sequence[Sequence[Copy] | None] = ()) -> tuple[str, list[Argument]]:
+def in_columns(
+    messages: Sequence[Outgoing], routes: Sequence[Sequence[Copy] | None] = ()
+) -> tuple[str, list[Argument]]:
     """Messages as the scripts take them: the letters of the columns that any of them needs, and their values."""
     timed = levelled = known = scheduled = named = False
     for _, time_to_live, level, message_id, due, origin in messages:

@@ -26,7 +26,6 @@ __all__ = [
 ]
 
 
-
 def lock_duration() -> Duration:
     """How long a message is locked, for Azure's five minutes at most."""
     return Duration(

@@ -37,7 +37,7 @@ EVERYTHING = Rule(
         to="",
         properties={"a": 2**62, "b": 1.5, "c": True, "d": datetime(2026, 1, 2, tzinfo=UTC)},
     ),
-    SqlAction("SET a = @p", {"@p": timedelta(1)}),
+    SqlAction("SET sys.TimeToLive = @p", {"@p": timedelta(1)}),
 )
 
 

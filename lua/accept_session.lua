@@ -65,7 +65,7 @@ if next(p.touched) then
   take_turns(p)
 end
 if waiter ~= '' then
-  redis.call('ZREM', p.waiters, waiter .. ' ' .. SIDES.s.prefix)
+  p.left = redis.call('ZREM', p.waiters, waiter .. ' ' .. SIDES.s.prefix) == 1 or p.left
 end
 local outcome, due = 'none', 0
 if session then

@@ -97,12 +97,13 @@ end
 advance(p, 100)
 local waits_at, most = session and SIDES.h or side, wanted
 if waiter ~= '' then
-  redis.call('ZREM', p.waiters, waiter .. ' ' .. waits_at.prefix) -- it may wait at both sides
+  -- It may wait at both sides.
+  p.left = redis.call('ZREM', p.waiters, waiter .. ' ' .. waits_at.prefix) == 1 or p.left
 end
 if session then
   if tonumber(redis.call('ZSCORE', p.turns, 's' .. session)) >= TURNS.waiting then
     redis.call('ZADD', p.turns, TURNS.locked, 's' .. session)
-    redis.call('ZREM', p.waiters, redis.call('HGET', p.states, 'w' .. session) .. ' h')
+    p.left = redis.call('ZREM', p.waiters, redis.call('HGET', p.states, 'w' .. session) .. ' h') == 1 or p.left
     redis.call('HDEL', p.states, 'w' .. session)
   end
   local left = MOST_HELD - held_in(p, session)

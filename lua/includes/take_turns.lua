@@ -21,7 +21,7 @@ local function take_turns(p)
         if ready and tonumber(redis.call('HGET', p.states, '~' .. session) or 0) <= p.now and held_in(p, session) < MOST_HELD then
           local channel = redis.call('HGET', p.states, 'w' .. session)
           redis.call('HDEL', p.states, 'w' .. session)
-          redis.call('ZREM', p.waiters, channel .. ' h')
+          p.left = redis.call('ZREM', p.waiters, channel .. ' h') == 1 or p.left
           placed[#placed + 1] = score - TURNS.waiting + TURNS.locked
           placed[#placed + 1] = members[i]
           redis.call('SPUBLISH', channel, p.state .. ' h')

@@ -5,7 +5,7 @@ local function unlock(p, session, token)
   redis.call('ZREM', p.locks, token)
   local waiter = redis.call('HGET', p.states, 'w' .. session)
   if waiter then
-    redis.call('ZREM', p.waiters, waiter .. ' h')
+    p.left = redis.call('ZREM', p.waiters, waiter .. ' h') == 1 or p.left
   end
   redis.call('HDEL', p.states, '!' .. session, 'w' .. session)
   local blocked = tonumber(redis.call('HGET', p.states, '~' .. session) or 0)

@@ -1,6 +1,7 @@
--- Notes that a receiver waits at a side, by its channel, for so many messages.
+-- Notes that a receiver waits at a side, by its channel, for so many messages. It is told when something will be due.
 -- @use band
 local function wait_here(p, side, waiter, waiting_for)
+  p.told = true
   if not p.waiting then
     p.changed.waiting = '1'
   end

@@ -3,7 +3,11 @@
 -- receiver stands in `waiters` by its channel and, after a blank, the letter of the side it waits at, scored by room * 2^48 +
 -- until (in 10 ms) * 128 + how many messages it wants; once woken, in the room eight further on, by when it was woken. One that
 -- was woken and has not come within a second is given up, and the next one is woken by whoever calls next.
+--
+-- Who has left may have been the only one that knew when something will be due: unless somebody was told just now, one of the
+-- others is woken to hear of it.
 -- @use band
+-- @use next_due inside
 -- @use sides inside
 -- @use turns inside
 local function wake(p)
@@ -52,6 +56,17 @@ local function wake(p)
         work = work - wanted
       end
     end
+  end
+  if p.left and not p.told then
+    local due
+    if p.locks then
+      due = next_due(p)
+      due = due > 0 and p.now + due or math.huge
+    else -- a subscription that is published to: not before this
+      local known = redis.call('HMGET', p.state, 'next_lock', 'offset')
+      due = math.min(p.head, p.next_due, tonumber(known[1]) - tonumber(known[2]))
+    end
+    p.sooner = math.min(p.sooner, due)
   end
   if p.sooner < math.huge then
     local sides = p.seats and { SIDES.s, SIDES.h, SIDES.d } or { SIDES[''], SIDES.d }

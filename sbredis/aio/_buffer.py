@@ -22,6 +22,9 @@ __all__ = ["Buffer"]
 
 _SHARE = 0.5
 """What has waited for so much of its lock is given back: what is left of it is for the handling of those before."""
+_LAST, _LAST_SHARE = 3.0, 0.2
+"""In a session, whose messages nobody else could have meanwhile, what is kept is given back so many seconds before the
+lock ends, or so much of a lock, whichever is less: early enough that none of it counts as delivered."""
 _HORIZON = 2.0
 """An adaptive buffer holds what is worked through in so many seconds, or in a quarter of a lock, whichever is less."""
 _WEIGHT = 0.3
@@ -71,7 +74,7 @@ class Buffer:
         """How many to fetch ahead now: none before half of them are used up, unless a call is to be made anyway."""
         if waited_for:
             self._resting = False
-        if not self.wants_more:
+        if not self.wants_more or self._ends_soon:
             return 0
         return self.space if waited_for or len(self._messages) * 2 <= self.target else 0
 
@@ -148,8 +151,21 @@ class Buffer:
         lease = message._lease
         if lease is None:
             return 0.0
-        connection = self._inbox.entity.connection
-        return lease.until - connection.clock.now() - self._inbox.entity.record.settings.lock_duration / 1000 * _SHARE
+        return lease.until - self._inbox.entity.connection.clock.now() - self._reserve
+
+    @property
+    def _reserve(self) -> float:
+        """How much must be left of the lock of what is kept."""
+        lock = self._inbox.entity.record.settings.lock_duration / 1000
+        return lock * _SHARE if self._inbox.session is None else min(_LAST, lock * _LAST_SHARE)
+
+    @property
+    def _ends_soon(self) -> bool:
+        """Whether what is fetched now could not be kept: the lock on its session is about to end."""
+        session = self._inbox.session
+        if session is None or self._inbox.mode is ServiceBusReceiveMode.RECEIVE_AND_DELETE:
+            return False
+        return session._lease.until - self._inbox.entity.connection.clock.now() <= self._reserve
 
 
 def _end(message: ServiceBusReceivedMessage) -> float:

@@ -11,7 +11,8 @@ a time has come) leads to :meth:`Inbox.pump`, which makes the calls that are wan
   is due in it.
 * Of several partitions of which nothing is known, all are looked at first, at once, which locks nothing. Those that are
   known to have something are asked in turns.
-* Who is woken and wants nothing any more looks without waiting, so that the partition wakes the next one in its place.
+* Who is woken and wants nothing any more looks without waiting, so that the partition wakes the next one in its place;
+  so does who was told that something will be due, when it is.
 * A call whose answer is late keeps its place and is answered in the end; meanwhile the other partitions are asked.
 """
 
@@ -236,7 +237,10 @@ class Inbox:
     def received(self, messages: list[ServiceBusReceivedMessage]) -> None:
         """A call was answered, with these."""
         self._trouble = None
-        self._take_back(messages)
+        if self._returning:
+            self.give_back(messages)  # it was asked for before, and what returns to the session comes before it
+        else:
+            self._take_back(messages)
         self.pump()
 
     def failed(self, spot: Spot, error: ServiceBusError) -> None:
@@ -287,8 +291,10 @@ class Inbox:
         if not left:
             return
         if self.mode is ServiceBusReceiveMode.PEEK_LOCK:
+            if first:
+                left = [*left, *self.buffer.empty()]  # what there is no space for are the youngest of all
             space = 0 if self._closed else self.buffer.space
-            self.buffer.put(left[:space], first=first)
+            self.buffer.put(left[:space])
             self.give_back(left[space:])
         elif self._closed:
             self._lose(left)
@@ -334,11 +340,11 @@ class Inbox:
     def _set_timer(self) -> None:
         """Be called when the next partition is to be looked at, or what is kept is to be given back."""
         when = self.buffer.until
-        if self._callers or self.buffer.wants_more:
-            for spot in self._spots:
-                look_at = spot.look_at
-                if look_at is not None and (when is None or look_at < when):
-                    when = look_at
+        wanted = bool(self._callers) or self.buffer.wants_more
+        for spot in self._spots:
+            look_at = spot.look_at if wanted or spot.relied_on else None
+            if look_at is not None and (when is None or look_at < when):
+                when = look_at
         if self._callers:
             check = self._loop.time() + _CHECKING
             when = check if when is None else min(when, check)

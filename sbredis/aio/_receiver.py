@@ -172,6 +172,10 @@ class ServiceBusReceiver(Settler, AsyncIterator[ServiceBusReceivedMessage]):
             self._renewer.check_open()
         if inbox is None or self._closed or inbox.entity.gone:
             inbox = await self._open(deadline_of(self._longest_wait if seconds is None else seconds), seconds)
+        elif self._session is not None and not (
+            len(inbox.buffer) and self._mode is not ServiceBusReceiveMode.PEEK_LOCK
+        ):
+            self._session._check()  # what was deleted when it was received is given out all the same
         if self._telemetry.active:
             with self._telemetry.operation("receive", self.entity_path) as operation:
                 messages = await inbox.take(wanted, seconds)
@@ -451,7 +455,8 @@ class ServiceBusReceiver(Settler, AsyncIterator[ServiceBusReceivedMessage]):
 
     def _opened(self, opening: asyncio.Task[ServiceBusSession]) -> None:
         """The session was accepted, or not."""
-        self._opening = None
+        if self._opening is opening:  # if it was cancelled, the next one may have begun
+            self._opening = None
         if opening.cancelled() or opening.exception() is not None:
             return
         session = opening.result()
@@ -472,13 +477,15 @@ class ServiceBusReceiver(Settler, AsyncIterator[ServiceBusReceivedMessage]):
         if self._ending is None:
             self._ending = asyncio.ensure_future(self._end())
         await asyncio.shield(self._ending)
-        self._on_close(self)
 
     async def _end(self) -> None:
-        if self._opening is not None:
-            self._opening.cancel()
-            await asyncio.wait((self._opening,))
-        if self._inbox is not None:
-            await self._inbox.aclose()
-        if self._session is not None:
-            await self._session._release()
+        try:
+            if self._opening is not None:
+                self._opening.cancel()
+                await asyncio.wait((self._opening,))
+            if self._inbox is not None:
+                await self._inbox.aclose()
+            if self._session is not None:
+                await self._session._release()
+        finally:
+            self._on_close(self)  # here, where no cancellation of who closes can keep it from being done

@@ -45,6 +45,10 @@ class Spot:
         """The answer to that is late."""
         self.look_at: float | None = None
         """When to look at it again, or to find its answer late."""
+        self.relied_on = False
+        """It was told that something will be due before long, of which others who wait there may not know: it is looked
+        at then, whether anybody wants something or not, so that they hear of it.
+        """
         self._lively = True
         self._roused = False
         self._registered = False
@@ -161,7 +165,7 @@ class Spot:
 
     def _begin(self, wanted: int) -> None:
         self._busy = True
-        self._roused = self.late = False
+        self._roused = self.late = self.relied_on = False
         self.asked = wanted
         self.look_at = self._loop.time() + _LATE
 
@@ -218,7 +222,8 @@ class Spot:
             self._lively = self._subscription is not None
             return
         self._lively = False
-        self.look_at = self._loop.time() + min(REGISTERED, due / 1000 if due else REGISTERED)
+        self.relied_on = 0 < due < REGISTERED * 1000
+        self.look_at = self._loop.time() + (due / 1000 if self.relied_on else REGISTERED)
 
     def _result(self, done: asyncio.Future[T]) -> T | None:
         self._busy = self.late = False
@@ -249,6 +254,8 @@ class Spot:
                 self.late = True
             else:
                 self._lively = True
+                self._roused = self._roused or self.relied_on  # as if it had woken us
+                self.relied_on = False
         elif not self._busy and not self._lively and not self._pause and not self._connected:
             self._lively = True
 

@@ -59,11 +59,11 @@ class ServiceBusReceiver(Iterator[ServiceBusReceivedMessage]):
         return self._session
 
     def __enter__(self) -> Self:
-        """Connect; and accept the session, if it is to receive from one."""
+        """Connect; and accept the session, if it is to receive from one. If that fails, the receiver is closed."""
         try:
             self._portal.call(self._aio.__aenter__)
         except Exception:
-            raise  # it may be tried again
+            raise  # it is closed by now
         except BaseException:
             self.close()  # there is no __exit__ to come, and a session may have been accepted
             raise

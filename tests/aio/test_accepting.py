@@ -289,6 +289,40 @@ async def test_who_waits_for_a_session_asks_again_when_something_is_due(url: str
 
 
 @both
+@pytest.mark.parametrize("how", ["goes away", "takes another"])
+async def test_who_knew_when_a_session_is_due_and_leaves_lets_another_one_know(
+    url: str, partitioned: bool, how: str
+) -> None:
+    """The first was woken to hear of it; the second would sleep past it."""
+    async with seats_at(url, partitioned=partitioned) as queue:
+        soon, other = queue.named(0, 2)
+        first, second = queue.session(NEXT_AVAILABLE_SESSION), queue.session(NEXT_AVAILABLE_SESSION, max_wait_time=60)
+        leaving = opening(first)
+        await queue.waits_for_a_session()
+        patient = opening(second)
+        await queue.waits_for_a_session(2)
+        with Gate(queue.client, "accept_session") as gate:
+            gate.shut = True
+            await queue.say(soon, "1", scheduled_enqueue_time_utc=datetime.now(UTC) + timedelta(seconds=1.5))
+            await gate.reached()
+            if how == "goes away":
+                leaving.cancel()
+                await asyncio.gather(leaving, return_exceptions=True)
+            else:
+                await queue.say(other, "2")
+            gate.open()
+            begun = passed()
+            receivers = [await patient]
+            if how == "takes another":
+                receivers.append(await leaving)
+        assert passed() - begun < 10
+        names = {session_of(receiver).session_id for receiver in receivers}
+        assert names == ({soon} if how == "goes away" else {soon, other})
+        for receiver in receivers:
+            await receiver.close()
+
+
+@both
 async def test_of_those_who_wait_as_many_are_woken_as_there_are_sessions(url: str, partitioned: bool) -> None:
     async with seats_at(url, partitioned=partitioned) as queue, queue.other_client() as other:
         tasks: list[Opening] = []
@@ -553,6 +587,43 @@ async def test_a_receiver_that_is_closed_while_it_waits_for_a_session_waits_no_l
         assert await queue.is_left_alone()
         await queue.say("a", "1")
         assert await queue.is_left_alone()
+
+
+@both
+async def test_closing_ends_who_accepts_in_the_place_of_one_that_was_cancelled(url: str, partitioned: bool) -> None:
+    async with seats_at(url, partitioned=partitioned) as queue:
+        receiver = queue.session(NEXT_AVAILABLE_SESSION, max_wait_time=60)
+        first = asyncio.ensure_future(receiver.receive_messages(1))
+        await queue.waits_for_a_session()
+        second = asyncio.ensure_future(receiver.receive_messages(1))
+        await steps(5)
+        first.cancel()
+        await asyncio.gather(first, return_exceptions=True)
+        await queue.waits_for_a_session()
+        await receiver.close()
+        with pytest.raises(ValueError, match="receiver is closed"):
+            await asyncio.wait_for(second, 10)
+        await eventually(queue.is_left_alone)
+
+
+@both
+@pytest.mark.parametrize("name", ["a", NEXT_AVAILABLE_SESSION], ids=["named", "next"])
+async def test_a_client_does_not_keep_a_receiver_whose_closing_was_cut_short(
+    url: str, partitioned: bool, name: Any
+) -> None:
+    """As it is for each accept_next_session in a cancelled scope, where everything that waits is cut short."""
+    async with seats_at(url, partitioned=partitioned) as queue:
+        await queue.say("a", "1")
+        receiver = queue.session(name)
+        await receiver.__aenter__()
+        assert receiver in queue.client._handlers
+        closing = asyncio.ensure_future(receiver.close())
+        await steps(1)
+        closing.cancel()
+        await asyncio.gather(closing, return_exceptions=True)
+        assert closing.cancelled()
+        await eventually(queue.is_left_alone)
+        await eventually(lambda: receiver not in queue.client._handlers)
 
 
 @both

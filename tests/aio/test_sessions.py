@@ -179,6 +179,35 @@ async def test_a_receive_that_is_cancelled_leaves_the_order_as_it_was(url: str, 
                 await queue.entity.desk_of(received[0]).given_back()
 
 
+@both
+async def test_what_comes_while_something_returns_to_the_session_does_not_overtake_it(
+    url: str, partitioned: bool
+) -> None:
+    """Who is cancelled has had a second call under way, and its answer comes when somebody else waits already."""
+    async with seats_at(url, partitioned=partitioned) as queue, queue.session("a") as receiver:
+        await queue.say("a", *"123")
+        with Gate(queue.client, "receive") as asking, Gate(queue.client, "abandon") as returning:
+            asking.shut = returning.shut = True
+            task = asyncio.create_task(receiver.receive_messages(9, 20))
+            await asking.reached(1)
+            asking.let_one()
+            await asking.reached(2)
+            await queue.say("a", "4")
+            task.cancel()
+            await returning.reached()
+            following = asyncio.create_task(receiver.receive_messages(4, 20))
+            await steps(5)
+            asking.open()
+            assert receiver._inbox is not None
+            (spot,) = receiver._inbox._spots
+            await eventually(lambda: not spot._busy)
+            returning.open()
+            received = await following
+            received += await receiver.receive_messages(4 - len(received), 20) if len(received) < 4 else []
+        assert bodies(received) == list("1234")
+        assert {message.delivery_count for message in received} == {1}
+
+
 # -- who waits ---------------------------------------------------------------------------------------------------------
 
 
@@ -337,6 +366,31 @@ async def test_a_session_that_is_renewed_keeps_its_messages(url: str, partitione
 
 
 @both
+@pytest.mark.parametrize("mode", list(ServiceBusReceiveMode), ids=["peek-lock", "receive-and-delete"])
+async def test_nothing_is_asked_for_in_a_session_whose_lock_has_ended(
+    url: str, partitioned: bool, mode: ServiceBusReceiveMode
+) -> None:
+    """But what was deleted when it was fetched is given out."""
+    clock = HandClock()
+    async with seats_at(url, partitioned=partitioned, clock=clock, lock_duration=30_000) as queue:
+        await queue.say("a", "1", "2", "3")
+        async with queue.session("a", receive_mode=mode, prefetch_count=2) as receiver:
+            inbox = receiver._inbox
+            assert inbox is not None
+            await eventually(lambda: len(inbox.buffer) == 2)
+            clock.passed += 31  # behind everybody's back
+            with Calls(queue.transport) as calls:
+                if mode is ServiceBusReceiveMode.RECEIVE_AND_DELETE:
+                    assert bodies(await receiver.receive_messages(2, 20)) == ["1", "2"]
+                    await eventually(lambda: not calls.under_way)
+                    calls.by_script.clear()
+                with pytest.raises(SessionLockLostError) as caught:
+                    await receiver.receive_messages(1, 20)
+            assert caught.value.outcome is Outcome.NEVER_SENT
+            assert not calls.by_script
+
+
+@both
 async def test_a_session_is_of_no_use_when_its_receiver_was_closed(url: str, partitioned: bool) -> None:
     async with seats_at(url, partitioned=partitioned) as queue:
         await queue.say("a", "1")
@@ -447,6 +501,64 @@ async def test_what_was_fetched_ahead_stays_as_long_as_the_session_is_renewed(ur
                     await session_of(receiver).renew_lock()
                 assert bodies(await receiver.receive_messages(4, 20)) == list("2345")
                 assert not calls.by_script["abandon"]
+
+
+@in_memory
+async def test_who_is_cancelled_leaves_what_it_had_before_what_was_fetched_ahead(url: str) -> None:
+    """In the moment in which the answer has come that filled what is fetched ahead as well."""
+    async with seats_at(url) as queue:
+        await queue.say("a", *(str(number) for number in range(15)))
+        async with queue.session("a", prefetch_count=5) as receiver:
+            inbox = receiver._inbox
+            assert inbox is not None
+            await eventually(lambda: len(inbox.buffer) == 5)
+            with Gate(queue.client, "receive") as gate:
+                gate.shut = True
+                task = asyncio.create_task(receiver.receive_messages(7, 20))
+                await gate.reached()
+                (caller,) = inbox._callers
+                gate.open()
+                for _ in range(2000):
+                    if not caller.missing:
+                        break
+                    await asyncio.sleep(0)
+                assert len(inbox.buffer) == 5
+                task.cancel()
+                await asyncio.gather(task, return_exceptions=True)
+                assert task.cancelled()
+            assert bodies(await receiver.receive_messages(8, 20)) == [str(number) for number in range(8)]
+
+
+@both
+async def test_what_is_fetched_ahead_in_a_session_is_kept_until_its_lock_is_about_to_end(
+    url: str, partitioned: bool
+) -> None:
+    """Nobody else could have it meanwhile; then it is given back, which counts no delivery, and no more is fetched."""
+    clock = HandClock()
+    async with seats_at(url, partitioned=partitioned, clock=clock, lock_duration=30_000) as queue:
+        await queue.say("a", *(str(number) for number in range(12)))
+        async with queue.session("a", prefetch_count=5) as receiver:
+            inbox = receiver._inbox
+            assert inbox is not None
+            await eventually(lambda: len(inbox.buffer) == 5)
+            clock.move(25)
+            received: list[ServiceBusReceivedMessage] = []
+            with Calls(queue.transport) as calls:
+                for _ in range(6):
+                    received += await receiver.receive_messages(1, 20)
+                    await eventually(lambda: len(inbox.buffer) >= 3)
+                assert not calls.by_script["abandon"]
+                clock.move(3)
+                await eventually(lambda: queue.are(6, 6))
+                given_back = calls.by_script["abandon"]
+                received += await receiver.receive_messages(2, 20)
+                assert await queue.are(4, 8)
+                assert calls.by_script["abandon"] == given_back
+            await session_of(receiver).renew_lock()
+            received += await receiver.receive_messages(1, 20)
+            await eventually(lambda: len(inbox.buffer) == 3)
+            assert bodies(received) == [str(number) for number in range(9)]
+            assert {message.delivery_count for message in received} == {1}
 
 
 @both

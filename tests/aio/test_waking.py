@@ -89,6 +89,30 @@ async def test_what_becomes_due_sooner_wakes_those_who_would_sleep_past_it(url: 
 
 
 @both
+@pytest.mark.parametrize("how", ["wants nothing any more", "is closed"])
+async def test_who_knew_when_something_is_due_and_goes_away_leaves_nobody_asleep(
+    url: str, partitioned: bool, how: str
+) -> None:
+    """Of two who wait one was woken and told, when the message was scheduled. The other gets it in time still."""
+    async with queue_at(url, partitioned=partitioned) as queue:
+        first, second = queue.receiver(), queue.receiver()
+        told = await waits(queue, first)
+        task = await waits(queue, second)
+        await queue.send("a", at=-1, due=round(time.time() * 1000) + 1500)
+        assert first._inbox is not None
+        spot = first._inbox._spots[-1]
+        await eventually(lambda: spot.relied_on)
+        assert await registered(queue, 2 * len(queue.partitions))
+        told.cancel()
+        await asyncio.gather(told, return_exceptions=True)
+        if how == "is closed":
+            await first.close()
+        begun = asyncio.get_running_loop().time()
+        assert bodies(await task) == ["a"]
+        assert asyncio.get_running_loop().time() - begun < 10
+
+
+@both
 async def test_a_clock_that_is_moved_by_hand_brings_what_is_due(url: str, partitioned: bool) -> None:
     clock = HandClock()
     async with queue_at(url, partitioned=partitioned, clock=clock) as queue:

@@ -810,6 +810,35 @@ async def test_who_would_sleep_past_what_is_due_sooner_is_woken_to_look_again(
     await waiting.woken(1)
 
 
+@pytest.mark.parametrize("how", ["woken", "released", "accepted"])
+async def test_who_knew_what_is_due_and_waits_no_longer_lets_another_one_know(
+    bench: Bench, listening: Receivers, how: str
+) -> None:
+    """A holder that is woken for its own message, or has given its session back; or who waited for one and got it."""
+    knowing, other = await listening("knowing"), await listening("other")
+    mine = await holder(bench, "s")
+    if how == "accepted":
+        assert (await accept(bench, waiter=knowing.channel)).outcome == "none"
+    else:
+        await mine.receive_more(waiter=knowing.channel)
+    bench.later(10)
+    theirs = await holder(bench, "t")
+    await theirs.receive_more(waiter=other.channel)
+    await put(bench, "t", b"1", due=START + 500)
+    await knowing.woken(1)
+    await other.woken(0)
+    if how == "accepted":
+        await put(bench, "u", b"1")
+        await other.woken(0)
+        assert (await accept(bench, waiter=knowing.channel)).outcome == "taken"
+    else:
+        assert (await mine.receive_more(waiter=knowing.channel)).due == 490
+        await other.woken(0)
+        await (put(bench, "s", b"1") if how == "woken" else mine.release())
+    await other.woken(1)
+    assert (await theirs.receive_more(waiter=other.channel)).due == 490
+
+
 async def test_a_look_in_a_session_tells_whether_it_has_something(bench: Bench) -> None:
     mine = await holder(bench, "s")
 

@@ -213,6 +213,51 @@ async def test_it_is_told_also_when_another_is_woken_for_what_is_there(bench: Be
     await second.woken(1)
 
 
+@pytest.mark.parametrize("how", ["finds something", "looks and finds something", "goes away"])
+async def test_who_knew_what_is_due_and_leaves_lets_another_one_know(
+    bench: Bench, listening: Receivers, how: str
+) -> None:
+    """Who was woken to hear of it may never come to wait again. The next one is woken for it; and so on."""
+    first, second, third = [await listening(name) for name in "abc"]
+    for receiver in (first, second, third):
+        await receiver.receive()
+        bench.later(10)
+    await bench.send(b"soon", due=START + 5000)
+    await first.woken(1)
+    if how == "goes away":
+        await first.look(0)
+    else:
+        await bench.send(b"now")
+        await second.woken(0)
+        assert await first.receive() == [b"now"] if how == "finds something" else (await first.look()).found
+    await second.woken(1)
+    await third.woken(how == "looks and finds something")  # then the second one was woken for what is there
+
+
+async def test_whoever_leaves_wakes_nobody_when_nothing_is_due_before_it_comes_again(
+    bench: Bench, listening: Receivers
+) -> None:
+    first, second = await listening("a"), await listening("b")
+    await first.receive()
+    bench.later(10)
+    await second.receive()
+    await bench.send(b"m", due=START + PATIENCE + 10)
+    await first.look(0)
+    await second.woken(0)
+
+
+async def test_who_is_told_in_the_place_of_another_is_enough(bench: Bench, listening: Receivers) -> None:
+    """It knows: nobody else is woken for it."""
+    first, second = await listening("a"), await listening("b")
+    await first.receive()
+    bench.later(10)
+    await second.receive()
+    await bench.send(b"m", due=START + 5000)
+    await first.woken(1)
+    assert (await first.look()).due == 4990
+    await second.woken(0)
+
+
 async def test_the_living_are_woken_behind_many_who_have_gone(bench: Bench, listening: Receivers) -> None:
     """However many they are."""
     for number in range(100):

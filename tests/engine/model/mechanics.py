@@ -96,6 +96,9 @@ class Mechanics:
     next_lock: int = NEVER
     next_due: int = NEVER
     sooner: int | None = None  # the earliest time to which the call that runs has put one of them forward
+    left: bool = False  # whether somebody waits no longer since the call that runs
+    own: bool = False  # whether that call is its own, and not one that publishes to it and knows less of it
+    told: bool = False  # whether somebody was told in it when something will be due, and waits
     more: bool = False  # whether the call that runs has used up its share
     waiting: bool = False
     messages: dict[Side, dict[int, Message]] = field(default_factory=lambda: {side: {} for side in Side})
@@ -187,9 +190,12 @@ class Mechanics:
         """See what sessions do, and wake who waits."""
         self._take_turns(now)
         if self.waiting and self.waiters:
+            if self.left and not self.told:
+                self._hand_on(now)
             self._wake(now // 10)
         else:
             self.waiting = bool(self.waiters)  # whoever begins to wait is looked at from the next call on
+        self.left = self.told = self.own = False
 
     def _check_reading(
         self,
@@ -263,6 +269,7 @@ class Mechanics:
         if call.run_id != "?":
             self.run_id = call.run_id
         self.clk, self.offset, self.sooner = logical, logical - call.now, None
+        self.own = True
 
     # -- what time does ------------------------------------------------------------------------------------------------
 
@@ -315,7 +322,7 @@ class Mechanics:
         """End the lock on a session, of which nothing is held any more."""
         session = self.sessions[name]
         del self.leases[session.token]
-        self.waiters.pop(f"{session.waiter} {HOLDERS}", None)
+        self._wait_no_longer(HOLDERS, session.waiter)
         session.token = session.waiter = ""
         session.barred = session.blocked is not None and session.blocked > now
 
@@ -386,6 +393,19 @@ class Mechanics:
                 if self._wake_first(side, now, self.sooner):
                     break
 
+    def _wait_no_longer(self, side: str, waiter: str) -> None:
+        self.left = self.waiters.pop(f"{waiter} {side}", None) is not None or self.left
+
+    def _hand_on(self, now: int) -> None:
+        """Who has left may have been the only one that knew when something will be due: let another one hear of it."""
+        if not self.own:
+            self._put_forward(min(self.head, self.next_due, self.next_lock - self.offset))
+            return
+        leases = [lease.until - self.offset for lease in self.leases.values()]
+        first = min([self.head, *self._due().values(), *leases])
+        if first < NEVER:
+            self._put_forward(max(now + 1, first))
+
     def _work(self, side: str) -> int:
         """What there is for those who wait there."""
         if side == SESSIONS:
@@ -419,7 +439,7 @@ class Mechanics:
         for name, session in self.sessions.items():
             if session.token:
                 if session.waiter and name in self.touched and name in ready and self._gives(name, now):
-                    self.waiters.pop(f"{session.waiter} {HOLDERS}", None)
+                    self._wait_no_longer(HOLDERS, session.waiter)
                     self.woken.append((HOLDERS, session.waiter))
                     session.waiter = ""
             elif not session.barred:

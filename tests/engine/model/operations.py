@@ -103,7 +103,7 @@ class Model(Mechanics):
             message.enqueue(now, self.settings.time_to_live)
         return message
 
-    def _refusal_of_send(self, made: Sequence[Message]) -> tuple[str, str] | None:
+    def _refusal_of_send(self, made: Sequence[Message], changes: int = 0) -> tuple[str, str] | None:
         settings = self.settings
         if settings.status in ("SendDisabled", "Disabled"):
             return "DISABLED", settings.status
@@ -111,7 +111,7 @@ class Model(Mechanics):
             if len(message.payload) > settings.largest_message:
                 return "TOOLARGE", str(place)
         growth = sum(len(message.payload) for message in made)
-        if growth > 0 and self.bytes + growth > settings.quota:
+        if growth > 0 and self.bytes + growth + changes > settings.quota:
             return "QUOTA", f"{self.bytes} {settings.quota}"
         return None
 
@@ -229,14 +229,12 @@ class Model(Mechanics):
         left = self.bounds.held - len(self._held(session.token)) if self._gives(name, now) else 0
         return min(wanted, left)
 
-    def _wait_no_longer(self, side: str, waiter: str) -> None:
-        self.waiters.pop(f"{waiter} {side}", None)
-
     def _wait(self, side: str, waiter: str, waiting_for: int, now: int, session: str | None = None) -> None:
         """Wait at one of the sides, or at both; some of those who have gone are forgotten."""
         for gone in [name for name in self._asleep(side) if self.waiters[name].until < now][:10]:
             del self.waiters[gone]
         self.waiters[f"{waiter} {side}"] = Waiter(side, now + WAITING, min(waiting_for, 127))
+        self.told = True
         if session is not None:
             self.sessions[session].waiter = waiter
 

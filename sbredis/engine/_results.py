@@ -73,7 +73,7 @@ class Delivery(NamedTuple):
     state: str = "l"
     """Where it was peeked: a active, l locked, w delayed, f deferred, s scheduled."""
     expires: int | None = None
-    """When it expires, if that may be another time than its record says: a copy lives by itself."""
+    """When it expires, if that is another time than its record says: a copy has a life of its own."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -237,6 +237,8 @@ def deliveries(given: list[bytes], records: list[bytes], extras: list[Any], stat
         if place in known:
             failures, reason, expires, changes = known[place]
             own = None if name.startswith(b"d") else int(expires)  # a dead letter expires no more, and says when it did
+            if own == (int(record[15:28]) if record.startswith(b"x") else NEVER):
+                own = None
             result.append(Delivery(name.decode(), record, failures, reason.decode(), changes, state, own))
         else:
             result.append(Delivery(name.decode(), record, state=state))

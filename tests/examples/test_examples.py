@@ -15,7 +15,7 @@ import signal
 import subprocess
 import sys
 import textwrap
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Iterator
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -192,6 +192,15 @@ def test_an_example_says_how_it_is_called(name: str, tmp_path: Path) -> None:
     assert re.match(f"{name}: error: (Connection string: .* It starts with one of|unrecognized)", wrong.complained[1])
 
 
+@pytest.fixture
+def interruptible() -> Iterator[None]:
+    """What is started can be interrupted: a run in the background has that ignored, and hands it on."""
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)
+    yield
+    signal.signal(signal.SIGINT, before)
+
+
+@pytest.mark.usefixtures("interruptible")
 @pytest.mark.parametrize("name", ["dead_letters.py", "synchronous.py"])
 def test_an_example_that_is_interrupted_ends_quietly(name: str, tmp_path: Path) -> None:
     """By Ctrl-C, while it waits for messages. All are called in the same way."""

@@ -254,7 +254,9 @@ def _cases_of_targets(good: Call) -> Iterator[Case]:
         yield Case(f"the route {route}", "BADCALL", replace(there, own=("r", "first", "", route, b"m")))
     yield Case("changes that are longer", "BADCALL", replace(there, own=("rc", "first", "", "1a1", b"ab", b"m")))
     yield Case(
-        "one that was not judged and is not scheduled", "BADCALL", replace(there, own=("rd", "first", "", "-", "", b"m"))
+        "one that was not judged and is not scheduled",
+        "BADCALL",
+        replace(there, own=("rd", "first", "", "-", "", b"m")),
     )
     yield Case(
         "the same target twice",

@@ -88,8 +88,7 @@ async def test_what_becomes_due_sooner_wakes_those_who_would_sleep_past_it(url: 
         assert bodies(await task) == ["a"]
 
 
-@both
-@pytest.mark.parametrize("how", ["wants nothing any more", "is closed"])
+@pytest.mark.parametrize(("how", "partitioned"), [("wants nothing any more", False), ("is closed", True)])
 async def test_who_knew_when_something_is_due_and_goes_away_leaves_nobody_asleep(
     url: str, partitioned: bool, how: str
 ) -> None:
@@ -98,7 +97,7 @@ async def test_who_knew_when_something_is_due_and_goes_away_leaves_nobody_asleep
         first, second = queue.receiver(), queue.receiver()
         told = await waits(queue, first)
         task = await waits(queue, second)
-        await queue.send("a", at=-1, due=round(time.time() * 1000) + 1500)
+        await queue.send("a", at=-1, due=round(time.time() * 1000) + 6000)  # all before the wait takes much less
         assert first._inbox is not None
         spot = first._inbox._spots[-1]
         await eventually(lambda: spot.relied_on)
@@ -109,7 +108,7 @@ async def test_who_knew_when_something_is_due_and_goes_away_leaves_nobody_asleep
             await first.close()
         begun = asyncio.get_running_loop().time()
         assert bodies(await task) == ["a"]
-        assert asyncio.get_running_loop().time() - begun < 10
+        assert asyncio.get_running_loop().time() - begun < 16  # and not when it would have come again by itself
 
 
 @both

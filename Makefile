@@ -55,7 +55,7 @@ bench-topics: environment-test ## measure topics beside a queue: fan-out, filter
 bench-rules: environment-test ## measure the rules: filters a second, indexed and not
 	$(PY) -m benchmarks.rules $(ARGS)
 
-prove-engine: environment-test ## the long run of the engine's state machine against its model (some minutes)
+prove-engine: environment-test ## the long run of the engine's state machine against its model (half an hour)
 	$(PY) -m tests.engine.proof.long_run $(ARGS)
 
 prove-sessions: environment-test ## the long run of sessions (some minutes)

@@ -1,6 +1,6 @@
 """For tests of what uses sbredis: a bus in memory, a clock to move, and a look at what was sent and what is left.
 
-pytest finds the fixtures ``bus`` and ``sync_bus`` by itself where sbredis is installed, and by
+pytest finds the fixtures ``sbredis_bus`` and ``sbredis_sync_bus`` by itself where sbredis is installed, and by
 ``pytest_plugins = ["sbredis.testing"]`` where it was told not to look. Without pytest: ``async with Bus() as bus``.
 
 PYTEST_DONT_REWRITE: there is no assertion of a test in here.

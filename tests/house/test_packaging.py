@@ -160,7 +160,11 @@ except ModuleNotFoundError:
 
 
 def test_pytest_finds_the_fixtures_of_the_installed_package(installed: Path, tmp_path: Path) -> None:
-    test = "def test_it(bus, sync_bus):\n    sync_bus.create_queue('orders')\n    assert not sync_bus.sent('orders')\n"
+    test = (
+        "def test_it(sbredis_bus, sbredis_sync_bus):\n"
+        "    sbredis_sync_bus.create_queue('orders')\n"
+        "    assert not sbredis_sync_bus.sent('orders')\n"
+    )
     (tmp_path / "test_it.py").write_text(test, encoding="utf-8")
     said = run(installed, "-I", "-m", "pytest", "-W", "error", "-p", "no:cacheprovider", cwd=tmp_path)
     assert "1 passed" in said

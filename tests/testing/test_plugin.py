@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pytest
 
+from sbredis.testing import _fixtures
 from tools.repository import ROOT
 
 ASYNCHRONOUS = """
@@ -27,8 +28,8 @@ def anyio_backend():
 
 
 @pytest.fixture
-async def orders(bus):
-    return await bus.create_queue("orders", max_delivery_count=3)
+async def orders(sbredis_bus):
+    return await sbredis_bus.create_queue("orders", max_delivery_count=3)
 
 
 async def handle(url):
@@ -37,18 +38,18 @@ async def handle(url):
 
 
 @pytest.mark.parametrize("time", [1, 2])
-async def test_each_test_has_a_bus_of_its_own(bus, orders, time):
-    await handle(bus.url)
-    assert [message.body for message in await bus.sent("orders")] == [b"one"]
-    async with bus.client.get_queue_receiver("orders") as receiver:
+async def test_each_test_has_a_bus_of_its_own(sbredis_bus, orders, time):
+    await handle(sbredis_bus.url)
+    assert [message.body for message in await sbredis_bus.sent("orders")] == [b"one"]
+    async with sbredis_bus.client.get_queue_receiver("orders") as receiver:
         await receiver.receive_messages()
-        bus.clock.advance(minutes=5)
+        sbredis_bus.clock.advance(minutes=5)
         assert (await receiver.receive_messages())[0].delivery_count == 2
 
 
-async def test_a_test_may_leave_everything_open(bus, orders):
-    receiver = bus.client.get_queue_receiver("orders", prefetch_count=10)
-    await handle(bus.url)
+async def test_a_test_may_leave_everything_open(sbredis_bus, orders):
+    receiver = sbredis_bus.client.get_queue_receiver("orders", prefetch_count=10)
+    await handle(sbredis_bus.url)
     await receiver.receive_messages()
 """
 SYNCHRONOUS = """
@@ -58,17 +59,17 @@ from sbredis.aio import ServiceBusClient
 from sbredis.model import ServiceBusMessage
 
 
-def test_without_an_event_loop(sync_bus):
-    sync_bus.create_queue("orders")
-    assert sync_bus.sent("orders") == []
-    sync_bus.clock.advance(minutes=5)
+def test_without_an_event_loop(sbredis_sync_bus):
+    sbredis_sync_bus.create_queue("orders")
+    assert sbredis_sync_bus.sent("orders") == []
+    sbredis_sync_bus.clock.advance(minutes=5)
 
 
-def test_with_loops_of_its_own(bus):
+def test_with_loops_of_its_own(sbredis_bus):
     async def use():
-        await bus.client.ensure_queue("orders")
-        await bus.client.get_queue_sender("orders").send_messages(ServiceBusMessage("one"))
-        return await bus.sent("orders")
+        await sbredis_bus.client.ensure_queue("orders")
+        await sbredis_bus.client.get_queue_sender("orders").send_messages(ServiceBusMessage("one"))
+        return await sbredis_bus.sent("orders")
 
     assert len(asyncio.run(use())) == 1
     assert len(asyncio.run(use())) == 2
@@ -89,6 +90,13 @@ def run(folder: Path, *arguments: str, **environment: str) -> str:
     return f"{done.stdout}{done.stderr}\nexit code {done.returncode}"
 
 
+def test_every_fixture_has_a_name_that_collides_with_nobodys() -> None:
+    """pytest loads them in every run, also of projects that have fixtures of their own."""
+    names = [name for name, value in vars(_fixtures).items() if "fixture" in type(value).__name__.lower()]
+    assert names == _fixtures.__all__
+    assert [name for name in names if not name.startswith("sbredis_")] == []
+
+
 @pytest.mark.parametrize("how", ["by name", "in a conftest", "by both names"])
 def test_the_fixtures_are_found_however_the_plugin_is_named(tmp_path: Path, how: str) -> None:
     (tmp_path / "test_asynchronous.py").write_text(ASYNCHRONOUS, "utf-8")
@@ -104,7 +112,7 @@ def test_the_fixtures_are_found_however_the_plugin_is_named(tmp_path: Path, how:
 
 def test_a_test_that_fails_shows_its_own_failure_and_no_other(tmp_path: Path) -> None:
     (tmp_path / "test_it.py").write_text(
-        f"{ASYNCHRONOUS}\n    assert await bus.sent('orders') == 'the failure of the test'\n", "utf-8"
+        f"{ASYNCHRONOUS}\n    assert await sbredis_bus.sent('orders') == 'the failure of the test'\n", "utf-8"
     )
     said = run(tmp_path, "-p", "sbredis.testing", "-p", "anyio", PYTEST_DISABLE_PLUGIN_AUTOLOAD="1")
     assert "1 failed, 2 passed" in said, said
@@ -115,7 +123,7 @@ def test_a_test_that_fails_shows_its_own_failure_and_no_other(tmp_path: Path) ->
 @pytest.mark.parametrize("missing", ["fakeredis", "lupa"])
 def test_without_the_extra_the_error_names_it(tmp_path: Path, missing: str) -> None:
     (tmp_path / "conftest.py").write_text(f"import sys\nsys.modules[{missing!r}] = None\n", "utf-8")
-    (tmp_path / "test_it.py").write_text("def test_it(bus):\n    pass\n", "utf-8")
+    (tmp_path / "test_it.py").write_text("def test_it(sbredis_bus):\n    pass\n", "utf-8")
     said = run(tmp_path, "-p", "sbredis.testing", PYTEST_DISABLE_PLUGIN_AUTOLOAD="1")
     assert "1 error" in said, said
     assert "pip install 'sbredis[memory]'" in said

@@ -1,5 +1,6 @@
 #!lua flags=allow-oom
--- Sets locked messages aside: they stay where they are and are given out by their number only.
+-- Sets locked messages aside. They keep their numbers and are given out by number only. Deferring counts as a failed delivery, so
+-- a message at the delivery limit goes to the dead-letter queue instead; the caller is not told. A dead letter's count stays.
 --
 -- KEYS[1-30] partition   in the order of includes/begin.lua
 -- ARGV[1-6]  call        run_id, incarnation, version, lane, number, now
@@ -11,16 +12,13 @@
 -- @use altered
 -- @use begin
 -- @use entry
--- @use entry_text
 -- @use finish
 -- @use groups
 -- @use held
 -- @use loosen
 -- @use refuse
+-- @use release
 -- @use repeated
--- @use seat
--- @use side_of
--- @use unseat
 -- @use words
 local p, refusal = begin(KEYS, ARGV, 'defer', 6, true)
 if not p then
@@ -39,18 +37,11 @@ local seen, lost = {}, {}
 for g = 1, #list do
   local mine = held(p, list[g], seen, lost)
   for i = 1, #mine.names do
-    local member, e = mine.names[i], entry(mine.entries[i])
-    local side, number = side_of(member)
+    local e = entry(mine.entries[i])
+    e.session = mine.session
     altered(p, e, ARGV[mine.at[i] + 1])
-    e.home = 'f'
-    if mine.session then
-      unseat(p, mine.session, 'h', number)
-      seat(p, mine.session, 'p', number)
-    end
-    p.placed[#p.placed + 1] = side.deferred + number
-    p.placed[#p.placed + 1] = member
-    p.entered[#p.entered + 1] = member
-    p.entered[#p.entered + 1] = entry_text('            ', e)
+    e.home = 'f' -- it is released like any other message, and this is where it returns to
+    release(p, mine.names[i], e, true, 0)
   end
   loosen(p, mine, #mine.names)
 end

@@ -1,6 +1,6 @@
 -- Ends the lock of a message that was not settled for good: it goes to where the delivery limit, its home, its expiry and the
--- wished delay send it, in this order. With `counted` this was a delivery that failed. A message of a session names it in its
--- entry, and was held.
+-- wished delay send it, in this order. With `counted` this was a delivery that failed; the count of a dead letter stays as it was.
+-- A message of a session names it in its entry, and was held.
 -- @use block inside
 -- @use bury
 -- @use entry_text
@@ -13,9 +13,9 @@ local function release(p, member, e, counted, delay)
   if e.session then
     unseat(p, e.session, 'h', number)
   end
-  if counted then
+  if counted and side.prefix == '' then
     e.failures = e.failures + 1
-    if side.prefix == '' and e.failures >= p.deliveries then
+    if e.failures >= p.deliveries then
       bury(p, member, e, 'M')
       return
     end

@@ -13,7 +13,8 @@ On its side it is in exactly one *state*, and leaves it so::
                on a topic: publish ► PUBLISHED; in a subscription: copy ► ACTIVE or the dead side
     SCHEDULED  activate ► ACTIVE    cancel ► CANCELLED    on a topic: publish ► PUBLISHED
     ACTIVE     receive ► LOCKED or HELD    receive and delete ► COMPLETED    expire ► EXPIRED or the dead side
-    LOCKED     complete ► COMPLETED    defer ► DEFERRED    dead-letter ► the dead side    renew ► LOCKED
+    LOCKED     complete ► COMPLETED    dead-letter ► the dead side    renew ► LOCKED
+               defer ► DEFERRED; or the dead side
                abandon, release, lapse ► ACTIVE; or the dead side, DEFERRED, EXPIRED, DELAYED (see below)
     HELD       the same, but that renew leads to HELD, and nothing to DELAYED
     DELAYED    wake ► ACTIVE; or EXPIRED or the dead side
@@ -39,7 +40,8 @@ Expiry never touches a locked message, since LOCKED has no row for it. A release
 and so its old place; one that was scheduled draws a new number when it becomes active, and only then does its time to
 live begin.
 
-Abandon and lapse count as a failed delivery (``COUNTED``); what is given back unread is not counted.
+Abandon, lapse and defer count as a failed delivery on the main side (``COUNTED``); what is given back unread is not
+counted. The count of a dead letter never changes.
 
 A message of a session is received from there, under the lock of the session: it is *held* instead of locked. What it
 holds is released when the session's lock lapses, or, uncounted, when the session is given back. A delay of an
@@ -210,8 +212,8 @@ ENDS: Final = frozenset({State.PUBLISHED, State.COMPLETED, State.CANCELLED, Stat
 RESERVED: Final = frozenset({(Side.MAIN, State.FROZEN), (Side.DEAD, State.FROZEN), (Side.DEAD, State.HELD)})
 """Where there is a band, and no transition yet."""
 
-COUNTED: Final = frozenset({Event.ABANDON, Event.LAPSE})
-"""The events that count as a failed delivery, on both sides."""
+COUNTED: Final = frozenset({(Side.MAIN, event) for event in (Event.ABANDON, Event.LAPSE, Event.DEFER)})
+"""The events that count as a failed delivery, each with its side."""
 
 _MAIN, _DEAD = Side.MAIN, Side.DEAD
 _ALWAYS = Condition.OTHERWISE
@@ -264,14 +266,14 @@ TRANSITIONS: Final[Mapping[tuple[Side, State, Event], Mapping[Condition, Outcome
     (_MAIN, State.LOCKED, Event.ABANDON): {**_FAILED, **_HOME, **_EXPIRY, **_DELAY, **_BACK},
     (_MAIN, State.LOCKED, Event.RELEASE): {**_HOME, **_EXPIRY, **_DELAY, **_BACK},
     (_MAIN, State.LOCKED, Event.LAPSE): {**_FAILED, **_HOME, **_EXPIRY, **_BACK},
-    (_MAIN, State.LOCKED, Event.DEFER): {_ALWAYS: Outcome(_MAIN, State.DEFERRED)},
+    (_MAIN, State.LOCKED, Event.DEFER): {**_FAILED, _ALWAYS: Outcome(_MAIN, State.DEFERRED)},
     (_MAIN, State.LOCKED, Event.DEAD_LETTER): _BURIED,
     (_MAIN, State.HELD, Event.RENEW): {_ALWAYS: Outcome(_MAIN, State.HELD)},
     (_MAIN, State.HELD, Event.COMPLETE): {_ALWAYS: Outcome(_MAIN, State.COMPLETED)},
     (_MAIN, State.HELD, Event.ABANDON): {**_FAILED, **_HOME, **_EXPIRY, **_BACK},
     (_MAIN, State.HELD, Event.RELEASE): {**_HOME, **_EXPIRY, **_BACK},
     (_MAIN, State.HELD, Event.LAPSE): {**_FAILED, **_HOME, **_EXPIRY, **_BACK},
-    (_MAIN, State.HELD, Event.DEFER): {_ALWAYS: Outcome(_MAIN, State.DEFERRED)},
+    (_MAIN, State.HELD, Event.DEFER): {**_FAILED, _ALWAYS: Outcome(_MAIN, State.DEFERRED)},
     (_MAIN, State.HELD, Event.DEAD_LETTER): _BURIED,
     (_MAIN, State.HELD, Event.BURY): _BURIED,
     (_MAIN, State.DELAYED, Event.WAKE): {**_EXPIRY, **_BACK},

@@ -52,7 +52,7 @@ async def test_deferred_messages_are_received_by_number_in_the_order_in_which_th
         messages = await receiver.receive_deferred_messages(named)
         assert bodies([one, *messages]) == ["3", "5", "0", "6", "1"]
         assert [message.sequence_number for message in messages] == named[:4]
-        assert {message.delivery_count for message in messages} == {1}
+        assert {message.delivery_count for message in messages} == {2}
         counts = await queue.counts()
         if mode is ServiceBusReceiveMode.RECEIVE_AND_DELETE:
             assert (counts.deferred, counts.locked) == (2, 0)
@@ -64,7 +64,7 @@ async def test_deferred_messages_are_received_by_number_in_the_order_in_which_th
             await asyncio.gather(*(receiver.complete_message(message) for message in messages))
             await receiver.abandon_message(one)
             (again,) = await receiver.receive_deferred_messages([numbers[3]])  # back to where it was
-            assert again.delivery_count == 2
+            assert again.delivery_count == 3
 
 
 @both
@@ -85,7 +85,7 @@ async def test_nothing_is_received_if_one_is_missing(url: str, partitioned: bool
         await missed(receiver, numbers, [numbers[2]])
         await other.complete_message(locked)
         rest = numbers[:2] + numbers[3:]
-        assert {message.delivery_count for message in await receiver.receive_deferred_messages(rest)} == {1}
+        assert {message.delivery_count for message in await receiver.receive_deferred_messages(rest)} == {2}
 
 
 async def deferred_are(queue: Queue, count: int) -> bool:
@@ -117,7 +117,7 @@ async def test_a_deferred_message_whose_lock_lapsed_is_deferred_again(url: str, 
         clock.move(31)
         assert await receiver.receive_messages(1, 0.05) == []
         (message,) = await receiver.receive_deferred_messages(number)
-        assert message.delivery_count == 2
+        assert message.delivery_count == 3
 
 
 @both
@@ -175,4 +175,4 @@ async def test_a_caller_that_goes_away_leaves_them_deferred(
                 break  # it was on its way already
         else:
             messages = await receiver.receive_deferred_messages(numbers)
-            assert {message.delivery_count for message in messages} == {1}
+            assert {message.delivery_count for message in messages} == {2}

@@ -35,17 +35,53 @@ async def test_a_lock_that_lapses_is_a_delivery_that_failed(bench: Bench) -> Non
 
 async def test_the_limit_stands_above_the_delay_and_the_deferred(bench: Bench) -> None:
     """A message that would wait, or return to the deferred ones, is dead-lettered for its deliveries all the same."""
-    await bench.change(max_delivery_count=1)
+    await bench.change(max_delivery_count=2)
     await bench.send(b"one", b"two")
+    await bench.abandon(*await bench.receive())
+    await bench.change(max_delivery_count=3)
     one, two = await bench.receive()
-    await bench.abandon(one, delay=5000)
     await bench.defer(two)
     ((two,), _) = await bench.receive_deferred(two.name)
+    await bench.change(max_delivery_count=2)
+    await bench.abandon(one, delay=5000)
     await bench.abandon(two)
     assert [(message.payload, message.reason) for message in await bench.receive(side="d")] == [
         (b"one", "M"),
         (b"two", "M"),
     ]
+
+
+async def test_deferring_at_the_delivery_limit_makes_a_dead_letter(bench: Bench) -> None:
+    """Deferring counts like abandoning. The changes go with the message, and whoever defers is told of success."""
+    await bench.change(max_delivery_count=2)
+    await bench.send(b"one", b"two")
+    await bench.abandon(await bench.one())
+    one, two = await bench.receive()
+    assert (await bench.defer(one, two, changes=b"later")).lost == ()
+    assert await bench.states() == {"2": "f"}
+    dead = await bench.one(side="d")
+    assert (dead.payload, dead.reason, dead.changes, dead.delivery.failures) == (b"one", "M", b"later", 2)
+    ((two,), _) = await bench.receive_deferred("2")
+    assert two.deliveries == 2
+
+
+async def test_the_count_of_a_dead_letter_stays_whatever_becomes_of_its_lock(bench: Bench) -> None:
+    """Abandoned, deferred, lapsed or given back unread: it is received with the same count each time."""
+    await bench.send(b"m")
+    await bench.abandon(await bench.one())
+    await bench.dead_letter(await bench.one())
+    await bench.abandon(await bench.one(side="d"))
+    await bench.abandon(await bench.one(side="d"), delay=1000)
+    bench.later(1000)
+    await bench.one(side="d")
+    bench.later(SETTINGS.lock_duration)
+    await bench.defer(await bench.one(side="d"))
+    ((dead,), _) = await bench.receive_deferred("d1")
+    assert dead.deliveries == 2
+    bench.later(SETTINGS.lock_duration)
+    await bench.due()
+    ((dead,), _) = await bench.receive_deferred("d1")
+    assert dead.deliveries == 2
 
 
 async def test_a_message_can_be_made_a_dead_letter_with_changed_properties(bench: Bench) -> None:
@@ -89,7 +125,7 @@ async def test_the_dead_letter_queue_is_received_and_completed_like_any_other(be
     bench.later(SETTINGS.lock_duration)
     assert (await bench.complete(one)).lost == ("d1",)
     again = await bench.one(side="d")
-    assert (again.payload, again.deliveries) == (b"one", 2)
+    assert (again.payload, again.deliveries) == (b"one", 1)
     assert (await bench.renew(again)).lost == ()
     assert (await bench.complete(again)).lost == ()
     (two,) = await bench.receive(side="d", mode="delete")
@@ -123,16 +159,16 @@ async def test_a_dead_letter_can_be_deferred(bench: Bench) -> None:
     await bench.due()
     assert await bench.states(side="d") == {"d1": "f"}
     ((message,), _) = await bench.receive_deferred("d1")
-    assert message.deliveries == 2
+    assert message.deliveries == 1
 
 
 async def test_nothing_is_dead_lettered_from_the_dead_letter_queue(bench: Bench) -> None:
     """Not by who asks for it, who is told so and keeps the lock, and not for its deliveries."""
     await bench.send(b"m")
     await bench.dead_letter(await bench.one())
-    for delivery in range(1, 3 * SETTINGS.max_delivery_count):
+    for _ in range(3 * SETTINGS.max_delivery_count):
         dead = await bench.one(side="d")
-        assert (dead.name, dead.deliveries) == ("d1", delivery)
+        assert (dead.name, dead.deliveries) == ("d1", 1)
         settled = await bench.dead_letter(dead, changes=b"never")
         assert (settled.lost, settled.unfit) == ((), ("d1",))
         assert (await bench.abandon(dead)).lost == ()

@@ -197,6 +197,7 @@ async def test_a_receiver_clears_away_a_bounded_number_of_expired_messages(bench
     assert ([message.payload for message in held], calls) == ([b"alive"], 3)
 
 
+@set_to(max_delivery_count=10)
 async def test_deferred_messages_do_not_expire(bench: Bench) -> None:
     """Neither as they lie there nor when they are given back to there."""
     await bench.send(b"m", time_to_live=1000)

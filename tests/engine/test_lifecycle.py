@@ -133,10 +133,11 @@ def test_a_message_takes_a_reason_to_the_dead_side_and_nowhere_else() -> None:
 
 
 def test_the_delivery_limit_is_asked_for_where_a_failure_is_counted_and_nowhere_else() -> None:
-    limited = {event for *_, event, condition, _ in WAYS if condition is Condition.LIMIT}
+    limited = {(side, event) for side, _, event, condition, _ in WAYS if condition is Condition.LIMIT}
     assert limited == COUNTED
+    assert {(MAIN, Event.ABANDON), (MAIN, Event.LAPSE), (MAIN, Event.DEFER)} == COUNTED
     for state in (State.LOCKED, State.HELD):
-        assert all(next(iter(TRANSITIONS[MAIN, state, event])) is Condition.LIMIT for event in COUNTED)
+        assert all(next(iter(TRANSITIONS[side, state, event])) is Condition.LIMIT for side, event in COUNTED)
 
 
 def test_only_receiving_locks_and_only_a_lock_can_be_settled() -> None:

@@ -112,7 +112,7 @@ def test_what_comes_in_the_moment_of_the_interruption_is_given_back(
             (message,) = another.receive_deferred_messages(numbers)
         else:
             message = another.next()
-        assert message.delivery_count == 1
+        assert message.delivery_count == (2 if numbers else 1)  # deferring counts
 
 
 def test_what_is_received_and_deleted_in_that_moment_is_kept_for_the_next(

@@ -480,7 +480,7 @@ class Mechanics:
         faulty: bool = False,
     ) -> None:
         """Let an event happen to a message: the table says where it leads."""
-        message.failures += event in COUNTED
+        message.failures += (message.side, event) in COUNTED
         expired = message.expires <= now
         facts = {
             Condition.DUPLICATE: duplicate,

@@ -49,6 +49,18 @@ BUGS = (
     ),
     Bug("the home of a deferred message lost", "defer", "e.home = 'f'", "e.home = 'a'"),
     Bug(
+        "deferring does not count",
+        "defer",
+        "release(p, mine.names[i], e, true, 0)",
+        "release(p, mine.names[i], e, false, 0)",
+    ),
+    Bug(
+        "a dead letter counts deliveries",
+        "includes/release",
+        "if counted and side.prefix == '' then",
+        "if counted then",
+    ),
+    Bug(
         "delayed for longer than it lives",
         "includes/release",
         "math.min(p.now + delay, tonumber(e.expires))",

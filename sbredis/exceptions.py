@@ -12,6 +12,7 @@
     ├── OperationTimeoutError               the call's deadline passed
     ├── ScriptRefusedError                  a script or command was answered with an error of its own
     ├── MessagingEntityNotFoundError        there is no such queue, topic or subscription
+    │   └── NamespaceMissingError           the namespace itself is not there any more
     ├── MessagingEntityAlreadyExistsError   there is one of that name already
     ├── MessagingEntityDisabledError        the entity's status does not permit this
     ├── ServiceBusQuotaExceededError        the entity is full
@@ -30,14 +31,15 @@
 
 Every error says what happened, whether a retry can help (:attr:`ServiceBusError.is_transient`), what is known about
 the operation's effect (:attr:`ServiceBusError.outcome`), and carries a :attr:`ServiceBusError.tracking_id` that
-stands in the log as well.
+stands in the log as well. Its class has a :attr:`ServiceBusError.code`, a short name that does not change from release
+to release; where Azure's libraries have a name for the reason (``ServiceBusFailureReason`` in .NET), it is that name.
 """
 
 from __future__ import annotations
 
 import enum
 import secrets
-from typing import Any, Self, TypeVar
+from typing import Any, ClassVar, Self, TypeVar
 
 __all__ = [
     "AutoLockRenewFailed",
@@ -51,6 +53,7 @@ __all__ = [
     "MessagingEntityAlreadyExistsError",
     "MessagingEntityDisabledError",
     "MessagingEntityNotFoundError",
+    "NamespaceMissingError",
     "NamespacePartitionsError",
     "OperationTimeoutError",
     "Outcome",
@@ -90,6 +93,8 @@ class Outcome(enum.Enum):
 class ServiceBusError(Exception):
     """The root of the tree: anything sbredis reports about an operation or a server."""
 
+    code: ClassVar[str] = "GeneralError"
+    """Names the kind of error; it stays the same across releases, and each class of the tree has its own."""
     is_transient: bool = False
     """Whether the same operation may succeed later without anything being changed by hand."""
 
@@ -126,7 +131,8 @@ class ServiceBusError(Exception):
         return _made_again, (type(self), self.args, self.__dict__)
 
     def __str__(self) -> str:
-        notes = [f"entity '{self.entity}'"] if self.entity and f"'{self.entity}'" not in self.message else []
+        notes = [self.code]
+        notes += [f"entity '{self.entity}'"] if self.entity and f"'{self.entity}'" not in self.message else []
         notes += [f"outcome: {self.outcome.value}"] if self.outcome else []
         notes.append("a retry may help" if self.is_transient else "a retry will not help")
         notes.append(f"tracking id {self.tracking_id}")
@@ -143,86 +149,122 @@ def _made_again(kind: type[_E], arguments: tuple[Any, ...], facts: dict[str, Any
 class ServiceBusConnectionError(ServiceBusError):
     """No connection to a server could be made."""
 
+    code = "ConnectionFailed"
     is_transient = True
 
 
 class ServerUnsuitableError(ServiceBusConnectionError):
     """The server answers, but must be set up differently before it can carry messages; the text says how."""
 
+    code = "ServerUnsuitable"
     is_transient = False
 
 
 class ServiceBusCommunicationError(ServiceBusError):
     """The connection was lost while a call was under way."""
 
+    code = "ServiceCommunicationProblem"
     is_transient = True
 
 
 class ServiceBusAuthenticationError(ServiceBusError):
     """The server does not accept the credentials."""
 
+    code = "AuthenticationFailed"
+
 
 class ServiceBusAuthorizationError(ServiceBusError):
     """The credentials are good, but do not permit this operation."""
+
+    code = "Unauthorized"
 
 
 class ServiceBusServerBusyError(ServiceBusError):
     """The server, or the queue of calls to it in this client, cannot take more at the moment."""
 
+    code = "ServiceBusy"
     is_transient = True
 
 
 class OperationTimeoutError(ServiceBusError):
     """The operation did not end before its deadline."""
 
+    code = "ServiceTimeout"
     is_transient = True
 
 
 class ScriptRefusedError(ServiceBusError):
     """The server answered a script or a command with an error that is not about reaching it.
 
-    :attr:`code` is the first word of the reply, :attr:`detail` the rest. The engine turns the codes of its own scripts
-    into the named errors of Service Bus.
+    :attr:`reply_code` is the first word of the reply, :attr:`detail` the rest. The engine turns the codes of its own
+    scripts into the named errors of Service Bus.
     """
+
+    code = "ScriptRefused"
 
     after_unknown: bool
     """Whether the same call had been sent before, with an unknown outcome."""
 
-    def __init__(self, code: str, detail: str, *, tracking_id: str | None = None, after_unknown: bool = False) -> None:
-        self.code = code
+    def __init__(
+        self, reply_code: str, detail: str, *, tracking_id: str | None = None, after_unknown: bool = False
+    ) -> None:
+        self.reply_code = reply_code
         self.detail = detail
         self.after_unknown = after_unknown
-        super().__init__(f"{code} {detail}".strip(), outcome=Outcome.REFUSED, tracking_id=tracking_id)
+        super().__init__(f"{reply_code} {detail}".strip(), outcome=Outcome.REFUSED, tracking_id=tracking_id)
 
 
 class InvalidConnectionStringError(ServiceBusError, ValueError):
     """A connection string is malformed; the text names the part that is wrong."""
 
+    code = "InvalidConnectionString"
+
 
 class MessagingEntityNotFoundError(ServiceBusError):
     """There is no queue, topic or subscription of that name, or no longer."""
+
+    code = "MessagingEntityNotFound"
+
+
+class NamespaceMissingError(MessagingEntityNotFoundError):
+    """The namespace itself is not there any more: its servers have come back empty.
+
+    A sender or receiver that was made with ``create_if_missing`` creates the namespace again, and its entity. Creating
+    an entity, or opening a client, creates the namespace as well.
+    """
+
+    code = "NamespaceMissing"
 
 
 class MessagingEntityAlreadyExistsError(ServiceBusError):
     """There is an entity of that name already; names are compared without case."""
 
+    code = "MessagingEntityAlreadyExists"
+
 
 class MessagingEntityDisabledError(ServiceBusError):
     """The status of the entity does not permit this. It can be set to active again."""
 
+    code = "MessagingEntityDisabled"
     is_transient = True
 
 
 class ServiceBusQuotaExceededError(ServiceBusError):
     """The entity holds as many bytes as it may, its dead-letter queue included."""
 
+    code = "QuotaExceeded"
+
 
 class MessageSizeExceededError(ServiceBusError, ValueError):
     """A message, or a batch of them, is larger than the entity or one call takes."""
 
+    code = "MessageSizeExceeded"
+
 
 class MessageLockLostError(ServiceBusError):
     """The lock on a message has ended, or never was this one: the message may be with another receiver by now."""
+
+    code = "MessageLockLost"
 
     sequence_numbers: tuple[int, ...] = ()
     """Which messages of several it is about."""
@@ -231,17 +273,25 @@ class MessageLockLostError(ServiceBusError):
 class MessageNotFoundError(ServiceBusError):
     """No message of that number is there in the state in which the operation could take it."""
 
+    code = "MessageNotFound"
+
 
 class NamespacePartitionsError(ServiceBusError, ValueError):
     """A namespace has another number of partitions than its caller says. It is fixed when the namespace is made."""
+
+    code = "NamespacePartitions"
 
 
 class DataLayoutError(ServiceBusError):
     """The data were written by a release of sbredis that this one cannot read, or no longer."""
 
+    code = "DataLayout"
+
 
 class MessageAlreadySettled(ServiceBusError, ValueError):  # noqa: N818  # Azure's name
     """The message was settled before, or is being settled."""
+
+    code = "MessageAlreadySettled"
 
     def __init__(
         self,
@@ -257,11 +307,14 @@ class MessageAlreadySettled(ServiceBusError, ValueError):  # noqa: N818  # Azure
 class SessionCannotBeLockedError(ServiceBusError):
     """Another receiver has the lock on the session: it can be accepted when that is closed, or lets its lock end."""
 
+    code = "SessionCannotBeLocked"
     is_transient = True
 
 
 class SessionLockLostError(ServiceBusError):
     """The lock on the session has ended: its messages may be with another receiver by now. Accept the session again."""
+
+    code = "SessionLockLost"
 
     sequence_numbers: tuple[int, ...] = ()
     """Which messages of several it is about."""
@@ -269,6 +322,8 @@ class SessionLockLostError(ServiceBusError):
 
 class RuleSyntaxError(ServiceBusError, ValueError):
     """A filter or an action is not written as the language of rules wants it."""
+
+    code = "RuleSyntax"
 
     def __init__(
         self,
@@ -291,9 +346,13 @@ class RuleSyntaxError(ServiceBusError, ValueError):
 class AutoLockRenewFailed(ServiceBusError):  # noqa: N818  # Azure's name
     """A lock could not be renewed automatically; what was in the way is its ``__cause__``."""
 
+    code = "AutoLockRenewFailed"
+
 
 class AutoLockRenewTimeout(ServiceBusError):  # noqa: N818  # Azure's name
     """A lock is not renewed automatically any longer: it was for as long as was asked for."""
+
+    code = "AutoLockRenewTimeout"
 
 
 ResourceNotFoundError = MessagingEntityNotFoundError

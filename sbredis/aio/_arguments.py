@@ -7,6 +7,8 @@ import warnings
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from sbredis._quoting import quoted
+
 __all__ = ["count_of", "deadline_of", "seconds_of", "sequence_numbers_of", "warn_of_unknown"]
 
 _TIMEOUT = 60.0
@@ -17,7 +19,7 @@ def seconds_of(value: object, name: str) -> float:
     if isinstance(value, bool) or not isinstance(value, (int, float)):
         raise TypeError(f"{name} is a number of seconds, not {type(value).__name__}")
     if not value > 0:
-        raise ValueError(f"{name} must be greater than 0, not {value!r}")
+        raise ValueError(f"{name} must be greater than 0, not {quoted(value)}")
     return float(value)
 
 
@@ -33,7 +35,7 @@ def count_of(value: object, name: str, most: int | None = None, *, least: int = 
         raise TypeError(f"{name} is a whole number, not {type(value).__name__}")
     if value < least or (most is not None and value > most):
         raise ValueError(
-            f"{name} must be {f'{least} or more' if most is None else f'from {least} to {most}'}, not {value!r}"
+            f"{name} must be {f'{least} or more' if most is None else f'from {least} to {most}'}, not {quoted(value)}"
         )
     return value
 

@@ -6,6 +6,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from datetime import datetime, timedelta
 
+from sbredis._quoting import quoted
 from sbredis.engine import NEVER, Changes, decode, decode_changes, encode_changes
 from sbredis.exceptions import MessageSizeExceededError, Outcome
 from sbredis.model import PrimitiveTypes, ServiceBusReceivedMessage
@@ -67,7 +68,7 @@ def delay_of(delay: timedelta | float | None) -> int:
     if isinstance(delay, bool) or not isinstance(delay, (int, float)):  # pyright: ignore[reportUnnecessaryIsInstance]
         raise TypeError(f"delay is a timedelta or a number of seconds, not {type(delay).__name__}")
     if not 0 <= delay <= 366 * 86400 * 100:
-        raise ValueError(f"delay must be from 0 seconds to 100 years, not {delay!r}")
+        raise ValueError(f"delay must be from 0 seconds to 100 years, not {quoted(delay)}")
     return round(delay * 1000)
 
 

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, Self
 
 import anyio
 
+from sbredis._quoting import quoted
 from sbredis.aio._accepting import NoSessionError
 from sbredis.aio._arguments import deadline_of, seconds_of, warn_of_unknown
 from sbredis.aio._connection import Connection, Creation
@@ -415,7 +416,7 @@ def _creation(
     if wanted is False:
         return None
     if wanted is not True and not isinstance(wanted, Mapping):  # pyright: ignore[reportUnnecessaryIsInstance]  # callers are not all typed
-        raise TypeError(f"create_if_missing is True, False or a mapping of properties, not {wanted!r}")
+        raise TypeError(f"create_if_missing is True, False or a mapping of properties, not {quoted(wanted)}")
     options: dict[str, Any] = {} if wanted is True else dict(wanted)
     return made(clock=connection.clock.kind, **options)
 
@@ -430,9 +431,9 @@ def _identifier(given: str | None) -> str:
 
 def _backoff(total: int | None, factor: float, longest: float, mode: str) -> Backoff:
     if total is not None and (type(total) is not int or total < 0):
-        raise ValueError(f"retry_total must be a whole number from 0 on or None, not {total!r}")
+        raise ValueError(f"retry_total must be a whole number from 0 on or None, not {quoted(total)}")
     if mode not in ("exponential", "fixed"):
-        raise ValueError(f"retry_mode is 'exponential' or 'fixed', not {mode!r}")
+        raise ValueError(f"retry_mode is 'exponential' or 'fixed', not {quoted(mode)}")
     first = seconds_of(factor, "retry_backoff_factor")
     return Backoff(
         first=first,

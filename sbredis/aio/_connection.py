@@ -202,6 +202,7 @@ class Connection:
         key = name_key(name)
         known = self._entities.get(key)
         if known is not None and not known.gone:
+            known.create = create or known.create
             return known
         try:
             record = await self.record(name, until, create)
@@ -213,6 +214,7 @@ class Connection:
             known = self._entities[key] = Entity(self, record)
         elif known.gone:
             known.adopt(record)
+        known.create = create or known.create
         return known
 
     def scheduled_on(self, entity: Entity) -> None:

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Generic, TypeVar, cast
 
 import anyio
 
+from sbredis._quoting import quoted
 from sbredis.engine import Clock, PartitionSettings, entity_name, subscription_name
 from sbredis.exceptions import MessagingEntityAlreadyExistsError, MessagingEntityNotFoundError, Outcome
 from sbredis.model import (
@@ -296,7 +297,7 @@ def _parts(path: str) -> tuple[str, str]:
     """The topic and the name of a subscription."""
     topic, name = split_path(path)
     if name is None:
-        raise ValueError(f"{path!r} is no path of a subscription, as 'topic/subscriptions/name' is one")
+        raise ValueError(f"{quoted(path)} is no path of a subscription, as 'topic/subscriptions/name' is one")
     return topic, name
 
 

@@ -16,11 +16,11 @@ import anyio
 from sbredis.aio._desk import Desk
 from sbredis.aio._routing import Routing, routing_for
 from sbredis.engine import Partition, SettingsBehindError, SettingsStaleError, Turn, partition_for_key, perform
-from sbredis.exceptions import MessagingEntityNotFoundError, Outcome, ServiceBusError
+from sbredis.exceptions import MessagingEntityNotFoundError, NamespaceMissingError, Outcome, ServiceBusError
 from sbredis.registry import EntityRecord
 
 if TYPE_CHECKING:
-    from sbredis.aio._connection import Connection
+    from sbredis.aio._connection import Connection, Creation
     from sbredis.model import ServiceBusReceivedMessage
 
 __all__ = ["Entity"]
@@ -39,6 +39,8 @@ class Entity:
         self.routing: Routing | None = None
         """What becomes of messages, where they are sent to a topic."""
         self._routed = False
+        self.create: Creation | None = None
+        """Creates it again where the namespace has vanished, because a user of it said ``create_if_missing``."""
         self.watchers: set[Callable[[], None]] = set()
         """Called when the registry has said something else than before."""
         self.adopt(record)
@@ -155,6 +157,17 @@ class Entity:
                 self.adopt(*await self._found(until))
 
     async def _found(self, until: float) -> tuple[EntityRecord, Routing | None]:
+        try:
+            return await self._read(until)
+        except NamespaceMissingError:
+            if self.create is None:
+                raise
+            _log.warning("%s: the namespace has vanished, its servers came back empty; creating it again", self.name)
+            await self.create(self.connection.namespace, self.name, until - anyio.current_time())
+            self.gone = False
+            return await self._read(until)
+
+    async def _read(self, until: float) -> tuple[EntityRecord, Routing | None]:
         try:
             if not self._routed:
                 record = await self.connection.record(self.name, until)

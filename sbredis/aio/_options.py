@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from sbredis._quoting import quoted
 from sbredis.aio._arguments import count_of, seconds_of
 from sbredis.aio._renewer import AutoLockRenewer
 from sbredis.engine import identifier
@@ -64,6 +65,6 @@ def split_sub_queue(name: str, sub_queue: ServiceBusSubQueue | str | None) -> tu
     for suffix, kind in _SUB_QUEUES.items():
         if lowered.endswith(suffix):
             if sub_queue is not None and sub_queue is not kind:
-                raise ValueError(f"{name!r} is another sub-queue than sub_queue={sub_queue!r}")
+                raise ValueError(f"{quoted(name)} is another sub-queue than sub_queue={sub_queue!r}")
             return name[: -len(suffix)], kind
     return name, sub_queue

@@ -9,6 +9,7 @@ from collections.abc import AsyncIterable, Callable, Iterable, Sequence
 from datetime import datetime
 from typing import TYPE_CHECKING, Any, Literal, Self
 
+from sbredis._quoting import quoted
 from sbredis.aio._arguments import count_of, deadline_of, sequence_numbers_of, warn_of_unknown
 from sbredis.aio._fates import UnmadeError
 from sbredis.aio._lanes import SendJob
@@ -243,7 +244,7 @@ class ServiceBusSender:
         under way; with ``errors="return"`` it is a result like the others. ``timeout`` is that of each message.
         """
         if errors not in ("raise", "return"):
-            raise ValueError(f"errors is 'raise' or 'return', not {errors!r}")
+            raise ValueError(f"errors is 'raise' or 'return', not {quoted(errors)}")
         deadline_of(timeout)
         self._check_open()
         return SendStream(self, messages, timeout, errors, self._window)

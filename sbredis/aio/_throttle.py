@@ -7,6 +7,7 @@ from collections import deque
 from contextlib import suppress
 from dataclasses import dataclass
 
+from sbredis._quoting import quoted
 from sbredis.exceptions import OperationTimeoutError, Outcome
 
 __all__ = ["Throttle"]
@@ -32,7 +33,7 @@ class Throttle:
     def __init__(self, messages: int, size: int) -> None:
         for name, value in (("max_in_flight", messages), ("max_in_flight_bytes", size)):
             if type(value) is not int or value < 1:
-                raise ValueError(f"{name} must be a whole number from 1 on, not {value!r}")
+                raise ValueError(f"{name} must be a whole number from 1 on, not {quoted(value)}")
         self._most_messages = messages
         self._most_bytes = size
         self._messages = 0

@@ -17,6 +17,8 @@ from datetime import UTC, datetime, timedelta
 from typing import Any, TypeAlias
 from uuid import UUID
 
+from sbredis._quoting import quoted
+
 __all__ = ["Changes", "CodecError", "Content", "Value", "decode", "decode_changes", "encode", "encode_changes"]
 
 Value: TypeAlias = "bool | int | float | str | bytes | datetime | UUID | list[Value] | dict[str, Value] | None"
@@ -303,16 +305,16 @@ def _map(values: Mapping[Any, Any], depth: int) -> bytes:
 
 def _time(value: datetime, name: str) -> bytes:
     if value.tzinfo is None:
-        raise ValueError(f"property {name!r} is a time without a zone: say which, datetime.UTC for one")
+        raise ValueError(f"property {quoted(name)} is a time without a zone: say which, datetime.UTC for one")
     microseconds = (value - _EPOCH) // _MICROSECOND
     if not _FIRST <= microseconds <= _LAST:
-        raise ValueError(f"property {name!r} is {value}, which is no time of the years 1 to 9999 in UTC")
+        raise ValueError(f"property {quoted(name)} is {value}, which is no time of the years 1 to 9999 in UTC")
     return b"%d" % microseconds
 
 
 def _integer(value: int, name: str) -> bytes:
     if not -_HALF <= value < _HALF:
-        raise ValueError(f"property {name!r} is a whole number that does not fit into 64 bits")
+        raise ValueError(f"property {quoted(name)} is a whole number that does not fit into 64 bits")
     return b"%d" % value
 
 
@@ -338,8 +340,8 @@ def _value(value: Any, name: str, depth: int) -> tuple[bytes, bytes]:
         if kind in _WRITERS:
             return _WRITERS[kind](value, name, depth)
     raise TypeError(
-        f"property {name!r} is of the type {type(value).__name__}; a property is text, bytes, a number, a truth value, "
-        "a time, a UUID, None, or a list or dictionary of these"
+        f"property {quoted(name)} is of the type {type(value).__name__}; a property is text, bytes, a number, "
+        "a truth value, a time, a UUID, None, or a list or dictionary of these"
     )
 
 

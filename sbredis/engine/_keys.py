@@ -9,6 +9,8 @@ from __future__ import annotations
 
 import re
 
+from sbredis._quoting import quoted
+
 __all__ = ["KINDS", "SESSION_KINDS", "STORE_KINDS", "partition_keys", "registry_keys", "role_keys", "waiting_channel"]
 
 _OWN_KINDS = ("state", "order", "entries", "leases", "locks", "due", "dedup", "ops", "waiters")
@@ -27,7 +29,7 @@ _WORD = re.compile(r"[a-z0-9][a-z0-9_.-]*", re.ASCII | re.IGNORECASE)
 def _prefix(namespace: str, salt: str) -> str:
     for word in (namespace, salt):
         if not _WORD.fullmatch(word):
-            raise ValueError(f"{word!r} cannot be part of a key")
+            raise ValueError(f"{quoted(word)} cannot be part of a key")
     return f"sb:{namespace}:{{{salt}}}"
 
 
@@ -39,7 +41,7 @@ def partition_keys(namespace: str, salt: str, entity: str, store: str | None = N
     prefix = _prefix(namespace, salt)
     for word in (entity, store or entity):
         if not _WORD.fullmatch(word):
-            raise ValueError(f"{word!r} is no entity id")
+            raise ValueError(f"{quoted(word)} is no entity id")
     return tuple(f"{prefix}:{store or entity if kind in STORE_KINDS else entity}:{kind}".encode() for kind in KINDS)
 
 
@@ -58,5 +60,5 @@ def role_keys(namespace: str, salt: str) -> tuple[bytes, ...]:
 def waiting_channel(namespace: str, salt: str, client: str) -> bytes:
     """The channel on which a client is woken, in the slot of the partitions it waits at."""
     if not _WORD.fullmatch(client):
-        raise ValueError(f"{client!r} is no client id")
+        raise ValueError(f"{quoted(client)} is no client id")
     return f"{_prefix(namespace, salt)}:wake:{client}".encode()

@@ -12,6 +12,8 @@ from __future__ import annotations
 import re
 from string import ascii_lowercase, ascii_uppercase
 
+from sbredis._quoting import quoted
+
 __all__ = [
     "entity_name",
     "identifier",
@@ -22,7 +24,6 @@ __all__ = [
 ]
 
 _LONGEST_ENTITY_NAME, _LONGEST_NAME, _LONGEST_IDENTIFIER = 260, 50, 128
-_SHOWN = 60
 
 _PATH = re.compile(r"[A-Za-z0-9](?:[A-Za-z0-9._/-]*[A-Za-z0-9])?", re.ASCII)
 _NAME = re.compile(r"[A-Za-z0-9](?:[A-Za-z0-9._-]*[A-Za-z0-9])?", re.ASCII)
@@ -42,10 +43,11 @@ def entity_name(text: str) -> str:
     _require_name(text, "entity name", _PATH, _LONGEST_ENTITY_NAME, "letters, digits, '.', '-', '_' or '/'")
     for segment in text.split("/"):
         if not segment:
-            raise ValueError(f"entity name {_shown(text)} has nothing between two '/'")
+            raise ValueError(f"entity name {quoted(text)} has nothing between two '/'")
         if segment in (".", "..") or name_key(segment) == "subscriptions":
             raise ValueError(
-                f"entity name {_shown(text)} has the segment {segment!r}, which is reserved{_of_a_subscription(text)}"
+                f"entity name {quoted(text)} has the segment {quoted(segment)}, which is reserved"
+                f"{_of_a_subscription(text)}"
             )
     return text
 
@@ -91,12 +93,12 @@ def identifier(text: str, what: str, *, may_be_empty: bool = False) -> bytes:
     if not text and not may_be_empty:
         raise ValueError(f"{what} is empty; it has 1 to {_LONGEST_IDENTIFIER} characters")
     if len(text) > _LONGEST_IDENTIFIER:
-        raise ValueError(f"{what} {_shown(text)} has {len(text)} characters; at most {_LONGEST_IDENTIFIER} are allowed")
+        raise ValueError(f"{what} {quoted(text)} has {len(text)} characters; at most {_LONGEST_IDENTIFIER} are allowed")
     try:
         return text.encode()
     except UnicodeEncodeError as error:
         raise ValueError(
-            f"{what} {_shown(text)} has half a surrogate pair as character {error.start}, which UTF-8 cannot express"
+            f"{what} {quoted(text)} has half a surrogate pair as character {error.start}, which UTF-8 cannot express"
         ) from None
 
 
@@ -107,7 +109,7 @@ def _require_name(text: str, what: str, form: re.Pattern[str], longest: int, cha
     _require_text(text, what)
     if len(text) > longest or not form.fullmatch(text):
         raise ValueError(
-            f"{what} {_shown(text)} is not 1 to {longest} {characters} that begin and end with a letter or digit"
+            f"{what} {quoted(text)} is not 1 to {longest} {characters} that begin and end with a letter or digit"
         )
     return text
 
@@ -119,16 +121,10 @@ def _of_a_subscription(text: str) -> str:
         return ""
     return (
         f": it is the path of a subscription. Receive from it with get_subscription_receiver("
-        f"{_shown('/'.join(topic[2:]))}, {_shown(name)}), and send to its topic"
+        f"{quoted('/'.join(topic[2:]))}, {quoted(name)}), and send to its topic"
     )
 
 
 def _require_text(value: object, what: str) -> None:
     if not isinstance(value, str):
         raise TypeError(f"{what} is text, not {type(value).__name__}")
-
-
-def _shown(value: str) -> str:
-    """Enough of a value to recognise it by, on one line."""
-    shown = repr(value[:_SHOWN])
-    return shown if len(value) <= _SHOWN and len(shown) <= _SHOWN else shown[: _SHOWN - 1] + "…"

@@ -6,6 +6,7 @@ import re
 from collections.abc import Sequence
 from typing import NamedTuple
 
+from sbredis._quoting import quoted
 from sbredis.engine._names import identifier
 from sbredis.exceptions import MessageSizeExceededError
 from sbredis.transport import Argument
@@ -97,19 +98,19 @@ def signed(session: str | None) -> str:
 def within(what: str, value: object, least: int, most: int) -> None:
     """Raise unless it is a whole number within these bounds."""
     if type(value) is not int or not least <= value <= most:
-        raise ValueError(f"{what} must be a whole number from {least} to {most}, not {value!r}")
+        raise ValueError(f"{what} must be a whole number from {least} to {most}, not {quoted(value)}")
 
 
 def named(given: Sequence[str]) -> list[Argument]:
     """Names of messages, each once."""
     if isinstance(given, (str, bytes)):
-        raise TypeError(f"several names are needed, not the one text {given!r}")
+        raise TypeError(f"several names are needed, not the one text {quoted(given)}")
     listed = list(given)
     if not 1 <= len(listed) <= MAXIMUM_CALL_MESSAGES:
         raise ValueError(f"a call takes 1 to {MAXIMUM_CALL_MESSAGES} messages, not {len(listed)}")
     for name in listed:
         if not _NAME.fullmatch(name):
-            raise ValueError(f"{name!r} is no number of a message")
+            raise ValueError(f"{quoted(name)} is no number of a message")
     if len(set(listed)) < len(listed):
         raise ValueError("a message is named twice")
     return list(listed)
@@ -118,7 +119,7 @@ def named(given: Sequence[str]) -> list[Argument]:
 def token_of(token: str) -> str:
     """A token, if it is one."""
     if not _TOKEN.fullmatch(token):
-        raise ValueError(f"{token!r} is no token of a lease")
+        raise ValueError(f"{quoted(token)} is no token of a lease")
     return token
 
 
@@ -181,7 +182,7 @@ def grouped(locks: Sequence[Lock], width: int) -> list[Argument]:
     total = 0
     for token, name, changes, delay in locks:
         if not fits(name):
-            raise ValueError(f"{name!r} is no number of a message")
+            raise ValueError(f"{quoted(name)} is no number of a message")
         if type(changes) is not bytes:
             raise TypeError(f"changed properties must be bytes, not {type(changes).__name__}")
         if changes:

@@ -12,6 +12,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import Any, Literal, NamedTuple, TypeVar
 
+from sbredis._quoting import quoted
 from sbredis.engine._keys import KINDS, SESSION_KINDS, partition_keys
 from sbredis.engine._packing import (
     MAXIMUM_CALL_BYTES,
@@ -114,7 +115,7 @@ class Partition:
     ) -> None:
         within("version", version, 1, 999_999_999_999_999)
         if not _INCARNATION.fullmatch(incarnation):
-            raise ValueError(f"{incarnation!r} is no incarnation")
+            raise ValueError(f"{quoted(incarnation)} is no incarnation")
         self.keys = partition_keys(namespace, salt, entity, store)
         self.incarnation = incarnation
         self.version = version
@@ -287,7 +288,7 @@ class Partition:
         within("wanted", wanted, 1, MAXIMUM_CALL_MESSAGES)
         within("room", room, 1, 1 << 30)
         if not states or not set(states) <= set("alwfs"):
-            raise ValueError(f"states must be out of a, l, w, f and s, not {states!r}")
+            raise ValueError(f"states must be out of a, l, w, f and s, not {quoted(states)}")
 
         def read(reply: list[Any]) -> Peeked:
             return Peeked(deliveries(reply[1], reply[3], reply[4], reply[2].decode()))
@@ -403,7 +404,7 @@ class Partition:
         """A call of a script. ``scalars`` are its arguments in order, by the names in its header."""
         lane, number, now = turn
         if lane and not _LANE.fullmatch(lane):
-            raise ValueError(f"{lane!r} is no lane: 1 to 64 printable ASCII characters without a space")
+            raise ValueError(f"{quoted(lane)} is no lane: 1 to 64 printable ASCII characters without a space")
         within("number", number, 0 if not lane else 1, 999_999_999_999_999)
         if now is not None:
             within("now", now, 0, NEVER - 1)

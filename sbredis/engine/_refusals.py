@@ -119,7 +119,7 @@ REFUSALS: dict[str, Refusal] = {
 
 def refused(error: ScriptRefusedError, refusals: Mapping[str, Refusal] = REFUSALS) -> ServiceBusError:
     """The error that stands for a script's refusal; the same one, if no script of ours knows the code."""
-    made = refusals.get(error.code)
+    made = refusals.get(error.reply_code)
     if made is None:
         return error
     kind, text = made(error.detail)

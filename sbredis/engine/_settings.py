@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Literal, get_args
 
+from sbredis._quoting import quoted
 from sbredis.engine._results import NEVER
 
 __all__ = ["MAXIMUM_MESSAGE_BYTES", "Clock", "PartitionSettings", "Status"]
@@ -43,15 +44,15 @@ class PartitionSettings:
     def __post_init__(self) -> None:
         def within(name: str, value: object, least: int, most: int) -> None:
             if type(value) is not int or not least <= value <= most:
-                raise ValueError(f"{name} must be a whole number from {least} to {most}, not {value!r}")
+                raise ValueError(f"{name} must be a whole number from {least} to {most}, not {quoted(value)}")
 
         if self.status not in get_args(Status):
-            raise ValueError(f"status must be one of {', '.join(get_args(Status))}, not {self.status!r}")
+            raise ValueError(f"status must be one of {', '.join(get_args(Status))}, not {quoted(self.status)}")
         if self.clock not in get_args(Clock):
-            raise ValueError(f"clock must be one of {', '.join(get_args(Clock))}, not {self.clock!r}")
+            raise ValueError(f"clock must be one of {', '.join(get_args(Clock))}, not {quoted(self.clock)}")
         for name in ("dead_letter_expired", "shared", "sessions", "topic"):
             if type(getattr(self, name)) is not bool:
-                raise ValueError(f"{name} must be True or False, not {getattr(self, name)!r}")
+                raise ValueError(f"{name} must be True or False, not {quoted(getattr(self, name))}")
         if self.topic and (self.shared or self.sessions):
             raise ValueError("a topic stores what it takes in, and gives nothing out: no shared, and no sessions")
         within("lock_duration", self.lock_duration, 1, NEVER)

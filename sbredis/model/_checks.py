@@ -10,6 +10,7 @@ from datetime import UTC, datetime, timedelta
 from typing import Any, cast
 from uuid import UUID
 
+from sbredis._quoting import quoted
 from sbredis.engine import NEVER, Content, Value, encode, identifier
 from sbredis.exceptions import MessageSizeExceededError
 
@@ -85,7 +86,7 @@ def require_one_key(partition_key: str | None, session_id: str | None) -> None:
     """Refuse a partition key beside another session id: both say to which partition the message goes."""
     if partition_key is not None and session_id is not None and partition_key != session_id:
         raise ValueError(
-            f"partition_key {partition_key!r} is not the session_id {session_id!r}; "
+            f"partition_key {quoted(partition_key)} is not the session_id {quoted(session_id)}; "
             "where both are set they must be equal"
         )
 
@@ -133,7 +134,7 @@ def named_values(given: object, what: str) -> dict[str, Value]:
     for name, value in values.items():
         kind = type(cast("object", value))
         if kind is str:
-            text(value, f"property {name!r}")
+            text(value, f"property {quoted(name)}")
         elif kind not in _PLAIN or (kind is int and not -_HALF <= cast("int", value) < _HALF):
             encode(Content(properties={name: value}))
         if type(name) is not str or not name.isascii():
@@ -168,7 +169,7 @@ def require_small_properties(properties: Mapping[str, Value]) -> None:
         total += size
         if size > MAXIMUM_PROPERTY_BYTES:
             raise MessageSizeExceededError(
-                f"application property {name!r} has {size} bytes; one may have {MAXIMUM_PROPERTY_BYTES}: "
+                f"application property {quoted(name)} has {size} bytes; one may have {MAXIMUM_PROPERTY_BYTES}: "
                 "put what is large into the body"
             )
     if total > MAXIMUM_PROPERTIES_BYTES:
@@ -191,4 +192,4 @@ def _decoded(name: bytes) -> str:
     try:
         return name.decode()
     except UnicodeDecodeError:
-        raise ValueError(f"the name of a property, {name!r}, is not in UTF-8") from None
+        raise ValueError(f"the name of a property, {quoted(name)}, is not in UTF-8") from None

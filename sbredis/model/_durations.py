@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from datetime import timedelta
 
+from sbredis._quoting import quoted
 from sbredis.engine import NEVER
 
 __all__ = ["UNLIMITED", "duration", "from_milliseconds", "parse_duration", "to_milliseconds"]
@@ -49,7 +50,9 @@ def parse_duration(text: str) -> timedelta:
     try:
         return timedelta(microseconds=microseconds)
     except OverflowError:
-        raise ValueError(f"{text!r} is a longer duration than can be expressed; timedelta.max is no limit") from None
+        raise ValueError(
+            f"{quoted(text)} is a longer duration than can be expressed; timedelta.max is no limit"
+        ) from None
 
 
 def duration(given: object, what: str) -> timedelta:

@@ -18,6 +18,7 @@ from datetime import timedelta
 from enum import Enum
 from typing import Any, ClassVar, Generic, Self, TypeVar, cast, overload
 
+from sbredis._quoting import quoted
 from sbredis.engine import entity_name, name_key
 from sbredis.model._durations import UNLIMITED, duration, from_milliseconds, to_milliseconds
 from sbredis.model._explained import explanations
@@ -179,7 +180,7 @@ class Field(Generic[T, G]):
         """Refuse what is beyond the limits, or is not to be had yet."""
         if self.planned is not None and value != self.default:
             raise ValueError(
-                f"{self.name}={value!r}: {self.planned} not available in this release of sbredis. "
+                f"{self.name}={quoted(value)}: {self.planned} not available in this release of sbredis. "
                 f"Leave {self.name} out."
             )
 
@@ -328,7 +329,9 @@ class Choice(Field[E, E | str]):
         try:
             return kind(given)
         except ValueError:
-            raise ValueError(f"{self.name} must be one of {_values(self.settable or kind)}, not {given!r}") from None
+            raise ValueError(
+                f"{self.name} must be one of {_values(self.settable or kind)}, not {quoted(given)}"
+            ) from None
 
     def check(self, value: E) -> None:
         if value not in self.settable:

@@ -12,6 +12,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
+from sbredis._quoting import quoted
 from sbredis.engine import PartitionSettings
 from sbredis.model._fields import Described
 
@@ -64,7 +65,7 @@ def entity_revised(kind: Kind, given: Mapping[str, object], before: KeptEntity) 
             words = "".join(word.capitalize() for word in name.split("_"))
             raise ValueError(
                 f"The value for the {words} property of an existing {kind.kind} cannot be changed: "
-                f"it is {values[name]!r}"
+                f"it is {quoted(values[name])}"
             )
     _check(kind, changes)
     return _kept(kind, {**values, **changes}, changes, before)
@@ -75,7 +76,7 @@ def entity_differences(kind: Kind, given: Mapping[str, object], before: KeptEnti
     values = entity_values(kind, before)
     fields = kind.fields()
     return [
-        f"{name} is {values[name]!r}, not {value!r}"
+        f"{name} is {quoted(values[name])}, not {quoted(value)}"
         for name, value in given.items()
         if fields[name].fixed and not fields[name].same(value, values[name])
     ]

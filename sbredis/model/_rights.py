@@ -7,6 +7,7 @@ from dataclasses import dataclass, field, fields
 from datetime import datetime
 from typing import Any, cast
 
+from sbredis._quoting import quoted
 from sbredis.model._entity_enums import AccessRights
 
 __all__ = ["AuthorizationRule", "read_rule", "rule_as_kept"]
@@ -57,7 +58,9 @@ def _read(name: str, value: Any) -> Any:
         try:
             return [AccessRights(right) for right in value]
         except (ValueError, TypeError):
-            raise ValueError(f"rights of an AuthorizationRule are {', '.join(AccessRights)}, not {value!r}") from None
+            raise ValueError(
+                f"rights of an AuthorizationRule are {', '.join(AccessRights)}, not {quoted(value)}"
+            ) from None
     if name in _TIMES:
         if isinstance(value, str):
             value = datetime.fromisoformat(value)

@@ -15,6 +15,7 @@ from dataclasses import asdict, dataclass, field, fields
 from functools import lru_cache
 from typing import Any, Literal, NoReturn, TypeAlias, TypeVar, cast, get_args, get_origin
 
+from sbredis._quoting import quoted
 from sbredis.engine import MOST_PARTITIONS, PartitionSettings, entity_name, name_key, subscription_name
 from sbredis.exceptions import DataLayoutError
 
@@ -161,7 +162,7 @@ def _require_text_names(value: object) -> None:
     if isinstance(value, Mapping):
         for name, inner in cast("Mapping[object, object]", value).items():
             if not isinstance(name, str):
-                raise TypeError(f"the name of a property of an entity is text, not {name!r}")
+                raise TypeError(f"the name of a property of an entity is text, not {quoted(name)}")
             _require_text_names(inner)
     elif isinstance(value, (list, tuple)):
         for inner in cast("Sequence[object]", value):
@@ -243,14 +244,14 @@ def _settings(given: dict[str, Any]) -> tuple[PartitionSettings, dict[str, Any]]
         if each.name in rest:
             value = known[each.name] = rest.pop(each.name)
             if type(value) is not type(each.default) and not (each.default is None and type(value) is int):
-                raise ValueError(f"its setting {each.name} is {value!r}")
+                raise ValueError(f"its setting {each.name} is {quoted(value)}")
     return PartitionSettings(**known), rest
 
 
 def _taken(rest: dict[str, Any], name: str, kind: type[T]) -> T:
     value = rest.pop(name, None)
     if type(value) is not (get_origin(kind) or kind):
-        raise ValueError(f"its field {name} is {value!r}")
+        raise ValueError(f"its field {name} is {quoted(value)}")
     return cast("T", value)
 
 
@@ -263,7 +264,7 @@ def _text_or_none(rest: dict[str, Any], name: str) -> str | None:
 
 def _one_of(what: str, value: object, known: tuple[str, ...]) -> None:
     if value not in known:
-        raise ValueError(f"{what} is one of {', '.join(known)}, not {value!r}")
+        raise ValueError(f"{what} is one of {', '.join(known)}, not {quoted(value)}")
 
 
 def _no_number(text: str) -> NoReturn:

@@ -9,6 +9,7 @@ from typing import Literal, NamedTuple, Self, TypeVar, get_args
 
 import anyio
 
+from sbredis._quoting import quoted
 from sbredis.engine import (
     Caller,
     Partition,
@@ -125,7 +126,7 @@ class Namespace:
         _check_kind(name, kind, settings)
         if partitioned and colocate_with is not None:
             raise ValueError(
-                f"{name!r} is to be partitioned, and so beside every other entity: leave out colocate_with"
+                f"{quoted(name)} is to be partitioned, and so beside every other entity: leave out colocate_with"
             )
         until = anyio.current_time() + timeout
         beside = None if colocate_with is None else await self._neighbour(name, colocate_with, until)
@@ -428,25 +429,29 @@ class Namespace:
         if beside is None:
             return partition_for_name(name, self.partitions)
         if beside.partitioned:
-            raise ValueError(f"{name!r} cannot be put beside '{beside.path}', which is partitioned and so everywhere")
+            raise ValueError(
+                f"{quoted(name)} cannot be put beside '{beside.path}', which is partitioned and so everywhere"
+            )
         return beside.partitions[0]
 
 
 def _kinds(kind: Kind | Collection[Kind]) -> Collection[Kind]:
     kinds = (kind,) if isinstance(kind, str) else kind
     if unknown := set(kinds) - set(get_args(Kind)):
-        raise ValueError(f"kind is one of {', '.join(get_args(Kind))}, or several, not {unknown!r}")
+        raise ValueError(f"kind is one of {', '.join(get_args(Kind))}, or several, not {quoted(unknown)}")
     return kinds
 
 
 def _check_kind(name: str, kind: Kind, settings: PartitionSettings) -> None:
     """Raise for settings that no queue or topic can have, and for what is neither."""
     if kind not in {"queue", "topic"}:
-        raise ValueError(f"{name!r} is to be a queue or a topic, not {kind!r}")
+        raise ValueError(f"{quoted(name)} is to be a queue or a topic, not {quoted(kind)}")
     if settings.shared:
-        raise ValueError(f"the {kind} {name!r} stores its messages itself: its settings cannot be shared")
+        raise ValueError(f"the {kind} {quoted(name)} stores its messages itself: its settings cannot be shared")
     if settings.topic != (kind == "topic"):
-        raise ValueError(f"the settings of the {kind} {name!r} are those of a {'topic' if settings.topic else 'queue'}")
+        raise ValueError(
+            f"the settings of the {kind} {quoted(name)} are those of a {'topic' if settings.topic else 'queue'}"
+        )
 
 
 def _check_changes(record: EntityRecord, settings: PartitionSettings) -> None:

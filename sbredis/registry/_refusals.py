@@ -9,6 +9,7 @@ from sbredis.exceptions import (
     DataLayoutError,
     MessagingEntityAlreadyExistsError,
     MessagingEntityNotFoundError,
+    NamespaceMissingError,
     NamespacePartitionsError,
     Outcome,
     ServiceBusError,
@@ -36,11 +37,8 @@ __all__ = [
 class EntityChangedError(ServiceBusError):
     """Somebody else has changed the entity since it was read. Read it again, and do to that what is to be done."""
 
+    code = "EntityChanged"
     is_transient = True
-
-
-class NamespaceMissingError(MessagingEntityNotFoundError):
-    """The namespace itself is not there any more: its servers have come back empty."""
 
 
 class SubscriptionGoneError(MessagingEntityNotFoundError):
@@ -152,7 +150,11 @@ def refusals(namespace: str, entity: str = "") -> Refusals:
     return {
         "NAMESPACE": lambda _: (
             NamespaceMissingError,
-            f"There is no namespace '{namespace}', or no longer: whoever creates a queue in it, or opens it, makes it.",
+            (
+                f"There is no namespace '{namespace}', or no longer: the servers may have come back empty. Create the "
+                "entity again, get the sender or receiver with create_if_missing=True, or open a new client: each of "
+                "these makes the namespace."
+            ),
         ),
         "LAYOUT": lambda form: (
             DataLayoutError,

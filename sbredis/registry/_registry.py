@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any, NamedTuple
 
+from sbredis._quoting import quoted
 from sbredis.engine import Request, load, name_key, registry_keys, registry_salt
 from sbredis.registry._entity import EntityDescription, EntityRecord, decode, decode_again, encode, split_path
 from sbredis.registry._limits import LIMITS
@@ -251,7 +252,7 @@ def require_bounds(what: str, after: str, limit: int) -> None:
     if not _expressible(after):
         raise ValueError(f"after is {after!a}, which has half a surrogate pair: UTF-8 cannot express it")
     if type(limit) is not int or not 1 <= limit <= LONGEST_PAGE:
-        raise ValueError(f"limit must be a whole number from 1 to {LONGEST_PAGE}, not {limit!r}")
+        raise ValueError(f"limit must be a whole number from 1 to {LONGEST_PAGE}, not {quoted(limit)}")
 
 
 def _expressible(text: str) -> bool:

@@ -11,6 +11,7 @@ import re
 from collections.abc import Iterable
 from typing import Any, Literal, NamedTuple, NoReturn
 
+from sbredis._quoting import quoted
 from sbredis.engine import name_key, rule_name
 from sbredis.exceptions import DataLayoutError
 from sbredis.rules import CorrelationFilter, FalseFilter, Rule, TrueFilter, rule_from_json, rule_to_json
@@ -72,7 +73,7 @@ def encode_rule(rule: Rule) -> str:
     rule_key(rule.name)
     text = json.dumps(rule_to_json(rule), sort_keys=True, separators=(",", ":"), allow_nan=False)
     if len(text) > MAXIMUM_RULE_BYTES:
-        raise ValueError(f"the rule {rule.name!r} takes {len(text)} bytes; at most {MAXIMUM_RULE_BYTES} are kept")
+        raise ValueError(f"the rule {quoted(rule.name)} takes {len(text)} bytes; at most {MAXIMUM_RULE_BYTES} are kept")
     return text
 
 
@@ -83,7 +84,7 @@ def require_rules(rules: Iterable[Rule]) -> None:
     for rule in rules:
         size += len(encode_rule(rule))
         if rule_key(rule.name) in known:
-            raise ValueError(f"two rules are called {rule.name!r}; names are compared without regard to case")
+            raise ValueError(f"two rules are called {quoted(rule.name)}; names are compared without regard to case")
         known.add(rule_key(rule.name))
     if len(known) > MAXIMUM_RULES or size > _MAXIMUM_BYTES:
         raise ValueError(

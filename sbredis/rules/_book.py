@@ -7,6 +7,7 @@ from operator import attrgetter
 from types import MappingProxyType
 from typing import Final, NamedTuple, NoReturn
 
+from sbredis._quoting import shortened
 from sbredis.exceptions import RuleSyntaxError
 from sbredis.rules._actions import Action, compile_action
 from sbredis.rules._arithmetic import EvaluationError
@@ -18,7 +19,7 @@ from sbredis.rules._index import Index, Wanted, split
 from sbredis.rules._rules import CorrelationFilter, FalseFilter, Filter, Rule, SqlFilter
 from sbredis.rules._sharing import Memory, Sharing
 from sbredis.rules._syntax import Predicate
-from sbredis.rules._values import Constant, Value, shortened
+from sbredis.rules._values import Constant, Value
 
 __all__ = ["Copy", "RuleBook"]
 

@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from datetime import timedelta
 from typing import cast
 
+from sbredis._quoting import quoted
 from sbredis.rules._parser import Parser
 from sbredis.rules._rules import CORRELATED, CorrelationFilter, FalseFilter, Filter, SqlAction, SqlFilter, TrueFilter
 from sbredis.rules._syntax import Parameter, Predicate, SetTo, Statement
@@ -92,7 +93,7 @@ def correlated(given: CorrelationFilter) -> dict[tuple[bool, str], Constant]:
             raise TypeError(f"{what} must be str or None, not {type(value).__name__}")
         wanted[True, key] = expressible(value, what)
     for name, value in _named(given.properties, "the properties of a correlation filter").items():
-        what = f"property {name!r} of a correlation filter"
+        what = f"property {quoted(name)} of a correlation filter"
         if not name:
             raise ValueError("a property of a correlation filter has an empty name")
         if value is None:

@@ -11,6 +11,7 @@ from collections.abc import Callable, Mapping
 from typing import Any, NoReturn, Protocol, TypeAlias, TypeVar
 from uuid import uuid4
 
+from sbredis._quoting import shortened
 from sbredis.rules._arithmetic import EvaluationError, calculate, negate
 from sbredis.rules._facts import Seen, canonical
 from sbredis.rules._like import PatternError, matcher
@@ -46,7 +47,6 @@ from sbredis.rules._values import (
     greater,
     kind_of,
     less,
-    shortened,
     unequal,
 )
 

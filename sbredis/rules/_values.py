@@ -28,7 +28,6 @@ __all__ = [
     "kind_of",
     "less",
     "on_calendar",
-    "shortened",
     "unequal",
 ]
 
@@ -98,11 +97,6 @@ def on_calendar(time: datetime) -> bool:
     except (OverflowError, ValueError):
         return False
     return True
-
-
-def shortened(text: str, most: int) -> str:
-    """The text as an error shows it: so many characters at most."""
-    return text if len(text) <= most else f"{text[: most - 1]}…"
 
 
 def as_constant(value: object, what: str) -> Constant:

@@ -26,6 +26,8 @@ Flavour = Literal["valkey", "redis"]
 class ServerNotFoundError(ServerUnsuitableError):
     """There is no Redis or Valkey server program on this machine; the text says how to get one."""
 
+    code = "ServerNotFound"
+
 
 @dataclass(frozen=True)
 class ServerBinary:

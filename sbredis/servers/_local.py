@@ -258,7 +258,7 @@ class LocalServer(Startable):
             self.ask("PING", timeout=2)
             about = self.ask("INFO", "server", timeout=2)
         except ScriptRefusedError as error:
-            return error.code != "LOADING"  # it wants to know who asks (NOAUTH, NOPERM): it is up
+            return error.reply_code != "LOADING"  # it wants to know who asks (NOAUTH, NOPERM): it is up
         except OSError:
             return False
         # If another process's server has the port, this one is about to find that out and to end.

@@ -30,7 +30,7 @@ def answers(socket_path: str) -> bool:
     try:
         return ask(socket_path, "PING", timeout=1.0) == "PONG"
     except ScriptRefusedError as error:
-        return error.code != "LOADING"  # BUSY, for one, is the answer of a server that runs
+        return error.reply_code != "LOADING"  # BUSY, for one, is the answer of a server that runs
     except OSError:
         return False
 

@@ -22,6 +22,7 @@ from ipaddress import IPv6Address
 from typing import Any, Literal, NamedTuple
 from urllib.parse import unquote
 
+from sbredis._quoting import quoted
 from sbredis.exceptions import InvalidConnectionStringError
 
 __all__ = ["DEFAULT_NAMESPACE", "Durability", "Endpoint", "Target", "TlsOptions", "parse_target", "redacted"]
@@ -45,6 +46,7 @@ _SCHEMES: Mapping[str, tuple[Kind, bool]] = {
 }
 _NETWORKED = ("standalone", "cluster", "sentinel")
 _REDIS_PORT, _SENTINEL_PORT = 6379, 26379
+_LONGEST_SHOWN = 300
 _NAMESPACE = re.compile(r"[A-Za-z0-9](?:[A-Za-z0-9._-]{0,48}[A-Za-z0-9])?")
 _SCHEME = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*")
 _LABEL = r"[A-Za-z0-9_](?:[A-Za-z0-9_-]{0,61}[A-Za-z0-9_])?"
@@ -142,7 +144,9 @@ class _Parser:
         self.text = text
 
     def wrong(self, part: str, why: str) -> InvalidConnectionStringError:
-        return InvalidConnectionStringError(f"Connection string {redacted(self.text)!r}: {part}: {why}")
+        return InvalidConnectionStringError(
+            f"Connection string {quoted(redacted(self.text), _LONGEST_SHOWN)}: {part}: {why}"
+        )
 
     def target(self) -> Target:
         text = self.text
@@ -159,7 +163,7 @@ class _Parser:
                 f"{', '.join(name + '://' for name in _SCHEMES)}."
             )
         if scheme.lower() not in _SCHEMES:
-            named = repr(scheme) if _SCHEME.fullmatch(scheme) else "what stands before '://'"
+            named = quoted(scheme) if _SCHEME.fullmatch(scheme) else "what stands before '://'"
             raise self.wrong("scheme", f"{named} is not one of {', '.join(_SCHEMES)}")
         if any(ord(character) < 33 or ord(character) == 127 for character in text):
             raise self.wrong("characters", "white space and control characters must be percent-encoded")
@@ -221,7 +225,7 @@ class _Parser:
             if bracketed:
                 host, port = unquote(bracketed[1]), bracketed[2]
                 if not _is_ipv6(host):
-                    raise self.wrong("host", f"{bracketed[1]!r} is not an IPv6 address")
+                    raise self.wrong("host", f"{quoted(bracketed[1])} is not an IPv6 address")
             elif item.count(":") > 1 or "[" in item or "]" in item:
                 raise self.wrong("host", "an IPv6 address stands in brackets, as in [::1]:6379")
             else:
@@ -230,7 +234,7 @@ class _Parser:
                 if not host:
                     raise self.wrong("host", "it is missing" if len(text) == len(item) else "one in the list is empty")
                 if not _HOST.fullmatch(host):
-                    raise self.wrong("host", f"{host!r} is not a host name or address")
+                    raise self.wrong("host", f"{quoted(host)} is not a host name or address")
             endpoint = Endpoint(host, self.port(port, default_port))
             if endpoint not in found:
                 found.append(endpoint)
@@ -257,7 +261,7 @@ class _Parser:
                 )
             first, _, more = more.partition("/")
         if more:
-            raise self.wrong("path", f"nothing is expected behind '/{first}'")
+            raise self.wrong("path", f"nothing is expected behind {quoted('/' + first)}")
         if first and option is not None:
             raise self.wrong("db", "it is given twice, in the path and in the query")
         database = option or 0
@@ -310,7 +314,7 @@ class _Parser:
         for item in filter(None, query.split("&")):
             name, equals, value = item.partition("=")
             if name not in _OPTIONS:
-                named = repr(name) if equals and name.isidentifier() else "what stands behind '?' or '&'"
+                named = quoted(name) if equals and name.isidentifier() else "what stands behind '?' or '&'"
                 raise self.wrong("option", f"{named} is not known; there are {', '.join(sorted(_OPTIONS))}")
             if not equals or not value:
                 raise self.wrong(name, "it has no value")
@@ -337,19 +341,20 @@ class _Parser:
 
     def number(self, part: str, text: str, low: int, high: int) -> int:
         if not _DIGITS.fullmatch(text) or not low <= int(text) <= high:
-            raise self.wrong(part, f"{text!r} is not a number from {low} to {high}")
+            raise self.wrong(part, f"{quoted(text)} is not a number from {low} to {high}")
         return int(text)
 
     def choice(self, part: str, text: str, *choices: str) -> str:
         if text not in choices:
-            raise self.wrong(part, f"{text!r} is not one of {', '.join(choices)}")
+            raise self.wrong(part, f"{quoted(text)} is not one of {', '.join(choices)}")
         return text
 
     def namespace(self, part: str, text: str) -> str:
         if not _NAMESPACE.fullmatch(text):
             raise self.wrong(
                 part,
-                f"{text!r} is not 1 to 50 letters, digits, '.', '-' or '_' that begin and end with a letter or digit",
+                f"{quoted(text)} is not 1 to 50 letters, digits, '.', '-' or '_' "
+                "that begin and end with a letter or digit",
             )
         return text
 

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, Literal, Self, TypeVar
 
 import anyio
 
+from sbredis._quoting import quoted
 from sbredis.exceptions import ServerUnsuitableError, ServiceBusConnectionError
 from sbredis.transport._address import Endpoint, Target
 from sbredis.transport._backoff import Backoff, RefreshPacing
@@ -116,7 +117,7 @@ class Transport:
         elif durability in ("master", "replicated"):
             replicated = durability == "replicated"
         else:
-            raise ValueError(f"durability of a call is 'master' or 'replicated', not {durability!r}")
+            raise ValueError(f"durability of a call is 'master' or 'replicated', not {quoted(durability)}")
         # The common case, without another coroutine in between: the connection is there and takes the call.
         if not replicated and call.slot is not None:
             node = self._routes[call.slot]

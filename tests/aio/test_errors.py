@@ -16,7 +16,7 @@ def test_an_error_can_be_copied_and_pickled() -> None:
     error.entity = "orders"
     for made in (copy.copy(error), pickle.loads(pickle.dumps(error)), error.twin()):  # noqa: S301  # our own
         assert type(made) is ScriptRefusedError
-        assert (str(made), made.code, made.after_unknown, made.entity) == (str(error), "CODE", True, "orders")
+        assert (str(made), made.reply_code, made.after_unknown, made.entity) == (str(error), "CODE", True, "orders")
 
 
 @pytest.mark.anyio

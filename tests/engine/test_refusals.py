@@ -391,7 +391,7 @@ async def refused(bench: Bench, script: str, case: Case) -> None:
         await perform(bench.transport, case.call.request(script, bench.partition.keys))
     told = caught.value.__context__
     assert isinstance(told, ScriptRefusedError)
-    assert (told.code, type(caught.value), caught.value.outcome) == (case.code, kind, Outcome.REFUSED)
+    assert (told.reply_code, type(caught.value), caught.value.outcome) == (case.code, kind, Outcome.REFUSED)
     assert str(caught.value).startswith(REFUSALS[case.code](told.detail)[1])
 
 
@@ -463,7 +463,7 @@ async def sent_in_vain(bench: Bench, script: str, *arguments: Argument) -> str:
     with pytest.raises(ServiceBusError) as caught:
         await bench.transport.call(load(script), bench.partition.keys, arguments)
     assert await bench.whole() == before
-    return caught.value.code if isinstance(caught.value, ScriptRefusedError) else ""
+    return caught.value.reply_code if isinstance(caught.value, ScriptRefusedError) else ""
 
 
 def too_few() -> Iterator[tuple[str, tuple[Argument, ...]]]:

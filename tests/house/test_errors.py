@@ -4,8 +4,14 @@ from __future__ import annotations
 
 import inspect
 import re
+from collections.abc import Iterator
+from importlib import import_module
 
 from sbredis import exceptions, registry
+from sbredis.exceptions import ServiceBusError
+from sbredis.servers import ServerNotFoundError
+from tests.house.modules import modules
+from tools.repository import ROOT
 
 LINE = re.compile(r"^ *(?P<depth>(?:│   |    )*)[├└]── (?P<name>\w+) +(?P<also>\(also a ValueError\))?", re.MULTILINE)
 
@@ -29,3 +35,66 @@ def test_the_tree_that_is_drawn_is_the_one_that_grows() -> None:
 def test_what_users_are_told_of_comes_from_the_tree() -> None:
     assert registry.NamespacePartitionsError is exceptions.NamespacePartitionsError
     assert issubclass(exceptions.NamespacePartitionsError, ValueError)
+
+
+CODES: dict[type[ServiceBusError], str] = {
+    exceptions.ServiceBusError: "GeneralError",
+    exceptions.ServiceBusConnectionError: "ConnectionFailed",
+    exceptions.ServerUnsuitableError: "ServerUnsuitable",
+    exceptions.ServiceBusCommunicationError: "ServiceCommunicationProblem",
+    exceptions.ServiceBusAuthenticationError: "AuthenticationFailed",
+    exceptions.ServiceBusAuthorizationError: "Unauthorized",
+    exceptions.ServiceBusServerBusyError: "ServiceBusy",
+    exceptions.OperationTimeoutError: "ServiceTimeout",
+    exceptions.ScriptRefusedError: "ScriptRefused",
+    exceptions.MessagingEntityNotFoundError: "MessagingEntityNotFound",
+    exceptions.NamespaceMissingError: "NamespaceMissing",
+    exceptions.MessagingEntityAlreadyExistsError: "MessagingEntityAlreadyExists",
+    exceptions.MessagingEntityDisabledError: "MessagingEntityDisabled",
+    exceptions.ServiceBusQuotaExceededError: "QuotaExceeded",
+    exceptions.MessageSizeExceededError: "MessageSizeExceeded",
+    exceptions.MessageLockLostError: "MessageLockLost",
+    exceptions.MessageNotFoundError: "MessageNotFound",
+    exceptions.MessageAlreadySettled: "MessageAlreadySettled",
+    exceptions.SessionCannotBeLockedError: "SessionCannotBeLocked",
+    exceptions.SessionLockLostError: "SessionLockLost",
+    exceptions.RuleSyntaxError: "RuleSyntax",
+    exceptions.AutoLockRenewFailed: "AutoLockRenewFailed",
+    exceptions.AutoLockRenewTimeout: "AutoLockRenewTimeout",
+    exceptions.NamespacePartitionsError: "NamespacePartitions",
+    exceptions.DataLayoutError: "DataLayout",
+    exceptions.InvalidConnectionStringError: "InvalidConnectionString",
+    registry.EntityChangedError: "EntityChanged",
+    ServerNotFoundError: "ServerNotFound",
+}
+"""Written out, because programs compare with these: a code that changes, or goes, breaks them."""
+
+
+def below(cls: type[ServiceBusError]) -> Iterator[type[ServiceBusError]]:
+    for child in cls.__subclasses__():
+        yield child
+        yield from below(child)
+
+
+def test_each_class_of_the_tree_has_a_code_of_its_own_that_never_changes() -> None:
+    public = {getattr(exceptions, name) for name in exceptions.__all__}
+    assert {cls for cls in public if issubclass(cls, ServiceBusError)} <= set(CODES)
+    assert {cls: cls.__dict__.get("code") for cls in CODES} == CODES
+    assert len(set(CODES.values())) == len(CODES)
+
+
+def test_a_class_without_a_code_has_that_of_the_one_it_is_derived_from() -> None:
+    for module in modules():
+        import_module(module.name)
+    own = {cls for cls in below(ServiceBusError) if cls.__module__.startswith("sbredis.") and "code" in vars(cls)}
+    assert own == set(CODES) - {ServiceBusError}
+
+
+def test_an_error_shows_its_code() -> None:
+    assert "(MessageLockLost; " in str(exceptions.MessageLockLostError("gone"))
+
+
+def test_the_documents_name_each_class_with_its_code() -> None:
+    text = (ROOT / "docs" / "connecting.md").read_text("utf-8")
+    listed = dict(re.findall(r"^\| `(\w+)` \| `(\w+)` \|", text, re.MULTILINE))
+    assert listed == {cls.__name__: code for cls, code in CODES.items()}

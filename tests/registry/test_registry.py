@@ -444,5 +444,5 @@ async def test_a_malformed_call_is_refused(transport: Transport, name: str, argu
     before = await snapshot(transport)
     with pytest.raises(ScriptRefusedError) as raised:
         await transport.call(load(name), KEYS, arguments)
-    assert raised.value.code == "BADCALL"
+    assert raised.value.reply_code == "BADCALL"
     assert await snapshot(transport) == before

@@ -390,6 +390,6 @@ async def test_a_malformed_call_is_refused(transport: Transport, name: str, argu
         try:
             await transport.call(load(name), KEYS, given)
         except ScriptRefusedError as error:
-            code = error.code
+            code = error.reply_code
         assert code in codes
     assert await snapshot(transport) == before

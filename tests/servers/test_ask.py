@@ -37,7 +37,7 @@ def test_an_answer_is_read_whatever_pieces_it_comes_in(sent: bytes, expected: Re
 def test_an_error_is_raised_with_its_code_and_detail() -> None:
     with LocalServer() as server, pytest.raises(ScriptRefusedError, match="unknown command") as caught:
         server.ask("NO-SUCH-COMMAND")
-    assert caught.value.code == "ERR"
+    assert caught.value.reply_code == "ERR"
 
 
 def test_an_error_inside_an_array_is_a_value() -> None:

@@ -88,7 +88,7 @@ async def test_a_script_that_refuses_has_changed_nothing_and_says_why(url: str) 
     async with await open_transport(url) as transport:
         with pytest.raises(ScriptRefusedError) as caught:
             await transport.call(refuse, [b"k"])
-        assert (caught.value.code, caught.value.detail) == ("LOCKLOST", "7 of 9")
+        assert (caught.value.reply_code, caught.value.detail) == ("LOCKLOST", "7 of 9")
         assert (caught.value.outcome, caught.value.is_transient) == (Outcome.REFUSED, False)
         assert await transport.call(READ, [b"k"]) is None
 

@@ -132,7 +132,7 @@ def test_a_script_that_refuses_has_the_last_word() -> None:
     """It recognises a repetition: had the first attempt run, it would have answered with that one's reply."""
     raised = Failure(Kind.REFUSED, "7", "LOCKLOST", REFUSED, HERE).error(call(), maybe_ran=True)
     assert isinstance(raised, ScriptRefusedError)
-    assert (raised.code, raised.detail, raised.outcome) == ("LOCKLOST", "7", REFUSED)
+    assert (raised.reply_code, raised.detail, raised.outcome) == ("LOCKLOST", "7", REFUSED)
 
 
 @pytest.mark.parametrize(

@@ -1,0 +1,97 @@
+"""The servers come back empty, and with them the namespace and all that was in it is gone."""
+
+from __future__ import annotations
+
+import asyncio
+
+import pytest
+
+from sbredis.aio import ServiceBusClient
+from sbredis.exceptions import NamespaceMissingError
+from sbredis.model import ServiceBusMessage
+from sbredis.servers import LocalServer
+from sbredis.transport import Transport
+
+pytestmark = pytest.mark.anyio
+
+
+async def come_back_empty(transport: Transport) -> None:
+    """Every server loses what it had."""
+    reached = set[object]()
+    for number in range(16384):
+        key = b"{%d}" % number
+        endpoint = transport.endpoint_of(key)
+        if endpoint not in reached:
+            reached.add(endpoint)
+            await transport.command("FLUSHALL", key=key)
+        if len(reached) == len(transport.masters):
+            break
+    assert await size(transport) == 0
+
+
+async def size(transport: Transport) -> int:
+    """How many keys the servers have."""
+    counts: dict[object, int] = {}
+    for number in range(16384):
+        key = b"{%d}" % number
+        endpoint = transport.endpoint_of(key)
+        if endpoint not in counts:
+            counts[endpoint] = int(await transport.command("DBSIZE", key=key))
+        if len(counts) == len(transport.masters):
+            break
+    return sum(counts.values())
+
+
+async def test_a_sender_that_may_create_what_is_missing_sends_on(url: str) -> None:
+    async with ServiceBusClient(url) as client:
+        sender = client.get_queue_sender("orders", create_if_missing=True)
+        await sender.send_messages(ServiceBusMessage("lost"))
+        await come_back_empty(client._connection.transport)
+        await sender.send_messages(ServiceBusMessage("kept"))
+        receiver = client.get_queue_receiver("orders")
+        assert [message.body for message in await receiver.receive_messages(1, 20)] == [b"kept"]
+
+
+async def test_a_receiver_that_may_create_what_is_missing_receives_on(binary: str | None) -> None:
+    with LocalServer(binary=binary) as server:
+        async with ServiceBusClient(server.url) as client:
+            receiver = client.get_queue_receiver("orders", create_if_missing=True)
+            assert await receiver.receive_messages(1, 0.1) == []
+            waiting = asyncio.ensure_future(receiver.receive_messages(1, 60))
+            await asyncio.to_thread(restart, server)
+            await client.get_queue_sender("orders").send_messages(ServiceBusMessage("kept"))
+            assert [message.body for message in await waiting] == [b"kept"]
+
+
+async def test_a_topic_and_its_subscription_are_created_again_by_those_who_may(binary: str | None) -> None:
+    with LocalServer(binary=binary) as server:
+        async with ServiceBusClient(server.url) as client:
+            sender = client.get_topic_sender("events", create_if_missing=True)
+            reader = client.get_subscription_receiver("events", "all", create_if_missing=True)
+            await sender.send_messages(ServiceBusMessage("for nobody"))
+            assert await reader.receive_messages(1, 0.1) == []
+            await asyncio.to_thread(restart, server)
+            await sender.send_messages(ServiceBusMessage("for nobody"))  # the topic is there again
+            assert await reader.receive_messages(1, 0.1) == []  # and so is its subscription
+            await sender.send_messages(ServiceBusMessage("kept"))
+            assert [message.body for message in await reader.receive_messages(1, 60)] == [b"kept"]
+
+
+def restart(server: LocalServer) -> None:
+    """Let a server that keeps nothing come back empty."""
+    server.kill()
+    server.restart()
+
+
+async def test_without_leave_to_create_it_is_an_error_that_says_how_and_nothing_is_made(url: str) -> None:
+    async with ServiceBusClient(url) as client:
+        await client.ensure_queue("orders")
+        sender = client.get_queue_sender("orders")
+        await sender.send_messages(ServiceBusMessage("lost"))
+        transport = client._connection.transport
+        await come_back_empty(transport)
+        with pytest.raises(NamespaceMissingError, match="create_if_missing=True") as raised:
+            await sender.send_messages(ServiceBusMessage("refused"))
+        assert raised.value.code == "NamespaceMissing"
+        assert raised.value.entity == "orders"
+        assert await size(transport) == 0

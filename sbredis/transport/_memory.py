@@ -37,5 +37,6 @@ def forget_memory(name: str) -> None:
 
 def _missing(name: str | None) -> ServerUnsuitableError:
     return ServerUnsuitableError(
-        f"memory:// needs fakeredis with Lua: pip install 'sbredis[memory]' (cannot import {name})"
+        f"memory:// needs fakeredis with Lua: run pip install '.[memory]' in the checkout of sbredis "
+        f"(cannot import {name})"
     )

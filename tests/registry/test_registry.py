@@ -367,7 +367,10 @@ about_an_entity = pytest.mark.parametrize("request_", REQUESTS[1:], ids=lambda r
 async def test_where_no_namespace_is_every_call_says_so(transport: Transport, request_: Request[Any]) -> None:
     await transport.command("DEL", NAMESPACE, key=NAMESPACE)
     text = await refused(transport, request_, NamespaceMissingError)
-    assert text == "There is no namespace 'ns', or no longer: whoever creates a queue in it, or opens it, makes it."
+    assert text == (
+        "There is no namespace 'ns', or no longer: the servers may have come back empty. Create the entity again, get "
+        "the sender or receiver with create_if_missing=True, or open a new client: each of these makes the namespace."
+    )
 
 
 @about_an_entity

@@ -126,7 +126,7 @@ def test_without_the_extra_the_error_names_it(tmp_path: Path, missing: str) -> N
     (tmp_path / "test_it.py").write_text("def test_it(sbredis_bus):\n    pass\n", "utf-8")
     said = run(tmp_path, "-p", "sbredis.testing", PYTEST_DISABLE_PLUGIN_AUTOLOAD="1")
     assert "1 error" in said, said
-    assert "pip install 'sbredis[memory]'" in said
+    assert "pip install '.[memory]'" in said
 
 
 def test_a_run_that_uses_no_fixture_imports_no_client(tmp_path: Path) -> None:

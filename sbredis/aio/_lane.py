@@ -293,6 +293,8 @@ class _Track(Generic[J, R]):
         self._wanted: asyncio.Future[None] | None = None
         self._started = False
         self._number = 0
+        self._known = False
+        """The partition has answered a call of this lane, and so has recorded it."""
         self._generation = 0
         self._name = ""
         self._told = False
@@ -368,6 +370,7 @@ class _Track(Generic[J, R]):
                 else:
                     lane.fail(jobs, then)
             else:
+                self._known = True
                 lane.answer(jobs, result)
                 for job in jobs:
                     job.end()
@@ -395,6 +398,14 @@ class _Track(Generic[J, R]):
 
         ``goes_on``: the call was not tried for as long as there is time.
         """
+        then = await self._decided(error, jobs, record, until, goes_on=goes_on)
+        if then is not Then.AGAIN and not self._known:
+            self._begin_anew()
+        return then
+
+    async def _decided(
+        self, error: ServiceBusError, jobs: list[J], record: EntityRecord, until: float, *, goes_on: bool
+    ) -> Then | ServiceBusError:
         lane, entity = self._lane, self._lane.desk.entity
         mending: Awaitable[None] | None = None
         if isinstance(error, DisplacedError):
@@ -408,7 +419,7 @@ class _Track(Generic[J, R]):
         if mending is not None:
             return await self._mended(mending, error, record)
         if isinstance(error, LaneUnknownError):
-            self._begin_anew()
+            self._known = False
             return forgotten(error) if error.outcome is Outcome.UNKNOWN else Then.ANEW
         if error.is_transient and error.outcome in _UNANSWERED:
             movable = jobs if error.outcome is Outcome.NEVER_SENT else []
@@ -481,6 +492,13 @@ class _Track(Generic[J, R]):
             _log.error("%s: a call broke on a defect", self._lane.desk, exc_info=defect)
 
     def _begin_anew(self) -> None:
+        """Begin another lane of calls at this partition.
+
+        A partition records a lane with the first call that it answers with a result, and runs a later number only in a
+        lane that it has recorded. So a lane whose first call brought no result is left: its second call could never
+        run, and if the answer to it were lost, nobody could tell that from a lane that was forgotten.
+        """
         self._generation += 1
         self._number = 0
+        self._known = False
         self._name = f"{self._lane.desk.entity.connection.id}{self._letter}.{self._generation}"

@@ -1,4 +1,4 @@
-"""A stretch of network that is cut when the answer to a script comes back."""
+"""A stretch of network that is cut when a script is called, or when its answer comes back."""
 
 from __future__ import annotations
 
@@ -12,7 +12,9 @@ __all__ = ["Scissors"]
 
 
 class Scissors(Between):
-    """Cuts the connection so many times, each time when a certain script has run and before its answer arrives."""
+    """Cuts the connection a number of times: when a certain script has run, before its answer arrives; or when the
+    script is called, before the server has received the call.
+    """
 
     def __init__(self, server: LocalServer) -> None:
         super().__init__(server)
@@ -20,14 +22,19 @@ class Scissors(Between):
         self._left = 0
         self._sha = b""
         self._asked = False
+        self._on_the_way = False
 
-    def cut(self, script: str, times: int = 1) -> None:
-        """The answers to the next so many calls of a script do not arrive."""
-        self._sha, self._left = load(script).sha.encode(), times
+    def cut(self, script: str, times: int = 1, *, on_the_way: bool = False) -> None:
+        """The answers to the next calls of a script do not arrive; with ``on_the_way`` the calls do not."""
+        self._sha, self._left, self._on_the_way = load(script).sha.encode(), times, on_the_way
 
     async def carry(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter, *, answers: bool) -> None:
         while data := await reader.read(1 << 20):
             if self._left and not answers and b"EVALSHA" in data and self._sha in data:
+                if self._on_the_way:
+                    self._left -= 1
+                    self.cuts += 1
+                    return
                 self._asked = True
             elif self._asked and answers:
                 self._asked = False

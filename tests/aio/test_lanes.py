@@ -267,6 +267,37 @@ async def test_a_lane_that_was_forgotten_in_the_middle_of_a_call_is_an_error(
         await sender.send_messages(ServiceBusMessage("y", partition_key="a"))
 
 
+@pytest.mark.parametrize("first", ["is refused", "is lost"])
+async def test_a_call_after_a_first_call_that_did_not_run_is_known_not_to_have_run(
+    url: str, first: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The partition never recorded the lane. So it is no forgotten lane, and the second call is simply made."""
+    async with (
+        queue_at(url, partitioned=True, quota=2000) as queue,
+        queue.client.get_queue_sender("q") as sender,
+    ):
+        with in_short_stretches(queue, monkeypatch), Gate(queue.client) as gate:
+            if first == "is lost":
+                gate.fates.extend(["is lost"] * 5)
+            with pytest.raises(ServiceBusError) as caught:
+                await sender.send_messages(ServiceBusMessage("x" * 3000, partition_key="a"))
+            assert caught.value.outcome is (Outcome.UNKNOWN if first == "is lost" else Outcome.REFUSED)
+            assert flat(await lies_in(queue)) == []
+            gate.fates.clear()
+            queue.entity.pinned("a").reached()  # as if another call had been answered since
+            before = len(gate.came)
+            gate.shut = True
+            gate.fates.append("is lost")
+            send = asyncio.create_task(sender.send_messages(ServiceBusMessage("y", partition_key="a"), timeout=20))
+            await gate.reached(before + 1)
+            await asyncio.sleep(0.005)  # longer than the stretch
+            gate.open()
+            await send
+            assert len(gate.came) == before + 2
+            assert gate.came[-1].arguments == gate.came[-2].arguments
+        assert flat(await lies_in(queue)) == ["y"]
+
+
 # -- what fails --------------------------------------------------------------------------------------------------------
 
 

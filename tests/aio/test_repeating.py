@@ -13,7 +13,7 @@ import pytest
 
 from benchmarks.faults import in_thread
 from sbredis.aio import ServiceBusClient, ServiceBusReceiver, ServiceBusSender
-from sbredis.exceptions import Outcome, ServiceBusError
+from sbredis.exceptions import Outcome, ServiceBusError, ServiceBusQuotaExceededError
 from sbredis.model import ServiceBusMessage, ServiceBusReceivedMessage
 from sbredis.servers import LocalCluster, LocalServer
 from sbredis.transport import key_slot
@@ -112,6 +112,23 @@ async def test_a_settlement_whose_answer_is_lost_is_one_settlement(server: Local
         if script == "abandon":
             (again,) = await receiver.receive_messages(1, 5)
             assert again.delivery_count == 2
+
+
+async def test_a_send_that_never_reached_the_server_after_a_refused_one_is_one_message(server: LocalServer) -> None:
+    """The server has not recorded the lane of the refused call. The cut call did not run, and the client knows it."""
+    async with (
+        queue_at(server.url, quota=2000) as queue,
+        Scissors(server).listening() as network,
+        ServiceBusClient(f"redis://127.0.0.1:{network.port}", namespace="ns") as client,
+        client.get_queue_sender("q") as sender,
+    ):
+        with pytest.raises(ServiceBusQuotaExceededError) as caught:
+            await sender.send_messages(ServiceBusMessage("x" * 3000))
+        assert caught.value.outcome is Outcome.REFUSED
+        network.cut("send", on_the_way=True)
+        await sender.send_messages(ServiceBusMessage("y"))
+        assert network.cuts == 1
+        assert flat(await lies_in(queue)) == ["y"]
 
 
 async def test_the_time_runs_out_before_it_is_known(server: LocalServer) -> None:

@@ -76,6 +76,8 @@ class Connection:
         self._maintains = maintenance or self.rig is not None
         self.maintenance: Maintenance | None = None
         """What it does for all clients of the namespace, if it offered to."""
+        self.count_dropped: Callable[[str, int], None] | None = None
+        """Counts the messages that an entity has dropped as duplicates."""
         self._entities: dict[str, Entity] = {}
         self._seen_off: set[asyncio.Task[None]] = set()
         self._opening: asyncio.Task[None] | None = None

@@ -20,6 +20,7 @@ from contextlib import suppress
 from typing import TYPE_CHECKING, Any, ClassVar, Generic, TypeVar
 
 from sbredis.aio._fates import OF_ONE_CALLER, DefectError, DisplacedError, Full, Then, UnmadeError, forgotten
+from sbredis.aio._job import Job
 from sbredis.engine import (
     LaneUnknownError,
     Partition,
@@ -42,7 +43,7 @@ if TYPE_CHECKING:
     from sbredis.aio._desk import Desk
     from sbredis.registry import EntityRecord
 
-__all__ = ["OTHER_LOOP", "Job", "Lane"]
+__all__ = ["OTHER_LOOP", "Lane"]
 
 _log = logging.getLogger("sbredis.client")
 _TICK = 0.25
@@ -55,29 +56,6 @@ OTHER_LOOP = (
     "The client is used in another event loop than the one in which it was opened. Make a client for each event loop, "
     "and close it in there."
 )
-
-
-class Job:
-    """What one caller wants of a call."""
-
-    __slots__ = ("deadline", "done", "future", "over", "size")
-
-    def __init__(self, deadline: float, size: int = 0) -> None:
-        self.deadline = deadline
-        self.size = size
-        self.done = False
-        """It was done, whether or not somebody still waits for it."""
-        self.over = False
-        self.future: asyncio.Future[Any]
-
-    def end(self) -> None:
-        """It is over, whatever became of it."""
-        if not self.over:
-            self.over = True
-            self.ended()
-
-    def ended(self) -> None:
-        """What is to be done when it is over. Called once."""
 
 
 J = TypeVar("J", bound=Job)

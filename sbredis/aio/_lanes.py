@@ -4,12 +4,14 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 from collections import deque
 from collections.abc import Callable, Sequence
 from itertools import accumulate
 from typing import TYPE_CHECKING, Any, ClassVar, Generic, TypeVar
 
-from sbredis.aio._lane import Job, Lane
+from sbredis.aio._job import Job
+from sbredis.aio._lane import Lane
 from sbredis.aio._routing import facts_of
 from sbredis.engine import (
     MAXIMUM_CALL_BYTES,
@@ -43,6 +45,9 @@ if TYPE_CHECKING:
 __all__ = ["CallJob", "CallLane", "RenewJob", "RenewLane", "SendJob", "SendLane", "SettleJob", "SettleLane", "Way"]
 
 T = TypeVar("T")
+_log = logging.getLogger("sbredis.client")
+_SHOWN = 10
+"""How many ids of messages the log shows at most."""
 _STRETCH = 0.3
 """So long a call with messages that may go elsewhere tries to reach its partition."""
 
@@ -147,12 +152,34 @@ class SendLane(Lane[SendJob, Sent]):
                 job.future.set_result(number)
             number += sum(job.widths) if job.widths else len(job.messages)
         self.desk.reached()
+        if result.dropped:
+            self._tell_of_dropped(jobs, result.dropped)
         connection = self.desk.entity.connection
         if connection.rig is not None:
             messages = [message for job in jobs for message in job.messages]
             connection.rig.sent(connection.target.namespace, self.desk.entity.name, messages)
         if result.more:
             self.desk.catch_up()
+
+    def _tell_of_dropped(self, jobs: Sequence[SendJob], dropped: int) -> None:
+        """Log and count duplicates. The partition says how many it has dropped, and not which."""
+        entity = self.desk.entity
+        known = [message.message_id for job in jobs for message in job.messages if message.message_id]
+        ids = [repr(message_id.decode(errors="replace")) for message_id in known]
+        few = ", ".join(ids[:_SHOWN]) + (", …" if len(ids) > _SHOWN else "")
+        if dropped == len(ids):
+            which = f"message ids {few}" if dropped > 1 else f"message id {few}"
+        else:
+            which = f"they are among the {len(ids)} messages of one call, with the ids {few}"
+        _log.info(
+            "%s: %d duplicate%s dropped, because duplicate detection had seen the id before: %s",
+            entity.name,
+            dropped,
+            " was" if dropped == 1 else "s were",
+            which,
+        )
+        if entity.connection.count_dropped is not None:
+            entity.connection.count_dropped(entity.name, dropped)
 
     def patience(self, jobs: Sequence[SendJob], seconds: float) -> float:
         """What can go elsewhere does not wait for long; nor do the first who cannot reach the partition, because others

@@ -14,12 +14,12 @@ from sbredis.aio._arguments import count_of, deadline_of, sequence_numbers_of, w
 from sbredis.aio._fates import UnmadeError
 from sbredis.aio._lanes import SendJob
 from sbredis.aio._routing import facts_of
+from sbredis.aio._sendable import require_sessions, scheduled, too_large
 from sbredis.aio._stream import SendStream
 from sbredis.aio._throttle import Throttle
 from sbredis.engine import (
     MAXIMUM_CALL_BYTES,
     MAXIMUM_CALL_MESSAGES,
-    MAXIMUM_MESSAGE_BYTES,
     Outgoing,
     Partition,
     Request,
@@ -29,7 +29,6 @@ from sbredis.engine import (
 )
 from sbredis.exceptions import (
     MessageNotFoundError,
-    MessageSizeExceededError,
     MessagingEntityNotFoundError,
     OperationTimeoutError,
     Outcome,
@@ -41,8 +40,10 @@ from sbredis.model import (
     ServiceBusMessageBatch,
     as_messages,
     from_content,
+    keep_id,
     outgoing,
     routing_key,
+    use_id,
 )
 
 if TYPE_CHECKING:
@@ -137,6 +138,10 @@ class ServiceBusSender:
         :class:`~sbredis.exceptions.MessagingEntityDisabledError` when it does not take messages, and what a
         connection may end with; ``outcome`` says whether the messages may have been taken. ``timeout`` in seconds
         bounds all of it, 60 unless said.
+
+        A message without an id gets one. It keeps that if the send fails or its outcome is unknown, so that a queue
+        that detects duplicates recognises the repetition. A message that was sent gets another id when it is sent
+        again.
         """
         warn_of_unknown("send_messages", kwargs)
         deadline = deadline_of(timeout)
@@ -148,11 +153,11 @@ class ServiceBusSender:
                 await self._traced([message], entity, deadline)
                 return
             made = outgoing(message, detects_duplicates=entity.detects_duplicates)
-            job = await self._begin((message,), (made,), len(made.payload), entity, deadline)
+            message_id = use_id(message._content)
             try:
-                await job.future
-            except asyncio.CancelledError:
-                _untaken(job.future)
+                await self._send((message,), (made,), len(made.payload), entity, deadline)
+            except BaseException:
+                keep_id(message._content, message_id)
                 raise
             return
         if isinstance(message, ServiceBusMessageBatch):
@@ -165,20 +170,20 @@ class ServiceBusSender:
     async def schedule_messages(
         self,
         messages: MessageTypes,
-        schedule_time_utc: datetime,
+        schedule_time_utc: datetime | Sequence[datetime],
         *,
         timeout: float | None = None,
         **kwargs: Any,
     ) -> list[int]:
         """Have messages enqueued at a time to come, and return the sequence numbers by which that can be cancelled.
 
-        The messages get numbers of their own when they are enqueued. All of them are taken, or none.
+        ``schedule_time_utc`` is one time for all messages, or a list of times with one for each message. The numbers
+        are in the order of the messages. The messages get other numbers when they are enqueued. All of them are taken,
+        or none.
         """
         warn_of_unknown("schedule_messages", kwargs)
         deadline = deadline_of(timeout)
-        listed = as_messages(messages)
-        for each in listed:
-            each.scheduled_enqueue_time_utc = schedule_time_utc
+        listed = scheduled(as_messages(messages), schedule_time_utc)
         entity = await self._ready(deadline)
         if not listed:
             return []
@@ -276,6 +281,7 @@ class ServiceBusSender:
         """A batch is encoded already, as for a queue that detects duplicates."""
         if not len(batch):
             return
+        round_ = batch._use_ids()
         messages = [message for message, _ in batch._outgoing]
         made = [one for _, one in batch._outgoing]
         if not entity.detects_duplicates:
@@ -283,8 +289,12 @@ class ServiceBusSender:
         if entity.routing is not None or entity.partitioned or entity.record.settings.sessions:
             # Judged, and placed, as they were when they were added, whatever was done to them since.
             messages = [from_content(decode(one.payload)) for one in made]
-        with self._telemetry.operation("send", entity.name, messages=messages, encoded=True):
-            await self._send(messages, made, batch.size_in_bytes, entity, deadline)
+        try:
+            with self._telemetry.operation("send", entity.name, messages=messages, encoded=True):
+                await self._send(messages, made, batch.size_in_bytes, entity, deadline)
+        except BaseException:
+            batch._keep_ids(round_)
+            raise
 
     async def _traced(
         self,
@@ -301,11 +311,25 @@ class ServiceBusSender:
 
     async def _encoded(self, messages: list[ServiceBusMessage], entity: Entity, deadline: float) -> list[int]:
         detects = entity.detects_duplicates
-        made = [outgoing(message, detects_duplicates=detects) for message in messages]
-        return await self._send(messages, made, sum(len(one.payload) for one in made), entity, deadline)
+        made: list[Outgoing] = []
+        ids: list[str | None] = []
+        try:
+            for message in messages:
+                made.append(outgoing(message, detects_duplicates=detects))
+                ids.append(use_id(message._content))  # at once: the same object may come again
+            return await self._send(messages, made, sum(len(one.payload) for one in made), entity, deadline)
+        except BaseException:
+            for message, message_id in zip(messages, ids, strict=False):  # which of them have got an id by then
+                keep_id(message._content, message_id)
+            raise
 
     async def _send(
-        self, messages: list[ServiceBusMessage], made: list[Outgoing], size: int, entity: Entity, deadline: float
+        self,
+        messages: Sequence[ServiceBusMessage],
+        made: Sequence[Outgoing],
+        size: int,
+        entity: Entity,
+        deadline: float,
     ) -> list[int]:
         job = await self._begin(messages, made, size, entity, deadline)
         try:
@@ -331,10 +355,10 @@ class ServiceBusSender:
         """
         count = len(made)
         if entity.record.settings.sessions:
-            _require_sessions(entity, messages)
+            require_sessions(entity, messages)
         most = entity.largest_message if count == 1 else min(entity.largest_message, MAXIMUM_CALL_BYTES)
         if size > most or count > MAXIMUM_CALL_MESSAGES:
-            raise _too_large(entity, count, size)
+            raise too_large(entity, count, size)
         if entity.partitioned:
             key = self._key(messages, entity)
             pinned = None if key is None else entity.pinned(key)
@@ -448,40 +472,6 @@ class ServiceBusSender:
         if self._closed:
             raise ValueError("The sender is closed: get another one from the client.")
         self._connection.check_open()
-
-
-def _require_sessions(entity: Entity, messages: Sequence[ServiceBusMessage]) -> None:
-    """Refuse a message without a session where each must have one."""
-    for message in messages:
-        if message._content.session_id is None:
-            error = ServiceBusError(
-                f"The SessionId was not set on a message, and it cannot be sent to {entity.name!r}: entities that "
-                "require sessions take only messages that have one.",
-                outcome=Outcome.NEVER_SENT,
-            )
-            error.entity = entity.name
-            raise error
-
-
-def _too_large(entity: Entity, count: int, size: int) -> MessageSizeExceededError:
-    kind, largest = entity.record.kind, entity.largest_message
-    together = min(largest, MAXIMUM_CALL_BYTES)
-    if count > MAXIMUM_CALL_MESSAGES:
-        text = f"{count} messages are too many for one call, which takes up to {MAXIMUM_CALL_MESSAGES}. "
-        text += "Send fewer at once, for instance each by itself with send_stream()."
-    elif count == 1:
-        text = (
-            f"The message has {size} bytes, properties included; the {kind} takes messages of up to {largest} bytes. "
-        )
-        text += "Make it smaller"
-        text += ", or raise max_message_size_in_kilobytes." if size <= MAXIMUM_MESSAGE_BYTES else "."
-    else:
-        text = f"The {count} messages have {size} bytes together, properties included; the {kind} takes up to "
-        text += f"{together} bytes at once. Send fewer at once"
-        text += ", or raise max_message_size_in_kilobytes." if size <= MAXIMUM_CALL_BYTES else "."
-    error = MessageSizeExceededError(text, outcome=Outcome.NEVER_SENT)
-    error.entity = entity.name
-    return error
 
 
 def _untaken(future: asyncio.Future[Any]) -> None:

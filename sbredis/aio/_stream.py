@@ -15,7 +15,7 @@ import anyio
 
 from sbredis.aio._arguments import deadline_of
 from sbredis.exceptions import Outcome, ServiceBusError
-from sbredis.model import ServiceBusMessage, as_message, outgoing
+from sbredis.model import ServiceBusMessage, as_message, keep_id, outgoing, use_id
 
 if TYPE_CHECKING:
     from sbredis.aio._sender import ServiceBusSender
@@ -45,6 +45,8 @@ class _Pending:
     index: int
     message: Any
     future: asyncio.Future[int]
+    message_id: str | None
+    """The id that was assigned for this send, if one was."""
 
 
 class SendStream(AsyncIterator[SendResult]):
@@ -139,10 +141,12 @@ class SendStream(AsyncIterator[SendResult]):
         self._pending.popleft()
         self._changed.set()
         if first.future.cancelled():
+            _keep_id(first)
             raise asyncio.CancelledError
         error = first.future.exception()
         if error is None:
             return SendResult(first.index, first.message, first.future.result())
+        _keep_id(first)
         if not isinstance(error, Exception):
             raise error
         named = _named(error, first)
@@ -190,8 +194,10 @@ class SendStream(AsyncIterator[SendResult]):
         errors: Counter[str] = Counter()
         for pending in self._pending:
             if not pending.future.done():
+                _keep_id(pending)
                 pending.future.add_done_callback(_untaken)
             elif not pending.future.cancelled() and (error := pending.future.exception()) is not None:
+                _keep_id(pending)
                 errors[str(error)] += 1
         for error_text, count in errors.items():
             _log.warning("of a stream, nobody waited any more for %d messages that failed: %s", count, error_text)
@@ -221,17 +227,23 @@ class SendStream(AsyncIterator[SendResult]):
     async def _put(self, index: int, item: Any) -> None:
         sender = self._sender
         message: Any = item
+        message_id: str | None = None
         try:
             deadline = deadline_of(self._timeout)
             entity = await sender._ready(deadline)
             message = as_message(item)
             made = outgoing(message, detects_duplicates=entity.detects_duplicates)
+            message_id = use_id(message._content)
             job = await sender._begin([message], [made], len(made.payload), entity, deadline, ordered=True)
             future: asyncio.Future[int] = job.future
         except Exception as error:  # noqa: BLE001  # the message's own
             future = asyncio.get_running_loop().create_future()
             future.set_exception(error)
-        self._pending.append(_Pending(index, message, future))
+        except BaseException:
+            if message_id is not None:
+                keep_id(message._content, message_id)
+            raise
+        self._pending.append(_Pending(index, message, future, message_id))
         self._changed.set()
 
 
@@ -242,6 +254,12 @@ async def _each(source: AsyncIterable[Any] | Iterable[Any]) -> AsyncGenerator[An
         return
     for item in source:
         yield item
+
+
+def _keep_id(pending: _Pending) -> None:
+    """A message that was not sent, or is not known to be, keeps its id for the next time."""
+    if isinstance(pending.message, ServiceBusMessage):
+        keep_id(pending.message._content, pending.message_id)
 
 
 def _untaken(future: asyncio.Future[int]) -> None:

@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import struct
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 from typing import Any, TypeAlias
 from uuid import UUID
@@ -54,6 +54,10 @@ class Content:
     """The application's own."""
     annotations: dict[str, Value] | None = None
     """What belongs to the body and to no property: AMQP's other sections, by name."""
+    assigned: str | None = field(default=None, compare=False, repr=False)
+    """The id that sbredis has assigned last; it is not sent by itself."""
+    id_used: bool = field(default=False, compare=False, repr=False)
+    """The message was sent under its id, or is being sent."""
 
 
 @dataclass(slots=True)

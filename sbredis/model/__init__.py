@@ -9,7 +9,7 @@ from sbredis.model._amqp import (
     AmqpMessageProperties,
 )
 from sbredis.model._batch import ServiceBusMessageBatch
-from sbredis.model._checks import MAXIMUM_PROPERTY_BYTES, moment
+from sbredis.model._checks import MAXIMUM_PROPERTY_BYTES, due_time, moment
 from sbredis.model._entity_enums import (
     AccessRights,
     ApiVersion,
@@ -27,6 +27,7 @@ from sbredis.model._enums import (
     TransportType,
 )
 from sbredis.model._fields import Described
+from sbredis.model._ids import keep_id, use_id
 from sbredis.model._kept import KeptEntity, entity_created, entity_differences, entity_revised, entity_values
 from sbredis.model._message import (
     MessageType,
@@ -36,6 +37,7 @@ from sbredis.model._message import (
     ServiceBusMessage,
     as_message,
     as_messages,
+    copied,
     from_content,
     outgoing,
     routing_key,
@@ -117,16 +119,20 @@ __all__ = [
     "TrueRuleFilter",
     "as_message",
     "as_messages",
+    "copied",
     "delivered",
+    "due_time",
     "entity_created",
     "entity_differences",
     "entity_revised",
     "entity_values",
     "from_content",
+    "keep_id",
     "moment",
     "outgoing",
     "routing_key",
     "rule_created",
     "rule_revised",
     "rule_shown",
+    "use_id",
 ]

@@ -81,6 +81,8 @@ class _Field(Generic[T]):
         if self.kept_as is not None:
             if self.kept_as == "session_id":
                 require_one_key(content.partition_key, cast("str | None", kept))
+            elif self.kept_as == "message_id":
+                content.assigned = None  # it is the application's own from now on
             setattr(content, self.kept_as, kept)
         elif kept is not None:
             _live_entries(content, section._section)[self.name] = cast("Value", kept)

@@ -1,14 +1,18 @@
 """Messages that are sent together."""
 
+# The modules of this package share what a message is made of.
+# pyright: reportPrivateUsage=false
+
 from __future__ import annotations
 
 from collections.abc import Mapping
 from typing import Any
 
-from sbredis.engine import MAXIMUM_CALL_MESSAGES, Outgoing
+from sbredis.engine import MAXIMUM_CALL_MESSAGES, Outgoing, decode
 from sbredis.exceptions import MessageSizeExceededError
 from sbredis.model._amqp import AmqpAnnotatedMessage
-from sbredis.model._message import ServiceBusMessage, as_message, outgoing
+from sbredis.model._ids import keep_id, use_id
+from sbredis.model._message import ServiceBusMessage, as_message, from_content, outgoing
 
 __all__ = ["DEFAULT_BATCH_BYTES", "ServiceBusMessageBatch"]
 
@@ -21,9 +25,10 @@ class ServiceBusMessageBatch:
 
     Its size is the sum of what the broker counts of each message: its body and its properties, encoded. It takes
     messages up to :attr:`max_size_in_bytes`, and 1,000 of them at most. A message is taken as it is at that moment.
+    A batch that was sent can be sent again: ids that sbredis has assigned are then drawn anew, as for other messages.
     """
 
-    __slots__ = ("_max_size", "_outgoing", "_size")
+    __slots__ = ("_assigned", "_max_size", "_outgoing", "_round", "_size", "_used")
 
     def __init__(self, max_size_in_bytes: int | None = None) -> None:
         size = DEFAULT_BATCH_BYTES if max_size_in_bytes is None else max_size_in_bytes
@@ -35,6 +40,11 @@ class ServiceBusMessageBatch:
         self._size = 0
         self._outgoing: list[tuple[ServiceBusMessage, Outgoing]] = []
         """The messages, and each as it is sent to an entity that detects duplicates."""
+        self._assigned: list[str | None] = []
+        """The id of each that sbredis has assigned."""
+        self._used = False
+        """The batch was sent under these ids, or is being sent."""
+        self._round = 0
 
     @property
     def max_size_in_bytes(self) -> int:
@@ -59,13 +69,44 @@ class ServiceBusMessageBatch:
             )
         sent = outgoing(taken, detects_duplicates=True)
         size = self._size + len(sent.payload)
+        message_id = use_id(taken._content)
         if size > self._max_size:
+            keep_id(taken._content, message_id)
             raise MessageSizeExceededError(
                 f"the message of {len(sent.payload)} bytes does not fit into the batch, which has {self._size} of "
                 f"{self._max_size} bytes"
             )
         self._outgoing.append((taken, sent))
+        self._assigned.append(message_id)
         self._size = size
+
+    def _use_ids(self) -> int:
+        """Note that the batch is being sent: under new assigned ids if it was sent before. Returns which time it is."""
+        if self._used:
+            for place, message_id in enumerate(self._assigned):
+                if message_id is not None:
+                    self._assign(place, message_id)
+        self._used = True
+        self._round += 1
+        return self._round
+
+    def _assign(self, place: int, before: str) -> None:
+        message, sent = self._outgoing[place]
+        anew = from_content(decode(sent.payload))  # as it was when it was added, whatever was done to it since
+        anew._content.message_id = None
+        made = outgoing(anew, detects_duplicates=True)
+        self._outgoing[place] = message, made
+        self._size += len(made.payload) - len(sent.payload)
+        self._assigned[place] = use_id(anew._content)
+        if message._content.message_id is message._content.assigned == before:
+            message._content.message_id = message._content.assigned = self._assigned[place]
+
+    def _keep_ids(self, round_: int) -> None:
+        """Note that a send of the batch has failed: the next one, also of its messages, uses the same ids."""
+        if round_ == self._round:
+            self._used = False
+            for (message, _), message_id in zip(self._outgoing, self._assigned, strict=True):
+                keep_id(message._content, message_id)
 
     def __len__(self) -> int:
         return len(self._outgoing)

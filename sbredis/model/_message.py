@@ -5,13 +5,10 @@
 
 from __future__ import annotations
 
-import os
-import secrets
 import warnings
 from collections.abc import Iterable, Mapping
 from dataclasses import replace
 from datetime import datetime, timedelta
-from itertools import count
 from typing import Any, TypeAlias, cast
 
 from sbredis.engine import Content, Outgoing, Value, encode
@@ -29,6 +26,7 @@ from sbredis.model._checks import (
     text,
     text_keys,
 )
+from sbredis.model._ids import assign_id
 
 __all__ = [
     "MessageType",
@@ -161,13 +159,15 @@ class ServiceBusMessage:
     def message_id(self) -> str | None:
         """Identifies the message, and its repetitions to an entity that detects duplicates: 1 to 128 characters.
 
-        One is assigned when a message without one is sent.
+        One is assigned when a message without one is sent. The message keeps an assigned id if the send fails or its
+        outcome is unknown; otherwise it gets another one when it is sent again. An id that was set is never changed.
         """
         return self._content.message_id
 
     @message_id.setter
     def message_id(self, value: str | None) -> None:
         self._content.message_id = None if value is None else id_text(value, "message_id")
+        self._content.assigned = None
 
     @property
     def correlation_id(self) -> str | None:
@@ -307,35 +307,16 @@ MessageTypes: TypeAlias = (
 # -- what is sent ------------------------------------------------------------------------------------------------------
 
 
-class _Ids:
-    """Message ids that no other process draws: 72 random bits of this process, and a number."""
-
-    __slots__ = ("number", "prefix")
-
-    def __init__(self) -> None:
-        self.begin()
-
-    def begin(self) -> None:
-        """Draw the random part: at first, and in a child that would go on with its parent's."""
-        self.prefix = secrets.token_urlsafe(9)
-        self.number = count(1)
-
-
-_ids = _Ids()
-if hasattr(os, "register_at_fork"):
-    os.register_at_fork(after_in_child=_ids.begin)
-
-
 def outgoing(message: ServiceBusMessage, *, detects_duplicates: bool) -> Outgoing:
-    """The message as a partition takes it. It gets an id if it has none, and keeps that.
+    """The message as a partition takes it. It gets an id if it has none, or one that another send has used.
 
     Raises :class:`TypeError` or :class:`ValueError` for a property that cannot be kept, and
     :class:`~sbredis.exceptions.MessageSizeExceededError` for properties that are too large.
     """
     content = message._content
     message_id = content.message_id
-    if message_id is None:
-        message_id = content.message_id = f"{_ids.prefix}{next(_ids.number):x}"
+    if message_id is None or (content.id_used and message_id is content.assigned):
+        message_id = assign_id(content)
     if content.annotations is not None:
         tidy(content)
     payload = encode(content) if content.properties is None else _with_properties(content, content.properties)

@@ -70,6 +70,10 @@ class ServiceBusSender:
         :class:`~sbredis.exceptions.MessagingEntityDisabledError` when it does not take messages, and what a
         connection may end with; ``outcome`` says whether the messages may have been taken. ``timeout`` in seconds
         bounds all of it, 60 unless said.
+
+        A message without an id gets one. It keeps that if the send fails or its outcome is unknown, so that a queue
+        that detects duplicates recognises the repetition. A message that was sent gets another id when it is sent
+        again.
         """
         warn_of_unknown("send_messages", kwargs)
         self._portal.call(self._aio.send_messages, message, timeout=timeout)
@@ -77,14 +81,16 @@ class ServiceBusSender:
     def schedule_messages(
         self,
         messages: MessageTypes,
-        schedule_time_utc: datetime,
+        schedule_time_utc: datetime | Sequence[datetime],
         *,
         timeout: float | None = None,
         **kwargs: Any,
     ) -> list[int]:
         """Have messages enqueued at a time to come, and return the sequence numbers by which that can be cancelled.
 
-        The messages get numbers of their own when they are enqueued. All of them are taken, or none.
+        ``schedule_time_utc`` is one time for all messages, or a list of times with one for each message. The numbers
+        are in the order of the messages. The messages get other numbers when they are enqueued. All of them are taken,
+        or none.
         """
         warn_of_unknown("schedule_messages", kwargs)
         return self._portal.call(self._aio.schedule_messages, messages, schedule_time_utc, timeout=timeout)

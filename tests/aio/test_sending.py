@@ -25,7 +25,7 @@ from sbredis.exceptions import (
 )
 from sbredis.model import ServiceBusMessage
 from tests.aio.gates import Gate, lies_in
-from tests.aio.standing import HandClock, Queue, both, in_memory, queue_at
+from tests.aio.standing import HandClock, Queue, bodies, both, in_memory, queue_at
 from tests.transport.hand import turns
 
 pytestmark = pytest.mark.anyio
@@ -118,6 +118,67 @@ async def test_scheduled_messages_are_counted_until_they_are_due(url: str, *, pa
         await queue.look_after()
         counts = await queue.counts()
         assert (counts.scheduled, counts.active) == (0, 5)
+
+
+async def test_messages_are_scheduled_each_at_its_own_time(url: str) -> None:
+    """In one call, with the numbers in the order of the messages."""
+    clock = HandClock()
+    times = [datetime.fromtimestamp(clock.utc() + seconds, UTC) for seconds in (30, 10, 20)]
+    messages = [ServiceBusMessage(text) for text in "abc"]
+    async with queue_at(url, clock=clock) as queue, queue.client.get_queue_sender("q") as sender:
+        with Gate(queue.client) as gate:
+            numbers = await sender.schedule_messages(messages, times)
+            assert len(gate.came) == 1
+        assert [message.scheduled_enqueue_time_utc for message in messages] == times
+        assert numbers == [numbers[0], numbers[0] + 1, numbers[0] + 2]
+        (single,) = await sender.schedule_messages(ServiceBusMessage("d"), [times[1]])
+        await sender.cancel_scheduled_messages(numbers[2])
+        receiver = queue.receiver()
+        for seconds, expected in ((9, []), (1, ["b", "d"]), (10, []), (10, ["a"])):
+            clock.move(seconds)
+            await queue.look_after()
+            received = await receiver.receive_messages(5, 0.1) if expected else []
+            assert bodies(received) == expected
+            await receiver.complete_messages(received)
+            assert (await queue.counts()).active == 0
+        assert single > numbers[2]
+
+
+@in_memory
+async def test_one_object_may_be_scheduled_for_several_times(url: str) -> None:
+    clock = HandClock()
+    times = [datetime.fromtimestamp(clock.utc() + seconds, UTC) for seconds in (10, 20)]
+    async with queue_at(url, clock=clock) as queue, queue.client.get_queue_sender("q") as sender:
+        await sender.schedule_messages([ServiceBusMessage("x")] * 2, times)
+        clock.move(10)
+        await queue.look_after()
+        counts = await queue.counts()
+        assert (counts.scheduled, counts.active) == (1, 1)
+
+
+@in_memory
+@pytest.mark.parametrize(
+    ("wrong", "kind"),
+    [
+        ([SOON], ValueError),
+        ([SOON] * 3, ValueError),
+        ([], ValueError),
+        ([SOON, SOON.replace(tzinfo=None)], ValueError),
+        ([SOON, "tomorrow"], TypeError),
+        ([SOON, None], TypeError),
+        (None, TypeError),
+        ("tomorrow", TypeError),
+    ],
+)
+async def test_times_that_do_not_fit_are_refused_before_anything_is_sent(
+    url: str, wrong: Any, kind: type[Exception]
+) -> None:
+    messages = [ServiceBusMessage("a"), ServiceBusMessage("b")]
+    async with queue_at(url) as queue, queue.client.get_queue_sender("q") as sender:
+        with Gate(queue.client) as gate, pytest.raises(kind, match="schedule"):
+            await sender.schedule_messages(messages, wrong)
+        assert gate.came == []
+        assert [message.scheduled_enqueue_time_utc for message in messages] == [None, None]
 
 
 @both

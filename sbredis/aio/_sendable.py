@@ -1,0 +1,82 @@
+# pyright: reportPrivateUsage=false
+"""What can be said of messages before they are sent: their times, and whether they can be sent at all."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from datetime import datetime
+from typing import TYPE_CHECKING, cast
+
+from sbredis.engine import MAXIMUM_CALL_BYTES, MAXIMUM_CALL_MESSAGES, MAXIMUM_MESSAGE_BYTES
+from sbredis.exceptions import MessageSizeExceededError, Outcome, ServiceBusError
+from sbredis.model import ServiceBusMessage, copied, due_time, from_content
+
+if TYPE_CHECKING:
+    from sbredis.aio._entity import Entity
+
+__all__ = ["require_sessions", "scheduled", "too_large"]
+
+
+def scheduled(messages: list[ServiceBusMessage], when: object) -> list[ServiceBusMessage]:
+    """The messages with their times. Nothing is changed if one of the times cannot be used.
+
+    An object that comes again is sent as a copy, because it may have another time there.
+    """
+    if isinstance(when, datetime):
+        for message in messages:
+            message.scheduled_enqueue_time_utc = when
+        return messages
+    if isinstance(when, (str, bytes)) or not isinstance(when, Iterable):
+        raise TypeError(
+            "schedule_time_utc must be a datetime, or a list with a datetime for each message, not "
+            f"{type(when).__name__}"
+        )
+    times = list(cast("Iterable[object]", when))
+    if len(times) != len(messages):
+        raise ValueError(
+            f"schedule_time_utc has {len(times)} times for {len(messages)} messages: give one time for all of them, or "
+            "a list with one for each"
+        )
+    checked = [due_time(time) for time in times]
+    listed: list[ServiceBusMessage] = []
+    seen: set[int] = set()
+    for message, due in zip(messages, checked, strict=True):
+        one = from_content(copied(message._content)) if id(message) in seen else message
+        seen.add(id(message))
+        one._content.scheduled = due
+        listed.append(one)
+    return listed
+
+
+def require_sessions(entity: Entity, messages: Sequence[ServiceBusMessage]) -> None:
+    """Refuse a message without a session where each must have one."""
+    for message in messages:
+        if message._content.session_id is None:
+            error = ServiceBusError(
+                f"The SessionId was not set on a message, and it cannot be sent to {entity.name!r}: entities that "
+                "require sessions take only messages that have one.",
+                outcome=Outcome.NEVER_SENT,
+            )
+            error.entity = entity.name
+            raise error
+
+
+def too_large(entity: Entity, count: int, size: int) -> MessageSizeExceededError:
+    kind, largest = entity.record.kind, entity.largest_message
+    together = min(largest, MAXIMUM_CALL_BYTES)
+    if count > MAXIMUM_CALL_MESSAGES:
+        text = f"{count} messages are too many for one call, which takes up to {MAXIMUM_CALL_MESSAGES}. "
+        text += "Send fewer at once, for instance each by itself with send_stream()."
+    elif count == 1:
+        text = (
+            f"The message has {size} bytes, properties included; the {kind} takes messages of up to {largest} bytes. "
+        )
+        text += "Make it smaller"
+        text += ", or raise max_message_size_in_kilobytes." if size <= MAXIMUM_MESSAGE_BYTES else "."
+    else:
+        text = f"The {count} messages have {size} bytes together, properties included; the {kind} takes up to "
+        text += f"{together} bytes at once. Send fewer at once"
+        text += ", or raise max_message_size_in_kilobytes." if size <= MAXIMUM_CALL_BYTES else "."
+    error = MessageSizeExceededError(text, outcome=Outcome.NEVER_SENT)
+    error.entity = entity.name
+    return error

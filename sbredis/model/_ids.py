@@ -1,0 +1,54 @@
+"""Message ids that sbredis assigns to messages that have none.
+
+An assigned id belongs to one send. If that fails, or its outcome is unknown, the message keeps the id, so that an
+entity that detects duplicates recognises the repetition. If the same object is sent again otherwise, it is another
+message and gets another id. An id that the application gave is never changed.
+"""
+
+from __future__ import annotations
+
+import os
+import secrets
+from itertools import count
+
+from sbredis.engine import Content
+
+__all__ = ["assign_id", "keep_id", "use_id"]
+
+
+class _Ids:
+    """Message ids that no other process draws: 72 random bits of this process, and a number."""
+
+    __slots__ = ("number", "prefix")
+
+    def __init__(self) -> None:
+        self.begin()
+
+    def begin(self) -> None:
+        """Draw the random part: at first, and in a child that would go on with its parent's."""
+        self.prefix = secrets.token_urlsafe(9)
+        self.number = count(1)
+
+
+_ids = _Ids()
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_ids.begin)
+
+
+def assign_id(content: Content) -> str:
+    """Give a message an id of its own."""
+    content.message_id = content.assigned = message_id = f"{_ids.prefix}{next(_ids.number):x}"
+    content.id_used = False
+    return message_id
+
+
+def use_id(content: Content) -> str | None:
+    """Note that the message is being sent under its id. Returns the id if it is an assigned one."""
+    content.id_used = True
+    return content.assigned if content.message_id is content.assigned else None
+
+
+def keep_id(content: Content, message_id: str | None) -> None:
+    """Note that the send under this assigned id has failed: the next send of the message uses the id again."""
+    if message_id is not None and content.message_id is content.assigned and content.assigned == message_id:
+        content.id_used = False

@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import asyncio
-import warnings
-from collections.abc import Mapping, Sequence
-from typing import Any
+from collections.abc import Sequence
 
 from sbredis._quoting import quoted
+from sbredis.model import NoOptions, warn_of_unknown
 
-__all__ = ["count_of", "deadline_of", "seconds_of", "sequence_numbers_of", "warn_of_unknown"]
+__all__ = ["NoOptions", "count_of", "deadline_of", "seconds_of", "sequence_numbers_of", "warn_of_unknown"]
 
 _TIMEOUT = 60.0
 
@@ -49,10 +48,3 @@ def sequence_numbers_of(value: int | Sequence[int]) -> list[int]:
         if isinstance(number, bool) or not isinstance(number, int):  # pyright: ignore[reportUnnecessaryIsInstance]
             raise TypeError(f"a sequence number is a whole number, not {type(number).__name__}")
     return list(dict.fromkeys(listed))
-
-
-def warn_of_unknown(function: str, given: Mapping[str, Any]) -> None:
-    """Options that do not exist are a warning, as in Azure's library, so that a changed import still runs."""
-    if given:
-        names = ", ".join(sorted(given))
-        warnings.warn(f"{function} does not know, and ignores: {names}", UserWarning, stacklevel=3)

@@ -6,13 +6,14 @@ import asyncio
 import secrets
 from collections.abc import Callable, Mapping
 from datetime import datetime
-from typing import TYPE_CHECKING, Any, Self
+from typing import TYPE_CHECKING, Any, Self, Unpack
 
 import anyio
 
 from sbredis._quoting import quoted
 from sbredis.aio._accepting import NoSessionError
-from sbredis.aio._arguments import deadline_of, seconds_of, warn_of_unknown
+from sbredis.aio._arguments import NoOptions, deadline_of, seconds_of, warn_of_unknown
+from sbredis.aio._client_options import ClientOptions, InternalOptions, clock_in, refuse_unfit
 from sbredis.aio._connection import Connection, Creation
 from sbredis.aio._credentials import Credential, credited
 from sbredis.aio._definitions import QUEUES, queue_creation, subscription_creation, subscription_path, topic_creation
@@ -26,10 +27,14 @@ from sbredis.aio._telemetry import Telemetry
 from sbredis.engine import entity_name
 from sbredis.model import (
     NEXT_AVAILABLE_SESSION,
+    NewSubscriptionOptions,
+    QueueOptions,
+    QueueOrSubscriptionOptions,
     QueueProperties,
     ServiceBusReceiveMode,
     ServiceBusSessionFilter,
     ServiceBusSubQueue,
+    TopicOptions,
 )
 from sbredis.transport import Backoff, Target, parse_target, target_of
 
@@ -70,12 +75,9 @@ class ServiceBusClient:
         retry_mode: str = "exponential",
         connect_timeout: float = 5.0,
         maintenance: bool = False,
-        **kwargs: Any,
+        **kwargs: Unpack[InternalOptions],
     ) -> None:
-        clock: Clock | None = kwargs.pop("_clock", None)
-        if "durability" in kwargs:
-            raise ValueError("durability belongs in the connection string, as in redis://host?durability=replicated")
-        warn_of_unknown("ServiceBusClient", kwargs)
+        clock = clock_in("ServiceBusClient", kwargs)
         target, provider = credited(parse_target(fully_qualified_namespace), credential)
         self._begin(
             target,
@@ -117,7 +119,7 @@ class ServiceBusClient:
         self._handlers: set[ServiceBusSender | ServiceBusReceiver] = set()
 
     @classmethod
-    def from_connection_string(cls, conn_str: str, **kwargs: Any) -> Self:
+    def from_connection_string(cls, conn_str: str, **kwargs: Unpack[ClientOptions]) -> Self:
         """The same, under the name that Azure gives it."""
         return cls(conn_str, **kwargs)
 
@@ -169,10 +171,10 @@ class ServiceBusClient:
         *,
         client_identifier: str | None = None,
         socket_timeout: float | None = None,
-        create_if_missing: bool | Mapping[str, Any] = False,
+        create_if_missing: bool | QueueOptions = False,
         max_in_flight: int = 1000,
         max_in_flight_bytes: int = 32 * 1024 * 1024,
-        **kwargs: Any,
+        **kwargs: Unpack[NoOptions],
     ) -> ServiceBusSender:
         """A sender to a queue.
 
@@ -191,10 +193,10 @@ class ServiceBusClient:
         *,
         client_identifier: str | None = None,
         socket_timeout: float | None = None,
-        create_if_missing: bool | Mapping[str, Any] = False,
+        create_if_missing: bool | TopicOptions = False,
         max_in_flight: int = 1000,
         max_in_flight_bytes: int = 32 * 1024 * 1024,
-        **kwargs: Any,
+        **kwargs: Unpack[NoOptions],
     ) -> ServiceBusSender:
         """A sender to a topic; the options are those of :meth:`get_queue_sender`."""
         del socket_timeout  # the calls' own time-outs bound all
@@ -232,8 +234,8 @@ class ServiceBusClient:
         auto_lock_renewer: AutoLockRenewer | None = None,
         prefetch_count: int = 0,
         adaptive_prefetch: bool = False,
-        create_if_missing: bool | Mapping[str, Any] = False,
-        **kwargs: Any,
+        create_if_missing: bool | QueueOptions = False,
+        **kwargs: Unpack[NoOptions],
     ) -> ServiceBusReceiver:
         """A receiver from a queue or, with ``sub_queue``, from its dead-letter queue.
 
@@ -275,8 +277,8 @@ class ServiceBusClient:
         auto_lock_renewer: AutoLockRenewer | None = None,
         prefetch_count: int = 0,
         adaptive_prefetch: bool = False,
-        create_if_missing: bool | Mapping[str, Any] = False,
-        **kwargs: Any,
+        create_if_missing: bool | NewSubscriptionOptions = False,
+        **kwargs: Unpack[NoOptions],
     ) -> ServiceBusReceiver:
         """A receiver from a subscription of a topic; the options are those of :meth:`get_queue_receiver`."""
         del socket_timeout  # the calls' own time-outs bound all
@@ -328,8 +330,8 @@ class ServiceBusClient:
         auto_lock_renewer: AutoLockRenewer | None = None,
         prefetch_count: int = 0,
         adaptive_prefetch: bool = False,
-        create_if_missing: bool | Mapping[str, Any] = False,
-        **kwargs: Any,
+        create_if_missing: bool | QueueOrSubscriptionOptions = False,
+        **kwargs: Unpack[NoOptions],
     ) -> ServiceBusReceiver | None:
         """A receiver of the next session of a queue or a subscription that is free, or ``None`` if there is none within
         ``max_wait_time`` seconds, 65 unless said. The other options are those of :meth:`get_queue_receiver`.
@@ -337,9 +339,7 @@ class ServiceBusClient:
         An addition of sbredis: with the session filter of Azure, that there is none is an error.
         """
         del socket_timeout  # the calls' own time-outs bound all
-        unfit = {"session_id", "sub_queue"} & kwargs.keys()
-        if unfit:
-            raise TypeError(f"accept_next_session does not know {', '.join(sorted(unfit))}")
+        refuse_unfit(kwargs)
         warn_of_unknown("accept_next_session", kwargs)
         options: dict[str, Any] = {
             "client_identifier": client_identifier,
@@ -382,7 +382,7 @@ class ServiceBusClient:
         return sessions_of(self._connection, path, state_updated_after, timeout)
 
     async def ensure_queue(
-        self, queue_name: str, *, timeout: float | None = None, **properties: Any
+        self, queue_name: str, *, timeout: float | None = None, **properties: Unpack[QueueOptions]
     ) -> QueueProperties:
         """The properties of a queue, created with these where there is none. One that is there stays as it is.
 
@@ -411,7 +411,7 @@ class ServiceBusClient:
 
 
 def _creation(
-    wanted: bool | Mapping[str, Any], connection: Connection, made: Callable[..., Creation]
+    wanted: bool | Mapping[str, object], connection: Connection, made: Callable[..., Creation]
 ) -> Creation | None:
     if wanted is False:
         return None

@@ -8,10 +8,10 @@ import secrets
 from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import AbstractAsyncContextManager, nullcontext
 from datetime import datetime
-from typing import TYPE_CHECKING, Any, Self
+from typing import TYPE_CHECKING, Any, Self, Unpack
 
 from sbredis.aio._accepting import accept_named, accept_next
-from sbredis.aio._arguments import count_of, deadline_of, seconds_of, sequence_numbers_of, warn_of_unknown
+from sbredis.aio._arguments import NoOptions, count_of, deadline_of, seconds_of, sequence_numbers_of, warn_of_unknown
 from sbredis.aio._changes import milliseconds_of
 from sbredis.aio._inbox import Inbox
 from sbredis.aio._lanes import SettleJob
@@ -194,7 +194,7 @@ class ServiceBusReceiver(Settler, AsyncIterator[ServiceBusReceivedMessage]):
                 self._renewer.register(self, message)
 
     async def receive_deferred_messages(
-        self, sequence_numbers: int | Sequence[int], *, timeout: float | None = None, **kwargs: Any
+        self, sequence_numbers: int | Sequence[int], *, timeout: float | None = None, **kwargs: Unpack[NoOptions]
     ) -> list[ServiceBusReceivedMessage]:
         """Messages that were deferred, by their sequence numbers, locked or deleted like any others.
 
@@ -295,7 +295,7 @@ class ServiceBusReceiver(Settler, AsyncIterator[ServiceBusReceivedMessage]):
         *,
         sequence_number: int = 0,
         timeout: float | None = None,
-        **kwargs: Any,
+        **kwargs: Unpack[NoOptions],
     ) -> list[ServiceBusReceivedMessage]:
         """Messages as they are in the queue, whatever their state, neither locked nor changed.
 

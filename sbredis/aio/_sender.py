@@ -7,10 +7,10 @@ import asyncio
 import logging
 from collections.abc import AsyncIterable, Callable, Iterable, Sequence
 from datetime import datetime
-from typing import TYPE_CHECKING, Any, Literal, Self
+from typing import TYPE_CHECKING, Any, Literal, Self, Unpack
 
 from sbredis._quoting import quoted
-from sbredis.aio._arguments import count_of, deadline_of, sequence_numbers_of, warn_of_unknown
+from sbredis.aio._arguments import NoOptions, count_of, deadline_of, sequence_numbers_of, warn_of_unknown
 from sbredis.aio._fates import UnmadeError
 from sbredis.aio._lanes import SendJob
 from sbredis.aio._routing import facts_of
@@ -128,7 +128,7 @@ class ServiceBusSender:
         message: MessageTypes | ServiceBusMessageBatch,
         *,
         timeout: float | None = None,
-        **kwargs: Any,
+        **kwargs: Unpack[NoOptions],
     ) -> None:
         """Send a message, several, or a batch, and return when the broker has taken them.
 
@@ -173,7 +173,7 @@ class ServiceBusSender:
         schedule_time_utc: datetime | Sequence[datetime],
         *,
         timeout: float | None = None,
-        **kwargs: Any,
+        **kwargs: Unpack[NoOptions],
     ) -> list[int]:
         """Have messages enqueued at a time to come, and return the sequence numbers by which that can be cancelled.
 
@@ -190,7 +190,7 @@ class ServiceBusSender:
         return await self._traced(listed, entity, deadline, "schedule")
 
     async def cancel_scheduled_messages(
-        self, sequence_numbers: int | Sequence[int], *, timeout: float | None = None, **kwargs: Any
+        self, sequence_numbers: int | Sequence[int], *, timeout: float | None = None, **kwargs: Unpack[NoOptions]
     ) -> None:
         """Take back messages that are scheduled and not enqueued yet.
 

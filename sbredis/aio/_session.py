@@ -8,10 +8,10 @@ import logging
 from collections.abc import Callable
 from contextlib import nullcontext
 from datetime import UTC, datetime
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar, Unpack
 from zlib import crc32
 
-from sbredis.aio._arguments import deadline_of, warn_of_unknown
+from sbredis.aio._arguments import NoOptions, deadline_of, warn_of_unknown
 from sbredis.aio._changes import require_reason
 from sbredis.engine import (
     Changes,
@@ -98,7 +98,7 @@ class ServiceBusSession:
 
     # -- what is done with it ------------------------------------------------------------------------------------------
 
-    async def renew_lock(self, *, timeout: float | None = None, **kwargs: Any) -> datetime:
+    async def renew_lock(self, *, timeout: float | None = None, **kwargs: Unpack[NoOptions]) -> datetime:
         """Lock it for the full duration from now on, and return when the lock ends."""
         warn_of_unknown("renew_lock", kwargs)
         self._check()
@@ -106,7 +106,7 @@ class ServiceBusSession:
             await self._renew(deadline_of(timeout))
         return self.locked_until_utc
 
-    async def get_state(self, *, timeout: float | None = None, **kwargs: Any) -> bytes | None:
+    async def get_state(self, *, timeout: float | None = None, **kwargs: Unpack[NoOptions]) -> bytes | None:
         """What was kept for it, by this receiver or one before; ``None`` if nothing was, or no longer."""
         warn_of_unknown("get_state", kwargs)
         self._check()
@@ -118,7 +118,7 @@ class ServiceBusSession:
             return await self._call("q", make, deadline_of(timeout))
 
     async def set_state(
-        self, state: str | bytes | bytearray | None, *, timeout: float | None = None, **kwargs: Any
+        self, state: str | bytes | bytearray | None, *, timeout: float | None = None, **kwargs: Unpack[NoOptions]
     ) -> None:
         """Keep something for the session that outlives its messages, up to the size of a message; ``None`` for nothing.
 

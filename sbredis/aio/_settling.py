@@ -8,9 +8,9 @@ from collections.abc import Iterable, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager, nullcontext
 from dataclasses import replace
 from datetime import datetime, timedelta
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any, Literal, Unpack
 
-from sbredis.aio._arguments import deadline_of, warn_of_unknown
+from sbredis.aio._arguments import NoOptions, deadline_of, warn_of_unknown
 from sbredis.aio._changes import changes_of, delay_of
 from sbredis.aio._lanes import CallJob, RenewJob, SettleJob
 from sbredis.aio._session import ServiceBusSession
@@ -207,7 +207,7 @@ class Settler:
         )
 
     async def renew_message_lock(
-        self, message: ServiceBusReceivedMessage, *, timeout: float | None = None, **kwargs: Any
+        self, message: ServiceBusReceivedMessage, *, timeout: float | None = None, **kwargs: Unpack[NoOptions]
     ) -> datetime:
         """Lock a message for the full duration from now on, and return when the lock ends."""
         warn_of_unknown("renew_message_lock", kwargs)

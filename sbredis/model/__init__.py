@@ -50,6 +50,7 @@ from sbredis.model._rule_properties import (
     CorrelationRuleFilter,
     FalseRuleFilter,
     RuleFilter,
+    RuleOptions,
     RuleProperties,
     RuleValue,
     SqlRuleAction,
@@ -65,8 +66,14 @@ from sbredis.model._runtime_properties import (
     SubscriptionRuntimeProperties,
     TopicRuntimeProperties,
 )
-from sbredis.model._subscription_properties import SubscriptionOptions, SubscriptionProperties
+from sbredis.model._subscription_properties import (
+    NewSubscriptionOptions,
+    QueueOrSubscriptionOptions,
+    SubscriptionOptions,
+    SubscriptionProperties,
+)
 from sbredis.model._topic_properties import TopicOptions, TopicProperties
+from sbredis.model._warnings import NoOptions, warn_caller, warn_of_unknown
 
 __all__ = [
     "DEFAULT_RULE",
@@ -92,12 +99,16 @@ __all__ = [
     "MessagingSku",
     "NamespaceProperties",
     "NamespaceType",
+    "NewSubscriptionOptions",
+    "NoOptions",
     "PrimitiveTypes",
     "PropertyMapping",
     "QueueOptions",
+    "QueueOrSubscriptionOptions",
     "QueueProperties",
     "QueueRuntimeProperties",
     "RuleFilter",
+    "RuleOptions",
     "RuleProperties",
     "RuleValue",
     "ServiceBusMessage",
@@ -135,4 +146,6 @@ __all__ = [
     "rule_revised",
     "rule_shown",
     "use_id",
+    "warn_caller",
+    "warn_of_unknown",
 ]

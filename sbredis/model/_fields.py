@@ -111,8 +111,8 @@ class Described:  # noqa: PLW1641 -- it can be changed, and so has no hash
         """A property by its name; ``default`` if there is none of that name."""
         return getattr(self, key) if key in self else default
 
-    def update(self, *given: Any, **named: Any) -> None:
-        """Assign several properties, as to a dictionary."""
+    def _assign(self, given: tuple[Any, ...], named: Mapping[str, object]) -> None:
+        """Assign several properties, as ``update`` of a dictionary does. Each class has its own, with its options."""
         for name, value in dict(*given, **named).items():
             self[name] = value
 

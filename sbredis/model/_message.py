@@ -5,11 +5,10 @@
 
 from __future__ import annotations
 
-import warnings
 from collections.abc import Iterable, Mapping
 from dataclasses import replace
 from datetime import datetime, timedelta
-from typing import Any, TypeAlias, cast
+from typing import Any, TypeAlias, Unpack, cast
 
 from sbredis.engine import Content, Outgoing, Value, encode
 from sbredis.model._amqp import AmqpAnnotatedMessage, AmqpMessageBodyType, body_of, tidy, view
@@ -27,6 +26,7 @@ from sbredis.model._checks import (
     text_keys,
 )
 from sbredis.model._ids import assign_id
+from sbredis.model._warnings import NoOptions, warn_of_unknown
 
 __all__ = [
     "MessageType",
@@ -79,7 +79,7 @@ class ServiceBusMessage:
         to: str | None = None,
         reply_to: str | None = None,
         reply_to_session_id: str | None = None,
-        **kwargs: Any,
+        **kwargs: Unpack[NoOptions],
     ) -> None:
         content = self._content = Content(body if type(body) is bytes else body_bytes(body))
         if message_id is not None:
@@ -106,9 +106,7 @@ class ServiceBusMessage:
             content.reply_to = text(reply_to, "reply_to")
         if reply_to_session_id is not None:
             content.reply_to_session_id = id_text(reply_to_session_id, "reply_to_session_id", may_be_empty=True)
-        if kwargs:
-            names = ", ".join(map(repr, kwargs))
-            warnings.warn(f"{names} means nothing to a message and was left out", UserWarning, stacklevel=2)
+        warn_of_unknown("ServiceBusMessage", kwargs)
 
     # -- the body ------------------------------------------------------------------------------------------------------
 

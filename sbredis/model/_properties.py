@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import KW_ONLY, dataclass
 from datetime import datetime, timedelta
-from typing import ClassVar, TypedDict
+from typing import Any, ClassVar, TypedDict, Unpack
 
 from sbredis.model import _shared_fields as shared
 from sbredis.model._entity_enums import EntityAvailabilityStatus, EntityStatus, MessagingSku, NamespaceType
@@ -157,6 +157,10 @@ class QueueProperties(Described):
             "colocate_with": colocate_with,
         }
         super().__init__(name, given)
+
+    def update(self, *given: Any, **named: Unpack[QueueOptions]) -> None:
+        """Assign several properties, as to a dictionary."""
+        self._assign(given, named)
 
 
 class QueueOptions(TypedDict, total=False):

@@ -9,7 +9,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from hashlib import blake2b
-from typing import TYPE_CHECKING, Any, NoReturn
+from typing import TYPE_CHECKING, Any, Never, NoReturn
 from uuid import UUID
 
 from sbredis.engine import NEVER, Content, Delivery, Record, Value, decode, decode_changes, payload_offset, read_record
@@ -81,7 +81,7 @@ class ServiceBusReceivedMessage(ServiceBusMessage):
     auto_renew_error: Exception | None
     """Why its lock could not be renewed automatically; ``None`` as long as nothing went wrong."""
 
-    def __init__(self, *_: Any, **__: Any) -> NoReturn:
+    def __init__(self, *_: Never, **__: Never) -> NoReturn:
         raise TypeError(
             "a ServiceBusReceivedMessage is made by a receiver; for a message to be sent see ServiceBusMessage"
         )

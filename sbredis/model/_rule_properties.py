@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from datetime import datetime, timedelta
-from typing import Any, ClassVar, Self, TypeAlias, cast, overload
+from typing import Any, ClassVar, Self, TypeAlias, TypedDict, Unpack, cast, overload
 from uuid import UUID
 
 from sbredis.model._fields import Described, Field
@@ -31,6 +31,7 @@ __all__ = [
     "CorrelationRuleFilter",
     "FalseRuleFilter",
     "RuleFilter",
+    "RuleOptions",
     "RuleProperties",
     "RuleValue",
     "SqlRuleAction",
@@ -245,6 +246,17 @@ class RuleProperties(Described):
             self["filter"] = filter
         if action is not _UNSAID:
             self["action"] = action
+
+    def update(self, *given: Any, **named: Unpack[RuleOptions]) -> None:
+        """Assign several properties, as to a dictionary."""
+        self._assign(given, named)
+
+
+class RuleOptions(TypedDict, total=False):
+    """What a rule can be given: a filter and an action, each as in :class:`RuleProperties`."""
+
+    filter: RuleFilter | None
+    action: SqlRuleAction | None
 
 
 def rule_created(given: RuleProperties) -> Rule:

@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from datetime import timedelta
-from typing import ClassVar, TypedDict
+from typing import Any, ClassVar, TypedDict, Unpack
 
 from sbredis.model import _shared_fields as shared
 from sbredis.model._entity_enums import EntityAvailabilityStatus, EntityStatus
 from sbredis.model._fields import Described, Flag
+from sbredis.model._properties import QueueOptions
+from sbredis.model._rule_properties import RuleProperties
 
-__all__ = ["SubscriptionOptions", "SubscriptionProperties"]
+__all__ = ["NewSubscriptionOptions", "QueueOrSubscriptionOptions", "SubscriptionOptions", "SubscriptionProperties"]
 
 
 class SubscriptionProperties(Described):
@@ -112,6 +115,10 @@ class SubscriptionProperties(Described):
         }
         super().__init__(name, given)
 
+    def update(self, *given: Any, **named: Unpack[SubscriptionOptions]) -> None:
+        """Assign several properties, as to a dictionary."""
+        self._assign(given, named)
+
 
 class SubscriptionOptions(TypedDict, total=False):
     """What a subscription may be created with, each as in :class:`SubscriptionProperties`."""
@@ -128,3 +135,16 @@ class SubscriptionOptions(TypedDict, total=False):
     user_metadata: str | None
     forward_dead_lettered_messages_to: str | None
     auto_delete_on_idle: timedelta | str | None
+
+
+class NewSubscriptionOptions(SubscriptionOptions, total=False):
+    """What a subscription may be created with where it is missing: its properties and its first rules."""
+
+    rules: Sequence[RuleProperties] | None
+
+
+class QueueOrSubscriptionOptions(QueueOptions, total=False):
+    """What a queue or a subscription may be created with. What is not for the one that is created is refused then."""
+
+    dead_lettering_on_filter_evaluation_exceptions: bool | None
+    rules: Sequence[RuleProperties] | None

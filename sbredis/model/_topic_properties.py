@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from datetime import timedelta
-from typing import ClassVar, TypedDict
+from typing import Any, ClassVar, TypedDict, Unpack
 
 from sbredis.model import _shared_fields as shared
 from sbredis.model._entity_enums import EntityAvailabilityStatus, EntityStatus
@@ -142,6 +142,10 @@ class TopicProperties(Described):
             "colocate_with": colocate_with,
         }
         super().__init__(name, given)
+
+    def update(self, *given: Any, **named: Unpack[TopicOptions]) -> None:
+        """Assign several properties, as to a dictionary."""
+        self._assign(given, named)
 
 
 class TopicOptions(TypedDict, total=False):

@@ -3,14 +3,23 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from datetime import datetime
-from typing import Any, Self
+from typing import Any, Self, Unpack
 
 from sbredis import aio
-from sbredis.aio._arguments import warn_of_unknown
+from sbredis.aio._arguments import NoOptions, warn_of_unknown
+from sbredis.aio._client_options import ClientOptions, InternalOptions, clock_in, refuse_unfit
 from sbredis.aio._credentials import Credential
-from sbredis.model import QueueProperties, ServiceBusReceiveMode, ServiceBusSessionFilter, ServiceBusSubQueue
+from sbredis.model import (
+    NewSubscriptionOptions,
+    QueueOptions,
+    QueueOrSubscriptionOptions,
+    QueueProperties,
+    ServiceBusReceiveMode,
+    ServiceBusSessionFilter,
+    ServiceBusSubQueue,
+    TopicOptions,
+)
 from sbredis.sync._paging import ItemPaged
 from sbredis.sync._portal import Portal
 from sbredis.sync._receiver import ServiceBusReceiver
@@ -55,10 +64,9 @@ class ServiceBusClient:
         retry_mode: str = "exponential",
         connect_timeout: float = 5.0,
         maintenance: bool = False,
-        **kwargs: Any,
+        **kwargs: Unpack[InternalOptions],
     ) -> None:
-        clock = kwargs.pop("_clock", None)
-        warn_of_unknown("ServiceBusClient", kwargs)
+        clock = clock_in("ServiceBusClient", kwargs)
         self._hold(
             aio.ServiceBusClient(
                 fully_qualified_namespace,
@@ -80,7 +88,7 @@ class ServiceBusClient:
         self._portal = Portal(f"sbredis client {client._connection.target}", client.close)
 
     @classmethod
-    def from_connection_string(cls, conn_str: str, **kwargs: Any) -> Self:
+    def from_connection_string(cls, conn_str: str, **kwargs: Unpack[ClientOptions]) -> Self:
         """The same, under the name that Azure gives it."""
         return cls(conn_str, **kwargs)
 
@@ -146,10 +154,10 @@ class ServiceBusClient:
         *,
         client_identifier: str | None = None,
         socket_timeout: float | None = None,
-        create_if_missing: bool | Mapping[str, Any] = False,
+        create_if_missing: bool | QueueOptions = False,
         max_in_flight: int = 1000,
         max_in_flight_bytes: int = 32 * 1024 * 1024,
-        **kwargs: Any,
+        **kwargs: Unpack[NoOptions],
     ) -> ServiceBusSender:
         """A sender to a queue.
 
@@ -175,10 +183,10 @@ class ServiceBusClient:
         *,
         client_identifier: str | None = None,
         socket_timeout: float | None = None,
-        create_if_missing: bool | Mapping[str, Any] = False,
+        create_if_missing: bool | TopicOptions = False,
         max_in_flight: int = 1000,
         max_in_flight_bytes: int = 32 * 1024 * 1024,
-        **kwargs: Any,
+        **kwargs: Unpack[NoOptions],
     ) -> ServiceBusSender:
         """A sender to a topic; the options are those of :meth:`get_queue_sender`."""
         warn_of_unknown("get_topic_sender", kwargs)
@@ -206,8 +214,8 @@ class ServiceBusClient:
         auto_lock_renewer: AutoLockRenewer | None = None,
         prefetch_count: int = 0,
         adaptive_prefetch: bool = False,
-        create_if_missing: bool | Mapping[str, Any] = False,
-        **kwargs: Any,
+        create_if_missing: bool | QueueOptions = False,
+        **kwargs: Unpack[NoOptions],
     ) -> ServiceBusReceiver:
         """A receiver from a queue or, with ``sub_queue``, from its dead-letter queue.
 
@@ -248,8 +256,8 @@ class ServiceBusClient:
         auto_lock_renewer: AutoLockRenewer | None = None,
         prefetch_count: int = 0,
         adaptive_prefetch: bool = False,
-        create_if_missing: bool | Mapping[str, Any] = False,
-        **kwargs: Any,
+        create_if_missing: bool | NewSubscriptionOptions = False,
+        **kwargs: Unpack[NoOptions],
     ) -> ServiceBusReceiver:
         """A receiver from a subscription of a topic; the options are those of :meth:`get_queue_receiver`."""
         warn_of_unknown("get_subscription_receiver", kwargs)
@@ -294,15 +302,15 @@ class ServiceBusClient:
         auto_lock_renewer: AutoLockRenewer | None = None,
         prefetch_count: int = 0,
         adaptive_prefetch: bool = False,
-        create_if_missing: bool | Mapping[str, Any] = False,
-        **kwargs: Any,
+        create_if_missing: bool | QueueOrSubscriptionOptions = False,
+        **kwargs: Unpack[NoOptions],
     ) -> ServiceBusReceiver | None:
         """A receiver of the next session of a queue or a subscription that is free, or ``None`` if there is none within
         ``max_wait_time`` seconds, 65 unless said. The other options are those of :meth:`get_queue_receiver`.
 
         An addition of sbredis: with the session filter of Azure, that there is none is an error.
         """
-        unfit = {name: kwargs.pop(name) for name in ("session_id", "sub_queue") if name in kwargs}  # refused there
+        refuse_unfit(kwargs)
         warn_of_unknown("accept_next_session", kwargs)
         renewer = self._renewer_of(auto_lock_renewer)
         accepted: list[ServiceBusReceiver] = []
@@ -319,7 +327,6 @@ class ServiceBusClient:
                 prefetch_count=prefetch_count,
                 adaptive_prefetch=adaptive_prefetch,
                 create_if_missing=create_if_missing,
-                **unfit,
             )
             if receiver is not None:
                 accepted.append(ServiceBusReceiver(self._portal, receiver))
@@ -356,7 +363,9 @@ class ServiceBusClient:
         )
         return ItemPaged(self._portal, listed)
 
-    def ensure_queue(self, queue_name: str, *, timeout: float | None = None, **properties: Any) -> QueueProperties:
+    def ensure_queue(
+        self, queue_name: str, *, timeout: float | None = None, **properties: Unpack[QueueOptions]
+    ) -> QueueProperties:
         """The properties of a queue, created with these where there is none. One that is there stays as it is.
 
         Raises :class:`ValueError` if that differs from ``properties`` in what cannot be changed.

@@ -5,9 +5,9 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from datetime import datetime, timedelta
-from typing import TYPE_CHECKING, Any, Self
+from typing import TYPE_CHECKING, Self, Unpack
 
-from sbredis.aio._arguments import warn_of_unknown
+from sbredis.aio._arguments import NoOptions, warn_of_unknown
 from sbredis.model import PrimitiveTypes, ServiceBusReceivedMessage, ServiceBusReceiveMode
 from sbredis.sync._session import ServiceBusSession, session_for
 
@@ -100,7 +100,7 @@ class ServiceBusReceiver(Iterator[ServiceBusReceivedMessage]):
         return self.__next__()
 
     def receive_deferred_messages(
-        self, sequence_numbers: int | Sequence[int], *, timeout: float | None = None, **kwargs: Any
+        self, sequence_numbers: int | Sequence[int], *, timeout: float | None = None, **kwargs: Unpack[NoOptions]
     ) -> list[ServiceBusReceivedMessage]:
         """Messages that were deferred, by their sequence numbers, locked or deleted like any others.
 
@@ -117,7 +117,7 @@ class ServiceBusReceiver(Iterator[ServiceBusReceivedMessage]):
         *,
         sequence_number: int = 0,
         timeout: float | None = None,
-        **kwargs: Any,
+        **kwargs: Unpack[NoOptions],
     ) -> list[ServiceBusReceivedMessage]:
         """Messages as they are in the queue, whatever their state, neither locked nor changed.
 
@@ -233,7 +233,7 @@ class ServiceBusReceiver(Iterator[ServiceBusReceivedMessage]):
         )
 
     def renew_message_lock(
-        self, message: ServiceBusReceivedMessage, *, timeout: float | None = None, **kwargs: Any
+        self, message: ServiceBusReceivedMessage, *, timeout: float | None = None, **kwargs: Unpack[NoOptions]
     ) -> datetime:
         """Lock a message for the full duration from now on, and return when the lock ends."""
         warn_of_unknown("renew_message_lock", kwargs)

@@ -5,9 +5,9 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from datetime import datetime
-from typing import TYPE_CHECKING, Any, Literal, Self
+from typing import TYPE_CHECKING, Any, Literal, Self, Unpack
 
-from sbredis.aio._arguments import warn_of_unknown
+from sbredis.aio._arguments import NoOptions, warn_of_unknown
 from sbredis.model import MessageTypes, ServiceBusMessageBatch
 from sbredis.sync._stream import SendStream
 
@@ -60,7 +60,7 @@ class ServiceBusSender:
         message: MessageTypes | ServiceBusMessageBatch,
         *,
         timeout: float | None = None,
-        **kwargs: Any,
+        **kwargs: Unpack[NoOptions],
     ) -> None:
         """Send a message, several, or a batch, and return when the broker has taken them.
 
@@ -84,7 +84,7 @@ class ServiceBusSender:
         schedule_time_utc: datetime | Sequence[datetime],
         *,
         timeout: float | None = None,
-        **kwargs: Any,
+        **kwargs: Unpack[NoOptions],
     ) -> list[int]:
         """Have messages enqueued at a time to come, and return the sequence numbers by which that can be cancelled.
 
@@ -96,7 +96,7 @@ class ServiceBusSender:
         return self._portal.call(self._aio.schedule_messages, messages, schedule_time_utc, timeout=timeout)
 
     def cancel_scheduled_messages(
-        self, sequence_numbers: int | Sequence[int], *, timeout: float | None = None, **kwargs: Any
+        self, sequence_numbers: int | Sequence[int], *, timeout: float | None = None, **kwargs: Unpack[NoOptions]
     ) -> None:
         """Take back messages that are scheduled and not enqueued yet.
 

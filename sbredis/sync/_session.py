@@ -6,9 +6,9 @@ from __future__ import annotations
 import threading
 import weakref
 from datetime import datetime
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Unpack
 
-from sbredis.aio._arguments import warn_of_unknown
+from sbredis.aio._arguments import NoOptions, warn_of_unknown
 
 if TYPE_CHECKING:
     from sbredis import aio
@@ -46,17 +46,19 @@ class ServiceBusSession:
         """Why its lock could not be renewed automatically; ``None`` as long as nothing went wrong."""
         return self._aio.auto_renew_error
 
-    def renew_lock(self, *, timeout: float | None = None, **kwargs: Any) -> datetime:
+    def renew_lock(self, *, timeout: float | None = None, **kwargs: Unpack[NoOptions]) -> datetime:
         """Lock it for the full duration from now on, and return when the lock ends."""
         warn_of_unknown("renew_lock", kwargs)
         return self._portal.call(self._aio.renew_lock, timeout=timeout)
 
-    def get_state(self, *, timeout: float | None = None, **kwargs: Any) -> bytes | None:
+    def get_state(self, *, timeout: float | None = None, **kwargs: Unpack[NoOptions]) -> bytes | None:
         """What was kept for it, by this receiver or one before; ``None`` if nothing was, or no longer."""
         warn_of_unknown("get_state", kwargs)
         return self._portal.call(self._aio.get_state, timeout=timeout)
 
-    def set_state(self, state: str | bytes | bytearray | None, *, timeout: float | None = None, **kwargs: Any) -> None:
+    def set_state(
+        self, state: str | bytes | bytearray | None, *, timeout: float | None = None, **kwargs: Unpack[NoOptions]
+    ) -> None:
         """Keep something for the session that outlives its messages, up to the size of a message; ``None`` for nothing.
 
         Text is kept in UTF-8.

@@ -444,7 +444,7 @@ async def test_a_missing_queue_is_created_if_that_was_asked_for(url: str) -> Non
 async def test_properties_of_a_queue_to_be_created_are_looked_at_at_once(url: str) -> None:
     async with queue_at(url) as queue:
         with pytest.raises(TypeError, match="create_if_missing does not know 'wrong'"):
-            queue.client.get_queue_sender("new", create_if_missing={"wrong": 1})
+            queue.client.get_queue_sender("new", create_if_missing={"wrong": 1})  # type: ignore[arg-type]
         with pytest.raises(ValueError, match="max_delivery_count"):
             queue.client.get_queue_sender("new", create_if_missing={"max_delivery_count": 0})
 
@@ -629,17 +629,17 @@ async def test_a_timeout_is_more_than_nothing(url: str, timeout: Any, error: typ
 async def test_options_that_do_not_exist_are_a_warning_where_they_are_given(url: str) -> None:
     async with queue_at(url) as queue:
         with pytest.warns(UserWarning, match="get_queue_sender does not know, and ignores: wrong") as warned:
-            sender = queue.client.get_queue_sender("q", wrong=1)
+            sender = queue.client.get_queue_sender("q", wrong=1)  # type: ignore[call-arg]
         assert warned[0].filename == __file__
         with pytest.warns(UserWarning, match="send_messages does not know") as warned:
-            await sender.send_messages(ServiceBusMessage("x"), wrong=1)
+            await sender.send_messages(ServiceBusMessage("x"), wrong=1)  # type: ignore[call-arg]
         assert warned[0].filename == __file__
         with pytest.warns(UserWarning, match="schedule_messages does not know"):
-            await sender.schedule_messages(ServiceBusMessage("x"), SOON, wrong=1)
+            await sender.schedule_messages(ServiceBusMessage("x"), SOON, wrong=1)  # type: ignore[call-arg]
         with pytest.warns(UserWarning, match="cancel_scheduled_messages does not know"):
-            await sender.cancel_scheduled_messages([], wrong=1)
+            await sender.cancel_scheduled_messages([], wrong=1)  # type: ignore[call-arg]
         with pytest.warns(UserWarning, match="ServiceBusClient does not know, and ignores: logging_enable") as warned:
-            ServiceBusClient("memory://x", logging_enable=True)
+            ServiceBusClient("memory://x", logging_enable=True)  # type: ignore[call-arg]
         assert warned[0].filename == __file__
 
 

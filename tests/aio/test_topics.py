@@ -24,6 +24,7 @@ from sbredis.management import (
     RuleProperties,
     SqlRuleAction,
     SqlRuleFilter,
+    TopicOptions,
     TrueRuleFilter,
 )
 from sbredis.model import NEXT_AVAILABLE_SESSION, ServiceBusMessage
@@ -246,7 +247,7 @@ async def test_nothing_is_sent_to_a_subscription_nor_received_from_a_topic(url: 
 @both
 async def test_what_is_missing_is_created_for_who_asked_for_it(url: str, partitioned: bool) -> None:
     async with topic_at(url, partitioned=partitioned) as subject:
-        made = {"enable_partitioning": partitioned}
+        made: TopicOptions = {"enable_partitioning": partitioned}
         async with (
             subject.client.get_topic_sender("new", create_if_missing=made) as sender,
             subject.client.get_subscription_receiver("new", "one", create_if_missing=True) as receiver,

@@ -82,7 +82,7 @@ def test_what_is_wrong_about_a_client_is_refused_when_it_is_made() -> None:
     with pytest.raises(ValueError, match="2016-07"):
         Admin.from_connection_string("memory://x", api_version="2016-07")
     with pytest.warns(UserWarning, match="does not know, and ignores: logging_enable"):
-        Admin.from_connection_string("memory://x", api_version="2024-05", logging_enable=True)
+        Admin.from_connection_string("memory://x", api_version="2024-05", logging_enable=True)  # type: ignore[call-arg]
 
 
 # -- credentials -------------------------------------------------------------------------------------------------------

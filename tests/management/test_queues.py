@@ -211,7 +211,7 @@ async def test_what_cannot_be_is_refused_before_anything_is_opened(where: str) -
         with pytest.raises((ValueError, TypeError)):
             await admin.ensure_queue(name, **properties)  # type: ignore[arg-type]
     with pytest.raises(TypeError, match="update_queue does not know 'colour'"):
-        await admin.update_queue({"name": "q"}, colour="red")
+        await admin.update_queue({"name": "q"}, colour="red")  # type: ignore[call-arg]
     for name in ("a b", "a" * 261, "t/subscriptions/s", ""):
         for done in (
             admin.get_queue(name),

@@ -194,14 +194,14 @@ def test_an_unknown_option_is_a_warning_that_shows_the_callers_line(
     client: ServiceBusClient, sender: ServiceBusSender, receiver: ServiceBusReceiver
 ) -> None:
     calls: list[Callable[[], object]] = [
-        lambda: sender.send_messages([], later=True),
-        lambda: sender.schedule_messages([], datetime.now(UTC), later=True),
-        lambda: sender.cancel_scheduled_messages([], later=True),
-        lambda: receiver.peek_messages(later=True),
-        lambda: receiver.receive_deferred_messages([], later=True),
-        lambda: client.get_queue_sender("orders", later=True),
-        lambda: client.get_queue_receiver("orders", later=True),
-        lambda: ServiceBusClient("memory://unused", later=True),
+        lambda: sender.send_messages([], later=True),  # type: ignore[call-arg]
+        lambda: sender.schedule_messages([], datetime.now(UTC), later=True),  # type: ignore[call-arg]
+        lambda: sender.cancel_scheduled_messages([], later=True),  # type: ignore[call-arg]
+        lambda: receiver.peek_messages(later=True),  # type: ignore[call-arg]
+        lambda: receiver.receive_deferred_messages([], later=True),  # type: ignore[call-arg]
+        lambda: client.get_queue_sender("orders", later=True),  # type: ignore[call-arg]
+        lambda: client.get_queue_receiver("orders", later=True),  # type: ignore[call-arg]
+        lambda: ServiceBusClient("memory://unused", later=True),  # type: ignore[call-arg]
     ]
     for call in calls:
         with pytest.warns(UserWarning, match="ignores: later") as seen:

@@ -167,5 +167,5 @@ def test_a_closed_client_cannot_be_used(url: str) -> None:
 
 def test_an_unknown_option_is_a_warning_that_shows_the_callers_line() -> None:
     with pytest.warns(UserWarning, match="ignores: later") as seen:
-        ServiceBusAdministrationClient("memory://unused", later=True)
+        ServiceBusAdministrationClient("memory://unused", later=True)  # type: ignore[call-arg]
     assert [warning.filename for warning in seen] == [__file__]

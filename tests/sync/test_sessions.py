@@ -30,6 +30,7 @@ from sbredis.exceptions import (
     SessionCannotBeLockedError,
     SessionLockLostError,
 )
+from sbredis.management import QueueOptions
 from tests.sync.interruptions import interrupted_when
 from tests.waiting import wait_until
 
@@ -41,7 +42,7 @@ in_memory = pytest.mark.parametrize("target", ["memory"])  # what takes seconds,
 @pytest.fixture
 def sender(client: ServiceBusClient) -> Iterator[ServiceBusSender]:
     """To a partitioned queue of sessions."""
-    options = {"requires_session": True, "enable_partitioning": True}
+    options: QueueOptions = {"requires_session": True, "enable_partitioning": True}
     with client.get_queue_sender("q", create_if_missing=options) as sender:
         yield sender
 
@@ -191,17 +192,17 @@ def test_an_unknown_option_is_a_warning_that_shows_the_callers_line(
     with receiver:
         session = session_of(receiver)
         calls: list[Callable[[], object]] = [
-            lambda: session.renew_lock(later=True),
-            lambda: session.get_state(later=True),
-            lambda: session.set_state(None, later=True),
-            lambda: client.accept_next_session("q", max_wait_time=NOTHING, later=True),
+            lambda: session.renew_lock(later=True),  # type: ignore[call-arg]
+            lambda: session.get_state(later=True),  # type: ignore[call-arg]
+            lambda: session.set_state(None, later=True),  # type: ignore[call-arg]
+            lambda: client.accept_next_session("q", max_wait_time=NOTHING, later=True),  # type: ignore[call-arg]
         ]
         for call in calls:
             with pytest.warns(UserWarning, match="ignores: later") as seen:
                 call()
             assert [warning.filename for warning in seen] == [__file__]
     with pytest.raises(TypeError, match="session_id"):
-        client.accept_next_session("q", session_id="ann")
+        client.accept_next_session("q", session_id="ann")  # type: ignore[call-arg]
 
 
 # -- one object --------------------------------------------------------------------------------------------------------
@@ -265,7 +266,7 @@ def test_threads_share_sessions_and_each_message_comes_once(client: ServiceBusCl
 @pytest.mark.parametrize("by", ["the receiver", "hand"])
 def test_a_session_is_renewed_while_its_thread_is_busy(by: str, client: ServiceBusClient) -> None:
     """Its lock lasts five seconds."""
-    options = {"requires_session": True, "lock_duration": "PT5S"}
+    options: QueueOptions = {"requires_session": True, "lock_duration": "PT5S"}
     with AutoLockRenewer() as renewer, client.get_queue_sender("short", create_if_missing=options) as sender:
         send(sender, "ann", "one")
         given = renewer if by == "the receiver" else None

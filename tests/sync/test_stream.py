@@ -12,6 +12,7 @@ import pytest
 
 from sbredis import SendResult, SendStream, ServiceBusClient, ServiceBusError, ServiceBusMessage, ServiceBusSender
 from sbredis.exceptions import MessageSizeExceededError
+from sbredis.management import QueueOptions
 from tests.sync.interruptions import interrupted_when
 from tests.waiting import wait_until
 
@@ -20,7 +21,7 @@ LARGE = b"x" * 2_000_000
 
 @pytest.fixture
 def sender(client: ServiceBusClient) -> Iterator[ServiceBusSender]:
-    options = {"enable_partitioning": True}
+    options: QueueOptions = {"enable_partitioning": True}
     with client.get_queue_sender("q", create_if_missing=options, max_in_flight=10) as sender:
         yield sender
 

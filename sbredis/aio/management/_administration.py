@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, Self
+from typing import Self, Unpack
 
-from sbredis.aio._arguments import seconds_of, warn_of_unknown
+from sbredis.aio._arguments import seconds_of
+from sbredis.aio._client_options import AdministrationClientOptions, InternalOptions, clock_in
 from sbredis.aio._connection import Connection
 from sbredis.aio._credentials import Credential, Provider, credited
 from sbredis.aio.management._queues import QueueAdministration
@@ -13,9 +14,6 @@ from sbredis.aio.management._subscriptions import SubscriptionAdministration
 from sbredis.aio.management._topics import TopicAdministration
 from sbredis.model import ApiVersion, NamespaceProperties, moment
 from sbredis.transport import parse_target
-
-if TYPE_CHECKING:
-    from sbredis.aio._clock import Clock
 
 __all__ = ["ServiceBusAdministrationClient"]
 
@@ -44,7 +42,7 @@ class ServiceBusAdministrationClient(
         timeout: float = 60.0,
         connect_timeout: float = 5.0,
         api_version: str | ApiVersion | None = None,
-        **kwargs: Any,
+        **kwargs: Unpack[InternalOptions],
     ) -> None:
         """``fully_qualified_namespace`` is a connection string such as ``redis://localhost:6379?namespace=orders``.
 
@@ -54,8 +52,7 @@ class ServiceBusAdministrationClient(
         :class:`~sbredis.exceptions.NamespacePartitionsError`. ``api_version`` is Azure's, and has no effect; of what
         else is given a warning is issued.
         """
-        clock: Clock | None = kwargs.pop("_clock", None)
-        warn_of_unknown("ServiceBusAdministrationClient", kwargs)
+        clock = clock_in("ServiceBusAdministrationClient", kwargs)
         if api_version is not None:
             ApiVersion(api_version)  # raises for what is none
         target, provider = credited(parse_target(fully_qualified_namespace), credential)
@@ -77,7 +74,7 @@ class ServiceBusAdministrationClient(
         partition_count: int | None = None,
         credential_provider: Provider | None = None,
         timeout: float = 60.0,
-        **kwargs: Any,
+        **kwargs: Unpack[AdministrationClientOptions],
     ) -> Self:
         """The same, under the name that Azure gives it; what else is given is given to the constructor."""
         return cls(conn_str, credential_provider, partition_count=partition_count, timeout=timeout, **kwargs)

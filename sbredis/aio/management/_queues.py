@@ -122,7 +122,11 @@ class QueueAdministration(Calls):
         return queue_counts(await self._counted(QUEUES, entity_name(queue_name), self._deadline(timeout)))
 
     async def update_queue(
-        self, queue: QueueProperties | Mapping[str, Any], *, timeout: float | None = None, **kwargs: Any
+        self,
+        queue: QueueProperties | Mapping[str, Any],
+        *,
+        timeout: float | None = None,
+        **kwargs: Unpack[QueueOptions],
     ) -> None:
         """Give a queue other properties: those of ``queue``, and above them those that are given by name.
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from contextlib import suppress
 from functools import partial
-from typing import Any
+from typing import Any, Unpack
 
 from sbredis.aio._definitions import given_in, subscription_path
 from sbredis.aio._paging import AsyncItemPaged, Page
@@ -14,6 +14,7 @@ from sbredis.engine import rule_name as named
 from sbredis.exceptions import MessagingEntityNotFoundError
 from sbredis.model import (
     RuleFilter,
+    RuleOptions,
     RuleProperties,
     SqlRuleAction,
     TrueRuleFilter,
@@ -88,7 +89,7 @@ class RuleAdministration(Calls):
         rule: RuleProperties | Mapping[str, Any],
         *,
         timeout: float | None = None,
-        **kwargs: Any,
+        **kwargs: Unpack[RuleOptions],
     ) -> None:
         """Give a rule another filter or action: those of ``rule``, and above them those that are given by name.
 

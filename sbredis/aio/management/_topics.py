@@ -119,7 +119,11 @@ class TopicAdministration(Calls):
         return await self._with_facts(await self._counted(TOPICS, entity_name(topic_name), until), until)
 
     async def update_topic(
-        self, topic: TopicProperties | Mapping[str, Any], *, timeout: float | None = None, **kwargs: Any
+        self,
+        topic: TopicProperties | Mapping[str, Any],
+        *,
+        timeout: float | None = None,
+        **kwargs: Unpack[TopicOptions],
     ) -> None:
         """Give a topic other properties: those of ``topic``, and above them those that are given by name.
 

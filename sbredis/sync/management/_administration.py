@@ -3,10 +3,10 @@
 
 from __future__ import annotations
 
-from typing import Any, Self
+from typing import Self, Unpack
 
 from sbredis.aio import management as aio
-from sbredis.aio._arguments import warn_of_unknown
+from sbredis.aio._client_options import AdministrationClientOptions, InternalOptions, clock_in
 from sbredis.aio._credentials import Credential, Provider
 from sbredis.model import ApiVersion, NamespaceProperties
 from sbredis.sync._portal import Portal
@@ -42,7 +42,7 @@ class ServiceBusAdministrationClient(
         timeout: float = 60.0,
         connect_timeout: float = 5.0,
         api_version: str | ApiVersion | None = None,
-        **kwargs: Any,
+        **kwargs: Unpack[InternalOptions],
     ) -> None:
         """``fully_qualified_namespace`` is a connection string such as ``redis://localhost:6379?namespace=orders``.
 
@@ -52,8 +52,7 @@ class ServiceBusAdministrationClient(
         :class:`~sbredis.exceptions.NamespacePartitionsError`. ``api_version`` is Azure's, and has no effect; of what
         else is given a warning is issued.
         """
-        clock = kwargs.pop("_clock", None)
-        warn_of_unknown("ServiceBusAdministrationClient", kwargs)
+        clock = clock_in("ServiceBusAdministrationClient", kwargs)
         self._aio = aio.ServiceBusAdministrationClient(
             fully_qualified_namespace,
             credential,
@@ -74,7 +73,7 @@ class ServiceBusAdministrationClient(
         partition_count: int | None = None,
         credential_provider: Provider | None = None,
         timeout: float = 60.0,
-        **kwargs: Any,
+        **kwargs: Unpack[AdministrationClientOptions],
     ) -> Self:
         """The same, under the name that Azure gives it; what else is given is given to the constructor."""
         return cls(conn_str, credential_provider, partition_count=partition_count, timeout=timeout, **kwargs)

@@ -109,7 +109,11 @@ class QueueAdministration(Calls):
         return self._portal.call(self._aio.get_queue_runtime_properties, queue_name, timeout=timeout)
 
     def update_queue(
-        self, queue: QueueProperties | Mapping[str, Any], *, timeout: float | None = None, **kwargs: Any
+        self,
+        queue: QueueProperties | Mapping[str, Any],
+        *,
+        timeout: float | None = None,
+        **kwargs: Unpack[QueueOptions],
     ) -> None:
         """Give a queue other properties: those of ``queue``, and above them those that are given by name.
 

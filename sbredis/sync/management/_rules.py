@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, Unpack
 
 from sbredis.model import (
     RuleFilter,
+    RuleOptions,
     RuleProperties,
     SqlRuleAction,
     TrueRuleFilter,
@@ -74,7 +75,7 @@ class RuleAdministration(Calls):
         rule: RuleProperties | Mapping[str, Any],
         *,
         timeout: float | None = None,
-        **kwargs: Any,
+        **kwargs: Unpack[RuleOptions],
     ) -> None:
         """Give a rule another filter or action: those of ``rule``, and above them those that are given by name.
 

@@ -122,7 +122,7 @@ class SubscriptionAdministration(Calls):
         subscription: SubscriptionProperties | Mapping[str, Any],
         *,
         timeout: float | None = None,
-        **kwargs: Any,
+        **kwargs: Unpack[SubscriptionOptions],
     ) -> None:
         """Give a subscription other properties: those of ``subscription``, and above them those that are given by name.
 

@@ -103,7 +103,11 @@ class TopicAdministration(Calls):
         return self._portal.call(self._aio.get_topic_runtime_properties, topic_name, timeout=timeout)
 
     def update_topic(
-        self, topic: TopicProperties | Mapping[str, Any], *, timeout: float | None = None, **kwargs: Any
+        self,
+        topic: TopicProperties | Mapping[str, Any],
+        *,
+        timeout: float | None = None,
+        **kwargs: Unpack[TopicOptions],
     ) -> None:
         """Give a topic other properties: those of ``topic``, and above them those that are given by name.
 

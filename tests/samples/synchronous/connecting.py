@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 from sbredis import ServiceBusClient, ServiceBusMessage, TransportType  # row: imports
 
 
@@ -17,12 +19,15 @@ def with_a_credential(connection_string: str, queue_name: str) -> object:
 
 def with_options(connection_string: str, queue_name: str) -> object:
     """The options of Azure's connection: those that mean something, and those that are ignored with a warning."""
+    without_effect: dict[str, Any] = {  # row: transport-options
+        "transport_type": TransportType.AmqpOverWebsocket,
+        "http_proxy": {"proxy_hostname": "proxy", "proxy_port": 3128},
+        "user_agent": "shop/1.0",
+        "logging_enable": True,
+    }
     client = ServiceBusClient.from_connection_string(
         connection_string,
-        transport_type=TransportType.AmqpOverWebsocket,  # row: transport-options
-        http_proxy={"proxy_hostname": "proxy", "proxy_port": 3128},  # row: transport-options
-        user_agent="shop/1.0",  # row: transport-options
-        logging_enable=True,  # row: transport-options
+        **without_effect,  # row: transport-options
         retry_total=5,
         retry_backoff_factor=0.05,
         retry_backoff_max=2,

@@ -1,0 +1,61 @@
+"""The keywords of clients, where they are handed on: what a type checker knows of them."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, TypedDict, cast
+
+from sbredis.model import warn_of_unknown
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, MutableMapping
+
+    from sbredis.aio._clock import Clock
+    from sbredis.aio._credentials import Credential
+    from sbredis.model import ApiVersion
+
+__all__ = ["AdministrationClientOptions", "ClientOptions", "InternalOptions", "clock_in", "refuse_unfit"]
+
+
+class ClientOptions(TypedDict, total=False):
+    """The keywords of ``ServiceBusClient``, which says what each means."""
+
+    credential: Credential | None
+    namespace: str | None
+    partition_count: int | None
+    retry_total: int | None
+    retry_backoff_factor: float
+    retry_backoff_max: float
+    retry_mode: str
+    connect_timeout: float
+    maintenance: bool
+
+
+class AdministrationClientOptions(TypedDict, total=False):
+    """The keywords of ``ServiceBusAdministrationClient`` that ``from_connection_string`` does not name itself."""
+
+    namespace: str | None
+    connect_timeout: float
+    api_version: str | ApiVersion | None
+
+
+class InternalOptions(TypedDict, total=False):
+    """The further keywords of a client: none that an application could give."""
+
+    _clock: Clock | None
+
+
+def clock_in(function: str, given: InternalOptions) -> Clock | None:
+    """The clock that a test gives. The other options are unknown: warn of them."""
+    options = cast("MutableMapping[str, object]", given)
+    clock = cast("Clock | None", options.pop("_clock", None))
+    if "durability" in options:
+        raise ValueError("durability belongs in the connection string, as in redis://host?durability=replicated")
+    warn_of_unknown(function, options)
+    return clock
+
+
+def refuse_unfit(given: Mapping[str, object]) -> None:
+    """Refuse the options of receivers that ``accept_next_session`` does not have, instead of ignoring them."""
+    unfit = {"session_id", "sub_queue"} & given.keys()
+    if unfit:
+        raise TypeError(f"accept_next_session does not know {', '.join(sorted(unfit))}")

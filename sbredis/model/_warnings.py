@@ -1,0 +1,35 @@
+"""Warnings at the line of the caller, and options that no function has.
+
+Azure's library takes any keyword, and warns of most of those that it does not know. sbredis does so too, so that code
+whose import was changed still runs. A type checker reports such a keyword as an error, since it is usually a typo:
+functions take ``**kwargs: Unpack[NoOptions]``.
+"""
+
+from __future__ import annotations
+
+import sys
+import warnings
+from collections.abc import Mapping
+from typing import TypedDict
+
+__all__ = ["NoOptions", "warn_caller", "warn_of_unknown"]
+
+
+class NoOptions(TypedDict):
+    """The further keywords of a function: there are none. Others raise a warning and are ignored."""
+
+
+def warn_of_unknown(function: str, given: Mapping[str, object]) -> None:
+    """Warn of options that ``function`` does not have. They are ignored, as in Azure's library."""
+    if given:
+        warn_caller(f"{function} does not know, and ignores: {', '.join(sorted(given))}")
+
+
+def warn_caller(text: str, category: type[Warning] = UserWarning) -> None:
+    """Warn at the innermost line that is not in sbredis itself."""
+    level = 2
+    frame = sys._getframe(1)  # pyright: ignore[reportPrivateUsage]  # there is no other way to count the frames
+    while frame.f_back is not None and str(frame.f_globals.get("__name__")).partition(".")[0] == "sbredis":
+        frame = frame.f_back
+        level += 1
+    warnings.warn(text, category, stacklevel=level)

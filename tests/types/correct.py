@@ -1,0 +1,48 @@
+"""The public API as it is meant to be used: the type checkers report nothing here. Nothing here runs."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+import sbredis
+from sbredis import aio, management, testing
+from sbredis.aio import management as aio_management
+
+NOW = datetime.now(UTC)
+
+
+def clients(options: dict[str, Any]) -> None:
+    """Options that come from elsewhere, as a dictionary of anything, are not looked at."""
+    aio.ServiceBusClient("memory://a", retry_total=1, retry_mode="fixed")
+    aio.ServiceBusClient.from_connection_string("memory://a", namespace="n", credential=("user", "secret"))
+    aio.ServiceBusClient.from_connection_string("memory://a", **options)
+    sbredis.ServiceBusClient.from_connection_string("memory://a", maintenance=True)
+    management.ServiceBusAdministrationClient.from_connection_string("memory://a", timeout=1, namespace="n")
+    aio_management.ServiceBusAdministrationClient.from_connection_string("memory://a", connect_timeout=1)
+
+
+async def made_by_clients(client: aio.ServiceBusClient, other: sbredis.ServiceBusClient) -> None:
+    queue: management.QueueOptions = {"lock_duration": timedelta(minutes=1)}
+    rule = management.RuleProperties("r", filter=management.SqlRuleFilter("a = 1"))
+    client.get_queue_sender("q", create_if_missing=True)
+    client.get_queue_sender("q", create_if_missing={"max_delivery_count": 3})
+    client.get_queue_sender("q", create_if_missing=queue)
+    client.get_subscription_receiver("t", "s", create_if_missing={"rules": [rule], "requires_session": True})
+    await client.accept_next_session("q", create_if_missing={"requires_session": True, "enable_partitioning": True})
+    await client.accept_next_session("t", "s", create_if_missing={"requires_session": True, "rules": [rule]})
+    await client.ensure_queue("q", timeout=1, max_delivery_count=3)
+    other.ensure_queue("q", max_delivery_count=3)
+
+
+async def administration(
+    admin: aio_management.ServiceBusAdministrationClient, other: management.ServiceBusAdministrationClient
+) -> None:
+    await admin.update_queue(await admin.get_queue("q"), lock_duration="PT1M", status="Disabled")
+    await admin.update_topic({"name": "t"}, user_metadata="ours")
+    await admin.update_rule("t", "s", {"name": "r"}, filter=management.TrueRuleFilter(), action=None)
+    other.update_subscription("t", {"name": "s"}, lock_duration=timedelta(minutes=1))
+
+
+async def buses(bus: testing.Bus) -> None:
+    await bus.create_subscription("t", "s", rules={"r": "a = 1"}, lock_duration="PT1M")

@@ -1,0 +1,87 @@
+"""A typo in an option is an error of the type checker, and what is right is none.
+
+mypy looks here. ``make check`` has pyright look at the same two files.
+"""
+
+from __future__ import annotations
+
+import inspect
+import os
+import re
+import subprocess
+import sys
+from importlib import import_module
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.house.modules import modules
+from tools.repository import ROOT
+
+HERE = Path(__file__).parent
+MARK = re.compile(r"  # type: ignore\[[a-z-]+\]$", re.MULTILINE)
+PUBLIC = [module.name for module in modules() if not any(part.startswith("_") for part in module.name.split("."))]
+
+
+def mypy(folder: Path, text: str) -> tuple[set[int], str]:
+    """The lines of a program in which mypy sees an error, and all that it says."""
+    program = folder / "program.py"
+    program.write_text(text, "utf-8")
+    done = subprocess.run(
+        [sys.executable, "-m", "mypy", "--strict", "--python-version=3.11", "--no-incremental", str(program)],
+        cwd=folder,
+        env={**os.environ, "MYPYPATH": str(ROOT)},
+        capture_output=True,
+        text=True,
+        timeout=240,
+        check=False,
+    )
+    assert done.returncode in {0, 1}, f"{done.stdout}{done.stderr}"
+    return {int(line) for line in re.findall(r"program\.py:(\d+): error", done.stdout)}, done.stdout
+
+
+def marked(text: str) -> set[int]:
+    return {number for number, line in enumerate(text.splitlines(), 1) if MARK.search(line)}
+
+
+def test_every_typo_is_an_error_at_its_line(tmp_path: Path) -> None:
+    text = (HERE / "typos.py").read_text("utf-8")
+    lines, said = mypy(tmp_path, MARK.sub("", text))
+    assert len(marked(text)) > 50
+    assert lines == marked(text), said
+
+
+def test_what_is_right_is_no_error(tmp_path: Path) -> None:
+    lines, said = mypy(tmp_path, (HERE / "correct.py").read_text("utf-8"))
+    assert lines == set(), said
+
+
+def untyped(name: str) -> list[str]:
+    """The public functions of a module that take keywords of any name."""
+    module = import_module(name)
+    found: list[str] = []
+    for each in module.__all__:
+        value = getattr(module, each)
+        functions: dict[str, Any] = {each: value} if inspect.isroutine(value) else {}
+        if inspect.isclass(value):
+            members = ((member, inspect.getattr_static(value, member)) for member in dir(value))
+            functions = {
+                f"{each}.{member}": getattr(function, "__func__", function)
+                for member, function in members
+                if (not member.startswith("_") or member == "__init__")
+                and str(getattr(getattr(function, "__func__", function), "__module__", "")).startswith("sbredis")
+                and inspect.isfunction(getattr(function, "__func__", function))
+            }
+        found += [
+            f"{name}.{path}(**{parameter.name}: {parameter.annotation})"
+            for path, function in functions.items()
+            for parameter in inspect.signature(function).parameters.values()
+            if parameter.kind is parameter.VAR_KEYWORD and not re.match(r"Unpack\[|Never$", str(parameter.annotation))
+        ]
+    return found
+
+
+@pytest.mark.parametrize("name", PUBLIC)
+def test_no_public_function_takes_keywords_of_any_name(name: str) -> None:
+    assert untyped(name) == []

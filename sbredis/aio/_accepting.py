@@ -11,7 +11,7 @@ import asyncio
 import logging
 import secrets
 from contextlib import suppress
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, ClassVar
 
 from sbredis.aio._lanes import CallJob
 from sbredis.aio._session import ServiceBusSession, lane_for
@@ -50,6 +50,9 @@ _CALLING = 60.0
 
 class NoSessionError(OperationTimeoutError):
     """No session became free in time."""
+
+    is_failure: ClassVar[bool] = False
+    """To find none is no failure: spans, metrics and the log tell it like a receive that brought nothing."""
 
 
 async def accept_named(entity: Entity, name: str, deadline: float, telemetry: Telemetry) -> ServiceBusSession:

@@ -153,7 +153,8 @@ class ServiceBusClient:
         return self._connection.target.namespace
 
     async def __aenter__(self) -> Self:
-        await self._connection.open(deadline_of(None))
+        with self._telemetry.operation("open", ""):
+            await self._connection.open(deadline_of(None))
         return self
 
     async def __aexit__(self, *_: object) -> None:

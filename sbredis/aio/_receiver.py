@@ -127,9 +127,10 @@ class ServiceBusReceiver(Settler, AsyncIterator[ServiceBusReceivedMessage]):
         """Connect; and accept the session, if it is to receive from one. If that fails, the receiver is closed."""
         try:
             deadline = deadline_of(self._longest_wait)
-            await self._ready(deadline)
-            if self._prefetch:
-                (await self._open(deadline)).pump()
+            with self._telemetry.operation("open", self.entity_path):
+                await self._ready(deadline)
+                if self._prefetch:
+                    (await self._open(deadline)).pump()
         except BaseException:
             await self.close()
             raise
@@ -166,7 +167,14 @@ class ServiceBusReceiver(Settler, AsyncIterator[ServiceBusReceivedMessage]):
             raise StopAsyncIteration
         return messages[0]
 
-    async def _receive(self, wanted: int, seconds: float | None) -> list[ServiceBusReceivedMessage]:
+    async def _receive(
+        self, wanted: int, seconds: float | None, *, watched: bool = True
+    ) -> list[ServiceBusReceivedMessage]:
+        if watched and self._telemetry.watching:
+            with self._telemetry.operation("receive", self.entity_path) as operation:
+                messages = await self._receive(wanted, seconds, watched=False)
+                operation.received(messages)
+                return messages
         inbox = self._inbox
         if self._renewer is not None:
             self._renewer.check_open()
@@ -176,12 +184,7 @@ class ServiceBusReceiver(Settler, AsyncIterator[ServiceBusReceivedMessage]):
             len(inbox.buffer) and self._mode is not ServiceBusReceiveMode.PEEK_LOCK
         ):
             self._session._check()  # what was deleted when it was received is given out all the same
-        if self._telemetry.active:
-            with self._telemetry.operation("receive", self.entity_path) as operation:
-                messages = await inbox.take(wanted, seconds)
-                operation.received(messages)
-        else:
-            messages = await inbox.take(wanted, seconds)
+        messages = await inbox.take(wanted, seconds)
         if messages:
             self._peeking_of(inbox.entity).passed(messages)
             self._hand_over(messages)
@@ -203,12 +206,13 @@ class ServiceBusReceiver(Settler, AsyncIterator[ServiceBusReceivedMessage]):
         warn_of_unknown("receive_deferred_messages", kwargs)
         deadline = deadline_of(timeout)
         numbers = sequence_numbers_of(sequence_numbers)
-        entity = await self._ready(deadline)
-        parts, missing = self._parts(entity, numbers)
-        # Deleted at once is only what one call brings: of several, the second may find that one is missing.
-        mode: Mode = "delete" if self._mode is not ServiceBusReceiveMode.PEEK_LOCK and len(parts) == 1 else "lock"
         found: list[ServiceBusReceivedMessage] = []
         with self._telemetry.operation("receive_deferred", self.entity_path, count=len(numbers)) as operation:
+            operation.numbered(numbers)
+            entity = await self._ready(deadline)
+            parts, missing = self._parts(entity, numbers)
+            # Deleted at once is only what one call brings: of several, the second may find that one is missing.
+            mode: Mode = "delete" if self._mode is not ServiceBusReceiveMode.PEEK_LOCK and len(parts) == 1 else "lock"
             try:
                 for desk, names in () if missing else parts:
                     given, gone = await self._deferred(entity, desk, names, mode, deadline)
@@ -229,9 +233,9 @@ class ServiceBusReceiver(Settler, AsyncIterator[ServiceBusReceivedMessage]):
                 )
                 error.entity = entity.name
                 raise error
+            order = {number: place for place, number in enumerate(numbers)}
+            found.sort(key=lambda message: order[message.sequence_number])
             operation.received(found)
-        order = {number: place for place, number in enumerate(numbers)}
-        found.sort(key=lambda message: order[message.sequence_number])
         self._hand_over(found)
         return found
 
@@ -306,10 +310,10 @@ class ServiceBusReceiver(Settler, AsyncIterator[ServiceBusReceivedMessage]):
         wanted = count_of(max_message_count, "max_message_count")
         count_of(sequence_number, "sequence_number", least=0)
         deadline = deadline_of(timeout)
-        entity = await self._ready(deadline)
-        if self._empty:
-            return []
         with self._telemetry.operation("peek", self.entity_path) as operation:
+            entity = await self._ready(deadline)
+            if self._empty:
+                return []
             messages = await self._peeking_of(entity).peek(wanted, sequence_number, deadline)
             operation.received(messages)
             return messages
@@ -347,11 +351,11 @@ class ServiceBusReceiver(Settler, AsyncIterator[ServiceBusReceivedMessage]):
                 "receive those of this session."
             )
         until = NEVER if before is None else milliseconds_of(before, "before_enqueued_time_utc")
-        entity = await self._ready(deadline)
         deleted, side = 0, self._side
-        if self._empty:
-            return 0
-        with self._telemetry.operation("delete", self.entity_path):
+        with self._telemetry.operation("delete", self.entity_path) as operation:
+            entity = await self._ready(deadline)
+            if self._empty:
+                return 0
             for number in entity.numbers:
                 start: int | None = 0
                 while start is not None and deleted != most:
@@ -365,6 +369,7 @@ class ServiceBusReceiver(Settler, AsyncIterator[ServiceBusReceivedMessage]):
                     purged = await entity.desk(number).call("g", make, deadline)
                     deleted += purged.count
                     start = purged.onwards
+            operation.counted(deleted)
         return deleted
 
     # -- opening and closing -------------------------------------------------------------------------------------------

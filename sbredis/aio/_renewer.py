@@ -10,10 +10,10 @@ import itertools
 import logging
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass, field
-from functools import partial
 from typing import TYPE_CHECKING, Any, Self
 
 from sbredis.aio._arguments import seconds_of
+from sbredis.aio._log_text import named, shortened
 from sbredis.aio._session import ServiceBusSession
 from sbredis.aio._settling import Settler
 from sbredis.exceptions import AutoLockRenewFailed, AutoLockRenewTimeout, Outcome, ServiceBusError
@@ -222,7 +222,7 @@ class AutoLockRenewer:
         now = clock.now()
         if watched.ends <= now + _TOGETHER:
             said = f"The lock was renewed for {watched.asked:g} s, and is not renewed any longer."
-            self._give_up(watched, list(watched.messages.values()), lambda: AutoLockRenewTimeout(said))
+            self._give_up(watched, [(each, AutoLockRenewTimeout(said)) for each in watched.messages.values()])
             return
         # What is being settled is left alone: a renewal would take its lock from under the settlement.
         messages = [message for message in watched.messages.values() if not message._settled]
@@ -240,6 +240,7 @@ class AutoLockRenewer:
             return
         now = watched.receiver._connection.clock.now()
         again = len(messages) < len(watched.messages)
+        failed: list[tuple[Renewable, Exception]] = []
         for message, error in zip(messages, errors, strict=True):
             lease = message._lease
             if error is None or id(message) not in watched.messages or lease is None:
@@ -247,7 +248,8 @@ class AutoLockRenewer:
             if isinstance(error, ServiceBusError) and error.is_transient and lease.until > now:
                 again = True
             elif not message._settled:
-                self._give_up(watched, [message], partial(_failed, error))
+                failed.append((message, _failed(error)))
+        self._give_up(watched, failed)
         for message in list(watched.messages.values()):
             if message._settled and message._lock_expired(now):
                 watched.release(message)  # its settlement tells what became of it
@@ -255,11 +257,13 @@ class AutoLockRenewer:
         if left:
             self._plan(watched, min(left), soon=again)
 
-    def _give_up(self, watched: _Watched, messages: list[Renewable], made: Callable[[], Exception]) -> None:
-        for message in messages:
+    def _give_up(self, watched: _Watched, failed: list[tuple[Renewable, Exception]]) -> None:
+        """Renew these no longer, and tell why: the log, spans and metrics, and the application."""
+        if failed:
+            _tell_of(watched.receiver, failed)
+        for message, error in failed:
             watched.release(message)
-            error = message.auto_renew_error = made()
-            _log.info("%r: %s", message, error)
+            message.auto_renew_error = error
             if watched.on_failure is not None:
                 task = asyncio.get_running_loop().create_task(_tell(watched.on_failure, message, error))
                 self._calling.add(task)
@@ -281,6 +285,31 @@ def _failed(cause: BaseException) -> AutoLockRenewFailed:
     error = AutoLockRenewFailed(f"The lock could not be renewed. {said}", outcome=Outcome.REFUSED)
     error.__cause__ = cause
     return error
+
+
+def _tell_of(receiver: ServiceBusReceiver, failed: Sequence[tuple[Renewable, Exception]]) -> None:
+    """Tell the log, spans and metrics what is renewed no longer: once for each kind of error."""
+    by_kind: dict[type[BaseException], list[tuple[Renewable, Exception]]] = {}
+    for message, error in failed:
+        by_kind.setdefault(type(error.__cause__ or error), []).append((message, error))
+    telemetry, path = receiver._telemetry, receiver.entity_path
+    for group in by_kind.values():
+        error = group[0][1]
+        reason = error.__cause__ or error
+        messages: list[ServiceBusReceivedMessage] = []
+        sessions: list[ServiceBusSession] = []
+        for each, _ in group:
+            if isinstance(each, ServiceBusSession):
+                sessions.append(each)
+            else:
+                messages.append(each)
+        if messages:
+            _log.warning("%s: the lock on %s is not renewed any longer: %s", path, named(messages), error)
+            telemetry.failed("renew_message_lock", path, reason, messages)
+        for session in sessions:
+            name = shortened(session.session_id)
+            _log.warning("%s: the lock on the session %s is not renewed any longer: %s", path, name, error)
+            telemetry.failed("renew_session_lock", path, reason)
 
 
 async def _tell(callback: LockRenewFailureCallback, message: Renewable, error: Exception) -> None:

@@ -109,7 +109,8 @@ class ServiceBusSender:
     async def __aenter__(self) -> Self:
         """Connect. If that fails, the sender is closed."""
         try:
-            await self._ready(deadline_of(None))
+            with self._telemetry.operation("open", self._name):
+                await self._ready(deadline_of(None))
         except BaseException:
             await self.close()
             raise
@@ -145,13 +146,13 @@ class ServiceBusSender:
         """
         warn_of_unknown("send_messages", kwargs)
         deadline = deadline_of(timeout)
+        if self._telemetry.watching:
+            await self._send_watched(message, deadline)
+            return
         entity = self._entity
         if entity is None or self._closed or entity.gone:
             entity = await self._ready(deadline)
         if type(message) is ServiceBusMessage:
-            if self._telemetry.active:
-                await self._traced([message], entity, deadline)
-                return
             made = outgoing(message, detects_duplicates=entity.detects_duplicates)
             message_id = use_id(message._content)
             try:
@@ -165,7 +166,7 @@ class ServiceBusSender:
             return
         listed = as_messages(message)
         if listed:
-            await self._traced(listed, entity, deadline)
+            await self._encoded(listed, entity, deadline)
 
     async def schedule_messages(
         self,
@@ -184,10 +185,11 @@ class ServiceBusSender:
         warn_of_unknown("schedule_messages", kwargs)
         deadline = deadline_of(timeout)
         listed = scheduled(as_messages(messages), schedule_time_utc)
-        entity = await self._ready(deadline)
-        if not listed:
-            return []
-        return await self._traced(listed, entity, deadline, "schedule")
+        with self._telemetry.operation("schedule", self._destination, count=len(listed), messages=listed) as operation:
+            entity = await self._ready(deadline)
+            numbers = await self._encoded(listed, entity, deadline) if listed else []
+            operation.numbered(numbers)
+            return numbers
 
     async def cancel_scheduled_messages(
         self, sequence_numbers: int | Sequence[int], *, timeout: float | None = None, **kwargs: Unpack[NoOptions]
@@ -201,9 +203,13 @@ class ServiceBusSender:
         warn_of_unknown("cancel_scheduled_messages", kwargs)
         deadline = deadline_of(timeout)
         numbers = sequence_numbers_of(sequence_numbers)
-        entity = await self._ready(deadline)
-        if not numbers:
-            return
+        with self._telemetry.operation("cancel_scheduled", self._destination, count=len(numbers)) as operation:
+            operation.numbered(numbers)
+            entity = await self._ready(deadline)
+            if numbers:
+                await self._cancel_all(entity, numbers, deadline)
+
+    async def _cancel_all(self, entity: Entity, numbers: Sequence[int], deadline: float) -> None:
         places: dict[int, list[int]] = {}
         for number in numbers:
             partition, own = entity.place(number)
@@ -277,10 +283,10 @@ class ServiceBusSender:
 
     # -- the way of a message ------------------------------------------------------------------------------------------
 
-    async def _send_batch(self, batch: ServiceBusMessageBatch, entity: Entity, deadline: float) -> None:
+    async def _send_batch(self, batch: ServiceBusMessageBatch, entity: Entity, deadline: float) -> list[int]:
         """A batch is encoded already, as for a queue that detects duplicates."""
         if not len(batch):
-            return
+            return []
         round_ = batch._use_ids()
         messages = [message for message, _ in batch._outgoing]
         made = [one for _, one in batch._outgoing]
@@ -290,24 +296,30 @@ class ServiceBusSender:
             # Judged, and placed, as they were when they were added, whatever was done to them since.
             messages = [from_content(decode(one.payload)) for one in made]
         try:
-            with self._telemetry.operation("send", entity.name, messages=messages, encoded=True):
-                await self._send(messages, made, batch.size_in_bytes, entity, deadline)
+            return await self._send(messages, made, batch.size_in_bytes, entity, deadline)
         except BaseException:
             batch._keep_ids(round_)
             raise
 
-    async def _traced(
-        self,
-        messages: list[ServiceBusMessage],
-        entity: Entity,
-        deadline: float,
-        name: Literal["send", "schedule"] = "send",
-    ) -> list[int]:
-        telemetry = self._telemetry
-        if not telemetry.active:
-            return await self._encoded(messages, entity, deadline)
-        with telemetry.operation(name, entity.name, count=len(messages), messages=messages):
-            return await self._encoded(messages, entity, deadline)
+    async def _send_watched(self, message: MessageTypes | ServiceBusMessageBatch, deadline: float) -> None:
+        """Send, and have it in spans, metrics and the log: from before the entity is looked for, which may fail."""
+        batch = message if isinstance(message, ServiceBusMessageBatch) else None
+        listed = as_messages(message) if batch is None else [each for each, _ in batch._outgoing]
+        if not listed:
+            await self._ready(deadline)
+            return
+        encoded = batch is not None
+        with self._telemetry.operation("send", self._destination, messages=listed, encoded=encoded) as operation:
+            entity = await self._ready(deadline)
+            if batch is None:
+                operation.numbered(await self._encoded(listed, entity, deadline))
+            else:
+                operation.numbered(await self._send_batch(batch, entity, deadline))
+
+    @property
+    def _destination(self) -> str:
+        """The entity in spans and the log: as it is written in the registry, as soon as that is known."""
+        return self._name if self._entity is None else self._entity.name
 
     async def _encoded(self, messages: list[ServiceBusMessage], entity: Entity, deadline: float) -> list[int]:
         detects = entity.detects_duplicates
@@ -418,8 +430,7 @@ class ServiceBusSender:
         def make(partition: Partition, turn: Turn) -> Request[Undone]:
             return partition.cancel(turn, names)
 
-        with self._telemetry.operation("cancel_scheduled", entity.name, count=len(names)):
-            undone = await entity.desk(partition).call("x", make, deadline)
+        undone = await entity.desk(partition).call("x", make, deadline)
         return [int(name) for name in undone.missing]
 
     def _move(self, job: SendJob) -> bool:

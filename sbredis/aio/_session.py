@@ -101,20 +101,20 @@ class ServiceBusSession:
     async def renew_lock(self, *, timeout: float | None = None, **kwargs: Unpack[NoOptions]) -> datetime:
         """Lock it for the full duration from now on, and return when the lock ends."""
         warn_of_unknown("renew_lock", kwargs)
-        self._check()
         with self._telemetry.operation("renew_session_lock", self._entity.name):
+            self._check()
             await self._renew(deadline_of(timeout))
         return self.locked_until_utc
 
     async def get_state(self, *, timeout: float | None = None, **kwargs: Unpack[NoOptions]) -> bytes | None:
         """What was kept for it, by this receiver or one before; ``None`` if nothing was, or no longer."""
         warn_of_unknown("get_state", kwargs)
-        self._check()
 
         def make(partition: Partition, turn: Turn) -> Request[bytes | None]:
             return get_state(partition, self._lock, Turn("", 0, turn.now))
 
         with self._telemetry.operation("get_session_state", self._entity.name):
+            self._check()
             return await self._call("q", make, deadline_of(timeout))
 
     async def set_state(
@@ -127,13 +127,13 @@ class ServiceBusSession:
         warn_of_unknown("set_state", kwargs)
         if state is not None and not isinstance(state, (str, bytes, bytearray)):  # pyright: ignore[reportUnnecessaryIsInstance]  # callers are not all typed
             raise TypeError(f"the state of a session is str, bytes or None, not {type(state).__name__}")
-        self._check()
         kept = state.encode() if isinstance(state, str) else None if state is None else bytes(state)
 
         def make(partition: Partition, turn: Turn) -> Request[bool]:
             return set_state(partition, turn, self._lock, kept)
 
         with self._telemetry.operation("set_session_state", self._entity.name):
+            self._check()
             await self._call("t", make, deadline_of(timeout))
 
     async def dead_letter_messages(
@@ -143,7 +143,6 @@ class ServiceBusSession:
         return how many it were. Scheduled ones are not there yet, and stay.
         """
         require_reason(reason, error_description)
-        self._check()
         changes = encode_changes(Changes(reason=reason, description=error_description))
         deadline, count = deadline_of(timeout), 0
 
@@ -151,12 +150,14 @@ class ServiceBusSession:
             return bury_session(partition, turn, self._lock, changes)
 
         recalled = nullcontext() if self._inbox is None else self._inbox.recalled(deadline)
-        with self._telemetry.operation("dead_letter_session", self._entity.name):
+        with self._telemetry.operation("dead_letter_session", self._entity.name) as operation:
+            self._check()
             async with recalled:
                 while True:
                     step = await self._call("u", make, deadline)
                     count += step.count
                     if step.onwards is None:
+                        operation.counted(count)
                         return count
 
     # -- for its receiver ----------------------------------------------------------------------------------------------

@@ -94,7 +94,10 @@ class Settler:
         the end, as its ``sequence_numbers``; all others are completed.
         """
         listed = list(messages)
-        deadline = deadline_of(timeout)
+        with self._telemetry.operation("complete", self.entity_path, count=len(listed), messages=listed):
+            await self._complete_all(listed, deadline_of(timeout))
+
+    async def _complete_all(self, listed: list[ServiceBusReceivedMessage], deadline: float) -> None:
         live, lost = self._live_and_lost(listed)
         if not listed:
             return
@@ -122,13 +125,12 @@ class Settler:
                     job.end()
                 raise
         futures = [desk.calling("m").submit(job) for desk, job in jobs]
-        with self._telemetry.operation("complete", self.entity_path, messages=listed):
-            for outcome in await asyncio.gather(*futures, return_exceptions=True):
-                if isinstance(outcome, BaseException):
-                    raise outcome
-            lost += [message for _, job in jobs for message in job.messages if not message._settled]
-            if lost:
-                raise self._lost(lost)
+        for outcome in await asyncio.gather(*futures, return_exceptions=True):
+            if isinstance(outcome, BaseException):
+                raise outcome
+        lost += [message for _, job in jobs for message in job.messages if not message._settled]
+        if lost:
+            raise self._lost(lost)
 
     def _live_and_lost(
         self, messages: Sequence[ServiceBusReceivedMessage]
@@ -171,8 +173,9 @@ class Settler:
         in ``properties_to_modify`` are changed or added.
         """
         wait = delay_of(delay)
-        async with self._recalled(message, timeout):
-            await self._settle("abandon", message, timeout, modify=properties_to_modify, delay=wait)
+        with self._telemetry.operation("abandon", self.entity_path, messages=(message,)):
+            async with self._recalled(message, timeout):
+                await self._settle("abandon", message, timeout, modify=properties_to_modify, delay=wait, watched=False)
 
     def _recalled(self, message: ServiceBusReceivedMessage, timeout: float | None) -> AbstractAsyncContextManager[None]:
         """A while in which nothing is kept that comes after a message in its session, if it has one."""
@@ -199,30 +202,36 @@ class Settler:
         timeout: float | None = None,
     ) -> None:
         """Move a message to the dead-letter queue, with why it is there."""
-        self._check(message, "dead_letter")
-        if message._name.startswith("d"):
-            raise ValueError("The message is on the dead-letter queue already: complete it, abandon it or defer it.")
-        await self._settle(
-            "dead_letter", message, timeout, modify=properties_to_modify, reason=reason, description=error_description
-        )
+        with self._telemetry.operation("dead_letter", self.entity_path, messages=(message,)):
+            self._check(message, "dead_letter")
+            if message._name.startswith("d"):
+                raise ValueError(
+                    "The message is on the dead-letter queue already: complete it, abandon it or defer it."
+                )
+            await self._settle(
+                "dead_letter",
+                message,
+                timeout,
+                modify=properties_to_modify,
+                reason=reason,
+                description=error_description,
+                watched=False,
+            )
 
     async def renew_message_lock(
         self, message: ServiceBusReceivedMessage, *, timeout: float | None = None, **kwargs: Unpack[NoOptions]
     ) -> datetime:
         """Lock a message for the full duration from now on, and return when the lock ends."""
         warn_of_unknown("renew_message_lock", kwargs)
-        lease = self._check(message, "renew")
-        if lease.session is not None:
-            raise TypeError(
-                "Renewing message lock is an invalid operation when working with sessions: renew the lock of the "
-                "session."
-            )
         deadline = deadline_of(timeout)
-        await self._entity_of(message, deadline)
-        if self._telemetry.active:
-            with self._telemetry.operation("renew_message_lock", self.entity_path):
-                await self._begin_renewal(message, deadline)
-        else:
+        with self._telemetry.operation("renew_message_lock", self.entity_path, messages=(message,)):
+            lease = self._check(message, "renew")
+            if lease.session is not None:
+                raise TypeError(
+                    "Renewing message lock is an invalid operation when working with sessions: renew the lock of the "
+                    "session."
+                )
+            await self._entity_of(message, deadline)
             await self._begin_renewal(message, deadline)
         until = message.locked_until_utc
         if until is None:  # it was settled meanwhile
@@ -256,7 +265,21 @@ class Settler:
         reason: str | None = None,
         description: str | None = None,
         delay: int = 0,
+        watched: bool = True,
     ) -> None:
+        if watched and self._telemetry.watching:
+            with self._telemetry.operation(kind, self.entity_path, messages=(message,)):
+                await self._settle(
+                    kind,
+                    message,
+                    timeout,
+                    modify=modify,
+                    reason=reason,
+                    description=description,
+                    delay=delay,
+                    watched=False,
+                )
+            return
         lease = self._check(message, kind)
         deadline = deadline_of(timeout)
         changes = b""
@@ -276,12 +299,7 @@ class Settler:
                 raise
             lease = message._lease or lease  # it may have moved to another one
         job = SettleJob(Lock(lease.token, message._name, changes, delay), deadline, message)
-        future = desk.settling(kind).submit(job)
-        if self._telemetry.active:
-            with self._telemetry.operation(kind, self.entity_path, messages=(message,)):
-                await future
-        else:
-            await future
+        await desk.settling(kind).submit(job)
 
     def _check_fit(self, message: ServiceBusReceivedMessage, what: str) -> Lease:
         """Whether a message may be settled or renewed, as far as it depends on us."""

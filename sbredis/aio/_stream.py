@@ -9,6 +9,7 @@ from collections import Counter, deque
 from collections.abc import AsyncGenerator, AsyncIterable, AsyncIterator, Generator, Iterable
 from contextlib import aclosing
 from dataclasses import dataclass
+from functools import partial
 from typing import TYPE_CHECKING, Any, Literal
 
 import anyio
@@ -19,6 +20,7 @@ from sbredis.model import ServiceBusMessage, as_message, keep_id, outgoing, use_
 
 if TYPE_CHECKING:
     from sbredis.aio._sender import ServiceBusSender
+    from sbredis.aio._telemetry import Operation
 
 __all__ = ["SendResult", "SendStream"]
 
@@ -228,10 +230,15 @@ class SendStream(AsyncIterator[SendResult]):
         sender = self._sender
         message: Any = item
         message_id: str | None = None
+        operation: Operation | None = None
         try:
             deadline = deadline_of(self._timeout)
+            if sender._telemetry.watching:
+                message = as_message(item)
+                operation = sender._telemetry.operation("send", sender._destination, messages=[message])
+                operation.begin()
             entity = await sender._ready(deadline)
-            message = as_message(item)
+            message = as_message(message)
             made = outgoing(message, detects_duplicates=entity.detects_duplicates)
             message_id = use_id(message._content)
             job = await sender._begin([message], [made], len(made.payload), entity, deadline, ordered=True)
@@ -239,12 +246,27 @@ class SendStream(AsyncIterator[SendResult]):
         except Exception as error:  # noqa: BLE001  # the message's own
             future = asyncio.get_running_loop().create_future()
             future.set_exception(error)
-        except BaseException:
+        except BaseException as error:
             if message_id is not None:
                 keep_id(message._content, message_id)
+            if operation is not None:
+                operation.end(error)
             raise
+        if operation is not None:
+            future.add_done_callback(partial(_end, operation))
         self._pending.append(_Pending(index, message, future, message_id))
         self._changed.set()
+
+
+def _end(operation: Operation, future: asyncio.Future[int]) -> None:
+    """End the operation of one message of a stream with its outcome."""
+    if future.cancelled():
+        operation.end(asyncio.CancelledError())
+    elif (error := future.exception()) is not None:
+        operation.end(error)
+    else:
+        operation.numbered([future.result()])
+        operation.end()
 
 
 async def _each(source: AsyncIterable[Any] | Iterable[Any]) -> AsyncGenerator[Any]:

@@ -1,6 +1,7 @@
-"""Spans and metrics by OpenTelemetry's conventions for messaging, for an application that has set up an SDK.
+"""What an application can see of the operations of a client: spans, metrics, and lines of the log.
 
-Only the API of OpenTelemetry is used (the extra ``otel``), and it is imported only where somebody else has imported it
+**Spans and metrics** follow OpenTelemetry's conventions for messaging, for an application that has set up an SDK. Only
+the API of OpenTelemetry is used (the extra ``otel``), and it is imported only where somebody else has imported it
 already, or the environment asks for a provider: without that nobody can have set up an SDK. Where there is none, or not
 even the API, :attr:`Telemetry.active` is false and nothing is done. An SDK that is set up after the client was opened
 is noticed within a second. Tracing and metrics are independent of each other.
@@ -14,6 +15,7 @@ What is recorded::
     receive, peek, …          CLIENT     the creation contexts        receive
     complete, abandon, …      CLIENT     the creation contexts        settle
     process <destination>     CONSUMER   the creation context         process
+    open <destination>        CLIENT                                  (none)
 
 The *creation context* of a message is the span that a consumer links to. It travels in the application properties
 ``traceparent`` and ``tracestate``, as W3C has them, and ``Diagnostic-Id``, as older clients of Azure read it. Of a
@@ -21,15 +23,21 @@ single message the span of the send is the creation context, which the conventio
 message of a batch gets a ``create`` span of its own, and the span of the send links to them. A message that has a
 context keeps it.
 
-An operation that raised has ``error.type``, the name of the error's class, and for a
+An operation begins when the application calls for it, so one that cannot reach a server, asks for an entity that is not
+there, or holds no lock any more is a failed operation like any other. It has the status ERROR; ``error.type``, the name
+of the error's class, in the span and in its metrics; an event ``exception``; and for a
 :class:`~sbredis.exceptions.ServiceBusError` ``sbredis.tracking_id``, under which the log has the rest, and
 ``sbredis.outcome``. One that was cancelled has ``error.type`` too, but its status is left unset: nothing was wrong.
 The text of an error is not recorded, since it may quote a message. For the same reason nothing else of a message is
 recorded than its ids, its delivery count and when it was enqueued.
+
+**The log** has one line for each operation at the level DEBUG, by the logger ``sbredis.operations``: its name, the
+entity, the number of messages, and the sequence numbers and ids of the first ten.
 """
 
 from __future__ import annotations
 
+import logging
 import os
 import re
 import sys
@@ -37,19 +45,23 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager
 from types import TracebackType
-from typing import TYPE_CHECKING, Any, Final, Literal, NamedTuple, Protocol, Self, TypeAlias, get_args
+from typing import TYPE_CHECKING, Final, Literal, Self, TypeAlias, get_args
 
 from sbredis._version import __version__
+from sbredis.aio._log_text import named
+from sbredis.aio._metrics import Metrics
+from sbredis.aio._tracing import Attributes, TelemetryMessage, Tracing, error_type, is_failure, look_at
 from sbredis.exceptions import ServiceBusError
 
 if TYPE_CHECKING:
     from contextvars import Token
 
     from opentelemetry.context import Context
-    from opentelemetry.metrics import Histogram, Meter
-    from opentelemetry.trace import Link, Span, SpanContext, Tracer
+    from opentelemetry.trace import Span
 
 __all__ = ["Operation", "OperationName", "Telemetry", "TelemetryMessage"]
+
+_log = logging.getLogger("sbredis.operations")
 
 _Sends = Literal["send", "schedule"]
 _Receives = Literal["receive", "receive_deferred", "peek"]
@@ -58,8 +70,10 @@ _Sessions = Literal[
     "accept_session", "renew_session_lock", "get_session_state", "set_session_state", "dead_letter_session"
 ]
 
-OperationName: TypeAlias = _Sends | _Receives | _Settles | _Sessions | Literal["cancel_scheduled", "renew_message_lock"]
-"""What the conventions call the operations of Service Bus."""
+_Others = Literal["open", "cancel_scheduled", "renew_message_lock"]
+
+OperationName: TypeAlias = _Sends | _Receives | _Settles | _Sessions | _Others
+"""What the conventions call the operations of Service Bus; and ``open``, which connects and finds the entity."""
 
 _TYPES: Final[Mapping[str, str]] = {
     **dict.fromkeys(get_args(_Sends), "send"),
@@ -70,24 +84,11 @@ _TYPES: Final[Mapping[str, str]] = {
 
 _SCHEMA: Final = "https://opentelemetry.io/schemas/1.44.0"
 _LOOK_EVERY: Final = 1.0
-_BUCKETS: Final = (0.005, 0.01, 0.025, 0.05, 0.075, 0.1, 0.25, 0.5, 0.75, 1, 2.5, 5, 7.5, 10)  # from the conventions
 _SUBSCRIPTION: Final = re.compile(r"(.+?)/subscriptions/(.+)", re.ASCII | re.IGNORECASE)
-_TRACEPARENT, _TRACESTATE, _DIAGNOSTIC_ID = "traceparent", "tracestate", "Diagnostic-Id"
 _NAME: Final = "messaging.operation.name"
 _TYPE: Final = "messaging.operation.type"
 _COUNT: Final = "messaging.batch.message_count"
 _ERROR_TYPE: Final = "error.type"
-
-_Attributes: TypeAlias = dict[str, str | int]
-
-
-class TelemetryMessage(Protocol):
-    """What must be known of a message; ids, delivery count and time are looked at where it has them."""
-
-    @property
-    def application_properties(self) -> Any:
-        """A dictionary, or ``None``. That of a message that is sent is given a context; if ``None``, it is set."""
-        ...
 
 
 class Operation:
@@ -103,8 +104,20 @@ class Operation:
     ) -> None:
         return None
 
+    def begin(self) -> None:
+        """Begin it without making its span the current one, for an operation that is not the work of one task."""
+
+    def end(self, error: BaseException | None = None) -> None:
+        """End what :meth:`begin` began, with the error that it failed with, if it did."""
+
     def received(self, messages: Sequence[TelemetryMessage]) -> None:
         """Say what the operation brought, once, before it ends: messages are counted, and linked to their origins."""
+
+    def numbered(self, numbers: Sequence[int]) -> None:
+        """Say which sequence numbers it was about, where the messages do not tell them."""
+
+    def counted(self, count: int) -> None:
+        """Say how many messages it was about, where that was not known when it began."""
 
 
 _UNWATCHED: Final = Operation()
@@ -127,25 +140,34 @@ class Telemetry:
         *,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
-        self._common: _Attributes = {"messaging.system": "servicebus", "sbredis.namespace": namespace}
+        self._common: Attributes = {"messaging.system": "servicebus", "sbredis.namespace": namespace}
         if server_address and not any(sign in server_address for sign in ("@", "://", "?", "#")):
             self._common["server.address"] = server_address
             if server_port:
                 self._common["server.port"] = server_port
         self._clock = clock
-        self.tracing: _Tracing | None = None
-        self.metrics: _Metrics | None = None
+        self.tracing: Tracing | None = None
+        self.metrics: Metrics | None = None
         self._active = self._complete = False
         self._next_look = 0.0
         self._look()
 
     @property
     def active(self) -> bool:
-        """Whether anybody watches. Where it is false, calling the rest is harmless and can be spared."""
+        """Whether an SDK has been set up."""
         # Providers can be set once and never taken back, so what has been found stays.
         if not self._complete and self._clock() >= self._next_look:
             self._look()
         return self._active
+
+    @property
+    def watching(self) -> bool:
+        """Whether anybody watches: an SDK or the log. Where it is false, calling the rest is harmless and can be
+        spared.
+        """
+        if not self._complete and self._clock() >= self._next_look:
+            self._look()
+        return self._active or _log.isEnabledFor(logging.DEBUG)
 
     def create(self, destination: str, messages: Sequence[TelemetryMessage]) -> None:
         """Give each message that has no creation context a ``create`` span, and write that into its properties.
@@ -158,7 +180,7 @@ class Telemetry:
         name, attributes = self.described("create", destination)
         attributes[_TYPE] = "create"
         for message in messages:
-            seen = _seen(message)
+            seen = look_at(message)
             if not seen.context:
                 span = self.tracing.start(name, "PRODUCER", attributes | seen.facts)
                 self.tracing.inject(span, message)
@@ -173,14 +195,14 @@ class Telemetry:
         messages: Sequence[TelemetryMessage] = (),
         encoded: bool = False,
     ) -> Operation:
-        """A context manager around an operation on ``destination``, which is the path of an entity.
+        """A context manager around an operation on ``destination``: the path of an entity, or nothing.
 
         ``messages`` are those that are sent or settled; ``count`` says how many they are where they are not at hand. Of
         an operation that receives neither is known: :meth:`Operation.received` is told.
 
         A send gives its messages their creation contexts when it is entered, unless they are ``encoded`` already.
         """
-        if not self.active:
+        if not self.watching:
             return _UNWATCHED
         injects = _TYPES.get(name) == "send" and not encoded
         if injects and len(messages) > 1:
@@ -195,18 +217,29 @@ class Telemetry:
         Its span is a child of what is going on here, and links to the message's creation context. With
         ``continues_trace`` it is a child of the creation context, and links to both.
         """
-        if not self.active:
+        if not self.watching:
             return _UNWATCHED
         return _Watched(self, "process", destination, [message], continues_trace=continues_trace)
 
-    def described(self, name: str, destination: str) -> tuple[str, _Attributes]:
+    def failed(
+        self, name: OperationName, destination: str, error: BaseException, messages: Sequence[TelemetryMessage] = ()
+    ) -> None:
+        """Tell of an operation that failed and that no caller waited for, such as an automatic renewal."""
+        operation = self.operation(name, destination, messages=messages)
+        operation.begin()
+        operation.end(error)
+
+    def described(self, name: str, destination: str) -> tuple[str, Attributes]:
         """The name of an operation's span, and its attributes, for spans and metrics alike."""
         attributes = self._common | {_NAME: name}
         subscription = _SUBSCRIPTION.fullmatch(destination)
         if subscription:
             destination, attributes["messaging.destination.subscription.name"] = subscription.groups()
-        attributes["messaging.destination.name"] = destination
-        return f"{name} {destination}", attributes
+        if destination:
+            attributes["messaging.destination.name"] = destination
+            return f"{name} {destination}", attributes
+        where = [str(self._common[part]) for part in ("server.address", "server.port") if part in self._common]
+        return " ".join((name, *filter(None, [":".join(where)]))), attributes
 
     def _look(self) -> None:
         self._next_look = self._clock() + _LOOK_EVERY
@@ -223,11 +256,11 @@ class Telemetry:
 
 
 class _Watched(Operation):
-    """An operation that is seen by tracing, by metrics or by both."""
+    """An operation that is seen by tracing, by metrics, by the log, or by several of them."""
 
     __slots__ = (
-        *("_attributes", "_continues_trace", "_count", "_injects", "_messages", "_metrics"),
-        *("_name", "_span", "_started", "_token", "_tracing", "_type"),
+        *("_attributes", "_continues_trace", "_count", "_destination", "_found", "_injects", "_logs", "_messages"),
+        *("_metrics", "_name", "_numbers", "_span", "_started", "_token", "_tracing", "_type"),
     )
 
     def __init__(
@@ -242,9 +275,13 @@ class _Watched(Operation):
         continues_trace: bool = False,
     ) -> None:
         self._tracing, self._metrics = telemetry.tracing, telemetry.metrics
+        self._logs = _log.isEnabledFor(logging.DEBUG)
         self._name, self._attributes = telemetry.described(name, destination)
+        self._destination = destination
         self._type = _TYPES.get(name)
         self._messages = messages
+        self._numbers: Sequence[int] = ()
+        self._found: int | None = None
         self._count = len(messages) or count
         self._injects = injects
         self._continues_trace = continues_trace
@@ -253,36 +290,49 @@ class _Watched(Operation):
         self._started = 0.0
 
     def __enter__(self) -> Self:
-        tracing = self._tracing
-        if tracing is not None:
-            self._span = span = self._start(tracing)
-            self._token = tracing.enter(span)
-        self._started = time.perf_counter()
+        self.begin()
+        if self._tracing is not None and self._span is not None:
+            self._token = self._tracing.enter(self._span)
         return self
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
     ) -> None:
+        self.end(error)
+
+    def begin(self) -> None:
+        if self._tracing is not None:
+            self._span = self._start(self._tracing)
+        self._started = time.perf_counter()
+
+    def end(self, error: BaseException | None = None) -> None:
         elapsed = time.perf_counter() - self._started
+        failure = error if error is not None and is_failure(error) else None
         try:
             if self._metrics is not None:  # before the span is left, so that an exemplar can name it
                 attributes = self._attributes
-                if error is not None:
-                    attributes = attributes | {_ERROR_TYPE: type(error).__qualname__}
+                if failure is not None:
+                    attributes = attributes | {_ERROR_TYPE: error_type(failure)}
                 self._metrics.ended(self._type, elapsed, attributes, self._count)
+            if self._logs:  # likewise, for a handler that notes the current span
+                self._tell(elapsed, error)
         finally:
-            if self._tracing is not None and self._span is not None and self._token is not None:
+            span, tracing = self._span, self._tracing
+            if span is not None and tracing is not None:
+                if self._token is not None:
+                    tracing.leave(self._token)
                 if self._type == "send" and len(self._messages) == 1:  # an id may have been given to it meanwhile
-                    self._span.set_attributes(_seen(self._messages[0]).facts)
-                self._tracing.leave(self._span, self._token, error)
+                    span.set_attributes(look_at(self._messages[0]).facts)
+                tracing.end(span, failure)
 
     def received(self, messages: Sequence[TelemetryMessage]) -> None:
+        self._messages, self._found = messages, len(messages)
         if self._metrics is not None and messages:
             self._metrics.consumed.add(len(messages), self._attributes)
         span, tracing = self._span, self._tracing
         if span is None or tracing is None or not span.is_recording():
             return
-        seen = [_seen(message) for message in messages]
+        seen = [look_at(message) for message in messages]
         if len(seen) == 1:
             span.set_attributes(seen[0].facts)
         else:
@@ -290,8 +340,16 @@ class _Watched(Operation):
         for link in tracing.links(seen):
             span.add_link(link.context, link.attributes)
 
-    def _start(self, tracing: _Tracing) -> Span:
-        seen = [_seen(message) for message in self._messages]
+    def numbered(self, numbers: Sequence[int]) -> None:
+        self._numbers = numbers
+
+    def counted(self, count: int) -> None:
+        self._found = count
+        if self._span is not None:
+            self._span.set_attribute(_COUNT, count)
+
+    def _start(self, tracing: Tracing) -> Span:
+        seen = [look_at(message) for message in self._messages]
         attributes = self._attributes.copy()
         if self._type is not None:
             attributes[_TYPE] = self._type
@@ -309,158 +367,45 @@ class _Watched(Operation):
             return span
         return tracing.start(self._name, "CLIENT", attributes, tracing.links(seen))
 
-
-class _Tracing:
-    """Makes spans. There is one as soon as somebody has set up a provider of tracers."""
-
-    def __init__(self, tracer: Tracer) -> None:
-        from opentelemetry.trace import SpanKind
-        from opentelemetry.trace.propagation.tracecontext import TraceContextTextMapPropagator
-
-        self._tracer = tracer
-        self._kinds = {kind.name: kind for kind in SpanKind}
-        self._propagator = TraceContextTextMapPropagator()
-
-    def start(
-        self,
-        name: str,
-        kind: Literal["PRODUCER", "CLIENT", "CONSUMER"],
-        attributes: _Attributes,
-        links: Sequence[Link] = (),
-        parent: Context | None = None,
-    ) -> Span:
-        return self._tracer.start_span(name, parent, self._kinds[kind], attributes, links)
-
-    def start_process(self, name: str, attributes: _Attributes, seen: _Seen, *, continues_trace: bool) -> Span:
-        from opentelemetry.trace import Link, NonRecordingSpan, get_current_span, set_span_in_context
-
-        links = self.links([seen])
-        parent = None
-        if continues_trace and links:
-            parent = set_span_in_context(NonRecordingSpan(links[0].context))
-            ambient = get_current_span().get_span_context()
-            if ambient.is_valid:
-                links.append(Link(ambient))
-        return self.start(name, "CONSUMER", attributes, links, parent)
-
-    def enter(self, span: Span) -> Token[Context]:
-        from opentelemetry import context, trace
-
-        return context.attach(trace.set_span_in_context(span))
-
-    def leave(self, span: Span, token: Token[Context], error: BaseException | None) -> None:
-        from opentelemetry import context
-        from opentelemetry.trace import StatusCode
-
-        if error is not None:
-            span.set_attribute(_ERROR_TYPE, type(error).__qualname__)
-            if isinstance(error, ServiceBusError):
-                span.set_attribute("sbredis.tracking_id", error.tracking_id)
-                if error.outcome is not None:
-                    span.set_attribute("sbredis.outcome", error.outcome.value)
-            if isinstance(error, Exception):
-                span.set_status(StatusCode.ERROR, type(error).__qualname__)
-        context.detach(token)
-        span.end()
-
-    def inject(self, span: Span, message: TelemetryMessage) -> None:
-        from opentelemetry import trace
-
-        carrier: dict[str, str] = {}
-        self._propagator.inject(carrier, trace.set_span_in_context(span))
-        if _TRACEPARENT not in carrier:
+    def _tell(self, elapsed: float, error: BaseException | None) -> None:
+        """Write the line of the log."""
+        operation = " ".join(filter(None, (str(self._attributes[_NAME]), self._destination)))
+        what = ""
+        if self._found is not None:
+            what = named(self._messages, self._numbers, self._found)
+        elif self._messages or self._numbers:
+            what = named(self._messages, self._numbers)
+        elif self._count != 1:
+            what = named((), (), self._count)
+        if error is None:
+            _log.debug("%s: %s in %.1f ms", operation, what or "done", elapsed * 1000)
             return
-        carrier[_DIAGNOSTIC_ID] = carrier[_TRACEPARENT]
-        target: Any = message  # one that is sent lets its properties be set
-        if target.application_properties is None:
-            target.application_properties = carrier
-        else:
-            target.application_properties.update(carrier)
-
-    def links(self, seen: Sequence[_Seen]) -> list[Link]:
-        """To the creation contexts of messages; of several, each link says which message it is about."""
-        from opentelemetry.trace import Link
-
-        return [
-            Link(context, message.facts if len(seen) > 1 else None)
-            for message in seen
-            if (context := self._creation_context(message)) is not None
-        ]
-
-    def _creation_context(self, seen: _Seen) -> SpanContext | None:
-        from opentelemetry.context import Context
-        from opentelemetry.trace import get_current_span
-
-        found = get_current_span(self._propagator.extract(seen.context, Context())).get_span_context()
-        return found if found.is_valid else None
-
-
-class _Metrics:
-    """The instruments. There are some as soon as somebody has set up a provider of meters."""
-
-    def __init__(self, meter: Meter) -> None:
-        self._durations = _histogram(meter, "messaging.client.operation.duration", "Duration of a client's operations.")
-        self._processing = _histogram(meter, "messaging.process.duration", "Duration of processing messages.")
-        self._sent = meter.create_counter(
-            "messaging.client.sent.messages", "{message}", "Messages that a producer attempted to send."
-        )
-        self.consumed = meter.create_counter(
-            "messaging.client.consumed.messages", "{message}", "Messages that were delivered to the application."
+        _log.debug(
+            "%s: %s%s after %.1f ms%s",
+            operation,
+            f"{what} " if what else "",
+            _ended(error),
+            elapsed * 1000,
+            _facts(error),
         )
 
-    def ended(self, operation_type: str | None, elapsed: float, attributes: _Attributes, count: int) -> None:
-        """An operation has ended. Only the duration of one of the client's is told apart by its type."""
-        if operation_type == "process":
-            self._processing.record(elapsed, attributes)
-            return
-        if operation_type == "send":
-            self._sent.add(count, attributes)
-        if operation_type is not None:
-            attributes = attributes | {_TYPE: operation_type}
-        self._durations.record(elapsed, attributes)
+
+def _ended(error: BaseException) -> str:
+    if not isinstance(error, Exception):
+        return "cancelled"
+    return "failed" if is_failure(error) else "found nothing"
 
 
-class _Seen(NamedTuple):
-    """What is looked at in a message."""
-
-    context: dict[str, str]
-    """Its creation context as W3C writes it, if it has one."""
-    facts: _Attributes
-    """What is recorded of it."""
-
-
-def _seen(message: TelemetryMessage) -> _Seen:
-    facts: _Attributes = {}
-    try:
-        context = _carried(message.application_properties or {})
-        for attribute, name in (
-            ("messaging.message.id", "message_id"),
-            ("messaging.message.conversation_id", "correlation_id"),
-        ):
-            if (value := getattr(message, name, None)) is not None:
-                facts[attribute] = str(value)
-        if deliveries := getattr(message, "delivery_count", None):
-            facts["messaging.servicebus.message.delivery_count"] = int(deliveries)
-        if enqueued := getattr(message, "enqueued_time_utc", None):
-            facts["messaging.servicebus.message.enqueued_time"] = int(enqueued.timestamp())
-    except Exception:  # noqa: BLE001 -- who cannot read a message hears of it from the message, not from here
-        return _Seen({}, {})
-    return _Seen(context, facts)
-
-
-def _carried(properties: Mapping[Any, Any]) -> dict[str, str]:
-    """The creation context in application properties. Names and values may be bytes, as AMQP clients send them."""
-    found: dict[str, str] = {}
-    for name in (_TRACEPARENT, _DIAGNOSTIC_ID, _TRACESTATE):
-        value = properties.get(name, properties.get(name.encode()))
-        if isinstance(value, bytes):
-            value = value.decode("ascii", "replace")
-        if isinstance(value, str) and value:
-            found[name] = value
-    parent = found.pop(_DIAGNOSTIC_ID, None)
-    if parent is not None:
-        found.setdefault(_TRACEPARENT, parent)
-    return found if _TRACEPARENT in found else {}
+def _facts(error: BaseException) -> str:
+    """The class of an error, and what it says of its effect; not its text, which may quote a message."""
+    if not isinstance(error, Exception) or not is_failure(error):
+        return ""
+    parts = [error_type(error)]
+    if isinstance(error, ServiceBusError):
+        if error.outcome is not None:
+            parts.append(f"outcome {error.outcome.value}")
+        parts.append(f"tracking id {error.tracking_id}")
+    return f": {', '.join(parts)}"
 
 
 def _in_use(module: str, variable: str) -> bool:
@@ -475,26 +420,19 @@ def _does_nothing(part: object) -> bool:
     return type(part).__module__.startswith(("opentelemetry.trace", "opentelemetry.metrics"))
 
 
-def _find_tracing() -> _Tracing | None:
+def _find_tracing() -> Tracing | None:
     from opentelemetry import trace
 
     provider = trace.get_tracer_provider()
     if _does_nothing(provider) or _does_nothing(tracer := provider.get_tracer("sbredis", __version__, _SCHEMA)):
         return None
-    return _Tracing(tracer)
+    return Tracing(tracer)
 
 
-def _find_metrics() -> _Metrics | None:
+def _find_metrics() -> Metrics | None:
     from opentelemetry import metrics
 
     provider = metrics.get_meter_provider()
     if _does_nothing(provider) or _does_nothing(meter := provider.get_meter("sbredis", __version__, _SCHEMA)):
         return None
-    return _Metrics(meter)
-
-
-def _histogram(meter: Meter, name: str, description: str) -> Histogram:
-    try:
-        return meter.create_histogram(name, "s", description, explicit_bucket_boundaries_advisory=_BUCKETS)
-    except TypeError:  # the API before 1.30
-        return meter.create_histogram(name, "s", description)
+    return Metrics(meter)

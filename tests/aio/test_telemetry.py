@@ -3,11 +3,9 @@
 from __future__ import annotations
 
 import asyncio
-import json
 import logging
 import subprocess
 import sys
-from collections.abc import Iterator, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, fields
 from datetime import UTC, datetime
@@ -16,23 +14,21 @@ from typing import Any, get_args
 import pytest
 from opentelemetry import trace
 from opentelemetry.metrics import NoOpMeterProvider, _internal
-from opentelemetry.sdk.metrics import MeterProvider
-from opentelemetry.sdk.metrics.export import HistogramDataPoint, InMemoryMetricReader, NumberDataPoint
-from opentelemetry.sdk.trace import ReadableSpan, TracerProvider
-from opentelemetry.sdk.trace.export import SimpleSpanProcessor
-from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
+from opentelemetry.sdk.metrics.export import HistogramDataPoint, NumberDataPoint
 from opentelemetry.sdk.trace.sampling import ALWAYS_OFF
 from opentelemetry.semconv._incubating.attributes import messaging_attributes
 from opentelemetry.semconv._incubating.metrics import messaging_metrics
 from opentelemetry.semconv.schemas import Schemas
 from opentelemetry.trace import NoOpTracerProvider, SpanKind, StatusCode
 
-from sbredis.aio import _telemetry
+from sbredis.aio import _metrics
 from sbredis.aio._telemetry import OperationName, Telemetry
 from sbredis.exceptions import MessageLockLostError, Outcome, ServiceBusError
 from sbredis.model import ServiceBusMessage, ServiceBusReceivedMessage
+from tests.aio.listening import Listener, attributes, context_of, linked, listener, traceparent
 from tools.repository import ROOT
 
+__all__ = ["listener"]
 SECRET = "hunter2"
 REMOTE = "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01"
 ENQUEUED = datetime(2026, 3, 4, 5, 6, 7, tzinfo=UTC)
@@ -59,95 +55,12 @@ class Clock:
         return self.now
 
 
-class Listener:
-    """What an application has set up: spans and metrics are kept here."""
-
-    def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
-        self._monkeypatch = monkeypatch
-        self._exporter = InMemorySpanExporter()
-        self._reader = InMemoryMetricReader()
-        self.tracers: TracerProvider | None = None
-        self.meters: MeterProvider | None = None
-
-    def set_up_tracing(self, **options: Any) -> None:
-        self.tracers = TracerProvider(shutdown_on_exit=False, **options)
-        self.tracers.add_span_processor(SimpleSpanProcessor(self._exporter))
-        self._monkeypatch.setattr(trace, "_TRACER_PROVIDER", self.tracers)
-
-    def set_up_metrics(self) -> None:
-        self.meters = MeterProvider([self._reader], shutdown_on_exit=False)
-        self._monkeypatch.setattr(_internal, "_METER_PROVIDER", self.meters)
-
-    def tear_down(self) -> None:
-        for provider in (self.tracers, self.meters):
-            if provider is not None:
-                provider.shutdown()
-
-    @property
-    def spans(self) -> dict[str, ReadableSpan]:
-        """The spans that have ended, by name; of those of one name the last."""
-        return {span.name: span for span in self.all_spans}
-
-    @property
-    def all_spans(self) -> Sequence[ReadableSpan]:
-        return self._exporter.get_finished_spans()
-
-    @property
-    def points(self) -> dict[str, list[HistogramDataPoint | NumberDataPoint]]:
-        """What was measured, by the name of the metric."""
-        data = self._reader.get_metrics_data()
-        found: dict[str, list[Any]] = {}
-        for resource in data.resource_metrics if data else ():
-            for scope in resource.scope_metrics:
-                for metric in scope.metrics:
-                    found[metric.name] = list(metric.data.data_points)
-        return found
-
-    def everything(self) -> str:
-        """All that is known outside, as one text."""
-        return json.dumps([span.to_json() for span in self.all_spans]) + repr(self.points)
-
-
-@pytest.fixture
-def listener(monkeypatch: pytest.MonkeyPatch) -> Iterator[Listener]:
-    """Nothing is set up yet."""
-    monkeypatch.setattr(trace, "_TRACER_PROVIDER", None)
-    monkeypatch.setattr(_internal, "_METER_PROVIDER", None)
-    listener = Listener(monkeypatch)
-    yield listener
-    listener.tear_down()
-
-
 @pytest.fixture
 def telemetry(listener: Listener) -> Telemetry:
     """That of a client where both tracing and metrics are set up."""
     listener.set_up_tracing()
     listener.set_up_metrics()
     return Telemetry("shop", "redis.example", 6379)
-
-
-def attributes(span: ReadableSpan) -> dict[str, Any]:
-    return dict(span.attributes or {})
-
-
-def context_of(span: ReadableSpan) -> trace.SpanContext:
-    context: trace.SpanContext | None = span.context
-    assert context is not None
-    return context
-
-
-def written(context: trace.SpanContext) -> str:
-    """A context as W3C writes it, put together here by other means."""
-    return f"00-{context.trace_id:032x}-{context.span_id:016x}-{context.trace_flags:02x}"
-
-
-def traceparent(span: ReadableSpan) -> str:
-    return written(context_of(span))
-
-
-def linked(span: ReadableSpan) -> list[str]:
-    """The spans it links to, as they are written in a message."""
-    return [written(link.context) for link in span.links]
 
 
 def own_span(name: str) -> AbstractContextManager[object]:
@@ -601,7 +514,13 @@ def test_an_error_of_the_application_is_known_by_its_class_alone(telemetry: Tele
     span = listener.spans["process orders"]
     assert attributes(span)["error.type"] == "ValueError"
     assert span.status.status_code is StatusCode.ERROR
-    assert span.events == ()
+    (event,) = span.events
+    assert event.name == "exception"
+    assert (event.attributes or {})["exception.type"] == "ValueError"
+    assert f"in {test_an_error_of_the_application_is_known_by_its_class_alone.__name__}" in str(
+        (event.attributes or {})["exception.stacktrace"]
+    )
+    assert SECRET not in listener.everything()
 
 
 def test_what_was_cancelled_is_told_apart_from_what_went_well_and_from_what_failed(
@@ -683,7 +602,7 @@ def test_an_api_that_knows_no_buckets_is_used_without() -> None:
         def create_histogram(self, name: str, unit: str, description: str) -> tuple[str, str, str]:
             return name, unit, description
 
-    made: Any = _telemetry._histogram(Old(), "n", "d")  # type: ignore[arg-type]  # pyright: ignore[reportArgumentType]
+    made: Any = _metrics.histogram(Old(), "n", "d")  # type: ignore[arg-type]  # pyright: ignore[reportArgumentType]
     assert made == ("n", "s", "d")
 
 

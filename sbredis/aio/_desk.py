@@ -114,13 +114,16 @@ class Desk:
     def give_back(self, message: ServiceBusReceivedMessage) -> asyncio.Future[None] | None:
         """Give a message back unread, beside everything else. The future brings the outcome, if it has a lock."""
         lease = message._lease
-        if lease is None:
-            return None
-        job = SettleJob(Lock(lease.token, message._name), anyio.current_time() + _GIVING_BACK, None)
-        future = self.settling("give_back").submit(job)
-        self._giving_back.add(future)
-        future.add_done_callback(self._gave_back)
-        return future
+        return None if lease is None else self.give_back_named(lease.token, [message._name])[0]
+
+    def give_back_named(self, token: str, names: Sequence[str]) -> list[asyncio.Future[None]]:
+        """Give messages back unread that are locked under this token, or may be."""
+        until = anyio.current_time() + _GIVING_BACK
+        given = [self.settling("give_back").submit(SettleJob(Lock(token, name), until, None)) for name in names]
+        for future in given:
+            self._giving_back.add(future)
+            future.add_done_callback(self._gave_back)
+        return given
 
     def _gave_back(self, future: asyncio.Future[None]) -> None:
         self._giving_back.discard(future)

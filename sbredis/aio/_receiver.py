@@ -13,35 +13,29 @@ from typing import TYPE_CHECKING, Any, Self, Unpack
 from sbredis.aio._accepting import accept_named, accept_next
 from sbredis.aio._arguments import NoOptions, count_of, deadline_of, seconds_of, sequence_numbers_of, warn_of_unknown
 from sbredis.aio._changes import milliseconds_of
+from sbredis.aio._deferred import Deferred, not_found
 from sbredis.aio._inbox import Inbox
-from sbredis.aio._lanes import SettleJob
 from sbredis.aio._peeking import Peeking
 from sbredis.aio._session import ServiceBusSession
 from sbredis.aio._settling import Settler
 from sbredis.engine import (
     MAXIMUM_CALL_MESSAGES,
     NEVER,
-    Lock,
-    Mode,
     Partition,
     Purged,
-    Received,
     Request,
     Side,
     Turn,
-    new_token,
 )
-from sbredis.exceptions import MessageNotFoundError, MessagingEntityNotFoundError, OperationTimeoutError, Outcome
+from sbredis.exceptions import MessagingEntityNotFoundError, OperationTimeoutError, Outcome
 from sbredis.model import (
     ServiceBusReceivedMessage,
     ServiceBusReceiveMode,
     ServiceBusSubQueue,
-    delivered,
 )
 
 if TYPE_CHECKING:
     from sbredis.aio._connection import Connection, Creation
-    from sbredis.aio._desk import Desk
     from sbredis.aio._entity import Entity
     from sbredis.aio._options import ReceiverOptions
     from sbredis.aio._telemetry import Telemetry
@@ -201,93 +195,23 @@ class ServiceBusReceiver(Settler, AsyncIterator[ServiceBusReceivedMessage]):
     ) -> list[ServiceBusReceivedMessage]:
         """Messages that were deferred, by their sequence numbers, locked or deleted like any others.
 
-        Raises :class:`~sbredis.exceptions.MessageNotFoundError` if one of them is not there, and then gives none.
+        Raises :class:`~sbredis.exceptions.MessageNotFoundError` if one of them is not there, and then gives none. A
+        message whose time to live has passed is not there: it expires when it is asked for. Many large messages are
+        received with several calls.
         """
         warn_of_unknown("receive_deferred_messages", kwargs)
         deadline = deadline_of(timeout)
         numbers = sequence_numbers_of(sequence_numbers)
-        found: list[ServiceBusReceivedMessage] = []
         with self._telemetry.operation("receive_deferred", self.entity_path, count=len(numbers)) as operation:
             operation.numbered(numbers)
             entity = await self._ready(deadline)
-            parts, missing = self._parts(entity, numbers)
-            # Deleted at once is only what one call brings: of several, the second may find that one is missing.
-            mode: Mode = "delete" if self._mode is not ServiceBusReceiveMode.PEEK_LOCK and len(parts) == 1 else "lock"
-            try:
-                for desk, names in () if missing else parts:
-                    given, gone = await self._deferred(entity, desk, names, mode, deadline)
-                    found += given
-                    missing += gone
-                    if missing:
-                        break
-                if found and not missing and mode == "lock" and self._mode is not ServiceBusReceiveMode.PEEK_LOCK:
-                    await self._delete(entity, found, deadline)
-            except BaseException:
-                self._give_back(entity, found)
-                raise
-            if missing:
-                self._give_back(entity, found)
-                error = MessageNotFoundError(
-                    f"Not deferred, or no longer, or locked: {', '.join(map(str, missing))}. None was received.",
-                    outcome=Outcome.REFUSED,
-                )
-                error.entity = entity.name
-                raise error
-            order = {number: place for place, number in enumerate(numbers)}
-            found.sort(key=lambda message: order[message.sequence_number])
+            if self._empty and numbers:
+                raise not_found(entity, numbers)
+            deferred = Deferred(entity, self._session, self._side, self._mode, deadline)
+            found = await deferred.receive(numbers)
             operation.received(found)
         self._hand_over(found)
         return found
-
-    def _parts(self, entity: Entity, numbers: Sequence[int]) -> tuple[list[tuple[Desk, list[str]]], list[int]]:
-        """Which partition is to be asked for which messages in one call, and what no partition can have."""
-        places: dict[int, list[str]] = {}
-        missing = list(numbers) if self._empty else []
-        for number in () if self._empty else numbers:
-            partition, own = entity.place(number)
-            if partition in entity.numbers and 0 < own < 10**15:
-                places.setdefault(partition, []).append(f"{self._side}{own}")
-            else:
-                missing.append(number)
-        parts = [
-            (entity.desk(partition), names[at : at + MAXIMUM_CALL_MESSAGES])
-            for partition, names in places.items()
-            for at in range(0, len(names), MAXIMUM_CALL_MESSAGES)
-        ]
-        return parts, missing
-
-    async def _deferred(
-        self, entity: Entity, desk: Desk, names: list[str], mode: Mode, deadline: float
-    ) -> tuple[list[ServiceBusReceivedMessage], list[int]]:
-        session = self._session
-        token = new_token() if session is None else session._lease.token
-        since = self._connection.clock.now()
-        base = entity.base(desk.number)
-
-        def make(partition: Partition, turn: Turn) -> Request[Received]:
-            return partition.receive_deferred(
-                turn, token, names, mode=mode, session=None if session is None else session.session_id
-            )
-
-        def made(result: Received) -> list[ServiceBusReceivedMessage]:
-            lease = None
-            if mode == "lock":
-                lease = desk.lease(token, result.lock, since) if session is None else session._lease
-            return [delivered(each, base, self._mode, lease, entity) for each in result.messages]
-
-        result = await desk.call("f", make, deadline, lambda result: self._give_back(entity, made(result)))
-        return made(result), [base + int(name.removeprefix("d")) for name in result.missing]
-
-    async def _delete(self, entity: Entity, messages: list[ServiceBusReceivedMessage], deadline: float) -> None:
-        """Delete what several calls have locked, all of which was there."""
-        jobs = [
-            (entity.desk_of(message), SettleJob(Lock(lease.token, message._name), deadline, message))
-            for message in messages
-            if (lease := message._lease) is not None
-        ]
-        await asyncio.gather(*(desk.settling("complete").submit(job) for desk, job in jobs))
-        for message in messages:
-            message._lease, message._settled = None, False
 
     def _give_back(self, entity: Entity, messages: list[ServiceBusReceivedMessage]) -> None:
         for message in messages:

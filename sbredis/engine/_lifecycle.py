@@ -19,6 +19,7 @@ On its side it is in exactly one *state*, and leaves it so::
     HELD       the same, but that renew leads to HELD, and nothing to DELAYED
     DELAYED    wake ► ACTIVE; or EXPIRED or the dead side
     DEFERRED   receive deferred ► LOCKED or HELD    receive deferred and delete ► COMPLETED
+               either ► EXPIRED or the dead side
                and purge takes from ACTIVE, DELAYED and DEFERRED to PURGED,
                and bury takes from ACTIVE, HELD and DEFERRED to the dead side
 
@@ -32,8 +33,8 @@ miss:
 
 - The failed delivery is counted before anything is asked, and the delivery limit stands above all: also a message that
   would return to the deferred ones, or that has expired meanwhile, is dead-lettered for its deliveries.
-- A message that was deferred once goes back to the deferred ones, expired or not. Deferred messages do not expire,
-  neither while they lie there nor while they are locked from there.
+- A message that was deferred once goes back to the deferred ones, expired or not. Time does not expire a deferred
+  message, neither while it lies there nor while it is locked from there. It expires when it is asked for by its number.
 - Expiry takes effect at once when the lock ends; a delay that the caller asked for does not hold it up.
 
 Expiry never touches a locked message, since LOCKED has no row for it. A released message has its old number and level,
@@ -278,8 +279,8 @@ TRANSITIONS: Final[Mapping[tuple[Side, State, Event], Mapping[Condition, Outcome
     (_MAIN, State.HELD, Event.BURY): _BURIED,
     (_MAIN, State.DELAYED, Event.WAKE): {**_EXPIRY, **_BACK},
     (_MAIN, State.DELAYED, Event.PURGE): {_ALWAYS: Outcome(_MAIN, State.PURGED)},
-    (_MAIN, State.DEFERRED, Event.RECEIVE_DEFERRED): _OUT,
-    (_MAIN, State.DEFERRED, Event.RECEIVE_DEFERRED_AND_DELETE): {_ALWAYS: Outcome(_MAIN, State.COMPLETED)},
+    (_MAIN, State.DEFERRED, Event.RECEIVE_DEFERRED): {**_EXPIRY, **_OUT},
+    (_MAIN, State.DEFERRED, Event.RECEIVE_DEFERRED_AND_DELETE): {**_EXPIRY, _ALWAYS: Outcome(_MAIN, State.COMPLETED)},
     (_MAIN, State.DEFERRED, Event.PURGE): {_ALWAYS: Outcome(_MAIN, State.PURGED)},
     (_MAIN, State.DEFERRED, Event.BURY): _BURIED,
     # -- the dead side: no limit, no expiry, no way back

@@ -266,11 +266,29 @@ class Partition:
         return replace(self.request("receive", turn, read, scalars), repeatable=True)
 
     def receive_deferred(
-        self, turn: Turn, token: str, deferred: Sequence[str], *, mode: Mode = "lock", session: str | None = None
+        self,
+        turn: Turn,
+        token: str,
+        deferred: Sequence[str],
+        *,
+        mode: Mode = "lock",
+        room: int = MAXIMUM_CALL_BYTES,
+        session: str | None = None,
     ) -> Request[Received]:
-        """Give out deferred messages by name; all of them, or none if one is not deferred here."""
-        scalars: dict[str, Argument] = {"mode": mode, "token": token_of(token), "session": signed(session)}
-        return self.request("receive_deferred", turn, _received, scalars, named(deferred))
+        """Give out deferred messages by name, or none of them if one is not deferred here.
+
+        No more than ``room`` bytes, but at least one message: the result says how many of the last ones are left, and
+        they are to be asked for again. Where messages are deleted, it is all or none: what does not fit at once must
+        be locked.
+        """
+        within("room", room, 1, 1 << 30)
+        scalars: dict[str, Argument] = {
+            "mode": mode,
+            "token": token_of(token),
+            "session": signed(session),
+            "room": room,
+        }
+        return self.request("receive_deferred", turn, _received_deferred, scalars, named(deferred))
 
     def peek(
         self,
@@ -283,7 +301,11 @@ class Partition:
         session: str | None = None,
         turn: Turn = NO_TURN,
     ) -> Request[Peeked]:
-        """Show messages from a number on, whatever their state, and touch none of them."""
+        """Show messages from a number on, whatever their state, and touch none of them.
+
+        Among ``states``, ``l`` stands for all that is locked. What was locked from among the deferred is shown as
+        ``f``.
+        """
         within("start", start, 0, (1 << 48) - 1)
         within("wanted", wanted, 1, MAXIMUM_CALL_MESSAGES)
         within("room", room, 1, 1 << 30)
@@ -466,8 +488,12 @@ def _published(reply: list[Any]) -> Sent:
 
 
 def _received(reply: list[Any]) -> Received:
-    missing = names(reply[6]) if len(reply) > 6 else ()
-    return Received(bool(reply[0]), reply[1], reply[2], deliveries(reply[3], reply[4], reply[5]), missing)
+    return Received(bool(reply[0]), reply[1], reply[2], deliveries(reply[3], reply[4], reply[5]))
+
+
+def _received_deferred(reply: list[Any]) -> Received:
+    found = deliveries(reply[3], reply[4], reply[5], "f" * len(reply[3]))
+    return Received(bool(reply[0]), reply[1], reply[2], found, names(reply[6]), reply[7])
 
 
 def _settled(reply: list[Any]) -> Settled:

@@ -71,7 +71,7 @@ class Delivery(NamedTuple):
     changes: bytes = b""
     """Changed properties, as the last one who changed them gave them."""
     state: str = "l"
-    """Where it was peeked: a active, l locked, w delayed, f deferred, s scheduled."""
+    """Its state: a active, l locked, w delayed, f deferred, also if it was locked from there, s scheduled."""
     expires: int | None = None
     """When it expires, if that is another time than its record says: a copy has a life of its own."""
 
@@ -102,6 +102,8 @@ class Received:
     messages: tuple[Delivery, ...]
     missing: tuple[str, ...] = ()
     """What was asked for by name and is not there; then nothing was given out."""
+    left: int = 0
+    """How many of the last names found no room in the answer. They are still deferred."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -194,7 +194,7 @@ class ServiceBusReceivedMessage(ServiceBusMessage):
 
     @property
     def state(self) -> ServiceBusMessageState:
-        """Where it stood when it was peeked; a message that was received is active."""
+        """Its state when it was peeked. A received message is active, or deferred if it was received by its number."""
         return _STATES.get(self._delivery.state, ServiceBusMessageState.ACTIVE)
 
     @property

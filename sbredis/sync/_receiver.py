@@ -104,7 +104,9 @@ class ServiceBusReceiver(Iterator[ServiceBusReceivedMessage]):
     ) -> list[ServiceBusReceivedMessage]:
         """Messages that were deferred, by their sequence numbers, locked or deleted like any others.
 
-        Raises :class:`~sbredis.exceptions.MessageNotFoundError` if one of them is not there, and then gives none.
+        Raises :class:`~sbredis.exceptions.MessageNotFoundError` if one of them is not there, and then gives none. A
+        message whose time to live has passed is not there: it expires when it is asked for. Many large messages are
+        received with several calls.
         """
         warn_of_unknown("receive_deferred_messages", kwargs)
         return self._portal.bring(

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import asyncio
+from typing import Any
 
 import pytest
 
 from sbredis.aio import ServiceBusReceiver
-from sbredis.exceptions import MessageNotFoundError, Outcome
-from sbredis.model import ServiceBusReceiveMode
+from sbredis.exceptions import MessageLockLostError, MessageNotFoundError, Outcome, ServiceBusError
+from sbredis.model import ServiceBusMessageState, ServiceBusReceiveMode
+from tests.aio.gates import Gate
 from tests.aio.standing import Calls, HandClock, Queue, bodies, both, in_memory, queue_at
 from tests.waiting import eventually
 
@@ -17,9 +19,9 @@ pytestmark = pytest.mark.anyio
 modes = pytest.mark.parametrize("mode", list(ServiceBusReceiveMode), ids=["peek-lock", "receive-and-delete"])
 
 
-async def defer(queue: Queue, count: int, *, at: int | None = None) -> list[int]:
+async def defer(queue: Queue, count: int, *, at: int | None = None, **options: Any) -> list[int]:
     """So many deferred messages; their numbers, in the order in which they were sent."""
-    numbers = await queue.send(*(str(number) for number in range(count)), at=at)
+    numbers = await queue.send(*(str(number) for number in range(count)), at=at, **options)
     async with queue.receiver() as receiver:
         messages = await receiver.receive_messages(count, 20)
         await asyncio.gather(*(receiver.defer_message(message) for message in messages))
@@ -176,3 +178,170 @@ async def test_a_caller_that_goes_away_leaves_them_deferred(
         else:
             messages = await receiver.receive_deferred_messages(numbers)
             assert {message.delivery_count for message in messages} == {2}
+
+
+@both
+async def test_a_message_received_by_its_number_is_deferred(url: str, partitioned: bool) -> None:
+    """So it says itself, and so it is shown as long as it is locked from there."""
+    async with queue_at(url, partitioned=partitioned) as queue:
+        numbers = await defer(queue, 2)
+        await queue.send("active")
+        receiver = queue.receiver()
+        (message,) = await receiver.receive_deferred_messages(numbers[0])
+        assert message.state is ServiceBusMessageState.DEFERRED
+        (active,) = await receiver.receive_messages(1, 20)
+        assert active.state is ServiceBusMessageState.ACTIVE
+        shown = await queue.receiver().peek_messages(10)
+        assert {str(each): each.state for each in shown} == {
+            "0": ServiceBusMessageState.DEFERRED,
+            "1": ServiceBusMessageState.DEFERRED,
+            "active": ServiceBusMessageState.ACTIVE,
+        }
+
+
+@both
+@modes
+async def test_a_deferred_message_that_has_expired_is_not_found(
+    url: str, partitioned: bool, mode: ServiceBusReceiveMode
+) -> None:
+    """It is a dead letter from then on. The others that were asked for stay deferred; a peek shows it until then."""
+    clock = HandClock()
+    async with queue_at(url, partitioned=partitioned, clock=clock, dead_letter_expired=True) as queue:
+        (short,) = await defer(queue, 1, time_to_live=1_000)
+        (long,) = await defer(queue, 1)
+        clock.move(100)
+        assert len(await queue.receiver().peek_messages(10)) == 2
+        receiver = queue.receiver(receive_mode=mode)
+        await missed(receiver, [long, short], [short])
+        await eventually(lambda: deferred_are(queue, 1))
+        (letter,) = await queue.receiver(sub_queue="deadletter").receive_messages(1, 20)
+        assert (str(letter), letter.dead_letter_reason) == ("0", "TTLExpiredException")
+        assert len(await receiver.receive_deferred_messages(long)) == 1
+
+
+async def large(queue: Queue, count: int) -> list[int]:
+    """So many deferred messages of 300 KB in one partition."""
+    numbers = await queue.fill(count, size=300_000)
+    async with queue.receiver() as receiver:
+        messages = await receiver.receive_messages(count, 20)
+        while len(messages) < count:
+            messages += await receiver.receive_messages(count, 20)
+        await asyncio.gather(*(receiver.defer_message(message) for message in messages))
+    return numbers
+
+
+@in_memory
+@modes
+async def test_many_large_messages_come_with_several_calls_and_each_is_read_once(
+    url: str, mode: ServiceBusReceiveMode
+) -> None:
+    async with queue_at(url) as queue:
+        numbers = await large(queue, 20)
+        with Gate(queue.client, "receive_deferred") as gate:
+            found = await queue.receiver(receive_mode=mode).receive_deferred_messages(numbers)
+        assert [message.sequence_number for message in found] == numbers
+        assert [int(str(message)) for message in found] == list(range(20))
+        # A call gives out 1 MB, which are three of them. Deleting all of them at once is tried before.
+        deleting = mode is ServiceBusReceiveMode.RECEIVE_AND_DELETE
+        assert len(gate.came) == 7 + deleting
+        counts = await queue.counts()
+        assert (counts.deferred, counts.locked) == (0, 0 if deleting else 20)
+
+
+@in_memory
+@modes
+async def test_a_message_that_goes_missing_between_two_calls_leaves_all_deferred(
+    url: str, mode: ServiceBusReceiveMode
+) -> None:
+    """What was locked before is given back, and no delivery counted."""
+    async with queue_at(url) as queue:
+        numbers = await large(queue, 10)
+        receiver = queue.receiver(receive_mode=mode)
+        with Gate(queue.client, "receive_deferred") as gate:
+            gate.shut = True
+            task = asyncio.create_task(receiver.receive_deferred_messages(numbers))
+            calls = 2 + (mode is ServiceBusReceiveMode.RECEIVE_AND_DELETE)
+            for call in range(1, calls):
+                await gate.reached(call)
+                gate.let_one()
+            await eventually(lambda: reached(gate, calls))
+            async with queue.other_client() as between:
+                (taken,) = await between.get_queue_receiver("q").receive_deferred_messages(numbers[-1])
+                gate.open()
+                with pytest.raises(MessageNotFoundError, match=str(numbers[-1])):
+                    await task
+                await eventually(lambda: locked_are(queue, 1))
+                await between.get_queue_receiver("q").complete_message(taken)
+        (one,) = await receiver.receive_deferred_messages(numbers[0])
+        assert one.delivery_count == 2
+
+
+async def reached(gate: Gate, count: int) -> bool:
+    return len(gate.came) == count
+
+
+async def locked_are(queue: Queue, count: int) -> bool:
+    return await queue.locked() == count
+
+
+class Late:
+    """Lets so many seconds pass while the answers to receive_deferred are on their way."""
+
+    def __init__(self, queue: Queue, clock: HandClock, seconds: list[float]) -> None:
+        self.seconds = seconds
+        transport = queue.transport
+        call = transport.call
+
+        async def slowly(script: Any, *arguments: Any, **options: Any) -> Any:
+            reply = await call(script, *arguments, **options)
+            if script.name == "receive_deferred" and self.seconds:
+                clock.move(self.seconds.pop(0))
+            return reply
+
+        transport.call = slowly  # type: ignore[method-assign]
+
+
+@pytest.mark.parametrize(("partitioned", "deletes"), [(False, False), (True, False), (True, True)])
+async def test_no_deferred_message_is_handed_over_whose_lock_has_ended(
+    url: str, partitioned: bool, deletes: bool
+) -> None:
+    """It is asked for again, and comes with a lock that lasts. What is deleted by several calls is locked first."""
+    clock = HandClock()
+    mode = ServiceBusReceiveMode.RECEIVE_AND_DELETE if deletes else ServiceBusReceiveMode.PEEK_LOCK
+    async with queue_at(url, partitioned=partitioned, clock=clock, lock_duration=30_000) as queue:
+        numbers = await defer(queue, 3)
+        receiver = queue.receiver(receive_mode=mode)
+        Late(queue, clock, [31])
+        found = await receiver.receive_deferred_messages(numbers)
+        assert bodies(found) == ["0", "1", "2"]
+        if not deletes:
+            await receiver.complete_messages(found)
+        assert (await queue.counts()).bytes == 0
+
+
+@both
+async def test_deferred_messages_whose_locks_always_end_too_soon_are_an_error(url: str, partitioned: bool) -> None:
+    """They stay deferred."""
+    clock = HandClock()
+    async with queue_at(url, partitioned=partitioned, clock=clock, lock_duration=30_000) as queue:
+        numbers = await defer(queue, 2)
+        Late(queue, clock, [31.0] * 20)
+        with pytest.raises(MessageLockLostError, match="fewer at once") as raised:
+            await queue.receiver().receive_deferred_messages(numbers)
+        assert (raised.value.entity, raised.value.outcome) == ("q", Outcome.REFUSED)
+        await eventually(lambda: deferred_are(queue, 2))
+
+
+@in_memory
+async def test_what_was_locked_by_a_call_without_an_answer_is_given_back(url: str) -> None:
+    """Nobody was told of it. It does not wait for its lock to end, and no delivery is counted."""
+    async with queue_at(url) as queue:
+        numbers = await defer(queue, 2)
+        receiver = queue.receiver()
+        with Gate(queue.client, "receive_deferred") as gate:
+            gate.fates.extend(["is not answered"] * 1000)
+            with pytest.raises(ServiceBusError) as raised:
+                await receiver.receive_deferred_messages(numbers, timeout=0.5)
+        assert raised.value.outcome is Outcome.UNKNOWN
+        await eventually(lambda: deferred_are(queue, 2))
+        assert {message.delivery_count for message in await receiver.receive_deferred_messages(numbers)} == {2}

@@ -35,7 +35,7 @@ WELL_FORMED: dict[str, tuple[Argument, ...]] = {
     "publish": ("r", "", "", "", b"m"),
     "purge": ("", NEVER, 10, 0),
     "receive": ("", "lock", 1, 1000, TOKEN, "", 1, ""),
-    "receive_deferred": ("lock", TOKEN, "", "1"),
+    "receive_deferred": ("lock", TOKEN, "", 1, "1"),
     "renew": (OTHER_TOKEN, TOKEN, 1, "1"),
     "send": ("", b"m"),
 }
@@ -62,6 +62,7 @@ _NUMBERS: dict[str, dict[int, tuple[int, int]]] = {
     "peek": {1: (0, BAND_WIDTH - 1), 2: (1, MAXIMUM_CALL_MESSAGES), 3: (1, 1 << 30)},
     "purge": {1: (0, NEVER), 2: (1, MAXIMUM_CALL_MESSAGES)},
     "receive": {2: (0, MAXIMUM_CALL_MESSAGES), 3: (1, 1 << 30), 6: (0, MAXIMUM_CALL_MESSAGES)},
+    "receive_deferred": {3: (1, 1 << 30)},
 }
 """Which of them are numbers, and between which bounds."""
 

@@ -198,19 +198,17 @@ async def test_a_receiver_clears_away_a_bounded_number_of_expired_messages(bench
 
 
 @set_to(max_delivery_count=10)
-async def test_deferred_messages_do_not_expire(bench: Bench) -> None:
-    """Neither as they lie there nor when they are given back to there."""
+async def test_time_does_not_expire_deferred_messages(bench: Bench) -> None:
+    """Neither as they lie there nor when they are given back to there. They expire when they are asked for."""
     await bench.send(b"m", time_to_live=1000)
     await bench.defer(await bench.one())
-    bench.later(5000)
-    await bench.due()
     ((message,), _) = await bench.receive_deferred("1")
     await bench.abandon(message)
-    assert await bench.states() == {"1": "f"}
     ((message,), _) = await bench.receive_deferred("1")
     bench.later(LOCK)
     await bench.due()
     assert await bench.states() == {"1": "f"}
+    assert await bench.receive_deferred("1") == ([], ("1",))
 
 
 @set_to(dead_letter_expired=True)

@@ -97,10 +97,13 @@ def test_the_last_condition_of_a_row_is_the_one_that_needs_nothing(
     assert places == ([] if of[2] is Event.EXPIRE else [len(outcomes) - 1])
 
 
-def test_expiry_never_touches_a_locked_a_deferred_or_a_scheduled_message() -> None:
+def test_time_never_expires_a_locked_a_deferred_or_a_scheduled_message() -> None:
     assert [of[:2] for of in TRANSITIONS if of[2] is Event.EXPIRE] == [(MAIN, State.ACTIVE)]
     expiring = {(state, event) for _, state, event, condition, _ in WAYS if condition is Condition.EXPIRED}
-    assert {state for state, _ in expiring} == {State.ACTIVE, State.LOCKED, State.HELD, State.DELAYED}
+    states = {State.ACTIVE, State.LOCKED, State.HELD, State.DELAYED, State.DEFERRED}
+    assert {state for state, _ in expiring} == states
+    asking = {Event.RECEIVE_DEFERRED, Event.RECEIVE_DEFERRED_AND_DELETE}
+    assert {event for state, event in expiring if state is State.DEFERRED} == asking
     ending = {Event.ABANDON, Event.RELEASE, Event.LAPSE}
     for out in (State.LOCKED, State.HELD):
         assert {event for state, event in expiring if state is out} == ending, "a lock that goes on was broken"

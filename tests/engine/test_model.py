@@ -175,16 +175,28 @@ def test_a_cancellation_takes_all_or_none() -> None:
     assert list(model.messages[MAIN]) == [3]
 
 
-def test_a_deferred_message_comes_back_by_number_only_and_never_expires() -> None:
+def test_a_deferred_message_comes_back_by_number_only_and_expires_when_it_is_asked_for() -> None:
     model = a_queue(time_to_live=10_000)
     send(model, b"a")
     model.defer(at(0), locks(model.receive(at(0), "t1", 1), "t1", changes=b"later"))
     assert names(model.receive(at(1), "t2", 1)) == []
-    assert model.receive_deferred(at(99), "t3", ["1", "7"]).missing == ("7",)
-    received = model.receive_deferred(at(99), "t3", ["1"])
+    assert model.receive_deferred(at(9), "t3", ["1", "7"]).missing == ("7",)
+    received = model.receive_deferred(at(9), "t3", ["1"])
     assert received.messages[0].changes == b"later"
-    model.abandon(at(100), locks(received, "t3", delay=1_000))
+    model.abandon(at(11), locks(received, "t3", delay=1_000))
     assert (only(model).state, only(model).failures) == (State.DEFERRED, 2)
+    assert model.receive_deferred(at(99), "t4", ["1"]).missing == ("1",)
+    assert not model.messages[MAIN]
+
+
+def test_deferred_messages_are_given_out_as_far_as_there_is_room_and_deleted_all_or_none() -> None:
+    model = a_queue()
+    send(model, b"12345", b"67890", b"abc")
+    model.defer(at(0), locks(model.receive(at(0), "t1", 3), "t1"))
+    assert model.receive_deferred(at(1), "t2", ["1", "2", "3"], mode="delete", room=57) == Received(left=3)
+    received = model.receive_deferred(at(1), "t3", ["1", "2", "3"], room=57)
+    assert (names(received), received.left) == (["1", "2"], 1)
+    assert (names(model.receive_deferred(at(1), "t4", ["3"], mode="delete", room=1))) == ["3"]
 
 
 def test_renewing_a_whole_lease_keeps_its_token_and_a_part_moves_to_a_new_one() -> None:

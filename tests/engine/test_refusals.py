@@ -184,7 +184,7 @@ def _cases_of_sessions(script: str, good: Call) -> Iterator[Case]:
         yield Case("a session of dead letters", "BADCALL", put(session="=s", side="d"), on="sessions")
     if script == "receive_deferred":
         yield Case("no session", "SESSIONS", put(token="never_given_"), on="sessions")
-        most = replace(good, own=("lock", HELD, "=u", *map(str, range(1, 1001))))
+        most = replace(good, own=("lock", HELD, "=u", 1, *map(str, range(1, 1001))))
         yield Case("more than can be out", "HELD", most, on="sessions")
     if script == "accept_session":
         yield Case("a look for a session by name", "BADCALL", put(session="=s", take=0))

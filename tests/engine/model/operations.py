@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import replace
+from itertools import accumulate
 
 from sbredis.engine import CodecError, decode
 from sbredis.engine._lifecycle import BANDS, LEVELS, NEVER, RESERVED, TRANSITIONS, Event, Side, State
@@ -239,26 +240,47 @@ class Model(Mechanics):
             self.sessions[session].waiter = waiter
 
     def receive_deferred(
-        self, call: Call, token: str, names: Sequence[str], *, mode: Mode = "lock", session: str | None = None
+        self,
+        call: Call,
+        token: str,
+        names: Sequence[str],
+        *,
+        mode: Mode = "lock",
+        room: int = ROOM,
+        session: str | None = None,
     ) -> Received:
-        """Deferred messages by name; all of them or none."""
+        """Deferred messages by name, or none if one is missing. One that has expired is missing, and expires by this.
+
+        Of the others the first ones that there is room for, at least one; those to be deleted all together, or none.
+        """
         absent: list[str] = []  # as the first time found it
         given: list[Message] = []
+        left = 0
+        event = Event.RECEIVE_DEFERRED if mode == "lock" else Event.RECEIVE_DEFERRED_AND_DELETE
 
         def act() -> Received:
-            found, missing = self._find(names, State.DEFERRED)
-            if session is not None:
-                mine = {message.name for message in found if message.session == session}
-                missing = tuple(name for name in names if name not in mine)
-            absent.extend(missing)
-            if missing:
-                return Received(missing=missing, more=self.more)
-            given.extend(found)
-            event = Event.RECEIVE_DEFERRED if mode == "lock" else Event.RECEIVE_DEFERRED_AND_DELETE
-            return self._give_out(found, event, token, call.now)
+            nonlocal left
+            found, _ = self._find(names, State.DEFERRED)
+            found = [message for message in found if session is None or message.session == session]
+            there = {message.name for message in found if message.expires > call.now}
+            for message in found:
+                if message.expires <= call.now:
+                    self._move(message, event, call.now)
+            absent.extend(name for name in names if name not in there)
+            if absent:
+                return Received(missing=tuple(absent), more=self.more)
+            weights = accumulate(len(message.record) for message in found)
+            fit = max(1, sum(weight <= room for weight in weights))
+            if fit < len(found) and mode == "delete":
+                fit = 0
+            left = len(found) - fit
+            given.extend(found[:fit])
+            return replace(self._give_out(given, event, token, call.now), due=0, left=left)
 
         def again(later: Call) -> Received:
-            return Received(missing=tuple(absent)) if absent else replace(self._still(later, token, given), due=0)
+            if absent:
+                return Received(missing=tuple(absent))
+            return replace(self._still(later, token, given), due=0, left=left)
 
         refusal = self._refusal_of_receive()
         if (not refusal and any(not name.startswith("d") for name in names)) or (not refusal and session is not None):
@@ -269,7 +291,7 @@ class Model(Mechanics):
         return self._perform(
             call,
             act,
-            sound=self._are_names(names) and not self._refusal_of_token(token, session),
+            sound=self._are_names(names) and room >= 1 and not self._refusal_of_token(token, session),
             early=self._none_has_sessions(session),
             refusal=refusal,
             again=again,

@@ -132,6 +132,7 @@ class Received:
     lock: int = 0  # how long they are locked, from now; 0 where they are deleted or there are none
     due: int = 0  # in how many ms something is due, if nothing was given out; 0 for never
     missing: tuple[str, ...] = ()
+    left: int = 0  # so many of the last ones asked for found no room
     more: bool = False
 
 
@@ -259,7 +260,8 @@ class Message:
 
     def delivery(self, state: State = State.LOCKED) -> Delivery:
         expires = self.expires if self.side is Side.MAIN else written_expiry(self.record)
-        return Delivery(self.name, self.record, self.failures, self.reason.value, self.changes, LETTERS[state], expires)
+        letter = "f" if self.home == "f" else LETTERS[state]  # also while it is locked from among the deferred
+        return Delivery(self.name, self.record, self.failures, self.reason.value, self.changes, letter, expires)
 
 
 @dataclass

@@ -125,6 +125,27 @@ class AimedMachine(Machine):
         message = data.draw(some(self.those(State.DEFERRED)))
         self.both.receive_deferred(how, self.both.token(), [message.name])
 
+    @precondition(lambda self: self.both.settings.lock_duration > 1_000)
+    @rule(payloads=st.lists(draws.payloads, min_size=1, max_size=3))
+    def defer_what_expires(self, payloads: list[bytes]) -> None:
+        token = self.both.token()
+        self.both.send(PLAIN, [Outgoing(payload, time_to_live=700) for payload in payloads])
+        self.both.receive(PLAIN, token, 10)
+        held = self.model._held(token) if token in self.model.leases else ()
+        if held:
+            self.both.defer(PLAIN, [Lock(token, message.name) for message in held])
+
+    @precondition(lambda self: self._expiring_and_deferred())
+    @rule(data=st.data(), how=hows, mode=draws.modes, off=some([-1, 0, 0]), alone=st.booleans(), room=draws.rooms)
+    def ask_for_what_expires(
+        self, *, data: st.DataObject, how: How, mode: m.Mode, off: int, alone: bool, room: int
+    ) -> None:
+        """A deferred message is asked for just when it expires, by itself or with all others."""
+        message = data.draw(some(self._expiring_and_deferred()))
+        self.both.now = max(self.both.now, message.expires + off)
+        names = [message.name] if alone else [one.name for one in self.those(State.DEFERRED)]
+        self.both.receive_deferred(how, self.both.token(), names, mode, room=room)
+
     @precondition(lambda self: self.those(State.LOCKED))
     @rule(data=st.data(), dead=st.booleans())
     def defer_and_lock(self, data: st.DataObject, dead: bool) -> None:
@@ -243,6 +264,9 @@ class AimedMachine(Machine):
         dead = [self.those(state, Side.DEAD) for state in (State.DELAYED, State.DEFERRED, State.ACTIVE)]
         main = [self.those(state, Side.MAIN) for state in (State.DELAYED, State.DEFERRED)]
         return [message for there in (*dead, *main) for message in there[:1]]
+
+    def _expiring_and_deferred(self) -> list[m.Message]:
+        return [message for message in self.those(State.DEFERRED, Side.MAIN) if message.expires < NEVER - 1]
 
     def _deferred_and_locked(self) -> list[m.Message]:
         return [message for message in self.those(State.LOCKED) if message.home == "f"]

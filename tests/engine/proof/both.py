@@ -87,13 +87,21 @@ class Both(Comparison):
         )
 
     def receive_deferred(
-        self, how: How, token: str, names: Sequence[str], mode: m.Mode = "lock", session: str | None = None
+        self,
+        how: How,
+        token: str,
+        names: Sequence[str],
+        mode: m.Mode = "lock",
+        session: str | None = None,
+        *,
+        room: int = LARGE,
     ) -> Any:
+        given: dict[str, Any] = {"mode": mode, "session": session, "room": room}
         return self.do(
             Step(
                 "receive_deferred",
-                lambda p, turn: p.receive_deferred(turn, token, names, mode=mode, session=session),
-                lambda call: self.model.receive_deferred(call, token, names, mode=mode, session=session),
+                lambda p, turn: p.receive_deferred(turn, token, names, **given),
+                lambda call: self.model.receive_deferred(call, token, names, **given),
             ),
             how,
         )

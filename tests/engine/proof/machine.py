@@ -103,9 +103,9 @@ class Machine(RuleBasedStateMachine):
         self.both.look(how, side=side, waiter=waiter, waiting_for=waiting_for)
 
     @precondition(lambda self: self.those(State.DEFERRED))
-    @rule(data=st.data(), how=hows, mode=draws.modes, old=rarely[20])
-    def receive_deferred(self, data: st.DataObject, how: How, mode: m.Mode, old: bool) -> None:
-        self.both.receive_deferred(how, self.token(old), self.names(data, State.DEFERRED), mode)
+    @rule(data=st.data(), how=hows, mode=draws.modes, room=draws.rooms, old=rarely[20])
+    def receive_deferred(self, data: st.DataObject, how: How, mode: m.Mode, room: int, old: bool) -> None:
+        self.both.receive_deferred(how, self.token(old), self.names(data, State.DEFERRED), mode, room=room)
 
     # -- settling ------------------------------------------------------------------------------------------------------
 

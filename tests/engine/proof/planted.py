@@ -48,6 +48,15 @@ BUGS = (
         "      if false then\n        p.unawaited",
     ),
     Bug("the home of a deferred message lost", "defer", "e.home = 'f'", "e.home = 'a'"),
+    Bug("deferred messages live for ever", "receive_deferred", "21, 33)) <= p.now then", "21, 33)) < 0 then"),
+    Bug("what had no room is taken", "receive_deferred", "local left = #members - fit", "local left = 0"),
+    Bug("a locked message forgets that it was deferred", "peek", "if states[n] == 'l' and", "if false and"),
+    Bug(
+        "deleted in part",
+        "receive_deferred",
+        "if left > 0 and mode == 'delete' then",
+        "if left > #members and mode == 'delete' then",
+    ),
     Bug(
         "deferring does not count",
         "defer",

@@ -169,10 +169,15 @@ class SessionMachine(Machine):
             self.both.receive_deferred(how, self.both.token(), names, mode)
 
     @precondition(lambda self: self.deferred_of_holders())
-    @rule(data=st.data(), how=hows, mode=draws.modes)
-    def receive_own_deferred(self, data: st.DataObject, how: How, mode: m.Mode) -> None:
-        one, lock = data.draw(some(self.deferred_of_holders()))
-        self.both.receive_deferred(how, lock.token, [one.name], mode, lock.name)
+    @rule(data=st.data(), how=hows, mode=draws.modes, room=draws.rooms, late=rarely[4])
+    def receive_own_deferred(self, data: st.DataObject, how: How, mode: m.Mode, room: int, late: bool) -> None:
+        """One deferred message or all of a session, some of which may have expired."""
+        there = self.deferred_of_holders()
+        one, lock = data.draw(some(there))
+        names = data.draw(some([[one.name], [other.name for other, theirs in there if theirs == lock]]))
+        if late and one.expires < NEVER - 1:
+            self.both.now = max(self.both.now, one.expires)
+        self.both.receive_deferred(how, lock.token, names, mode, lock.name, room=room)
 
     @every(6, 1)
     @rule(

@@ -1,0 +1,185 @@
+# pyright: reportPrivateUsage=false
+"""Receiving deferred messages by their numbers: all that were asked for, or none.
+
+A call of the script gives out as much as may hold up the server, so many calls may be needed. The first call to a
+partition names all of its messages, so that one that is missing is noticed before any is locked. The calls after it
+name few more than found room before. Whatever goes wrong, what was locked is given back, which counts no delivery.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+from sbredis.aio._lanes import SettleJob
+from sbredis.engine import MAXIMUM_CALL_MESSAGES, Lock, Mode, Partition, Received, Request, Side, Turn, new_token
+from sbredis.exceptions import MessageLockLostError, MessageNotFoundError, Outcome, ServiceBusError
+from sbredis.model import ServiceBusReceivedMessage, ServiceBusReceiveMode, delivered
+
+if TYPE_CHECKING:
+    from sbredis.aio._desk import Desk
+    from sbredis.aio._entity import Entity
+    from sbredis.aio._session import ServiceBusSession
+
+__all__ = ["Deferred", "next_names", "not_found"]
+
+_ROOM = 1024 * 1024
+"""Bytes of messages that one call gives out. Several small answers hold the server for less time than a large one."""
+_FEWEST = 16
+_ROUNDS = 3
+"""How often a message is asked for whose lock ended on the way."""
+
+
+def next_names(rest: list[str], fitted: int) -> list[str]:
+    """The names for the next call, when so many found room in the last one: no long list for a few large messages."""
+    return rest[: max(_FEWEST, 2 * fitted)]
+
+
+def not_found(entity: Entity, missing: Sequence[int]) -> MessageNotFoundError:
+    """The error of who asked for these."""
+    error = MessageNotFoundError(
+        f"Not deferred, or no longer, or locked, or expired: {', '.join(map(str, missing))}. None was received.",
+        outcome=Outcome.REFUSED,
+    )
+    error.entity = entity.name
+    return error
+
+
+class Deferred:
+    """One caller's deferred messages."""
+
+    def __init__(
+        self,
+        entity: Entity,
+        session: ServiceBusSession | None,
+        side: Side,
+        receive_mode: ServiceBusReceiveMode,
+        deadline: float,
+    ) -> None:
+        self._entity = entity
+        self._session = session
+        self._side: Side = side
+        self._receive_mode = receive_mode
+        self._deadline = deadline
+        self._mode: Mode = "lock"
+        self._found: dict[int, ServiceBusReceivedMessage] = {}
+
+    async def receive(self, numbers: Sequence[int]) -> list[ServiceBusReceivedMessage]:
+        """The messages of these sequence numbers, in this order. Raises an error, and keeps none, if one is missing."""
+        places, missing = self._places(numbers)
+        if missing:
+            raise not_found(self._entity, missing)
+        deletes = self._receive_mode is not ServiceBusReceiveMode.PEEK_LOCK
+        if deletes and len(places) == 1 and len(next(iter(places.values()))) <= MAXIMUM_CALL_MESSAGES:
+            # Only what one call brings is deleted at once: of several calls, the second may find that one is missing.
+            self._mode = "delete"
+        try:
+            for desk, names in places.items():
+                await self._fetch(desk, names)
+            if self._mode == "lock":
+                await self._replace_ended()
+            if deletes and self._mode == "lock":
+                await self._delete()
+        except BaseException:
+            self._give_back(list(self._found.values()))
+            raise
+        return [self._found[number] for number in numbers if number in self._found]
+
+    def _places(self, numbers: Sequence[int]) -> tuple[dict[Desk, list[str]], list[int]]:
+        """Which partition is to be asked for which messages, and what no partition can have."""
+        entity = self._entity
+        places: dict[Desk, list[str]] = {}
+        missing: list[int] = []
+        for number in numbers:
+            partition, own = entity.place(number)
+            if partition in entity.numbers and 0 < own < 10**15:
+                places.setdefault(entity.desk(partition), []).append(f"{self._side}{own}")
+            else:
+                missing.append(number)
+        return places, missing
+
+    async def _fetch(self, desk: Desk, names: list[str]) -> None:
+        """Receive all of these from their partition."""
+        rest, asked = names, names[:MAXIMUM_CALL_MESSAGES]
+        while rest:
+            result, messages = await self._call(desk, asked)
+            for message in messages:
+                self._found[message.sequence_number] = message
+            if result.missing:
+                base = self._entity.base(desk.number)
+                raise not_found(self._entity, [base + int(name.removeprefix("d")) for name in result.missing])
+            fitted = len(asked) - result.left
+            if not fitted:  # what does not fit into one call is not deleted by one
+                self._mode = "lock"
+                continue
+            rest = rest[fitted:]
+            if self._mode == "lock" and len(messages) < fitted:
+                given = {message._name for message in messages}  # the rest lapsed before a repetition was answered
+                rest += [name for name in asked[:fitted] if name not in given]
+            asked = next_names(rest, fitted) if result.left else rest[:MAXIMUM_CALL_MESSAGES]
+
+    async def _call(self, desk: Desk, names: list[str]) -> tuple[Received, list[ServiceBusReceivedMessage]]:
+        session, mode = self._session, self._mode
+        token = new_token() if session is None else session._lease.token
+        since = self._entity.connection.clock.now()
+        base = self._entity.base(desk.number)
+
+        def make(partition: Partition, turn: Turn) -> Request[Received]:
+            name = None if session is None else session.session_id
+            return partition.receive_deferred(turn, token, names, mode=mode, room=_ROOM, session=name)
+
+        def made(result: Received) -> list[ServiceBusReceivedMessage]:
+            lease = None
+            if mode == "lock":
+                lease = desk.lease(token, result.lock, since) if session is None else session._lease
+            return [delivered(each, base, self._receive_mode, lease, self._entity) for each in result.messages]
+
+        try:
+            result = await desk.call("f", make, self._deadline, lambda result: self._give_back(made(result)))
+        except ServiceBusError as error:
+            if error.outcome is Outcome.UNKNOWN and mode == "lock":
+                desk.give_back_named(token, names)  # if the call ran after all, they are locked for nobody
+            raise
+        return result, made(result)
+
+    async def _replace_ended(self) -> None:
+        """Ask again for what is not locked any more: no message is handed over whose lock has ended."""
+        if self._session is not None:
+            self._session._check()
+            return
+        for _ in range(_ROUNDS):
+            now = self._entity.connection.clock.now()
+            ended = [message for message in self._found.values() if message._lock_expired(now)]
+            if not ended:
+                return
+            # The partition may take it that the locks last longer than we do.
+            given = [self._entity.desk_of(message).give_back(message) for message in ended]
+            await asyncio.wait([future for future in given if future is not None])
+            places, _ = self._places([message.sequence_number for message in ended])
+            for message in ended:
+                del self._found[message.sequence_number]
+            for desk, names in places.items():
+                await self._fetch(desk, names)
+        error = MessageLockLostError(
+            "Locks ended before all of the deferred messages were here. None was received: ask for fewer at once.",
+            outcome=Outcome.REFUSED,
+        )
+        error.entity = self._entity.name
+        raise error
+
+    async def _delete(self) -> None:
+        """Delete what was locked, now that all of it is here."""
+        found = list(self._found.values())
+        jobs = [
+            (self._entity.desk_of(message), SettleJob(Lock(lease.token, message._name), self._deadline, message))
+            for message in found
+            if (lease := message._lease) is not None
+        ]
+        await asyncio.gather(*(desk.settling("complete").submit(job) for desk, job in jobs))
+        for message in found:
+            message._lease, message._settled = None, False
+
+    def _give_back(self, messages: Sequence[ServiceBusReceivedMessage]) -> None:
+        for message in messages:
+            self._entity.desk_of(message).give_back(message)

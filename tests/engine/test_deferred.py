@@ -1,0 +1,187 @@
+"""Deferred messages: their state, their expiry, and how many of them one call gives out."""
+
+from __future__ import annotations
+
+import pytest
+
+from sbredis.engine import Mode, Received, Request, Turn, new_token
+from tests.engine.bench import SETTINGS, Bench, Held, set_to
+
+pytestmark = pytest.mark.anyio
+
+
+async def deferred(bench: Bench, *payloads: bytes, time_to_live: int | None = None) -> list[str]:
+    """The names of new messages that are deferred."""
+    await bench.send(*payloads, time_to_live=time_to_live)
+    held = await bench.receive(len(payloads))
+    await bench.defer(*held)
+    return [message.name for message in held]
+
+
+modes = pytest.mark.parametrize("mode", ["lock", "delete"])
+TOKEN = "deferred-one"
+
+
+def ask(
+    bench: Bench, *names: str, room: int, mode: Mode = "lock", token: str = "", turn: Turn | None = None
+) -> Request[Received]:
+    """The call for deferred messages, of which records of 100 bytes or so find room."""
+    return bench.partition.receive_deferred(turn or bench.turn(), token or new_token(), names, mode=mode, room=room)
+
+
+def payloads(received: Received) -> list[bytes]:
+    return [one.record[15:] for one in received.messages]
+
+
+# -- what it is shown as -----------------------------------------------------------------------------------------------
+
+
+async def test_a_message_received_by_its_number_is_deferred_in_the_answer_and_in_a_peek(bench: Bench) -> None:
+    """As long as it is locked from there. Peeked among the locked ones it is there as well."""
+    names = await deferred(bench, b"one", b"two")
+    received = await bench.tell(ask(bench, names[0], room=100))
+    assert [one.state for one in received.messages] == ["f"]
+    await bench.send(b"three")
+    assert (await bench.one()).delivery.state == "l"
+    assert await bench.states() == {"1": "f", "2": "f", "3": "l"}
+    locked = await bench.tell(bench.partition.peek(0, 10, states="l", turn=Turn("", 0, bench.now)))
+    assert [(one.name, one.state) for one in locked.messages] == [("1", "f"), ("3", "l")]
+
+
+async def test_a_message_that_died_deferred_is_shown_like_any_other_dead_letter(bench: Bench) -> None:
+    """Its home ends with its life on the main side: the dead letter returns to its queue, not to the deferred."""
+    (name,) = await deferred(bench, b"m")
+    ((message,), _) = await bench.receive_deferred(name)
+    await bench.dead_letter(message)
+    dead = await bench.one(side="d")
+    assert await bench.states(side="d") == {"d1": "l"}
+    await bench.abandon(dead)
+    assert await bench.states(side="d") == {"d1": "a"}
+    assert (await bench.one(side="d")).name == "d1"
+
+
+# -- how it expires ----------------------------------------------------------------------------------------------------
+
+
+@set_to(dead_letter_expired=True)
+async def test_a_deferred_message_expires_when_it_is_asked_for(bench: Bench) -> None:
+    """It is not found, and a dead letter from then on; until then it stays where it is, however late that is."""
+    names = await deferred(bench, b"m", time_to_live=1000)
+    bench.later(999)
+    ((message,), _) = await bench.receive_deferred(*names)
+    bench.later(1)
+    await bench.abandon(message)
+    bench.later(1_000_000)
+    await bench.due()
+    assert await bench.states() == {"1": "f"}
+    assert await bench.receive_deferred(*names) == ([], ("1",))
+    dead = await bench.one(side="d")
+    assert (dead.payload, dead.reason) == (b"m", "T")
+    assert await bench.receive_deferred(*names) == ([], ("1",))
+    assert (await bench.complete(dead)).lost == ()
+    assert (await bench.count()).bytes == 0
+
+
+@modes
+async def test_a_deferred_message_that_expires_where_expired_ones_are_not_kept_is_gone(
+    bench: Bench, mode: Mode
+) -> None:
+    names = await deferred(bench, b"m", time_to_live=1000)
+    bench.later(1000)
+    received = await bench.tell(ask(bench, *names, room=100, mode=mode))
+    assert (received.messages, received.missing) == ((), ("1",))
+    assert await bench.states() == {}
+    assert (await bench.count()).bytes == 0
+
+
+async def test_one_that_has_expired_keeps_the_others_deferred_and_expires_all_the_same(bench: Bench) -> None:
+    """All that were asked for are given out, or none. The expiry is a matter of time, not of the answer."""
+    (short,) = await deferred(bench, b"short", time_to_live=1000)
+    (long,) = await deferred(bench, b"long")
+    bench.later(1000)
+    assert await bench.receive_deferred(long, short, "77") == ([], (short, "77"))
+    assert await bench.states() == {long: "f"}
+    assert len((await bench.receive_deferred(long))[0]) == 1
+
+
+@set_to(dead_letter_expired=True)
+async def test_a_repetition_of_a_call_that_let_one_expire_says_the_same(bench: Bench) -> None:
+    names = await deferred(bench, b"m", time_to_live=1000)
+    bench.later(1000)
+    request = ask(bench, *names, room=100)
+    first = await bench.tell(request)
+    before = await bench.count()
+    again = await bench.tell(request)
+    assert (again.messages, again.missing) == (first.messages, first.missing) == ((), ("1",))
+    assert (before.dead_active, await bench.count()) == (1, before)
+
+
+async def test_a_dead_letter_that_is_deferred_does_not_expire(bench: Bench) -> None:
+    await bench.send(b"m", time_to_live=1000)
+    await bench.dead_letter(await bench.one())
+    await bench.defer(await bench.one(side="d"))
+    bench.later(1_000_000)
+    assert len((await bench.receive_deferred("d1"))[0]) == 1
+
+
+# -- how many --------------------------------------------------------------------------------------------------------
+
+
+async def test_a_call_gives_out_deferred_messages_as_far_as_there_is_room(bench: Bench) -> None:
+    """The first ones of those that were named; the others stay deferred, and are told to be left."""
+    names = await deferred(bench, b"a" * 85, b"b" * 85, b"c" * 85)  # with its record's header each weighs 100 bytes
+    received = await bench.tell(ask(bench, names[2], names[0], names[1], room=299))
+    assert (payloads(received), received.left, received.missing) == ([b"c" * 85, b"a" * 85], 1, ())
+    assert (await bench.count()).deferred == 1
+    received = await bench.tell(ask(bench, names[1], room=299, token=TOKEN))
+    assert (payloads(received), received.left) == ([b"b" * 85], 0)
+    assert (await bench.complete(*[Held(TOKEN, one) for one in received.messages])).lost == ()
+
+
+async def test_at_least_one_deferred_message_is_given_out(bench: Bench) -> None:
+    names = await deferred(bench, b"a" * 85, b"b" * 85)
+    received = await bench.tell(ask(bench, *names, room=1))
+    assert (payloads(received), received.left) == ([b"a" * 85], 1)
+    received = await bench.tell(ask(bench, names[1], room=1, mode="delete"))
+    assert (payloads(received), received.left) == ([b"b" * 85], 0)
+
+
+async def test_what_is_missing_is_told_before_any_is_given_out_also_where_it_would_find_no_room(bench: Bench) -> None:
+    names = await deferred(bench, b"a" * 85, b"b" * 85)
+    received = await bench.tell(ask(bench, *names, "77", room=1))
+    assert (received.messages, received.missing, received.left) == ((), ("77",), 0)
+    assert (await bench.count()).deferred == 2
+
+
+async def test_deferred_messages_are_deleted_all_at_once_or_not(bench: Bench) -> None:
+    """Nothing could bring the first ones back if another one was missing later."""
+    names = await deferred(bench, b"a" * 85, b"b" * 85)
+    received = await bench.tell(ask(bench, *names, room=199, mode="delete"))
+    assert (received.messages, received.missing, received.left) == ((), (), 2)
+    assert await bench.states() == dict.fromkeys(names, "f")
+    received = await bench.tell(ask(bench, *names, room=200, mode="delete"))
+    assert (len(received.messages), received.left) == (2, 0)
+    assert (await bench.count()).bytes == 0
+
+
+@modes
+async def test_a_repetition_gives_out_the_same_part_and_says_what_is_left(bench: Bench, mode: Mode) -> None:
+    """It reads no more than the first call did. Where messages are deleted there is nothing to give out again."""
+    names = await deferred(bench, b"a" * 85, b"b" * 85, b"c" * 85)
+    room = 200 if mode == "lock" else 300
+    request = ask(bench, *names, room=room, mode=mode)
+    first = await bench.tell(request)
+    again = await bench.tell(request)
+    assert (len(first.messages), first.left) == ((2, 1) if mode == "lock" else (3, 0))
+    assert again.left == first.left
+    assert payloads(again) == (payloads(first) if mode == "lock" else [])
+    assert (await bench.count()).deferred == first.left
+
+
+async def test_a_repetition_after_a_lapse_gives_out_what_is_still_locked(bench: Bench) -> None:
+    """What lapsed is deferred again, so the caller can ask for it: it is neither given out nor left."""
+    names = await deferred(bench, b"a" * 85, b"b" * 85)
+    first = await bench.tell(ask(bench, *names, room=100, token=TOKEN, turn=bench.turn("other")))
+    bench.later(SETTINGS.lock_duration)
+    again = await bench.tell(ask(bench, *names, room=100, token=TOKEN, turn=Turn("other", 1, bench.now)))
+    assert (len(first.messages), again.messages, again.left) == (1, (), 1)

@@ -116,6 +116,7 @@ class ServiceBusClient:
         self._telemetry = Telemetry(
             self._connection.target.namespace, endpoint.host if endpoint else None, endpoint.port if endpoint else None
         )
+        self._share = self._connection.share()
         self._handlers: set[ServiceBusSender | ServiceBusReceiver] = set()
 
     @classmethod
@@ -403,9 +404,11 @@ class ServiceBusClient:
 
         Where that is cut short, what is under way ends with an error that says what is known of it.
         """
+        self._connection.check_loop()
         try:
-            await asyncio.gather(*(handler.close() for handler in list(self._handlers)))
-            await self._connection.all_seen_off()
+            if not self._connection.orphaned:
+                await asyncio.gather(*(handler.close() for handler in list(self._handlers)))
+                await self._connection.all_seen_off()
         finally:
             with anyio.CancelScope(shield=True):
                 await self._connection.aclose()

@@ -9,13 +9,16 @@ from __future__ import annotations
 import asyncio
 import logging
 import secrets
+import weakref
 from collections.abc import Callable, Coroutine
+from contextlib import suppress
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import anyio
 import anyio.to_thread
 
+from sbredis._callers import calling_line, warn_of_line
 from sbredis.aio._arguments import count_of, seconds_of
 from sbredis.aio._clock import Clock
 from sbredis.aio._entity import Entity
@@ -31,12 +34,18 @@ from sbredis.transport import Backoff, Script, Target, open_transport, require_a
 if TYPE_CHECKING:
     from sbredis.transport import Transport
 
-__all__ = ["Connection", "Creation"]
+__all__ = ["Connection", "Creation", "Share"]
 
 _log = logging.getLogger("sbredis.client")
 _PARTING = 3.0
 Creation = Callable[[Namespace, str, float], Coroutine[Any, Any, EntityRecord]]
 """Creates an entity of this name within so many seconds, for who asked for that where it is missing."""
+
+
+class Share:
+    """Held by each thing that a user holds of a client; without any the connection is forgotten."""
+
+    __slots__ = ("__weakref__",)
 
 
 class Connection:
@@ -88,6 +97,8 @@ class Connection:
         self.namespace: Namespace
         self.tasks: anyio.abc.TaskGroup
         self._opened = False
+        self._made_at = calling_line()
+        self._share: Callable[[], Share | None] = lambda: None
 
     # -- opening and closing -------------------------------------------------------------------------------------------
 
@@ -100,7 +111,7 @@ class Connection:
         """Connect, if that was not done yet, by the time ``until`` of the event loop."""
         require_asyncio()
         loop = asyncio.get_running_loop()
-        if self._loop is not loop and (self._opened or (self._opening is not None and not self._opening.done())):
+        if self._loop is not loop and self._begun:
             raise RuntimeError(OTHER_LOOP)
         if self._opened and not self._closing:
             return
@@ -124,6 +135,38 @@ class Connection:
         except ServiceBusError as error:
             raise error.twin() from None
         self.check_open()
+
+    def share(self) -> Share:
+        """What keeps it open: when nobody holds it any more, and it was not closed, it is closed, with a warning."""
+        share = self._share()
+        if share is None:
+            share = Share()
+            self._share = weakref.ref(share)
+            weakref.finalize(share, self._forgotten).atexit = False
+        return share
+
+    def _forgotten(self) -> None:
+        loop = self._loop
+        if loop is None or loop.is_closed() or not self._opened or self._closing:
+            return
+        with suppress(RuntimeError):  # it was closed just now
+            loop.call_soon_threadsafe(lambda: self.see_off(self.aclose()))
+        warn_of_line(f"A client was not closed: {self.target}", ResourceWarning, self._made_at)
+
+    def check_loop(self) -> None:
+        """Raise if another event loop, which has not ended, is the one that it belongs to."""
+        loop = self._loop
+        if loop is not None and not loop.is_closed() and loop is not asyncio.get_running_loop() and self._begun:
+            raise RuntimeError(OTHER_LOOP)
+
+    @property
+    def orphaned(self) -> bool:
+        """Whether the event loop that it belonged to has ended, and all that ran with it."""
+        return self._loop is not None and self._loop.is_closed()
+
+    @property
+    def _begun(self) -> bool:
+        return self._opened or (self._opening is not None and not self._opening.done())
 
     def check_open(self) -> None:
         """Raise if it was closed."""
@@ -182,16 +225,26 @@ class Connection:
             await asyncio.wait(self._seen_off, timeout=_PARTING)
 
     async def aclose(self) -> None:
-        """Close it. What is under way ends with an error that says what is known of it."""
+        """Close it. What is under way ends with an error that says what is known of it.
+
+        After the end of its event loop nothing is left to wait for.
+        """
+        self.check_loop()
         self._closing = True
+        if self.orphaned:
+            if self._opened:
+                self._opened = False
+                self.transport.abandon()
+            return
         for task in (self._opening, self._root):
             if task is not None and not task.done():
                 task.cancel()
                 await asyncio.wait((task,))
-        for task in self._seen_off:
+        seen_off = self._seen_off - {asyncio.current_task()}  # it may be what closes this
+        for task in seen_off:
             task.cancel()
-        if self._seen_off:
-            await asyncio.wait(self._seen_off)
+        if seen_off:
+            await asyncio.wait(seen_off)
         if self._opened:
             self._opened = False
             await self.transport.aclose()

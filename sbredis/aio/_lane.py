@@ -166,6 +166,7 @@ class Lane(ABC, Generic[J, R]):
             for job in jobs:
                 if not job.future.done():
                     job.future.set_exception(self._closing(sent=sent))
+                    job.future.exception()  # where the loop ends now, nobody comes to look at it, and that is no defect
                 job.end()
             jobs.clear()
 

@@ -70,6 +70,7 @@ class ServiceBusReceiver(Settler, AsyncIterator[ServiceBusReceivedMessage]):
         on_close: Callable[[Any], None],
     ) -> None:
         super().__init__(connection, name, telemetry, create)
+        self._share = connection.share()
         sub_queue = options.sub_queue
         self._client_identifier = client_identifier
         self._sub_queue = sub_queue
@@ -403,6 +404,9 @@ class ServiceBusReceiver(Settler, AsyncIterator[ServiceBusReceivedMessage]):
         But a session is given back with all of its messages, for others to accept it.
         """
         self._closed = True
+        if self._connection.orphaned:
+            self._on_close(self)
+            return
         if self._ending is None:
             self._ending = asyncio.ensure_future(self._end())
         await asyncio.shield(self._ending)

@@ -80,6 +80,7 @@ class ServiceBusSender:
         on_close: Callable[[Any], None],
     ) -> None:
         self._connection = connection
+        self._share = connection.share()
         self._telemetry = telemetry
         self._name = name
         self._client_identifier = client_identifier
@@ -276,9 +277,10 @@ class ServiceBusSender:
     async def close(self) -> None:
         """Take no more messages, and wait until the outcome of all that are under way is known."""
         self._closed = True
-        for stream in list(self._streams):
-            await stream.halt()
-        await self._throttle.drained()
+        if not self._connection.orphaned:
+            for stream in list(self._streams):
+                await stream.halt()
+            await self._throttle.drained()
         self._on_close(self)
 
     # -- the way of a message ------------------------------------------------------------------------------------------

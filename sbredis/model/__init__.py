@@ -73,7 +73,7 @@ from sbredis.model._subscription_properties import (
     SubscriptionProperties,
 )
 from sbredis.model._topic_properties import TopicOptions, TopicProperties
-from sbredis.model._warnings import NoOptions, warn_caller, warn_of_unknown
+from sbredis.model._warnings import NoOptions, warn_of_unknown
 
 __all__ = [
     "DEFAULT_RULE",
@@ -146,6 +146,5 @@ __all__ = [
     "rule_revised",
     "rule_shown",
     "use_id",
-    "warn_caller",
     "warn_of_unknown",
 ]

@@ -7,12 +7,12 @@ functions take ``**kwargs: Unpack[NoOptions]``.
 
 from __future__ import annotations
 
-import sys
-import warnings
 from collections.abc import Mapping
 from typing import TypedDict
 
-__all__ = ["NoOptions", "warn_caller", "warn_of_unknown"]
+from sbredis._callers import warn_caller
+
+__all__ = ["NoOptions", "warn_of_unknown"]
 
 
 class NoOptions(TypedDict):
@@ -22,14 +22,4 @@ class NoOptions(TypedDict):
 def warn_of_unknown(function: str, given: Mapping[str, object]) -> None:
     """Warn of options that ``function`` does not have. They are ignored, as in Azure's library."""
     if given:
-        warn_caller(f"{function} does not know, and ignores: {', '.join(sorted(given))}")
-
-
-def warn_caller(text: str, category: type[Warning] = UserWarning) -> None:
-    """Warn at the innermost line that is not in sbredis itself."""
-    level = 2
-    frame = sys._getframe(1)  # pyright: ignore[reportPrivateUsage]  # there is no other way to count the frames
-    while frame.f_back is not None and str(frame.f_globals.get("__name__")).partition(".")[0] == "sbredis":
-        frame = frame.f_back
-        level += 1
-    warnings.warn(text, category, stacklevel=level)
+        warn_caller(f"{function} does not know, and ignores: {', '.join(sorted(given))}", UserWarning)

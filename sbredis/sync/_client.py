@@ -47,8 +47,9 @@ class ServiceBusClient:
     long as there is none, they wait.
 
     Any number of threads may use it, its senders and its receivers at once. All of them share one connection, which
-    lives in a background thread until :meth:`close`. A client is used in the process that made it: after a fork, make
-    one there.
+    lives in a background thread until :meth:`close`. It may be made before a fork, and its senders and
+    receivers too: each process then has a connection of its own. Once used it belongs to the process that used it:
+    after a fork, make another one there.
     """
 
     def __init__(
@@ -166,7 +167,7 @@ class ServiceBusClient:
         most; who would send more waits.
         """
         warn_of_unknown("get_queue_sender", kwargs)
-        sender = self._portal.run(
+        sender = self._portal.make(
             self._aio.get_queue_sender,
             queue_name,
             client_identifier=client_identifier,
@@ -190,7 +191,7 @@ class ServiceBusClient:
     ) -> ServiceBusSender:
         """A sender to a topic; the options are those of :meth:`get_queue_sender`."""
         warn_of_unknown("get_topic_sender", kwargs)
-        sender = self._portal.run(
+        sender = self._portal.make(
             self._aio.get_topic_sender,
             topic_name,
             client_identifier=client_identifier,
@@ -226,7 +227,7 @@ class ServiceBusClient:
         messages, or the session, are registered with ``auto_lock_renewer``.
         """
         warn_of_unknown("get_queue_receiver", kwargs)
-        receiver = self._portal.run(
+        receiver = self._portal.make(
             self._aio.get_queue_receiver,
             queue_name,
             client_identifier=client_identifier,
@@ -261,7 +262,7 @@ class ServiceBusClient:
     ) -> ServiceBusReceiver:
         """A receiver from a subscription of a topic; the options are those of :meth:`get_queue_receiver`."""
         warn_of_unknown("get_subscription_receiver", kwargs)
-        receiver = self._portal.run(
+        receiver = self._portal.make(
             self._aio.get_subscription_receiver,
             topic_name,
             subscription_name,

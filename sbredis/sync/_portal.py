@@ -10,13 +10,13 @@ from __future__ import annotations
 import asyncio
 import os
 import threading
-import warnings
 import weakref
 from collections.abc import Awaitable, Callable, Coroutine
 from contextlib import suppress
 from functools import partial
 from typing import Any, Generic, ParamSpec, TypeVar
 
+from sbredis._callers import Line, calling_line, warn_of_line
 from sbredis.exceptions import Outcome, ServiceBusError
 
 __all__ = ["Portal"]
@@ -184,18 +184,22 @@ class Portal:
     """Calls from any thread into the event loop of one client.
 
     Everything that users hold of the client holds the portal; when nobody does any more, and it was not closed, the
-    client is closed in its place, with a :class:`ResourceWarning`. It belongs to the process that made it: the parts of
-    a client are numbered so that a call is never done twice, and two processes must not go on from the same number.
+    client is closed in its place, with a :class:`ResourceWarning`. It belongs to the process that first calls through
+    it: the parts of a client are numbered so that a call is never done twice, and two processes must not go on from the
+    same number. Before that it may be forked, and each process has a portal of its own then.
     """
 
     def __init__(self, name: str, close: _Close) -> None:
         self._name = name
         self._close = close
-        self._process = os.getpid()
+        self._made_at = calling_line()
         self._lock = threading.Lock()
+        self._process: int | None = None
+        """The one in which the loop runs, once it does."""
         self._worker: _Worker | None = None
         self._closed = False
         self._forgotten: Callable[[], object] = lambda: None
+        _portals.add(self)
 
     @property
     def closed(self) -> bool:
@@ -227,14 +231,25 @@ class Portal:
 
         return self._do(made, None)
 
+    def make(self, function: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
+        """What a plain function returns, or raises, that makes something and starts nothing.
+
+        It runs in the loop, if that runs, and here otherwise: so what is made may be forked, until it is used.
+        """
+        with self._lock:
+            if self._worker is None:
+                self._check_open()
+                return function(*args, **kwargs)
+        return self.run(function, *args, **kwargs)
+
     def finish(self, function: _Close) -> None:
         """The same as :meth:`call` for what ends something, and has ended with the client or in another process."""
-        if self._worker is None or self._process != os.getpid():
+        if self._is_elsewhere or (self._worker is None and self._closed):
             return
         try:
             self._do(function, None)
         except ValueError:
-            if not self._worker.over:
+            if self._worker is not None and not self._worker.over:
                 raise
 
     def post(self, callback: Callable[[], object]) -> None:
@@ -243,7 +258,7 @@ class Portal:
 
     def close(self) -> None:
         """Close the client, end the loop and wait for its thread. In another process this does nothing."""
-        if self._process != os.getpid():
+        if self._is_elsewhere:
             return
         with self._lock:
             worker, first, self._closed = self._worker, not self._closed, True
@@ -261,7 +276,7 @@ class Portal:
 
     def _do(self, make: Callable[[], Awaitable[T]], unwanted: Callable[[T], object] | None) -> T:
         worker = self._worker
-        if worker is None or self._process != os.getpid():
+        if worker is None or self._is_elsewhere:
             worker = self._working()
         if worker.ident == threading.get_ident():
             raise RuntimeError(
@@ -286,16 +301,29 @@ class Portal:
         finally:
             del error  # it holds this frame
 
+    def free(self) -> None:
+        """Have nobody hold its lock, in a child of a process in which somebody may."""
+        self._lock = threading.Lock()
+
+    @property
+    def _is_elsewhere(self) -> bool:
+        """Whether its loop runs in another process, from which this one was forked."""
+        return self._process is not None and self._process != os.getpid()
+
+    def _check_open(self) -> None:
+        if self._closed:
+            raise ValueError(_CLOSED)
+
     def _working(self) -> _Worker:
-        if self._process != os.getpid():
+        if self._is_elsewhere:
             raise RuntimeError(
-                f"The client was made in process {self._process} and cannot be used in process {os.getpid()}, which "
-                "was forked from there: make another one in each process."
+                f"The client was used in process {self._process} and cannot be used in process {os.getpid()}, which "
+                "was forked from there: make another one in each process, after the fork (in gunicorn: in the hook "
+                "post_fork), or do not use it before the fork."
             )
         with self._lock:
             if self._worker is None:
-                if self._closed:
-                    raise ValueError(_CLOSED)
+                self._check_open()
                 worker = _Worker(self._name)
                 try:
                     worker.start()
@@ -305,17 +333,30 @@ class Portal:
                     else:
                         worker.stop()
                     raise
-                self._worker = worker
-                finalizer = weakref.finalize(self, _close_forgotten, worker, self._close, self._process)
+                self._worker, self._process = worker, os.getpid()
+                finalizer = weakref.finalize(self, _close_forgotten, worker, self._close, self._process, self._made_at)
                 finalizer.atexit = False
                 self._forgotten = finalizer.detach
             return self._worker
 
 
-def _close_forgotten(worker: _Worker, close: _Close, process: int) -> None:
+def _close_forgotten(worker: _Worker, close: _Close, process: int, made_at: Line) -> None:
     if process == os.getpid() and not worker.over:
         worker.close_and_stop(close)
-        warnings.warn(f"A client was not closed: {worker.name}", ResourceWarning, stacklevel=2)
+        warn_of_line(f"A client was not closed: {worker.name}", ResourceWarning, made_at)
+
+
+_portals: weakref.WeakSet[Portal] = weakref.WeakSet()
+
+
+def _free_locks() -> None:
+    """Another thread of the parent may have held one in the moment of the fork."""
+    for portal in list(_portals):
+        portal.free()
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_free_locks)
 
 
 def _event_loop() -> asyncio.AbstractEventLoop:

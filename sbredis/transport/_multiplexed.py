@@ -176,6 +176,13 @@ class Transport:
             await asyncio.wait((self._root,))
             self._root = None
 
+    def abandon(self) -> None:
+        """Give up what outlives its event loop, which has ended, and all that ran in it with it."""
+        self._closing.set()
+        on_close, self._on_close = self._on_close, None
+        if on_close is not None:
+            on_close()
+
     async def __aenter__(self) -> Self:
         return self
 
@@ -282,8 +289,9 @@ class Transport:
             self._closing.set()
             self._news.set()
             self._listening.close(f"The transport to {self.target} was closed.")
-            if self._on_close is not None:
-                self._on_close()  # here, where no cancellation of a caller can keep it from being done
+            on_close, self._on_close = self._on_close, None
+            if on_close is not None:
+                on_close()  # here, where no cancellation of a caller can keep it from being done
 
     async def _insisting(self, attempt: Callable[[float], Awaitable[_T | Failure]]) -> _T | Failure:
         """Try to get something from a server until ``connect_timeout``, while it is to be hoped for; else say what is

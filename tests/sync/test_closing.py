@@ -142,7 +142,8 @@ def test_a_sender_waits_for_what_is_under_way(client: ServiceBusClient) -> None:
 
 def test_what_holds_a_part_of_the_client_holds_it_all(url: str) -> None:
     client = ServiceBusClient(url)
-    worker = client.get_queue_sender("q", create_if_missing=True)._portal._worker
+    client.ensure_queue("q")
+    worker = client._portal._worker
     assert worker is not None
     sender = client.get_queue_sender("q", create_if_missing=True)
     receiver = client.get_queue_receiver("q", max_wait_time=5)

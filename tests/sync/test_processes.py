@@ -7,6 +7,7 @@ import sys
 
 import pytest
 
+from sbredis.servers import LocalServer
 from tools.repository import ROOT
 
 LOOPS = pytest.mark.parametrize("loop", ["asyncio", "uvloop"])
@@ -49,7 +50,6 @@ def test_a_client_in_another_process_says_what_is_wrong(loop: str, url: str) -> 
 import os, sys
 from sbredis import AutoLockRenewer, ServiceBusClient, ServiceBusMessage
 renewer = AutoLockRenewer()
-unused = ServiceBusClient(sys.argv[1])
 with ServiceBusClient(sys.argv[1]) as client:
     with client.get_queue_sender("q", create_if_missing=True) as sender:
         receiver = client.get_queue_receiver("q", auto_lock_renewer=renewer, max_wait_time=5)
@@ -63,7 +63,6 @@ with ServiceBusClient(sys.argv[1]) as client:
                 lambda: sender.send_messages(ServiceBusMessage("a")),
                 receiver.receive_messages,
                 lambda: client.get_queue_sender("q"),
-                lambda: unused.get_queue_sender("q"),
                 lambda: client.get_topic_sender("t"),
                 lambda: client.get_subscription_receiver("t", "s"),
                 lambda: client.accept_next_session("s"),
@@ -88,9 +87,66 @@ with ServiceBusClient(sys.argv[1]) as client:
     of_session.session.set_state("from the parent")
     print(receiver.next())
 renewer.close()
-unused.close()
 """
     assert python(WITHOUT[loop] + code, url) == "from the parent"
+
+
+@LOOPS
+def test_a_client_that_was_not_used_before_the_fork_works_in_each_process(loop: str, server: LocalServer) -> None:
+    """As under a server that loads the application, and its client, before it forks its workers."""
+    code = """
+import os, sys, threading
+from sbredis import AutoLockRenewer, ServiceBusClient, ServiceBusMessage
+from sbredis.management import ServiceBusAdministrationClient
+client = ServiceBusClient(sys.argv[1])
+renewer = AutoLockRenewer()
+sender = client.get_queue_sender("q", create_if_missing=True)
+receiver = client.get_queue_receiver("q", create_if_missing=True, max_wait_time=20, auto_lock_renewer=renewer)
+never = client.get_queue_sender("never")
+administration = ServiceBusAdministrationClient(sys.argv[1])
+
+def work(name):
+    with client, sender, receiver:
+        assert threading.active_count() > 1
+        sender.send_messages(ServiceBusMessage(name))
+        receiver.complete_message(receiver.next())
+        administration.get_queue("q")
+    never.close()
+    administration.close()
+    renewer.close()
+
+assert threading.active_count() == 1, "making them starts no thread"
+children = []
+for number in range(3):
+    child = os.fork()
+    if child == 0:
+        work(f"child {number}")
+        sys.exit(0)
+    children.append(child)
+work("parent")
+assert [os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) for child in children] == [0, 0, 0]
+print("each has received one")
+"""
+    assert python(WITHOUT[loop] + code, f"{server.url}?namespace=forks") == "each has received one"
+
+
+def test_a_fork_while_another_thread_opens_the_client_leaves_the_child_one_that_works(server: LocalServer) -> None:
+    """The lock that the other thread holds is not locked for ever in the child."""
+    code = """
+import os, sys, threading
+from sbredis import ServiceBusClient
+client = ServiceBusClient(sys.argv[1])
+with client._portal._lock:  # as another thread would hold it
+    child = os.fork()
+    if child == 0:
+        client.ensure_queue("q")
+        client.close()
+        os._exit(0)
+assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
+client.close()
+print("opened")
+"""
+    assert python(code, server.url) == "opened"
 
 
 @pytest.mark.parametrize("session", ["None", "NEXT_AVAILABLE_SESSION"])

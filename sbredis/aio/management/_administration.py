@@ -65,6 +65,7 @@ class ServiceBusAdministrationClient(
             partition_count=partition_count,
             clock=clock,
         )
+        self._share = self._connection.share()
 
     @classmethod
     def from_connection_string(

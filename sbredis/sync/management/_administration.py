@@ -29,7 +29,8 @@ class ServiceBusAdministrationClient(
     is sent.
 
     A creation, change or deletion that fails in the middle says so in its error; the next call that names the entity
-    goes on with it. A client is used in the process that made it: after a fork, make one there.
+    goes on with it. A client may be made before a fork; once used it belongs to the process that used it:
+    after a fork, make another one there.
     """
 
     def __init__(

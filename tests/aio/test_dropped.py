@@ -1,0 +1,267 @@
+"""Clients that are dropped without being closed, and those whose event loop has ended."""
+
+from __future__ import annotations
+
+import asyncio
+import gc
+import inspect
+import subprocess
+import sys
+import warnings
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+import sbredis
+from sbredis._callers import calling_line
+from sbredis.aio import ServiceBusClient
+from sbredis.aio.management import ServiceBusAdministrationClient
+from sbredis.model import ServiceBusMessage
+from sbredis.servers import LocalServer
+from sbredis.sync.management import ServiceBusAdministrationClient as SyncAdministrationClient
+from tests.waiting import eventually
+from tools.repository import ROOT
+
+LOOPS = pytest.mark.parametrize("loop", ["asyncio", "uvloop"])
+
+
+def here() -> int:
+    """The line from which this is called."""
+    frame = inspect.currentframe()
+    assert frame is not None
+    assert frame.f_back is not None
+    return frame.f_back.f_lineno
+
+
+def let_go(held: list[Any]) -> None:
+    """Have nobody hold these any more."""
+    held.clear()
+    gc.collect()
+
+
+# -- dropped -----------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.anyio
+async def test_a_client_that_is_dropped_warns_of_the_line_that_made_it_and_is_closed(url: str) -> None:
+    client, line = ServiceBusClient(url), here()
+    await client.ensure_queue("q")
+    connection = client._connection
+    held = [client]
+    del client
+    with pytest.warns(ResourceWarning, match="was not closed") as warned:
+        let_go(held)
+    assert [(each.filename, each.lineno) for each in warned] == [(__file__, line)]
+    await eventually(lambda: connection.transport.closed and not connection._opened)
+
+
+@pytest.mark.anyio
+async def test_who_holds_a_sender_or_a_receiver_holds_the_client(url: str) -> None:
+    client = ServiceBusClient(url)
+    sender = client.get_queue_sender("q", create_if_missing=True)
+    await sender.send_messages(ServiceBusMessage("a"))
+    receiver = client.get_queue_receiver("q")
+    del client
+    gc.collect()
+    await sender.send_messages(ServiceBusMessage("b"))
+    del sender
+    gc.collect()
+    assert [message.body for message in await receiver.receive_messages(2, 20)] == [b"a", b"b"]
+    connection = receiver._connection
+    held = [receiver]
+    del receiver
+    with pytest.warns(ResourceWarning, match="was not closed"):
+        let_go(held)
+    await eventually(lambda: connection.transport.closed)
+
+
+@pytest.mark.anyio
+async def test_an_administration_client_that_is_dropped_warns_too(url: str) -> None:
+    client, line = ServiceBusAdministrationClient(url), here()
+    await client.create_queue("q")
+    connection = client._connection
+    held = [client]
+    del client
+    with pytest.warns(ResourceWarning, match="was not closed") as warned:
+        let_go(held)
+    assert [(each.filename, each.lineno) for each in warned] == [(__file__, line)]
+    await eventually(lambda: connection.transport.closed)
+
+
+@pytest.mark.anyio
+async def test_what_was_closed_or_never_used_is_dropped_without_a_word(url: str) -> None:
+    closed, unused = ServiceBusClient(url), ServiceBusClient(url)
+    await closed.ensure_queue("q")
+    await closed.close()
+    unused.get_queue_sender("q")
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        del closed, unused
+        gc.collect()
+
+
+def test_a_client_without_a_loop_of_its_own_warns_of_the_line_that_made_it(url: str) -> None:
+    client, line = sbredis.ServiceBusClient(url), here()
+    client.ensure_queue("q")
+    worker = client._portal._worker
+    assert worker is not None
+    held = [client]
+    del client
+    with pytest.warns(ResourceWarning, match="was not closed") as warned:
+        let_go(held)
+    assert [(each.filename, each.lineno) for each in warned] == [(__file__, line)]
+    worker.join(20)
+    assert not worker.is_alive()
+
+
+# -- after the end of the loop -----------------------------------------------------------------------------------------
+
+OPENED = """
+import asyncio, gc, sys, warnings
+from sbredis import ServiceBusMessage
+from sbredis.aio import AutoLockRenewer, ServiceBusClient
+if sys.argv[2] == "uvloop":
+    import uvloop
+    asyncio.set_event_loop_policy(uvloop.EventLoopPolicy())
+held = []
+
+async def used():
+    client = ServiceBusClient(sys.argv[1], maintenance=True)
+    await client.ensure_queue("s", requires_session=True)
+    sender = client.get_queue_sender("q", create_if_missing=True)
+    await sender.send_messages([ServiceBusMessage("a")] * 3)
+    renewer = AutoLockRenewer()
+    receiver = client.get_queue_receiver("q", prefetch_count=10, auto_lock_renewer=renewer)
+    await receiver.receive_messages(1)
+    of_session = await client.get_queue_receiver("s", session_id="1", auto_lock_renewer=renewer).__aenter__()
+    waits = [asyncio.ensure_future(each.receive_messages(5, 60)) for each in (receiver, of_session)]
+    while not all(each._inbox is not None and each._inbox.demand for each in (receiver, of_session)):
+        await asyncio.sleep(0.01)
+    stream = sender.send_stream(ServiceBusMessage(str(number)) for number in range(1000))
+    await anext(aiter(stream))
+    held.extend([sender, receiver, of_session, renewer, client])
+
+asyncio.run(used())
+"""
+
+
+@LOOPS
+@pytest.mark.parametrize("order", ["as made", "client first"])
+def test_a_client_is_closed_quietly_after_its_loop_has_ended(server: LocalServer, loop: str, order: str) -> None:
+    code = f"""
+async def closed():
+    if {order!r} == "client first":
+        held.reverse()
+    for each in held:
+        await each.close()
+        await each.close()
+    try:
+        held[0].get_queue_sender("q") if {order!r} == "client first" else held[-1].get_queue_sender("q")
+    except ValueError as error:
+        assert "closed" in str(error), error
+
+asyncio.run(closed())
+held.clear()
+gc.collect()
+print("quiet")
+"""
+    assert python(OPENED + code, server.url, loop) == ("quiet", "")
+
+
+@LOOPS
+def test_a_client_is_collected_quietly_after_its_loop_has_ended(server: LocalServer, loop: str) -> None:
+    code = """
+async def collected():
+    held.clear()
+    gc.collect()
+
+asyncio.run(collected())
+gc.collect()
+print("quiet")
+"""
+    assert python(OPENED + code, server.url, loop) == ("quiet", "")
+
+
+@pytest.mark.anyio
+async def test_a_client_is_not_closed_in_another_loop_while_its_own_goes_on(url: str) -> None:
+    async with ServiceBusClient(url) as client:
+        await client.ensure_queue("q")
+
+        def elsewhere() -> None:
+            with pytest.raises(RuntimeError, match="another event loop"):
+                asyncio.run(client.close())
+
+        await asyncio.to_thread(elsewhere)
+        await client.ensure_queue("q")  # it is as open as before
+
+
+def python(code: str, *arguments: str) -> tuple[str, str]:
+    """What a fresh interpreter says that runs this code, with every warning."""
+    done = subprocess.run(
+        [sys.executable, "-W", "always", "-c", code, *arguments],
+        cwd=ROOT,
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=120,
+    )
+    return done.stdout.strip(), done.stderr
+
+
+# -- where warnings point at -------------------------------------------------------------------------------------------
+
+TYPO: Any = {"no_such": 1}
+
+UNKNOWN: dict[str, Callable[[], object]] = {
+    "client": lambda: ServiceBusClient("memory://x", **TYPO),
+    "client, by Azure's name": lambda: ServiceBusClient.from_connection_string("memory://x", **TYPO),
+    "sender": lambda: ServiceBusClient("memory://x").get_queue_sender("q", **TYPO),
+    "topic sender": lambda: ServiceBusClient("memory://x").get_topic_sender("q", **TYPO),
+    "receiver": lambda: ServiceBusClient("memory://x").get_queue_receiver("q", **TYPO),
+    "subscription receiver": lambda: ServiceBusClient("memory://x").get_subscription_receiver("t", "s", **TYPO),
+    "administration": lambda: ServiceBusAdministrationClient("memory://x", **TYPO),
+    "administration, by Azure's name": lambda: ServiceBusAdministrationClient.from_connection_string(
+        "memory://x", **TYPO
+    ),
+    "message": lambda: ServiceBusMessage("", **TYPO),
+    "synchronous client": lambda: sbredis.ServiceBusClient("memory://x", **TYPO),
+    "synchronous client, by Azure's name": lambda: sbredis.ServiceBusClient.from_connection_string(
+        "memory://x", **TYPO
+    ),
+    "synchronous sender": lambda: sbredis.ServiceBusClient("memory://x").get_queue_sender("q", **TYPO),
+    "synchronous receiver": lambda: sbredis.ServiceBusClient("memory://x").get_queue_receiver("q", **TYPO),
+    "synchronous administration": lambda: SyncAdministrationClient("memory://x", **TYPO),
+}
+
+
+@pytest.mark.parametrize("name", UNKNOWN)
+def test_a_warning_of_what_is_not_known_points_at_the_caller(name: str) -> None:
+    with pytest.warns(UserWarning, match="no_such") as warned:
+        UNKNOWN[name]()
+    assert [each.filename for each in warned] == [__file__]
+    first = UNKNOWN[name].__code__.co_firstlineno
+    assert first <= warned[0].lineno <= first + 2
+
+
+@pytest.mark.anyio
+async def test_a_warning_of_a_call_that_is_awaited_points_at_the_caller() -> None:
+    async with ServiceBusClient("memory://x") as client:
+        sender = client.get_queue_sender("q", create_if_missing=True)
+        with pytest.warns(UserWarning, match="no_such") as warned:
+            await sender.send_messages(ServiceBusMessage(""), **TYPO)
+        assert [(each.filename, each.lineno) for each in warned] == [(__file__, here() - 1)]
+
+
+def test_the_line_that_leads_here_is_this_one() -> None:
+    assert (calling_line().file, calling_line().number) == (__file__, here())
+
+
+def test_every_warning_goes_through_what_finds_the_caller() -> None:
+    direct = [
+        str(path.relative_to(ROOT))
+        for folder in ("sbredis", "workers")
+        for path in (ROOT / folder).rglob("*.py")
+        if "warnings.warn" in path.read_text("utf-8") and path.name != "_callers.py"
+    ]
+    assert direct == []

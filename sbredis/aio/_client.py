@@ -117,6 +117,7 @@ class ServiceBusClient:
             self._connection.target.namespace, endpoint.host if endpoint else None, endpoint.port if endpoint else None
         )
         self._share = self._connection.share()
+        self._connection.count_dropped = self._telemetry.dropped_duplicates
         self._handlers: set[ServiceBusSender | ServiceBusReceiver] = set()
 
     @classmethod

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Generic, TypeVar
 
 from sbredis.aio._job import Job
 from sbredis.aio._lane import Lane
+from sbredis.aio._log_text import shortened
 from sbredis.aio._routing import facts_of
 from sbredis.engine import (
     MAXIMUM_CALL_BYTES,
@@ -165,7 +166,7 @@ class SendLane(Lane[SendJob, Sent]):
         """Log and count duplicates. The partition says how many it has dropped, and not which."""
         entity = self.desk.entity
         known = [message.message_id for job in jobs for message in job.messages if message.message_id]
-        ids = [repr(message_id.decode(errors="replace")) for message_id in known]
+        ids = [shortened(message_id.decode(errors="replace")) for message_id in known]
         few = ", ".join(ids[:_SHOWN]) + (", …" if len(ids) > _SHOWN else "")
         if dropped == len(ids):
             which = f"message ids {few}" if dropped > 1 else f"message id {few}"

@@ -27,6 +27,9 @@ class Metrics:
         self.consumed = meter.create_counter(
             "messaging.client.consumed.messages", "{message}", "Messages that were delivered to the application."
         )
+        self.dropped = meter.create_counter(
+            "sbredis.client.dropped_duplicates", "{message}", "Messages that duplicate detection dropped."
+        )
 
     def ended(self, operation_type: str | None, elapsed: float, attributes: Attributes, count: int) -> None:
         """An operation has ended. Only the duration of one of the client's is told apart by its type."""

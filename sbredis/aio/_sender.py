@@ -7,6 +7,7 @@ import asyncio
 import logging
 from collections.abc import AsyncIterable, Callable, Iterable, Sequence
 from datetime import datetime
+from functools import partial
 from typing import TYPE_CHECKING, Any, Literal, Self, Unpack
 
 from sbredis._quoting import quoted
@@ -272,7 +273,9 @@ class ServiceBusSender:
                 f"max_size_in_bytes is {max_size_in_bytes}; the {entity.record.kind} {entity.name!r} takes batches of "
                 f"up to {largest} bytes"
             )
-        return ServiceBusMessageBatch(largest if max_size_in_bytes is None else max_size_in_bytes)
+        batch = ServiceBusMessageBatch(largest if max_size_in_bytes is None else max_size_in_bytes)
+        batch._prepare = partial(self._telemetry.create, entity.name)
+        return batch
 
     async def close(self) -> None:
         """Take no more messages, and wait until the outcome of all that are under way is known."""

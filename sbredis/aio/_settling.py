@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Iterable, Mapping, Sequence
-from contextlib import AbstractAsyncContextManager, nullcontext
+from contextlib import AbstractAsyncContextManager, AbstractContextManager, nullcontext
 from dataclasses import replace
 from datetime import datetime, timedelta
 from typing import TYPE_CHECKING, Any, Literal, Unpack
@@ -78,6 +78,23 @@ class Settler:
     def entity_path(self) -> str:
         """The queue that it receives from, with the sub-queue if it is one."""
         return self._name
+
+    def process_span(
+        self, message: ServiceBusReceivedMessage, *, continue_trace: bool = True
+    ) -> AbstractContextManager[object]:
+        """A context manager around what an application does with a message: a span ``process <entity>`` and a metric.
+
+        With ``continue_trace`` the span is part of the trace in which the message was sent: a child of the span of the
+        send, or of ``create`` for a message of a batch. It also links to the span that is current here, if there is
+        one. Without it, or where the message carries no trace, the span is a child of the current span, and links to
+        the one of the send. What is done inside, also settling the message, belongs to the span. An exception that
+        leaves it makes it a failed span, and goes on.
+
+        Use it with ``with``, in asynchronous code too. It does nothing where no SDK of OpenTelemetry is set up.
+        """
+        if not isinstance(message, ServiceBusReceivedMessage):  # pyright: ignore[reportUnnecessaryIsInstance]  # callers are not all typed
+            raise TypeError(f"process_span() takes a message that was received, not {type(message).__name__}.")
+        return self._telemetry.processing(self.entity_path, message, continues_trace=continue_trace)
 
     # -- settling ------------------------------------------------------------------------------------------------------
 

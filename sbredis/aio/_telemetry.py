@@ -229,6 +229,12 @@ class Telemetry:
         operation.begin()
         operation.end(error)
 
+    def dropped_duplicates(self, destination: str, count: int) -> None:
+        """Count messages that an entity did not take, because it had taken others with their ids before."""
+        if self.active and self.metrics is not None:
+            _, attributes = self.described("send", destination)
+            self.metrics.dropped.add(count, attributes)
+
     def described(self, name: str, destination: str) -> tuple[str, Attributes]:
         """The name of an operation's span, and its attributes, for spans and metrics alike."""
         attributes = self._common | {_NAME: name}

@@ -5,7 +5,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from sbredis.engine import MAXIMUM_CALL_MESSAGES, Outgoing, decode
@@ -28,7 +28,7 @@ class ServiceBusMessageBatch:
     A batch that was sent can be sent again: ids that sbredis has assigned are then drawn anew, as for other messages.
     """
 
-    __slots__ = ("_assigned", "_max_size", "_outgoing", "_round", "_size", "_used")
+    __slots__ = ("_assigned", "_max_size", "_outgoing", "_prepare", "_round", "_size", "_used")
 
     def __init__(self, max_size_in_bytes: int | None = None) -> None:
         size = DEFAULT_BATCH_BYTES if max_size_in_bytes is None else max_size_in_bytes
@@ -45,6 +45,8 @@ class ServiceBusMessageBatch:
         self._used = False
         """The batch was sent under these ids, or is being sent."""
         self._round = 0
+        self._prepare: Callable[[Sequence[ServiceBusMessage]], None] | None = None
+        """Called with a message before it is encoded. The sender that makes a batch adds trace contexts with it."""
 
     @property
     def max_size_in_bytes(self) -> int:
@@ -67,6 +69,8 @@ class ServiceBusMessageBatch:
             raise MessageSizeExceededError(
                 f"the batch is full: it has {MAXIMUM_CALL_MESSAGES} messages, the most that are sent together"
             )
+        if self._prepare is not None:
+            self._prepare([taken])
         sent = outgoing(taken, detects_duplicates=True)
         size = self._size + len(sent.payload)
         message_id = use_id(taken._content)

@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager
 from datetime import datetime, timedelta
 from typing import TYPE_CHECKING, Self, Unpack
 
@@ -173,6 +174,21 @@ class ServiceBusReceiver(Iterator[ServiceBusReceivedMessage]):
         return self._portal.call(
             self._aio.purge_messages, before_enqueued_time_utc=before_enqueued_time_utc, timeout=timeout
         )
+
+    def process_span(
+        self, message: ServiceBusReceivedMessage, *, continue_trace: bool = True
+    ) -> AbstractContextManager[object]:
+        """A context manager around what an application does with a message: a span ``process <entity>`` and a metric.
+
+        With ``continue_trace`` the span is part of the trace in which the message was sent: a child of the span of the
+        send, or of ``create`` for a message of a batch. It also links to the span that is current here, if there is
+        one. Without it, or where the message carries no trace, the span is a child of the current span, and links to
+        the one of the send. What is done inside, also settling the message, belongs to the span. An exception that
+        leaves it makes it a failed span, and goes on.
+
+        It does nothing where no SDK of OpenTelemetry is set up.
+        """
+        return self._aio.process_span(message, continue_trace=continue_trace)
 
     # -- settling ------------------------------------------------------------------------------------------------------
 

@@ -9,6 +9,8 @@ from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import pytest
+from opentelemetry import trace
+from opentelemetry.sdk.metrics.export import NumberDataPoint
 from opentelemetry.sdk.trace import ReadableSpan
 from opentelemetry.trace import SpanKind, StatusCode
 
@@ -25,7 +27,7 @@ from sbredis.exceptions import (
     SessionLockLostError,
 )
 from sbredis.model import ServiceBusMessage, ServiceBusReceivedMessage
-from tests.aio.listening import Listener, attributes, linked, listener, traceparent
+from tests.aio.listening import Listener, attributes, context_of, linked, listener, traceparent
 from tests.aio.standing import HandClock, in_memory, queue_at
 from tests.waiting import eventually
 
@@ -336,6 +338,133 @@ async def test_each_message_of_a_stream_has_its_span_metric_and_line(
     numbers = [result.sequence_number for result in results if result.sequence_number is not None]
     for name, number in zip(("m-0", "m-1", "m-2"), numbers, strict=True):
         assert f"send q: 1 message ({number} '{name}') in … ms" in lines(log)
+
+
+@in_memory
+async def test_each_message_of_a_batch_object_carries_a_context(url: str, seen: Listener) -> None:
+    async with queue_at(url) as queue, queue.client.get_queue_sender("q") as sender:
+        batch = await sender.create_message_batch()
+        for number in range(2):
+            batch.add_message(ServiceBusMessage(SECRET, message_id=f"m-{number}"))
+        await sender.send_messages(batch)
+        received = await queue.receiver().receive_messages(2, 20)
+    created = [span for span in seen.all_spans if span.name == "create q"]
+    assert [attributes(span)["messaging.message.id"] for span in created] == ["m-0", "m-1"]
+    carried = [(message.application_properties or {}).get("traceparent") for message in received]
+    assert carried == [traceparent(span) for span in created] == linked(seen.spans["send q"])
+
+
+@in_memory
+async def test_dropped_duplicates_are_counted(url: str, seen: Listener) -> None:
+    async with (
+        queue_at(url, duplicate_window=600_000) as queue,
+        queue.client.get_queue_sender("q") as sender,
+    ):
+        for _ in range(3):
+            await sender.send_messages(ServiceBusMessage(SECRET, message_id="m"))
+    (point,) = seen.points["sbredis.client.dropped_duplicates"]
+    assert isinstance(point, NumberDataPoint)
+    assert (point.value, (point.attributes or {})["messaging.destination.name"]) == (2, "q")
+
+
+# -- processing --------------------------------------------------------------------------------------------------------
+
+
+@in_memory
+async def test_the_processing_span_continues_the_trace_of_its_message(url: str, seen: Listener) -> None:
+    async with queue_at(url) as queue, queue.client.get_queue_sender("q") as sender:
+        await sender.send_messages(ServiceBusMessage(SECRET, message_id="m-1"))
+        receiver = queue.receiver()
+        (message,) = await receiver.receive_messages(1, 20)
+        with tracer().start_as_current_span("loop"), receiver.process_span(message):
+            with tracer().start_as_current_span("query"):
+                pass
+            await receiver.complete_message(message)
+    spans = seen.spans
+    sent, processed, loop = spans["send q"], spans["process q"], spans["loop"]
+    assert processed.kind is SpanKind.CONSUMER
+    assert attributes(processed)["messaging.message.id"] == "m-1"
+    assert parent_of(processed) == context_of(sent).span_id
+    assert context_of(processed).trace_id == context_of(sent).trace_id
+    assert linked(processed) == [traceparent(sent), traceparent(loop)]
+    assert {parent_of(spans[name]) for name in ("query", "complete q")} == {context_of(processed).span_id}
+    (point,) = seen.points["messaging.process.duration"]
+    assert (point.attributes or {})["messaging.destination.name"] == "q"
+
+
+@in_memory
+async def test_the_processing_span_can_belong_to_the_current_one_instead(url: str, seen: Listener) -> None:
+    async with queue_at(url) as queue, queue.client.get_queue_sender("q") as sender:
+        await sender.send_messages(ServiceBusMessage(SECRET))
+        receiver = queue.receiver()
+        (message,) = await receiver.receive_messages(1, 20)
+        with tracer().start_as_current_span("loop"), receiver.process_span(message, continue_trace=False):
+            pass
+    processed = seen.spans["process q"]
+    assert parent_of(processed) == context_of(seen.spans["loop"]).span_id
+    assert linked(processed) == [traceparent(seen.spans["send q"])]
+
+
+@in_memory
+async def test_an_exception_of_the_handler_is_in_the_processing_span_and_goes_on(url: str, seen: Listener) -> None:
+    async with queue_at(url) as queue:
+        await queue.send("a")
+        receiver = queue.receiver()
+        (message,) = await receiver.receive_messages(1, 20)
+        with pytest.raises(RuntimeError, match=SECRET), receiver.process_span(message):
+            raise RuntimeError(SECRET)
+    span = seen.spans["process q"]
+    assert span.status.status_code is StatusCode.ERROR
+    assert [dict(event.attributes or {})["exception.type"] for event in span.events] == ["RuntimeError"]
+    (point,) = seen.points["messaging.process.duration"]
+    assert (point.attributes or {})["error.type"] == "RuntimeError"
+    assert SECRET not in seen.everything()
+
+
+@in_memory
+async def test_the_processing_span_of_a_dead_letter_and_of_a_subscription_name_them(url: str, seen: Listener) -> None:
+    async with queue_at(url) as queue:
+        await queue.send("a")
+        receiver = queue.receiver()
+        (message,) = await receiver.receive_messages(1, 20)
+        await receiver.dead_letter_message(message)
+        dead = queue.receiver(sub_queue="deadletter")
+        (letter,) = await dead.receive_messages(1, 20)
+        await dead.close()
+        with dead.process_span(letter):  # a receiver that is closed will do
+            pass
+        with queue.client.get_subscription_receiver("t", "s").process_span(letter):
+            pass
+    assert "process q/$DeadLetterQueue" in seen.spans
+    assert attributes(seen.spans["process t"])["messaging.destination.subscription.name"] == "s"
+
+
+@in_memory
+async def test_the_processing_span_does_nothing_where_no_sdk_is_set_up(url: str, listener: Listener) -> None:
+    async with queue_at(url) as queue:
+        await queue.send("a")
+        receiver = queue.receiver()
+        (message,) = await receiver.receive_messages(1, 20)
+        with receiver.process_span(message):
+            assert message.body == b"a"
+    assert listener.all_spans == ()
+
+
+@in_memory
+async def test_only_what_was_received_can_be_processed(url: str) -> None:
+    async with queue_at(url) as queue:
+        wrong: Any = ServiceBusMessage(b"")
+        with pytest.raises(TypeError, match=r"^process_span\(\) takes .* received, not ServiceBusMessage\."):
+            queue.receiver().process_span(wrong)
+
+
+def tracer() -> trace.Tracer:
+    return trace.get_tracer("application")
+
+
+def parent_of(span: ReadableSpan) -> int | None:
+    parent: trace.SpanContext | None = span.parent
+    return None if parent is None else parent.span_id
 
 
 # -- the log -----------------------------------------------------------------------------------------------------------

@@ -26,6 +26,13 @@ EXAMPLES = {
         message 2: number \d+
         sent 2000 more, each awaited by its own caller
     """,
+    "tracing.py": r"""
+        checkout \(INTERNAL\)
+           send traced-orders \(PRODUCER\)
+              process traced-orders \(CONSUMER\)
+                 charge the card \(INTERNAL\)
+                 complete traced-orders \(CLIENT\)
+    """,
     "prefetch.py": r"""
         handled 1000 jobs; what had been fetched ahead and not been reached is back in the queue
     """,

@@ -44,6 +44,7 @@ ACCEPTED = {
     "sbredis*ServiceBusReceiver.*_message(properties_to_modify): added": "settle-options",
     "sbredis*ServiceBusReceiver.*_message(timeout): added": "settle-options",
     "sbredis*ServiceBusReceiver.complete_messages: added": "complete-many",
+    "sbredis*ServiceBusReceiver.process_span: added": "process-span",
     "sbredis*ServiceBusReceiver.delete_messages: added": "delete-purge",
     "sbredis*ServiceBusReceiver.purge_messages: added": "delete-purge",
     "sbredis*ServiceBusSession.dead_letter_messages: added": "dead-letter-session",

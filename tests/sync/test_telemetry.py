@@ -1,0 +1,55 @@
+"""What OpenTelemetry is told of clients without an event loop: the spans belong to the threads of their callers."""
+
+from __future__ import annotations
+
+import pytest
+from opentelemetry import trace
+from opentelemetry.trace import SpanKind, StatusCode
+
+from sbredis import ServiceBusClient, ServiceBusMessage
+from sbredis.exceptions import MessagingEntityNotFoundError
+from tests.aio.listening import Listener, attributes, context_of, linked, listener, traceparent
+from tests.aio.standing import in_memory
+
+__all__ = ["listener"]
+
+
+@in_memory
+def test_the_processing_span_is_current_in_the_thread_of_the_handler(listener: Listener, url: str) -> None:
+    listener.set_up_tracing()
+    tracer = trace.get_tracer("application")
+    with ServiceBusClient(url) as client:
+        with (
+            tracer.start_as_current_span("checkout"),
+            client.get_queue_sender("q", create_if_missing=True) as sender,
+        ):
+            sender.send_messages(ServiceBusMessage("a", message_id="m-1"))
+        with client.get_queue_receiver("q", max_wait_time=20) as receiver:
+            message = next(receiver)
+            with receiver.process_span(message):
+                with tracer.start_as_current_span("charge"):
+                    pass
+                receiver.complete_message(message)
+            with pytest.raises(TypeError, match="not str"):
+                receiver.process_span("a")  # type: ignore[arg-type]  # pyright: ignore[reportArgumentType]
+    spans = listener.spans
+    sent, processed = spans["send q"], spans["process q"]
+    assert processed.kind is SpanKind.CONSUMER
+    assert linked(processed) == [traceparent(sent)]
+    assert {context_of(spans[name]).trace_id for name in ("send q", "process q", "charge", "complete q")} == {
+        context_of(spans["checkout"]).trace_id
+    }
+    for name in ("charge", "complete q"):
+        parent = spans[name].parent
+        assert parent is not None
+        assert parent.span_id == context_of(processed).span_id
+
+
+@in_memory
+def test_an_entity_that_is_not_there_leaves_a_failed_span(listener: Listener, url: str) -> None:
+    listener.set_up_tracing()
+    with ServiceBusClient(url) as client, pytest.raises(MessagingEntityNotFoundError):
+        client.get_queue_sender("nowhere").send_messages(ServiceBusMessage("a"))
+    span = listener.spans["send nowhere"]
+    assert span.status.status_code is StatusCode.ERROR
+    assert attributes(span)["error.type"] == "MessagingEntityNotFoundError"

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from sbredis._public import public_name
 from sbredis._quoting import quoted
 from sbredis.aio._arguments import count_of, seconds_of
 from sbredis.aio._renewer import AutoLockRenewer
@@ -49,10 +50,7 @@ class ReceiverOptions:
         if renewer is None:
             return
         if not isinstance(renewer, AutoLockRenewer):
-            raise TypeError(
-                "auto_lock_renewer is a sbredis.aio.AutoLockRenewer, not a "
-                f"{type(renewer).__module__}.{type(renewer).__name__}"
-            )
+            raise TypeError(f"auto_lock_renewer is a sbredis.aio.AutoLockRenewer, not a {public_name(type(renewer))}")
         if self.receive_mode is ServiceBusReceiveMode.RECEIVE_AND_DELETE and session is None:
             raise ValueError("Messages that are received and deleted have no locks: leave out auto_lock_renewer.")
 

@@ -10,6 +10,7 @@ from contextlib import AbstractAsyncContextManager, nullcontext
 from datetime import datetime
 from typing import TYPE_CHECKING, Any, Self, Unpack
 
+from sbredis._public import public
 from sbredis.aio._accepting import accept_named, accept_next
 from sbredis.aio._arguments import NoOptions, count_of, deadline_of, seconds_of, sequence_numbers_of, warn_of_unknown
 from sbredis.aio._changes import milliseconds_of
@@ -48,6 +49,7 @@ _WAITING_FOR_A_SESSION = 65.0
 """What Azure's service waits for a session to become free, unless it is told."""
 
 
+@public
 class ServiceBusReceiver(Settler, AsyncIterator[ServiceBusReceivedMessage]):
     """Receives messages from one queue or subscription, a session of it, or its dead-letter queue.
 

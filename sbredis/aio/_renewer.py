@@ -12,6 +12,7 @@ from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Self
 
+from sbredis._public import public_name
 from sbredis.aio._arguments import seconds_of
 from sbredis.aio._log_text import named, shortened
 from sbredis.aio._session import ServiceBusSession
@@ -107,7 +108,7 @@ class AutoLockRenewer:
         self.check_open()
         if not isinstance(receiver, Settler):  # pyright: ignore[reportUnnecessaryIsInstance]  # callers are not all typed
             raise TypeError(
-                f"A receiver of sbredis.aio is needed, not {type(receiver).__module__}.{type(receiver).__name__}: what "
+                f"A receiver of sbredis.aio is needed, not {public_name(type(receiver))}: what "
                 "is asynchronous and what is not cannot be mixed."
             )
         if not isinstance(renewable, (ServiceBusReceivedMessage, ServiceBusSession)):  # pyright: ignore[reportUnnecessaryIsInstance]  # callers are not all typed

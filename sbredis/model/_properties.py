@@ -7,6 +7,7 @@ from dataclasses import KW_ONLY, dataclass
 from datetime import datetime, timedelta
 from typing import Any, ClassVar, TypedDict, Unpack
 
+from sbredis._public import public
 from sbredis.model import _shared_fields as shared
 from sbredis.model._entity_enums import EntityAvailabilityStatus, EntityStatus, MessagingSku, NamespaceType
 from sbredis.model._fields import Described, Flag, Neighbour
@@ -15,6 +16,7 @@ from sbredis.model._rights import AuthorizationRule
 __all__ = ["NamespaceProperties", "QueueOptions", "QueueProperties"]
 
 
+@public
 class QueueProperties(Described):
     """What a queue is and does.
 

@@ -12,6 +12,7 @@ from datetime import datetime, timedelta
 from typing import Any, ClassVar, Self, TypeAlias, TypedDict, Unpack, cast, overload
 from uuid import UUID
 
+from sbredis._public import public
 from sbredis.model._fields import Described, Field
 from sbredis.rules import (
     CorrelationFilter,
@@ -84,6 +85,7 @@ class _Sql(_Said):
         return {"sql_expression": self.sql_expression, "parameters": self.parameters or None}
 
 
+@public
 class SqlRuleFilter(_Sql):
     """Takes the messages for which an expression is true: ``SqlRuleFilter("colour = 'red' AND sys.Label LIKE 'a%'")``.
 
@@ -165,6 +167,7 @@ class CorrelationRuleFilter(_Said):
         return {**said, "properties": self.properties or None}
 
 
+@public
 class SqlRuleAction(_Sql):
     """Changes the copy of a message that a rule takes: ``SqlRuleAction("SET urgent = true; REMOVE colour")``."""
 
@@ -217,6 +220,7 @@ class _Unsaid:
 _UNSAID: Any = _Unsaid()
 
 
+@public
 class RuleProperties(Described):
     """Which messages a subscription takes, and what it does to its copies of them."""
 

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from datetime import timedelta
 from typing import Any, ClassVar, TypedDict, Unpack
 
+from sbredis._public import public
 from sbredis.model import _shared_fields as shared
 from sbredis.model._entity_enums import EntityAvailabilityStatus, EntityStatus
 from sbredis.model._fields import Described, Flag
@@ -15,6 +16,7 @@ from sbredis.model._rule_properties import RuleProperties
 __all__ = ["NewSubscriptionOptions", "QueueOrSubscriptionOptions", "SubscriptionOptions", "SubscriptionProperties"]
 
 
+@public
 class SubscriptionProperties(Described):
     """What a subscription is and does.
 

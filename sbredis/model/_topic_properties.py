@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from datetime import timedelta
 from typing import Any, ClassVar, TypedDict, Unpack
 
+from sbredis._public import public
 from sbredis.model import _shared_fields as shared
 from sbredis.model._entity_enums import EntityAvailabilityStatus, EntityStatus
 from sbredis.model._fields import Described, Flag, Neighbour, Whole
@@ -14,6 +15,7 @@ from sbredis.model._rights import AuthorizationRule
 __all__ = ["TopicOptions", "TopicProperties"]
 
 
+@public
 class TopicProperties(Described):
     """What a topic is and does.
 

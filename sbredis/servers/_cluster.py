@@ -7,6 +7,7 @@ import time
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
+from sbredis._public import public
 from sbredis.exceptions import ScriptRefusedError, ServerUnsuitableError
 from sbredis.servers._binary import ServerBinary, find_server
 from sbredis.servers._cluster_view import SLOTS, NodeView, parse_nodes, slot_owners
@@ -60,6 +61,7 @@ class ClusterNode(LocalServer):
         }
 
 
+@public
 class LocalCluster(LocalGroup):
     """A Redis or Valkey cluster on 127.0.0.1, ended when this process ends, however it ends.
 

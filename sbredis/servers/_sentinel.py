@@ -7,6 +7,7 @@ import time
 from collections.abc import Sequence
 from pathlib import Path
 
+from sbredis._public import public
 from sbredis.exceptions import ScriptRefusedError, ServerUnsuitableError
 from sbredis.servers._binary import ServerBinary
 from sbredis.servers._group import LocalGroup
@@ -38,6 +39,7 @@ class _Sentinel(_RewrittenServer):
         return [*super()._command(), "--sentinel"]
 
 
+@public
 class LocalSentinel(LocalGroup):
     """One master with ``replicas`` replicas, watched by ``sentinels`` sentinels, ended when this process ends.
 

@@ -7,6 +7,7 @@ from datetime import datetime
 from typing import Any, Self, Unpack
 
 from sbredis import aio
+from sbredis._public import public_name
 from sbredis.aio._arguments import NoOptions, warn_of_unknown
 from sbredis.aio._client_options import ClientOptions, InternalOptions, clock_in, refuse_unfit
 from sbredis.aio._credentials import Credential
@@ -284,9 +285,7 @@ class ServiceBusClient:
         if given is None:
             return None
         if not isinstance(given, AutoLockRenewer):  # pyright: ignore[reportUnnecessaryIsInstance]  # callers are not all typed
-            raise TypeError(
-                f"auto_lock_renewer is a sbredis.AutoLockRenewer, not a {type(given).__module__}.{type(given).__name__}"
-            )
+            raise TypeError(f"auto_lock_renewer is a sbredis.AutoLockRenewer, not a {public_name(type(given))}")
         return given._within(self._portal)
 
     # -- sessions ------------------------------------------------------------------------------------------------------

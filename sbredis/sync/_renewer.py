@@ -11,6 +11,7 @@ from concurrent.futures import Executor, ThreadPoolExecutor
 from typing import TYPE_CHECKING, Any, Self
 
 from sbredis import aio
+from sbredis._public import public_name
 from sbredis.aio._arguments import seconds_of
 from sbredis.exceptions import ServiceBusError
 from sbredis.model import ServiceBusReceivedMessage
@@ -77,7 +78,7 @@ class AutoLockRenewer:
         """
         if not isinstance(receiver, ServiceBusReceiver):  # pyright: ignore[reportUnnecessaryIsInstance]  # callers are not all typed
             raise TypeError(
-                f"A receiver of sbredis is needed, not {type(receiver).__module__}.{type(receiver).__name__}: what is "
+                f"A receiver of sbredis is needed, not {public_name(type(receiver))}: what is "
                 "asynchronous and what is not cannot be mixed."
             )
         portal = receiver._portal

@@ -23,7 +23,7 @@ FLOORS: list[set[str]] = [
     {"transport"},
     {"servers"},
 ]
-EVERYWHERE = {"_callers", "_quoting", "_version", "exceptions"}
+EVERYWHERE = {"_callers", "_public", "_quoting", "_version", "exceptions"}
 ALLOWED: dict[str, set[str]] = {
     folder: EVERYWHERE.union(*FLOORS[number + 1 :]) for number, floor in enumerate(FLOORS) for folder in floor
 }

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Self, Unpack
 
+from sbredis._public import public
 from sbredis.aio._arguments import seconds_of
 from sbredis.aio._client_options import AdministrationClientOptions, InternalOptions, clock_in
 from sbredis.aio._connection import Connection
@@ -18,6 +19,7 @@ from sbredis.transport import parse_target
 __all__ = ["ServiceBusAdministrationClient"]
 
 
+@public
 class ServiceBusAdministrationClient(
     QueueAdministration, TopicAdministration, SubscriptionAdministration, RuleAdministration
 ):

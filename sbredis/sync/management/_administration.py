@@ -5,6 +5,7 @@ from __future__ import annotations
 
 from typing import Self, Unpack
 
+from sbredis._public import public
 from sbredis.aio import management as aio
 from sbredis.aio._client_options import AdministrationClientOptions, InternalOptions, clock_in
 from sbredis.aio._credentials import Credential, Provider
@@ -18,6 +19,7 @@ from sbredis.sync.management._topics import TopicAdministration
 __all__ = ["ServiceBusAdministrationClient"]
 
 
+@public
 class ServiceBusAdministrationClient(
     QueueAdministration, TopicAdministration, SubscriptionAdministration, RuleAdministration
 ):

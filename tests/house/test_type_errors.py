@@ -1,0 +1,98 @@
+"""Who calls something public in a wrong way reads its public name in the error, and no internal one."""
+
+from __future__ import annotations
+
+import inspect
+import re
+from collections.abc import Callable, Iterator
+from importlib import import_module
+from typing import Any
+
+import pytest
+
+import sbredis
+from sbredis import aio
+from tests.house.modules import modules
+
+PUBLIC = ["sbredis", *(f"sbredis.{name}" for name in ("aio", "aio.management", "amqp", "management"))]
+PUBLIC += ["sbredis.exceptions", "sbredis.servers", "sbredis.testing"]
+WRONG: list[tuple[tuple[Any, ...], dict[str, Any]]] = [
+    ((), {"no_such_option": 1}),
+    ((None,), {"no_such_option": 1}),
+    ((), {}),
+    ((None,) * 60, {}),
+]
+OURS = {
+    node.__name__: node
+    for module in modules()
+    for node in vars(import_module(module.name)).values()
+    if inspect.isclass(node) and node.__module__.startswith("sbredis")
+}
+"""Every class of sbredis, by its name."""
+
+
+def classes() -> Iterator[Any]:
+    for module in PUBLIC:
+        for name in import_module(module).__all__:
+            value = getattr(import_module(module), name)
+            if inspect.isclass(value) or inspect.isroutine(value):
+                yield pytest.param(value, id=f"{module}.{name}")
+
+
+def functions(thing: Any) -> Iterator[tuple[str, Callable[..., Any]]]:
+    """A public thing, and what can be called of it."""
+    yield thing.__name__, thing
+    for name in dir(thing) if inspect.isclass(thing) else ():
+        if not name.startswith("_") and inspect.isroutine(inspect.getattr_static(thing, name)):
+            yield name, getattr(thing, name)
+
+
+def complaints(function: Callable[..., Any]) -> Iterator[str]:
+    """What is said of calls that cannot be."""
+    for positional, named in WRONG:
+        if inspect.isclass(function) and not positional and not named:
+            continue  # that may well be right
+        try:
+            done = function(*positional, **named)
+        except TypeError as error:
+            yield str(error)
+        except Exception:  # noqa: BLE001, S112  # it was called, with nothing to work on
+            continue
+        else:
+            if inspect.iscoroutine(done):
+                done.close()
+
+
+@pytest.mark.filterwarnings("ignore")  # options that do not exist are a warning elsewhere
+@pytest.mark.parametrize("thing", list(classes()))
+def test_a_wrong_call_is_told_with_public_names(thing: Any) -> None:
+    said = [text for _, function in functions(thing) for text in complaints(function)]
+    public = {thing, *(each for each in getattr(thing, "__mro__", ()) if is_public(each))}
+    internal = [name for name, cls in OURS.items() if cls not in public and not is_public(cls)]
+    pattern = re.compile(rf"\b(?:{'|'.join(map(re.escape, internal))})\.\w+\(|\b_(?!_)\w+|sbredis\.\w*\._")
+    assert [text for text in said if pattern.search(text)] == []
+
+
+def test_wrong_calls_are_told_at_all() -> None:
+    said = [text for _, function in functions(aio.ServiceBusReceiver) for text in complaints(function)]
+    assert "ServiceBusReceiver.complete_message() got an unexpected keyword argument 'no_such_option'" in said
+
+
+def is_public(cls: type) -> bool:
+    return any(getattr(import_module(module), cls.__name__, None) is cls for module in PUBLIC)
+
+
+def test_another_kind_of_renewer_is_told_by_its_public_name() -> None:
+    client, other = aio.ServiceBusClient("memory://a"), sbredis.ServiceBusClient("memory://a")
+    ours: Any = aio.AutoLockRenewer()
+    theirs: Any = sbredis.AutoLockRenewer()
+    said = "auto_lock_renewer is a sbredis.aio.AutoLockRenewer, not a sbredis.AutoLockRenewer"
+    with pytest.raises(TypeError, match=f"^{re.escape(said)}$"):
+        client.get_queue_receiver("q", auto_lock_renewer=theirs)
+    said = "auto_lock_renewer is a sbredis.AutoLockRenewer, not a sbredis.aio.AutoLockRenewer"
+    with pytest.raises(TypeError, match=f"^{re.escape(said)}$"):
+        other.get_queue_receiver("q", auto_lock_renewer=ours)
+    with pytest.raises(TypeError, match=r"not a int$"):
+        client.get_queue_receiver("q", auto_lock_renewer=5)  # type: ignore[arg-type]
+    other.close()
+    theirs.close()

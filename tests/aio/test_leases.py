@@ -1,0 +1,112 @@
+"""Until when a client takes a lock to hold: no longer than its partition does, however late the answer comes."""
+
+from __future__ import annotations
+
+import asyncio
+
+import pytest
+
+from sbredis.aio import AutoLockRenewer
+from sbredis.exceptions import MessageLockLostError, Outcome, SessionLockLostError
+from tests.aio.gates import Gate
+from tests.aio.seated import seats_at, session_of
+from tests.aio.standing import Calls, HandClock, both, queue_at
+
+pytestmark = pytest.mark.anyio
+
+LOCK, DELAY = 30.0, 7.0
+BEGUN = HandClock().now()
+
+
+async def reaches(gate: Gate, key: bytes) -> None:
+    """Wait for a call that locks in the partition with this key; let looks, and calls to others, through."""
+    count = 1
+    while True:
+        await gate.reached(count)
+        came = gate.came[count - 1]
+        if came.key == key and came.arguments[2]:  # a look is in no lane
+            return
+        gate.let_one()
+        count += 1
+
+
+@both
+@pytest.mark.parametrize("what", ["received", "deferred", "renewed"])
+async def test_the_lock_on_a_message_counts_from_before_the_call(url: str, partitioned: bool, what: str) -> None:
+    """The partition locks when the script runs. An answer that comes seven seconds later adds nothing to the lock."""
+    clock = HandClock()
+    async with queue_at(url, partitioned=partitioned, clock=clock, lock_duration=30_000) as queue, queue.receiver() as r:
+        (number,) = await queue.send("a", at=-1)
+        script = {"received": "receive", "deferred": "receive_deferred", "renewed": "renew"}[what]
+        if what != "received":
+            (message,) = await r.receive_messages(1, 20)
+        if what == "deferred":
+            await r.defer_message(message)
+        begun = clock.now()
+        with Gate(queue.client, script) as gate:
+            gate.shut = True
+            if what == "received":
+                call = asyncio.create_task(r.receive_messages(1, 20))
+            elif what == "deferred":
+                call = asyncio.create_task(r.receive_deferred_messages(number))
+            else:
+                renewal = asyncio.create_task(r.renew_message_lock(message))
+            await reaches(gate, queue.partitions[-1].keys[0])
+            clock.passed += DELAY
+            gate.open()
+            if what == "renewed":
+                await renewal
+            else:
+                (message,) = await call
+        assert message._lease is not None
+        assert begun + LOCK - 0.1 < message._lease.until <= begun + LOCK
+        assert message.locked_until_utc is not None
+        assert message.locked_until_utc.timestamp() <= clock.utc() - DELAY + LOCK
+        clock.passed += LOCK - DELAY
+        with Calls(queue.transport) as calls, pytest.raises(MessageLockLostError) as caught:
+            await r.complete_message(message)
+        assert caught.value.outcome is Outcome.NEVER_SENT
+        assert not calls.by_script
+
+
+@both
+@pytest.mark.parametrize("what", ["accepted", "renewed"])
+async def test_the_lock_on_a_session_counts_from_before_the_call(url: str, partitioned: bool, what: str) -> None:
+    clock = HandClock()
+    async with seats_at(url, partitioned=partitioned, clock=clock, lock_duration=30_000) as queue:
+        await queue.say("a", "1")
+        receiver = queue.session("a")
+        if what == "renewed":
+            await receiver.__aenter__()
+        with Gate(queue.client, "accept_session" if what == "accepted" else "renew_session") as gate:
+            gate.shut = True
+            call = asyncio.ensure_future(
+                receiver.__aenter__() if what == "accepted" else session_of(receiver).renew_lock()
+            )
+            await gate.reached()
+            clock.passed += DELAY
+            gate.open()
+            await call
+        session = session_of(receiver)
+        assert BEGUN + LOCK - 0.1 < session._lease.until <= BEGUN + LOCK
+        assert session.locked_until_utc.timestamp() <= clock.utc() - DELAY + LOCK
+        clock.passed += LOCK - DELAY
+        with Calls(queue.transport) as calls, pytest.raises(SessionLockLostError) as caught:
+            await session.get_state()
+        assert caught.value.outcome is Outcome.NEVER_SENT
+        assert not calls.by_script
+        await receiver.close()
+
+
+@both
+async def test_a_session_that_is_given_back_is_renewed_no_longer(url: str, partitioned: bool) -> None:
+    """Its renewer lets go of it in the moment in which its receiver is closed, before its lock would end."""
+    clock = HandClock()
+    async with seats_at(url, partitioned=partitioned, clock=clock) as queue, AutoLockRenewer() as renewer:
+        async with queue.session("a", auto_lock_renewer=renewer) as receiver:
+            session = session_of(receiver)
+            assert session._watchers
+            assert [each for _, _, watched in renewer._due for each in watched.messages.values()] == [session]
+        assert session._watchers == ()
+        assert [each for _, _, watched in renewer._due for each in watched.messages.values()] == []
+        assert session.auto_renew_error is None

@@ -16,8 +16,7 @@ def answer(client: ServiceBusClient) -> list[str]:
     """Take the next conversation that no other thread has, and say what was said in it; until there is none."""
     heard: list[str] = []
     while (receiver := client.accept_next_session("chat", max_wait_time=0.5)) is not None:
-        with receiver:
-            assert receiver.session is not None
+        with receiver:  # left by an error, it counts a failed delivery for what is in hand, up to the delivery limit
             for message in receiver:  # ends when nothing has come for half a second
                 heard.append(f"{receiver.session.session_id}: {message}")
                 receiver.complete_message(message)

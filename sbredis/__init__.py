@@ -31,6 +31,7 @@ if TYPE_CHECKING:
         ServiceBusReceiver,
         ServiceBusSender,
         ServiceBusSession,
+        ServiceBusSessionReceiver,
         check_connection,
     )
 
@@ -50,6 +51,7 @@ __all__ = [
     "ServiceBusSender",
     "ServiceBusSession",
     "ServiceBusSessionFilter",
+    "ServiceBusSessionReceiver",
     "ServiceBusSubQueue",
     "TransportType",
     "__version__",
@@ -64,6 +66,7 @@ _SYNC = {
     "ServiceBusReceiver",
     "ServiceBusSender",
     "ServiceBusSession",
+    "ServiceBusSessionReceiver",
     "check_connection",
 }
 

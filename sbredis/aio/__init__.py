@@ -6,6 +6,7 @@ from sbredis.aio._receiver import ServiceBusReceiver
 from sbredis.aio._renewer import AutoLockRenewer
 from sbredis.aio._sender import ServiceBusSender
 from sbredis.aio._session import ServiceBusSession
+from sbredis.aio._session_receiver import ServiceBusSessionReceiver
 from sbredis.aio._stream import SendResult, SendStream
 
 __all__ = [
@@ -18,5 +19,6 @@ __all__ = [
     "ServiceBusReceiver",
     "ServiceBusSender",
     "ServiceBusSession",
+    "ServiceBusSessionReceiver",
     "check_connection",
 ]

@@ -6,7 +6,7 @@ import asyncio
 import secrets
 from collections.abc import Callable, Mapping
 from datetime import datetime
-from typing import TYPE_CHECKING, Any, Self, Unpack
+from typing import TYPE_CHECKING, Any, Self, Unpack, overload
 
 import anyio
 
@@ -17,12 +17,13 @@ from sbredis.aio._client_options import ClientOptions, InternalOptions, clock_in
 from sbredis.aio._connection import Connection, Creation
 from sbredis.aio._credentials import Credential, credited
 from sbredis.aio._definitions import QUEUES, queue_creation, subscription_creation, subscription_path, topic_creation
-from sbredis.aio._options import ReceiverOptions, split_sub_queue
+from sbredis.aio._options import ReceiverKeywords, ReceiverOptions, split_sub_queue
 from sbredis.aio._paging import AsyncItemPaged
 from sbredis.aio._receiver import ServiceBusReceiver
 from sbredis.aio._renewer import AutoLockRenewer
 from sbredis.aio._sender import ServiceBusSender
 from sbredis.aio._session_lists import sessions_of
+from sbredis.aio._session_receiver import ServiceBusSessionReceiver
 from sbredis.aio._telemetry import Telemetry
 from sbredis.engine import entity_name
 from sbredis.model import (
@@ -224,6 +225,26 @@ class ServiceBusClient:
         self._handlers.add(sender)
         return sender
 
+    @overload
+    def get_queue_receiver(
+        self,
+        queue_name: str,
+        *,
+        session_id: str | ServiceBusSessionFilter,
+        create_if_missing: bool | QueueOptions = False,
+        **options: Unpack[ReceiverKeywords],
+    ) -> ServiceBusSessionReceiver: ...
+
+    @overload
+    def get_queue_receiver(
+        self,
+        queue_name: str,
+        *,
+        session_id: str | ServiceBusSessionFilter | None = None,
+        create_if_missing: bool | QueueOptions = False,
+        **options: Unpack[ReceiverKeywords],
+    ) -> ServiceBusReceiver: ...
+
     def get_queue_receiver(
         self,
         queue_name: str,
@@ -266,6 +287,28 @@ class ServiceBusClient:
             ),
         )
 
+    @overload
+    def get_subscription_receiver(
+        self,
+        topic_name: str,
+        subscription_name: str,
+        *,
+        session_id: str | ServiceBusSessionFilter,
+        create_if_missing: bool | NewSubscriptionOptions = False,
+        **options: Unpack[ReceiverKeywords],
+    ) -> ServiceBusSessionReceiver: ...
+
+    @overload
+    def get_subscription_receiver(
+        self,
+        topic_name: str,
+        subscription_name: str,
+        *,
+        session_id: str | ServiceBusSessionFilter | None = None,
+        create_if_missing: bool | NewSubscriptionOptions = False,
+        **options: Unpack[ReceiverKeywords],
+    ) -> ServiceBusReceiver: ...
+
     def get_subscription_receiver(
         self,
         topic_name: str,
@@ -307,7 +350,8 @@ class ServiceBusClient:
     ) -> ServiceBusReceiver:
         self._connection.check_open()
         options.check()
-        receiver = ServiceBusReceiver(
+        kind = ServiceBusReceiver if options.session_id is None else ServiceBusSessionReceiver
+        receiver = kind(
             self._connection,
             path,
             self._telemetry,
@@ -335,7 +379,7 @@ class ServiceBusClient:
         adaptive_prefetch: bool = False,
         create_if_missing: bool | QueueOrSubscriptionOptions = False,
         **kwargs: Unpack[NoOptions],
-    ) -> ServiceBusReceiver | None:
+    ) -> ServiceBusSessionReceiver | None:
         """A receiver of the next session of a queue or a subscription that is free, or ``None`` if there is none within
         ``max_wait_time`` seconds, 65 unless said. The other options are those of :meth:`get_queue_receiver`.
 
@@ -346,7 +390,6 @@ class ServiceBusClient:
         warn_of_unknown("accept_next_session", kwargs)
         options: dict[str, Any] = {
             "client_identifier": client_identifier,
-            "session_id": NEXT_AVAILABLE_SESSION,
             "receive_mode": receive_mode,
             "max_wait_time": max_wait_time,
             "auto_lock_renewer": auto_lock_renewer,
@@ -354,10 +397,13 @@ class ServiceBusClient:
             "adaptive_prefetch": adaptive_prefetch,
             "create_if_missing": create_if_missing,
         }
+        receiver: ServiceBusSessionReceiver
         if subscription_name is None:
-            receiver = self.get_queue_receiver(queue_or_topic_name, **options)
+            receiver = self.get_queue_receiver(queue_or_topic_name, session_id=NEXT_AVAILABLE_SESSION, **options)
         else:
-            receiver = self.get_subscription_receiver(queue_or_topic_name, subscription_name, **options)
+            receiver = self.get_subscription_receiver(
+                queue_or_topic_name, subscription_name, session_id=NEXT_AVAILABLE_SESSION, **options
+            )
         try:
             return await receiver.__aenter__()
         except NoSessionError:

@@ -40,7 +40,7 @@ _GIVING_BACK = 10.0
 _FIRST_PAUSE, _LONGEST_PAUSE, _PROBING = 1.0, 30.0, 5.0
 
 
-def _given_back(partition: Partition, turn: Turn, locks: Sequence[Lock]) -> Request[Settled]:
+def _released(partition: Partition, turn: Turn, locks: Sequence[Lock]) -> Request[Settled]:
     return partition.abandon(turn, locks, counted=False)
 
 
@@ -49,7 +49,7 @@ _WAYS: dict[str, tuple[str, Way]] = {
     "abandon": ("a", Partition.abandon),
     "defer": ("d", Partition.defer),
     "dead_letter": ("l", Partition.dead_letter),
-    "give_back": ("b", _given_back),
+    "release": ("b", _released),
 }
 
 
@@ -80,7 +80,7 @@ class Desk:
         return waiting_channel(namespace.name, salts(namespace.partitions)[self.number], identity)
 
     def settling(self, kind: str) -> SettleLane:
-        """The lane for settlements of a kind: complete, abandon, defer, dead_letter, give_back."""
+        """The lane for settlements of a kind: complete, abandon, release, defer, dead_letter."""
         lane = self._settling.get(kind)
         if lane is None:
             letter, way = _WAYS[kind]
@@ -119,7 +119,7 @@ class Desk:
     def give_back_named(self, token: str, names: Sequence[str]) -> list[asyncio.Future[None]]:
         """Give messages back unread that are locked under this token, or may be."""
         until = anyio.current_time() + _GIVING_BACK
-        given = [self.settling("give_back").submit(SettleJob(Lock(token, name), until, None)) for name in names]
+        given = [self.settling("release").submit(SettleJob(Lock(token, name), until, None)) for name in names]
         for future in given:
             self._giving_back.add(future)
             future.add_done_callback(self._gave_back)

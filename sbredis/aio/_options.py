@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypedDict
 
 from sbredis._public import public_name
 from sbredis._quoting import quoted
@@ -15,13 +15,26 @@ from sbredis.model import ServiceBusReceiveMode, ServiceBusSessionFilter, Servic
 if TYPE_CHECKING:
     from typing import Any
 
-__all__ = ["ReceiverOptions", "split_sub_queue"]
+__all__ = ["ReceiverKeywords", "ReceiverOptions", "split_sub_queue"]
 
 _SUB_QUEUES = {
     "/$transfer/$deadletterqueue": ServiceBusSubQueue.TRANSFER_DEAD_LETTER,
     "/$deadletterqueue": ServiceBusSubQueue.DEAD_LETTER,  # the other one ends so as well
 }
 _MOST_PREFETCHED = 50_000
+
+
+class ReceiverKeywords(TypedDict, total=False):
+    """What a receiver is asked to be, whatever it receives from, as callers write it."""
+
+    client_identifier: str | None
+    socket_timeout: float | None
+    sub_queue: ServiceBusSubQueue | str | None
+    receive_mode: ServiceBusReceiveMode | str
+    max_wait_time: float | None
+    auto_lock_renewer: AutoLockRenewer | None
+    prefetch_count: int
+    adaptive_prefetch: bool
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

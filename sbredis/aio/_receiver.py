@@ -6,12 +6,11 @@ from __future__ import annotations
 import asyncio
 import secrets
 from collections.abc import AsyncIterator, Callable, Sequence
-from contextlib import AbstractAsyncContextManager, nullcontext
 from datetime import datetime
+from types import TracebackType
 from typing import TYPE_CHECKING, Any, Self, Unpack
 
 from sbredis._public import public
-from sbredis.aio._accepting import accept_named, accept_next
 from sbredis.aio._arguments import NoOptions, count_of, deadline_of, seconds_of, sequence_numbers_of, warn_of_unknown
 from sbredis.aio._changes import milliseconds_of
 from sbredis.aio._deferred import Deferred, not_found
@@ -28,7 +27,7 @@ from sbredis.engine import (
     Side,
     Turn,
 )
-from sbredis.exceptions import MessagingEntityNotFoundError, OperationTimeoutError, Outcome
+from sbredis.exceptions import MessagingEntityNotFoundError, Outcome
 from sbredis.model import (
     ServiceBusReceivedMessage,
     ServiceBusReceiveMode,
@@ -44,9 +43,6 @@ if TYPE_CHECKING:
 __all__ = ["ServiceBusReceiver"]
 
 _MOST_DELETED = 4000
-_ENDING = 5.0
-_WAITING_FOR_A_SESSION = 65.0
-"""What Azure's service waits for a session to become free, unless it is told."""
 
 
 @public
@@ -86,9 +82,7 @@ class ServiceBusReceiver(Settler, AsyncIterator[ServiceBusReceivedMessage]):
         self._adaptive = options.adaptive_prefetch
         self._session_id = options.session_id
         self._session: ServiceBusSession | None = None
-        self._accepting = asyncio.Lock()
-        self._opening: asyncio.Task[ServiceBusSession] | None = None
-        """Accepts the session."""
+        """The one that it has accepted: of a :class:`ServiceBusSessionReceiver`."""
         self._inbox: Inbox | None = None
         self._peeking: Peeking | None = None
         self._on_close = on_close
@@ -117,8 +111,8 @@ class ServiceBusReceiver(Settler, AsyncIterator[ServiceBusReceivedMessage]):
 
     @property
     def session(self) -> ServiceBusSession | None:
-        """The session that it receives from; ``None`` if it receives from none, or has not accepted one yet."""
-        return self._session
+        """``None``: only a :class:`ServiceBusSessionReceiver` has a session."""
+        return None
 
     async def __aenter__(self) -> Self:
         """Connect; and accept the session, if it is to receive from one. If that fails, the receiver is closed."""
@@ -133,7 +127,9 @@ class ServiceBusReceiver(Settler, AsyncIterator[ServiceBusReceivedMessage]):
             raise
         return self
 
-    async def __aexit__(self, *_: object) -> None:
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> None:
         await self.close()
 
     def __repr__(self) -> str:
@@ -301,6 +297,11 @@ class ServiceBusReceiver(Settler, AsyncIterator[ServiceBusReceivedMessage]):
 
     # -- opening and closing -------------------------------------------------------------------------------------------
 
+    @property
+    def _longest_wait(self) -> float | None:
+        """For how long a session is waited for, where a call does not say it; ``None`` if for none."""
+        return None
+
     async def _open(self, deadline: float, wait: float | None = None) -> Inbox:
         entity = await self._ready(deadline, wait)
         if entity.record.kind == "topic":
@@ -324,81 +325,6 @@ class ServiceBusReceiver(Settler, AsyncIterator[ServiceBusReceivedMessage]):
                 self._session._inbox = self._inbox
         return self._inbox
 
-    def _recalled(self, message: ServiceBusReceivedMessage, timeout: float | None) -> AbstractAsyncContextManager[None]:
-        session, inbox = self._session, self._inbox
-        if session is None or inbox is None or not self._prefetch or message._lease is not session._lease:
-            return nullcontext()
-        self._check(message, "abandon")
-        return inbox.recalled(deadline_of(timeout))
-
-    async def _ready(self, deadline: float, wait: float | None = None) -> Entity:
-        """The entity; with the session, if it is to receive from one. For the next session it waits no longer than
-        ``wait``, or what the receiver was told.
-        """
-        entity = await super()._ready(deadline)
-        if self._session_id is not None:
-            if self._session is None:
-                await self._accept(entity, deadline, self._longest_wait if wait is None else wait)
-            session = self._session
-            assert session is not None  # it was accepted
-            session._check()
-        return entity
-
-    @property
-    def _longest_wait(self) -> float | None:
-        """For how long a session is waited for, where a call does not say it; ``None`` if for none."""
-        if self._session_id is None or isinstance(self._session_id, str):
-            return None
-        return _WAITING_FOR_A_SESSION if self._max_wait_time is None else self._max_wait_time
-
-    async def _accept(self, entity: Entity, deadline: float, wait: float | None) -> None:
-        """Accept the session, if nobody else does so meanwhile. Who goes away leaves no session behind."""
-        try:
-            async with asyncio.timeout_at(deadline):
-                await self._accepting.acquire()
-        except TimeoutError:
-            raise OperationTimeoutError(
-                f"The session of {entity.name!r} was not accepted in time.", outcome=Outcome.NEVER_SENT
-            ) from None
-        try:
-            if self._session is None:
-                self._check_open()
-                if self._renewer is not None:
-                    self._renewer.check_open()
-                opening = self._opening = asyncio.ensure_future(self._accepted(entity, deadline, wait))
-                opening.add_done_callback(self._opened)
-                try:
-                    await asyncio.wait((opening,))
-                except BaseException:
-                    opening.cancel()
-                    raise
-                if opening.cancelled():
-                    self._check_open()
-                opening.result()
-        finally:
-            self._accepting.release()
-
-    async def _accepted(self, entity: Entity, deadline: float, wait: float | None) -> ServiceBusSession:
-        with self._telemetry.operation("accept_session", self.entity_path):
-            if isinstance(self._session_id, str):
-                return await accept_named(entity, self._session_id, deadline, self._telemetry)
-            left = deadline - asyncio.get_running_loop().time()
-            return await accept_next(entity, left if wait is None else min(wait, left), self._telemetry)
-
-    def _opened(self, opening: asyncio.Task[ServiceBusSession]) -> None:
-        """The session was accepted, or not."""
-        if self._opening is opening:  # if it was cancelled, the next one may have begun
-            self._opening = None
-        if opening.cancelled() or opening.exception() is not None:
-            return
-        session = opening.result()
-        if self._closed:
-            session._give_back()
-            return
-        self._session = session
-        if self._renewer is not None and not self._renewer.closed:
-            self._renewer.register(self, session)
-
     async def close(self) -> None:
         """Receive no more. What was fetched ahead is given back, which counts no delivery.
 
@@ -415,12 +341,11 @@ class ServiceBusReceiver(Settler, AsyncIterator[ServiceBusReceivedMessage]):
 
     async def _end(self) -> None:
         try:
-            if self._opening is not None:
-                self._opening.cancel()
-                await asyncio.wait((self._opening,))
-            if self._inbox is not None:
-                await self._inbox.aclose()
-            if self._session is not None:
-                await self._session._release()
+            await self._wind_up()
         finally:
             self._on_close(self)  # here, where no cancellation of who closes can keep it from being done
+
+    async def _wind_up(self) -> None:
+        """Give back what the receiver still has."""
+        if self._inbox is not None:
+            await self._inbox.aclose()

@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from contextlib import nullcontext
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any, TypeVar, Unpack
@@ -13,8 +13,10 @@ from zlib import crc32
 
 from sbredis.aio._arguments import NoOptions, deadline_of, warn_of_unknown
 from sbredis.aio._changes import require_reason
+from sbredis.aio._lanes import SettleJob
 from sbredis.engine import (
     Changes,
+    Lock,
     Partition,
     Purged,
     Request,
@@ -28,7 +30,7 @@ from sbredis.engine import (
     set_state,
 )
 from sbredis.exceptions import Outcome, ServiceBusError, SessionLockLostError
-from sbredis.model import Lease, ServiceBusReceiveMode
+from sbredis.model import Lease, ServiceBusReceivedMessage, ServiceBusReceiveMode
 
 if TYPE_CHECKING:
     from sbredis.aio._desk import Desk
@@ -176,6 +178,22 @@ class ServiceBusSession:
 
     def _lock_expired(self, now: float) -> bool:
         return self._lease.until <= now
+
+    async def _abandon(self, messages: Sequence[ServiceBusReceivedMessage]) -> None:
+        """Count a failed delivery for these; if that cannot be said, the end of the lock counts it."""
+        if self._settled or self._lock_expired(self._entity.connection.clock.now()):
+            return
+        deadline = asyncio.get_running_loop().time() + _RELEASING
+        jobs: list[SettleJob] = []
+        for message in messages:
+            lease = message._lease
+            if lease is not None and not message._settled:
+                message._settled = True
+                jobs.append(SettleJob(Lock(lease.token, message._name), deadline, message))
+        lane = self._desk.settling("abandon")
+        for error in await asyncio.gather(*map(lane.submit, jobs), return_exceptions=True):
+            if error is not None:
+                _log.debug("%s: a failed delivery was not counted: %s", self._entity.name, error)
 
     async def _release(self) -> None:
         """Give it back, with what is held of it; if that cannot be said, its lock ends by itself."""

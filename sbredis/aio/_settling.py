@@ -199,6 +199,14 @@ class Settler:
         del message, timeout
         return nullcontext()
 
+    async def release_message(self, message: ServiceBusReceivedMessage, *, timeout: float | None = None) -> None:
+        """Unlock a message without counting a delivery: it returns to its place, and is received again at once.
+
+        For a message that was not worked on, for instance because the process is about to end.
+        """
+        async with self._recalled(message, timeout):
+            await self._settle("release", message, timeout)
+
     async def defer_message(
         self,
         message: ServiceBusReceivedMessage,
@@ -274,7 +282,7 @@ class Settler:
 
     async def _settle(
         self,
-        kind: Literal["complete", "abandon", "defer", "dead_letter"],
+        kind: Literal["complete", "abandon", "release", "defer", "dead_letter"],
         message: ServiceBusReceivedMessage,
         timeout: float | None,
         *,
@@ -360,7 +368,9 @@ class Settler:
             error.entity = self._name
             raise error
 
-    async def _ready(self, deadline: float) -> Entity:
+    async def _ready(self, deadline: float, wait: float | None = None) -> Entity:
+        """The entity, found in the registry by the deadline. ``wait`` is for those who wait for a session as well."""
+        del wait
         self._check_open()
         entity = self._entity
         if entity is None or entity.gone:

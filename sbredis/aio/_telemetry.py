@@ -65,7 +65,7 @@ _log = logging.getLogger("sbredis.operations")
 
 _Sends = Literal["send", "schedule"]
 _Receives = Literal["receive", "receive_deferred", "peek"]
-_Settles = Literal["complete", "abandon", "defer", "dead_letter", "delete"]
+_Settles = Literal["complete", "abandon", "release", "defer", "dead_letter", "delete"]
 _Sessions = Literal[
     "accept_session", "renew_session_lock", "get_session_state", "set_session_state", "dead_letter_session"
 ]

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from sbredis.aio import ConnectionReport, SendResult, ServerReport
 from sbredis.sync._client import ServiceBusClient, check_connection
-from sbredis.sync._receiver import ServiceBusReceiver
+from sbredis.sync._receiver import ServiceBusReceiver, ServiceBusSessionReceiver
 from sbredis.sync._renewer import AutoLockRenewer
 from sbredis.sync._sender import ServiceBusSender
 from sbredis.sync._session import ServiceBusSession
@@ -23,5 +23,6 @@ __all__ = [
     "ServiceBusReceiver",
     "ServiceBusSender",
     "ServiceBusSession",
+    "ServiceBusSessionReceiver",
     "check_connection",
 ]

@@ -4,7 +4,7 @@
 from __future__ import annotations
 
 from datetime import datetime
-from typing import Any, Self, Unpack
+from typing import Any, Self, Unpack, overload
 
 from sbredis import aio
 from sbredis._public import public_name
@@ -21,9 +21,10 @@ from sbredis.model import (
     ServiceBusSubQueue,
     TopicOptions,
 )
+from sbredis.sync._options import ReceiverKeywords
 from sbredis.sync._paging import ItemPaged
 from sbredis.sync._portal import Portal
-from sbredis.sync._receiver import ServiceBusReceiver
+from sbredis.sync._receiver import ServiceBusReceiver, ServiceBusSessionReceiver, receiver_for
 from sbredis.sync._renewer import AutoLockRenewer
 from sbredis.sync._sender import ServiceBusSender
 
@@ -203,6 +204,26 @@ class ServiceBusClient:
         )
         return ServiceBusSender(self._portal, sender)
 
+    @overload
+    def get_queue_receiver(
+        self,
+        queue_name: str,
+        *,
+        session_id: str | ServiceBusSessionFilter,
+        create_if_missing: bool | QueueOptions = False,
+        **options: Unpack[ReceiverKeywords],
+    ) -> ServiceBusSessionReceiver: ...
+
+    @overload
+    def get_queue_receiver(
+        self,
+        queue_name: str,
+        *,
+        session_id: str | ServiceBusSessionFilter | None = None,
+        create_if_missing: bool | QueueOptions = False,
+        **options: Unpack[ReceiverKeywords],
+    ) -> ServiceBusReceiver: ...
+
     def get_queue_receiver(
         self,
         queue_name: str,
@@ -242,7 +263,29 @@ class ServiceBusClient:
             adaptive_prefetch=adaptive_prefetch,
             create_if_missing=create_if_missing,
         )
-        return ServiceBusReceiver(self._portal, receiver)
+        return receiver_for(self._portal, receiver)
+
+    @overload
+    def get_subscription_receiver(
+        self,
+        topic_name: str,
+        subscription_name: str,
+        *,
+        session_id: str | ServiceBusSessionFilter,
+        create_if_missing: bool | NewSubscriptionOptions = False,
+        **options: Unpack[ReceiverKeywords],
+    ) -> ServiceBusSessionReceiver: ...
+
+    @overload
+    def get_subscription_receiver(
+        self,
+        topic_name: str,
+        subscription_name: str,
+        *,
+        session_id: str | ServiceBusSessionFilter | None = None,
+        create_if_missing: bool | NewSubscriptionOptions = False,
+        **options: Unpack[ReceiverKeywords],
+    ) -> ServiceBusReceiver: ...
 
     def get_subscription_receiver(
         self,
@@ -278,7 +321,7 @@ class ServiceBusClient:
             adaptive_prefetch=adaptive_prefetch,
             create_if_missing=create_if_missing,
         )
-        return ServiceBusReceiver(self._portal, receiver)
+        return receiver_for(self._portal, receiver)
 
     def _renewer_of(self, given: AutoLockRenewer | None) -> aio.AutoLockRenewer | None:
         """What renews in the loop of this client."""
@@ -304,7 +347,7 @@ class ServiceBusClient:
         adaptive_prefetch: bool = False,
         create_if_missing: bool | QueueOrSubscriptionOptions = False,
         **kwargs: Unpack[NoOptions],
-    ) -> ServiceBusReceiver | None:
+    ) -> ServiceBusSessionReceiver | None:
         """A receiver of the next session of a queue or a subscription that is free, or ``None`` if there is none within
         ``max_wait_time`` seconds, 65 unless said. The other options are those of :meth:`get_queue_receiver`.
 
@@ -313,7 +356,7 @@ class ServiceBusClient:
         refuse_unfit(kwargs)
         warn_of_unknown("accept_next_session", kwargs)
         renewer = self._renewer_of(auto_lock_renewer)
-        accepted: list[ServiceBusReceiver] = []
+        accepted: list[ServiceBusSessionReceiver] = []
 
         async def accept() -> None:
             receiver = await self._aio.accept_next_session(
@@ -329,7 +372,7 @@ class ServiceBusClient:
                 create_if_missing=create_if_missing,
             )
             if receiver is not None:
-                accepted.append(ServiceBusReceiver(self._portal, receiver))
+                accepted.append(ServiceBusSessionReceiver(self._portal, receiver))
 
         try:
             self._portal.call(accept)

@@ -6,8 +6,11 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
 from datetime import datetime, timedelta
+from functools import partial
+from types import TracebackType
 from typing import TYPE_CHECKING, Self, Unpack
 
+from sbredis.aio import ServiceBusSessionReceiver as AioSessionReceiver
 from sbredis.aio._arguments import NoOptions, warn_of_unknown
 from sbredis.model import PrimitiveTypes, ServiceBusReceivedMessage, ServiceBusReceiveMode
 from sbredis.sync._session import ServiceBusSession, session_for
@@ -16,7 +19,7 @@ if TYPE_CHECKING:
     from sbredis import aio
     from sbredis.sync._portal import Portal
 
-__all__ = ["ServiceBusReceiver"]
+__all__ = ["ServiceBusReceiver", "ServiceBusSessionReceiver", "receiver_for"]
 
 
 class ServiceBusReceiver(Iterator[ServiceBusReceivedMessage]):
@@ -33,7 +36,6 @@ class ServiceBusReceiver(Iterator[ServiceBusReceivedMessage]):
     def __init__(self, portal: Portal, receiver: aio.ServiceBusReceiver) -> None:
         self._portal = portal
         self._aio = receiver
-        self._session: ServiceBusSession | None = None
 
     # -- what it is ----------------------------------------------------------------------------------------------------
 
@@ -54,10 +56,8 @@ class ServiceBusReceiver(Iterator[ServiceBusReceivedMessage]):
 
     @property
     def session(self) -> ServiceBusSession | None:
-        """The session that it receives from; ``None`` if it receives from none, or has not accepted one yet."""
-        if self._session is None and (session := self._aio.session) is not None:
-            self._session = session_for(self._portal, session)
-        return self._session
+        """``None``: only a :class:`ServiceBusSessionReceiver` has a session."""
+        return None
 
     def __enter__(self) -> Self:
         """Connect; and accept the session, if it is to receive from one. If that fails, the receiver is closed."""
@@ -70,8 +70,10 @@ class ServiceBusReceiver(Iterator[ServiceBusReceivedMessage]):
             raise
         return self
 
-    def __exit__(self, *_: object) -> None:
-        self.close()
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        self._portal.finish(partial(self._aio.__aexit__, kind, error, traceback))
 
     def __repr__(self) -> str:
         return repr(self._aio)
@@ -221,6 +223,13 @@ class ServiceBusReceiver(Iterator[ServiceBusReceivedMessage]):
             self._aio.abandon_message, message, delay=delay, properties_to_modify=properties_to_modify, timeout=timeout
         )
 
+    def release_message(self, message: ServiceBusReceivedMessage, *, timeout: float | None = None) -> None:
+        """Unlock a message without counting a delivery: it returns to its place, and is received again at once.
+
+        For a message that was not worked on, for instance because the process is about to end.
+        """
+        self._portal.call(self._aio.release_message, message, timeout=timeout)
+
     def defer_message(
         self,
         message: ServiceBusReceivedMessage,
@@ -264,3 +273,34 @@ class ServiceBusReceiver(Iterator[ServiceBusReceivedMessage]):
         But a session is given back with all of its messages, for others to accept it.
         """
         self._portal.finish(self._aio.close)
+
+
+class ServiceBusSessionReceiver(ServiceBusReceiver):
+    """Receives the messages of one session, in their order.
+
+    Made by :meth:`ServiceBusClient.get_queue_receiver` and ``get_subscription_receiver`` with a ``session_id``, and by
+    ``accept_next_session``. It accepts the session when it is opened, and gives it back when it is closed.
+
+    Leaving ``with receiver`` by an :class:`Exception` counts a failed delivery for each message that was handed out and
+    is not settled, so that a message at which its handler fails reaches the delivery limit. An interruption and a lost
+    lock count nothing; neither does :meth:`close`.
+    """
+
+    def __init__(self, portal: Portal, receiver: aio.ServiceBusSessionReceiver) -> None:
+        super().__init__(portal, receiver)
+        self._of_session = receiver
+        self._session: ServiceBusSession | None = None
+
+    @property
+    def session(self) -> ServiceBusSession:
+        """The session that it receives from. Raises :class:`ValueError` before it has accepted one."""
+        if self._session is None:
+            self._session = session_for(self._portal, self._of_session.session)
+        return self._session
+
+
+def receiver_for(portal: Portal, receiver: aio.ServiceBusReceiver) -> ServiceBusReceiver:
+    """What threads see of a receiver."""
+    if isinstance(receiver, AioSessionReceiver):
+        return ServiceBusSessionReceiver(portal, receiver)
+    return ServiceBusReceiver(portal, receiver)

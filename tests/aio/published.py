@@ -43,7 +43,8 @@ class Subject:
         return self.client.get_topic_sender("t", **options)
 
     def receiver(self, subscription: str, **options: Any) -> ServiceBusReceiver:
-        return self.client.get_subscription_receiver("t", subscription, **options)
+        made: ServiceBusReceiver = self.client.get_subscription_receiver("t", subscription, **options)
+        return made
 
     def other_client(self, **options: Any) -> ServiceBusClient:
         """Another client of the same namespace, not connected yet."""

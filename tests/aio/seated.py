@@ -7,7 +7,7 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from typing import Any
 
-from sbredis.aio import ServiceBusClient, ServiceBusReceiver
+from sbredis.aio import ServiceBusClient, ServiceBusReceiver, ServiceBusSessionReceiver
 from sbredis.aio._session import ServiceBusSession
 from sbredis.model import ServiceBusMessage
 from tests.aio.standing import Queue, queue_at
@@ -18,9 +18,11 @@ __all__ = ["Seats", "seats_at", "session_of", "steps"]
 class Seats(Queue):
     """A queue that requires sessions."""
 
-    def session(self, name: Any, **options: Any) -> ServiceBusReceiver:
+    def session(self, name: Any, **options: Any) -> ServiceBusSessionReceiver:
         """A receiver of a session."""
-        return self.receiver(session_id=name, **options)
+        made = self.receiver(session_id=name, **options)
+        assert isinstance(made, ServiceBusSessionReceiver)
+        return made
 
     async def say(self, session: str, *texts: str, client: ServiceBusClient | None = None, **options: Any) -> None:
         """Send messages of a session with these bodies, one after the other."""

@@ -103,7 +103,8 @@ class Queue:
         return [self.entity.partition(number) for number in self.entity.numbers]
 
     def receiver(self, **options: Any) -> ServiceBusReceiver:
-        return self.client.get_queue_receiver(self.entity.name, **options)
+        made: ServiceBusReceiver = self.client.get_queue_receiver(self.entity.name, **options)
+        return made
 
     def other_client(self, clock: Clock | None = None, **options: Any) -> ServiceBusClient:
         """Another client of the same namespace, not connected yet."""

@@ -544,7 +544,7 @@ async def test_a_session_that_comes_when_the_time_is_over_is_given_back(url: str
                     await receiver.receive_messages(1, 0.1)
                 gate.open()
                 await eventually(queue.is_left_alone)
-                assert receiver.session is None
+                assert receiver._session is None
 
 
 @both
@@ -568,7 +568,7 @@ async def test_a_receiver_that_is_closed_while_it_accepts_accepts_nothing(
             gate.open()
             await closing
             await eventually(queue.is_left_alone)
-            assert receiver.session is None
+            assert receiver._session is None
 
 
 @both

@@ -8,6 +8,7 @@ import pytest
 
 from sbredis.aio import AutoLockRenewer
 from sbredis.exceptions import MessageLockLostError, Outcome, SessionLockLostError
+from sbredis.model import ServiceBusReceivedMessage
 from tests.aio.gates import Gate
 from tests.aio.seated import seats_at, session_of
 from tests.aio.standing import Calls, HandClock, both, queue_at
@@ -35,29 +36,37 @@ async def reaches(gate: Gate, key: bytes) -> None:
 async def test_the_lock_on_a_message_counts_from_before_the_call(url: str, partitioned: bool, what: str) -> None:
     """The partition locks when the script runs. An answer that comes seven seconds later adds nothing to the lock."""
     clock = HandClock()
-    async with queue_at(url, partitioned=partitioned, clock=clock, lock_duration=30_000) as queue, queue.receiver() as r:
+    async with (
+        queue_at(url, partitioned=partitioned, clock=clock, lock_duration=30_000) as queue,
+        queue.receiver() as r,
+    ):
         (number,) = await queue.send("a", at=-1)
-        script = {"received": "receive", "deferred": "receive_deferred", "renewed": "renew"}[what]
+        message: ServiceBusReceivedMessage | None = None
         if what != "received":
             (message,) = await r.receive_messages(1, 20)
         if what == "deferred":
+            assert message is not None
             await r.defer_message(message)
-        begun = clock.now()
-        with Gate(queue.client, script) as gate:
-            gate.shut = True
+
+        async def lock() -> ServiceBusReceivedMessage:
             if what == "received":
-                call = asyncio.create_task(r.receive_messages(1, 20))
-            elif what == "deferred":
-                call = asyncio.create_task(r.receive_deferred_messages(number))
-            else:
-                renewal = asyncio.create_task(r.renew_message_lock(message))
+                return (await r.receive_messages(1, 20))[0]
+            if what == "deferred":
+                return (await r.receive_deferred_messages(number))[0]
+            assert message is not None
+            await r.renew_message_lock(message)
+            return message
+
+        begun = clock.now()
+        with Gate(
+            queue.client, {"received": "receive", "deferred": "receive_deferred", "renewed": "renew"}[what]
+        ) as gate:
+            gate.shut = True
+            call = asyncio.create_task(lock())
             await reaches(gate, queue.partitions[-1].keys[0])
             clock.passed += DELAY
             gate.open()
-            if what == "renewed":
-                await renewal
-            else:
-                (message,) = await call
+            message = await call
         assert message._lease is not None
         assert begun + LOCK - 0.1 < message._lease.until <= begun + LOCK
         assert message.locked_until_utc is not None

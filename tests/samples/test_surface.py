@@ -45,6 +45,8 @@ ACCEPTED = {
     "sbredis*ServiceBusReceiver.*_message(timeout): added": "settle-options",
     "sbredis*ServiceBusReceiver.complete_messages: added": "complete-many",
     "sbredis*ServiceBusReceiver.process_span: added": "process-span",
+    "sbredis*ServiceBusReceiver.release_message: added": "release-message",
+    "sbredis*.ServiceBusSessionReceiver: added": "session-receiver",
     "sbredis*ServiceBusReceiver.delete_messages: added": "delete-purge",
     "sbredis*ServiceBusReceiver.purge_messages: added": "delete-purge",
     "sbredis*ServiceBusSession.dead_letter_messages: added": "dead-letter-session",

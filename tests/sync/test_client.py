@@ -200,7 +200,7 @@ def test_an_unknown_option_is_a_warning_that_shows_the_callers_line(
         lambda: receiver.peek_messages(later=True),  # type: ignore[call-arg]
         lambda: receiver.receive_deferred_messages([], later=True),  # type: ignore[call-arg]
         lambda: client.get_queue_sender("orders", later=True),  # type: ignore[call-arg]
-        lambda: client.get_queue_receiver("orders", later=True),  # type: ignore[call-arg]
+        lambda: client.get_queue_receiver("orders", later=True),  # type: ignore[call-overload]
         lambda: ServiceBusClient("memory://unused", later=True),  # type: ignore[call-arg]
     ]
     for call in calls:

@@ -19,10 +19,11 @@ from sbredis import (
     ServiceBusReceiver,
     ServiceBusSender,
     ServiceBusSession,
+    ServiceBusSessionReceiver,
     ServiceBusSubQueue,
 )
-from sbredis.aio import ServiceBusReceiver as AsyncReceiver
 from sbredis.aio import ServiceBusSession as AsyncSession
+from sbredis.aio import ServiceBusSessionReceiver as AsyncSessionReceiver
 from sbredis.exceptions import (
     AutoLockRenewFailed,
     AutoLockRenewTimeout,
@@ -59,7 +60,8 @@ def session_of(receiver: ServiceBusReceiver | None) -> ServiceBusSession:
 
 def accepting(receiver: ServiceBusReceiver) -> bool:
     """Whether it waits for a session."""
-    return receiver._aio._accepting.locked()
+    assert isinstance(receiver, ServiceBusSessionReceiver)
+    return receiver._of_session._accepting.locked()
 
 
 # -- what there is -----------------------------------------------------------------------------------------------------
@@ -69,7 +71,8 @@ def test_a_session_is_received_in_its_order(client: ServiceBusClient, sender: Se
     send(sender, "ann", "one", "two", "three")
     send(sender, "bob", "four")
     receiver = client.get_queue_receiver("q", session_id="ann", max_wait_time=NOTHING)
-    assert receiver.session is None
+    with pytest.raises(ValueError, match="not accepted a session yet"):
+        _ = receiver.session
     seen: list[str] = []
     with receiver:
         assert session_of(receiver).session_id == "ann"
@@ -362,7 +365,7 @@ def test_an_interruption_ends_the_acceptance_of_the_next_session(
 ) -> None:
     def waits() -> bool:
         handlers = list(client._aio._handlers)
-        return any(isinstance(each, AsyncReceiver) and each._accepting.locked() for each in handlers)
+        return any(isinstance(each, AsyncSessionReceiver) and each._accepting.locked() for each in handlers)
 
     with interrupted_when(waits, interrupt), pytest.raises(KeyboardInterrupt):
         client.accept_next_session("q")

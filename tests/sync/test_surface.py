@@ -17,6 +17,7 @@ PAIRS: dict[type, type] = {
     aio.ServiceBusClient: sync.ServiceBusClient,
     aio.ServiceBusSender: sync.ServiceBusSender,
     aio.ServiceBusReceiver: sync.ServiceBusReceiver,
+    aio.ServiceBusSessionReceiver: sync.ServiceBusSessionReceiver,
     aio.ServiceBusSession: sync.ServiceBusSession,
     aio.AutoLockRenewer: sync.AutoLockRenewer,
     aio.SendStream: sync.SendStream,

@@ -168,7 +168,7 @@ def test_a_renewer_renews_what_comes_from_a_subscription(client: ServiceBusClien
         assert message._watchers
         receiver.complete_message(message)
     with pytest.raises(TypeError, match=r"is a sbredis\.AutoLockRenewer, not"):
-        client.get_subscription_receiver("news", "all", auto_lock_renewer="yes")  # type: ignore[arg-type]  # pyright: ignore[reportArgumentType]
+        client.get_subscription_receiver("news", "all", auto_lock_renewer="yes")  # type: ignore[call-overload]  # pyright: ignore[reportArgumentType]
 
 
 def test_topics_and_queues_are_not_mixed_up(url: str, client: ServiceBusClient, sender: ServiceBusSender) -> None:
@@ -184,7 +184,7 @@ def test_topics_and_queues_are_not_mixed_up(url: str, client: ServiceBusClient, 
 def test_an_unknown_option_is_a_warning_that_shows_the_callers_line(client: ServiceBusClient) -> None:
     calls: list[Callable[[], object]] = [
         lambda: client.get_topic_sender("news", later=True),  # type: ignore[call-arg]
-        lambda: client.get_subscription_receiver("news", "all", later=True),  # type: ignore[call-arg]
+        lambda: client.get_subscription_receiver("news", "all", later=True),  # type: ignore[call-overload]
     ]
     for call in calls:
         with pytest.warns(UserWarning, match="ignores: later") as seen:

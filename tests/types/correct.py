@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from datetime import UTC, datetime, timedelta
-from typing import Any
+from typing import Any, assert_type
 
 import sbredis
 from sbredis import aio, management, testing
@@ -33,6 +33,17 @@ async def made_by_clients(client: aio.ServiceBusClient, other: sbredis.ServiceBu
     await client.accept_next_session("t", "s", create_if_missing={"requires_session": True, "rules": [rule]})
     await client.ensure_queue("q", timeout=1, max_delivery_count=3)
     other.ensure_queue("q", max_delivery_count=3)
+
+
+async def sessions(client: aio.ServiceBusClient, other: sbredis.ServiceBusClient) -> None:
+    """A receiver with a session id has a session; one without has none."""
+    assert_type(client.get_queue_receiver("q", session_id="a").session, aio.ServiceBusSession)
+    assert_type(client.get_subscription_receiver("t", "s", session_id="a").session, aio.ServiceBusSession)
+    assert_type(client.get_queue_receiver("q").session, aio.ServiceBusSession | None)
+    assert_type(await client.accept_next_session("q"), aio.ServiceBusSessionReceiver | None)
+    assert_type(other.get_queue_receiver("q", session_id=sbredis.NEXT_AVAILABLE_SESSION).session.session_id, str)
+    assert_type(other.get_subscription_receiver("t", "s", session_id="a").session, sbredis.ServiceBusSession)
+    assert_type(other.accept_next_session("q"), sbredis.ServiceBusSessionReceiver | None)
 
 
 async def administration(

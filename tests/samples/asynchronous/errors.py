@@ -93,7 +93,7 @@ async def out_of_range(connection_string: str, queue_name: str) -> object:
         refused = 0
         for options in ({"prefetch_count": -1}, {"prefetch_count": 50_001}, {"max_wait_time": 0}):
             try:
-                client.get_queue_receiver(queue_name, **options)  # type: ignore[arg-type]
+                client.get_queue_receiver(queue_name, **options)  # type: ignore[call-overload]
             except ValueError:
                 refused += 1
         sender, receiver = client.get_queue_sender(queue_name), client.get_queue_receiver(queue_name)

@@ -1,0 +1,187 @@
+# pyright: reportPrivateUsage=false
+"""Receiving the messages of one session."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Sequence
+from contextlib import AbstractAsyncContextManager, nullcontext
+from types import TracebackType
+from typing import TYPE_CHECKING, Any
+
+from sbredis._public import public
+from sbredis.aio._accepting import accept_named, accept_next
+from sbredis.aio._arguments import deadline_of
+from sbredis.aio._leaving import is_failed_delivery
+from sbredis.aio._receiver import ServiceBusReceiver
+from sbredis.exceptions import OperationTimeoutError, Outcome
+from sbredis.model import ServiceBusReceivedMessage, ServiceBusReceiveMode
+
+if TYPE_CHECKING:
+    from sbredis.aio._connection import Connection, Creation
+    from sbredis.aio._entity import Entity
+    from sbredis.aio._options import ReceiverOptions
+    from sbredis.aio._session import ServiceBusSession
+    from sbredis.aio._telemetry import Telemetry
+
+__all__ = ["ServiceBusSessionReceiver"]
+
+_WAITING_FOR_A_SESSION = 65.0
+"""What Azure's service waits for a session to become free, unless it is told."""
+
+
+@public
+class ServiceBusSessionReceiver(ServiceBusReceiver):
+    """Receives the messages of one session, in their order.
+
+    Made by :meth:`ServiceBusClient.get_queue_receiver` and ``get_subscription_receiver`` with a ``session_id``, and by
+    ``accept_next_session``. It accepts the session when it is opened, and gives it back when it is closed.
+
+    Leaving ``async with receiver`` by an :class:`Exception` counts a failed delivery for each message that was handed
+    out and is not settled, so that a message at which its handler fails reaches the delivery limit. A cancellation, an
+    interruption and a lost lock count nothing; neither does :meth:`close`.
+    """
+
+    def __init__(
+        self,
+        connection: Connection,
+        name: str,
+        telemetry: Telemetry,
+        *,
+        client_identifier: str,
+        create: Creation | None,
+        options: ReceiverOptions,
+        on_close: Callable[[Any], None],
+    ) -> None:
+        super().__init__(
+            connection,
+            name,
+            telemetry,
+            client_identifier=client_identifier,
+            create=create,
+            options=options,
+            on_close=on_close,
+        )
+        self._accepting = asyncio.Lock()
+        self._opening: asyncio.Task[ServiceBusSession] | None = None
+        """Accepts the session."""
+        self._in_hand: dict[int, ServiceBusReceivedMessage] = {}
+        """The messages that were handed to callers and are not settled."""
+        self._failed = False
+        """The receiver was left by an error that counts as a failed delivery."""
+
+    @property
+    def session(self) -> ServiceBusSession:
+        """The session that it receives from. Raises :class:`ValueError` before it has accepted one."""
+        if self._session is None:
+            raise ValueError(
+                "The receiver has not accepted a session yet: enter 'async with receiver' (or 'with receiver'), or "
+                "receive, first."
+            )
+        return self._session
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        self._failed = is_failed_delivery(error)
+        await super().__aexit__(kind, error, traceback)
+
+    # -- what is in hand -----------------------------------------------------------------------------------------------
+
+    def _hand_over(self, messages: Sequence[ServiceBusReceivedMessage]) -> None:
+        super()._hand_over(messages)
+        if self._mode is ServiceBusReceiveMode.PEEK_LOCK:
+            for message in messages:
+                self._in_hand[id(message)] = message
+                message._watchers = (*message._watchers, self._settled)
+
+    def _settled(self, message: ServiceBusReceivedMessage) -> None:
+        self._in_hand.pop(id(message), None)
+
+    def _recalled(self, message: ServiceBusReceivedMessage, timeout: float | None) -> AbstractAsyncContextManager[None]:
+        session, inbox = self._session, self._inbox
+        if session is None or inbox is None or not self._prefetch or message._lease is not session._lease:
+            return nullcontext()
+        self._check(message, "abandon")
+        return inbox.recalled(deadline_of(timeout))
+
+    # -- accepting -----------------------------------------------------------------------------------------------------
+
+    async def _ready(self, deadline: float, wait: float | None = None) -> Entity:
+        """The entity, with the session accepted. The next session that is free is waited for no longer than ``wait``
+        seconds, or what the receiver was told.
+        """
+        entity = await super()._ready(deadline)
+        if self._session is None:
+            await self._accept(entity, deadline, self._longest_wait if wait is None else wait)
+        session = self._session
+        assert session is not None  # it was accepted
+        session._check()
+        return entity
+
+    @property
+    def _longest_wait(self) -> float | None:
+        """For how long a session is waited for, where a call does not say it; ``None`` if for none."""
+        if isinstance(self._session_id, str):
+            return None
+        return _WAITING_FOR_A_SESSION if self._max_wait_time is None else self._max_wait_time
+
+    async def _accept(self, entity: Entity, deadline: float, wait: float | None) -> None:
+        """Accept the session, if nobody else does so meanwhile. Who goes away leaves no session behind."""
+        try:
+            async with asyncio.timeout_at(deadline):
+                await self._accepting.acquire()
+        except TimeoutError:
+            raise OperationTimeoutError(
+                f"The session of {entity.name!r} was not accepted in time.", outcome=Outcome.NEVER_SENT
+            ) from None
+        try:
+            if self._session is None:
+                self._check_open()
+                if self._renewer is not None:
+                    self._renewer.check_open()
+                opening = self._opening = asyncio.ensure_future(self._accepted(entity, deadline, wait))
+                opening.add_done_callback(self._opened)
+                try:
+                    await asyncio.wait((opening,))
+                except BaseException:
+                    opening.cancel()
+                    raise
+                if opening.cancelled():
+                    self._check_open()
+                opening.result()
+        finally:
+            self._accepting.release()
+
+    async def _accepted(self, entity: Entity, deadline: float, wait: float | None) -> ServiceBusSession:
+        with self._telemetry.operation("accept_session", self.entity_path):
+            if isinstance(self._session_id, str):
+                return await accept_named(entity, self._session_id, deadline, self._telemetry)
+            left = deadline - asyncio.get_running_loop().time()
+            return await accept_next(entity, left if wait is None else min(wait, left), self._telemetry)
+
+    def _opened(self, opening: asyncio.Task[ServiceBusSession]) -> None:
+        """The session was accepted, or not."""
+        if self._opening is opening:  # if it was cancelled, the next one may have begun
+            self._opening = None
+        if opening.cancelled() or opening.exception() is not None:
+            return
+        session = opening.result()
+        if self._closed:
+            session._give_back()
+            return
+        self._session = session
+        if self._renewer is not None and not self._renewer.closed:
+            self._renewer.register(self, session)
+
+    # -- the end -------------------------------------------------------------------------------------------------------
+
+    async def _wind_up(self) -> None:
+        if self._opening is not None:
+            self._opening.cancel()
+            await asyncio.wait((self._opening,))
+        await super()._wind_up()
+        if self._session is not None:
+            if self._failed:
+                await self._session._abandon(list(self._in_hand.values()))
+            await self._session._release()

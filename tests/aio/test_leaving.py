@@ -1,0 +1,326 @@
+"""Leaving ``async with receiver``: what counts as a failed delivery, of which messages, and what does not."""
+
+from __future__ import annotations
+
+import asyncio
+from contextlib import AbstractContextManager
+
+import pytest
+
+from sbredis.aio import AutoLockRenewer
+from sbredis.aio._leaving import is_failed_delivery
+from sbredis.exceptions import MessageLockLostError, ServiceBusConnectionError, SessionLockLostError
+from sbredis.model import ServiceBusReceivedMessage, ServiceBusReceiveMode
+from tests.aio.gates import Gate
+from tests.aio.seated import seats_at
+from tests.aio.standing import HandClock, bodies, both, queue_at
+
+pytestmark = pytest.mark.anyio
+
+
+class HandlerError(Exception):
+    """What the handlers of these tests raise."""
+
+
+COUNTS: list[BaseException] = [
+    HandlerError(),
+    ValueError(),
+    TimeoutError(),
+    ServiceBusConnectionError("gone"),
+    ExceptionGroup("several", [HandlerError(), HandlerError()]),
+    BaseExceptionGroup("several", [asyncio.CancelledError(), HandlerError()]),
+    BaseExceptionGroup("several", [KeyboardInterrupt(), ExceptionGroup("inner", [HandlerError()])]),
+    ExceptionGroup("several", [SessionLockLostError("lost"), HandlerError()]),
+]
+COUNTS_NOTHING: list[BaseException] = [
+    asyncio.CancelledError(),
+    KeyboardInterrupt(),
+    SystemExit(),
+    GeneratorExit(),
+    SessionLockLostError("lost"),
+    MessageLockLostError("lost"),
+    BaseExceptionGroup("several", [asyncio.CancelledError(), asyncio.CancelledError()]),
+    ExceptionGroup("several", [SessionLockLostError("lost"), ExceptionGroup("inner", [MessageLockLostError("lost")])]),
+]
+
+
+@pytest.mark.parametrize("error", COUNTS, ids=repr)
+def test_an_exception_counts(error: BaseException) -> None:
+    assert is_failed_delivery(error)
+
+
+@pytest.mark.parametrize("error", COUNTS_NOTHING, ids=repr)
+def test_a_cancellation_an_interruption_and_a_lost_lock_count_nothing(error: BaseException) -> None:
+    assert not is_failed_delivery(error)
+
+
+def test_leaving_without_an_error_counts_nothing() -> None:
+    assert not is_failed_delivery(None)
+
+
+def leaving_by(kind: type[Exception]) -> AbstractContextManager[object, bool]:
+    """A block that is left by such an error."""
+    return pytest.raises(kind)
+
+
+@both
+@pytest.mark.parametrize("prefetch", [0, 5], ids=["asked for", "fetched ahead"])
+async def test_a_handler_that_always_fails_reaches_the_delivery_limit(
+    url: str, partitioned: bool, prefetch: int
+) -> None:
+    """The message becomes a dead letter, and those behind it come in their order, delivered for the first time."""
+    async with seats_at(url, partitioned=partitioned, max_delivery_count=3) as queue:
+        await queue.say("a", "1", "2", "3")
+        for attempt in (1, 2, 3):
+            with leaving_by(HandlerError):
+                async with queue.session("a", prefetch_count=prefetch) as receiver:
+                    async for message in receiver:
+                        assert (str(message), message.delivery_count) == ("1", attempt)
+                        raise HandlerError
+        async with queue.session("a") as receiver:
+            rest = await receiver.receive_messages(3, 20)
+            assert [(str(each), each.delivery_count) for each in rest] == [("2", 1), ("3", 1)]
+            await receiver.complete_messages(rest)
+        async with queue.receiver(sub_queue="deadletter") as dead:
+            (buried,) = await dead.receive_messages(5, 20)
+            assert (str(buried), buried.dead_letter_reason) == ("1", "MaxDeliveryCountExceeded")
+
+
+@both
+async def test_every_message_in_hand_that_is_not_settled_counts(url: str, partitioned: bool) -> None:
+    async with seats_at(url, partitioned=partitioned) as queue:
+        await queue.say("a", *"12345678")
+        with leaving_by(ExceptionGroup):
+            async with queue.session("a") as receiver:
+                deferred, completed, released, *_ = await receiver.receive_messages(5, 20)
+                await receiver.defer_message(deferred)
+                await receiver.complete_message(completed)
+                await receiver.release_message(released)
+                raise ExceptionGroup("handlers", [HandlerError(), HandlerError()])
+        async with queue.session("a") as receiver:
+            counts = {str(each): each.delivery_count for each in await receiver.receive_messages(9, 20)}
+            assert counts == {"3": 1, "4": 2, "5": 2, "6": 1, "7": 1, "8": 1}
+
+
+@both
+@pytest.mark.parametrize("error", COUNTS_NOTHING, ids=repr)
+async def test_what_says_nothing_of_the_message_counts_nothing(
+    url: str, partitioned: bool, error: BaseException
+) -> None:
+    async with seats_at(url, partitioned=partitioned) as queue:
+        await queue.say("a", "1", "2")
+        receiver = queue.session("a")
+        await receiver.__aenter__()
+        await receiver.receive_messages(2, 20)
+        await receiver.__aexit__(type(error), error, None)
+        assert await queue.are(2, 0)
+        async with queue.session("a") as receiver:
+            assert [each.delivery_count for each in await receiver.receive_messages(2, 20)] == [1, 1]
+
+
+@both
+async def test_a_worker_that_is_cancelled_counts_nothing(url: str, partitioned: bool) -> None:
+    async with seats_at(url, partitioned=partitioned) as queue:
+        await queue.say("a", "1")
+        has = asyncio.Event()
+
+        async def work() -> None:
+            async with queue.session("a") as receiver:
+                await anext(receiver)
+                has.set()
+                await asyncio.sleep(3600)
+
+        worker = asyncio.create_task(work())
+        await has.wait()
+        worker.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await worker
+        async with queue.session("a") as receiver:
+            assert (await anext(receiver)).delivery_count == 1
+
+
+@both
+async def test_closing_a_receiver_in_its_block_counts_nothing(url: str, partitioned: bool) -> None:
+    async with seats_at(url, partitioned=partitioned) as queue:
+        await queue.say("a", "1")
+        with leaving_by(HandlerError):
+            async with queue.session("a") as receiver:
+                await anext(receiver)
+                await receiver.close()
+                raise HandlerError
+        async with queue.session("a") as receiver:
+            assert (await anext(receiver)).delivery_count == 1
+
+
+@both
+async def test_a_message_that_was_received_by_its_number_counts_as_well(url: str, partitioned: bool) -> None:
+    async with seats_at(url, partitioned=partitioned) as queue:
+        await queue.say("a", "1")
+        async with queue.session("a") as receiver:
+            message = await anext(receiver)
+            await receiver.defer_message(message)
+        counts: list[int] = []
+        for _ in range(2):
+            with leaving_by(HandlerError):
+                async with queue.session("a") as receiver:
+                    (again,) = await receiver.receive_deferred_messages(message.sequence_number)
+                    counts.append(again.delivery_count)
+                    raise HandlerError
+        assert counts[1] == counts[0] + 1
+
+
+@both
+async def test_a_session_whose_lock_has_ended_is_left_to_the_lapse(url: str, partitioned: bool) -> None:
+    """The end of the lock has counted its delivery already: the handler's error adds none."""
+    clock = HandClock()
+    async with seats_at(url, partitioned=partitioned, clock=clock, lock_duration=30_000) as queue:
+        await queue.say("a", "1")
+        with leaving_by(HandlerError):
+            async with queue.session("a") as receiver:
+                await anext(receiver)
+                clock.move(31)
+                raise HandlerError
+        async with queue.session("a") as receiver:
+            assert (await anext(receiver)).delivery_count == 2
+
+
+@both
+async def test_a_failed_delivery_that_cannot_be_counted_does_not_keep_the_receiver_open(
+    url: str, partitioned: bool
+) -> None:
+    async with seats_at(url, partitioned=partitioned) as queue:
+        await queue.say("a", "1")
+        with Gate(queue.client, "abandon") as gate, leaving_by(HandlerError):
+            gate.fates.extend("is lost" for _ in range(100))
+            async with queue.session("a") as receiver:
+                await anext(receiver)
+                raise HandlerError
+        assert await queue.is_left_alone()
+        async with queue.session("a") as receiver:
+            assert (await anext(receiver)).delivery_count == 1
+
+
+@both
+async def test_messages_of_a_receiver_without_a_session_stay_in_hand(url: str, partitioned: bool) -> None:
+    """They can be settled through another receiver, by a task that still works on them."""
+    async with queue_at(url, partitioned=partitioned) as queue:
+        await queue.send("1", "2")
+        held: list[ServiceBusReceivedMessage] = []
+        with leaving_by(HandlerError):
+            async with queue.receiver() as receiver:
+                while len(held) < 2:
+                    held += await receiver.receive_messages(2, 20)
+                raise HandlerError
+        assert await queue.are(0, 2)
+        await queue.receiver().complete_message(held[0])
+        await queue.receiver().abandon_message(held[1])
+        (again,) = await queue.receiver().receive_messages(1, 20)
+        assert (str(again), again.delivery_count) == (str(held[1]), 2)
+
+
+@both
+async def test_what_was_received_and_deleted_is_not_abandoned(url: str, partitioned: bool) -> None:
+    async with seats_at(url, partitioned=partitioned) as queue:
+        await queue.say("a", "1", "2")
+        with leaving_by(HandlerError):
+            async with queue.session("a", receive_mode=ServiceBusReceiveMode.RECEIVE_AND_DELETE) as receiver:
+                assert str(await anext(receiver)) == "1"
+                raise HandlerError
+        async with queue.session("a") as receiver:
+            assert str(await anext(receiver)) == "2"
+
+
+@both
+async def test_a_receiver_holds_no_message_that_was_settled(url: str, partitioned: bool) -> None:
+    async with seats_at(url, partitioned=partitioned) as queue, AutoLockRenewer() as renewer:
+        await queue.say("a", *"123456")
+        async with queue.session("a", auto_lock_renewer=renewer) as receiver:
+            one, two, three, four, *rest = await receiver.receive_messages(6, 20)
+            assert len(receiver._in_hand) == 6
+            await receiver.complete_message(one)
+            await receiver.defer_message(two)
+            await receiver.dead_letter_message(three)
+            await receiver.release_message(four)
+            await receiver.complete_messages(rest)
+            assert not receiver._in_hand
+
+
+# -- giving a message back ---------------------------------------------------------------------------------------------
+
+
+@both
+async def test_a_message_that_is_released_comes_again_and_counts_no_delivery(url: str, partitioned: bool) -> None:
+    async with queue_at(url, partitioned=partitioned, max_delivery_count=2) as queue, queue.receiver() as receiver:
+        await queue.send("1", at=-1)
+        for _ in range(5):
+            (message,) = await receiver.receive_messages(1, 20)
+            assert message.delivery_count == 1
+            await receiver.release_message(message)
+            assert message.lock_token is None
+            assert await queue.are(1, 0)
+            with pytest.raises(ValueError, match="settled"):
+                await receiver.release_message(message)
+        (message,) = await receiver.receive_messages(1, 20)
+        await receiver.complete_message(message)
+        assert await queue.are(0, 0)
+
+
+@both
+@pytest.mark.parametrize("prefetch", [0, 5], ids=["asked for", "fetched ahead"])
+async def test_a_message_of_a_session_that_is_released_comes_before_what_came_after_it(
+    url: str, partitioned: bool, prefetch: int
+) -> None:
+    async with seats_at(url, partitioned=partitioned) as queue:
+        await queue.say("a", *"1234")
+        async with queue.session("a", prefetch_count=prefetch) as receiver:
+            for text in "1234":
+                for _ in range(3):
+                    message = await anext(receiver)
+                    assert (str(message), message.delivery_count) == (text, 1)
+                    await receiver.release_message(message)
+                message = await anext(receiver)
+                await receiver.complete_message(message)
+
+
+@both
+async def test_a_dead_letter_and_a_deferred_message_can_be_released(url: str, partitioned: bool) -> None:
+    async with queue_at(url, partitioned=partitioned) as queue, queue.receiver() as receiver:
+        first, _ = await queue.send("1", "2", at=-1)
+        one, two = await receiver.receive_messages(2, 20)
+        await receiver.defer_message(one)
+        await receiver.dead_letter_message(two, "bad")
+        (one,) = await receiver.receive_deferred_messages(first)
+        await receiver.release_message(one)
+        (again,) = await receiver.receive_deferred_messages(first)
+        assert again.delivery_count == one.delivery_count
+        await receiver.complete_message(again)
+        async with queue.receiver(sub_queue="deadletter") as dead:
+            (two,) = await dead.receive_messages(1, 20)
+            await dead.release_message(two)
+            (again,) = await dead.receive_messages(1, 20)
+            assert (bodies([again]), again.delivery_count) == (["2"], two.delivery_count)
+
+
+@both
+async def test_a_message_whose_lock_was_lost_is_not_released(url: str, partitioned: bool) -> None:
+    async with queue_at(url, partitioned=partitioned) as queue, queue.receiver() as receiver:
+        await queue.send("1", at=-1)
+        (message,) = await receiver.receive_messages(1, 20)
+        await queue.lose(message)
+        (other,) = await queue.receiver().receive_messages(1, 20)
+        with pytest.raises(MessageLockLostError):
+            await receiver.release_message(message)
+        assert await queue.are(0, 1)
+        await receiver.complete_message(other)
+
+
+@both
+async def test_a_released_message_wakes_a_receiver_that_waits(url: str, partitioned: bool) -> None:
+    async with queue_at(url, partitioned=partitioned) as queue, queue.receiver() as receiver:
+        await queue.send("1", at=-1)
+        (message,) = await receiver.receive_messages(1, 20)
+        async with queue.other_client() as other:
+            waiting = asyncio.create_task(other.get_queue_receiver("q").receive_messages(1, 20))
+            await queue.waited_at(1)
+            await receiver.release_message(message)
+            assert bodies(await waiting) == ["1"]

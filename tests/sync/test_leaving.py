@@ -1,0 +1,111 @@
+"""Leaving ``with receiver``: what counts as a failed delivery, and giving a message back that counts none."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, contextmanager
+
+import pytest
+
+from sbredis import ServiceBusClient, ServiceBusMessage, ServiceBusSender, ServiceBusSessionReceiver
+from sbredis.exceptions import SessionLockLostError
+from sbredis.management import QueueOptions
+from tests.sync.interruptions import interrupted_when
+
+SOON = 20.0
+
+
+class HandlerError(Exception):
+    """What the handlers of these tests raise."""
+
+
+def leaving_by(kind: type[BaseException]) -> AbstractContextManager[object, bool]:
+    """A block that is left by such an error."""
+    return pytest.raises(kind)
+
+
+@pytest.fixture
+def sender(client: ServiceBusClient) -> Iterator[ServiceBusSender]:
+    """To a partitioned queue of sessions."""
+    options: QueueOptions = {"requires_session": True, "enable_partitioning": True, "max_delivery_count": 3}
+    with client.get_queue_sender("q", create_if_missing=options) as sender:
+        yield sender
+
+
+def send(sender: ServiceBusSender, *texts: str) -> None:
+    sender.send_messages([ServiceBusMessage(text, session_id="ann") for text in texts])
+
+
+@contextmanager
+def ann(client: ServiceBusClient, prefetch: int = 0) -> Iterator[ServiceBusSessionReceiver]:
+    with client.get_queue_receiver("q", session_id="ann", prefetch_count=prefetch, max_wait_time=SOON) as receiver:
+        yield receiver
+
+
+@pytest.mark.parametrize("prefetch", [0, 5], ids=["asked for", "fetched ahead"])
+def test_a_handler_that_always_fails_reaches_the_delivery_limit(
+    client: ServiceBusClient, sender: ServiceBusSender, prefetch: int
+) -> None:
+    send(sender, "1", "2", "3")
+    for attempt in (1, 2, 3):
+        with leaving_by(HandlerError), ann(client, prefetch) as receiver:
+            message = receiver.next()
+            assert (str(message), message.delivery_count) == ("1", attempt)
+            raise HandlerError
+    with ann(client) as receiver:
+        rest = receiver.receive_messages(3)
+        assert [(str(each), each.delivery_count) for each in rest] == [("2", 1), ("3", 1)]
+        receiver.complete_messages(rest)
+    with client.get_queue_receiver("q", sub_queue="deadletter", max_wait_time=SOON) as dead:
+        buried = dead.next()
+        assert (str(buried), buried.dead_letter_reason) == ("1", "MaxDeliveryCountExceeded")
+
+
+@pytest.mark.parametrize("kind", [SystemExit, GeneratorExit, SessionLockLostError])
+def test_what_says_nothing_of_the_message_counts_nothing(
+    client: ServiceBusClient, sender: ServiceBusSender, kind: type[BaseException]
+) -> None:
+    send(sender, "1")
+    with leaving_by(kind), ann(client) as receiver:
+        receiver.next()
+        raise kind
+    with ann(client) as receiver:
+        assert receiver.next().delivery_count == 1
+
+
+def test_an_interrupted_worker_counts_nothing(
+    client: ServiceBusClient, sender: ServiceBusSender, interrupt: Callable[[], None]
+) -> None:
+    """Neither the message in hand nor one that comes in the moment of the interruption."""
+    send(sender, "1")
+    with leaving_by(KeyboardInterrupt), ann(client) as receiver:
+        receiver.next()
+        inbox = receiver._aio._inbox
+        assert inbox is not None
+        with interrupted_when(lambda: inbox._callers, interrupt):
+            receiver.next()
+    with ann(client) as receiver:
+        assert receiver.next().delivery_count == 1
+
+
+def test_closing_a_receiver_counts_nothing(client: ServiceBusClient, sender: ServiceBusSender) -> None:
+    send(sender, "1")
+    with leaving_by(HandlerError), ann(client) as receiver:
+        receiver.next()
+        receiver.close()
+        raise HandlerError
+    with ann(client) as receiver:
+        assert receiver.next().delivery_count == 1
+
+
+def test_a_message_that_is_released_comes_again_and_counts_no_delivery(
+    client: ServiceBusClient, sender: ServiceBusSender
+) -> None:
+    send(sender, "1", "2")
+    with ann(client, prefetch=5) as receiver:
+        for _ in range(5):
+            message = receiver.next()
+            assert (str(message), message.delivery_count) == ("1", 1)
+            receiver.release_message(message)
+            with pytest.raises(ValueError, match="settled"):
+                receiver.release_message(message)

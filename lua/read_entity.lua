@@ -7,7 +7,8 @@
 -- ARGV[3] topic       the name of its topic, if it is a subscription, or else its own
 --
 -- Result: nothing, or { the record; 1 if the topic's partitions may not have been told the topic's version, 2 if the topic is being
---   deleted, or 0; how many subscriptions, SQL filters and correlation filters the topic has }
+--   deleted, or 0; how many subscriptions, SQL filters and correlation filters the topic has }. SQL filters are all that are no
+--   correlation filters, also those that are always true or false; those of subscriptions that are being deleted are counted.
 -- Refusals: NAMESPACE, LAYOUT, PARTITIONS
 -- @use registered
 -- @use registry
@@ -33,4 +34,6 @@ if not t then
   return unreadable
 end
 local behind = tonumber(t.mark) < tonumber(topic.version) and 1 or 0
-return { records[1], behind, t.subscriptions, t.sql, t.correlation }
+-- The places of the rules of a topic begin with its name and this segment, which no name of an entity has.
+local rules = redis.call('ZLEXCOUNT', KEYS[6], '[' .. ARGV[3] .. '/subscriptions/', '(' .. ARGV[3] .. '/subscriptions0')
+return { records[1], behind, t.subscriptions, math.max(rules - t.correlation, 0), t.correlation }

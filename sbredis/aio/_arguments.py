@@ -3,12 +3,21 @@
 from __future__ import annotations
 
 import asyncio
+import secrets
 from collections.abc import Sequence
 
 from sbredis._quoting import quoted
 from sbredis.model import NoOptions, warn_of_unknown
 
-__all__ = ["NoOptions", "count_of", "deadline_of", "seconds_of", "sequence_numbers_of", "warn_of_unknown"]
+__all__ = [
+    "NoOptions",
+    "count_of",
+    "deadline_of",
+    "identifier_of",
+    "seconds_of",
+    "sequence_numbers_of",
+    "warn_of_unknown",
+]
 
 _TIMEOUT = 60.0
 
@@ -48,3 +57,12 @@ def sequence_numbers_of(value: int | Sequence[int]) -> list[int]:
         if isinstance(number, bool) or not isinstance(number, int):  # pyright: ignore[reportUnnecessaryIsInstance]
             raise TypeError(f"a sequence number is a whole number, not {type(number).__name__}")
     return list(dict.fromkeys(listed))
+
+
+def identifier_of(given: str | None) -> str:
+    """What names a sender or a receiver in logs: what was given, or something drawn."""
+    if given is None:
+        return secrets.token_hex(8)
+    if not isinstance(given, str):  # pyright: ignore[reportUnnecessaryIsInstance]  # callers are not all typed
+        raise TypeError(f"client_identifier is text, not {type(given).__name__}")
+    return given

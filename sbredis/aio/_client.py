@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import secrets
 from collections.abc import Callable, Mapping
 from datetime import datetime
 from typing import TYPE_CHECKING, Any, Self, Unpack, overload
@@ -12,7 +11,7 @@ import anyio
 
 from sbredis._quoting import quoted
 from sbredis.aio._accepting import NoSessionError
-from sbredis.aio._arguments import NoOptions, deadline_of, seconds_of, warn_of_unknown
+from sbredis.aio._arguments import NoOptions, deadline_of, identifier_of, seconds_of, warn_of_unknown
 from sbredis.aio._client_options import ClientOptions, InternalOptions, clock_in, refuse_unfit
 from sbredis.aio._connection import Connection, Creation
 from sbredis.aio._credentials import Credential, credited
@@ -216,7 +215,7 @@ class ServiceBusClient:
             self._connection,
             name,
             self._telemetry,
-            client_identifier=_identifier(identifier),
+            client_identifier=identifier_of(identifier),
             create=create,
             max_in_flight=messages,
             max_in_flight_bytes=size,
@@ -355,7 +354,7 @@ class ServiceBusClient:
             self._connection,
             path,
             self._telemetry,
-            client_identifier=_identifier(identifier),
+            client_identifier=identifier_of(identifier),
             create=create,
             options=options,
             on_close=self._handlers.discard,
@@ -410,13 +409,19 @@ class ServiceBusClient:
             return None
 
     def list_queue_sessions(
-        self, queue_name: str, *, state_updated_after: datetime | None = None, timeout: float | None = None
+        self,
+        queue_name: str,
+        *,
+        state_updated_after: datetime | None = None,
+        skip: int = 0,
+        top: int | None = None,
+        timeout: float | None = None,
     ) -> AsyncItemPaged[str]:
         """The sessions of a queue that have active messages or a state; or those whose state was set after a time.
 
-        ``timeout`` bounds the reading of each page.
+        The first ``skip`` are left out, and at most ``top`` are listed. ``timeout`` bounds the reading of each page.
         """
-        return sessions_of(self._connection, entity_name(queue_name), state_updated_after, timeout)
+        return sessions_of(self._connection, entity_name(queue_name), state_updated_after, timeout, skip=skip, top=top)
 
     def list_subscription_sessions(
         self,
@@ -424,11 +429,13 @@ class ServiceBusClient:
         subscription_name: str,
         *,
         state_updated_after: datetime | None = None,
+        skip: int = 0,
+        top: int | None = None,
         timeout: float | None = None,
     ) -> AsyncItemPaged[str]:
         """The same for a subscription."""
         path = subscription_path(topic_name, subscription_name)
-        return sessions_of(self._connection, path, state_updated_after, timeout)
+        return sessions_of(self._connection, path, state_updated_after, timeout, skip=skip, top=top)
 
     async def ensure_queue(
         self, queue_name: str, *, timeout: float | None = None, **properties: Unpack[QueueOptions]
@@ -470,14 +477,6 @@ def _creation(
         raise TypeError(f"create_if_missing is True, False or a mapping of properties, not {quoted(wanted)}")
     options: dict[str, Any] = {} if wanted is True else dict(wanted)
     return made(clock=connection.clock.kind, **options)
-
-
-def _identifier(given: str | None) -> str:
-    if given is None:
-        return secrets.token_hex(8)
-    if not isinstance(given, str):  # pyright: ignore[reportUnnecessaryIsInstance]  # callers are not all typed
-        raise TypeError(f"client_identifier is text, not {type(given).__name__}")
-    return given
 
 
 def _backoff(total: int | None, factor: float, longest: float, mode: str) -> Backoff:

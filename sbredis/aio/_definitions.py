@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Generic, TypeVar, cast
 
 import anyio
 
-from sbredis._quoting import quoted
+from sbredis._quoting import quoted, shortened
 from sbredis.engine import Clock, PartitionSettings, entity_name, subscription_name
 from sbredis.exceptions import MessagingEntityAlreadyExistsError, MessagingEntityNotFoundError, Outcome
 from sbredis.model import (
@@ -66,6 +66,7 @@ __all__ = [
 P = TypeVar("P", bound=Described)
 
 _TRIES = 10
+_LONGEST_LIST = 300
 _TOLD = ("name", "availability_status")
 _STATES = {"creating": EntityStatus.CREATING, "deleting": EntityStatus.DELETING}
 
@@ -85,6 +86,12 @@ def given_in(function: str, kind: type[P], entity: P | Mapping[str, object], cha
         name = cast("str", entity["name"])
     elif isinstance(entity, kind):  # pyright: ignore[reportUnnecessaryIsInstance]  # callers are not all typed
         given, name = dict(entity.given), entity.name
+        if entity.read_as is not None:
+            raise MessagingEntityNotFoundError(
+                f"The {word} {quoted(entity.read_as)} cannot be renamed, but its name was assigned, as {quoted(name)}. "
+                f"Create another {word} under that name, or assign the old name again.",
+                outcome=Outcome.NEVER_SENT,
+            )
     else:
         raise TypeError(f"{function} takes {kind.__name__} or a mapping of them, not {type(entity).__name__}")
     _require_known(function, kind, {**given, **changes})
@@ -306,7 +313,7 @@ def _require_known(
 ) -> None:
     unknown = [name for name in given if name not in kind.fields() or name in besides]
     if unknown:
-        raise TypeError(f"{function} does not know {', '.join(map(repr, unknown))}")
+        raise TypeError(f"{function} does not know {shortened(', '.join(map(quoted, unknown)), _LONGEST_LIST)}")
 
 
 def _kept(record: EntityRecord) -> KeptEntity:

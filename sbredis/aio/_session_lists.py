@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from datetime import datetime
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
-from sbredis.aio._arguments import deadline_of, seconds_of
+from sbredis.aio._arguments import count_of, deadline_of, seconds_of
 from sbredis.aio._changes import milliseconds_of
 from sbredis.aio._paging import AsyncItemPaged, Page
 from sbredis.engine import NEVER, Partition, Request, SessionsListed, Turn, list_sessions, list_sessions_since
@@ -18,11 +19,48 @@ __all__ = ["sessions_of"]
 _PAGE = 1000
 
 
+class _Place(NamedTuple):
+    """Where a page begins, and how much of the list is left."""
+
+    at: int
+    """The partition, by its place among those of the entity."""
+    skip: int
+    """How many sessions are left out yet."""
+    left: int | None
+    """How many are wanted at most; ``None`` for all."""
+    onwards: str
+    """Where to go on in the partition; empty for its beginning."""
+
+
+def _place_of(token: str, skip: int, top: int | None) -> _Place:
+    if not token:
+        return _Place(0, skip, top, "")
+    at, skipping, left, onwards = token.split(" ", 3)
+    return _Place(int(at), int(skipping), None if left == "-" else int(left), onwards)
+
+
+def _token(place: _Place) -> str:
+    return f"{place.at} {place.skip} {'-' if place.left is None else place.left} {place.onwards}"
+
+
 def sessions_of(
-    connection: Connection, path: str, state_updated_after: datetime | None, timeout: float | None
+    connection: Connection,
+    path: str,
+    state_updated_after: datetime | None,
+    timeout: float | None,
+    *,
+    skip: int = 0,
+    top: int | None = None,
 ) -> AsyncItemPaged[str]:
-    """Those that have active messages or a state; or, in the order of that, those whose state was set after a time."""
+    """The sessions with active messages or a state; or, in the order of that, those whose state was set after a time.
+
+    The first ``skip`` sessions are left out, and at most ``top`` are listed. No call names more sessions than a page
+    has, so what is left out is read page by page as well.
+    """
     connection.check_open()
+    count_of(skip, "skip", least=0)
+    if top is not None:
+        count_of(top, "top")
     since = None if state_updated_after is None else milliseconds_of(state_updated_after, "state_updated_after")
     since = None if since is None else min(since + 1, NEVER)
     if timeout is not None:
@@ -30,28 +68,38 @@ def sessions_of(
 
     async def read(token: str) -> Page[str]:
         deadline = deadline_of(timeout)
+        place: _Place | None = _place_of(token, skip, top)
+        names: Sequence[str] = ()
+        while place is not None and not names:
+            names, place = await read_on(place, deadline)
+        return Page(names, None if place is None else _token(place))
+
+    async def read_on(place: _Place, deadline: float) -> tuple[Sequence[str], _Place | None]:
+        """The next sessions, without those that are skipped, and where to go on; ``None`` at the end."""
         entity = await connection.entity(path, deadline)
-        place, _, onwards = token.partition(" ")
-        at = int(place or 0)
-        desk = entity.desk(entity.numbers[at])
-        told, _, skipped = onwards.partition(" ")
+        desk = entity.desk(entity.numbers[place.at])
+        wanted = min(_PAGE, place.skip or _PAGE if place.left is None else place.skip + place.left)
+        told, _, skipped = place.onwards.partition(" ")
 
         def make(partition: Partition, turn: Turn) -> Request[SessionsListed]:
             reading = Turn("", 0, turn.now)
             if since is None:
-                return list_sessions(partition, _PAGE, onwards[1:] if onwards else None, reading)
-            return list_sessions_since(partition, _PAGE, int(told or since), int(skipped or 0), reading)
+                return list_sessions(partition, wanted, place.onwards[1:] if place.onwards else None, reading)
+            return list_sessions_since(partition, wanted, int(told or since), int(skipped or 0), reading)
 
         found = await desk.call("w", make, deadline)
-        following = None
+        onwards = ""
         if since is None:
-            following = None if found.onwards is None else f"={found.onwards}"
-        elif len(found.names) == _PAGE:
+            onwards = "" if found.onwards is None else f"={found.onwards}"
+        elif len(found.names) == wanted:
             last = found.times[-1]
             before = int(skipped or 0) if told and int(told) == last else 0
-            following = f"{last} {before + sum(time == last for time in found.times)}"
-        if following is not None:
-            return Page(found.names, f"{at} {following}")
-        return Page(found.names, f"{at + 1} " if at + 1 < len(entity.numbers) else None)
+            onwards = f"{last} {before + sum(time == last for time in found.times)}"
+        names = found.names[place.skip :]
+        skipping = max(place.skip - len(found.names), 0)
+        left = None if place.left is None else place.left - len(names)
+        at = place.at if onwards else place.at + 1
+        ends = left == 0 or at == len(entity.numbers)
+        return names, None if ends else _Place(at, skipping, left, onwards)
 
     return AsyncItemPaged(read)

@@ -33,14 +33,14 @@ E = TypeVar("E", bound=Enum)
 class Described:  # noqa: PLW1641 -- it can be changed, and so has no hash
     """The name of an entity, and those of its properties that were given; the others read as they are by default."""
 
-    __slots__ = ("_given", "_name", "_unassigned")
+    __slots__ = ("_given", "_name", "_read_as", "_unassigned")
     _fields: ClassVar[Mapping[str, Field[Any, Any]]] = {}
     kind: ClassVar[str] = "Entity"
 
     def __init__(self, name: str, given: Mapping[str, object]) -> None:
-        if not isinstance(name, str):  # pyright: ignore[reportUnnecessaryIsInstance]  # callers are not all typed
-            raise TypeError(f"name must be str, not {type(name).__name__}")
-        self._name = name
+        self.name = name
+        self._read_as: str | None = None
+        """The name under which it was read; ``None`` for what the application has made."""
         self._given: dict[str, Any] = {}
         self._unassigned: dict[str, list[Any]] = {}
         for field_name, value in given.items():
@@ -52,8 +52,24 @@ class Described:  # noqa: PLW1641 -- it can be changed, and so has no hash
 
     @property
     def name(self) -> str:
-        """The name of the entity, as it was given when it was created."""
+        """The name of the entity, as it was given when it was created.
+
+        It can be assigned, for instance to create another entity with the same properties. No update renames an entity:
+        an update of properties that were read under another name fails.
+        """
         return self._name
+
+    @name.setter
+    def name(self, value: str) -> None:
+        if not isinstance(value, str):  # pyright: ignore[reportUnnecessaryIsInstance]  # callers are not all typed
+            raise TypeError(f"name must be str, not {type(value).__name__}")
+        self._name = value
+
+    @property
+    def read_as(self) -> str | None:
+        """The name under which it was read, if it is another one now."""
+        before = self._read_as
+        return before if before is not None and name_key(before) != name_key(self._name) else None
 
     @classmethod
     def fields(cls) -> Mapping[str, Field[Any, Any]]:
@@ -66,6 +82,7 @@ class Described:  # noqa: PLW1641 -- it can be changed, and so has no hash
         found = cls.__new__(cls)
         Described.__init__(found, name, {})  # the subclass has a constructor with a keyword for each property
         found._given.update(values)
+        found._read_as = name
         return found
 
     @property
@@ -86,7 +103,7 @@ class Described:  # noqa: PLW1641 -- it can be changed, and so has no hash
         return getattr(self, name)
 
     def __setitem__(self, name: str, value: Any) -> None:
-        if name not in self._fields:
+        if name not in self:
             raise KeyError(name)
         setattr(self, name, value)
 
@@ -120,7 +137,9 @@ class Described:  # noqa: PLW1641 -- it can be changed, and so has no hash
         return dict(self) == dict(other) if isinstance(other, type(self)) else NotImplemented
 
     def __copy__(self) -> Self:
-        return self.shown(self._name, {name: copy(value) for name, value in self.given.items()})
+        found = self.shown(self._name, {name: copy(value) for name, value in self.given.items()})
+        found._read_as = self._read_as
+        return found
 
     def __repr__(self) -> str:
         shown = ", ".join(f"{name}={_shortly(value)}" for name, value in self.items())

@@ -59,7 +59,7 @@ class TopicRuntimeProperties:
     subscription_count: int = 0
     """Its subscriptions."""
     sql_filter_count: int = 0
-    """The rules of all of them whose filter is an SQL filter; one that is always true or false is not counted."""
+    """The rules of all of them whose filter is an SQL filter; one that is always true or false is one of these."""
     correlation_filter_count: int = 0
     """The rules of all of them whose filter is a correlation filter."""
     scheduled_message_count: int = 0

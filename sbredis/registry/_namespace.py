@@ -62,12 +62,12 @@ JUDGING_PROPERTY = "dead_lettering_on_filter_evaluation_exceptions"
 
 
 class TopicFacts(NamedTuple):
-    """A topic, and how much it has of what. Subscriptions that are being deleted are not counted."""
+    """A topic, and how much it has of what. Of subscriptions that are being deleted only the rules are counted."""
 
     record: EntityRecord
     subscriptions: int
     sql_filters: int
-    """Rules with a filter that looks at something: not those that are always true, or never."""
+    """Rules whose filter is no correlation filter, also one that is always true or false. The limit is about others."""
     correlation_filters: int
 
 

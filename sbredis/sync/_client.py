@@ -383,13 +383,21 @@ class ServiceBusClient:
         return accepted[0] if accepted else None
 
     def list_queue_sessions(
-        self, queue_name: str, *, state_updated_after: datetime | None = None, timeout: float | None = None
+        self,
+        queue_name: str,
+        *,
+        state_updated_after: datetime | None = None,
+        skip: int = 0,
+        top: int | None = None,
+        timeout: float | None = None,
     ) -> ItemPaged[str]:
         """The sessions of a queue that have active messages or a state; or those whose state was set after a time.
 
-        ``timeout`` bounds the reading of each page.
+        The first ``skip`` are left out, and at most ``top`` are listed. ``timeout`` bounds the reading of each page.
         """
-        listed = self._aio.list_queue_sessions(queue_name, state_updated_after=state_updated_after, timeout=timeout)
+        listed = self._aio.list_queue_sessions(
+            queue_name, state_updated_after=state_updated_after, skip=skip, top=top, timeout=timeout
+        )
         return ItemPaged(self._portal, listed)
 
     def list_subscription_sessions(
@@ -398,11 +406,13 @@ class ServiceBusClient:
         subscription_name: str,
         *,
         state_updated_after: datetime | None = None,
+        skip: int = 0,
+        top: int | None = None,
         timeout: float | None = None,
     ) -> ItemPaged[str]:
         """The same for a subscription."""
         listed = self._aio.list_subscription_sessions(
-            topic_name, subscription_name, state_updated_after=state_updated_after, timeout=timeout
+            topic_name, subscription_name, state_updated_after=state_updated_after, skip=skip, top=top, timeout=timeout
         )
         return ItemPaged(self._portal, listed)
 

@@ -711,6 +711,42 @@ async def test_sessions_are_listed_by_when_their_state_was_set(
                 queue.client.list_queue_sessions("q", state_updated_after=wrong)
 
 
+@both
+@pytest.mark.parametrize("by_time", [False, True])
+async def test_sessions_are_listed_by_skip_and_top(
+    url: str, partitioned: bool, by_time: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """No call asks for more sessions than a page has, whatever is skipped."""
+    monkeypatch.setattr(session_lists, "_PAGE", 7)
+    since = datetime(2026, 1, 1, tzinfo=UTC) if by_time else None
+    async with seats_at(url, partitioned=partitioned) as queue:
+        client = queue.client
+
+        async def keep(name: str) -> None:
+            async with queue.session(name) as receiver:
+                await session_of(receiver).set_state("x")
+
+        await asyncio.gather(*(keep(f"s{number:02}") for number in range(30)))
+        every = [name async for name in client.list_queue_sessions("q", state_updated_after=since)]
+        assert len(every) == len(set(every)) == 30
+        for skip, top in ((0, 1), (0, 7), (0, 8), (3, None), (6, 2), (7, 7), (13, 15), (29, 5), (30, 1), (99, None)):
+            listing = client.list_queue_sessions("q", state_updated_after=since, skip=skip, top=top)
+            found = [name async for name in listing]
+            assert found == every[skip : None if top is None else skip + top]
+            pages = client.list_queue_sessions("q", state_updated_after=since, skip=skip, top=top).by_page()
+            (first, token) = (await pages.next_page(), pages.continuation_token)
+            if token is not None:  # what another list goes on with has the same end
+                rest = client.list_queue_sessions("q", state_updated_after=since).by_page(token)
+                assert [*first, *[name async for page in rest async for name in page]] == found
+        wrong: Any
+        for wrong in (-1, 1.5, "1", None):
+            with pytest.raises((TypeError, ValueError), match="skip"):
+                client.list_queue_sessions("q", skip=wrong)
+        for wrong in (0, -1, 1.5, "1"):
+            with pytest.raises((TypeError, ValueError), match="top"):
+                client.list_queue_sessions("q", top=wrong)
+
+
 @in_memory
 async def test_sessions_of_what_has_none_are_not_listed(url: str) -> None:
     async with queue_at(url) as queue:

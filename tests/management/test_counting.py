@@ -150,7 +150,7 @@ async def test_a_topic_counts_what_belongs_to_it(admin: Admin, *, partitioned: b
     before = await held(admin)
     found = await admin.get_topic_runtime_properties("news")
     times = 4 if partitioned else 1
-    assert (found.subscription_count, found.sql_filter_count, found.correlation_filter_count) == (2, 2, 1)
+    assert (found.subscription_count, found.sql_filter_count, found.correlation_filter_count) == (2, 3, 1)
     assert found.scheduled_message_count == times
     assert found.size_in_bytes >= 40 * times
     assert found.created_at_utc == empty.created_at_utc

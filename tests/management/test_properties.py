@@ -195,12 +195,19 @@ def test_what_is_read_can_be_copied_compared_and_sent_to_another_process() -> No
     assert queue != "q"
 
 
-def test_the_name_cannot_be_assigned_and_nor_can_what_is_no_property() -> None:
+def test_the_name_can_be_assigned_and_what_is_no_property_cannot() -> None:
     queue: Any = QueueProperties("q")
-    with pytest.raises(AttributeError):
-        queue.name = "other"
+    queue.name = "other"
+    assert (queue.name, queue["name"], queue.read_as) == ("other", "other", None)
+    queue["name"] = "q"
+    with pytest.raises(TypeError, match="name must be str, not int"):
+        queue.name = 5
+    with pytest.raises(TypeError, match="name must be str, not NoneType"):
+        queue.name = None
     with pytest.raises(AttributeError):
         queue.lock_durration = timedelta(seconds=30)
+    with pytest.raises(KeyError):
+        queue["lock_durration"] = timedelta(seconds=30)
     with pytest.raises(KeyError):
         queue["lock_durration"]
     with pytest.raises(TypeError, match="name must be str, not int"):

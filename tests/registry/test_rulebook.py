@@ -175,7 +175,7 @@ async def test_a_subscription_is_registered_once_however_often_it_is_asked(trans
     assert await snapshot(transport) == before
     other = REGISTRY.register_subscription(topic, SUB, FOURTH, [ANY])
     await refused(transport, other, MessagingEntityAlreadyExistsError)
-    assert (await ask(transport, REGISTRY.look("Topic"))) == Seen(topic, subscriptions=1, sql_filters=1)
+    assert (await ask(transport, REGISTRY.look("Topic"))) == Seen(topic, subscriptions=1, sql_filters=2)
     assert judged_by(await kept_of(transport)) == frozenset(), "nothing is judged by it before it is active"
 
 

@@ -104,7 +104,7 @@ async def test_subscriptions_with_the_filter_that_is_always_true_need_no_sql_fil
     await make_topic(namespace)
     for number in range(3):
         await subscribe(namespace, f"s{number}", ANY)
-    assert (await namespace.topic_facts("Topic"))[1:] == (3, 0, 0)
+    assert (await namespace.topic_facts("Topic"))[1:] == (3, 3, 0)
 
 
 # -- changing ----------------------------------------------------------------------------------------------------------

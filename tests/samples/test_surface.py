@@ -37,6 +37,9 @@ ACCEPTED = {
     "sbredis*ServiceBusSender.send_stream: added": "send-stream",
     "sbredis*SendResult: added": "send-stream",
     "sbredis*SendStream: added": "send-stream",
+    "sbredis*.list_*_sessions(skip): added": "session-lists",
+    "sbredis*.list_*_sessions(top): added": "session-lists",
+    "sbredis.management.*.read_as: added": "update-renamed",
     # receivers
     "sbredis*.get_*_receiver(adaptive_prefetch): added": "adaptive-prefetch",
     "sbredis*ServiceBusReceiver.receive_mode: added": "more-facts",

@@ -7,6 +7,7 @@ from typing import TypeVar
 
 import anyio
 
+from sbredis._quoting import quoted
 from sbredis.aio._arguments import deadline_of
 from sbredis.aio._connection import Connection
 from sbredis.aio._counting import Counter, Tally
@@ -144,8 +145,8 @@ def require_token(token: str, check: Callable[[str], object]) -> None:
             check(token)
     except ValueError as error:
         raise ValueError(
-            f"{token!a} is no continuation_token of this list, which is a name: {error}. Give what the pages before "
-            "had under that name, or None for the beginning."
+            f"{quoted(token)} is no continuation_token of this list, which is a name: {error}. Give what the pages "
+            "before had under that name, or None for the beginning."
         ) from None
 
 

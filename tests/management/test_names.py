@@ -1,0 +1,104 @@
+"""Names of entities in the administration: assigned anew, and too long."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable
+from typing import Any
+
+import pytest
+
+from sbredis.aio.management import ServiceBusAdministrationClient as Admin
+from sbredis.exceptions import MessagingEntityNotFoundError, Outcome, ResourceNotFoundError
+from sbredis.management import QueueProperties, RuleProperties
+from tests.management.conftest import held
+from tests.management.refusals import refused
+
+pytestmark = pytest.mark.anyio
+
+LONG = "n" * 50_000
+in_memory = pytest.mark.parametrize("target", ["memory"], indirect=True)
+
+
+@pytest.mark.parametrize("there", [False, True], ids=["to a new name", "to the name of another one"])
+async def test_an_update_renames_nothing(admin: Admin, *, there: bool) -> None:
+    """And changes nothing, also where another entity has the name."""
+    for name in ("one", "two") if there else ("one",):
+        await admin.create_queue(f"q-{name}")
+        await admin.create_topic(f"t-{name}")
+        await admin.create_subscription("t-one", f"s-{name}")
+        await admin.create_rule("t-one", "s-one", f"r-{name}")
+    queue, topic = await admin.get_queue("q-one"), await admin.get_topic("t-one")
+    subscription, rule = await admin.get_subscription("t-one", "s-one"), await admin.get_rule("t-one", "s-one", "r-one")
+    given: Any
+    for given in (queue, topic, subscription):
+        given.user_metadata = "changed"
+    for given in (queue, topic, subscription, rule):
+        given.name = given.name.replace("one", "two")
+    updates: dict[str, Callable[[], Awaitable[None]]] = {
+        "q-one": lambda: admin.update_queue(queue),
+        "t-one": lambda: admin.update_topic(topic),
+        "s-one": lambda: admin.update_subscription("t-one", subscription),
+        "r-one": lambda: admin.update_rule("t-one", "s-one", rule),
+    }
+    for name, update in updates.items():
+        before = await held(admin)
+        with pytest.raises(ResourceNotFoundError, match=f"'{name}' cannot be renamed") as caught:
+            await update()
+        assert caught.value.outcome is Outcome.NEVER_SENT
+        assert not caught.value.is_transient
+        assert await held(admin) == before
+    for given in (queue, topic, subscription, rule):
+        given.name = given.name.replace("two", "ONE")  # the same name, for names are compared without case
+    for update in updates.values():
+        await update()
+    assert (await admin.get_queue("q-one")).user_metadata == "changed"
+
+
+@in_memory
+async def test_properties_under_another_name_describe_another_entity(admin: Admin) -> None:
+    """What was read can be created under a new name, and what was made by hand names what it is about."""
+    await admin.create_queue("one", max_delivery_count=3)
+    found = await admin.get_queue("one")
+    found.name = "two"
+    created = await admin.create_queue(found.name, max_delivery_count=found.max_delivery_count)
+    assert (created.name, created.max_delivery_count) == ("two", 3)
+    made = QueueProperties("nobody", user_metadata="ours")
+    await refused(admin, admin.update_queue(made), MessagingEntityNotFoundError, "There is no entity 'nobody'")
+    made.name = "two"
+    await admin.update_queue(made)
+    assert (await admin.get_queue("two")).user_metadata == "ours"
+
+
+LONG_NAMES: dict[str, Callable[[Admin], Awaitable[object]]] = {
+    "create_queue": lambda admin: admin.create_queue(LONG),
+    "create_topic": lambda admin: admin.create_topic(LONG),
+    "create_subscription": lambda admin: admin.create_subscription("t", LONG),
+    "create_rule": lambda admin: admin.create_rule("t", "s", LONG),
+    "get_queue": lambda admin: admin.get_queue(LONG),
+    "get_topic": lambda admin: admin.get_topic(LONG),
+    "get_subscription": lambda admin: admin.get_subscription("t", LONG),
+    "get_rule": lambda admin: admin.get_rule("t", "s", LONG),
+    "ensure_queue": lambda admin: admin.ensure_queue("q", colocate_with=LONG),
+    "update_queue": lambda admin: admin.update_queue({"name": LONG}),
+    "update_rule": lambda admin: admin.update_rule("t", "s", RuleProperties(LONG)),
+    "delete_queue": lambda admin: admin.delete_queue(LONG),
+    "delete_topic": lambda admin: admin.delete_topic(LONG),
+    "an unknown property": lambda admin: admin.update_queue({"name": "q", LONG: 1}),
+    "many unknown properties": lambda admin: admin.update_queue({"name": "q", **dict.fromkeys(map(str, range(999)))}),
+    "a long status": lambda admin: admin.create_queue("new", status=LONG),
+    "a continuation token": lambda admin: admin.list_queues().by_page(LONG).next_page(),
+    "a continuation token of rules": lambda admin: admin.list_rules("t", "s").by_page(LONG).next_page(),
+}
+
+
+@in_memory
+@pytest.mark.parametrize("call", LONG_NAMES)
+async def test_errors_show_the_beginning_of_what_is_too_long(admin: Admin, call: str) -> None:
+    await admin.create_queue("q")
+    await admin.create_topic("t")
+    await admin.create_subscription("t", "s")
+    before = await held(admin)
+    with pytest.raises((ValueError, TypeError)) as caught:
+        await LONG_NAMES[call](admin)
+    assert 20 < len(str(caught.value)) < 600
+    assert await held(admin) == before

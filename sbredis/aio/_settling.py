@@ -204,8 +204,9 @@ class Settler:
 
         For a message that was not worked on, for instance because the process is about to end.
         """
-        async with self._recalled(message, timeout):
-            await self._settle("release", message, timeout)
+        with self._telemetry.operation("release", self.entity_path, messages=(message,)):
+            async with self._recalled(message, timeout):
+                await self._settle("release", message, timeout, watched=False)
 
     async def defer_message(
         self,

@@ -207,6 +207,10 @@ async def abandon(receiver: ServiceBusReceiver, message: ServiceBusReceivedMessa
     await receiver.abandon_message(message)
 
 
+async def release(receiver: ServiceBusReceiver, message: ServiceBusReceivedMessage) -> None:
+    await receiver.release_message(message)
+
+
 async def defer(receiver: ServiceBusReceiver, message: ServiceBusReceivedMessage) -> None:
     await receiver.defer_message(message)
 
@@ -225,6 +229,7 @@ SETTLEMENTS = pytest.mark.parametrize(
         (complete, "complete"),
         (complete_several, "complete"),
         (abandon, "abandon"),
+        (release, "release"),
         (defer, "defer"),
         (dead_letter, "dead_letter"),
         (renew, "renew_message_lock"),

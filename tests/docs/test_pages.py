@@ -33,6 +33,7 @@ PRINTED = {
         "line 1, column 9: parameter @x has no value",
         r"\[.*'invoices'.*\]",
     ],
+    "docs/operating.md": ["MessageSizeExceeded False True", "sent by parcels", "sent"],
     "docs/queues.md": [r"\d+ two teapots"],
     "docs/rules.md": [r"dear \{'price': 120, .*\}", r"as sent \{.*\}"],
     "docs/servers.md": [r".*server\.sock", r"redis://127\.0\.0\.1:\d+ b?'?v'?"],

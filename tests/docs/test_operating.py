@@ -1,0 +1,73 @@
+"""The page about operating names what there is: every error, logger, operation and metric, and rows that exist."""
+
+from __future__ import annotations
+
+import inspect
+import re
+from pathlib import Path
+
+import pytest
+
+from sbredis import exceptions
+from sbredis.aio import _metrics
+from sbredis.exceptions import ServiceBusError
+from sbredis.registry import EntityChangedError
+from sbredis.servers import ServerNotFoundError
+from tests.aio.test_telemetry import operation_names
+from tests.docs.test_pages import type_in
+from tests.samples.differences import ROWS
+from tools.repository import ROOT, files
+
+PAGE = (ROOT / "docs" / "operating.md").read_text("utf-8")
+PUBLIC = [
+    value
+    for name in exceptions.__all__
+    if inspect.isclass(value := getattr(exceptions, name)) and issubclass(value, ServiceBusError)
+]
+
+
+def rows(header: str) -> list[list[str]]:
+    """The rows of the table with this header."""
+    lines = PAGE.split(header, 1)[1].splitlines()[2:]
+    table = lines[: next(place for place, line in enumerate(lines) if not line.startswith("|"))]
+    return [[cell.strip() for cell in line.strip("|").split("|")] for line in table]
+
+
+def test_every_public_error_has_a_cause_and_a_cure() -> None:
+    found = {name.strip("`"): (code.strip("`"), cause, cure) for name, code, cause, cure in rows("| error | code |")}
+    kinds = {*PUBLIC, EntityChangedError, ServerNotFoundError}
+    assert set(found) == {kind.__name__ for kind in kinds}
+    assert {kind.__name__: kind.code for kind in kinds} == {name: code for name, (code, _, _) in found.items()}
+    assert [name for name, (_, cause, cure) in found.items() if not (cause.endswith(".") and cure.endswith("."))] == []
+
+
+def test_every_logger_is_named() -> None:
+    code = [path.read_text("utf-8") for path in files(".py") if "sbredis" in path.relative_to(ROOT).parts]
+    used = {name for text in code for name in re.findall(r'getLogger\("([\w.]+)"\)', text)}
+    assert len(used) > 3
+    assert {name.strip("`") for name, _ in rows("| logger |")} == used
+
+
+def test_every_operation_is_named() -> None:
+    spans = {name for cell, _ in rows("| span |") for name in re.findall(r"`(\w+)`", cell)}
+    assert spans - {"process_span"} == {*operation_names(), "create", "process"}
+
+
+def test_every_metric_is_named() -> None:
+    made = set(re.findall(r'"((?:messaging|sbredis)\.[\w.]+)"', inspect.getsource(_metrics)))
+    assert {name.strip("`") for name, _ in rows("| metric |")} == made - {"messaging.operation.type"}
+
+
+def test_the_page_shows_logs_traces_and_counts(tmp_path: Path) -> None:
+    printed = type_in(ROOT / "docs" / "operating.md", folder=tmp_path).printed
+    for pattern in (
+        r"DEBUG sbredis\.operations: send logged: 1 message \(1 'm-1'\) in [\d.]+ ms",
+        "process traced",
+        "counted 0 0 0",
+    ):
+        assert any(re.fullmatch(pattern, line) for line in printed), pattern
+
+
+@pytest.mark.parametrize("row", sorted({name for *_, cell in rows("| in a program") for name in cell.split(", ")}))
+def test_every_porting_trap_names_its_row(row: str) -> None:
+    assert row.strip("`") in ROWS

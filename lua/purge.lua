@@ -8,9 +8,10 @@
 -- ARGV[8]    before      time in ms
 -- ARGV[9]    share       how many messages are looked at
 -- ARGV[10]   from        where the last call ended, 0 at first
+-- ARGV[11]   session     the one whose messages are meant, behind a sign, or nothing; no lock on it is needed
 --
 -- Result: { more, how many were deleted, where to go on as text, or nothing at the end }
--- Refusals: call
+-- Refusals: call, SESSIONS (the entity has none)
 -- @use advance
 -- @use band
 -- @use begin
@@ -23,12 +24,15 @@
 -- @use records
 -- @use refuse
 -- @use repeated
+-- @use seat_name
+-- @use seats_of
 -- @use session_in
+-- @use session_named
 -- @use sides
 -- @use stand_up
 -- @use unseat
 -- @use whole
-local p, refusal = begin(KEYS, ARGV, 'purge', 10, false)
+local p, refusal = begin(KEYS, ARGV, 'purge', 11, false)
 if not p then
   return refusal
 end
@@ -38,27 +42,47 @@ if p.repeated then
 end
 local side, before, share = SIDES[ARGV[7]], whole(ARGV[8], 0, 9999999999999), whole(ARGV[9], 1, 1000)
 local from = string.find(ARGV[10], '^%d+$') and #ARGV[10] <= 16 and tonumber(ARGV[10])
-if not side or not side.from or not before or not share or not from then
+local session, unfit = session_named(p, ARGV[11])
+if unfit then
+  return unfit
+end
+if not side or not side.from or session and side.prefix ~= '' or not before or not share or not from then
   return refuse('BADCALL', 'purge')
 end
 
 advance(p, 100)
 local ranges = {
-  { tonumber(side.from), tonumber(side.to), 'e' }, { side.delayed, side.delayed + BAND - 1, 'w' },
-  { side.deferred, side.deferred + BAND - 1 },
+  { tonumber(side.from), session and BAND - 1 or tonumber(side.to), 'e', 'a' }, { side.delayed, side.delayed + BAND - 1, 'w' },
+  { side.deferred, side.deferred + BAND - 1, '', 'p' },
 }
+
+-- The next messages of a range, and their scores.
+local function next_of(range, first, last)
+  local members, scores, most = {}, {}, math.min(share, 64)
+  if not session then
+    local found = redis.call('ZRANGE', p.order, first, last, 'BYSCORE', 'LIMIT', 0, most, 'WITHSCORES')
+    for i = 1, #found / 2 do
+      members[i], scores[i] = found[2 * i - 1], tonumber(found[2 * i])
+    end
+  elseif range[4] then -- those of a session have no level, and none of them is delayed
+    local seats = seats_of(p, session, range[4], first - range[1], 0, most)
+    for i = 1, #seats do
+      local name, number = seat_name(seats[i])
+      members[i], scores[i] = name, range[1] + number
+    end
+  end
+  return members, scores
+end
+
 local count, onwards, room = 0, '', 4194304
 for r = 1, #ranges do
   local first, last, kind = math.max(ranges[r][1], from), ranges[r][2], ranges[r][3]
   while first <= last and share > 0 do
-    local found = redis.call('ZRANGE', p.order, first, last, 'BYSCORE', 'LIMIT', 0, math.min(share, 64), 'WITHSCORES')
-    if #found == 0 then
+    local members, scores = next_of(ranges[r], first, last)
+    if #members == 0 then
       break
     end
-    local members, numbers = {}, {}
-    for i = 1, #found / 2 do
-      members[i] = found[2 * i - 1]
-    end
+    local numbers = {}
     local entries = gather('HMGET', p.entries, members)
     for i = 1, #members do
       numbers[i] = record_of(members[i], entries[i])
@@ -73,13 +97,13 @@ for r = 1, #ranges do
         p.taken[#p.taken + 1] = member
         p.forgotten[#p.forgotten + 1] = member
         if p.seats and side.prefix == '' then
-          if kind then
+          if kind ~= '' then
             stand_up(p, member, bodies[i])
           else
             unseat(p, session_in(bodies[i]), 'p', tonumber(member))
           end
         end
-        if kind == 'w' or kind and e.expires ~= '9999999999999' then
+        if kind == 'w' or kind == 'e' and e.expires ~= '9999999999999' then
           p.unawaited[#p.unawaited + 1] = kind .. member
         end
         drop(p, numbers[i], e.size, #e.changes)
@@ -87,7 +111,7 @@ for r = 1, #ranges do
       end
     end
     share = room > 0 and share - fit or 0
-    first = tonumber(found[2 * fit]) + 1
+    first = scores[fit] + 1
   end
   if share == 0 then
     onwards = string.format('%.0f', math.max(first, from))

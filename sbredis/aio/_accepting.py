@@ -57,7 +57,7 @@ class NoSessionError(OperationTimeoutError):
 
 async def accept_named(entity: Entity, name: str, deadline: float, telemetry: Telemetry) -> ServiceBusSession:
     """Lock a session, which need not have messages. Raises :class:`SessionCannotBeLockedError` if somebody else has."""
-    desk = entity.pinned(name) if entity.partitioned else entity.desk(entity.numbers[0])
+    desk = entity.of_session(name)
     while True:
         session, found = await _accept(desk, name, deadline, telemetry)
         if session is not None:

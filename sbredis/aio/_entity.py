@@ -95,6 +95,10 @@ class Entity:
         """Where calls about a message of this entity come together."""
         return self.desk(message._base >> 48 if self.partitioned else self.numbers[0])
 
+    def of_session(self, name: str) -> Desk:
+        """Where a session lies."""
+        return self.pinned(name) if self.partitioned else self.desk(self.numbers[0])
+
     def pinned(self, key: str) -> Desk:
         """The partition of a session id, a partition key or a message id."""
         return self.desk(self.numbers[partition_for_key(key, len(self.numbers))])

@@ -12,7 +12,6 @@ from sbredis.model import ServiceBusReceivedMessage, ServiceBusReceiveMode, deli
 
 if TYPE_CHECKING:
     from sbredis.aio._entity import Entity
-    from sbredis.aio._session import ServiceBusSession
 
 __all__ = ["Peeking"]
 
@@ -23,11 +22,12 @@ _LARGEST_NUMBER = (1 << 48) - 1
 class Peeking:
     """How far a receiver has looked, in each partition."""
 
-    def __init__(self, entity: Entity, side: Side, session: ServiceBusSession | None = None) -> None:
+    def __init__(self, entity: Entity, side: Side, session: str | None = None) -> None:
         self._entity = entity
         self._side: Side = side
-        self._session = None if session is None else session.session_id
-        self._numbers = entity.numbers if session is None else (session._number,)
+        self._session = session
+        """Whose messages are looked at; nobody needs to have its lock."""
+        self._numbers = entity.numbers if session is None else (entity.of_session(session).number,)
         self._onwards: dict[int, int] = dict.fromkeys(self._numbers, 0)
         self._at = 0
         self._turns = asyncio.Lock()

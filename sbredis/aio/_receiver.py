@@ -26,6 +26,7 @@ from sbredis.engine import (
     Request,
     Side,
     Turn,
+    identifier,
 )
 from sbredis.exceptions import MessagingEntityNotFoundError, Outcome
 from sbredis.model import (
@@ -43,6 +44,8 @@ if TYPE_CHECKING:
 __all__ = ["ServiceBusReceiver"]
 
 _MOST_DELETED = 4000
+_MOST_PEEKED = 1000
+"""In so many sessions a receiver remembers how far it has looked."""
 
 
 @public
@@ -84,7 +87,8 @@ class ServiceBusReceiver(Settler, AsyncIterator[ServiceBusReceivedMessage]):
         self._session: ServiceBusSession | None = None
         """The one that it has accepted: of a :class:`ServiceBusSessionReceiver`."""
         self._inbox: Inbox | None = None
-        self._peeking: Peeking | None = None
+        self._peekings: dict[str | None, Peeking] = {}
+        """How far it has looked, in all there is and in sessions by name."""
         self._on_close = on_close
         self._ending: asyncio.Future[None] | None = None
 
@@ -179,7 +183,7 @@ class ServiceBusReceiver(Settler, AsyncIterator[ServiceBusReceivedMessage]):
             self._session._check()  # what was deleted when it was received is given out all the same
         messages = await inbox.take(wanted, seconds)
         if messages:
-            self._peeking_of(inbox.entity).passed(messages)
+            self._peeking_of(inbox.entity, self._own_session).passed(messages)
             self._hand_over(messages)
         return messages
 
@@ -221,65 +225,101 @@ class ServiceBusReceiver(Settler, AsyncIterator[ServiceBusReceivedMessage]):
         max_message_count: int = 1,
         *,
         sequence_number: int = 0,
+        session_id: str | None = None,
         timeout: float | None = None,
         **kwargs: Unpack[NoOptions],
     ) -> list[ServiceBusReceivedMessage]:
         """Messages as they are in the queue, whatever their state, neither locked nor changed.
 
         Without a ``sequence_number`` it goes on after those that this receiver has peeked or received. May show fewer
-        than there are; an empty list says that there are no more.
+        than there are; an empty list says that there are no more. With ``session_id`` it shows the messages of that
+        session. This needs no lock on the session, and accepts none.
         """
         warn_of_unknown("peek_messages", kwargs)
         wanted = count_of(max_message_count, "max_message_count")
         count_of(sequence_number, "sequence_number", least=0)
+        self._check_named(session_id)
         deadline = deadline_of(timeout)
         with self._telemetry.operation("peek", self.entity_path) as operation:
-            entity = await self._ready(deadline)
+            entity, session = await self._reach(session_id, deadline)
             if self._empty:
                 return []
-            messages = await self._peeking_of(entity).peek(wanted, sequence_number, deadline)
+            messages = await self._peeking_of(entity, session).peek(wanted, sequence_number, deadline)
             operation.received(messages)
             return messages
 
-    def _peeking_of(self, entity: Entity) -> Peeking:
-        if self._peeking is None:
-            self._peeking = Peeking(entity, self._side, self._session)
-        return self._peeking
+    def _peeking_of(self, entity: Entity, session: str | None) -> Peeking:
+        peeking = self._peekings.pop(session, None) or Peeking(entity, self._side, session)
+        self._peekings[session] = peeking
+        if len(self._peekings) > _MOST_PEEKED:
+            del self._peekings[next(iter(self._peekings))]
+        return peeking
+
+    @property
+    def _own_session(self) -> str | None:
+        """The session that it has accepted, or is to accept by name."""
+        if self._session is not None:
+            return self._session.session_id
+        return self._session_id if isinstance(self._session_id, str) else None
+
+    def _check_named(self, session_id: str | None) -> None:
+        """Raise for a session that a call of this receiver cannot be about."""
+        if session_id is None:
+            return
+        identifier(session_id, "session_id", may_be_empty=True)
+        if self._sub_queue is not None:
+            raise ValueError("A dead-letter queue has no sessions: leave out session_id.")
+        if self._session_id is not None and session_id != self._own_session:
+            raise ValueError("This receiver is for another session: use one that was made without session_id.")
+
+    async def _reach(self, session_id: str | None, deadline: float) -> tuple[Entity, str | None]:
+        """The entity, and the session that a call is about, which it does not lock; ``None`` for all messages."""
+        if self._session_id is None or self._own_session is not None:
+            return await Settler._ready(self, deadline), self._own_session if session_id is None else session_id
+        entity = await self._ready(deadline)  # which session is the next one is known when it is accepted
+        return entity, self._own_session
 
     # -- deleting ------------------------------------------------------------------------------------------------------
 
     async def delete_messages(
-        self, max_message_count: int, *, before_enqueued_time_utc: datetime | None = None, timeout: float | None = None
+        self,
+        max_message_count: int,
+        *,
+        before_enqueued_time_utc: datetime | None = None,
+        session_id: str | None = None,
+        timeout: float | None = None,
     ) -> int:
-        """Delete up to so many messages, at most 4,000, that were enqueued before a time, and return how many it were.
+        """Delete up to so many messages, at most 4,000, that were enqueued before a time; return the number deleted.
 
-        Those that are locked or scheduled stay. Deferred ones go as well. Oldest first, within a partition.
+        Those that are locked or scheduled stay. Deferred ones go as well. Oldest first, within a partition. With
+        ``session_id`` it deletes messages of that session, which needs no lock on it.
         """
         count = count_of(max_message_count, "max_message_count", _MOST_DELETED)
-        return await self._purge(count, before_enqueued_time_utc, deadline_of(timeout))
+        return await self._purge(count, before_enqueued_time_utc, session_id, deadline_of(timeout))
 
     async def purge_messages(
-        self, *, before_enqueued_time_utc: datetime | None = None, timeout: float | None = None
+        self,
+        *,
+        before_enqueued_time_utc: datetime | None = None,
+        session_id: str | None = None,
+        timeout: float | None = None,
     ) -> int:
-        """Delete all messages that were enqueued before a time, or all there are, and return how many it were.
+        """Delete all messages that were enqueued before a time, or all there are; return the number deleted.
 
-        Those that are locked or scheduled stay. Deferred ones go as well. Takes as many calls as it needs.
+        Those that are locked or scheduled stay. Deferred ones go as well. Takes as many calls as it needs. With
+        ``session_id`` it deletes the messages of that session, which needs no lock on it.
         """
-        return await self._purge(None, before_enqueued_time_utc, deadline_of(timeout))
+        return await self._purge(None, before_enqueued_time_utc, session_id, deadline_of(timeout))
 
-    async def _purge(self, most: int | None, before: datetime | None, deadline: float) -> int:
-        if self._session_id is not None:
-            raise ValueError(
-                "Messages are deleted from all sessions at once: use a receiver without session_id for it, or "
-                "receive those of this session."
-            )
+    async def _purge(self, most: int | None, before: datetime | None, session_id: str | None, deadline: float) -> int:
+        self._check_named(session_id)
         until = NEVER if before is None else milliseconds_of(before, "before_enqueued_time_utc")
         deleted, side = 0, self._side
         with self._telemetry.operation("delete", self.entity_path) as operation:
-            entity = await self._ready(deadline)
+            entity, session = await self._reach(session_id, deadline)
             if self._empty:
                 return 0
-            for number in entity.numbers:
+            for number in entity.numbers if session is None else (entity.of_session(session).number,):
                 start: int | None = 0
                 while start is not None and deleted != most:
                     share = MAXIMUM_CALL_MESSAGES if most is None else min(MAXIMUM_CALL_MESSAGES, most - deleted)
@@ -287,7 +327,7 @@ class ServiceBusReceiver(Settler, AsyncIterator[ServiceBusReceivedMessage]):
                     def make(
                         partition: Partition, turn: Turn, share: int = share, start: int = start
                     ) -> Request[Purged]:
-                        return partition.purge(turn, until, side=side, share=share, start=start)
+                        return partition.purge(turn, until, side=side, share=share, start=start, session=session)
 
                     purged = await entity.desk(number).call("g", make, deadline)
                     deleted += purged.count

@@ -7,8 +7,9 @@ from collections.abc import Sequence
 from typing import NamedTuple
 
 from sbredis._quoting import quoted
+from sbredis.engine._lifecycle import NEVER
 from sbredis.engine._names import identifier
-from sbredis.exceptions import MessageSizeExceededError
+from sbredis.exceptions import MessageSizeExceededError, Outcome
 from sbredis.transport import Argument
 
 __all__ = [
@@ -21,6 +22,7 @@ __all__ = [
     "Lock",
     "Outgoing",
     "SessionLock",
+    "check_outgoing",
     "grouped",
     "in_columns",
     "named",
@@ -93,6 +95,39 @@ class SessionLock(NamedTuple):
 def signed(session: str | None) -> str:
     """A session as the scripts take it: behind a sign, because the empty text is a session as well; empty for none."""
     return "" if session is None else "=" + identifier(session, "session id", may_be_empty=True).decode()
+
+
+def check_outgoing(messages: Sequence[Outgoing], largest: int) -> None:
+    """Raise for messages that no call can carry, or of which one is larger than ``largest`` bytes."""
+    if not 1 <= len(messages) <= MAXIMUM_CALL_MESSAGES:
+        raise ValueError(f"a call takes 1 to {MAXIMUM_CALL_MESSAGES} messages, not {len(messages)}")
+    total = 0
+    for place, (payload, time_to_live, level, message_id, due, _) in enumerate(messages):
+        if type(payload) is not bytes or type(message_id) is not bytes:
+            raise TypeError(f"payload and message_id of message {place} must be bytes")
+        size = len(payload)
+        total += size
+        if size > largest:
+            which = f"Of {len(messages)} messages message {place}" if len(messages) > 1 else "The message"
+            raise MessageSizeExceededError(
+                f"{which} has {size} bytes; the entity takes messages of up to {largest} bytes, properties "
+                "included. Make it smaller, or raise max_message_size_in_kilobytes.",
+                outcome=Outcome.NEVER_SENT,
+            )
+        if len(message_id) > MAXIMUM_ID_BYTES:
+            raise ValueError(f"message_id of message {place} has more than {MAXIMUM_ID_BYTES} bytes")
+        if time_to_live is not None:
+            within(f"time_to_live of message {place}", time_to_live, 0, NEVER)
+        if due is not None:
+            within(f"due of message {place}", due, 0, NEVER - 1)
+        if type(level) is not int or level:
+            within(f"level of message {place}", level, 0, 7)
+    if total > MAXIMUM_CALL_BYTES and len(messages) > 1:
+        raise MessageSizeExceededError(
+            f"{len(messages)} messages of {total} bytes together, properties included, are too large for one call; "
+            f"it takes {MAXIMUM_CALL_BYTES} bytes. Send fewer at once.",
+            outcome=Outcome.NEVER_SENT,
+        )
 
 
 def within(what: str, value: object, least: int, most: int) -> None:

@@ -19,11 +19,11 @@ from sbredis.engine._packing import (
     MAXIMUM_CALL_COPIES,
     MAXIMUM_CALL_MESSAGES,
     MAXIMUM_CHANGES_BYTES,
-    MAXIMUM_ID_BYTES,
     Copy,
     Lock,
     Outgoing,
     SessionLock,
+    check_outgoing,
     grouped,
     in_columns,
     named,
@@ -51,7 +51,7 @@ from sbredis.engine._results import (
 )
 from sbredis.engine._scripts import load
 from sbredis.engine._settings import PartitionSettings
-from sbredis.exceptions import MessageSizeExceededError, Outcome
+from sbredis.exceptions import MessageSizeExceededError
 from sbredis.transport import Argument
 
 __all__ = [
@@ -351,9 +351,19 @@ class Partition:
     # -- looking after --------------------------------------------------------------------------------------------
 
     def purge(
-        self, turn: Turn, before: int, *, side: Side = "", share: int = MAXIMUM_CALL_MESSAGES, start: int = 0
+        self,
+        turn: Turn,
+        before: int,
+        *,
+        side: Side = "",
+        share: int = MAXIMUM_CALL_MESSAGES,
+        start: int = 0,
+        session: str | None = None,
     ) -> Request[Purged]:
-        """Delete what was enqueued before a time and is not locked or scheduled; one bounded step of it."""
+        """Delete what was enqueued before a time and is not locked or scheduled; one bounded step of it.
+
+        With ``session``, only messages of that session; nobody needs to have its lock.
+        """
         within("before", before, 0, NEVER)
         within("share", share, 1, MAXIMUM_CALL_MESSAGES)
         within("start", start, 0, 1 << 53)
@@ -362,6 +372,7 @@ class Partition:
             return Purged(bool(reply[0]), reply[1], int(reply[2]) if reply[2] else None)
 
         scalars: dict[str, Argument] = {"side": side, "before": before, "share": share, "from": start}
+        scalars["session"] = signed(session)
         return self.request("purge", turn, read, scalars)
 
     def count(self, turn: Turn = NO_TURN) -> Request[Counts]:
@@ -437,35 +448,7 @@ class Partition:
         return Request(load(name), self.keys, (*common, *scalars.values(), *rest), read, repeatable)
 
     def _check_outgoing(self, messages: Sequence[Outgoing]) -> None:
-        if not 1 <= len(messages) <= MAXIMUM_CALL_MESSAGES:
-            raise ValueError(f"a call takes 1 to {MAXIMUM_CALL_MESSAGES} messages, not {len(messages)}")
-        largest, total = self.settings.largest_message, 0
-        for place, (payload, time_to_live, level, message_id, due, _) in enumerate(messages):
-            if type(payload) is not bytes or type(message_id) is not bytes:
-                raise TypeError(f"payload and message_id of message {place} must be bytes")
-            size = len(payload)
-            total += size
-            if size > largest:
-                which = f"Of {len(messages)} messages message {place}" if len(messages) > 1 else "The message"
-                raise MessageSizeExceededError(
-                    f"{which} has {size} bytes; the entity takes messages of up to {largest} bytes, properties "
-                    "included. Make it smaller, or raise max_message_size_in_kilobytes.",
-                    outcome=Outcome.NEVER_SENT,
-                )
-            if len(message_id) > MAXIMUM_ID_BYTES:
-                raise ValueError(f"message_id of message {place} has more than {MAXIMUM_ID_BYTES} bytes")
-            if time_to_live is not None:
-                within(f"time_to_live of message {place}", time_to_live, 0, NEVER)
-            if due is not None:
-                within(f"due of message {place}", due, 0, NEVER - 1)
-            if type(level) is not int or level:
-                within(f"level of message {place}", level, 0, 7)
-        if total > MAXIMUM_CALL_BYTES and len(messages) > 1:
-            raise MessageSizeExceededError(
-                f"{len(messages)} messages of {total} bytes together, properties included, are too large for one call; "
-                f"it takes {MAXIMUM_CALL_BYTES} bytes. Send fewer at once.",
-                outcome=Outcome.NEVER_SENT,
-            )
+        check_outgoing(messages, self.settings.largest_message)
 
 
 _SIDES, _MODES = ("", "d"), ("lock", "delete")

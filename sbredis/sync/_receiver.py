@@ -121,17 +121,23 @@ class ServiceBusReceiver(Iterator[ServiceBusReceivedMessage]):
         max_message_count: int = 1,
         *,
         sequence_number: int = 0,
+        session_id: str | None = None,
         timeout: float | None = None,
         **kwargs: Unpack[NoOptions],
     ) -> list[ServiceBusReceivedMessage]:
         """Messages as they are in the queue, whatever their state, neither locked nor changed.
 
         Without a ``sequence_number`` it goes on after those that this receiver has peeked or received. May show fewer
-        than there are; an empty list says that there are no more.
+        than there are; an empty list says that there are no more. With ``session_id`` it shows the messages of that
+        session. This needs no lock on the session, and accepts none.
         """
         warn_of_unknown("peek_messages", kwargs)
         return self._portal.call(
-            self._aio.peek_messages, max_message_count, sequence_number=sequence_number, timeout=timeout
+            self._aio.peek_messages,
+            max_message_count,
+            sequence_number=sequence_number,
+            session_id=session_id,
+            timeout=timeout,
         )
 
     # What comes in the moment in which its caller is interrupted is not lost, and counts no delivery. In the loop:
@@ -155,26 +161,43 @@ class ServiceBusReceiver(Iterator[ServiceBusReceivedMessage]):
     # -- deleting ------------------------------------------------------------------------------------------------------
 
     def delete_messages(
-        self, max_message_count: int, *, before_enqueued_time_utc: datetime | None = None, timeout: float | None = None
+        self,
+        max_message_count: int,
+        *,
+        before_enqueued_time_utc: datetime | None = None,
+        session_id: str | None = None,
+        timeout: float | None = None,
     ) -> int:
-        """Delete up to so many messages, at most 4,000, that were enqueued before a time, and return how many it were.
+        """Delete up to so many messages, at most 4,000, that were enqueued before a time; return the number deleted.
 
-        Those that are locked or scheduled stay. Deferred ones go as well. Oldest first, within a partition.
+        Those that are locked or scheduled stay. Deferred ones go as well. Oldest first, within a partition. With
+        ``session_id`` it deletes messages of that session, which needs no lock on it.
         """
         return self._portal.call(
             self._aio.delete_messages,
             max_message_count,
             before_enqueued_time_utc=before_enqueued_time_utc,
+            session_id=session_id,
             timeout=timeout,
         )
 
-    def purge_messages(self, *, before_enqueued_time_utc: datetime | None = None, timeout: float | None = None) -> int:
-        """Delete all messages that were enqueued before a time, or all there are, and return how many it were.
+    def purge_messages(
+        self,
+        *,
+        before_enqueued_time_utc: datetime | None = None,
+        session_id: str | None = None,
+        timeout: float | None = None,
+    ) -> int:
+        """Delete all messages that were enqueued before a time, or all there are; return the number deleted.
 
-        Those that are locked or scheduled stay. Deferred ones go as well. Takes as many calls as it needs.
+        Those that are locked or scheduled stay. Deferred ones go as well. Takes as many calls as it needs. With
+        ``session_id`` it deletes the messages of that session, which needs no lock on it.
         """
         return self._portal.call(
-            self._aio.purge_messages, before_enqueued_time_utc=before_enqueued_time_utc, timeout=timeout
+            self._aio.purge_messages,
+            before_enqueued_time_utc=before_enqueued_time_utc,
+            session_id=session_id,
+            timeout=timeout,
         )
 
     def process_span(

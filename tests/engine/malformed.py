@@ -33,7 +33,7 @@ WELL_FORMED: dict[str, tuple[Argument, ...]] = {
     "due": (),
     "peek": ("", 0, 10, 1000, "alwfs", ""),
     "publish": ("r", "", "", "", b"m"),
-    "purge": ("", NEVER, 10, 0),
+    "purge": ("", NEVER, 10, 0, ""),
     "receive": ("", "lock", 1, 1000, TOKEN, "", 1, ""),
     "receive_deferred": ("lock", TOKEN, "", 1, "1"),
     "renew": (OTHER_TOKEN, TOKEN, 1, "1"),
@@ -98,7 +98,14 @@ _CHOICES: dict[str, dict[int, tuple[Argument, ...]]] = {
 _TOKENS: dict[str, int] = NEW_TOKEN | dict.fromkeys(
     ("bury_session", "get_state", "release_session", "renew_session", "set_state"), 1
 )
-_SESSIONS: dict[str, int] = {"accept_session": 0, "list_sessions": 1, "peek": 5, "receive": 7, "receive_deferred": 2}
+_SESSIONS: dict[str, int] = {
+    "accept_session": 0,
+    "list_sessions": 1,
+    "peek": 5,
+    "purge": 4,
+    "receive": 7,
+    "receive_deferred": 2,
+}
 """Where a session may be named; elsewhere it is the first argument, and must be."""
 _NOT_SESSIONS: tuple[Argument, ...] = ("s", "-s", " =s", b"=\xff", b"=s\xffa", "=" + "s" * 513)
 _NOT_TOKENS: tuple[Argument, ...] = ("", "a" * 11, "a" * 13, "a" * 11 + " ", "a" * 11 + "+", "é" * 6, b"\x00" * 12)

@@ -95,7 +95,7 @@ REQUESTS: dict[str, Callable[[Partition], Request[Any]]] = {
     "abandon": lambda of: of.abandon(TURN, LOCKS, counted=False),
     "defer": lambda of: of.defer(TURN, LOCKS),
     "dead_letter": lambda of: of.dead_letter(TURN, LOCKS),
-    "purge": lambda of: of.purge(TURN, 1000, side="d", share=7, start=8),
+    "purge": lambda of: of.purge(TURN, 1000, side="d", share=7, start=8, session="s"),
     "count": lambda of: of.count(TURN),
     "due": lambda of: of.due(TURN),
     "configure": lambda of: of.configure(create=True),

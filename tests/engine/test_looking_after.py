@@ -139,6 +139,19 @@ async def test_a_purge_gives_the_bytes_back(assorted: Bench) -> None:
     assert (left["order"], left["entries"]) == ({SENTINEL: SENTINEL_SCORE}, {SENTINEL: b""})
 
 
+async def test_a_purge_forgets_when_what_it_deleted_would_have_expired(bench: Bench) -> None:
+    """Also of what lives shorter than one before it, which alone is in the index, and of what was given back."""
+    await bench.send(b"long", time_to_live=100_000)
+    await bench.send(b"short", time_to_live=50_000)
+    await bench.abandon(*await bench.receive(1))
+    due = next(held for key, (_, held) in (await bench.whole()).items() if key.endswith(":due"))
+    assert set(due) == {b"e1", b"e2"}
+    assert (await bench.purge()).count == 2
+    assert not any(key.endswith(":due") for key in await bench.whole())
+    bench.later(100_000)
+    assert (await bench.due()).more is False
+
+
 async def test_a_purge_takes_what_was_enqueued_before_a_time(bench: Bench) -> None:
     """By when it was enqueued, not when it was sent or given back."""
     await bench.send(b"first")

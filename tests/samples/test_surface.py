@@ -50,6 +50,7 @@ ACCEPTED = {
     "sbredis*ServiceBusReceiver.process_span: added": "process-span",
     "sbredis*ServiceBusReceiver.release_message: added": "release-message",
     "sbredis*.ServiceBusSessionReceiver: added": "session-receiver",
+    "sbredis*ServiceBusReceiver.peek_messages(session_id): added": "session-unlocked",
     "sbredis*ServiceBusReceiver.delete_messages: added": "delete-purge",
     "sbredis*ServiceBusReceiver.purge_messages: added": "delete-purge",
     "sbredis*ServiceBusSession.dead_letter_messages: added": "dead-letter-session",

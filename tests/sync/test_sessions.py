@@ -173,6 +173,19 @@ def test_sessions_are_listed(client: ServiceBusClient, sender: ServiceBusSender)
     assert list(client.list_queue_sessions("q", state_updated_after=before)) == ["s05"]
 
 
+def test_a_session_is_peeked_and_purged_without_its_lock(client: ServiceBusClient, sender: ServiceBusSender) -> None:
+    send(sender, "a", "1", "2", "3")
+    send(sender, "b", "4")
+    with client.get_queue_receiver("q", session_id="a") as holder:
+        (held,) = holder.receive_messages(1, SOON)
+        looker = client.get_queue_receiver("q")
+        assert [str(message) for message in looker.peek_messages(5, session_id="a")] == ["1", "2", "3"]
+        assert looker.delete_messages(1, session_id="a") == 1
+        assert looker.purge_messages(session_id="a") == 1
+        holder.complete_message(held)
+        assert [str(message) for message in looker.peek_messages(5, session_id="b")] == ["4"]
+
+
 def test_a_whole_session_is_dead_lettered(client: ServiceBusClient, sender: ServiceBusSender) -> None:
     send(sender, "ann", "one", "two", "three")
     send(sender, "bob", "four")

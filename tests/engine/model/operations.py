@@ -433,11 +433,21 @@ class Model(Mechanics):
 
     # -- looking after -------------------------------------------------------------------------------------------------
 
-    def purge(self, call: Call, before: int, *, side: Side = Side.MAIN, share: int = MOST, start: int = 0) -> Purged:
+    def purge(
+        self,
+        call: Call,
+        before: int,
+        *,
+        side: Side = Side.MAIN,
+        share: int = MOST,
+        start: int = 0,
+        session: str | None = None,
+    ) -> Purged:
         """Look at so many messages in order of their scores, and delete what was enqueued before."""
 
         def act() -> Purged:
             there = [message for message in self.messages[side].values() if message.state in purgeable]
+            there = [message for message in there if session is None or message.session == session]
             there = sorted((message for message in there if message.score >= start), key=lambda one: one.score)
             looked = list(self._within(there[:share], self.bounds.purged))
             old = [one for one in looked if one.enqueued is not None and one.enqueued < before]
@@ -448,7 +458,8 @@ class Model(Mechanics):
             return Purged(len(old), onwards, self.more)
 
         purgeable = {state for of, state, event in TRANSITIONS if event is Event.PURGE and of is side}
-        return self._perform(call, act, sound=1 <= share <= MOST and before >= 0 and start >= 0)
+        sound = 1 <= share <= MOST and before >= 0 and start >= 0 and (session is None or side is Side.MAIN)
+        return self._perform(call, act, sound=sound, early=self._none_has_sessions(session))
 
     @staticmethod
     def _within(messages: Iterable[Message], room: int) -> Iterator[Message]:

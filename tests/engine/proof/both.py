@@ -182,12 +182,22 @@ class Both(Comparison):
         step = Step("count", lambda p, turn: p.count(turn), self.model.count)
         return self.do(step, without_lane(how))
 
-    def purge(self, how: How, before: int, *, side: Side = Side.MAIN, share: int = 1_000, start: int = 0) -> Any:
+    def purge(
+        self,
+        how: How,
+        before: int,
+        *,
+        side: Side = Side.MAIN,
+        share: int = 1_000,
+        start: int = 0,
+        session: str | None = None,
+    ) -> Any:
+        given: dict[str, Any] = {"share": share, "start": start, "session": session}
         return self.do(
             Step(
                 "purge",
-                lambda p, turn: p.purge(turn, before, side=side.value, share=share, start=start),
-                lambda call: self.model.purge(call, before, side=side, share=share, start=start),
+                lambda p, turn: p.purge(turn, before, side=side.value, **given),
+                lambda call: self.model.purge(call, before, side=side, **given),
             ),
             how,
         )

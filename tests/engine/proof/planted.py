@@ -220,6 +220,8 @@ BUGS = (
         " then",
         "sessions",
     ),
+    Bug("a purge of one session purges all", "purge", "  if not session then\n", "  if true then\n", "sessions"),
+    Bug("a purge of a session leaves the deferred", "purge", "BAND - 1, '', 'p' },", "BAND - 1, '' },", "sessions"),
     Bug("any lock opens a session", "includes/lock_of", "held == session and", "held and", "sessions"),
     Bug("who has but a state is not listed", "list_sessions", "<= 107 then", "< 107 then", "sessions"),
     # -- topics

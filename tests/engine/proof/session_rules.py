@@ -31,6 +31,7 @@ ANY: dict[str, Callable[[Town, How], Any]] = {
     "list_sessions_since": lambda both, how: both.list_sessions_since(how, 5, 0),
     "look_for_session": lambda both, how: both.look_for_session(how),
     "peek": lambda both, how: both.peek(how, session="a"),
+    "purge": lambda both, how: both.purge(how, 0, session="a"),
     "receive": lambda both, how: both.receive(how, "x" * 12, 1, session="a"),
     "receive_deferred": lambda both, how: both.receive_deferred(how, "x" * 12, ["7"], session="a"),
     "release_session": lambda both, how: both.release_session(how, _NOBODY),
@@ -189,6 +190,21 @@ class SessionMachine(Machine):
     )
     def peek(self, how: How, start: int, session: str, wanted: int, states: str) -> None:
         self.both.peek(how, start, wanted, session=session, states=states)
+
+    @every(6, 3)
+    @rule(
+        data=st.data(),
+        how=hows,
+        session=some(draws.SESSIONS),
+        share=some([1, 2, 1_000]),
+        onwards=st.booleans(),
+    )
+    def purge_session(self, *, data: st.DataObject, how: How, session: str, share: int, onwards: bool) -> None:
+        there = list(self.model.messages[Side.MAIN].values())
+        times = {self.both.now + 1, *(message.enqueued or 0 for message in there)}
+        before = data.draw(some(sorted(times)))
+        start = data.draw(some([message.score for message in there])) if onwards and there else 0
+        self.both.purge(how, before, share=share, start=start, session=session)
 
     # -- state, listing, burying ---------------------------------------------------------------------------------------
 

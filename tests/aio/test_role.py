@@ -1,0 +1,27 @@
+"""The role that one client of a namespace has at a time."""
+
+from __future__ import annotations
+
+import pytest
+
+from sbredis.aio._role import Role
+from sbredis.engine import registry_salt, role_keys
+from tests.aio.standing import queue_at
+
+pytestmark = pytest.mark.anyio
+
+
+@pytest.mark.parametrize("ahead", [0, 3_600_000], ids=["a clock that stands still", "a clock that went back"])
+async def test_the_fence_rises_with_each_holder_whatever_the_clock_says(url: str, ahead: int) -> None:
+    """A clock that says no more than the last fence does not keep the next holder's from being above it."""
+    async with queue_at(url) as queue:
+        (key,) = role_keys("ns", registry_salt())
+        seconds, _ = await queue.transport.command("TIME", key=key)
+        last = (int(seconds) + 600) * 1000 + ahead  # the clock is never there while this test runs
+        await queue.transport.command("HSET", key, "route", f"before 0 {last}", key=key)
+        for place in range(1, 4):
+            holder = Role(queue.transport, "ns", "route")
+            taken = await holder.claim(5)
+            assert (taken.held, taken.fence) == (True, last + place)
+            assert (await holder.claim(5)).fence == taken.fence  # going on is no other holder
+            await holder.give_up()

@@ -1,0 +1,130 @@
+"""Peeking and deleting the messages of one session without a lock on it."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+import pytest
+
+from sbredis.exceptions import ServiceBusError
+from sbredis.model import ServiceBusMessage, ServiceBusSessionFilter
+from tests.aio.seated import Seats, seats_at
+from tests.aio.standing import Calls, bodies, both, in_memory, queue_at
+
+pytestmark = pytest.mark.anyio
+
+
+async def filled(queue: Seats) -> tuple[str, str]:
+    """The names of two sessions in one partition, which have three messages each."""
+    mine, other = queue.named(0, 2)
+    for text in "123":
+        await queue.say(mine, text)
+        await queue.say(other, f"other {text}")
+    return mine, other
+
+
+@both
+async def test_a_session_is_peeked_by_name_while_another_receiver_has_it(url: str, partitioned: bool) -> None:
+    """Page by page, each session from where it was left; nothing of it is locked by this, or given back."""
+    async with seats_at(url, partitioned=partitioned) as queue:
+        mine, other = await filled(queue)
+        async with queue.session(mine) as holder:
+            (held,) = await holder.receive_messages(1, 20)
+            looker = queue.receiver()
+            assert bodies(await looker.peek_messages(2, session_id=mine)) == ["1", "2"]
+            assert bodies(await looker.peek_messages(1, session_id=other)) == ["other 1"]
+            assert bodies(await looker.peek_messages(2, session_id=mine)) == ["3"]
+            assert await looker.peek_messages(2, session_id=mine) == []
+            assert bodies(await looker.peek_messages(5, session_id=other)) == ["other 2", "other 3"]
+            assert bodies(await looker.peek_messages(5, session_id=mine, sequence_number=1)) == ["1", "2", "3"]
+            assert await looker.peek_messages(5, session_id="never sent to") == []
+            assert await queue.holders() == 1
+            await holder.complete_message(held)
+
+
+@both
+async def test_a_receiver_of_a_session_by_name_looks_and_deletes_without_accepting_it(
+    url: str, partitioned: bool
+) -> None:
+    async with seats_at(url, partitioned=partitioned) as queue:
+        mine, other = await filled(queue)
+        receiver = queue.session(mine)
+        assert bodies(await receiver.peek_messages(5)) == ["1", "2", "3"]
+        assert await receiver.delete_messages(2) == 2
+        assert await receiver.purge_messages(session_id=mine) == 1
+        assert receiver._session is None
+        assert await queue.holders() == 0
+        async with queue.session(other) as holder:
+            assert bodies(await holder.receive_messages(5, 20)) == ["other 1", "other 2", "other 3"]
+
+
+@both
+async def test_one_session_is_purged_whoever_has_it(url: str, partitioned: bool) -> None:
+    """What its holder has received, what is scheduled, and all other sessions stay."""
+    async with seats_at(url, partitioned=partitioned) as queue:
+        mine, other = await filled(queue)
+        await queue.say(mine, "later", scheduled_enqueue_time_utc=datetime.now(UTC) + timedelta(hours=1))
+        async with queue.session(mine) as holder:
+            (first,) = await holder.receive_messages(1, 20)
+            purger = queue.receiver()
+            assert await purger.purge_messages(session_id=mine) == 2
+            await holder.complete_message(first)
+        assert await purger.purge_messages(session_id=mine) == 0
+        assert bodies(await purger.peek_messages(5, session_id=mine)) == ["later"]
+        assert bodies(await purger.peek_messages(5, session_id=other)) == ["other 1", "other 2", "other 3"]
+        assert await purger.delete_messages(2, session_id=other) == 2
+        before = datetime(2020, 1, 1, tzinfo=UTC)
+        assert await purger.delete_messages(2, session_id=other, before_enqueued_time_utc=before) == 0
+        assert await purger.purge_messages() == 1
+
+
+@both
+async def test_more_messages_of_a_session_than_a_call_takes_are_purged(url: str, partitioned: bool) -> None:
+    async with seats_at(url, partitioned=partitioned) as queue:
+        (mine,) = queue.named(0)
+        async with queue.client.get_queue_sender("q") as sender:
+            for _ in range(2):
+                await sender.send_messages([ServiceBusMessage("m", session_id=mine) for _ in range(600)])
+        assert await queue.receiver().purge_messages(session_id=mine) == 1200
+        assert (await queue.counts()).bytes == 0
+
+
+@in_memory
+async def test_the_next_session_is_accepted_as_nobody_knows_its_name_before(url: str) -> None:
+    async with seats_at(url) as queue:
+        await queue.say("s", "1", "2")
+        async with queue.session(ServiceBusSessionFilter.NEXT_AVAILABLE) as receiver:
+            assert bodies(await receiver.peek_messages(5)) == ["1", "2"]
+            assert await receiver.purge_messages(session_id="s") == 2
+            with pytest.raises(ValueError, match="another session"):
+                await receiver.purge_messages(session_id="t")
+
+
+@in_memory
+async def test_a_session_that_cannot_be_meant_is_refused_before_anything_is_sent(url: str) -> None:
+    async with seats_at(url) as queue:
+        await queue.say("s", "1")
+        receivers = [queue.session("t"), queue.receiver(sub_queue="deadletter")]
+        with Calls(queue.transport) as calls:
+            for receiver, message in zip(receivers, ("another session", "no sessions"), strict=True):
+                for call in (receiver.peek_messages, receiver.purge_messages):
+                    with pytest.raises(ValueError, match=message):
+                        await call(session_id="s")
+            wrong: list[Any] = [1, b"s", "s" * 129]
+            for name in wrong:
+                with pytest.raises((TypeError, ValueError), match="session_id"):
+                    await queue.receiver().delete_messages(1, session_id=name)
+        assert not calls.by_script
+        assert (await queue.counts()).active == 1
+
+
+@both
+async def test_a_queue_without_sessions_has_none_to_peek_or_purge(url: str, partitioned: bool) -> None:
+    async with queue_at(url, partitioned=partitioned) as queue:
+        await queue.send("a")
+        receiver = queue.receiver()
+        for call in (receiver.peek_messages, receiver.purge_messages):
+            with pytest.raises(ServiceBusError, match="has no sessions"):
+                await call(session_id="s")
+        assert (await queue.counts()).active == 1

@@ -8,13 +8,14 @@ not asked cannot fail.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from decimal import Decimal
 from typing import Any, NoReturn, Protocol, TypeAlias, TypeVar
 from uuid import uuid4
 
 from sbredis._quoting import shortened
 from sbredis.rules._arithmetic import EvaluationError, calculate, negate
 from sbredis.rules._facts import Seen, canonical
-from sbredis.rules._like import PatternError, matcher
+from sbredis.rules._like import LONGEST_PATTERN, PatternError, matcher
 from sbredis.rules._syntax import (
     AllOf,
     AnyOf,
@@ -225,7 +226,7 @@ class Compiler:
         # Nearly all comparisons: with a constant, text or a number, of what is text or a number.
         value = constant.value
         first, second = (str, str) if isinstance(value, str) else (int, float)
-        if kind_of(value) not in {Kind.TEXT, Kind.NUMBER}:
+        if kind_of(value) not in {Kind.TEXT, Kind.NUMBER} or isinstance(value, Decimal):
             return lambda seen: compare(getter(seen), value)
         quick = _QUICK[comparison](value)
 
@@ -262,6 +263,8 @@ class Compiler:
         where = self._where(like.at)
         fixed = self.constant(like.pattern)
         if fixed is not None and escape is None and isinstance(fixed.value, str):
+            if len(fixed.value) > LONGEST_PATTERN:
+                return lambda seen: None  # noqa: ARG005 -- as all conditions
             ready = matcher(fixed.value)
 
             def simple(seen: Seen) -> Truth:
@@ -277,7 +280,7 @@ class Compiler:
                 return None
             if mark is not None and not (isinstance(mark, str) and len(mark) == 1):
                 raise EvaluationError(f"ESCAPE takes text of one character {where}")
-            if not isinstance(found, str) or not isinstance(wanted, str):
+            if not isinstance(found, str) or not isinstance(wanted, str) or len(wanted) > LONGEST_PATTERN:
                 return None
             try:
                 return matcher(wanted, mark)(found)

@@ -1,7 +1,10 @@
 """Patterns of LIKE: ``%`` is any text, ``_`` any one character, and what follows the escape character is itself.
 
-What stands between two ``%`` is looked for from left to right, the first place being good enough: no pattern takes
-longer than its length times that of the text.
+The text is gone through once, from left to right: what stands between two ``%`` may take the first place that fits, so
+nothing is ever tried again. A piece without ``_`` is looked for by ``str.find``, a short one with ``_`` inside by a
+regular expression without repetition, which goes back by no more than its own length. A longer one takes one step a
+character: a whole number holds, one bit each, all the places in the piece that may have been reached by now. So the
+steps grow with the length of the text alone, whatever the pattern, whose length is bounded.
 """
 
 from __future__ import annotations
@@ -10,9 +13,16 @@ import re
 from collections.abc import Callable
 from typing import TypeAlias
 
-__all__ = ["PatternError", "matcher"]
+__all__ = ["LONGEST_PATTERN", "PatternError", "matcher"]
 
 Matcher: TypeAlias = "Callable[[str], bool]"
+
+LONGEST_PATTERN = 1024
+"""How many characters a pattern may have: as many as a filter. No text is known to be like a longer one, or not."""
+
+
+_SHORT = 16
+"""Up to this length, going back costs less than not going back."""
 
 
 class PatternError(ValueError):
@@ -25,18 +35,54 @@ class _Piece:
     def __init__(self, characters: list[str | None]) -> None:
         self.size = len(characters)
         self.plain = "".join(filter(None, characters)) if None not in characters else None
-        self._pattern = re.compile("".join("." if one is None else re.escape(one) for one in characters), re.DOTALL)
+        self._pattern = re.compile(_expression(characters), re.DOTALL)
+        given = [at for at, one in enumerate(characters) if one is not None]
+        self._before = given[0] if given else self.size
+        """How many characters there may be any of before the first that is given, and then after the last."""
+        self._after = self.size - given[-1] - 1 if given else 0
+        core = characters[self._before : self.size - self._after]
+        first_any = core.index(None) if None in core else len(core)
+        self._start = "".join(filter(None, core[:first_any]))
+        """What is given until there may be any character."""
+        self._whole = first_any == len(core)
+        short = 0 < len(core) <= _SHORT
+        self._short = re.compile(_expression(core), re.DOTALL) if short and not self._whole else None
+        self._last = 1 << len(core) >> 1
+        self._any = sum(1 << at for at, one in enumerate(core) if one is None)
+        self._masks: dict[str, int] = {}
+        """For each character that is given, at which places of the core it may stand, one bit each."""
+        for at, one in enumerate(core):
+            if one is not None:
+                self._masks[one] = self._masks.get(one, self._any) | 1 << at
 
     def here(self, text: str, at: int) -> bool:
         return text.startswith(self.plain, at) if self.plain is not None else bool(self._pattern.match(text, at))
 
     def find(self, text: str, at: int, end: int) -> int:
         """Where it ends that is found first between two places; -1 if it is not there."""
-        if self.plain is not None:
-            start = text.find(self.plain, at, end)
-            return start + self.size if start >= 0 else -1
-        found = self._pattern.search(text, at, end)
-        return found.end() if found else -1
+        if at + self.size > end:
+            return -1
+        last = end - self._after
+        if self._short is not None:
+            match = self._short.search(text, at + self._before, last)
+            return match.end() + self._after if match else -1
+        start = text.find(self._start, at + self._before, last)
+        if start < 0:
+            return -1
+        found = start + len(self._start) if self._whole else self._end_of_core(text, start, last)
+        return found if found < 0 else found + self._after
+
+    def _end_of_core(self, text: str, at: int, end: int) -> int:
+        reached, masks, anything, last = 0, self._masks, self._any, self._last
+        for place in range(at, end):
+            reached = (reached << 1 | 1) & masks.get(text[place], anything)
+            if reached & last:
+                return place + 1
+        return -1
+
+
+def _expression(characters: list[str | None]) -> str:
+    return "".join("." if one is None else re.escape(one) for one in characters)
 
 
 def _pieces(pattern: str, escape: str | None) -> list[_Piece]:

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from datetime import datetime, timedelta
+from decimal import Decimal
 from typing import Any, ClassVar, Self, TypeAlias, TypedDict, Unpack, cast, overload
 from uuid import UUID
 
@@ -43,7 +44,7 @@ __all__ = [
     "rule_shown",
 ]
 
-RuleValue: TypeAlias = str | int | float | bool | bytes | datetime | timedelta | UUID
+RuleValue: TypeAlias = str | int | float | Decimal | bool | bytes | datetime | timedelta | UUID
 """What a parameter, or a property that is compared, may be."""
 
 DEFAULT_RULE = "$Default"

@@ -6,6 +6,7 @@ import math
 import re
 from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
+from decimal import Decimal
 from typing import NamedTuple, TypeAlias, cast
 from uuid import UUID
 
@@ -16,7 +17,7 @@ from sbredis.rules._compile import Compiler
 from sbredis.rules._facts import SETTABLE, Facts, canonical
 from sbredis.rules._rules import SqlAction
 from sbredis.rules._syntax import Remove, Statement
-from sbredis.rules._values import LARGEST, SMALLEST, Constant, Kind, Value, kind_of, on_calendar
+from sbredis.rules._values import LARGEST, SMALLEST, Constant, Kind, Value, kind_of, on_calendar, storable
 
 __all__ = ["RULE_NAME", "Action", "Changed", "compile_action"]
 
@@ -130,6 +131,8 @@ def _as_user(name: str, value: Constant, before: Value) -> Value:
             return float(value)
         except OverflowError:
             raise EvaluationError("the number does not fit into a floating-point one") from None
+    if type(value) is int and type(before) is Decimal:
+        return Decimal(value)
     if isinstance(value, datetime) and kind_of(value) is Kind.TIME:
         return _storable(value)
     return value
@@ -153,7 +156,7 @@ def _read_time(text: str) -> datetime:
     return _storable(value) if value.tzinfo is not None else value.replace(tzinfo=UTC)
 
 
-_INTEGER = re.compile(r"[+-]?[0-9]{1,19}")
+_INTEGER = re.compile(r"[+-]?[0-9]{1,20}")
 _FLOAT = re.compile(r"[+-]?[0-9]+(\.[0-9]+)?([eE][+-]?[0-9]{1,3})?")
 
 
@@ -169,10 +172,20 @@ def _read_float(text: str) -> float:
     return float(text)
 
 
+_DECIMAL = re.compile(r"[+-]?[0-9]+(\.[0-9]+)?([eE][+-]?[0-9]{1,4})?")
+
+
+def _read_decimal(text: str) -> Decimal:
+    if not _DECIMAL.fullmatch(text) or not storable(value := Decimal(text)):
+        raise ValueError(text)
+    return value
+
+
 _READERS: dict[type, Callable[[str], Value]] = {
     bool: _read_bool,
     int: _read_int,
     float: _read_float,
+    Decimal: _read_decimal,
     datetime: _read_time,
     UUID: UUID,
 }

@@ -1,4 +1,6 @@
-"""Arithmetic: on whole numbers of 64 bits, on other numbers, on times and durations; text is joined.
+"""Arithmetic: on whole numbers of 64 bits, decimals, other numbers, times and durations; text is joined.
+
+A decimal and a whole number make a decimal; either of them and a floating-point number make one of these.
 
 An operand that is unknown makes the result unknown, whatever the other is.
 """
@@ -9,10 +11,11 @@ import math
 import operator
 from collections.abc import Callable
 from datetime import datetime, timedelta
+from decimal import Decimal, DecimalException
 from typing import Any, cast
 
 from sbredis.rules._syntax import Operator
-from sbredis.rules._values import LARGEST, SMALLEST, Constant, Kind, kind_of
+from sbredis.rules._values import DECIMALS, LARGEST, SMALLEST, Constant, Kind, kind_of
 
 __all__ = ["LONGEST_TEXT", "EvaluationError", "calculate", "negate"]
 
@@ -49,6 +52,13 @@ _ON_NUMBERS: dict[str, Callable[[Any, Any], float]] = {
     "/": _over,
     "%": _rest,
 }
+_ON_DECIMALS: dict[str, Callable[[Any, Any], Decimal]] = {
+    "+": DECIMALS.add,
+    "-": DECIMALS.subtract,
+    "*": DECIMALS.multiply,
+    "/": DECIMALS.divide,
+    "%": DECIMALS.remainder,
+}
 _VERBS = {"+": "add {right} to {left}", "-": "subtract {right} from {left}", "*": "multiply {left} by {right}"}
 _DIVIDE = "divide {left} by {right}"
 
@@ -60,6 +70,8 @@ def calculate(sign: Operator, left: Constant, right: Constant) -> Constant:
     kinds = kind_of(left), kind_of(right)
     try:
         if kinds == (Kind.NUMBER, Kind.NUMBER):
+            if isinstance(left, Decimal) or isinstance(right, Decimal):
+                return _fitting(_on_decimals(sign, cast("Decimal", left), cast("Decimal", right)))
             return _fitting(_ON_NUMBERS[sign](left, right))
         if sign == "+" and kinds == (Kind.TEXT, Kind.TEXT):
             return _joined(cast("str", left), cast("str", right))
@@ -67,10 +79,19 @@ def calculate(sign: Operator, left: Constant, right: Constant) -> Constant:
             moved = _moved(sign, left, right)
             if moved is not None:
                 return moved
-    except (OverflowError, ValueError):  # of times, and of numbers that are too large for a float or infinite
+    except (OverflowError, ValueError, DecimalException):  # of times, and of numbers that are too large or infinite
         raise EvaluationError("the result is too large") from None
     verb = _VERBS.get(sign, _DIVIDE)
     raise EvaluationError(f"cannot {verb.format(left=kinds[0].value, right=kinds[1].value)}")
+
+
+def _on_decimals(sign: Operator, left: Decimal | float, right: Decimal | float) -> Decimal | float:
+    """The result of an operator where one of the numbers is a decimal."""
+    if isinstance(left, float) or isinstance(right, float):
+        return _ON_NUMBERS[sign](float(left), float(right))
+    if sign in {"/", "%"} and right == 0:
+        raise EvaluationError("division by zero")
+    return _ON_DECIMALS[sign](left, right)
 
 
 def negate(sign: str, value: Constant) -> Constant:
@@ -85,15 +106,17 @@ def negate(sign: str, value: Constant) -> Constant:
             return -value if sign == "-" else value
         except OverflowError:
             raise EvaluationError("the result is too large") from None
+    if isinstance(value, Decimal):
+        return _fitting(value.copy_negate() if sign == "-" else value)
     number = cast("float", value)
     return _fitting(-number if sign == "-" else number)
 
 
-def _fitting(number: float) -> float:
+def _fitting(number: Decimal | float) -> Decimal | float:
     if isinstance(number, int):
         if not SMALLEST <= number <= LARGEST:
             raise EvaluationError("the result does not fit into 64 bits")
-    elif not math.isfinite(number):
+    elif not (number.is_finite() if isinstance(number, Decimal) else math.isfinite(number)):
         raise EvaluationError("the result is no finite number")
     return number
 

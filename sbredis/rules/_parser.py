@@ -37,7 +37,7 @@ from sbredis.rules._syntax import (
     reference,
 )
 from sbredis.rules._tokens import Sort, Token, tokenize, wrong
-from sbredis.rules._values import LARGEST
+from sbredis.rules._values import LARGEST, SMALLEST
 
 __all__ = ["DEEPEST", "Parser"]
 
@@ -266,7 +266,7 @@ class Parser:
         sign = self._take()
         minus = sign.text == "-"
         if self._now.sort is Sort.INTEGER:
-            return Literally(-self._integer(LARGEST + 1) if minus else self._integer())
+            return Literally(-self._integer(-SMALLEST) if minus else self._integer())
         if self._now.sort is Sort.DECIMAL:
             number = float(self._take().text)
             return Literally(-number if minus else number)

@@ -12,6 +12,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from datetime import datetime, timedelta, timezone
+from decimal import Decimal
 from operator import itemgetter
 from types import NoneType
 from typing import Any, TypeAlias, TypeVar, cast
@@ -169,7 +170,7 @@ class Sharing:
         return part
 
 
-_PLAIN = {NoneType, bool, bytes, float, int, str, timedelta, UUID}
+_PLAIN = {NoneType, bool, bytes, Decimal, float, int, str, timedelta, UUID}
 
 
 def _constant(value: Constant) -> object:

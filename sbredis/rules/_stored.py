@@ -11,6 +11,7 @@ import binascii
 import math
 from collections.abc import Callable, Mapping
 from datetime import UTC, datetime, timedelta
+from decimal import Decimal, InvalidOperation
 from typing import Any, cast
 from uuid import UUID
 
@@ -25,7 +26,7 @@ from sbredis.rules._rules import (
     SqlFilter,
     TrueFilter,
 )
-from sbredis.rules._values import Constant, Value
+from sbredis.rules._values import Constant, Value, storable
 
 __all__ = ["rule_from_json", "rule_to_json"]
 
@@ -88,6 +89,8 @@ def _value(value: Constant) -> Any:
             return str(value)
         case int():
             return {"int": str(int(value))}
+        case Decimal():
+            return {"decimal": str(value)}
         case float():
             return {"float": repr(float(value))}
         case bytes():
@@ -168,6 +171,16 @@ def _read_float(text: str) -> float:
     return value
 
 
+def _read_decimal(text: str) -> Decimal:
+    try:
+        value = Decimal(text)
+    except InvalidOperation:
+        raise ValueError("no decimal") from None
+    if not value.is_finite() or not storable(value):
+        raise ValueError("no decimal that can be compared")
+    return value
+
+
 def _read_time(text: str) -> datetime:
     value = datetime.fromisoformat(text)
     if value.utcoffset() is None:
@@ -178,6 +191,7 @@ def _read_time(text: str) -> datetime:
 _READERS: dict[str, Callable[[str], Constant]] = {
     "int": int,
     "float": _read_float,
+    "decimal": _read_decimal,
     "bytes": lambda text: base64.b64decode(text, validate=True),
     "time": _read_time,
     "span": lambda text: int(text) * _MICROSECOND,

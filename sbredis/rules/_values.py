@@ -8,11 +8,13 @@ from __future__ import annotations
 
 import math
 from datetime import UTC, datetime, timedelta
+from decimal import ROUND_HALF_EVEN, Context, Decimal, DivisionByZero, InvalidOperation, Overflow
 from enum import Enum
-from typing import TypeAlias, cast
+from typing import Any, TypeAlias, cast
 from uuid import UUID
 
 __all__ = [
+    "DECIMALS",
     "LARGEST",
     "SMALLEST",
     "Constant",
@@ -28,10 +30,13 @@ __all__ = [
     "kind_of",
     "less",
     "on_calendar",
+    "storable",
     "unequal",
 ]
 
-Value: TypeAlias = "bool | int | float | str | bytes | datetime | UUID | list[Value] | dict[str, Value] | None"
+Value: TypeAlias = (
+    "bool | int | float | Decimal | str | bytes | datetime | UUID | list[Value] | dict[Any, Value] | None"
+)
 """What an application property may be."""
 
 Constant: TypeAlias = "Value | timedelta"
@@ -40,8 +45,17 @@ Constant: TypeAlias = "Value | timedelta"
 Truth: TypeAlias = "bool | None"
 """True, false, or unknown."""
 
-SMALLEST, LARGEST = -(2**63), 2**63 - 1
-"""The range of whole numbers."""
+SMALLEST, LARGEST = -(2**63), 2**64 - 1
+"""The range of whole numbers: those of 64 bits, with a sign or without."""
+DECIMALS = Context(
+    prec=34,
+    rounding=ROUND_HALF_EVEN,
+    Emin=-6143,
+    Emax=6144,
+    clamp=1,
+    traps=[InvalidOperation, DivisionByZero, Overflow],
+)
+"""How decimals are reckoned with: as those of 128 bits of IEEE 754, which is what a message can carry."""
 
 
 class Kind(Enum):
@@ -70,12 +84,17 @@ _ORDERED = {Kind.NUMBER, Kind.TEXT, Kind.TIME, Kind.SPAN}
 
 
 def kind_of(value: object) -> Kind:
-    """The kind of a value that is not unknown. A time without a zone is of no kind: nobody knows when it is."""
+    """The kind of a value that is not unknown.
+
+    A time without a zone is of no kind: nobody knows when it is. Neither is a decimal that is not a number.
+    """
     kind = _KINDS.get(type(value))
     if kind is not None:
         return kind
     if isinstance(value, datetime):
         return Kind.OTHER if value.utcoffset() is None else Kind.TIME
+    if isinstance(value, Decimal):
+        return Kind.OTHER if value.is_nan() else Kind.NUMBER
     return next((kind for cls, kind in _KINDS.items() if isinstance(value, cls)), Kind.OTHER)
 
 
@@ -99,6 +118,12 @@ def on_calendar(time: datetime) -> bool:
     return True
 
 
+def storable(value: Decimal) -> bool:
+    """Whether a decimal that is a number is one of 128 bits, so that it can be stored."""
+    _, digits, exponent = value.as_tuple()
+    return len(digits) <= DECIMALS.prec and isinstance(exponent, int) and -6176 <= exponent <= 6111
+
+
 def as_constant(value: object, what: str) -> Constant:
     """A value that a rule may hold: a parameter, or what a correlation filter asks for.
 
@@ -114,9 +139,14 @@ def as_constant(value: object, what: str) -> Constant:
         )
     if isinstance(value, datetime) and not on_calendar(value):
         raise ValueError(f"{what} is {value}, which does not lie within the years 1 to 9999 in UTC")
+    if isinstance(value, Decimal):
+        if not value.is_finite() or not storable(value):
+            raise ValueError(f"{what} is {value}, which is no decimal of 34 digits that can be compared")
+        return value
     if kind_of(value) is Kind.OTHER:
         raise TypeError(
-            f"{what} must be str, int, float, bool, bytes, datetime, timedelta or UUID, not {type(value).__name__}"
+            f"{what} must be str, int, float, Decimal, bool, bytes, datetime, timedelta or UUID, not "
+            f"{type(value).__name__}"
         )
     if isinstance(value, int) and not SMALLEST <= value <= LARGEST:
         raise ValueError(f"{what} is {value}, which does not fit into 64 bits")
@@ -147,7 +177,10 @@ def _ordered(left: object, right: object) -> bool:
     if left is None or right is None:
         return False
     kind = kind_of(left)
-    return kind is kind_of(right) and kind in _ORDERED
+    if kind is not kind_of(right) or kind not in _ORDERED:
+        return False
+    # A decimal is never in an order with what is not a number, and would say so by an error.
+    return not (isinstance(left, Decimal) or isinstance(right, Decimal)) or (left == left and right == right)  # noqa: PLR0124
 
 
 def less(left: object, right: object) -> Truth:

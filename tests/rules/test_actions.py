@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from datetime import UTC, datetime, timedelta, timezone
+from decimal import Decimal
 from typing import Any
 from uuid import UUID
 
@@ -66,7 +67,14 @@ def test_the_copy_bears_the_name_of_its_rule_which_the_action_sees_and_may_chang
         (1.5, "'nan'", "nan"),
         (1, "'9223372036854775807'", 2**63 - 1),
         (1, "'-9223372036854775808'", -(2**63)),
-        (1, "'9223372036854775808'", "9223372036854775808"),
+        (1, "'18446744073709551615'", 2**64 - 1),
+        (1, "'18446744073709551616'", "18446744073709551616"),
+        (Decimal("1.5"), "'2.50'", Decimal("2.50")),
+        (Decimal("1.5"), "'1E-400'", Decimal("1E-400")),
+        (Decimal("1.5"), "'1E-7000'", "1E-7000"),
+        (Decimal("1.5"), "'NaN'", "NaN"),
+        (Decimal("1.5"), "2", Decimal(2)),
+        (Decimal("1.50"), "a * 2", Decimal("3.00")),
         (1.5, "'1e300'", 1e300),
         (1.5, "'2E-300'", 2e-300),
         (1.5, "'-1e400'", "-1e400"),

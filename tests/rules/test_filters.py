@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from datetime import UTC, datetime, timedelta, timezone
+from decimal import Decimal
 from typing import Any
 from uuid import UUID
 
@@ -30,6 +31,16 @@ ID = UUID("12345678-1234-5678-1234-567812345678")
         (NOON, NOON.replace(tzinfo=None), "unknown"),
         (NOON.replace(tzinfo=None), NOON.replace(tzinfo=None), "unknown"),
         (ID, UUID(str(ID)), "true"),
+        (2**64 - 1, 2**64 - 1, "true"),
+        (2**64 - 1, float(2**64), "false"),
+        (Decimal("1.50"), Decimal("1.5"), "true"),
+        (Decimal(2**64 - 1), 2**64 - 1, "true"),
+        (Decimal("0.5"), 0.5, "true"),
+        (Decimal("0.1"), 0.1, "false"),
+        (Decimal("1.5"), "1.5", "unknown"),
+        (Decimal("NaN"), Decimal("NaN"), "unknown"),
+        (Decimal("NaN"), 1, "unknown"),
+        ({1: 2}, {1: 2}, "unknown"),
         (ID, str(ID), "unknown"),
         ([1], [1], "unknown"),
         (None, None, "unknown"),
@@ -180,10 +191,22 @@ def test_missing_properties_and_functions(text: str, result: str) -> None:
         ("7 / 2.0 = 3.5", "yes"),
         ("-7.5 % 2 = -1.5", "yes"),
         ("9223372036854775806 + 1 = 9223372036854775807", "yes"),
+        ("9223372036854775807 + 1 = 9223372036854775808", "yes"),
+        ("exact + 1 = 2.5", "yes"),
+        ("exact * @tenth = @hundredths", "yes"),
+        ("exact - 0.5 = 1", "yes"),
+        ("1 / (exact + exact) = @third", "yes"),
+        ("-exact % 1 = -0.5", "yes"),
+        ("+exact = 1.5", "yes"),
+        ("exact / 0 = 1", "division by zero (line 1, column 7)."),
+        ("exact % 0.0 = 1", "division by zero (line 1, column 7)."),
+        ("vast * 10 > 0", "the result is too large (line 1, column 6)."),
+        ("vast % 7 > 0", "the result is too large (line 1, column 6)."),
+        ("boundless + 1 > 0", "the result is no finite number (line 1, column 11)."),
         ("9007199254740993 * 3 = 27021597764222979", "yes"),
-        ("9223372036854775807 + 1 > 0", "the result does not fit into 64 bits (line 1, column 21)."),
-        ("-9223372036854775808 / -1 > 0", "the result does not fit into 64 bits (line 1, column 22)."),
-        ("-(-9223372036854775808) > 0", "the result does not fit into 64 bits (line 1, column 1)."),
+        ("18446744073709551615 + 1 > 0", "the result does not fit into 64 bits (line 1, column 22)."),
+        ("-9223372036854775808 * 2 < 0", "the result does not fit into 64 bits (line 1, column 22)."),
+        ("-(9223372036854775809) < 0", "the result does not fit into 64 bits (line 1, column 1)."),
         ("1e308 * 10 > 0", "the result is no finite number (line 1, column 7)."),
         ("a / 0 = 1", "division by zero (line 1, column 3)."),
         ("1 =\na % 0", "division by zero (line 2, column 3)."),
@@ -208,8 +231,12 @@ def test_missing_properties_and_functions(text: str, result: str) -> None:
     ],
 )
 def test_arithmetic_and_what_fails(text: str, result: str) -> None:
-    user = {"a": 1, "flag": True, "huge": 10**400}
+    user = {"a": 1, "flag": True, "huge": 10**400, "exact": Decimal("1.5"), "vast": Decimal("1E+6144")}
+    user["boundless"] = Decimal("Infinity")
     given: dict[str, Any] = {
+        "tenth": Decimal("0.1"),
+        "hundredths": Decimal("0.15"),
+        "third": Decimal("0." + "3" * 34),
         "day": timedelta(days=1),
         "last": datetime.max.replace(tzinfo=UTC),
         "word": "xy",

@@ -26,9 +26,10 @@ TEXT = st.text(st.characters(exclude_categories=["Cs"]), max_size=20)
 CONSTANTS = st.one_of(
     st.none(),
     st.booleans(),
-    st.integers(-(2**63), 2**63 - 1),
+    st.integers(-(2**63), 2**64 - 1),
     st.floats(allow_nan=False, allow_infinity=False),
     TEXT,
+    st.decimals(allow_nan=False, allow_infinity=False, places=3, min_value=-(10**20), max_value=10**20),
     st.binary(max_size=20),
     st.datetimes(timezones=st.just(UTC)).map(lambda time: time.replace(fold=0)),
     st.timedeltas(),
@@ -157,8 +158,9 @@ def parameter(value: Any) -> dict[str, Any]:
         {"name": "r", "filter": {"kind": "correlation", "subject": 1}},
         {"name": "r", "filter": {"kind": "true"}, "action": None},
         {"name": "r", "filter": {"kind": "true"}, "action": {"text": None}},
-        *map(parameter, [7, 1.5, [], {}, {"int": 7}, {"int": "x"}, {"int": "1", "float": "1"}, {"decimal": "1"}]),
+        *map(parameter, [7, 1.5, [], {}, {"int": 7}, {"int": "x"}, {"int": "1", "float": "1"}, {"complex": "1"}]),
         *map(parameter, [{"float": "nan"}, {"float": "x"}, {"bytes": "?"}, {"uuid": "x"}, {"span": "9" * 30}]),
+        *map(parameter, [{"decimal": "x"}, {"decimal": "NaN"}, {"decimal": "9" * 35}, {"decimal": "1E+7000"}]),
         *map(parameter, [{"time": "noon"}, {"time": "2024-05-01T12:00:00"}, {"int": "9" * 5000}]),
     ],
 )

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 from enum import StrEnum
 
+from sbredis.model._listed import Listed
+
 __all__ = ["AccessRights", "ApiVersion", "EntityAvailabilityStatus", "EntityStatus", "MessagingSku", "NamespaceType"]
 
 
-class AccessRights(StrEnum):
+class AccessRights(Listed, StrEnum):
     """What an authorization rule permits. Redis's own users decide who may do what; see :class:`AuthorizationRule`."""
 
     MANAGE = "Manage"
@@ -15,7 +17,7 @@ class AccessRights(StrEnum):
     LISTEN = "Listen"
 
 
-class EntityStatus(StrEnum):
+class EntityStatus(Listed, StrEnum):
     """Whether an entity takes messages in and gives them out. The first four can be set; the others are told."""
 
     ACTIVE = "Active"
@@ -37,7 +39,7 @@ class EntityStatus(StrEnum):
     """Azure's; never told here."""
 
 
-class EntityAvailabilityStatus(StrEnum):
+class EntityAvailabilityStatus(Listed, StrEnum):
     """Whether all partitions of an entity can be reached."""
 
     AVAILABLE = "Available"
@@ -51,7 +53,7 @@ class EntityAvailabilityStatus(StrEnum):
     """Azure's; never told here."""
 
 
-class MessagingSku(StrEnum):
+class MessagingSku(Listed, StrEnum):
     """What of Azure's service a namespace is a customer of. Kept for programs that name it; nothing is told here."""
 
     BASIC = "Basic"
@@ -59,7 +61,7 @@ class MessagingSku(StrEnum):
     PREMIUM = "Premium"
 
 
-class NamespaceType(StrEnum):
+class NamespaceType(Listed, StrEnum):
     """What a namespace is for; here always messaging."""
 
     MESSAGING = "Messaging"
@@ -69,7 +71,7 @@ class NamespaceType(StrEnum):
     RELAY = "Relay"
 
 
-class ApiVersion(StrEnum):
+class ApiVersion(Listed, StrEnum):
     """A version of Azure's interface. Accepted for the sake of programs that name one; there is one interface here."""
 
     V2024_05 = "2024-05"

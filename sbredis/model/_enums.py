@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from enum import Enum, IntEnum, StrEnum
 
+from sbredis.model._listed import Listed
+
 __all__ = [
     "NEXT_AVAILABLE_SESSION",
     "ServiceBusMessageState",
@@ -14,7 +16,7 @@ __all__ = [
 ]
 
 
-class ServiceBusReceiveMode(StrEnum):
+class ServiceBusReceiveMode(Listed, StrEnum):
     """What receiving a message does to it."""
 
     PEEK_LOCK = "peeklock"
@@ -23,7 +25,7 @@ class ServiceBusReceiveMode(StrEnum):
     """It is deleted as it is given out: lost if the receiver fails."""
 
 
-class ServiceBusSubQueue(StrEnum):
+class ServiceBusSubQueue(Listed, StrEnum):
     """A queue that belongs to an entity, beside its main one."""
 
     DEAD_LETTER = "deadletter"
@@ -32,7 +34,7 @@ class ServiceBusSubQueue(StrEnum):
     """Messages that could not be forwarded."""
 
 
-class ServiceBusMessageState(IntEnum):
+class ServiceBusMessageState(Listed, IntEnum):
     """Where a message stands in its life."""
 
     ACTIVE = 0
@@ -53,7 +55,7 @@ NEXT_AVAILABLE_SESSION = ServiceBusSessionFilter.NEXT_AVAILABLE
 """In the place of a session id: any session that has messages and is not locked."""
 
 
-class TransportType(Enum):
+class TransportType(Listed, Enum):
     """How Azure's client reaches its service. Accepted, without an effect: the connection string says it."""
 
     Amqp = 1

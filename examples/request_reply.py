@@ -31,7 +31,7 @@ async def customer(bus: ServiceBusClient, name: str, sums: list[str]) -> list[st
     """Ask for several sums, and wait for the answers."""
     # A session can be accepted before it has messages. From now on its replies come to nobody else.
     async with bus.get_queue_receiver("replies", session_id=name) as receiver:
-        asked: dict[str | None, str] = {}
+        asked: dict[object, str] = {}
         async with bus.get_queue_sender("requests") as sender:
             for number, each in enumerate(sums):
                 asked[f"{name}-{number}"] = each

@@ -99,7 +99,7 @@ class Entity:
         """Where a session lies."""
         return self.pinned(name) if self.partitioned else self.desk(self.numbers[0])
 
-    def pinned(self, key: str) -> Desk:
+    def pinned(self, key: str | bytes) -> Desk:
         """The partition of a session id, a partition key or a message id."""
         return self.desk(self.numbers[partition_for_key(key, len(self.numbers))])
 

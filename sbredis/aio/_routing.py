@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from copy import deepcopy
 from datetime import UTC, datetime, timedelta
+from decimal import Decimal
 from itertools import pairwise
 from typing import TYPE_CHECKING, Any, cast
 from uuid import UUID
@@ -33,7 +34,7 @@ from sbredis.engine import (
     encode_changes,
 )
 from sbredis.exceptions import MessageSizeExceededError, Outcome
-from sbredis.model import MAXIMUM_PROPERTY_BYTES, moment
+from sbredis.model import MAXIMUM_PROPERTY_BYTES, comparable_id, moment
 from sbredis.registry import JUDGING_PROPERTY, EntityRecord, Namespace, Routes
 from sbredis.rules import Copy as Judged
 from sbredis.rules import Facts
@@ -50,7 +51,7 @@ _MOST_BYTES = 16 * MAXIMUM_CALL_BYTES
 """What actions may add to one message, in all its copies. To several, a call takes as much as of payloads."""
 _FAILED = "Filter evaluation failed."
 _FEWER = "Send fewer at once, or each by itself, for instance with send_stream()."
-_UNCHANGING = frozenset({str, int, float, bool, bytes, UUID, type(None)})
+_UNCHANGING = frozenset({str, int, float, bool, bytes, Decimal, UUID, type(None)})
 _FIELDS = {
     "contenttype": "content_type",
     "correlationid": "correlation_id",
@@ -65,7 +66,8 @@ _FIELDS = {
     "to": "to",
 }
 """The system properties that rules know, by what a message calls them."""
-_TEXTS = tuple((name, field) for name, field in _FIELDS.items() if field not in {"scheduled", "time_to_live"})
+_IDS = {"correlation_id", "message_id"}
+_TEXTS = tuple((name, field) for name, field in _FIELDS.items() if field not in {"scheduled", "time_to_live", *_IDS})
 
 
 def facts_of(content: Content) -> Facts:
@@ -75,6 +77,10 @@ def facts_of(content: Content) -> Facts:
         value = getattr(content, field)
         if value is not None:
             system[name] = value
+    if content.message_id is not None:
+        system["messageid"] = comparable_id(content.message_id)
+    if content.correlation_id is not None:
+        system["correlationid"] = comparable_id(content.correlation_id)
     if content.time_to_live is not None:
         system["timetolive"] = timedelta(milliseconds=content.time_to_live)
     if content.scheduled is not None:

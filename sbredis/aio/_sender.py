@@ -42,6 +42,7 @@ from sbredis.model import (
     as_messages,
     from_content,
     keep_id,
+    message_key,
     outgoing,
     routing_key,
     use_id,
@@ -448,13 +449,13 @@ class ServiceBusSender:
         desk.sending.take_over(job)
         return True
 
-    def _key(self, messages: Sequence[ServiceBusMessage], entity: Entity) -> str | None:
+    def _key(self, messages: Sequence[ServiceBusMessage], entity: Entity) -> str | bytes | None:
         """What says which partition messages belong to: one key for all of them, or none."""
-        keys: dict[str, None] = {}
+        keys: dict[str | bytes, None] = {}
         for message in messages:
-            key = routing_key(message)
+            key: str | bytes | None = routing_key(message)
             if key is None and entity.detects_duplicates:
-                key = message.message_id
+                key = message_key(message)
             if key is not None:
                 keys[key] = None
         if len(keys) > 1:

@@ -9,6 +9,7 @@ from sbredis.engine._codec import (
     Changes,
     CodecError,
     Content,
+    MessageId,
     Value,
     decode,
     decode_changes,
@@ -24,6 +25,7 @@ from sbredis.engine._keys import (
     role_keys,
     waiting_channel,
 )
+from sbredis.engine._named_values import NamedValues
 from sbredis.engine._names import (
     entity_name,
     identifier,
@@ -124,7 +126,9 @@ __all__ = [
     "Lock",
     "Looked",
     "MalformedCallError",
+    "MessageId",
     "Mode",
+    "NamedValues",
     "Outgoing",
     "Partition",
     "PartitionSettings",

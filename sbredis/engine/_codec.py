@@ -10,38 +10,55 @@ A session id comes first of all fields, so that the scripts find it (``lua/inclu
 
 from __future__ import annotations
 
-import struct
-from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from datetime import UTC, datetime, timedelta
 from typing import Any, TypeAlias
 from uuid import UUID
 
-from sbredis._quoting import quoted
+from sbredis.engine._values import (
+    SHORT,
+    CodecError,
+    Value,
+    length_bytes,
+    map_bytes,
+    read_map,
+    read_number,
+    read_text,
+    read_value,
+    taken,
+    value_bytes,
+)
 
-__all__ = ["Changes", "CodecError", "Content", "Value", "decode", "decode_changes", "encode", "encode_changes"]
+__all__ = [
+    "Changes",
+    "CodecError",
+    "Content",
+    "MessageId",
+    "Value",
+    "decode",
+    "decode_changes",
+    "encode",
+    "encode_changes",
+]
 
-Value: TypeAlias = "bool | int | float | str | bytes | datetime | UUID | list[Value] | dict[str, Value] | None"
-"""What an application property may be."""
+MessageId: TypeAlias = "str | int | UUID | bytes"
+"""What a message id and a correlation id may be."""
 
 _VERSION = 1
-_DEEPEST = 16
-"""How far lists and dictionaries may stand inside one another: no input may exhaust the stack."""
 
 
-class CodecError(ValueError):
-    """Bytes that are no message as this release writes or reads them."""
-
-
-@dataclass(slots=True)
+@dataclass
 class Content:
-    """A message as its sender gave it. Times are in ms since 1970."""
+    """A message as its sender gave it. Times are in ms since 1970.
+
+    Without slots on purpose: the defaults are attributes of the class, so a field that a message does not have costs
+    nothing when the message is read.
+    """
 
     body: bytes = b""
-    message_id: str | None = None
+    message_id: MessageId | None = None
     session_id: str | None = None
     partition_key: str | None = None
-    correlation_id: str | None = None
+    correlation_id: MessageId | None = None
     content_type: str | None = None
     subject: str | None = None
     to: str | None = None
@@ -54,6 +71,8 @@ class Content:
     """The application's own."""
     annotations: dict[str, Value] | None = None
     """What belongs to the body and to no property: AMQP's other sections, by name."""
+    raw_amqp: bytes | None = None
+    """The sender's own encoding of the message. Nobody looks into it."""
     assigned: str | None = field(default=None, compare=False, repr=False)
     """The id that sbredis has assigned last; it is not sent by itself."""
     id_used: bool = field(default=False, compare=False, repr=False)
@@ -85,17 +104,13 @@ _TEXTS = (
     (9, "reply_to_session_id"),
 )
 _TEXT_OF_TAG = dict(_TEXTS)
-_TIME_TO_LIVE, _SCHEDULED, _PROPERTIES, _ANNOTATIONS = 10, 11, 12, 13
+_TIME_TO_LIVE, _SCHEDULED, _PROPERTIES, _ANNOTATIONS, _RAW_AMQP = 10, 11, 12, 13, 16
+_TYPED = {1: 14, 4: 15}
+"""The tags of ids that are no text, by the tags of those that are."""
+_ID_OF_TAG = {tag: _TEXT_OF_TAG[of_text] for of_text, tag in _TYPED.items()}
 _CHANGED_PROPERTIES, _REASON, _DESCRIPTION, _CHANGED_SYSTEM = 1, 2, 3, 4
 
-_DOUBLE = struct.Struct(">d")
-_SHORT = [bytes((number,)) for number in range(128)]
-_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
-_MICROSECOND = timedelta(microseconds=1)
-_FIRST = (datetime.min.replace(tzinfo=UTC) - _EPOCH) // _MICROSECOND
-_LAST = (datetime.max.replace(tzinfo=UTC) - _EPOCH) // _MICROSECOND
-_HALF = 1 << 63
-"""Whole numbers are those of 64 bits, as everywhere else where messages are read."""
+_new = object.__new__
 
 
 def encode(content: Content) -> bytes:
@@ -110,10 +125,13 @@ def encode(content: Content) -> bytes:
             _texts(parts, content, _TEXTS[:1])
     elif message_id is None:
         parts = [b"\x01"]
+    elif not isinstance(message_id, str):
+        parts = [b"\x01"]
+        _texts(parts, content, _TEXTS[:1])
     else:
         value = message_id.encode()
         size = len(value)
-        parts = [b"\x01\x01", _SHORT[size] if size < 128 else _length(size), value]
+        parts = [b"\x01\x01", SHORT[size] if size < 128 else length_bytes(size), value]
     if content.partition_key is not None or content.correlation_id is not None:
         _texts(parts, content, _TEXTS[2:4])
     if (
@@ -129,18 +147,22 @@ def encode(content: Content) -> bytes:
     if content.scheduled is not None:
         _field(parts, _SCHEDULED, b"%d" % content.scheduled)
     if content.properties:
-        _field(parts, _PROPERTIES, _map(content.properties, 1))
+        _field(parts, _PROPERTIES, map_bytes(content.properties, 1))
     if content.annotations:
-        _field(parts, _ANNOTATIONS, _map(content.annotations, 1))
+        _field(parts, _ANNOTATIONS, map_bytes(content.annotations, 1))
+    if content.raw_amqp is not None:
+        _field(parts, _RAW_AMQP, content.raw_amqp)
     parts += (b"\x00", content.body)
     return b"".join(parts)
 
 
 def _texts(parts: list[bytes], content: Content, texts: tuple[tuple[int, str], ...]) -> None:
     for tag, name in texts:
-        text: str | None = getattr(content, name)
-        if text is not None:
+        text: MessageId | None = getattr(content, name)
+        if isinstance(text, str):
             _field(parts, tag, text.encode())
+        elif text is not None:
+            _field(parts, _TYPED[tag], b"".join(value_bytes(text, name, 1)))
 
 
 def decode(payload: bytes, at: int = 0) -> Content:
@@ -151,7 +173,7 @@ def decode(payload: bytes, at: int = 0) -> Content:
     if payload[at] != _VERSION:
         raise CodecError(f"a message of version {payload[at]}, which this release cannot read")
     at += 1
-    content = Content()
+    content = _new(Content)
     while True:
         if at >= size:
             raise CodecError("the fields are cut off")
@@ -167,9 +189,9 @@ def decode(payload: bytes, at: int = 0) -> Content:
                 raise CodecError("a value is cut off")
             at = end
         else:
-            value, at = _taken(payload, at)
+            value, at = taken(payload, at)
         if tag == 1:
-            content.message_id = _text(value)
+            content.message_id = read_text(value)
         else:
             _read_field(content, tag, value)
 
@@ -177,28 +199,40 @@ def decode(payload: bytes, at: int = 0) -> Content:
 def _read_field(content: Content, tag: int, value: bytes) -> None:
     name = _TEXT_OF_TAG.get(tag)
     if name is not None:
-        setattr(content, name, _text(value))
+        setattr(content, name, read_text(value))
     elif tag == _TIME_TO_LIVE:
-        content.time_to_live = _number(value)
+        content.time_to_live = read_number(value)
     elif tag == _SCHEDULED:
-        content.scheduled = _number(value)
+        content.scheduled = read_number(value)
     elif tag == _PROPERTIES:
-        content.properties = _read_map(value)
+        content.properties = read_map(value)
     elif tag == _ANNOTATIONS:
-        content.annotations = _read_map(value)
+        content.annotations = read_map(value)
+    elif tag == _RAW_AMQP:
+        content.raw_amqp = value
+    elif tag in _ID_OF_TAG:
+        setattr(content, _ID_OF_TAG[tag], _read_id(value))
+
+
+def _read_id(value: bytes) -> MessageId:
+    kind = value[:1]
+    if kind not in {b"i", b"u", b"b"}:
+        raise CodecError(f"an id of an unknown kind, {kind!r}")
+    found: Any = read_value(kind, value[1:], 1)
+    return found  # type: ignore[no-any-return]  # of the three kinds
 
 
 def encode_changes(changes: Changes) -> bytes:
     """What was changed, as it is kept beside a message; empty if nothing was."""
     parts: list[bytes] = []
     if changes.properties is not None:
-        _field(parts, _CHANGED_PROPERTIES, _map(changes.properties, 1))
+        _field(parts, _CHANGED_PROPERTIES, map_bytes(changes.properties, 1))
     if changes.reason is not None:
         _field(parts, _REASON, changes.reason.encode())
     if changes.description is not None:
         _field(parts, _DESCRIPTION, changes.description.encode())
     if changes.system is not None:
-        _field(parts, _CHANGED_SYSTEM, _map(changes.system, 1))
+        _field(parts, _CHANGED_SYSTEM, map_bytes(changes.system, 1))
     return b"".join((b"\x01", *parts, b"\x00")) if parts else b""
 
 
@@ -209,54 +243,21 @@ def decode_changes(data: bytes) -> Changes:
         return changes
     for tag, value in _fields(data)[0]:
         if tag == _CHANGED_PROPERTIES:
-            changes.properties = _read_map(value)
+            changes.properties = read_map(value)
         elif tag == _REASON:
-            changes.reason = _text(value)
+            changes.reason = read_text(value)
         elif tag == _DESCRIPTION:
-            changes.description = _text(value)
+            changes.description = read_text(value)
         elif tag == _CHANGED_SYSTEM:
-            changes.system = _read_map(value)
+            changes.system = read_map(value)
     return changes
 
 
 # -- fields ------------------------------------------------------------------------------------------------------------
 
 
-def _length(number: int) -> bytes:
-    """A length, seven bits a byte, the lowest first."""
-    if number < 128:
-        return _SHORT[number]
-    digits = bytearray()
-    while number >= 128:
-        digits.append(number & 127 | 128)
-        number >>= 7
-    digits.append(number)
-    return bytes(digits)
-
-
 def _field(parts: list[bytes], tag: int, value: bytes) -> None:
-    parts += (_SHORT[tag], _length(len(value)), value)
-
-
-def _read_length(data: bytes, at: int) -> tuple[int, int]:
-    number = shift = 0
-    while True:
-        if at >= len(data) or shift > 35:
-            raise CodecError("a length is cut off or too long")
-        digit = data[at]
-        at += 1
-        number |= (digit & 127) << shift
-        if digit < 128:
-            return number, at
-        shift += 7
-
-
-def _taken(data: bytes, at: int) -> tuple[bytes, int]:
-    """A length and so many bytes."""
-    length, at = _read_length(data, at)
-    if at + length > len(data):
-        raise CodecError("a value is cut off")
-    return data[at : at + length], at + length
+    parts += (SHORT[tag], length_bytes(len(value)), value)
 
 
 def _fields(data: bytes) -> tuple[list[tuple[int, bytes]], int]:
@@ -273,118 +274,5 @@ def _fields(data: bytes) -> tuple[list[tuple[int, bytes]], int]:
         tag = data[at]
         if tag == 0:
             return fields, at + 1
-        value, at = _taken(data, at + 1)
+        value, at = taken(data, at + 1)
         fields.append((tag, value))
-
-
-def _text(value: bytes) -> str:
-    try:
-        return value.decode()
-    except UnicodeDecodeError as error:
-        raise CodecError(f"a text is not in UTF-8: {error.reason}") from None
-
-
-def _number(value: bytes) -> int:
-    digits = value[1:] if value[:1] == b"-" else value
-    if not digits.isdigit() or len(digits) > 4000:
-        raise CodecError("a number is malformed")
-    return int(value)
-
-
-# -- values ------------------------------------------------------------------------------------------------------------
-
-
-def _map(values: Mapping[Any, Any], depth: int) -> bytes:
-    if depth > _DEEPEST:
-        raise ValueError(f"properties stand more than {_DEEPEST} deep inside one another")
-    parts: list[bytes] = []
-    for key, value in values.items():
-        if not isinstance(key, str):
-            raise TypeError(f"the name of a property is text, not {type(key).__name__}")
-        name = key.encode()
-        kind, data = _value(value, key, depth)
-        parts += (_length(len(name)), name, kind, _length(len(data)), data)
-    return b"".join(parts)
-
-
-def _time(value: datetime, name: str) -> bytes:
-    if value.tzinfo is None:
-        raise ValueError(f"property {quoted(name)} is a time without a zone: say which, datetime.UTC for one")
-    microseconds = (value - _EPOCH) // _MICROSECOND
-    if not _FIRST <= microseconds <= _LAST:
-        raise ValueError(f"property {quoted(name)} is {value}, which is no time of the years 1 to 9999 in UTC")
-    return b"%d" % microseconds
-
-
-def _integer(value: int, name: str) -> bytes:
-    if not -_HALF <= value < _HALF:
-        raise ValueError(f"property {quoted(name)} is a whole number that does not fit into 64 bits")
-    return b"%d" % value
-
-
-_WRITERS: dict[type, Callable[[Any, str, int], tuple[bytes, bytes]]] = {
-    str: lambda value, _, __: (b"s", value.encode()),
-    type(None): lambda _, __, ___: (b"n", b""),
-    bool: lambda value, _, __: (b"t" if value else b"f", b""),
-    int: lambda value, name, _: (b"i", _integer(value, name)),
-    float: lambda value, _, __: (b"d", _DOUBLE.pack(value)),
-    bytes: lambda value, _, __: (b"b", value),
-    bytearray: lambda value, _, __: (b"b", bytes(value)),
-    datetime: lambda value, name, _: (b"z", _time(value, name)),
-    UUID: lambda value, _, __: (b"u", value.bytes),
-    list: lambda value, _, depth: (b"l", _map({str(at): item for at, item in enumerate(value)}, depth + 1)),
-    tuple: lambda value, _, depth: (b"l", _map({str(at): item for at, item in enumerate(value)}, depth + 1)),
-    dict: lambda value, _, depth: (b"m", _map(value, depth + 1)),
-}
-"""The letter and the bytes of a value by its type; a subclass is kept as what it extends."""
-
-
-def _value(value: Any, name: str, depth: int) -> tuple[bytes, bytes]:
-    for kind in type(value).__mro__:
-        if kind in _WRITERS:
-            return _WRITERS[kind](value, name, depth)
-    raise TypeError(
-        f"property {quoted(name)} is of the type {type(value).__name__}; a property is text, bytes, a number, "
-        "a truth value, a time, a UUID, None, or a list or dictionary of these"
-    )
-
-
-def _read_map(data: bytes, depth: int = 1) -> dict[str, Value]:
-    if depth > _DEEPEST:
-        raise CodecError(f"properties stand more than {_DEEPEST} deep inside one another")
-    values: dict[str, Value] = {}
-    at = 0
-    while at < len(data):
-        name, at = _taken(data, at)
-        kind = data[at : at + 1]
-        value, at = _taken(data, at + 1)
-        values[_text(name)] = _read_value(kind, value, depth)
-    return values
-
-
-def _read_value(kind: bytes, value: bytes, depth: int) -> Value:
-    if kind == b"s":
-        return _text(value)
-    if kind == b"i":
-        return _number(value)
-    if kind == b"b":
-        return value
-    if kind == b"d" and len(value) == _DOUBLE.size:
-        double: float = _DOUBLE.unpack(value)[0]
-        return double
-    if kind in {b"t", b"f"}:
-        return kind == b"t"
-    if kind == b"n":
-        return None
-    if kind == b"z":
-        try:
-            return _EPOCH + _number(value) * _MICROSECOND
-        except OverflowError:
-            raise CodecError("a time lies beyond all calendars") from None
-    if kind == b"u" and len(value) == 16:
-        return UUID(bytes=value)
-    if kind == b"l":
-        return list(_read_map(value, depth + 1).values())
-    if kind == b"m":
-        return _read_map(value, depth + 1)
-    raise CodecError(f"a value of an unknown kind, {kind!r}")

@@ -27,6 +27,7 @@ from sbredis.model._enums import (
     TransportType,
 )
 from sbredis.model._fields import Described
+from sbredis.model._id_kinds import comparable_id
 from sbredis.model._ids import keep_id, use_id
 from sbredis.model._kept import KeptEntity, entity_created, entity_differences, entity_revised, entity_values
 from sbredis.model._message import (
@@ -39,6 +40,7 @@ from sbredis.model._message import (
     as_messages,
     copied,
     from_content,
+    message_key,
     outgoing,
     routing_key,
 )
@@ -130,6 +132,7 @@ __all__ = [
     "TrueRuleFilter",
     "as_message",
     "as_messages",
+    "comparable_id",
     "copied",
     "delivered",
     "due_time",
@@ -139,6 +142,7 @@ __all__ = [
     "entity_values",
     "from_content",
     "keep_id",
+    "message_key",
     "moment",
     "outgoing",
     "routing_key",

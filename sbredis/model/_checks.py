@@ -6,43 +6,48 @@ A refusal is a :class:`TypeError` or a :class:`ValueError` that names the field 
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from typing import Any, cast
 from uuid import UUID
 
 from sbredis._quoting import quoted
-from sbredis.engine import NEVER, Content, Value, encode, identifier
+from sbredis.engine import NEVER, Content, NamedValues, encode, identifier
 from sbredis.exceptions import MessageSizeExceededError
+from sbredis.model._typed_values import is_typed, value_of_typed
 
 __all__ = [
+    "LONGEST_ID",
     "MAXIMUM_PROPERTIES_BYTES",
     "MAXIMUM_PROPERTY_BYTES",
     "body_bytes",
     "due_time",
+    "encoded_bytes",
     "id_text",
     "lifetime",
     "moment",
     "named_values",
     "require_one_key",
-    "require_small_properties",
+    "require_small_header",
     "text",
     "text_keys",
 ]
 
 MAXIMUM_PROPERTY_BYTES = 32 * 1024
-"""What one application property may weigh, its name included."""
+"""What one property of a message may weigh; the name of one of the application's own counts."""
 MAXIMUM_PROPERTIES_BYTES = 64 * 1024
-"""What the application properties of a message may weigh together."""
+"""What all properties of a message may weigh together: all that is neither its body nor its own encoding in AMQP."""
+LONGEST_ID = 128
+"""How many characters or bytes an id may have."""
 
-_LONGEST_ID = 128
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _MILLISECOND = timedelta(milliseconds=1)
 _FIRST = (datetime.min.replace(tzinfo=UTC) - _EPOCH) // _MILLISECOND
 _LONGEST_LIFE = timedelta(milliseconds=NEVER - 1)
 _PLAIN = frozenset({str, bytes, bool, int, float, UUID, type(None)})
 """Types of values that have no parts that need a closer look."""
-_HALF = 1 << 63
-"""The codec keeps whole numbers of 64 bits."""
+_LEAST, _MOST = -(1 << 63), (1 << 64) - 1
+"""The codec keeps whole numbers of 64 bits, with a sign or without."""
 _DEEPEST = 16
 """Beyond this depth the codec refuses what stands inside one another."""
 
@@ -63,18 +68,30 @@ def body_bytes(body: object) -> bytes:
     )
 
 
+def encoded_bytes(value: object, what: str) -> bytes:
+    """Bytes that are kept as they are."""
+    if type(value) is bytes:
+        return value
+    if not isinstance(value, (bytes, bytearray, memoryview)):
+        raise TypeError(f"{what} must be bytes or None, not {type(value).__name__}")
+    return bytes(value)  # pyright: ignore[reportUnknownArgumentType]  # of whatever format
+
+
 def text(value: object, what: str) -> str:
-    """Text that can be expressed in UTF-8."""
+    """Text that can be expressed in UTF-8, in 32 KB at most."""
     if not isinstance(value, str):
         raise TypeError(f"{what} must be str or None, not {type(value).__name__}")
-    if not value.isascii():
-        _utf8(value, what)
+    size = len(value) if value.isascii() else len(_utf8(value, what))
+    if size > MAXIMUM_PROPERTY_BYTES:
+        raise ValueError(
+            f"{what} has {size} bytes; a property may have {MAXIMUM_PROPERTY_BYTES}: put what is large into the body"
+        )
     return value
 
 
 def id_text(value: object, what: str, *, may_be_empty: bool = False) -> str:
     """Text of up to 128 characters that identifies something."""
-    if type(value) is str and 0 < len(value) <= _LONGEST_ID and value.isascii():
+    if type(value) is str and 0 < len(value) <= LONGEST_ID and value.isascii():
         return value
     if not isinstance(value, str):
         raise TypeError(f"{what} must be str or None, not {type(value).__name__}")
@@ -126,55 +143,72 @@ def moment(milliseconds: int) -> datetime:
     return _EPOCH + milliseconds * _MILLISECOND
 
 
-def named_values(given: object, what: str) -> dict[str, Value]:
-    """A dictionary of its own with names as text, each value of a type that keeps it through sending and receiving."""
+def named_values(given: object, what: str) -> NamedValues:
+    """A mapping of its own with names as text, each value of a type that keeps it through sending and receiving."""
     if not isinstance(given, Mapping):
         raise TypeError(f"{what} must be a mapping or None, not {type(given).__name__}")
     values = text_keys(cast("Any", given))
     for name, value in values.items():
         kind = type(cast("object", value))
         if kind is str:
-            text(value, f"property {quoted(name)}")
-        elif kind not in _PLAIN or (kind is int and not -_HALF <= cast("int", value) < _HALF):
+            if not value.isascii():
+                _utf8(value, f"property {quoted(name)}")
+        elif kind not in _PLAIN or (kind is int and not _LEAST <= cast("int", value) <= _MOST):
             encode(Content(properties={name: value}))
         if type(name) is not str or not name.isascii():
             text(name, "the name of a property")
     return values
 
 
-def text_keys(values: Mapping[Any, Any], depth: int = 0) -> dict[str, Any]:
-    """The same values in a new dictionary, names that are bytes read as UTF-8, in what stands inside as well."""
-    return {
-        _decoded(name) if type(name) is bytes else name: value if type(value) in _PLAIN else _text_keyed(value, depth)
-        for name, value in values.items()
-    }
+def text_keys(values: Mapping[Any, Any]) -> NamedValues:
+    """The same values in a new mapping, names that are bytes read as UTF-8."""
+    named = NamedValues()
+    for name, value in values.items():
+        named[_decoded(name) if type(name) is bytes else name] = (
+            value if type(value) in _PLAIN else _own(value, name, 0)
+        )
+    return named
 
 
-def _text_keyed(value: Any, depth: int) -> Any:
+def _own(value: Any, name: object, depth: int) -> Any:
+    """A value with lists and maps of its own, and without types of AMQP."""
     if depth > _DEEPEST:
         return value  # it will not be encoded
+    given: Any = value
     if isinstance(value, Mapping):
-        return text_keys(cast("Any", value), depth + 1)
-    if isinstance(value, (list, tuple)):
-        return [_text_keyed(item, depth + 1) for item in cast("list[Any]", value)]
-    return value
+        if is_typed(given):
+            return _own(_untyped(given, name), name, depth + 1)
+        return {key: item if type(item) in _PLAIN else _own(item, name, depth + 1) for key, item in given.items()}
+    return [_own(item, name, depth + 1) for item in given] if isinstance(value, (list, tuple)) else value
 
 
-def require_small_properties(properties: Mapping[str, Value]) -> None:
-    """Refuse application properties over 32 KB, or over 64 KB together, as they are encoded."""
+def _untyped(value: Mapping[Any, Any], name: object) -> Any:
+    try:
+        return value_of_typed(value)
+    except TypeError as error:
+        raise TypeError(f"property {quoted(name)}: {error}") from None
+    except ValueError as error:
+        raise ValueError(f"property {quoted(name)}: {error}") from None
+
+
+def require_small_header(content: Content, body_sections: frozenset[str]) -> None:
+    """Refuse application properties over 32 KB, and properties of all kinds over 64 KB together, as they are encoded.
+
+    The body does not count, wherever it is kept, and the message's own encoding in AMQP neither.
+    """
     nothing = len(encode(Content()))
-    total = 0
-    for name, value in properties.items():
+    for name, value in (content.properties or {}).items():
         size = len(encode(Content(properties={name: value}))) - nothing
-        total += size
         if size > MAXIMUM_PROPERTY_BYTES:
             raise MessageSizeExceededError(
                 f"application property {quoted(name)} has {size} bytes; one may have {MAXIMUM_PROPERTY_BYTES}: "
                 "put what is large into the body"
             )
+    sections = {name: value for name, value in (content.annotations or {}).items() if name not in body_sections}
+    total = len(encode(replace(content, body=b"", raw_amqp=None, annotations=sections))) - nothing
     if total > MAXIMUM_PROPERTIES_BYTES:
         raise MessageSizeExceededError(
-            f"the application properties have {total} bytes; together they may have {MAXIMUM_PROPERTIES_BYTES}: "
+            f"the properties of the message have {total} bytes; together they may have {MAXIMUM_PROPERTIES_BYTES}: "
             "put what is large into the body"
         )
 

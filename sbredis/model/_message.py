@@ -10,21 +10,24 @@ from dataclasses import replace
 from datetime import datetime, timedelta
 from typing import Any, TypeAlias, Unpack, cast
 
-from sbredis.engine import Content, Outgoing, Value, encode
-from sbredis.model._amqp import AmqpAnnotatedMessage, AmqpMessageBodyType, body_of, tidy, view
+from sbredis.engine import Content, MessageId, Outgoing, Value, encode
+from sbredis.model._amqp import BODY_SECTIONS, AmqpAnnotatedMessage, AmqpMessageBodyType, body_of, tidy, view
+from sbredis.model._body import Body
 from sbredis.model._checks import (
     MAXIMUM_PROPERTY_BYTES,
     body_bytes,
     due_time,
+    encoded_bytes,
     id_text,
     lifetime,
     moment,
     named_values,
     require_one_key,
-    require_small_properties,
+    require_small_header,
     text,
     text_keys,
 )
+from sbredis.model._id_kinds import comparable_id, correlation, duplicate_key, message_identifier
 from sbredis.model._ids import assign_id
 from sbredis.model._warnings import NoOptions, warn_of_unknown
 
@@ -36,13 +39,14 @@ __all__ = [
     "ServiceBusMessage",
     "as_message",
     "as_messages",
+    "message_key",
     "outgoing",
     "routing_key",
 ]
 
 PrimitiveTypes: TypeAlias = Value
 """What an application property may be: text, bytes, a number, a truth value, a time, a UUID, nothing, or a list or
-dictionary of these."""
+dictionary of these. A number is a whole one of 64 bits, with a sign or without, a floating-point one or a decimal."""
 
 PropertyMapping: TypeAlias = Mapping[str, Any] | Mapping[bytes, Any] | Mapping[str | bytes, Any]
 """Application properties as they are given: names that are bytes are read as UTF-8, and each value is one of
@@ -56,7 +60,8 @@ class ServiceBusMessage:
     the rules of a topic's subscriptions look at. Everything else is a property of this class under the same name, which
     says what it means. Keywords that mean nothing here are left out with a warning.
 
-    Raises :class:`TypeError` or :class:`ValueError` for what cannot be sent, at the latest when it is sent.
+    Text may have up to 32 KB, and all that is not the body up to 64 KB together. Raises :class:`TypeError` or
+    :class:`ValueError` for what cannot be sent, at the latest when it is sent.
     """
 
     __slots__ = ("__weakref__", "_content")
@@ -69,21 +74,22 @@ class ServiceBusMessage:
         *,
         application_properties: PropertyMapping | None = None,
         session_id: str | None = None,
-        message_id: str | None = None,
+        message_id: MessageId | None = None,
         scheduled_enqueue_time_utc: datetime | None = None,
         time_to_live: timedelta | None = None,
         content_type: str | None = None,
-        correlation_id: str | None = None,
+        correlation_id: MessageId | None = None,
         subject: str | None = None,
         partition_key: str | None = None,
         to: str | None = None,
         reply_to: str | None = None,
         reply_to_session_id: str | None = None,
+        raw_amqp: bytes | None = None,
         **kwargs: Unpack[NoOptions],
     ) -> None:
         content = self._content = Content(body if type(body) is bytes else body_bytes(body))
         if message_id is not None:
-            content.message_id = id_text(message_id, "message_id")
+            content.message_id = message_identifier(message_id, "message_id")
         if application_properties is not None:
             content.properties = named_values(application_properties, "application_properties")
         if session_id is not None:
@@ -93,7 +99,7 @@ class ServiceBusMessage:
         if content_type is not None:
             content.content_type = text(content_type, "content_type")
         if correlation_id is not None:
-            content.correlation_id = text(correlation_id, "correlation_id")
+            content.correlation_id = correlation(correlation_id, "correlation_id")
         if time_to_live is not None:
             content.time_to_live = lifetime(time_to_live)
         if scheduled_enqueue_time_utc is not None:
@@ -106,15 +112,28 @@ class ServiceBusMessage:
             content.reply_to = text(reply_to, "reply_to")
         if reply_to_session_id is not None:
             content.reply_to_session_id = id_text(reply_to_session_id, "reply_to_session_id", may_be_empty=True)
+        if raw_amqp is not None:
+            content.raw_amqp = encoded_bytes(raw_amqp, "raw_amqp")
         warn_of_unknown("ServiceBusMessage", kwargs)
 
     # -- the body ------------------------------------------------------------------------------------------------------
 
     @property
-    def body(self) -> Any:
-        """The body: bytes; of AMQP messages of the types value and sequence the value or the list that was sent."""
+    def body(self) -> bytes:
+        """The body, as bytes that ``b"".join``, ``next`` and ``list`` take as one piece, as they do with Azure's.
+
+        Where exactly ``bytes`` are wanted, or each of them as a number, take ``bytes(message.body)``. If
+        :attr:`body_type` is not ``DATA``, this is the value or the list that was sent; ``raw_amqp_message.body``, which
+        is the same, says so to type checkers.
+        """
         content = self._content
-        return content.body if content.annotations is None else body_of(content)[1]
+        if content.annotations is not None:
+            body: bytes = body_of(content)[1]
+            return body
+        body = content.body
+        if type(body) is bytes:
+            body = content.body = Body(body)  # not before somebody wants it
+        return body
 
     @property
     def body_type(self) -> AmqpMessageBodyType:
@@ -123,7 +142,7 @@ class ServiceBusMessage:
 
     def __str__(self) -> str:
         """The body as text: bytes read as UTF-8, with a replacement character for what is not."""
-        body = self.body
+        body: object = self.body
         return body.decode(errors="replace") if isinstance(body, bytes) else str(body)
 
     def __repr__(self) -> str:
@@ -145,7 +164,8 @@ class ServiceBusMessage:
     def application_properties(self) -> dict[str, PrimitiveTypes] | None:
         """The application's own properties, by name; ``None`` if there are none.
 
-        The dictionary is the message's own: what is changed in it is sent. One that is set is copied.
+        The dictionary is the message's own: what is changed in it is sent. One that is set is copied. Names are text;
+        a name in bytes finds the same one.
         """
         return self._content.properties
 
@@ -154,8 +174,11 @@ class ServiceBusMessage:
         self._content.properties = None if value is None else named_values(value, "application_properties")
 
     @property
-    def message_id(self) -> str | None:
+    def message_id(self) -> MessageId | None:
         """Identifies the message, and its repetitions to an entity that detects duplicates: 1 to 128 characters.
+
+        It may also be a UUID, a whole number of 64 bits without a sign, or 1 to 128 bytes, and comes back as it was
+        given; to detect duplicates and to rules it is its text.
 
         One is assigned when a message without one is sent. The message keeps an assigned id if the send fails or its
         outcome is unknown; otherwise it gets another one when it is sent again. An id that was set is never changed.
@@ -163,18 +186,21 @@ class ServiceBusMessage:
         return self._content.message_id
 
     @message_id.setter
-    def message_id(self, value: str | None) -> None:
-        self._content.message_id = None if value is None else id_text(value, "message_id")
+    def message_id(self, value: MessageId | None) -> None:
+        self._content.message_id = None if value is None else message_identifier(value, "message_id")
         self._content.assigned = None
 
     @property
-    def correlation_id(self) -> str | None:
-        """What the message is about or answers, for the application to match messages by."""
+    def correlation_id(self) -> MessageId | None:
+        """What the message is about or answers, for the application to match messages by.
+
+        It may be of the kinds of a message id, and comes back as it was given.
+        """
         return self._content.correlation_id
 
     @correlation_id.setter
-    def correlation_id(self, value: str | None) -> None:
-        self._content.correlation_id = None if value is None else text(value, "correlation_id")
+    def correlation_id(self, value: MessageId | None) -> None:
+        self._content.correlation_id = None if value is None else correlation(value, "correlation_id")
 
     @property
     def content_type(self) -> str | None:
@@ -288,6 +314,20 @@ class ServiceBusMessage:
         """The same message in the terms of AMQP. What is changed there is changed here."""
         return view(self._content)
 
+    @property
+    def raw_amqp(self) -> bytes | None:
+        """The message as its sender has encoded it in AMQP, for a receiver that wants exactly these bytes.
+
+        They are kept beside the fields, which are all that sbredis looks at, and come back as they were given. They
+        count to the size of the message. What a rule's action or a settlement changes is changed in the fields only,
+        and so is what sbredis adds, such as a message id.
+        """
+        return self._content.raw_amqp
+
+    @raw_amqp.setter
+    def raw_amqp(self, value: bytes | None) -> None:
+        self._content.raw_amqp = None if value is None else encoded_bytes(value, "raw_amqp")
+
     def _sendable(self) -> ServiceBusMessage:
         """What is sent when this is sent."""
         return self
@@ -318,13 +358,15 @@ def outgoing(message: ServiceBusMessage, *, detects_duplicates: bool) -> Outgoin
     if content.annotations is not None:
         tidy(content)
     payload = encode(content) if content.properties is None else _with_properties(content, content.properties)
+    if len(payload) - len(content.body) > MAXIMUM_PROPERTY_BYTES:
+        require_small_header(content, BODY_SECTIONS)
     due = content.scheduled
     if due is None and content.time_to_live is None and not detects_duplicates:
         return Outgoing(payload)
     return Outgoing(
         payload,
         content.time_to_live,
-        message_id=message_id.encode() if detects_duplicates else b"",
+        message_id=duplicate_key(message_id) if detects_duplicates else b"",
         due=None if due is None else max(due, 0),
     )
 
@@ -338,9 +380,13 @@ def _with_properties(content: Content, properties: dict[str, Value]) -> bytes:
             raise
         content.properties = properties = text_keys(properties)
         payload = encode(content)
-    if len(payload) - len(content.body) > MAXIMUM_PROPERTY_BYTES:
-        require_small_properties(properties)
     return payload
+
+
+def message_key(message: ServiceBusMessage) -> str | bytes | None:
+    """What decides on the partition where duplicates are detected and nothing else decides: the message id."""
+    message_id = message._content.message_id
+    return None if message_id is None else comparable_id(message_id)
 
 
 def routing_key(message: ServiceBusMessage) -> str | None:
@@ -361,6 +407,7 @@ _FIELDS = frozenset(
         "correlation_id",
         "message_id",
         "partition_key",
+        "raw_amqp",
         "reply_to",
         "reply_to_session_id",
         "scheduled_enqueue_time_utc",
@@ -370,6 +417,9 @@ _FIELDS = frozenset(
         "to",
     }
 )
+
+
+_AS_BODY = "To send the mapping itself, make a body of it: ServiceBusMessage(json.dumps(mapping))"
 
 
 def as_message(value: object) -> ServiceBusMessage:
@@ -385,7 +435,7 @@ def as_message(value: object) -> ServiceBusMessage:
         return _from_mapping(value)  # pyright: ignore[reportUnknownArgumentType]  # looked at there
     raise TypeError(
         f"a message is a ServiceBusMessage, an AmqpAnnotatedMessage or a mapping, not {type(value).__name__}"
-        + ("; make one with ServiceBusMessage(body)" if isinstance(value, (str, bytes)) else "")
+        f"; make one with ServiceBusMessage({'body' if isinstance(value, (str, bytes)) else 'json.dumps(…)'})"
     )
 
 
@@ -417,7 +467,8 @@ def copied(content: Content) -> Content:
 def _from_mapping(given: Mapping[Any, Any]) -> ServiceBusMessage:
     unknown = [name for name in given if name not in _FIELDS]
     if unknown:
-        raise TypeError(f"{', '.join(map(repr, unknown))} in a message; it may have {', '.join(sorted(_FIELDS))}")
+        shown = ", ".join([*map(repr, unknown[:3]), "…"][: len(unknown)])
+        raise TypeError(f"{shown} in a message; it may have {', '.join(sorted(_FIELDS))}. {_AS_BODY}")
     if "body" not in given:
-        raise TypeError("a mapping that is to be a message must have a body, which may be None")
+        raise TypeError(f"a mapping that is to be a message must have a body, which may be None. {_AS_BODY}")
     return ServiceBusMessage(**given)

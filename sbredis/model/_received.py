@@ -12,7 +12,18 @@ from hashlib import blake2b
 from typing import TYPE_CHECKING, Any, Never, NoReturn
 from uuid import UUID
 
-from sbredis.engine import NEVER, Content, Delivery, Record, Value, decode, decode_changes, payload_offset, read_record
+from sbredis.engine import (
+    NEVER,
+    Content,
+    Delivery,
+    NamedValues,
+    Record,
+    Value,
+    decode,
+    decode_changes,
+    payload_offset,
+    read_record,
+)
 from sbredis.model._checks import moment
 from sbredis.model._enums import ServiceBusMessageState, ServiceBusReceiveMode
 from sbredis.model._message import ServiceBusMessage, copied, from_content
@@ -117,7 +128,7 @@ class ServiceBusReceivedMessage(ServiceBusMessage):
         if description is not None:
             added[_DESCRIPTION] = description
         if added:
-            content.properties = {**(content.properties or {}), **added}
+            content.properties = NamedValues({**(content.properties or {}), **added})
         return content
 
     def _death(self) -> tuple[str | None, str | None]:

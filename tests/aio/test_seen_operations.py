@@ -620,7 +620,7 @@ async def test_a_renewal_that_finds_the_lock_lost_is_a_warning_and_is_counted(
             await eventually(lambda: bool(warnings(caplog)))
         (warning,) = warnings(caplog)
     assert warning.startswith(
-        f"q: the lock on 2 messages ({numbers[0]} '{ids[0]}', {numbers[1]} '{ids[1]}') is not renewed any longer: "
+        f"q: the lock on 2 messages ({numbers[0]} {ids[0]!r}, {numbers[1]} {ids[1]!r}) is not renewed any longer: "
     )
     span = failed(seen, "renew_message_lock q", "MessageLockLostError")
     assert attributes(span)["messaging.batch.message_count"] == 2
@@ -640,7 +640,7 @@ async def test_a_renewal_that_has_lasted_long_enough_is_a_warning_and_is_counted
                 await eventually(lambda: bool(warnings(caplog)))
         (warning,) = warnings(caplog)
     assert warning.startswith(
-        f"q: the lock on 1 message ({number} '{message.message_id}') is not renewed any longer: The lock was renewed "
+        f"q: the lock on 1 message ({number} {message.message_id!r}) is not renewed any longer: The lock was renewed "
         "for 30 s"
     )
     failed(seen, "renew_message_lock q", "AutoLockRenewTimeout")

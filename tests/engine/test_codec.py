@@ -7,6 +7,7 @@ import math
 from collections.abc import Callable
 from dataclasses import fields, replace
 from datetime import UTC, datetime, timedelta, timezone
+from decimal import Decimal
 from functools import cache
 from typing import Any
 from uuid import UUID
@@ -28,27 +29,40 @@ from sbredis.engine._codec import (
 from tests.engine.contracts import fragment
 
 TEXT = st.text(st.characters(exclude_categories=["Cs"]), max_size=150)
+DECIMALS = st.builds(
+    lambda sign, digits, exponent: Decimal((sign, digits, exponent)),
+    st.integers(0, 1),
+    st.lists(st.integers(0, 9), min_size=1, max_size=34).map(tuple),
+    st.integers(-6176, 6111),
+) | st.sampled_from([Decimal("Infinity"), Decimal("-Infinity")])
 SCALARS: st.SearchStrategy[Value] = st.one_of(
     st.none(),
     st.booleans(),
-    st.integers(-(2**63), 2**63 - 1),
+    st.integers(-(2**63), 2**64 - 1),
     st.floats(allow_nan=False),
+    DECIMALS,
     TEXT,
     st.binary(max_size=300),
     st.datetimes(timezones=st.just(UTC)),
     st.uuids(),
 )
 VALUES = st.recursive(
-    SCALARS, lambda inner: st.lists(inner, max_size=4) | st.dictionaries(TEXT, inner, max_size=4), max_leaves=8
+    SCALARS,
+    lambda inner: st.lists(inner, max_size=4) | st.dictionaries(TEXT | SCALARS, inner, max_size=4),
+    max_leaves=8,
 )
+IDS = st.integers(0, 2**64 - 1) | st.uuids() | st.binary(max_size=128)
 MAPS = st.dictionaries(TEXT, VALUES, min_size=1, max_size=6)
 TIMES = st.none() | st.integers(0, 10**13)
 CONTENTS = st.builds(
     Content,
     body=st.binary(max_size=400),
     **{field.name: st.none() | TEXT for field in fields(Content) if field.type == "str | None"},
+    message_id=st.none() | TEXT | IDS,
+    correlation_id=st.none() | TEXT | IDS,
     time_to_live=TIMES,
     scheduled=TIMES,
+    raw_amqp=st.none() | st.binary(max_size=300),
     properties=st.none() | MAPS,
     annotations=st.none() | MAPS,
 )
@@ -67,18 +81,46 @@ def test_changes_come_back_as_they_were_made(changes: Changes) -> None:
     assert decode_changes(encode_changes(changes)) == changes
 
 
+def typed(value: Any) -> Any:
+    """A value with the types of all its parts, and what a decimal is written as, which equality forgets."""
+    if isinstance(value, dict):
+        return dict, [(typed(key), typed(item)) for key, item in value.items()]
+    if isinstance(value, list):
+        return list, [typed(item) for item in value]
+    return type(value), str(value) if isinstance(value, Decimal) else value
+
+
 @given(MAPS)
 def test_a_property_keeps_its_type(properties: dict[str, Value]) -> None:
     found = decode(encode(Content(properties=properties))).properties
     assert found is not None
+    assert typed(found) == typed(properties)
     assert [type(value) for value in found.values()] == [type(value) for value in properties.values()]
     assert list(found) == list(properties)
 
 
-def test_what_is_not_a_number_stays_none() -> None:
-    found = decode(encode(Content(properties={"x": math.nan}))).properties
+@given(st.none() | st.text(max_size=5), st.none() | st.text(max_size=5), IDS, IDS)
+def test_an_id_keeps_its_type(session: str | None, text: str | None, message_id: Any, correlation_id: Any) -> None:
+    content = Content(b"body", message_id=message_id, session_id=session, subject=text, correlation_id=correlation_id)
+    found = decode(encode(content))
+    assert found == content
+    assert (type(found.message_id), type(found.correlation_id)) == (type(message_id), type(correlation_id))
+
+
+@pytest.mark.parametrize("nan", [math.nan, Decimal("NaN"), Decimal("-NaN")])
+def test_what_is_not_a_number_stays_none(nan: Value) -> None:
+    found = decode(encode(Content(properties={"x": nan}))).properties
     assert found is not None
-    assert math.isnan(found["x"])  # type: ignore[arg-type]
+    assert (type(found["x"]), str(found["x"])) == (type(nan), str(nan))
+
+
+def test_an_encoding_of_the_senders_own_is_kept_to_the_byte_and_costs_nothing_where_there_is_none() -> None:
+    raw = bytes(range(256)) * 700
+    payload = encode(Content(b"body", message_id="1", raw_amqp=raw))
+    assert decode(payload) == Content(b"body", message_id="1", raw_amqp=raw)
+    assert decode(encode(Content(raw_amqp=b""))).raw_amqp == b""
+    assert len(payload) - len(encode(Content(b"body", message_id="1"))) - len(raw) == 4
+    assert decode(b"\x01\x00").raw_amqp is None
 
 
 def test_times_keep_their_moment_and_lose_their_zone() -> None:
@@ -142,8 +184,15 @@ def test_a_field_of_a_later_release_is_passed_over() -> None:
         ({1, 2}, TypeError),
         (1j, TypeError),
         (datetime(2026, 1, 1), ValueError),  # noqa: DTZ001 -- that it has no zone is the point
-        ({1: 2}, TypeError),
-        (2**63, ValueError),
+        ({(1, 2): 2}, TypeError),
+        ({frozenset(): 2}, TypeError),
+        (2**64, ValueError),
+        ({2**64: 1}, ValueError),
+        (Decimal("9" * 35), ValueError),
+        (Decimal("1E+6112"), ValueError),
+        (Decimal("1E-6177"), ValueError),
+        (Decimal("sNaN"), ValueError),
+        (Decimal("NaN7"), ValueError),
         (-(2**63) - 1, ValueError),
         ([10**400], ValueError),
         (datetime.max.replace(tzinfo=timezone(timedelta(hours=-1))), ValueError),
@@ -157,11 +206,13 @@ def test_a_property_that_cannot_be_kept_is_refused_by_name(value: Value, error: 
 
 def test_nobody_needs_properties_seventeen_deep() -> None:
     value: Value = 1
+    keyed: Value = 1
     for _ in range(15):
-        value = [value]
-    assert decode(encode(Content(properties={"x": value}))).properties == {"x": value}
-    with pytest.raises(ValueError, match="deep"):
-        encode(Content(properties={"x": [value]}))
+        value, keyed = [value], {1: keyed}
+    assert decode(encode(Content(properties={"x": value, "y": keyed}))).properties == {"x": value, "y": keyed}
+    for deeper in ([value], {"a": value}, {1: keyed}):
+        with pytest.raises(ValueError, match="deep"):
+            encode(Content(properties={"x": deeper}))
 
 
 @given(st.binary(max_size=60))
@@ -188,6 +239,42 @@ def test_a_message_that_was_cut_off_in_its_fields_is_refused(content: Content, d
     payload = encode(replace(content, body=b""))
     with pytest.raises(CodecError):
         decode(payload[: data.draw(st.integers(0, len(payload) - 1))])
+
+
+@given(st.sampled_from("sntfidbzuclmk?"), st.binary(max_size=40))
+def test_a_value_that_is_malformed_is_refused_and_nothing_else_happens(kind: str, data: bytes) -> None:
+    field = b"\x01x" + kind.encode() + bytes([len(data)]) + data
+    for tag in (12, 13):
+        try:
+            decode(b"\x01" + bytes([tag, len(field)]) + field + b"\x00")
+        except CodecError:
+            continue
+    for tag in (14, 15):
+        try:
+            decode(b"\x01" + bytes([tag, len(data) + 1]) + kind.encode() + data + b"\x00")
+        except CodecError:
+            continue
+
+
+@pytest.mark.parametrize(
+    ("kind", "data"),
+    [
+        ("c", b"x"),
+        ("c", b"\xff"),
+        ("c", b"1E+99999999999999999999"),
+        ("c", b"sNaN"),
+        ("c", b"9" * 35),
+        ("u", b"1"),
+        ("d", b"1"),
+        ("k", b"i\x011"),
+        ("k", b"l\x00i\x011"),
+        ("?", b""),
+    ],
+)
+def test_a_value_that_no_release_writes_is_refused(kind: str, data: bytes) -> None:
+    field = b"\x01x" + kind.encode() + bytes([len(data)]) + data
+    with pytest.raises(CodecError):
+        decode(b"\x01\x0c" + bytes([len(field)]) + field + b"\x00")
 
 
 @pytest.mark.parametrize(

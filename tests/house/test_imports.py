@@ -49,8 +49,8 @@ PURE = {
     for folder, names in {
         "transport": ("_address", "_slots", "_script", "_resp", "_replies", "_backoff", "_facts"),
         "engine": (
-            *("_codec", "_keys", "_lifecycle", "_names", "_packing", "_partition", "_placement"),
-            *("_refusals", "_request", "_results", "_scripts", "_sessions", "_settings"),
+            *("_codec", "_keys", "_lifecycle", "_named_values", "_names", "_packing", "_partition", "_placement"),
+            *("_refusals", "_request", "_results", "_scripts", "_sessions", "_settings", "_values"),
         ),
     }.items()
     for name in names

@@ -22,18 +22,20 @@ __all__ = ["ARGUMENTS", "ENQUEUED", "TEXT", "VALUES", "lease", "received"]
 ENQUEUED = 1_700_000_000_123
 TEXT = st.text(st.characters(exclude_categories=["Cs"]), max_size=40)
 IDS = st.text(st.characters(exclude_categories=["Cs"]), min_size=1, max_size=128)
+OTHER_IDS = st.integers(0, 2**64 - 1) | st.uuids() | st.binary(min_size=1, max_size=128)
 SCALARS = st.one_of(
     st.none(),
     st.booleans(),
-    st.integers(-(2**63), 2**63 - 1),
+    st.integers(-(2**63), 2**64 - 1),
     st.floats(allow_nan=False),
+    st.decimals(allow_nan=False, allow_infinity=False, places=3, min_value=-(10**20), max_value=10**20),
     TEXT,
     st.binary(max_size=50),
     st.datetimes(timezones=st.just(UTC)),
     st.uuids(),
 )
 VALUES = st.recursive(
-    SCALARS, lambda inner: st.lists(inner, max_size=3) | st.dictionaries(TEXT, inner, max_size=3), max_leaves=6
+    SCALARS, lambda inner: st.lists(inner, max_size=3) | st.dictionaries(SCALARS, inner, max_size=3), max_leaves=6
 )
 WHOLE_TIMES = st.integers(-(10**12), 9_999_999_999_998).map(
     lambda number: datetime(1970, 1, 1, tzinfo=UTC) + timedelta(milliseconds=number)
@@ -45,14 +47,15 @@ def arguments(draw: st.DrawFn) -> dict[str, Any]:
     """What a message is made with: any part of it, and the keys equal if there are both."""
     optional: dict[str, st.SearchStrategy[Any]] = {
         "application_properties": st.dictionaries(TEXT, VALUES, min_size=1, max_size=4),
-        "message_id": IDS,
+        "message_id": IDS | OTHER_IDS,
         "session_id": IDS | st.just(""),
-        "correlation_id": TEXT,
+        "correlation_id": TEXT | OTHER_IDS,
         "content_type": TEXT,
         "subject": TEXT,
         "to": TEXT,
         "reply_to": TEXT,
         "reply_to_session_id": IDS | st.just(""),
+        "raw_amqp": st.binary(max_size=60),
         "scheduled_enqueue_time_utc": WHOLE_TIMES,
         "time_to_live": st.integers(1, 9_999_999_999_998).map(lambda number: timedelta(milliseconds=number)),
     }

@@ -147,8 +147,36 @@ def test_annotations_that_were_set_one_by_one_mean_the_same() -> None:
 def test_ids_may_be_what_amqp_lets_them_be() -> None:
     number = UUID(int=7)
     properties = AmqpMessageProperties(message_id=number, correlation_id=5, subject=b"s", group_id=b"g")
-    assert properties.message_id == str(number)
-    assert (properties.correlation_id, properties.subject, properties.group_id) == ("5", "s", "g")
+    assert properties.message_id == number
+    assert (properties.correlation_id, properties.subject, properties.group_id) == (5, "s", "g")
+    for given_id in (b"\xff", "m", 2**64 - 1, number):
+        properties.message_id = properties.correlation_id = given_id
+        assert (properties.message_id, properties.correlation_id) == (given_id, given_id)
+        assert type(properties.message_id) is type(given_id)
+
+
+@pytest.mark.parametrize("name", ["subject", "to", "group_id", "reply_to_group_id", "content_type"])
+def test_text_in_bytes_that_are_none_is_refused_by_name(name: str) -> None:
+    with pytest.raises(ValueError, match=f"^{name} is text, and these bytes are none in UTF-8$"):
+        AmqpMessageProperties(**{name: b"\xff"})  # type: ignore[arg-type]
+
+
+def test_numbers_and_users_are_bounded_when_they_are_given() -> None:
+    with pytest.raises(ValueError, match="creation_time is a whole number that does not fit into 64 bits"):
+        AmqpMessageProperties(creation_time=2**64)
+    for user in ("u" * 32769, b"u" * 32769):
+        with pytest.raises(ValueError, match="user_id has 32769 bytes"):
+            AmqpMessageProperties(user_id=user)
+
+
+def test_an_encoding_of_ones_own_is_kept_beside() -> None:
+    message = AmqpAnnotatedMessage(value_body=1, raw_amqp=b"\x00Sw\x01")
+    assert message.raw_amqp == b"\x00Sw\x01"
+    assert as_message(message).raw_amqp == b"\x00Sw\x01"
+    message.raw_amqp = None
+    assert as_message(message).raw_amqp is None
+    with pytest.raises(TypeError, match="raw_amqp must be bytes or None, not str"):
+        message.raw_amqp = "x"  # type: ignore[assignment]
 
 
 def test_a_section_is_a_mapping_as_well() -> None:

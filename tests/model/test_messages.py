@@ -7,6 +7,7 @@ import os
 import pickle
 from collections.abc import Callable
 from datetime import UTC, datetime, timedelta, timezone
+from decimal import Decimal
 from enum import Enum
 from typing import Any
 from uuid import UUID
@@ -30,7 +31,14 @@ from tests.model.givens import ARGUMENTS
 MESSAGE: Any = ServiceBusMessage  # what the type checkers would refuse is tried as well
 TEXTS = ("message_id", "session_id", "partition_key", "correlation_id", "content_type", "subject", "to", "reply_to")
 IDS = ("message_id", "session_id", "partition_key", "reply_to_session_id")
-FIELDS = (*TEXTS, "reply_to_session_id", "application_properties", "scheduled_enqueue_time_utc", "time_to_live")
+FIELDS = (
+    *TEXTS,
+    "reply_to_session_id",
+    "raw_amqp",
+    "application_properties",
+    "scheduled_enqueue_time_utc",
+    "time_to_live",
+)
 NAIVE = datetime(2030, 1, 1)  # noqa: DTZ001 -- what is to be refused
 
 
@@ -67,7 +75,8 @@ def test_what_is_set_is_what_a_message_could_have_been_made_with(arguments: dict
 def test_a_body_is_bytes(body: Any, kept: bytes) -> None:
     message = ServiceBusMessage(body)
     assert message.body == kept
-    assert type(message.body) is bytes
+    assert isinstance(message.body, bytes)
+    assert type(ServiceBusMessage(message.body)._content.body) is bytes
 
 
 def test_a_message_as_text_is_its_body_in_utf8() -> None:
@@ -102,9 +111,22 @@ class Odd:
     pass
 
 
+FREE_IDS = ("message_id", "correlation_id")
+LONG = ("correlation_id", "content_type", "subject", "to", "reply_to")
 REFUSED: list[tuple[str, Any, type[Exception], str]] = [
-    *[(name, 7, TypeError, f"{name} must be str or None, not int") for name in TEXTS],
-    *[(name, b"x", TypeError, f"{name} must be str or None, not bytes") for name in TEXTS],
+    *[(name, 7, TypeError, f"{name} must be str or None, not int") for name in TEXTS if name not in FREE_IDS],
+    *[(name, b"x", TypeError, f"{name} must be str or None, not bytes") for name in TEXTS if name not in FREE_IDS],
+    *[(name, 1.5, TypeError, f"{name} must be str, int, UUID, bytes or None, not float") for name in FREE_IDS],
+    *[(name, True, TypeError, f"{name} must be str, int, UUID, bytes or None, not bool") for name in FREE_IDS],
+    *[(name, -1, ValueError, f"{name} is a whole number that does not fit into 64 bits") for name in FREE_IDS],
+    *[(name, 2**64, ValueError, f"{name} is a whole number that does not fit into 64 bits") for name in FREE_IDS],
+    *[(name, "x" * 32769, ValueError, f"{name} has 32769 bytes; a property may have 32768") for name in LONG],
+    *[(name, "ü" * 16385, ValueError, f"{name} has 32770 bytes; a property may have 32768") for name in LONG],
+    ("message_id", b"", ValueError, "message_id has 0 bytes; it may have 1 to 128"),
+    ("message_id", b"x" * 129, ValueError, "message_id has 129 bytes; it may have 1 to 128"),
+    ("correlation_id", b"x" * 32769, ValueError, "correlation_id has 32769 bytes; it may have 0 to 32768"),
+    ("raw_amqp", "text", TypeError, "raw_amqp must be bytes or None, not str"),
+    ("raw_amqp", [1], TypeError, "raw_amqp must be bytes or None, not list"),
     *[(name, "x" * 129, ValueError, f"{name} .* 129 characters; at most 128") for name in IDS],
     *[(name, "a\ud800", ValueError, f"{name} .*surrogate") for name in (*TEXTS, "reply_to_session_id")],
     ("message_id", "", ValueError, "message_id is empty"),
@@ -119,8 +141,11 @@ REFUSED: list[tuple[str, Any, type[Exception], str]] = [
     ("application_properties", [("a", 1)], TypeError, "must be a mapping or None, not list"),
     ("application_properties", {"mine": Odd()}, TypeError, "'mine' is of the type Odd"),
     ("application_properties", {"mine": [1, Odd()]}, TypeError, "type Odd"),
-    ("application_properties", {"mine": {2: 1}}, TypeError, "name of a property is text, not int"),
-    ("application_properties", {"mine": 2**63}, ValueError, "'mine' is a whole number that does not fit into 64 bits"),
+    ("application_properties", {"mine": {(2, 3): 1}}, TypeError, "'mine' has a key of the type tuple"),
+    ("application_properties", {"mine": Decimal("9" * 35)}, ValueError, "'mine' is a decimal that does not fit"),
+    ("application_properties", {"mine": {"TYPE": "UBYTE", "VALUE": 256}}, ValueError, "'mine': 256 is not within 0"),
+    ("application_properties", {"mine": [{"TYPE": "UUID", "VALUE": "x"}]}, TypeError, "'mine': .* AMQP type UUID"),
+    ("application_properties", {"mine": 2**64}, ValueError, "'mine' is a whole number that does not fit into 64 bits"),
     (
         "application_properties",
         {"mine": datetime.max.replace(tzinfo=timezone(timedelta(hours=-1)))},
@@ -248,14 +273,14 @@ def test_no_application_properties_are_not_the_same_as_none_given() -> None:
 
 
 def test_names_in_bytes_are_read_as_text_whenever_they_come() -> None:
-    mixed: dict[str | bytes, Any] = {b"gr\xc3\xbc": 1, "map": {b"inner": [{b"deep": 2}]}}
+    mixed: dict[str | bytes, Any] = {b"gr\xc3\xbc": 1, "map": {b"inner": [{7: 2}]}}
     message = ServiceBusMessage("x", application_properties=mixed)
-    assert message.application_properties == {"grü": 1, "map": {"inner": [{"deep": 2}]}}
+    assert message.application_properties == {"grü": 1, "map": {b"inner": [{7: 2}]}}
     later: Any = message.application_properties
     later[b"later"] = 3
     assert decode(outgoing(message, detects_duplicates=False).payload).properties == {
         "grü": 1,
-        "map": {"inner": [{"deep": 2}]},
+        "map": {b"inner": [{7: 2}]},
         "later": 3,
     }
 
@@ -265,6 +290,7 @@ def test_a_property_keeps_its_type() -> None:
         RED = "red"
 
     values: dict[str, Any] = {"u": UUID(int=5), "b": b"x", "t": True, "i": 1, "f": 1.0, "n": None, "e": Colour.RED}
+    values |= {"large": 2**64 - 1, "d": Decimal("1.10"), "map": {1: [None], b"k": {UUID(int=5): 1.5}, None: True}}
     message = ServiceBusMessage("x", application_properties=values)
     kept = decode(outgoing(message, detects_duplicates=False).payload).properties
     assert kept is not None
@@ -276,7 +302,11 @@ def test_a_property_keeps_its_type() -> None:
         (float, 1.0),
         (type(None), None),
         (str, "red"),
+        (int, 2**64 - 1),
+        (Decimal, Decimal("1.10")),
+        (dict, {1: [None], b"k": {UUID(int=5): 1.5}, None: True}),
     ]
+    assert str(kept["d"]) == "1.10"
 
 
 def test_what_was_put_in_later_is_refused_when_it_is_sent() -> None:
@@ -299,12 +329,34 @@ def test_properties_that_stand_too_deep_inside_one_another_are_refused() -> None
     [
         ({"a": "x" * 32 * 1024}, "'a' has 327.. bytes; one may have 32768"),
         ({str(number): b"x" * 22_000 for number in range(3)}, "have 660.. bytes; together they may have 65536"),
+        ({"n" * 5000 + str(number): 1 for number in range(14)}, "have 70... bytes; together they may have 65536"),
     ],
 )
 def test_properties_that_are_too_large_are_refused(properties: dict[str, Any], text: str) -> None:
     message = ServiceBusMessage("x", application_properties=properties)
     with pytest.raises(MessageSizeExceededError, match=text):
         outgoing(message, detects_duplicates=False)
+
+
+def test_texts_that_are_too_large_together_are_refused() -> None:
+    message = ServiceBusMessage("x", subject="s" * 32_000, to="t" * 32_000, reply_to="r" * 32_000)
+    with pytest.raises(MessageSizeExceededError, match=r"the properties of the message have 960.. bytes"):
+        outgoing(message, detects_duplicates=False)
+    message.reply_to = None
+    outgoing(message, detects_duplicates=False)
+    message.raw_amqp_message.annotations["mine"] = "x" * 2000
+    with pytest.raises(MessageSizeExceededError, match="together they may have 65536"):
+        outgoing(message, detects_duplicates=False)
+
+
+def test_what_is_a_body_counts_as_none_of_the_properties() -> None:
+    for annotated in (
+        AmqpAnnotatedMessage(value_body="v" * 200_000),
+        AmqpAnnotatedMessage(sequence_body=[b"s" * 99_999]),
+    ):
+        outgoing(as_message(annotated), detects_duplicates=False)
+    message = ServiceBusMessage("x", raw_amqp=b"r" * 200_000, application_properties={"a": "x" * 32_700})
+    assert len(outgoing(message, detects_duplicates=False).payload) > 232_000
 
 
 def test_properties_just_as_large_as_they_may_be_are_sent() -> None:
@@ -321,7 +373,9 @@ def test_a_message_goes_out_as_it_is(arguments: dict[str, Any]) -> None:
     sent = outgoing(message, detects_duplicates=True)
     assert decode(sent.payload) == message._content
     assert message.message_id == arguments.get("message_id", message.message_id)
-    assert sent.message_id == str(message.message_id).encode()
+    given_id = message.message_id
+    assert sent.message_id == (given_id if isinstance(given_id, bytes) else str(given_id).encode())
+    assert type(given_id) is type(arguments.get("message_id", given_id))
     assert sent._replace(message_id=b"") == outgoing(message, detects_duplicates=False)
 
 
@@ -407,6 +461,10 @@ def test_several_are_taken_from_whatever_can_be_gone_through() -> None:
     ("value", "text"),
     [
         ("text", r"not str; make one with ServiceBusMessage\(body\)"),
+        ({"a": 1}, r"'a' in a message; .* ServiceBusMessage\(json\.dumps\(mapping\)\)"),
+        ({"to": "a", "subject": "b"}, r"must have a body.* ServiceBusMessage\(json\.dumps\(mapping\)\)"),
+        ({str(number): 1 for number in range(9)}, "'0', '1', '2', … in a message"),
+        (1.5, r"not float; make one with ServiceBusMessage\(json\.dumps"),
         (b"bytes", r"not bytes; make one with ServiceBusMessage\(body\)"),
         (7, "a ServiceBusMessage, an AmqpAnnotatedMessage or a mapping, not int"),
         (None, "not NoneType"),

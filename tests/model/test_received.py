@@ -281,7 +281,9 @@ def test_a_copy_says_the_same_and_has_no_lock(again: Any) -> None:
 )
 def test_bodies_of_values_and_lists_come_back(value: Any) -> None:
     message = received(as_message(AmqpAnnotatedMessage(value_body=value)))
-    assert (message.body_type.value, message.body, str(message)) == ("value", value, str(value))
+    body: Any = message.body
+    assert (message.body_type.value, body, str(message)) == ("value", value, str(value))
     listed = received(as_message(AmqpAnnotatedMessage(sequence_body=[value, value])))
-    assert (listed.body_type.value, listed.body) == ("sequence", [value, value])
+    body = listed.body
+    assert (listed.body_type.value, body) == ("sequence", [value, value])
     assert outgoing(as_message(listed), detects_duplicates=False).payload == listed._record.payload

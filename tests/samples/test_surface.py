@@ -59,6 +59,7 @@ ACCEPTED = {
     "sbredis.ServiceBus*.message: missing": "old-names",
     "sbredis*.has_key: missing": "old-names",
     "sbredis.ServiceBusReceivedMessage.from_bytes: missing": "from-bytes",
+    "sbredis*Message*raw_amqp*: added": "raw-amqp",
     "sbredis.ServiceBusMessageBatch: refuses other keywords": "unknown-keywords",
     "sbredis.amqp.*: refuses other keywords": "unknown-keywords",
     "sbredis.amqp.AmqpMessage*.clear: added": "amqp-annotations",

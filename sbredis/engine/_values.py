@@ -1,0 +1,316 @@
+"""Values as bytes: what application properties and AMQP bodies may be. Each comes back with its type.
+
+A value is a letter for its type, a length and so many bytes. A list is its values, one after the other; a map its names
+and values, or its keys and values where a key is not text.
+"""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Callable, Mapping
+from datetime import UTC, datetime, timedelta
+from decimal import Decimal, InvalidOperation
+from typing import Any, TypeAlias
+from uuid import UUID
+
+from sbredis._quoting import quoted
+from sbredis.engine._named_values import NamedValues
+
+__all__ = [
+    "SHORT",
+    "CodecError",
+    "Value",
+    "length_bytes",
+    "map_bytes",
+    "read_map",
+    "read_number",
+    "read_text",
+    "read_value",
+    "taken",
+    "value_bytes",
+]
+
+Value: TypeAlias = (
+    "bool | int | float | Decimal | str | bytes | datetime | UUID | list[Value] | dict[Any, Value] | None"
+)
+"""What an application property may be. A key of a map is one of these without parts."""
+
+_DEEPEST = 16
+"""How far lists and dictionaries may stand inside one another: no input may exhaust the stack."""
+_DOUBLE = struct.Struct(">d")
+SHORT = [bytes((number,)) for number in range(128)]
+"""Lengths below 128, as they are written."""
+_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+_MICROSECOND = timedelta(microseconds=1)
+_FIRST = (datetime.min.replace(tzinfo=UTC) - _EPOCH) // _MICROSECOND
+_LAST = (datetime.max.replace(tzinfo=UTC) - _EPOCH) // _MICROSECOND
+_LEAST, _MOST = -(1 << 63), (1 << 64) - 1
+"""Whole numbers are those of 64 bits, with a sign or without: what AMQP has."""
+_MOST_DIGITS, _LEAST_EXPONENT, _MOST_EXPONENT = 34, -6176, 6111
+"""Decimals are those of 128 bits of IEEE 754: what AMQP has."""
+_LONGEST_DECIMAL = 64
+
+
+class CodecError(ValueError):
+    """Bytes that are no message as this release writes or reads them."""
+
+
+# -- parts -------------------------------------------------------------------------------------------------------------
+
+
+def length_bytes(number: int) -> bytes:
+    """A length, seven bits a byte, the lowest first."""
+    if number < 128:
+        return SHORT[number]
+    digits = bytearray()
+    while number >= 128:
+        digits.append(number & 127 | 128)
+        number >>= 7
+    digits.append(number)
+    return bytes(digits)
+
+
+def _read_length(data: bytes, at: int) -> tuple[int, int]:
+    number = shift = 0
+    while True:
+        if at >= len(data) or shift > 35:
+            raise CodecError("a length is cut off or too long")
+        digit = data[at]
+        at += 1
+        number |= (digit & 127) << shift
+        if digit < 128:
+            return number, at
+        shift += 7
+
+
+def taken(data: bytes, at: int) -> tuple[bytes, int]:
+    """A length and so many bytes."""
+    if at < len(data) and data[at] < 128:
+        start = at + 1
+        end = start + data[at]
+    else:
+        length, start = _read_length(data, at)
+        end = start + length
+    if end > len(data):
+        raise CodecError("a value is cut off")
+    return data[start:end], end
+
+
+def read_text(value: bytes) -> str:
+    try:
+        return value.decode()
+    except UnicodeDecodeError as error:
+        raise CodecError(f"a text is not in UTF-8: {error.reason}") from None
+
+
+def read_number(value: bytes) -> int:
+    digits = value[1:] if value[:1] == b"-" else value
+    if not digits.isdigit() or len(digits) > 4000:
+        raise CodecError("a number is malformed")
+    return int(value)
+
+
+# -- writing and reading -----------------------------------------------------------------------------------------------
+
+
+def map_bytes(values: Mapping[Any, Any], depth: int) -> bytes:
+    """Values by their names."""
+    _require_depth(depth)
+    parts: list[bytes] = []
+    for key, value in values.items():
+        if not isinstance(key, str):
+            raise TypeError(f"the name of a property is text, not {type(key).__name__}")
+        name = key.encode()
+        kind, data = value_bytes(value, key, depth)
+        parts += (length_bytes(len(name)), name, kind, length_bytes(len(data)), data)
+    return b"".join(parts)
+
+
+def _keyed(values: Mapping[Any, Any], name: str, depth: int) -> tuple[bytes, bytes]:
+    """A map inside a property."""
+    if all(isinstance(key, str) for key in values):
+        return b"m", map_bytes(values, depth)
+    _require_depth(depth)
+    parts: list[bytes] = []
+    for key, value in values.items():
+        if not isinstance(key, _SIMPLE):
+            raise TypeError(
+                f"property {quoted(name)} has a key of the type {type(key).__name__}; a key is text, bytes, a number, "
+                "a truth value, a time, a UUID or None"
+            )
+        for item in (key, value):
+            kind, data = value_bytes(item, name, depth)
+            parts += (kind, length_bytes(len(data)), data)
+    return b"k", b"".join(parts)
+
+
+def _list(values: list[Any] | tuple[Any, ...], name: str, depth: int) -> bytes:
+    _require_depth(depth)
+    parts: list[bytes] = []
+    for value in values:
+        kind, data = value_bytes(value, name, depth)
+        parts += (kind, length_bytes(len(data)), data)
+    return b"".join(parts)
+
+
+def _require_depth(depth: int) -> None:
+    if depth > _DEEPEST:
+        raise ValueError(f"properties stand more than {_DEEPEST} deep inside one another")
+
+
+def _time(value: datetime, name: str) -> bytes:
+    if value.tzinfo is None:
+        raise ValueError(f"property {quoted(name)} is a time without a zone: say which, datetime.UTC for one")
+    microseconds = (value - _EPOCH) // _MICROSECOND
+    if not _FIRST <= microseconds <= _LAST:
+        raise ValueError(f"property {quoted(name)} is {value}, which is no time of the years 1 to 9999 in UTC")
+    return b"%d" % microseconds
+
+
+def _integer(value: int, name: str) -> bytes:
+    if not _LEAST <= value <= _MOST:
+        raise ValueError(
+            f"property {quoted(name)} is a whole number that does not fit into 64 bits: it may be from "
+            "-2**63 to 2**64 - 1"
+        )
+    return b"%d" % value
+
+
+def _decimal(value: Decimal, name: str) -> bytes:
+    if not _fits(value):
+        raise ValueError(
+            f"property {quoted(name)} is a decimal that does not fit into 128 bits: it may have {_MOST_DIGITS} digits "
+            f"and an exponent from {_LEAST_EXPONENT} to {_MOST_EXPONENT}, or be infinite or a quiet NaN"
+        )
+    return str(value).encode()
+
+
+def _fits(value: Decimal) -> bool:
+    _, digits, exponent = value.as_tuple()
+    if isinstance(exponent, int):
+        return len(digits) <= _MOST_DIGITS and _LEAST_EXPONENT <= exponent <= _MOST_EXPONENT
+    return exponent == "F" or (exponent == "n" and not digits)
+
+
+_WRITERS: dict[type, Callable[[Any, str, int], tuple[bytes, bytes]]] = {
+    str: lambda value, _, __: (b"s", value.encode()),
+    type(None): lambda _, __, ___: (b"n", b""),
+    bool: lambda value, _, __: (b"t" if value else b"f", b""),
+    int: lambda value, name, _: (b"i", _integer(value, name)),
+    float: lambda value, _, __: (b"d", _DOUBLE.pack(value)),
+    bytes: lambda value, _, __: (b"b", value),
+    bytearray: lambda value, _, __: (b"b", bytes(value)),
+    datetime: lambda value, name, _: (b"z", _time(value, name)),
+    UUID: lambda value, _, __: (b"u", value.bytes),
+    Decimal: lambda value, name, _: (b"c", _decimal(value, name)),
+    list: lambda value, name, depth: (b"l", _list(value, name, depth + 1)),
+    tuple: lambda value, name, depth: (b"l", _list(value, name, depth + 1)),
+    dict: lambda value, name, depth: _keyed(value, name, depth + 1),
+}
+"""The letter and the bytes of a value by its type; a subclass is kept as what it extends."""
+_SIMPLE = (str, int, float, bytes, datetime, UUID, Decimal, type(None))
+"""What has no parts, and can be a key."""
+
+
+def value_bytes(value: Any, name: str, depth: int) -> tuple[bytes, bytes]:
+    for kind in type(value).__mro__:
+        if kind in _WRITERS:
+            return _WRITERS[kind](value, name, depth)
+    raise TypeError(
+        f"property {quoted(name)} is of the type {type(value).__name__}; a property is text, bytes, a number, "
+        "a truth value, a time, a UUID, None, or a list or dictionary of these"
+    )
+
+
+def read_map(data: bytes) -> dict[str, Value]:
+    """The properties or the annotations of a message."""
+    values: dict[str, Value] = NamedValues()
+    _read_names(data, 1, values)
+    return values
+
+
+def _read_names(data: bytes, depth: int, values: dict[Any, Value]) -> dict[Any, Value]:
+    _require_shallow(depth)
+    at, size = 0, len(data)
+    while at < size:
+        name, at = taken(data, at)
+        kind = data[at : at + 1]
+        value, at = taken(data, at + 1)
+        values[read_text(name)] = read_value(kind, value, depth)
+    return values
+
+
+def _read_keyed(data: bytes, depth: int) -> dict[Any, Value]:
+    items = _read_list(data, depth)
+    if len(items) % 2 or any(isinstance(key, (list, dict)) for key in items[::2]):
+        raise CodecError("a map is malformed")
+    return dict(zip(items[::2], items[1::2], strict=True))
+
+
+def _read_list(data: bytes, depth: int) -> list[Value]:
+    _require_shallow(depth)
+    values: list[Value] = []
+    at, size = 0, len(data)
+    while at < size:
+        kind = data[at : at + 1]
+        value, at = taken(data, at + 1)
+        values.append(read_value(kind, value, depth))
+    return values
+
+
+def _require_shallow(depth: int) -> None:
+    if depth > _DEEPEST:
+        raise CodecError(f"properties stand more than {_DEEPEST} deep inside one another")
+
+
+def _read_double(value: bytes, _: int) -> float:
+    if len(value) != _DOUBLE.size:
+        raise CodecError("a floating-point number is malformed")
+    double: float = _DOUBLE.unpack(value)[0]
+    return double
+
+
+def _read_time(value: bytes, _: int) -> datetime:
+    try:
+        return _EPOCH + read_number(value) * _MICROSECOND
+    except OverflowError:
+        raise CodecError("a time lies beyond all calendars") from None
+
+
+def _read_uuid(value: bytes, _: int) -> UUID:
+    if len(value) != 16:
+        raise CodecError("a UUID is malformed")
+    return UUID(bytes=value)
+
+
+def _read_decimal(value: bytes, _: int) -> Decimal:
+    try:
+        if len(value) <= _LONGEST_DECIMAL and _fits(found := Decimal(value.decode("ascii"))):
+            return found
+    except (InvalidOperation, UnicodeDecodeError):
+        pass
+    raise CodecError("a decimal is malformed")
+
+
+_READERS: dict[bytes, Callable[[bytes, int], Value]] = {
+    b"s": lambda value, _: read_text(value),
+    b"n": lambda _, __: None,
+    b"t": lambda _, __: True,
+    b"f": lambda _, __: False,
+    b"i": lambda value, _: read_number(value),
+    b"d": _read_double,
+    b"b": lambda value, _: value,
+    b"z": _read_time,
+    b"u": _read_uuid,
+    b"c": _read_decimal,
+    b"l": lambda value, depth: _read_list(value, depth + 1),
+    b"m": lambda value, depth: _read_names(value, depth + 1, {}),
+    b"k": lambda value, depth: _read_keyed(value, depth + 1),
+}
+
+
+def read_value(kind: bytes, value: bytes, depth: int) -> Value:
+    reader = _READERS.get(kind)
+    if reader is None:
+        raise CodecError(f"a value of an unknown kind, {kind!r}")
+    return reader(value, depth)

@@ -1,0 +1,54 @@
+"""The ids of messages: text, whole numbers, UUIDs or bytes, as in AMQP. They come back as they were given."""
+
+from __future__ import annotations
+
+from uuid import UUID
+
+from sbredis.engine import MessageId
+from sbredis.model._checks import LONGEST_ID, MAXIMUM_PROPERTY_BYTES, id_text, text
+
+__all__ = ["comparable_id", "correlation", "duplicate_key", "message_identifier"]
+
+_MOST = (1 << 64) - 1
+
+
+def message_identifier(value: object, what: str) -> MessageId:
+    """A message id: text of up to 128 characters, up to 128 bytes, a UUID, or a whole number of 64 bits."""
+    return id_text(value, what) if isinstance(value, str) else _other(value, what, 1, LONGEST_ID)
+
+
+def correlation(value: object, what: str) -> MessageId:
+    """A correlation id: of the kinds of a message id, but as long as other properties of a message may be."""
+    return text(value, what) if isinstance(value, str) else _other(value, what, 0, MAXIMUM_PROPERTY_BYTES)
+
+
+def _other(value: object, what: str, least: int, most: int) -> MessageId:
+    """An id that is no text."""
+    if isinstance(value, (bytes, bytearray)):
+        if not least <= len(value) <= most:
+            raise ValueError(f"{what} has {len(value)} bytes; it may have {least} to {most}")
+        return bytes(value)
+    if isinstance(value, UUID):
+        return value
+    if isinstance(value, bool) or not isinstance(value, int):
+        raise TypeError(f"{what} must be str, int, UUID, bytes or None, not {type(value).__name__}")
+    if not 0 <= value <= _MOST:
+        raise ValueError(f"{what} is a whole number that does not fit into 64 bits: it may be from 0 to 2**64 - 1")
+    return int(value)
+
+
+def comparable_id(value: MessageId) -> str | bytes:
+    """What stands for an id where ids are compared: its text; for bytes that are no text in UTF-8 the bytes."""
+    if isinstance(value, str):
+        return value
+    if isinstance(value, bytes):
+        try:
+            return value.decode()
+        except UnicodeDecodeError:
+            return value
+    return str(value)
+
+
+def duplicate_key(value: MessageId) -> bytes:
+    """What stands for a message id where duplicates are detected: the same for ids that are compared as equal."""
+    return value if isinstance(value, bytes) else str(value).encode()

@@ -8,11 +8,11 @@
 -- ARGV[8]    from        the number to begin with
 -- ARGV[9]    wanted      how many messages at most
 -- ARGV[10]   room        how many bytes at most, though always one message
--- ARGV[11]   states      which: a active, l locked, w delayed, f deferred, s scheduled. One that was locked from among the deferred
---   counts as locked here, and is shown as deferred
+-- ARGV[11]   states      which: a active, l locked, w delayed, f deferred, s scheduled
 -- ARGV[12]   session     the session whose messages are meant, behind a sign, or nothing
 --
--- Result: { 0, names, state of each as one text, records, for some: place, failures, reason, expiry, changes }
+-- Result: { 0, names, state of each as one text, records, for some: place, failures, reason, expiry, changes }. One that was locked
+--   from among the deferred has the state g; l asks for it, too
 -- Refusals: call, SESSIONS (the entity has none)
 -- @use band
 -- @use begin
@@ -95,7 +95,7 @@ while at <= last and not full do
     names[n], states[n], found[n] = members[i], all[at + i - 1].state, bodies[i]
     if entries[i] then
       if states[n] == 'l' and string.byte(entries[i], 14) == 102 then
-        states[n] = 'f'
+        states[n] = 'g'
       end
       extra(extras, n, entries[i])
     end

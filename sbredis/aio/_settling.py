@@ -215,7 +215,10 @@ class Settler:
         properties_to_modify: Mapping[str, PrimitiveTypes] | None = None,
         timeout: float | None = None,
     ) -> None:
-        """Set a message aside: it is received again by its sequence number only."""
+        """Set a message aside: it is received again by its sequence number only. Counted as a failed delivery.
+
+        When it was delivered as often as the queue allows, it goes to the dead-letter queue instead.
+        """
         await self._settle("defer", message, timeout, modify=properties_to_modify)
 
     async def dead_letter_message(

@@ -304,7 +304,7 @@ class Partition:
         """Show messages from a number on, whatever their state, and touch none of them.
 
         Among ``states``, ``l`` stands for all that is locked. What was locked from among the deferred is shown as
-        ``f``.
+        ``g``.
         """
         within("start", start, 0, (1 << 48) - 1)
         within("wanted", wanted, 1, MAXIMUM_CALL_MESSAGES)
@@ -475,7 +475,7 @@ def _received(reply: list[Any]) -> Received:
 
 
 def _received_deferred(reply: list[Any]) -> Received:
-    found = deliveries(reply[3], reply[4], reply[5], "f" * len(reply[3]))
+    found = deliveries(reply[3], reply[4], reply[5], "g" * len(reply[3]))
     return Received(bool(reply[0]), reply[1], reply[2], found, names(reply[6]), reply[7])
 
 

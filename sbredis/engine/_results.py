@@ -71,7 +71,7 @@ class Delivery(NamedTuple):
     changes: bytes = b""
     """Changed properties, as the last one who changed them gave them."""
     state: str = "l"
-    """Its state: a active, l locked, w delayed, f deferred, also if it was locked from there, s scheduled."""
+    """Its state: a active, l locked, w delayed, f deferred, g locked from among the deferred, s scheduled."""
     expires: int | None = None
     """When it expires, if that is another time than its record says: a copy has a life of its own."""
 

@@ -32,7 +32,11 @@ __all__ = ["Lease", "ServiceBusReceivedMessage", "delivered"]
 
 _new: Any = object.__new__
 _PEEK_LOCK = ServiceBusReceiveMode.PEEK_LOCK
-_STATES = {"f": ServiceBusMessageState.DEFERRED, "s": ServiceBusMessageState.SCHEDULED}
+_STATES = {
+    "f": ServiceBusMessageState.DEFERRED,
+    "g": ServiceBusMessageState.DEFERRED,
+    "s": ServiceBusMessageState.SCHEDULED,
+}
 _REASON, _DESCRIPTION = "DeadLetterReason", "DeadLetterErrorDescription"
 _BROKERS_REASONS: dict[str, tuple[str, str]] = {
     "H": ("HeaderSizeExceeded", "The properties of the message are larger than its entity takes."),

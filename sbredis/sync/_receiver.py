@@ -260,7 +260,10 @@ class ServiceBusReceiver(Iterator[ServiceBusReceivedMessage]):
         properties_to_modify: Mapping[str, PrimitiveTypes] | None = None,
         timeout: float | None = None,
     ) -> None:
-        """Set a message aside: it is received again by its sequence number only."""
+        """Set a message aside: it is received again by its sequence number only. Counted as a failed delivery.
+
+        When it was delivered as often as the queue allows, it goes to the dead-letter queue instead.
+        """
         self._portal.call(self._aio.defer_message, message, properties_to_modify=properties_to_modify, timeout=timeout)
 
     def dead_letter_message(

@@ -171,6 +171,21 @@ async def test_more_messages_than_one_look_shows_are_all_told(bus: Bus) -> None:
     assert len(await bus.active("orders")) == len(await bus.sent("orders")) == 2500
 
 
+async def test_what_was_received_by_its_number_is_locked_and_to_be_handled(
+    bus: Bus, receiver: ServiceBusReceiver
+) -> None:
+    """Until it is given back: then it is deferred again."""
+    await send(bus, "1", "2")
+    for message in await receiver.receive_messages(2):
+        await receiver.defer_message(message)
+    assert (await bus.active("orders"), await bus.locked("orders")) == ([], [])
+    (first,) = await receiver.receive_deferred_messages(1)
+    assert bodies(await bus.locked("orders")) == bodies(await bus.active("orders")) == [b"1"]
+    assert bodies(await bus.deferred("orders")) == [b"2"]
+    await receiver.abandon_message(first)
+    assert bodies(await bus.deferred("orders")) == [b"1", b"2"]
+
+
 async def test_a_purge_leaves_what_is_locked(bus: Bus, receiver: ServiceBusReceiver) -> None:
     await send(bus, "locked", "deferred", "dead", "active")
     async with bus.client.get_queue_sender("orders") as sender:

@@ -260,7 +260,7 @@ class Message:
 
     def delivery(self, state: State = State.LOCKED) -> Delivery:
         expires = self.expires if self.side is Side.MAIN else written_expiry(self.record)
-        letter = "f" if self.home == "f" else LETTERS[state]  # also while it is locked from among the deferred
+        letter = "g" if self.home == "f" and state is not State.DEFERRED else LETTERS[state]
         return Delivery(self.name, self.record, self.failures, self.reason.value, self.changes, letter, expires)
 
 

@@ -10,6 +10,7 @@ from datetime import UTC, datetime
 from typing import Any
 
 import pytest
+from opentelemetry.sdk.metrics.export import NumberDataPoint
 
 from sbredis.aio import ServiceBusSender
 from sbredis.amqp import AmqpAnnotatedMessage
@@ -19,6 +20,7 @@ from tests.aio.gates import Gate, lies_in
 from tests.aio.published import topic_at
 from tests.aio.standing import Queue, both, in_memory, queue_at
 from tests.aio.test_sending import flat
+from tests.aio.test_telemetry import Listener
 
 pytestmark = pytest.mark.anyio
 
@@ -275,3 +277,17 @@ async def test_what_a_topic_drops_is_logged_as_well(url: str, caplog: pytest.Log
         (text,) = told(caplog)
         assert text.startswith("t: 1 duplicate was dropped")
         assert await subject.texts("one") == ["x"]
+
+
+@in_memory
+async def test_what_is_dropped_is_counted_in_a_metric(url: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    listener = Listener(monkeypatch)
+    listener.set_up_metrics()
+    async with detecting(url) as (_, sender):
+        for _ in range(3):
+            await sender.send_messages([ServiceBusMessage("x", message_id=name) for name in "ab"])
+    (point,) = listener.points["sbredis.client.dropped_duplicates"]
+    listener.tear_down()
+    assert isinstance(point, NumberDataPoint)
+    assert point.value == 4
+    assert dict(point.attributes or {})["messaging.destination.name"] == "q"

@@ -93,6 +93,7 @@ class Maintenance:
         role: Role | None = None  # every client of a test bus does it, so that no test waits for a role
         if self._connection.rig is None:
             role = Role(self._connection.transport, self._connection.namespace.name, ROUTING)
+        loop = asyncio.get_running_loop()
         ended_moving = self._connection.clock.when_moved(self._look_anew)
         try:
             while True:
@@ -100,6 +101,7 @@ class Maintenance:
                     await self._be_heard()
                     self._news.clear()
                     if role is not None:
+                        self._claim_at = loop.time() + _CLAIM / 3  # from before the call: it may take long
                         self.standing = await role.claim(_CLAIM)
                     if role is None or self.standing.held:
                         _log.debug("%s: this client publishes what is scheduled on topics", self._connection.target)
@@ -143,7 +145,7 @@ class Maintenance:
     async def _hold(self, role: Role | None) -> None:
         """Do it as long as the role is ours, or for ever where there is none."""
         loop = asyncio.get_running_loop()
-        self._claim_at, self._list_at = loop.time() + _CLAIM / 3, 0.0
+        self._list_at = 0.0
         while True:
             now = loop.time()
             self._news.clear()

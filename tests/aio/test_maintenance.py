@@ -7,6 +7,7 @@ import logging
 from collections import Counter
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
+from itertools import pairwise
 from typing import Any
 
 import pytest
@@ -416,6 +417,39 @@ async def test_one_of_several_does_it_and_another_takes_over_when_it_is_closed(u
             await sender.schedule_messages(ServiceBusMessage("2"), soon(0.1))
             await subject.counts_to("one", 2)
         assert await subject.texts("one") == ["1", "2"]
+
+
+@in_memory
+@pytest.mark.parametrize("answered_after", [0.0, 0.5])
+async def test_the_role_is_renewed_when_a_third_of_its_time_has_passed(
+    url: str, answered_after: float, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Counted from before the claim, whenever that is answered: the server counts from somewhere in between.
+
+    What is looked at is when the next claim is planned, which no slow machine changes. That it is made as well is seen
+    because nothing else wakes the holder for an hour.
+    """
+    monkeypatch.setattr(maintenance, "_CLAIM", 0.9)
+    monkeypatch.setattr(maintenance, "_LISTING", 3600.0)
+    asked: list[float] = []
+    planned: list[float] = []
+    real = Role.claim
+
+    async def claim(self: Role, seconds: float = 10.0) -> Standing:
+        planned.append(offer_of(holder)._claim_at)
+        asked.append(passed())
+        standing = await real(self, seconds)
+        await asyncio.sleep(answered_after)
+        return standing
+
+    async with topic_at(url) as subject:
+        holder = subject.other_client(maintenance=True)
+        monkeypatch.setattr(Role, "claim", claim)
+        async with holder:
+            await eventually(lambda: len(asked) >= 4, timeout=60)
+            assert holds(holder) == [True]
+        for before, renewal in pairwise(zip(asked, planned, strict=True)):
+            assert renewal[1] <= before[0] + 0.9 / 3 + 0.001
 
 
 @both

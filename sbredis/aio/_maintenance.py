@@ -13,10 +13,12 @@ import asyncio
 import logging
 import math
 import random
+from collections.abc import Sequence
 from contextlib import suppress
 from typing import TYPE_CHECKING
 
 import anyio
+import anyio.to_thread
 
 from sbredis.aio._aside import Aside
 from sbredis.aio._fates import OF_ONE_CALLER, DefectError
@@ -45,6 +47,7 @@ if TYPE_CHECKING:
     from sbredis.aio._connection import Connection
     from sbredis.aio._desk import Desk
     from sbredis.aio._entity import Entity
+    from sbredis.aio._routing import Routed, Routing
     from sbredis.aio._waking import Listening
     from sbredis.registry import EntityRecord
     from sbredis.rules import Facts
@@ -313,19 +316,23 @@ class Watch:
 
     async def _together(self, part: list[tuple[Delivery, Facts]], fence: int | None) -> bool:
         """Publish these with one call; if one of them is in the way of that, find out which."""
+        messages = [Outgoing(b"", origin=each.name) for each, _ in part]
+        facts = [seen for _, seen in part]
+        judged: tuple[Routing | None, Routed | None] = None, None
 
         def make(partition: Partition, turn: Turn) -> Request[Sent]:
             routing = self.entity.routing
             assert routing is not None  # it was loaded, and is kept up with
-            messages = [Outgoing(b"", origin=each.name) for each, _ in part]
+            routed = judged[1] if judged[0] is routing else None
             try:
-                return routing.published(partition, self._number, turn, messages, [seen for _, seen in part], fence)[0]
+                return routing.published(partition, self._number, turn, messages, facts, fence, routed)[0]
             except ServiceBusError:
                 raise
             except Exception as error:
                 raise _UnpublishedError(error) from error
 
         try:
+            judged = await self._judged(messages, facts, sum(len(each.record) for each, _ in part))
             await self.desk.call("o", make, asyncio.get_running_loop().time() + _CALLING)
         except (*OF_ONE_CALLER, _UnpublishedError) as error:
             if len(part) == 1:
@@ -337,6 +344,20 @@ class Watch:
             return await self._together(part[middle:], fence) and room
         self._aside.published(each for each, _ in part)
         return True
+
+    async def _judged(
+        self, messages: Sequence[Outgoing], facts: Sequence[Facts], size: int
+    ) -> tuple[Routing | None, Routed | None]:
+        """Judge what takes long in a thread, so that it holds up nobody: by what, and what came of it."""
+        routing = self.entity.routing
+        if routing is None or not routing.takes_long(size):
+            return None, None
+        try:
+            return routing, await anyio.to_thread.run_sync(routing.routed, messages, facts, abandon_on_cancel=True)
+        except ServiceBusError:
+            raise
+        except Exception as error:
+            raise _UnpublishedError(error) from error
 
     def _set_aside(self, message: Delivery, error: Exception) -> bool:
         """Whether there was room for it."""

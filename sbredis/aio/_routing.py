@@ -11,7 +11,7 @@ from copy import deepcopy
 from datetime import UTC, datetime, timedelta
 from decimal import Decimal
 from itertools import pairwise
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING, Any, NamedTuple, cast
 from uuid import UUID
 
 import anyio.to_thread
@@ -47,6 +47,8 @@ __all__ = ["Routing", "facts_of", "routing_for"]
 _MOST_COPIES = 4000
 """How many copies one call is to make, as far as that can be told before."""
 _MANY_RULES = 200
+_MUCH = 4 * 1024 * 1024
+"""Bytes of messages, times subscriptions: judging them may take a hundredth of a second or more."""
 _MOST_BYTES = 16 * MAXIMUM_CALL_BYTES
 """What actions may add to one message, in all its copies. To several, a call takes as much as of payloads."""
 _FAILED = "Filter evaluation failed."
@@ -108,6 +110,15 @@ def _value_as_sent(value: Any) -> Any:
     return deepcopy(cast("Any", value)) if isinstance(value, (list, tuple, dict)) else value
 
 
+class Routed(NamedTuple):
+    """What messages become in the subscriptions of a topic."""
+
+    places: Sequence[int]
+    """The subscriptions, by their places."""
+    routes: Sequence[Sequence[Copy] | None]
+    """The copies of each message; ``None`` for one that is scheduled, and judged then."""
+
+
 class Routing:
     """The subscriptions of a topic and their rules, at one version of it."""
 
@@ -130,8 +141,22 @@ class Routing:
         messages: Sequence[Outgoing],
         facts: Sequence[Facts | None],
         fence: int | None = None,
+        routed: Routed | None = None,
     ) -> tuple[Request[Sent], list[int]]:
-        """The call that takes these messages in, and how many numbers each of them takes."""
+        """The call that takes these messages in, and how many numbers each of them takes.
+
+        ``routed`` is what :meth:`routed` has returned for them, if they were judged before.
+        """
+        places, routes = self.routed(messages, facts) if routed is None else routed
+        targets = [self._partition(place, number) for place in places]
+        return topic.publish(turn, messages, routes, targets, fence=fence), [_width(route or ()) for route in routes]
+
+    def takes_long(self, size: int) -> bool:
+        """Whether judging messages of so many bytes may take so long that the event loop should not wait for it."""
+        return size * len(self.judge.routes.subscriptions) > _MUCH
+
+    def routed(self, messages: Sequence[Outgoing], facts: Sequence[Facts | None]) -> Routed:
+        """Judge messages. This may be done in a thread of its own."""
         judged: list[Sequence[Judged]] = []
         total = 0
         for each in facts:
@@ -161,8 +186,7 @@ class Routing:
                     f"{MAXIMUM_CALL_BYTES >> 20} MB that one call takes. {_FEWER}"
                 )
         self._copies += (total / len(messages) - self._copies) * 0.3
-        targets = [self._partition(place, number) for place in places]
-        return topic.publish(turn, messages, routes, targets, fence=fence), [_width(route or ()) for route in routes]
+        return Routed(places, routes)
 
     def _copy(self, place: int, judged: Judged) -> Copy | None:
         """A copy as it is stored; none where its rule failed and its subscription does not want to know."""

@@ -17,10 +17,10 @@ from sbredis.amqp import AmqpAnnotatedMessage
 from sbredis.exceptions import MessageSizeExceededError, Outcome, ServiceBusError
 from sbredis.model import ServiceBusMessage, ServiceBusMessageBatch
 from tests.aio.gates import Gate, lies_in
+from tests.aio.listening import Listener
 from tests.aio.published import topic_at
 from tests.aio.standing import Queue, both, in_memory, queue_at
 from tests.aio.test_sending import flat
-from tests.aio.test_telemetry import Listener
 
 pytestmark = pytest.mark.anyio
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import threading
 from collections import Counter
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
@@ -391,6 +392,36 @@ async def test_too_many_that_cannot_be_published_do_not_make_it_spin(
             offer_of(holder)._look_anew()
             watch._aside = Aside()
             await subject.counts_to("one", 8)
+
+
+@in_memory
+async def test_to_judge_a_large_message_holds_up_nobody(url: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Here it takes until the event loop has sent and received something else."""
+    begun, goes_on = threading.Event(), threading.Event()
+    judge, waited = Judge.judge, list[bool]()
+
+    def slow(judging: Judge, facts: Any) -> Any:
+        if "large" in facts.names:
+            begun.set()
+            waited.append(goes_on.wait(20))
+        return judge(judging, facts)
+
+    monkeypatch.setattr(Judge, "judge", slow)
+    names = [f"s{number}" for number in range(50)]
+    async with topic_at(url, dict.fromkeys(names)) as subject, subject.sender() as sender:
+        topic = await subject.at()
+        message = ServiceBusMessage("x" * 100_000, application_properties={"large": True})
+        await put(topic, outgoing(message, detects_duplicates=False)._replace(due=in_a_moment()))
+        async with maintained(subject):
+            await eventually(begun.is_set)
+            await sender.send_messages(ServiceBusMessage("small"))
+            assert await subject.texts("s0") == ["small"]
+            assert await subject.scheduled() == 1
+            goes_on.set()
+            await subject.counts_to("s0", 1)
+            await subject.counts_to("s49", 2)
+            assert waited == [True]
+        assert await subject.scheduled() == 0
 
 
 # -- who does it -------------------------------------------------------------------------------------------------------

@@ -2,13 +2,19 @@
 
 from __future__ import annotations
 
+import logging
 import time
+from collections.abc import Sequence
 from dataclasses import dataclass
 from importlib.resources import files
 
 from sbredis.transport import SLOTS, Endpoint, Script, ServerFacts, Target, open_transport, parse_target
 
 __all__ = ["ConnectionReport", "ServerReport", "check_connection"]
+
+_log = logging.getLogger("sbredis.client")
+_SKEW = 1.0
+"""Seconds by which clocks may differ before it is worth a warning."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -20,6 +26,8 @@ class ServerReport:
     """Seconds that a script took, there and back."""
     clock_ahead: float
     """Seconds by which its clock is ahead of ours; negative if it is behind. Known to half a round trip."""
+    can_lose_acknowledged: bool = False
+    """Whether a crash of this server loses acknowledged messages: it has no append-only file, and no replica."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,13 +37,45 @@ class ConnectionReport:
     target: Target
     servers: tuple[ServerReport, ...]
 
+    @property
+    def warnings(self) -> tuple[str, ...]:
+        """What should be changed although it works: servers that can lose messages, and clocks that differ."""
+        return tuple(_warnings(self.servers))
+
     def __str__(self) -> str:
         lines = [f"{self.target}: namespace {self.target.namespace!r}, durability {self.target.durability}"]
         lines += [
             f"  {server.facts}: {server.round_trip * 1000:.2f} ms, clock {server.clock_ahead:+.3f} s"
             for server in self.servers
         ]
+        lines += [f"  Warning: {warning}" for warning in self.warnings]
         return "\n".join(lines)
+
+
+def _warnings(servers: Sequence[ServerReport]) -> list[str]:
+    found = [
+        f"{server.facts} can lose acknowledged messages: it writes no append-only file and has no replica. Set "
+        "appendonly yes, or give it a replica."
+        for server in servers
+        if server.can_lose_acknowledged
+    ]
+    for server in servers:
+        if abs(server.clock_ahead) - server.round_trip / 2 > _SKEW:
+            where = "ahead of" if server.clock_ahead > 0 else "behind"
+            found.append(
+                f"the clock of {server.facts} is {abs(server.clock_ahead):.1f} s {where} that of this machine. Times "
+                "of messages are the server's: synchronise the clocks (NTP)."
+            )
+    if len(servers) > 1:
+        first = min(servers, key=lambda server: server.clock_ahead)
+        last = max(servers, key=lambda server: server.clock_ahead)
+        apart = last.clock_ahead - first.clock_ahead
+        if apart - (first.round_trip + last.round_trip) / 2 > _SKEW:
+            found.append(
+                f"the clocks of the servers differ by {apart:.1f} s: {last.facts} is the furthest ahead, {first.facts} "
+                "the furthest behind. Synchronise the clocks (NTP)."
+            )
+    return found
 
 
 async def check_connection(url: str, *, timeout: float = 10.0) -> ConnectionReport:
@@ -64,5 +104,9 @@ async def check_connection(url: str, *, timeout: float = 10.0) -> ConnectionRepo
             round_trip = time.perf_counter() - clock
             facts = transport.server_of(key)
             assert facts is not None  # it has just answered
-            reports.append(ServerReport(facts, round_trip, server_time / 1e6 - (sent_at + round_trip / 2)))
-        return ConnectionReport(target, tuple(reports))
+            ahead = server_time / 1e6 - (sent_at + round_trip / 2)
+            reports.append(ServerReport(facts, round_trip, ahead, transport.loses_acknowledged(facts)))
+        report = ConnectionReport(target, tuple(reports))
+        for warning in report.warnings:
+            _log.warning("%s: %s", target, warning)
+        return report

@@ -38,6 +38,8 @@ __all__ = ["Connection", "Creation", "Share"]
 
 _log = logging.getLogger("sbredis.client")
 _PARTING = 3.0
+_MARGIN = 0.25
+"""Seconds before the deadline of whoever opens at which the opening ends, so that its error says what is in the way."""
 Creation = Callable[[Namespace, str, float], Coroutine[Any, Any, EntityRecord]]
 """Creates an entity of this name within so many seconds, for who asked for that where it is missing."""
 
@@ -116,11 +118,14 @@ class Connection:
         if self._opened and not self._closing:
             return
         self.check_open()
-        if self._opening is None or self._opening.done():
+        begun = self._opening is None or self._opening.done()
+        if begun:
             # A task of its own: whoever began it may be cancelled while others wait for it.
             self._loop = loop
-            self._opening = loop.create_task(self._open(), name=f"sbredis opens {self.target}")
+            last = max(until - _MARGIN, loop.time() + self._connect_timeout)
+            self._opening = loop.create_task(self._open(last), name=f"sbredis opens {self.target}")
             self._opening.add_done_callback(_looked_at)
+        assert self._opening is not None
         try:
             async with asyncio.timeout_at(until):
                 await asyncio.shield(self._opening)
@@ -133,7 +138,9 @@ class Connection:
                 self.check_open()
             raise
         except ServiceBusError as error:
-            raise error.twin() from None
+            if begun or not error.is_transient or loop.time() + _MARGIN >= until:
+                raise error.twin() from None
+            await self.open(until)  # whoever began it had less time than this caller has
         self.check_open()
 
     def share(self) -> Share:
@@ -173,7 +180,8 @@ class Connection:
         if self._closing:
             raise ValueError("The client is closed, and with it all its senders and receivers: make another one.")
 
-    async def _open(self) -> None:
+    async def _open(self, until: float) -> None:
+        loop = asyncio.get_running_loop()
         self.id = secrets.token_hex(6)
         scripts = await anyio.to_thread.run_sync(_scripts)
         transport = await open_transport(
@@ -181,11 +189,16 @@ class Connection:
             scripts=scripts,
             credential_provider=self._credential_provider,
             connect_timeout=self._connect_timeout,
+            timeout=until - loop.time(),
             retry=self.retry,
         )
         try:
-            namespace = await Namespace.open(transport, self.target.namespace, self._partition_count)
-            loop = asyncio.get_running_loop()
+            namespace = await Namespace.open(
+                transport,
+                self.target.namespace,
+                self._partition_count,
+                timeout=max(self._connect_timeout, until - loop.time()),
+            )
             ready: asyncio.Future[None] = loop.create_future()
             self._root = loop.create_task(self._live(ready), name=f"sbredis client {self.target}")
             await ready

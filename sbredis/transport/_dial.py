@@ -31,7 +31,11 @@ from sbredis.transport._resp import ReplyError
 if TYPE_CHECKING:
     from redis.credentials import CredentialProvider
 
-__all__ = ["Dialer", "Link", "ask", "dialling_failed", "hang_up", "reply_error", "socket_of"]
+__all__ = ["Dialer", "Link", "accepted", "ask", "dialling_failed", "hang_up", "reply_error", "socket_of"]
+
+
+_NOT_TLS = ("WRONG_VERSION_NUMBER", "RECORD_LAYER_FAILURE", "HTTP_REQUEST", "PACKET_LENGTH_TOO_LONG")
+"""What the library of TLS says of an answer that is none."""
 
 
 class Link(Protocol):
@@ -68,6 +72,11 @@ class Dialer:
         )
         self._tls = _tls_arguments(target.tls) if target.tls else None
         self._memory = {"server": memory_server(target.path)} if target.kind == "memory" else None
+
+    @property
+    def secure(self) -> bool:
+        """Whether connections over the network use TLS."""
+        return self._tls is not None
 
     @property
     def strips_shebang(self) -> bool:
@@ -139,12 +148,21 @@ def dialling_failed(error: BaseException, endpoint: Endpoint) -> Failure:
     reason = str(error)
     for cause in _chain(error):
         if isinstance(cause, ssl.SSLError):
-            return Failure(FailureKind.UNSUITABLE, f"TLS with {endpoint} failed: {cause}", endpoint=endpoint)
+            hint = " (does it speak TLS? redis:// is without)" if cause.reason in _NOT_TLS else ""
+            return Failure(FailureKind.UNSUITABLE, f"TLS with {endpoint} failed: {cause}{hint}", endpoint=endpoint)
         if isinstance(cause, socket.gaierror):
             reason = f"its name is not known ({cause.strerror})"
         elif isinstance(cause, OSError) and cause.errno:
             reason = os.strerror(cause.errno).lower()
     return Failure(FailureKind.UNREACHABLE, f"{endpoint} cannot be reached: {reason}", endpoint=endpoint)
+
+
+def accepted(error: BaseException) -> bool:
+    """Whether the other side took the connection, and broke it then."""
+    return reply_error(error) is None and not any(
+        isinstance(cause, (ConnectionRefusedError, socket.gaierror, TimeoutError, FileNotFoundError))
+        for cause in _chain(error)
+    )
 
 
 def _chain(error: BaseException | None) -> Iterator[BaseException]:

@@ -7,11 +7,22 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Literal
+from typing import Literal, NamedTuple
 
 from sbredis.transport._address import Durability, Endpoint, Kind
 
-__all__ = ["UNKNOWN_RUN_ID", "ServerFacts", "durability_note", "parse_info", "problems", "unknown_note"]
+__all__ = [
+    "UNKNOWN_RUN_ID",
+    "Copies",
+    "ServerFacts",
+    "can_lose_acknowledged",
+    "durability_note",
+    "not_writable",
+    "parse_info",
+    "problems",
+    "unconfirmable",
+    "unknown_note",
+]
 
 UNKNOWN_RUN_ID = b"?"
 Product = Literal["redis", "valkey"]
@@ -91,11 +102,6 @@ def problems(facts: ServerFacts, kind: Kind, durability: Durability) -> list[str
         found.append(f"{server} is not part of a cluster: use redis://{facts.endpoint}.")
     elif kind in ("standalone", "unix", "sentinel") and facts.mode == "cluster":
         found.append(f"{server} is part of a cluster: use redis+cluster://{facts.endpoint}.")
-    if facts.role == "slave" and kind in ("standalone", "unix"):
-        found.append(
-            f"{server} is a read-only replica of {facts.master}: connect to its master, or use "
-            "redis+sentinel:// to follow it."
-        )
     if facts.eviction and facts.eviction != "noeviction":
         found.append(
             f"{server} evicts keys when its memory is full (maxmemory-policy {facts.eviction}), which would lose "
@@ -114,6 +120,59 @@ def problems(facts: ServerFacts, kind: Kind, durability: Durability) -> list[str
         elif facts.append_fsync not in (None, "always"):
             found.append(f"{server} runs appendfsync {facts.append_fsync}: durability=fsync needs appendfsync always.")
     return found
+
+
+def not_writable(facts: ServerFacts, kind: Kind) -> str | None:
+    """Why a server takes no writes now, and what to do unless that changes; ``None`` if it takes them.
+
+    A replica may be the next master. In a cluster a server that is a replica by now sends calls to the master.
+    """
+    if facts.role != "slave" or kind == "cluster":
+        return None
+    if kind == "sentinel":
+        return f"{facts.endpoint} is a replica of {facts.master}"
+    return (
+        f"{facts} is a read-only replica of {facts.master}: connect to its master, or use "
+        "redis+sentinel:// to follow it."
+    )
+
+
+class Copies(NamedTuple):
+    """How many replicas a master has, as far as is known; ``None`` is unknown."""
+
+    known: int | None
+    """As the connection string, the cluster or Sentinel says, those that are down included."""
+    connected: int | None
+    """Those that the master sees now."""
+    steady: bool = True
+    """Whether the deployment says that nothing is down, and no failover is under way."""
+
+
+def unconfirmable(facts: ServerFacts, copies: Copies, kind: Kind) -> tuple[str, bool] | None:
+    """Why nothing can be confirmed with ``durability=replicated``, and whether that may pass; ``None`` if it can be."""
+    if copies.known is None:
+        return (
+            f"{facts} does not let this user read how many replicas it has. Permit INFO (in a cluster CLUSTER "
+            "NODES), or give replicas=N for durability=replicated."
+        ), False
+    if copies.known == 0:
+        if not copies.steady:
+            return f"{facts} has no replica at the moment: nothing can confirm with durability=replicated.", True
+        return (
+            f"{facts} has no replica, so nothing can confirm with durability=replicated. Give it one, or use "
+            "durability=master or fsync."
+        ), False
+    if copies.connected == 0 and kind in ("standalone", "unix"):  # elsewhere it may be a moment of a failover
+        return (
+            f"{facts} has no replica connected, so nothing can confirm with durability=replicated; replicas="
+            f"{copies.known} says that there is one. Connect it to the server, or use durability=master or fsync."
+        ), False
+    return None
+
+
+def can_lose_acknowledged(facts: ServerFacts, *, replicated: bool) -> bool:
+    """Whether a crash of this one process loses messages that were acknowledged."""
+    return facts.append_only is False and not replicated
 
 
 def unknown_note(facts: ServerFacts, durability: Durability) -> str | None:

@@ -11,15 +11,17 @@ from typing import TYPE_CHECKING, Any, Literal, Self, TypeVar
 import anyio
 
 from sbredis._quoting import quoted
-from sbredis.exceptions import ServerUnsuitableError, ServiceBusConnectionError
+from sbredis.exceptions import ServiceBusConnectionError, ServiceBusError
 from sbredis.transport._address import Endpoint, Target
 from sbredis.transport._backoff import Backoff, RefreshPacing
 from sbredis.transport._dial import Dialer
-from sbredis.transport._facts import ServerFacts, durability_note, problems, unknown_note
+from sbredis.transport._facts import Copies, ServerFacts, can_lose_acknowledged, not_writable, problems
 from sbredis.transport._journey import Journey
+from sbredis.transport._judgement import judge
 from sbredis.transport._listening import Listener, Listening, Subscription
 from sbredis.transport._node import Node
 from sbredis.transport._opening import Opener
+from sbredis.transport._patience import Patience, passes
 from sbredis.transport._replies import Failure, FailureKind
 from sbredis.transport._script import Argument, Call, Command, Script
 from sbredis.transport._slots import SLOTS, key_slot, parse_redirection
@@ -41,8 +43,6 @@ _CHANGE_THE_CONNECTION = frozenset(
     )
 )
 """What would change the meaning, the order or the user of every other caller's calls."""
-_PASSING = (FailureKind.UNREACHABLE, FailureKind.NOT_READY, FailureKind.READ_ONLY, FailureKind.LOST)
-"""What may be over in a moment when a connection is made for the first time."""
 
 
 class Transport:
@@ -78,6 +78,8 @@ class Transport:
         self._mended = False
         """MOVED has changed the routes since the last layout: the parts have not heard of it yet."""
         self._replicas: dict[Endpoint, int] = {}
+        self._steady = True
+        """The last layout told of nothing that is down."""
         self._refresh_wanted = asyncio.Event()
         self._news = asyncio.Event()
         self._closing = asyncio.Event()
@@ -246,16 +248,21 @@ class Transport:
 
     # -- life ----------------------------------------------------------------------------------------------------------
 
-    async def start(self) -> None:
-        """Connect, check every server, and keep the slot map; raises if nothing suitable answers in time."""
+    async def start(self, timeout: float) -> None:
+        """Connect, check every server, and keep the slot map; raises if nothing suitable answers in time.
+
+        ``timeout`` bounds it where somebody answers and is not ready yet; elsewhere the time-out to connect does.
+        """
+        now = self._loop.time()
+        patience = Patience(now, self._connect_timeout, now + timeout, self.target.kind)
         started: asyncio.Future[None] = self._loop.create_future()
         self._root = self._loop.create_task(self._live(started), name=f"sbredis transport {self.target}")
         try:
             await started
-            layout = await self._insisting(lambda _: self._discover())
+            layout = await self._insisting(lambda _: self._discover(), patience)
             assert isinstance(layout, Layout)  # a failure was raised
             self._apply(layout)
-            await self._check_servers()
+            judge(self.target, await self._reach_masters(patience), self._copies_of)
         except BaseException:
             with anyio.CancelScope(shield=True):
                 await self.aclose()
@@ -293,64 +300,60 @@ class Transport:
             if on_close is not None:
                 on_close()  # here, where no cancellation of a caller can keep it from being done
 
-    async def _insisting(self, attempt: Callable[[float], Awaitable[_T | Failure]]) -> _T | Failure:
-        """Try to get something from a server until ``connect_timeout``, while it is to be hoped for; else say what is
-        in the way.
+    async def _insisting(
+        self,
+        attempt: Callable[[float], Awaitable[_T | Failure]],
+        patience: Patience,
+        node: Node | None = None,
+    ) -> _T | None:
+        """Try to get something from a server while it is to be hoped for; else raise what is in the way.
+
+        ``None`` if the server, ``node``, is no master any more.
         """
-        started = self._loop.time()
         failures = 0
         while True:
-            found = await attempt(started + self._connect_timeout)
+            masters = None if node is None else self._masters()
+            found = await attempt(patience.started + self._connect_timeout)
             if not isinstance(found, Failure):
                 return found
             failures += 1
             now = self._loop.time()
-            delay = self._backoff.within(self._backoff.delay(failures, 0), started + self._connect_timeout - now)
+            limit = patience.limit(found.kind, None if masters is None else len(masters))
+            delay = self._backoff.within(self._backoff.delay(failures, 0), limit - now)
+            seconds = now - patience.started
             if found.kind is FailureKind.TIMED_OUT:
-                said = f"{found.endpoint or self.target} did not answer within {now - started:.1f} s"
+                said = f"{found.endpoint or self.target} did not answer within {seconds:.1f} s"
                 found = replace(found, kind=FailureKind.UNREACHABLE, detail=said)
-            if found.kind not in _PASSING or delay is None:
-                error = found.error(attempts=failures, seconds=now - started)
+            if not passes(found.kind) or delay is None:
+                error = found.error(attempts=failures, seconds=seconds)
                 _log.info("%s", error)
                 raise error
-            await anyio.sleep(delay)
+            if failures == 1:
+                _log.info("%s: not ready, trying for another %.1f s: %s", self.target, limit - now, found.detail)
+            await self.pause(delay)
+            if node is not None and node not in self._masters():
+                return None
 
-    async def _check_servers(self) -> None:
-        """Open a connection to every master, and say what is not known of it and what its word is worth."""
-        found: list[str] = []
-        worth: dict[str, list[ServerFacts]] = {}
-        masters = self._masters()
-        wires = await asyncio.gather(*(self._insisting(node.calls.get) for node in masters), return_exceptions=True)
-        for wire in wires:
-            if isinstance(wire, ServiceBusConnectionError) and wire.is_transient and len(masters) > 1:
-                _log.warning("%s. Connected without it.", wire.message)
-                continue
-            if isinstance(wire, BaseException):
-                raise wire
-            assert isinstance(wire, Wire)  # a failure was raised
-            facts = wire.facts
-            if self.target.kind == "memory":
-                continue
-            if note := unknown_note(facts, self.target.durability):
-                _log.warning("%s", note)
-            replicas = self._replicas_of(facts)
-            if self._replicated and replicas is None:
-                found.append(
-                    f"{facts} does not let this user read how many replicas it has. Permit INFO (in a cluster CLUSTER "
-                    "NODES), or give replicas=N for durability=replicated."
-                )
-            if self._replicated and replicas == 0:
-                found.append(
-                    f"{facts} has no replica, so nothing can confirm with durability=replicated. Give it one, or use "
-                    "durability=master or fsync."
-                )
-            worth.setdefault(durability_note(facts, self.target.durability, replicated=bool(replicas)), []).append(
-                facts
+    async def _reach_masters(self, patience: Patience) -> list[ServerFacts]:
+        """Open a connection to every master, or to the others where there are some, and tell what they are."""
+        reached: list[ServerFacts] = []
+        while True:
+            reached.clear()
+            masters = self._masters()
+            wires = await asyncio.gather(
+                *(self._insisting(node.calls.get, patience, node) for node in masters), return_exceptions=True
             )
-        if found:
-            raise ServerUnsuitableError(" ".join(found))
-        for note, servers in worth.items():
-            _log.info("durability=%s on %s: %s", self.target.durability, ", ".join(map(str, servers)), note)
+            if None in wires:
+                continue  # the map has changed: there are others to be reached
+            for wire in wires:
+                if isinstance(wire, ServiceBusError) and wire.is_transient and len(masters) > 1:
+                    _log.warning("%s. Connected without it.", wire.message)
+                    continue
+                if isinstance(wire, BaseException):
+                    raise wire
+                assert isinstance(wire, Wire)  # a failure was raised
+                reached.append(wire.facts)
+            return reached
 
     async def _keep_layout(self) -> None:
         """Ask about the slot map whenever somebody wants to know, one question at a time and not too often."""
@@ -379,6 +382,7 @@ class Transport:
         masters = {endpoint: self._node(endpoint) for endpoint in layout.slots.masters}
         routes = [masters[owner] if owner is not None else None for owner in layout.slots.owners]
         self._replicas.update(layout.replicas)
+        self._steady = layout.steady
         for endpoint, node in list(self._nodes.items()):
             if endpoint in masters:
                 node.reinstate()
@@ -423,6 +427,13 @@ class Transport:
             node = self._nodes[endpoint] = Node(endpoint, self._opener, self._replicas_of)
         return node
 
+    def loses_acknowledged(self, facts: ServerFacts) -> bool:
+        """Whether a crash of this one server process loses messages that were acknowledged."""
+        return can_lose_acknowledged(facts, replicated=bool(self._replicas_of(facts)))
+
+    def _copies_of(self, facts: ServerFacts) -> Copies:
+        return Copies(self._replicas_of(facts), facts.connected_replicas, self._steady)
+
     def _replicas_of(self, facts: ServerFacts) -> int | None:
         """How many replicas a master has: what we were told, else what the cluster or Sentinel knows, else who is
         there.
@@ -447,12 +458,11 @@ class Transport:
 
     def _accepts(self, facts: ServerFacts) -> Failure | None:
         """Why a server is of no use, if so. Asked for every connection: a server may come back set up differently."""
-        if facts.role == "slave" and self.target.kind == "sentinel":
-            return Failure(
-                FailureKind.READ_ONLY, f"{facts.endpoint} is a replica of {facts.master}", endpoint=facts.endpoint
-            )
         found = problems(facts, self.target.kind, self.target.durability)
-        return Failure(FailureKind.UNSUITABLE, " ".join(found), endpoint=facts.endpoint) if found else None
+        if found:
+            return Failure(FailureKind.UNSUITABLE, " ".join(found), endpoint=facts.endpoint)
+        said = not_writable(facts, self.target.kind)
+        return Failure(FailureKind.READ_ONLY, said, endpoint=facts.endpoint) if said else None
 
     def _as_sent(self, script: Script) -> Script:
         if not self._dialer.strips_shebang:

@@ -77,6 +77,7 @@ async def open_transport(
     scripts: Sequence[Script] = (),
     credential_provider: CredentialProvider | None = None,
     connect_timeout: float = 5.0,
+    timeout: float | None = None,
     limits: WireLimits | None = None,
     retry: Backoff | None = None,
 ) -> Transport:
@@ -85,7 +86,9 @@ async def open_transport(
     ``credential_provider`` is redis-py's: it is asked anew for every connection. ``retry`` says how calls are repeated.
     Errors are :class:`~sbredis.exceptions.InvalidConnectionStringError` for a malformed string,
     :class:`~sbredis.exceptions.ServerUnsuitableError` for a server that must be set up differently, and
-    :class:`~sbredis.exceptions.ServiceBusConnectionError` when nothing answers within ``connect_timeout``.
+    :class:`~sbredis.exceptions.ServiceBusConnectionError` when nothing answers within ``connect_timeout``. Where
+    somebody answers and is not ready yet, as during a failover, it is tried for ``timeout`` seconds,
+    ``connect_timeout`` unless said.
     """
     require_asyncio()
     target = parse_target(url) if isinstance(url, str) else url
@@ -121,5 +124,5 @@ async def open_transport(
         if on_close is not None:
             on_close()
         raise
-    await transport.start()
+    await transport.start(connect_timeout if timeout is None else timeout)
     return transport

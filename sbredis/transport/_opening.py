@@ -16,12 +16,13 @@ from redis.exceptions import RedisError
 from sbredis.exceptions import ServiceBusError
 from sbredis.transport._address import Endpoint
 from sbredis.transport._backoff import Backoff
-from sbredis.transport._dial import Dialer, Link, ask, dialling_failed, hang_up
+from sbredis.transport._dial import Dialer, Link, accepted, ask, dialling_failed, hang_up
 from sbredis.transport._facts import ServerFacts, server_facts
 from sbredis.transport._replies import Failure, FailureKind, failure_of_reply
 from sbredis.transport._resp import ReplyError, as_mapping
 from sbredis.transport._script import Script, pack
 from sbredis.transport._stream import stream_over
+from sbredis.transport._tls_probe import connect, with_tls_hint
 from sbredis.transport._wire import Wire, WireLimits
 
 if TYPE_CHECKING:
@@ -65,8 +66,8 @@ class Opener:
                 await self.before_dial()
             async with asyncio.timeout(self.connect_timeout):
                 link = self.dialer.server(endpoint)
-                await link.connect()
-                facts = await self._survey(link, endpoint)
+                unfit = await connect(link, endpoint, secure=self.dialer.secure)
+                facts = unfit or await self._survey(link, endpoint)
             refusal = facts if isinstance(facts, Failure) else self.accepts(facts)
             if refusal is not None:
                 return refusal
@@ -83,7 +84,8 @@ class Opener:
             kind = FailureKind.UNREACHABLE if error.is_transient else FailureKind.UNSUITABLE
             return Failure(kind, error.message, endpoint=endpoint)
         except (RedisError, OSError) as error:
-            return dialling_failed(error, endpoint)
+            failure = dialling_failed(error, endpoint)
+            return await with_tls_hint(failure, endpoint, secure=self.dialer.secure) if accepted(error) else failure
         except Exception as error:  # noqa: BLE001  # a credential provider may raise anything, which must not end the transport
             _log.debug("connecting to %s failed", endpoint, exc_info=True)
             why = f"{endpoint} cannot be connected to: {type(error).__name__}: {error}"

@@ -8,7 +8,15 @@ from typing import Any
 
 from sbredis.transport._address import Endpoint
 
-__all__ = ["SLOTS", "SlotMap", "key_slot", "parse_cluster_slots", "parse_redirection", "replica_counts"]
+__all__ = [
+    "SLOTS",
+    "SlotMap",
+    "is_steady",
+    "key_slot",
+    "parse_cluster_slots",
+    "parse_redirection",
+    "replica_counts",
+]
 
 SLOTS = 16384
 
@@ -84,6 +92,21 @@ def replica_counts(nodes: str, asked: Endpoint) -> dict[Endpoint, int]:
         elif "slave" in roles or "replica" in roles:
             of_master[master] = of_master.get(master, 0) + 1
     return {name: of_master.get(identity, 0) for identity, names in masters.items() for name in names}
+
+
+def is_steady(nodes: str) -> bool:
+    """Whether, by the text of CLUSTER NODES, no node is down or on its way in, so that no failover is under way.
+
+    A master without slots may be one that was replaced just now, and is not a replica yet.
+    """
+    for line in nodes.splitlines():
+        fields = line.split()
+        if len(fields) < 8:
+            continue
+        flags = set(fields[2].split(","))
+        if flags & {"fail", "fail?", "handshake", "noaddr"} or ("master" in flags and len(fields) == 8):
+            return False
+    return True
 
 
 def parse_redirection(detail: str, asked: Endpoint) -> tuple[int, Endpoint]:

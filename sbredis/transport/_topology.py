@@ -12,11 +12,12 @@ import anyio
 from redis.exceptions import RedisError
 
 from sbredis.transport._address import Endpoint, Target
-from sbredis.transport._dial import Dialer, Link, ask, dialling_failed, hang_up
+from sbredis.transport._dial import Dialer, Link, accepted, ask, dialling_failed, hang_up
 from sbredis.transport._replies import Failure, FailureKind, classify
 from sbredis.transport._resp import ReplyError, as_mapping
 from sbredis.transport._script import Argument, pack
-from sbredis.transport._slots import SlotMap, parse_cluster_slots, replica_counts
+from sbredis.transport._slots import SlotMap, is_steady, parse_cluster_slots, replica_counts
+from sbredis.transport._tls_probe import connect, with_tls_hint
 
 __all__ = ["Layout", "Topology", "topology_of"]
 
@@ -29,6 +30,8 @@ class Layout:
 
     slots: SlotMap
     replicas: dict[Endpoint, int] = field(default_factory=dict[Endpoint, int])
+    steady: bool = True
+    """Whether whoever was asked knows of nothing that is down, and of no failover that is under way."""
 
 
 class Prober(Protocol):
@@ -104,7 +107,7 @@ class ClusterTopology:
                 )
                 continue
             text = nodes.decode() if isinstance(nodes, bytes) else nodes if isinstance(nodes, str) else ""
-            return Layout(layout, replica_counts(text, candidate))
+            return Layout(layout, replica_counts(text, candidate), is_steady(text))
         return failure
 
     @staticmethod
@@ -145,7 +148,9 @@ class SentinelTopology:
         link: Link = self._dialer.sentinel(sentinel)
         try:
             async with asyncio.timeout(_ANSWER_WITHIN):
-                await link.connect()
+                unfit = await connect(link, sentinel, secure=self._dialer.secure)
+                if unfit is not None:
+                    return unfit
                 address, state = await ask(
                     link,
                     (
@@ -159,6 +164,8 @@ class SentinelTopology:
             )
         except (RedisError, OSError) as error:
             failure = dialling_failed(error, sentinel)
+            if accepted(error):
+                failure = await with_tls_hint(failure, sentinel, secure=self._dialer.secure)
             return (
                 replace(failure, detail=f"{sentinel} answered {failure.code} {failure.detail}")
                 if failure.code
@@ -178,7 +185,8 @@ class SentinelTopology:
         parts: list[bytes] = address  # pyright: ignore[reportUnknownVariableType]  # host and port
         master = Endpoint(parts[0].decode() or sentinel.host, int(parts[1]))
         replicas = _known_replicas(state)
-        return Layout(SlotMap.whole(master), {} if replicas is None else {master: replicas})
+        steady = as_mapping(state).get(b"flags", b"master") == b"master"
+        return Layout(SlotMap.whole(master), {} if replicas is None else {master: replicas}, steady)
 
 
 def _known_replicas(state: Any) -> int | None:

@@ -6,7 +6,7 @@ import asyncio
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 
-from sbredis.transport._resp import PythonParser
+from sbredis.transport._resp import ProtocolError, PythonParser
 
 __all__ = ["answering", "never_answering", "old_server"]
 
@@ -24,7 +24,7 @@ async def answering(answer: Answer) -> AsyncIterator[str]:
             while data := await reader.read(65536):
                 for words in parser.feed(data):
                     writer.write(answer(words))
-        except ConnectionError:
+        except (ConnectionError, ProtocolError):  # the client may try it with TLS
             return
         finally:
             writer.close()

@@ -15,6 +15,7 @@ from sbredis.exceptions import (
     ServerUnsuitableError,
     ServiceBusConnectionError,
     ServiceBusError,
+    ServiceBusServerBusyError,
 )
 from sbredis.servers import LocalCluster, LocalServer, free_port
 from sbredis.transport import Script, open_transport
@@ -92,11 +93,30 @@ async def test_a_server_that_evicts_is_refused(own_server: LocalServer) -> None:
     assert not caught.value.is_transient
 
 
-async def test_a_replica_is_refused_and_its_master_named(binary: str | None, server: LocalServer) -> None:
+async def test_a_replica_is_waited_for_and_then_its_master_named(binary: str | None, server: LocalServer) -> None:
     config = {"replicaof": f"127.0.0.1 {server.port}"}
     told = f"read-only replica of 127.0.0.1:{server.port}"
-    with LocalServer(binary=binary, config=config) as replica, pytest.raises(ServerUnsuitableError, match=told):
-        await open_transport(replica.url)
+    with LocalServer(binary=binary, config=config) as replica:
+        with pytest.raises(ServiceBusServerBusyError, match=told) as caught:
+            await open_transport(replica.url, connect_timeout=0.3)
+        assert (caught.value.is_transient, caught.value.outcome) == (True, Outcome.NEVER_SENT)
+
+
+async def test_a_replica_that_becomes_the_master_is_connected_to(binary: str | None, server: LocalServer) -> None:
+    """Behind an address that moves with the master."""
+    with LocalServer(binary=binary, config={"replicaof": f"127.0.0.1 {server.port}"}) as replica:
+        opening = asyncio.create_task(open_transport(replica.url, scripts=[COUNT], connect_timeout=60))
+        await eventually(lambda: _connections(replica) > 1)  # it has looked once, at least
+        await anyio.to_thread.run_sync(lambda: replica.ask("REPLICAOF", "NO", "ONE"))
+        async with await opening as transport:
+            assert await transport.call(COUNT, [b"k"], [1]) == 1
+
+
+def _connections(server: LocalServer) -> int:
+    """How many connections it has taken, that of this question included."""
+    info = server.ask("INFO", "stats")
+    assert isinstance(info, str)
+    return int(next(line for line in info.splitlines() if "total_connections_received" in line).split(":")[1]) - 1
 
 
 async def test_a_server_that_is_too_old_is_refused() -> None:
@@ -113,6 +133,11 @@ async def test_everything_that_is_wrong_is_told_at_once(own_server: LocalServer)
 async def test_a_server_without_replicas_cannot_confirm_and_that_is_told_at_once(server: LocalServer) -> None:
     with pytest.raises(ServerUnsuitableError, match="has no replica, so nothing can confirm"):
         await open_transport(server.url + "?durability=replicated")
+
+
+async def test_a_replica_that_is_promised_and_not_there_is_told_at_once(server: LocalServer) -> None:
+    with pytest.raises(ServerUnsuitableError, match=r"has no replica connected.*replicas=2"):
+        await open_transport(server.url + "?durability=replicated&replicas=2")
 
 
 @pytest.mark.parametrize(

@@ -8,14 +8,19 @@ from typing import Any
 
 import pytest
 
-from sbredis.transport import Endpoint, ServerFacts
+from sbredis.transport import Endpoint
 from sbredis.transport._address import Durability, Kind
 from sbredis.transport._facts import (
     UNKNOWN_RUN_ID,
+    Copies,
+    ServerFacts,
+    can_lose_acknowledged,
     durability_note,
+    not_writable,
     parse_info,
     problems,
     server_facts,
+    unconfirmable,
     unknown_note,
 )
 
@@ -115,7 +120,7 @@ GOOD = ServerFacts(
         ({"mode": "standalone"}, "cluster", "master", "use redis://h:6379"),
         ({"mode": "cluster"}, "standalone", "master", r"use redis\+cluster://h:6379"),
         ({"mode": "cluster"}, "sentinel", "master", r"use redis\+cluster://h:6379"),
-        ({"role": "slave", "master": "m:1"}, "standalone", "master", "read-only replica of m:1"),
+        ({"role": "slave", "master": "m:1"}, "standalone", "master", None),
         ({"role": "slave", "master": "m:1"}, "sentinel", "master", None),
         ({"eviction": "volatile-lru"}, "standalone", "master", "Set maxmemory-policy noeviction"),
         ({"scripts": "denied"}, "standalone", "master", "Permit EVALSHA"),
@@ -133,6 +138,60 @@ def test_what_is_wrong_with_a_server_is_told_with_what_to_change(
     assert all(re.search(told or "", problem) for problem in found)
 
 
+@pytest.mark.parametrize(
+    ("role", "kind", "told"),
+    [
+        ("master", "standalone", None),
+        (None, "standalone", None),
+        ("slave", "standalone", "read-only replica of m:1: connect to its master"),
+        ("slave", "unix", "read-only replica of m:1: connect to its master"),
+        ("slave", "sentinel", "h:6379 is a replica of m:1"),
+        ("slave", "cluster", None),
+    ],
+)
+def test_a_replica_takes_no_writes_where_nobody_sends_them_on(role: str | None, kind: Kind, told: str | None) -> None:
+    said = not_writable(replace(GOOD, role=role, master="m:1"), kind)
+    assert (said is None) is (told is None)
+    assert (told or "") in (said or "")
+
+
+@pytest.mark.parametrize(
+    ("copies", "kind", "told", "may_pass"),
+    [
+        (Copies(1, 1), "standalone", None, False),
+        (Copies(2, 1), "standalone", None, False),
+        (Copies(0, 0), "standalone", "has no replica, so nothing can confirm", False),
+        (Copies(None, None), "standalone", "does not let this user read", False),
+        (Copies(1, 0), "standalone", "has no replica connected.*replicas=1", False),
+        (Copies(1, 0), "unix", "has no replica connected.*replicas=1", False),
+        (Copies(1, None), "standalone", None, False),
+        (Copies(1, 0), "cluster", None, False),  # it is down, or on its way
+        (Copies(1, 0, steady=False), "sentinel", None, False),
+        (Copies(0, 0), "cluster", "has no replica, so nothing can confirm", False),
+        (Copies(0, 0, steady=False), "cluster", "has no replica at the moment", True),
+        (Copies(0, 0, steady=False), "sentinel", "has no replica at the moment", True),
+    ],
+)
+def test_a_shard_without_a_replica_is_refused_unless_a_failover_may_be_the_reason(
+    copies: Copies, kind: Kind, told: str | None, may_pass: bool
+) -> None:
+    said = unconfirmable(GOOD, copies, kind)
+    assert (said is None) is (told is None)
+    if said is not None:
+        assert re.search(told or "", said[0])
+        assert said[1] is may_pass
+
+
+@pytest.mark.parametrize(
+    ("append_only", "replicated", "loses"),
+    [(False, False, True), (False, True, False), (True, False, False), (None, False, False)],
+)
+def test_a_server_can_lose_what_it_has_neither_in_a_file_nor_on_a_replica(
+    append_only: bool | None, replicated: bool, loses: bool
+) -> None:
+    assert can_lose_acknowledged(replace(GOOD, append_only=append_only), replicated=replicated) is loses
+
+
 @pytest.mark.parametrize("kind", ["standalone", "cluster", "sentinel", "unix", "embedded", "memory"])
 @pytest.mark.parametrize("durability", ["master", "replicated", "fsync"])
 def test_a_server_that_says_nothing_is_never_refused(kind: Kind, durability: Durability) -> None:
@@ -143,7 +202,7 @@ def test_everything_that_is_wrong_is_told_at_once() -> None:
     facts = replace(
         GOOD, version="7.0", mode="cluster", role="slave", eviction="x", scripts="denied", append_only=False
     )
-    assert len(problems(facts, "standalone", "fsync")) == 6
+    assert len(problems(facts, "standalone", "fsync")) == 5
 
 
 @pytest.mark.parametrize(

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from redis.crc import key_slot as key_slot_of_redis_py
 
 from sbredis.transport import SLOTS, Endpoint, key_slot
-from sbredis.transport._slots import SlotMap, parse_cluster_slots, parse_redirection, replica_counts
+from sbredis.transport._slots import SlotMap, is_steady, parse_cluster_slots, parse_redirection, replica_counts
 
 A, B = Endpoint("10.0.0.1", 7000), Endpoint("10.0.0.2", 7001)
 ASKED = Endpoint("seed", 7000)
@@ -167,3 +167,28 @@ vars currentEpoch 3 lastVoteEpoch 0
 def test_replicas_are_counted_dead_or_alive(text: str, counts: dict[Endpoint, int]) -> None:
     """A master with a host name is found under both of its names, since the slot map gives one or the other."""
     assert replica_counts(text, ASKED) == counts
+
+
+# -- whether something is down -----------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("flags", "steady"),
+    [
+        ("slave", True),
+        ("slave,nofailover", True),
+        ("master", False),  # it has no slots, or none any more
+        ("master,fail", False),
+        ("master,fail?", False),
+        ("slave,fail", False),
+        ("handshake", False),
+        ("slave,noaddr", False),
+    ],
+)
+def test_a_cluster_is_steady_while_no_node_is_down_or_on_its_way_in(flags: str, steady: bool) -> None:
+    healthy = "a 10.0.0.1:7000@17000 myself,master - 0 0 1 connected 0-16383"
+    assert is_steady(f"{healthy}\nb 10.0.0.2:7001@17001 {flags} - 0 0 2 connected\n") is steady
+
+
+def test_a_cluster_that_does_not_say_counts_as_steady() -> None:
+    assert is_steady("")

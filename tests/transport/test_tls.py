@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+import asyncio
+import socket
 import ssl
 import subprocess
+import threading
 from collections.abc import Iterator
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -162,10 +166,66 @@ async def test_a_file_that_is_no_certificate_is_told(encrypted: Encrypted, tmp_p
         await open_transport(encrypted.url(tls_ca=str(tmp_path / "x.pem")))
 
 
-async def test_a_server_without_tls_is_told(server: LocalServer, certificates: Path) -> None:
-    url = f"rediss://127.0.0.1:{server.port}?tls_ca={certificates}/ca.pem"
-    with pytest.raises(ServiceBusConnectionError, match=f"127.0.0.1:{server.port}"):
-        await open_transport(url, connect_timeout=0.3)
+@pytest.mark.parametrize("scheme", ["rediss", "rediss+cluster", "rediss+sentinel"])
+async def test_a_server_without_tls_is_told_at_once(server: LocalServer, scheme: str) -> None:
+    url = f"{scheme}://127.0.0.1:{server.port}" + ("/m" if scheme == "rediss+sentinel" else "")
+    told = f"127.0.0.1:{server.port} does not speak TLS: use redis:// instead of rediss://"
+    with anyio.fail_after(30), pytest.raises(ServerUnsuitableError, match=told) as caught:
+        await open_transport(url, connect_timeout=600)
+    assert not caught.value.is_transient
+
+
+async def test_a_server_that_wants_a_password_and_has_no_tls_is_told_at_once(binary: str | None) -> None:
+    with LocalServer(binary=binary, config={"requirepass": "secret"}) as guarded:
+        url = f"rediss://:secret@127.0.0.1:{guarded.port}"
+        with anyio.fail_after(30), pytest.raises(ServerUnsuitableError, match="does not speak TLS"):
+            await open_transport(url, connect_timeout=600)
+
+
+@pytest.mark.parametrize("scheme", ["redis", "redis+cluster", "redis+sentinel"])
+async def test_a_port_with_tls_that_is_spoken_to_without_is_told_at_once(certificates: Path, scheme: str) -> None:
+    with tls_port(certificates) as port:
+        url = f"{scheme}://127.0.0.1:{port}" + ("/m" if scheme == "redis+sentinel" else "")
+        told = f"127.0.0.1:{port} speaks TLS: use rediss:// instead of redis://"
+        with anyio.fail_after(30), pytest.raises(ServerUnsuitableError, match=told):
+            await open_transport(url, connect_timeout=600)
+
+
+@contextmanager
+def tls_port(certificates: Path) -> Iterator[int]:
+    """A port that speaks TLS, and hangs up on everybody else, in a thread."""
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    context.load_cert_chain(certificates / "server.pem", certificates / "server.key")
+    listening = socket.create_server(("127.0.0.1", 0))
+
+    def serve() -> None:
+        with suppress(OSError):
+            while True:
+                connection, _ = listening.accept()
+                with connection, suppress(OSError), context.wrap_socket(connection, server_side=True) as encrypted:
+                    encrypted.recv(1)
+
+    thread = threading.Thread(target=serve, daemon=True)
+    thread.start()
+    try:
+        yield int(listening.getsockname()[1])
+    finally:
+        listening.shutdown(socket.SHUT_RDWR)
+        listening.close()
+        thread.join(30)
+    assert not thread.is_alive()
+
+
+async def test_a_server_that_hangs_up_and_speaks_no_tls_either_may_come_back() -> None:
+    async def serve(_: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        writer.close()
+
+    async with await asyncio.start_server(serve, "127.0.0.1", 0) as listening:
+        port = listening.sockets[0].getsockname()[1]
+        with pytest.raises(ServiceBusConnectionError, match=f"127.0.0.1:{port}") as caught:
+            await open_transport(f"redis://127.0.0.1:{port}", connect_timeout=0.3)
+        assert caught.value.is_transient
+        assert "TLS" not in str(caught.value)
 
 
 async def test_a_server_with_tls_that_is_spoken_to_without_is_told(encrypted: Encrypted) -> None:

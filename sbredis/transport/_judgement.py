@@ -1,0 +1,46 @@
+"""The servers of a target, judged when they have been reached: what is refused, and what the log says of the others."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Sequence
+
+from sbredis.exceptions import ServerUnsuitableError
+from sbredis.transport._address import Target
+from sbredis.transport._facts import (
+    Copies,
+    ServerFacts,
+    can_lose_acknowledged,
+    durability_note,
+    unconfirmable,
+    unknown_note,
+)
+
+__all__ = ["judge"]
+
+_log = logging.getLogger("sbredis.transport")
+
+
+def judge(target: Target, reached: Sequence[ServerFacts], copies_of: Callable[[ServerFacts], Copies]) -> None:
+    """Refuse what cannot keep its word, and log what is not known of the servers and what their word is worth."""
+    if target.kind == "memory":
+        return
+    durability = target.durability
+    refused: list[str] = []
+    worth: dict[tuple[int, str], list[ServerFacts]] = {}
+    for facts in reached:
+        if unread := unknown_note(facts, durability):
+            _log.warning("%s", unread)
+        copies = copies_of(facts)
+        problem = unconfirmable(facts, copies, target.kind) if durability == "replicated" else None
+        if problem is not None and problem[1]:
+            _log.warning("%s Calls to it wait.", problem[0])
+        elif problem is not None:
+            refused.append(problem[0])
+        level = logging.WARNING if can_lose_acknowledged(facts, replicated=bool(copies.known)) else logging.INFO
+        note = durability_note(facts, durability, replicated=bool(copies.known))
+        worth.setdefault((level, note), []).append(facts)
+    if refused:
+        raise ServerUnsuitableError(" ".join(refused))
+    for (level, note), servers in worth.items():
+        _log.log(level, "durability=%s on %s: %s", durability, ", ".join(map(str, servers)), note)

@@ -1,0 +1,85 @@
+"""Telling a port with TLS from one without, where the connection string says the wrong one.
+
+A server without TLS takes the beginning of a TLS handshake for the beginning of a command, and waits for the rest. A
+server with TLS hangs up on a command. Both look like a server that cannot be reached, until it is asked the other way.
+Nothing that is secret is sent to find out.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import ssl
+
+import anyio
+
+from sbredis.transport._address import Endpoint
+from sbredis.transport._dial import Link
+from sbredis.transport._replies import Failure, FailureKind
+
+__all__ = ["connect", "with_tls_hint"]
+
+_ASK_AFTER = 0.3
+"""Seconds without an answer to the TLS handshake, after which the server is asked without TLS."""
+_ANSWER_WITHIN = 1.0
+
+
+async def connect(link: Link, endpoint: Endpoint, *, secure: bool) -> Failure | None:
+    """Open a connection. The failure, at once, if TLS is wanted and the server has none; other errors are raised."""
+    if not secure:
+        await link.connect()
+        return None
+    connecting = asyncio.ensure_future(link.connect())
+    try:
+        await asyncio.wait((connecting,), timeout=_ASK_AFTER)
+        if not connecting.done() and await _answers_without_tls(endpoint):
+            return _mismatch(endpoint, "does not speak TLS: use redis:// instead of rediss://, or its port with TLS")
+        await connecting
+    finally:
+        connecting.cancel()
+        with anyio.CancelScope(shield=True):
+            await asyncio.wait((connecting,))
+    return None
+
+
+async def with_tls_hint(failure: Failure, endpoint: Endpoint, *, secure: bool) -> Failure:
+    """The same failure, or that the server wants TLS, if that is the reason."""
+    if secure or not endpoint.port or failure.kind is not FailureKind.UNREACHABLE:
+        return failure
+    if await _answers_with_tls(endpoint):
+        return _mismatch(endpoint, "speaks TLS: use rediss:// instead of redis://, or its port without TLS")
+    return failure
+
+
+def _mismatch(endpoint: Endpoint, said: str) -> Failure:
+    return Failure(FailureKind.UNSUITABLE, f"{endpoint} {said}.", endpoint=endpoint)
+
+
+async def _answers_without_tls(endpoint: Endpoint) -> bool:
+    """Whether it answers PING in the clear: with PONG, or with an error, such as that it wants to know who asks."""
+    try:
+        async with asyncio.timeout(_ANSWER_WITHIN):
+            reader, writer = await asyncio.open_connection(endpoint.host, endpoint.port)
+            try:
+                writer.write(b"PING\r\n")
+                line = await reader.readline()
+            finally:
+                writer.transport.abort()
+    except (OSError, ValueError):
+        return False
+    return line.startswith((b"+PONG", b"-"))
+
+
+async def _answers_with_tls(endpoint: Endpoint) -> bool:
+    """Whether it takes part in a TLS handshake, whatever it may then want to see."""
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
+    context.check_hostname = False
+    context.verify_mode = ssl.CERT_NONE  # nothing is sent through it
+    try:
+        async with asyncio.timeout(_ANSWER_WITHIN):
+            _, writer = await asyncio.open_connection(endpoint.host, endpoint.port, ssl=context)
+            writer.transport.abort()
+    except ssl.SSLError as error:
+        return "ALERT" in (error.reason or "")
+    except OSError:
+        return False
+    return True

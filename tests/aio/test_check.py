@@ -1,0 +1,100 @@
+"""What ``check_connection`` finds, and what it warns of."""
+
+from __future__ import annotations
+
+import logging
+import time
+
+import pytest
+
+from sbredis.aio import ConnectionReport, ServerReport, _check, check_connection
+from sbredis.exceptions import ServerUnsuitableError
+from sbredis.servers import LocalCluster, LocalServer
+from sbredis.transport import Endpoint, ServerFacts, Target
+
+pytestmark = pytest.mark.anyio
+
+TARGET = Target("cluster", (Endpoint("h", 1),))
+
+
+def server(port: int, ahead: float, round_trip: float = 0.001) -> ServerReport:
+    return ServerReport(ServerFacts(Endpoint("h", port), product="valkey", version="9.1.2"), round_trip, ahead)
+
+
+@pytest.mark.parametrize(
+    ("servers", "told"),
+    [
+        ((server(1, 0.2), server(2, -0.2)), []),
+        ((server(1, 3.0, round_trip=5.0),), []),  # it is known no better than that
+        ((server(1, 2.0),), ["the clock of Valkey 9.1.2 at h:1 is 2.0 s ahead of that of this machine"]),
+        ((server(1, -2.0),), ["the clock of Valkey 9.1.2 at h:1 is 2.0 s behind that of this machine"]),
+        (
+            (server(1, 0.7), server(2, -0.7)),
+            ["the clocks of the servers differ by 1.4 s: Valkey 9.1.2 at h:1 is the furthest ahead"],
+        ),
+        (
+            (server(1, 5.0), server(2, 0.0), server(3, 5.2)),
+            ["at h:1 is 5.0 s ahead", "at h:3 is 5.2 s ahead", "the servers differ by 5.2 s"],
+        ),
+    ],
+)
+def test_clocks_that_differ_are_told(servers: tuple[ServerReport, ...], told: list[str]) -> None:
+    report = ConnectionReport(TARGET, servers)
+    assert len(report.warnings) == len(told)
+    for warning, part in zip(report.warnings, told, strict=True):
+        assert part in warning
+        assert f"Warning: {warning}" in str(report)
+
+
+async def test_a_clock_that_differs_from_the_servers_is_measured(
+    server: LocalServer, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    real = time.time
+
+    class Wrong:
+        """The clock of a machine that is a hundred seconds late."""
+
+        perf_counter = staticmethod(time.perf_counter)
+
+        @staticmethod
+        def time() -> float:
+            return real() - 100
+
+    monkeypatch.setattr(_check, "time", Wrong)
+    with caplog.at_level(logging.WARNING, "sbredis"):
+        report = await check_connection(server.url)
+    assert 95 < report.servers[0].clock_ahead < 105
+    assert "s ahead of that of this machine" in caplog.text
+    assert "s ahead of that of this machine" in str(report)
+
+
+async def test_a_server_that_can_lose_acknowledged_messages_is_a_warning(
+    server: LocalServer, caplog: pytest.LogCaptureFixture
+) -> None:
+    with caplog.at_level(logging.WARNING, "sbredis"):
+        report = await check_connection(server.url)
+    assert report.servers[0].can_lose_acknowledged
+    assert "can lose acknowledged messages" in str(report)
+    assert "a crash of the server loses everything since its last snapshot" in caplog.text  # to every client
+
+
+async def test_a_server_that_writes_a_file_is_none(binary: str | None, caplog: pytest.LogCaptureFixture) -> None:
+    with (
+        LocalServer(binary=binary, config={"appendonly": "yes"}) as own,
+        caplog.at_level(logging.INFO, "sbredis"),
+    ):
+        report = await check_connection(own.url)
+    assert (report.warnings, report.servers[0].can_lose_acknowledged) == ((), False)
+    worth = [each for each in caplog.records if each.getMessage().startswith("durability=master on")]
+    assert [each.levelno for each in worth] == [logging.INFO]
+
+
+async def test_a_server_with_a_replica_is_none(replicated_cluster: LocalCluster) -> None:
+    report = await check_connection(replicated_cluster.url)
+    assert [each.can_lose_acknowledged for each in report.servers] == [False] * 3
+
+
+@pytest.mark.parametrize("options", ["durability=replicated", "durability=replicated&replicas=1"])
+async def test_what_nobody_can_confirm_is_refused_at_once(server: LocalServer, options: str) -> None:
+    with pytest.raises(ServerUnsuitableError, match="has no replica"):
+        await check_connection(f"{server.url}?{options}", timeout=60)

@@ -310,10 +310,12 @@ class Transport:
 
         ``None`` if the server, ``node``, is no master any more.
         """
+        patience = replace(patience, started=self._loop.time())
         failures = 0
+        told: Failure | None = None
         while True:
             masters = None if node is None else self._masters()
-            found = await attempt(patience.started + self._connect_timeout)
+            found = await attempt(self._loop.time() + self._connect_timeout)
             if not isinstance(found, Failure):
                 return found
             failures += 1
@@ -321,7 +323,11 @@ class Transport:
             limit = patience.limit(found.kind, None if masters is None else len(masters))
             delay = self._backoff.within(self._backoff.delay(failures, 0), limit - now)
             seconds = now - patience.started
-            if found.kind is FailureKind.TIMED_OUT:
+            if found.kind is not FailureKind.TIMED_OUT:
+                told = found
+            elif told is not None:
+                found = told  # which tells more than that there was no time for another attempt
+            else:
                 said = f"{found.endpoint or self.target} did not answer within {seconds:.1f} s"
                 found = replace(found, kind=FailureKind.UNREACHABLE, detail=said)
             if not passes(found.kind) or delay is None:

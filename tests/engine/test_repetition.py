@@ -201,6 +201,33 @@ async def receive_deferred(bench: Bench) -> Request[Any]:
     return bench.partition.receive_deferred(bench.turn(), new_token(), names)
 
 
+async def receive_deferred_in_part(bench: Bench) -> Request[Any]:
+    """There is room for one of two."""
+    names = await bench.send(b"a" * 85, b"b" * 85)
+    await bench.defer(*await bench.receive())
+    return bench.partition.receive_deferred(bench.turn(), new_token(), names, room=100)
+
+
+async def receive_deferred_that_has_expired(bench: Bench) -> Request[Any]:
+    await bench.send(b"short", time_to_live=1000)
+    await bench.send(b"long")
+    held = await bench.receive()
+    await bench.defer(*held)
+    bench.later(1000)
+    return bench.partition.receive_deferred(bench.turn(), new_token(), [message.name for message in held])
+
+
+async def receive_in_part(bench: Bench) -> Request[Any]:
+    """There is room for one of two, so a repetition reads no more than that either."""
+    await bench.send(b"a" * 85, b"b" * 85)
+    return bench.partition.receive(bench.turn(), new_token(), 10, room=100)
+
+
+async def purge_of_a_session(bench: Bench) -> Request[Any]:
+    await session(bench, 3)
+    return bench.partition.purge(bench.turn(), NEVER, session="s")
+
+
 async def receive_deferred_in_vain(bench: Bench) -> Request[Any]:
     names = await bench.send(b"one", b"two", b"three")
     return bench.partition.receive_deferred(bench.turn(), new_token(), names)
@@ -283,6 +310,7 @@ async def destroy(bench: Bench) -> Request[Any]:
 ARRANGED: list[Arrange] = [
     *(abandon, cancel, cancel_in_vain, complete, configure, count, dead_letter, defer, destroy, due, peek, publish),
     *(purge, receive, receive_dead_letters, receive_deferred, receive_deferred_in_vain, receive_nothing, renew),
+    *(receive_deferred_in_part, receive_deferred_that_has_expired, receive_in_part, purge_of_a_session),
     *(renew_in_part, ripe, send),
     *(accept_session_by_name, accept_session_in_turn, accept_session_in_vain, accept_session_where_none_is_free),
     *(bury_session_, get_state_, list_sessions_, receive_deferred_in_session),

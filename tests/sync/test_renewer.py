@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import threading
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
@@ -61,6 +62,18 @@ def test_one_renewer_serves_several_clients(url: str, receiver: ServiceBusReceiv
             renewer.register(one, messages[-1])
         ends = [message.locked_until_utc for message in messages]
         wait_until(lambda: all(one.locked_until_utc != end for one, end in zip(messages, ends, strict=True)))
+
+
+@in_memory
+def test_a_renewal_that_stops_is_a_warning(receiver: ServiceBusReceiver, caplog: pytest.LogCaptureFixture) -> None:
+    with caplog.at_level(logging.WARNING, "sbredis"), AutoLockRenewer(0.1) as renewer:
+        message = receiver.next()
+        renewer.register(receiver, message)
+        wait_until(lambda: message.auto_renew_error is not None)
+    (warning,) = [record.getMessage() for record in caplog.records if record.levelno == logging.WARNING]
+    assert warning.startswith(
+        f"q: the lock on 1 message ({message.sequence_number} '{message.message_id}') is not renewed"
+    )
 
 
 @in_memory

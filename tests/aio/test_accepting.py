@@ -201,7 +201,7 @@ async def test_the_next_session_is_waited_for_as_long_as_azures_service_does(
         asked.append(seconds)
         return await real(entity, 0.01, telemetry, *rest)
 
-    monkeypatch.setattr("sbredis.aio._receiver.accept_next", noted)
+    monkeypatch.setattr("sbredis.aio._session_receiver.accept_next", noted)
     async with seats_at(url) as queue:
         for options in ({}, {"max_wait_time": 7}):
             with pytest.raises(OperationTimeoutError):

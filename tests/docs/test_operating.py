@@ -19,7 +19,7 @@ from tests.samples.differences import ROWS
 from tools.repository import ROOT, files
 
 PAGE = (ROOT / "docs" / "operating.md").read_text("utf-8")
-PUBLIC = [
+PUBLIC: list[type[ServiceBusError]] = [
     value
     for name in exceptions.__all__
     if inspect.isclass(value := getattr(exceptions, name)) and issubclass(value, ServiceBusError)
@@ -35,7 +35,7 @@ def rows(header: str) -> list[list[str]]:
 
 def test_every_public_error_has_a_cause_and_a_cure() -> None:
     found = {name.strip("`"): (code.strip("`"), cause, cure) for name, code, cause, cure in rows("| error | code |")}
-    kinds = {*PUBLIC, EntityChangedError, ServerNotFoundError}
+    kinds: set[type[ServiceBusError]] = {*PUBLIC, EntityChangedError, ServerNotFoundError}
     assert set(found) == {kind.__name__ for kind in kinds}
     assert {kind.__name__: kind.code for kind in kinds} == {name: code for name, (code, _, _) in found.items()}
     assert [name for name, (_, cause, cure) in found.items() if not (cause.endswith(".") and cure.endswith("."))] == []
@@ -64,6 +64,8 @@ def test_the_page_shows_logs_traces_and_counts(tmp_path: Path) -> None:
         r"DEBUG sbredis\.operations: send logged: 1 message \(1 'm-1'\) in [\d.]+ ms",
         "process traced",
         "counted 0 0 0",
+        r"b'tea' \[b'tea'\] 116",
+        "order 1",
     ):
         assert any(re.fullmatch(pattern, line) for line in printed), pattern
 

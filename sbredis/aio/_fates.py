@@ -61,8 +61,8 @@ OF_ONE_CALLER = (ServiceBusQuotaExceededError, MessageSizeExceededError, Malform
 def forgotten(error: ServiceBusError) -> ServiceBusError:
     """The error for a call that may have run, in a lane that the partition does not know any more."""
     return ServiceBusCommunicationError(
-        "The connection was lost under the call, and the partition no longer knows whether it has run: a failover has "
-        "lost that, or it was too long ago. Look before you repeat it.",
+        "The connection was lost during the call, and the partition no longer knows whether it has run: a failover has "
+        "lost the record of it, or it was too long ago. Check whether it took effect before you repeat it.",
         outcome=Outcome.UNKNOWN,
         tracking_id=error.tracking_id,
     )

@@ -200,7 +200,7 @@ class Lane(ABC, Generic[J, R]):
             if not job.future.done():
                 job.future.set_exception(error.twin())
             elif job.future.cancelled():
-                _log.warning("nobody waited any more for what failed: %s", error)
+                _log.warning("a call failed that no caller waited for any more: %s", error)
             job.end()
         jobs.clear()
 
@@ -210,8 +210,9 @@ class Lane(ABC, Generic[J, R]):
         Another one has come in its place.
         """
         error = DisplacedError(
-            f"The queue '{self.desk.entity.name}' was deleted meanwhile, and one that lies in other partitions has "
-            "come in its place. What is to go there must be sent again; what was received from the old one is gone.",
+            f"The {self.desk.entity.record.kind} '{self.desk.entity.name}' was deleted, and another one of this name "
+            "was created in other partitions. Messages for it must be sent again. Those that were received from the "
+            "old one are gone.",
             outcome=Outcome.REFUSED,
         )
         self.fail(self._queue, error)

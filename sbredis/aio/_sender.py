@@ -494,4 +494,4 @@ class ServiceBusSender:
 def _untaken(future: asyncio.Future[Any]) -> None:
     """Log the error of a send whose caller was cancelled in the very moment in which it failed."""
     if not future.cancelled() and (error := future.exception()) is not None:
-        _log.warning("nobody waited any more for what failed: %s", error)
+        _log.warning("a send failed that no caller waited for any more: %s", error)

@@ -202,7 +202,7 @@ class SendStream(AsyncIterator[SendResult]):
                 _keep_id(pending)
                 errors[str(error)] += 1
         for error_text, count in errors.items():
-            _log.warning("of a stream, nobody waited any more for %d messages that failed: %s", count, error_text)
+            _log.warning("%d messages of a stream failed that no caller waited for any more: %s", count, error_text)
 
     # -- reading the source --------------------------------------------------------------------------------------------
 
@@ -286,7 +286,7 @@ def _keep_id(pending: _Pending) -> None:
 
 def _untaken(future: asyncio.Future[int]) -> None:
     if not future.cancelled() and (error := future.exception()) is not None:
-        _log.warning("of a stream, nobody waited any more for what failed: %s", error)
+        _log.warning("a message of a stream failed that no caller waited for any more: %s", error)
 
 
 def _named(error: Exception, pending: _Pending) -> Exception:

@@ -100,7 +100,9 @@ REFUSALS: dict[str, Refusal] = {
     "BADCALL": _fixed(MalformedCallError, "The call is malformed: {detail}."),
     "FIXED": _fixed(MalformedCallError, "A setting that cannot change after creation was to be changed: {detail}."),
     "DISABLED": _fixed(
-        MessagingEntityDisabledError, "The entity's status is {detail}. Set it to Active for this to be possible."
+        MessagingEntityDisabledError,
+        "The entity's status is {detail}, which does not permit this operation. Nothing was changed. Repeat it when "
+        "the status is Active again; an administration client can set it.",
     ),
     "TOOLARGE": _fixed(MessageSizeExceededError, "Message {detail} of the call is larger than the entity takes."),
     "QUOTA": _quota,

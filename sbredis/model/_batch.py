@@ -67,7 +67,8 @@ class ServiceBusMessageBatch:
         taken = as_message(message)
         if len(self._outgoing) >= MAXIMUM_CALL_MESSAGES:
             raise MessageSizeExceededError(
-                f"the batch is full: it has {MAXIMUM_CALL_MESSAGES} messages, the most that are sent together"
+                f"The batch is full: it has {MAXIMUM_CALL_MESSAGES} messages, the most that one call takes. Send the "
+                "batch, and put the message into another batch."
             )
         if self._prepare is not None:
             self._prepare([taken])
@@ -76,10 +77,7 @@ class ServiceBusMessageBatch:
         message_id = use_id(taken._content)
         if size > self._max_size:
             keep_id(taken._content, message_id)
-            raise MessageSizeExceededError(
-                f"the message of {len(sent.payload)} bytes does not fit into the batch, which has {self._size} of "
-                f"{self._max_size} bytes"
-            )
+            raise MessageSizeExceededError(_no_room(len(sent.payload), self._size, self._max_size))
         self._outgoing.append((taken, sent))
         self._assigned.append(message_id)
         self._size = size
@@ -117,3 +115,16 @@ class ServiceBusMessageBatch:
 
     def __repr__(self) -> str:
         return f"<ServiceBusMessageBatch {len(self)} messages, {self._size} of {self._max_size} bytes>"
+
+
+def _no_room(message: int, batch: int, most: int) -> str:
+    """What to say of a message that does not fit; all of these are sizes in bytes."""
+    if message > most:
+        return (
+            f"The message has {message} bytes, properties included, and does not fit into any batch of this size: it "
+            f"takes {most} bytes. Make the message smaller, or the batch larger, as far as the entity takes it."
+        )
+    return (
+        f"The message of {message} bytes does not fit into the batch, which has {batch} of {most} bytes. Send the "
+        "batch, and put the message into another batch."
+    )

@@ -402,6 +402,53 @@ async def test_a_disabled_queue_takes_nothing(url: str, status: Any) -> None:
         assert await queue.whole() == before
 
 
+@in_memory
+@pytest.mark.parametrize("way", ["one", "list", "batch"])
+@pytest.mark.parametrize(
+    ("settings", "name", "size", "kind", "says"),
+    [
+        (
+            {},
+            "unknown",
+            10,
+            MessagingEntityNotFoundError,
+            ("There is no entity", "Create it", "will not help"),
+        ),
+        (
+            {"status": "SendDisabled"},
+            "q",
+            10,
+            MessagingEntityDisabledError,
+            ("status is SendDisabled", "Nothing was changed", "when the status is Active", "a retry may help"),
+        ),
+        ({"largest_message": 2000}, "q", 3000, MessageSizeExceededError, ("bytes", "2000", "will not help")),
+        ({"quota": 2000}, "q", 3000, ServiceBusQuotaExceededError, ("The entity is full", "Receive or purge")),
+    ],
+)
+async def test_a_refused_send_says_what_happened_and_whether_a_retry_can_help(  # noqa: PLR0917 -- what a table says
+    url: str, way: str, settings: Any, name: str, size: int, kind: type[ServiceBusError], says: tuple[str, ...]
+) -> None:
+    async with queue_at(url, **settings) as queue, queue.client.get_queue_sender("q") as other:
+        batch = await other.create_message_batch()
+        before = await queue.whole()
+        sender = queue.client.get_queue_sender(name)
+        message = ServiceBusMessage(bytes(size))
+
+        async def send() -> None:
+            if way == "batch":
+                batch.add_message(message)
+            several = batch if way == "batch" else [message, ServiceBusMessage("y")]
+            await sender.send_messages(message if way == "one" else several)
+
+        with pytest.raises(kind) as caught:
+            await send()
+        text = str(caught.value)
+        assert [said for said in says if said not in text] == []
+        assert text[0].isupper()
+        assert await queue.whole() == before
+        assert sender.in_flight == 0
+
+
 async def test_a_full_queue_takes_nothing(url: str) -> None:
     async with queue_at(url, quota=3000) as queue, queue.client.get_queue_sender("q") as sender:
         await sender.send_messages(ServiceBusMessage(bytes(2000)))
@@ -555,7 +602,7 @@ async def test_a_failure_that_nobody_waits_for_is_logged(url: str, caplog: pytes
             gate.open()
             await sender.close()
         (record,) = caplog.records
-        assert "nobody waited any more for what failed: The entity is full" in record.getMessage()
+        assert "failed that no caller waited for any more: The entity is full" in record.getMessage()
         assert "tracking id" in record.getMessage()
 
 

@@ -32,6 +32,16 @@ def test_a_batch_is_as_large_as_its_messages_and_takes_what_fits(bodies: list[by
         assert len(batch) == len(expected)
 
 
+def test_a_batch_says_what_to_do_with_a_message_that_does_not_fit() -> None:
+    batch = ServiceBusMessageBatch(1000)
+    batch.add_message(ServiceBusMessage(bytes(600)))
+    with pytest.raises(MessageSizeExceededError, match="Send the batch, and put the message into another batch"):
+        batch.add_message(ServiceBusMessage(bytes(600)))
+    with pytest.raises(MessageSizeExceededError, match="does not fit into any batch of this size: it takes 1000 bytes"):
+        batch.add_message(ServiceBusMessage(bytes(2000)))
+    assert len(batch) == 1
+
+
 def test_a_batch_takes_what_is_taken_as_a_message() -> None:
     batch = ServiceBusMessageBatch()
     batch.add_message({"body": "a"})

@@ -11,8 +11,9 @@ import asyncio
 import logging
 import secrets
 from contextlib import suppress
-from typing import TYPE_CHECKING, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar
 
+from sbredis.aio._arguments import AT_ONCE
 from sbredis.aio._lanes import CallJob
 from sbredis.aio._session import ServiceBusSession, lane_for
 from sbredis.aio._spot import passing
@@ -124,16 +125,16 @@ async def _give_back(desk: Desk, lock: SessionLock) -> None:
 async def accept_next(entity: Entity, seconds: float, telemetry: Telemetry) -> ServiceBusSession:
     """Lock the next session that is free, as soon as there is one.
 
-    Raises :class:`OperationTimeoutError` if there was none within so many seconds.
+    Raises :class:`OperationTimeoutError` if there was none within so many seconds. With 0 seconds each partition is
+    asked, and none is waited at.
     """
-    search = _Search(entity, telemetry)
+    search = _Search(entity, telemetry, waits=seconds != 0)
     try:
-        async with asyncio.timeout(seconds):
+        async with asyncio.timeout(seconds or AT_ONCE):
             return await search.run()
     except TimeoutError:
-        error = search.trouble() or NoSessionError(
-            f"No session of {entity.name!r} became free within {seconds:g} s.", outcome=Outcome.REFUSED
-        )
+        when = f"became free within {seconds:g} s" if seconds else "is free"
+        error = search.trouble() or NoSessionError(f"No session of {entity.name!r} {when}.", outcome=Outcome.REFUSED)
         error.entity = entity.name
         raise error from None
     finally:
@@ -148,8 +149,10 @@ class _Search:
     from the others.
     """
 
-    def __init__(self, entity: Entity, telemetry: Telemetry) -> None:
+    def __init__(self, entity: Entity, telemetry: Telemetry, *, waits: bool = True) -> None:
         self.entity = entity
+        self.waits = waits
+        """Whether it waits for a session to become free, or wants one that is free now."""
         self.telemetry = telemetry
         self.identity = secrets.token_hex(5)
         self.turn = asyncio.Lock()
@@ -172,9 +175,25 @@ class _Search:
             await asyncio.wait((self._won, first.asked), timeout=_LATE, return_when=asyncio.FIRST_COMPLETED)
             for post in () if self._won.done() else self._posts:
                 post.start(straight=False)
+        if not self.waits:
+            await self._all_asked()
         session = await self._won
         self._handed_over = True
         return session
+
+    async def _all_asked(self) -> None:
+        """Return when there is a session; :class:`TimeoutError` if no partition that answers has one."""
+        asking = self._loop.create_task(self.nobody_finds_one())
+        try:
+            await asyncio.wait((self._won, asking), return_when=asyncio.FIRST_COMPLETED)
+        finally:
+            asking.cancel()
+            await asyncio.wait((asking,))
+        if not self._won.done() and self.trouble() is not None:
+            first: list[asyncio.Future[Any]] = [self._won, *(post.asked for post in self._posts)]
+            await asyncio.wait(first, return_when=asyncio.FIRST_COMPLETED)
+        if not self._won.done():
+            raise TimeoutError
 
     def _take_post(self) -> None:
         numbers = self._numbers = self.entity.numbers
@@ -294,8 +313,8 @@ class _Post:
                 self._answered, self._trouble = False, error
                 _log.info("%s: %s", self._desk, error)
                 wait = pause = min(max(_FIRST_PAUSE, pause * 2), _LONGEST_PAUSE)
-            self._say_asked()
             if wait:
+                self._say_asked()
                 with suppress(TimeoutError):
                     async with asyncio.timeout(wait):
                         await self.news.wait()
@@ -344,8 +363,10 @@ class _Post:
         if found.more:
             return 0
         self._say_asked()
+        search = self._search
+        if not search.waits:
+            return REGISTERED
         if self._subscription is None:
-            search = self._search
             await search.nobody_finds_one()
             if search.over:
                 return 0

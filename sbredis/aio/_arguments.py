@@ -10,23 +10,29 @@ from sbredis._quoting import quoted
 from sbredis.model import NoOptions, warn_of_unknown
 
 __all__ = [
+    "AT_ONCE",
     "NoOptions",
     "count_of",
     "deadline_of",
     "identifier_of",
     "seconds_of",
     "sequence_numbers_of",
+    "waiting_deadline",
     "warn_of_unknown",
 ]
 
 _TIMEOUT = 60.0
+AT_ONCE = 10.0
+"""How long a call that waits for nothing (``max_wait_time=0``) may take to reach the server."""
 
 
-def seconds_of(value: object, name: str) -> float:
-    """A number of seconds that must be positive."""
+def seconds_of(value: object, name: str, *, zero: bool = False) -> float:
+    """A number of seconds that must be positive; or, with ``zero``, not negative."""
     if isinstance(value, bool) or not isinstance(value, (int, float)):
         raise TypeError(f"{name} is a number of seconds, not {type(value).__name__}")
-    if not value > 0:
+    if zero and not value >= 0:
+        raise ValueError(f"{name} must be 0 or more, not {value!r}")
+    if not zero and not value > 0:
         raise ValueError(f"{name} must be greater than 0, not {quoted(value)}")
     return float(value)
 
@@ -35,6 +41,11 @@ def deadline_of(timeout: float | None) -> float:
     """When a call with this time-out has to end, by the clock of the event loop; 60 s from now unless said."""
     seconds = _TIMEOUT if timeout is None else seconds_of(timeout, "timeout")
     return asyncio.get_running_loop().time() + seconds
+
+
+def waiting_deadline(wait: float | None) -> float:
+    """When a call that waits so many seconds has to end. One that does not wait still has to reach the server."""
+    return deadline_of(AT_ONCE if wait == 0 else wait)
 
 
 def count_of(value: object, name: str, most: int | None = None, *, least: int = 1) -> int:

@@ -25,6 +25,7 @@ from collections.abc import AsyncGenerator
 from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING
 
+from sbredis.aio._arguments import AT_ONCE
 from sbredis.aio._buffer import Buffer
 from sbredis.aio._spot import Spot, passing
 from sbredis.engine import Side
@@ -52,10 +53,16 @@ _CHECKING = 1.0
 class _Caller:
     """Somebody who waits for messages."""
 
-    __slots__ = ("error", "got", "missing", "news")
+    __slots__ = ("error", "gathers", "got", "missing", "news", "unanswered")
 
-    def __init__(self, missing: int) -> None:
+    def __init__(self, missing: int, *, gathers: bool) -> None:
         self.missing = missing
+        self.gathers = gathers
+        """It waits for more when it has got something."""
+        self.unanswered: dict[Spot, int] | None = None
+        """Of one that wants what is there now: the partitions that have not said yet that they have nothing more, each
+        with the number of the last call before it came. ``None`` of one that waits.
+        """
         self.got: list[ServiceBusReceivedMessage] = []
         self.error: ServiceBusError | None = None
         self.news: asyncio.Future[None]
@@ -64,6 +71,11 @@ class _Caller:
     def waits(self) -> bool:
         """Whether it is there for more."""
         return self.missing > 0 and self.error is None
+
+    @property
+    def content(self) -> bool:
+        """Whether it has got something and does not gather more."""
+        return bool(self.got) and not self.gathers
 
     def tell(self) -> None:
         if not self.news.done():
@@ -110,14 +122,15 @@ class Inbox:
 
     # -- for callers ---------------------------------------------------------------------------------------------------
 
-    async def take(self, wanted: int, seconds: float | None) -> list[ServiceBusReceivedMessage]:
+    async def take(self, wanted: int, seconds: float | None, *, gather: bool = True) -> list[ServiceBusReceivedMessage]:
         """Up to so many messages, as soon as there are any; none if none came in so many seconds.
 
-        Who waits and is cancelled gives back what came in the same moment.
+        With 0 seconds, what is there now: each partition is asked, and none is waited at. Without ``gather`` no more is
+        waited for than the first. Who waits and is cancelled gives back what came in the same moment.
         """
         deadline = None if seconds is None else self._loop.time() + seconds
         while True:
-            got = await self._take(wanted, deadline)
+            got = await self._take(wanted, deadline, gather=gather, at_once=seconds == 0)
             now = self.entity.connection.clock.now()
             if all(lease is None or lease.until > now for lease in {message._lease for message in got}):
                 return got
@@ -126,21 +139,28 @@ class Inbox:
             if live:
                 return live
 
-    async def _take(self, wanted: int, deadline: float | None) -> list[ServiceBusReceivedMessage]:
+    async def _take(
+        self, wanted: int, deadline: float | None, *, gather: bool, at_once: bool
+    ) -> list[ServiceBusReceivedMessage]:
         kept = self.buffer.take(wanted)
-        if len(kept) == wanted:
+        if len(kept) == wanted or (kept and not gather):
             self.pump()
             return kept
-        caller = _Caller(wanted - len(kept))
+        caller = _Caller(wanted - len(kept), gathers=gather)
         caller.got = kept
+        if at_once:
+            self._ask_all(caller)
         caller.news = self._loop.create_future()
         self._callers.append(caller)
-        at_once = len(kept)
+        before = len(kept)
         try:
             for spot in self._spots:
                 spot.try_anew()
             self.pump()
-            await self._gather(caller, deadline)
+            if at_once:
+                await self._answers(caller)
+            else:
+                await self._gather(caller, deadline)
         except BaseException:
             self._callers.remove(caller)
             self._take_back(caller.got, first=True)
@@ -152,7 +172,7 @@ class Inbox:
             _log.warning("receiving ended early: %s", caller.error)
         elif not caller.got and self._spots and all(spot.troubled for spot in self._spots):
             raise self._unreachable()
-        self.buffer.consumed(len(caller.got) - at_once)
+        self.buffer.consumed(len(caller.got) - before)
         return caller.got
 
     async def _gather(self, caller: _Caller, deadline: float | None) -> None:
@@ -160,7 +180,7 @@ class Inbox:
         the first one's lock ticks.
         """
         enough: float | None = None
-        while caller.waits:
+        while caller.waits and not caller.content:
             until = deadline
             if caller.got:
                 now = self._loop.time()
@@ -175,6 +195,51 @@ class Inbox:
                 except TimeoutError:
                     return
             caller.news = self._loop.create_future()
+
+    def _ask_all(self, caller: _Caller) -> None:
+        """Have each partition asked for who wants what is there now."""
+        caller.unanswered = {spot: spot.calls for spot in self._spots}
+        for spot in self._spots:
+            spot.enliven()
+
+    async def _answers(self, caller: _Caller) -> None:
+        """Wait until all partitions have answered, or it has what it wants."""
+        until = self._loop.time() + AT_ONCE
+        while caller.waits and caller.unanswered and not caller.content:
+            if not caller.news.done():
+                try:
+                    async with asyncio.timeout_at(until):
+                        await caller.news
+                except TimeoutError:
+                    return
+            caller.news = self._loop.create_future()
+
+    def answered(self, spot: Spot) -> None:
+        """A partition has nothing more, or cannot say: who wants what is there now need not wait for it."""
+        for caller in self._callers:
+            unanswered = caller.unanswered
+            if unanswered is None or spot not in unanswered:
+                continue
+            if spot.calls > unanswered[spot]:
+                del unanswered[spot]
+                caller.tell()
+            else:
+                spot.enliven()  # the call was made before the caller came
+
+    def _pass_over_late(self) -> None:
+        """Who has heard of some partitions does not wait for those that do not answer."""
+        for caller in self._callers:
+            unanswered = caller.unanswered
+            if unanswered and len(unanswered) < len(self._spots) and all(spot.late for spot in unanswered):
+                unanswered.clear()
+                caller.tell()
+
+    @property
+    def only_wants_what_is_there(self) -> bool:
+        """Whether those who want messages now wait for none."""
+        if self.buffer.wants_more or not self._callers:
+            return False
+        return all(caller.unanswered is not None for caller in self._callers)
 
     def _unreachable(self) -> ServiceBusError:
         """Why nothing was received, when that says nothing about what there is."""
@@ -214,9 +279,13 @@ class Inbox:
     def _fetch(self, missing: int) -> None:
         """Ask those that are known to have something, taking turns, until it is enough, and look at the others."""
         spots, unknown, waiting_for = self._spots, list[Spot](), missing
+        # Who wants what is there now does not have a partition asked again that has said so.
+        wanted = None
+        if self.only_wants_what_is_there:
+            wanted = {spot for caller in self._callers for spot in caller.unanswered or ()}
         for place in range(self._at, self._at + len(spots)):
             spot = spots[place % len(spots)]
-            if not spot.idle:
+            if not spot.idle or (wanted is not None and spot not in wanted):
                 continue
             if not spot.known:
                 unknown.append(spot)
@@ -246,6 +315,7 @@ class Inbox:
     def failed(self, spot: Spot, error: ServiceBusError) -> None:
         """A call failed: what another attempt may mend is tried again, beside the others; the rest is told to all."""
         self._trouble = error
+        self.answered(spot)
         if passing(error):
             _log.info("%s: %s", spot.desk, error)
         else:
@@ -270,6 +340,9 @@ class Inbox:
                 spot.leave()
             self._numbers, self._at = self.entity.numbers, 0
             self._spots = self._new_spots()
+            for caller in self._callers:
+                if caller.unanswered is not None:
+                    self._ask_all(caller)
         for spot in self._spots:
             spot.rouse(known=False)
         self._loop.call_soon(self.pump)  # after who has learnt of it
@@ -362,6 +435,7 @@ class Inbox:
         now = self._loop.time()
         for spot in self._spots:
             spot.on_time(now)
+        self._pass_over_late()
         self.buffer.on_time()
         self.pump()
 

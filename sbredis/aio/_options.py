@@ -53,7 +53,7 @@ class ReceiverOptions:
         """Raise for what cannot be."""
         count_of(self.prefetch_count, "prefetch_count", _MOST_PREFETCHED, least=0)
         if self.max_wait_time is not None:
-            seconds_of(self.max_wait_time, "max_wait_time")
+            seconds_of(self.max_wait_time, "max_wait_time", zero=True)
         session: Any = self.session_id
         if session is not None and not isinstance(session, ServiceBusSessionFilter):
             identifier(session, "session_id", may_be_empty=True)

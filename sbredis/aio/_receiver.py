@@ -11,7 +11,15 @@ from types import TracebackType
 from typing import TYPE_CHECKING, Any, Self, Unpack
 
 from sbredis._public import public
-from sbredis.aio._arguments import NoOptions, count_of, deadline_of, seconds_of, sequence_numbers_of, warn_of_unknown
+from sbredis.aio._arguments import (
+    NoOptions,
+    count_of,
+    deadline_of,
+    seconds_of,
+    sequence_numbers_of,
+    waiting_deadline,
+    warn_of_unknown,
+)
 from sbredis.aio._changes import milliseconds_of
 from sbredis.aio._deferred import Deferred, not_found
 from sbredis.aio._inbox import Inbox
@@ -121,7 +129,7 @@ class ServiceBusReceiver(Settler, AsyncIterator[ServiceBusReceivedMessage]):
     async def __aenter__(self) -> Self:
         """Connect; and accept the session, if it is to receive from one. If that fails, the receiver is closed."""
         try:
-            deadline = deadline_of(self._longest_wait)
+            deadline = waiting_deadline(self._longest_wait)
             with self._telemetry.operation("open", self.entity_path):
                 await self._ready(deadline)
                 if self._prefetch:
@@ -142,17 +150,21 @@ class ServiceBusReceiver(Settler, AsyncIterator[ServiceBusReceivedMessage]):
     # -- receiving -----------------------------------------------------------------------------------------------------
 
     async def receive_messages(
-        self, max_message_count: int | None = 1, max_wait_time: float | None = None
+        self, max_message_count: int | None = 1, max_wait_time: float | None = None, *, gather: bool = True
     ) -> list[ServiceBusReceivedMessage]:
         """Up to so many messages: waits for the first one, and for more only while they come soon.
 
-        Empty if none came within ``max_wait_time`` seconds; this call's, else the receiver's, else 60.
+        Empty if none came within ``max_wait_time`` seconds; this call's, else the receiver's, else 60. With 0 it
+        returns what is there now. With ``gather=False`` it returns as soon as it has a message, with those that came
+        with it.
         """
         if max_message_count is None:
             max_message_count = max(1, self._prefetch)
         wanted = count_of(max_message_count, "max_message_count")
-        seconds = seconds_of(max_wait_time, "max_wait_time") if max_wait_time is not None else self._max_wait_time
-        return await self._receive(wanted, 60.0 if seconds is None else seconds)
+        seconds = self._max_wait_time
+        if max_wait_time is not None:
+            seconds = seconds_of(max_wait_time, "max_wait_time", zero=True)
+        return await self._receive(wanted, 60.0 if seconds is None else seconds, gather=gather)
 
     def __aiter__(self) -> Self:
         return self
@@ -165,23 +177,23 @@ class ServiceBusReceiver(Settler, AsyncIterator[ServiceBusReceivedMessage]):
         return messages[0]
 
     async def _receive(
-        self, wanted: int, seconds: float | None, *, watched: bool = True
+        self, wanted: int, seconds: float | None, *, gather: bool = True, watched: bool = True
     ) -> list[ServiceBusReceivedMessage]:
         if watched and self._telemetry.watching:
             with self._telemetry.operation("receive", self.entity_path) as operation:
-                messages = await self._receive(wanted, seconds, watched=False)
+                messages = await self._receive(wanted, seconds, gather=gather, watched=False)
                 operation.received(messages)
                 return messages
         inbox = self._inbox
         if self._renewer is not None:
             self._renewer.check_open()
         if inbox is None or self._closed or inbox.entity.gone:
-            inbox = await self._open(deadline_of(self._longest_wait if seconds is None else seconds), seconds)
+            inbox = await self._open(waiting_deadline(self._longest_wait if seconds is None else seconds), seconds)
         elif self._session is not None and not (
             len(inbox.buffer) and self._mode is not ServiceBusReceiveMode.PEEK_LOCK
         ):
             self._session._check()  # what was deleted when it was received is given out all the same
-        messages = await inbox.take(wanted, seconds)
+        messages = await inbox.take(wanted, seconds, gather=gather)
         if messages:
             self._peeking_of(inbox.entity, self._own_session).passed(messages)
             self._hand_over(messages)

@@ -39,6 +39,8 @@ class Spot:
         self.desk = inbox.entity.desk(number)
         self.known = False
         """It has something, as far as is known."""
+        self.calls = 0
+        """How many calls were made to it, the one under way included."""
         self.asked = 0
         """How many messages it was asked for by a call that is under way."""
         self.late = False
@@ -89,6 +91,10 @@ class Spot:
         self._lively = self._roused = True
         self.known = known
         self._pause = 0.0
+
+    def enliven(self) -> None:
+        """Somebody wants to know what there is now: ask it, whatever is known of it."""
+        self._lively = True
 
     def try_anew(self) -> None:
         """Somebody comes who has not been told yet that it refuses everything: find out whether it still does."""
@@ -165,6 +171,7 @@ class Spot:
 
     def _begin(self, wanted: int) -> None:
         self._busy = True
+        self.calls += 1
         self._roused = self.late = self.relied_on = False
         self.asked = wanted
         self.look_at = self._loop.time() + _LATE
@@ -179,6 +186,7 @@ class Spot:
             self._registered = bool(waiter)
             if not result.more:
                 self._nothing(result.due, waiter)
+                self.inbox.answered(self)
         self.inbox.received(self._delivered(result, token, since))
 
     def _delivered(self, result: Received, token: str, since: float) -> list[ServiceBusReceivedMessage]:
@@ -204,6 +212,7 @@ class Spot:
             self._registered = bool(waiter)
             if not result.more:
                 self._nothing(result.due, waiter)
+                self.inbox.answered(self)
         self.inbox.received([])
 
     def _found(self) -> None:
@@ -217,9 +226,10 @@ class Spot:
         if self._roused:
             return  # it has woken us meanwhile: what was answered may be from before that
         if not waiter:
-            # It was asked without a registration; now that there is nothing, one is needed.
-            self._listen()
-            self._lively = self._subscription is not None
+            # It was asked without a registration; now that there is nothing, one is needed by those who wait.
+            if not self.inbox.only_wants_what_is_there:
+                self._listen()
+                self._lively = self._subscription is not None
             return
         self._lively = False
         self.relied_on = 0 < due < REGISTERED * 1000

@@ -81,13 +81,17 @@ class ServiceBusReceiver(Iterator[ServiceBusReceivedMessage]):
     # -- receiving -----------------------------------------------------------------------------------------------------
 
     def receive_messages(
-        self, max_message_count: int | None = 1, max_wait_time: float | None = None
+        self, max_message_count: int | None = 1, max_wait_time: float | None = None, *, gather: bool = True
     ) -> list[ServiceBusReceivedMessage]:
         """Up to so many messages: waits for the first one, and for more only while they come soon.
 
-        Empty if none came within ``max_wait_time`` seconds; this call's, else the receiver's, else 60.
+        Empty if none came within ``max_wait_time`` seconds; this call's, else the receiver's, else 60. With 0 it
+        returns what is there now. With ``gather=False`` it returns as soon as it has a message, with those that came
+        with it.
         """
-        return self._portal.bring(self._take_back, self._aio.receive_messages, max_message_count, max_wait_time)
+        return self._portal.bring(
+            self._take_back, self._aio.receive_messages, max_message_count, max_wait_time, gather=gather
+        )
 
     def __iter__(self) -> Self:
         return self

@@ -72,10 +72,10 @@ async def test_messages_of_one_partition_come_in_their_order(url: str) -> None:
 async def test_an_empty_list_says_that_nothing_came_in_time(url: str, partitioned: bool) -> None:
     async with queue_at(url, partitioned=partitioned) as queue:
         receiver = queue.receiver(max_wait_time=0.15)
-        for options in ({"max_wait_time": 0.1}, {}):
+        for wait in (0.1, None):
             begun = passed()
-            assert await receiver.receive_messages(5, **options) == []
-            assert passed() - begun >= options.get("max_wait_time", 0.15) - 0.001
+            assert await receiver.receive_messages(5, wait) == []
+            assert passed() - begun >= (wait or 0.15) - 0.001
 
 
 @both
@@ -385,7 +385,7 @@ async def test_a_server_that_has_gone_is_an_error_and_not_an_empty_list(binary: 
         ({"max_message_count": 1.5}, TypeError),
         ({"max_message_count": True}, TypeError),
         ({"max_message_count": "1"}, TypeError),
-        ({"max_wait_time": 0}, ValueError),
+        ({"max_wait_time": -1}, ValueError),
         ({"max_wait_time": -0.5}, ValueError),
         ({"max_wait_time": "1"}, TypeError),
         ({"max_wait_time": float("nan")}, ValueError),
@@ -408,7 +408,7 @@ async def test_what_makes_no_sense_is_refused_before_anything_is_asked(
         ({"prefetch_count": 50_001}, ValueError),
         ({"prefetch_count": 1.0}, TypeError),
         ({"prefetch_count": True}, TypeError),
-        ({"max_wait_time": 0}, ValueError),
+        ({"max_wait_time": -1}, ValueError),
         ({"receive_mode": "peeklock?"}, ValueError),
         ({"sub_queue": "x"}, ValueError),
         ({"session_id": "s", "sub_queue": "deadletter"}, ValueError),

@@ -93,6 +93,6 @@ def test_another_kind_of_renewer_is_told_by_its_public_name() -> None:
     with pytest.raises(TypeError, match=f"^{re.escape(said)}$"):
         other.get_queue_receiver("q", auto_lock_renewer=ours)
     with pytest.raises(TypeError, match=r"not a int$"):
-        client.get_queue_receiver("q", auto_lock_renewer=5)  # type: ignore[arg-type]
+        client.get_queue_receiver("q", auto_lock_renewer=5)  # type: ignore[call-overload]
     other.close()
     theirs.close()

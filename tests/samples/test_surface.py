@@ -48,6 +48,7 @@ ACCEPTED = {
     "sbredis*ServiceBusReceiver.*_message(timeout): added": "settle-options",
     "sbredis*ServiceBusReceiver.complete_messages: added": "complete-many",
     "sbredis*ServiceBusReceiver.process_span: added": "process-span",
+    "sbredis*ServiceBusReceiver.receive_messages(gather): added": "no-gathering",
     "sbredis*ServiceBusReceiver.release_message: added": "release-message",
     "sbredis*.ServiceBusSessionReceiver: added": "session-receiver",
     "sbredis*ServiceBusReceiver.peek_messages(session_id): added": "session-unlocked",

@@ -91,7 +91,7 @@ async def out_of_range(connection_string: str, queue_name: str) -> object:
     """Counts and times that cannot be."""
     async with ServiceBusClient.from_connection_string(connection_string) as client:
         refused = 0
-        for options in ({"prefetch_count": -1}, {"prefetch_count": 50_001}, {"max_wait_time": 0}):
+        for options in ({"prefetch_count": -1}, {"prefetch_count": 50_001}, {"max_wait_time": -1}):  # row: wait-zero
             try:
                 client.get_queue_receiver(queue_name, **options)  # type: ignore[call-overload]
             except ValueError:
@@ -99,7 +99,7 @@ async def out_of_range(connection_string: str, queue_name: str) -> object:
         sender, receiver = client.get_queue_sender(queue_name), client.get_queue_receiver(queue_name)
         async with sender, receiver:
             refused += await raised(ValueError, receiver.receive_messages, max_message_count=0)
-            refused += await raised(ValueError, receiver.receive_messages, max_wait_time=0)
+            refused += await raised(ValueError, receiver.receive_messages, max_wait_time=-1)  # row: wait-zero
             refused += await raised(ValueError, receiver.peek_messages, timeout=0)
             refused += await raised(ValueError, receiver.peek_messages, -1)
             refused += await raised(ValueError, receiver.receive_deferred_messages, 1, timeout=-1)

@@ -95,7 +95,7 @@ def out_of_range(connection_string: str, queue_name: str) -> object:
     """Counts and times that cannot be."""
     with ServiceBusClient.from_connection_string(connection_string) as client:
         refused = 0
-        for options in ({"prefetch_count": -1}, {"prefetch_count": 50_001}, {"max_wait_time": 0}):
+        for options in ({"prefetch_count": -1}, {"prefetch_count": 50_001}, {"max_wait_time": -1}):  # row: wait-zero
             try:
                 client.get_queue_receiver(queue_name, **options)  # type: ignore[call-overload]
             except ValueError:
@@ -103,7 +103,7 @@ def out_of_range(connection_string: str, queue_name: str) -> object:
         sender, receiver = client.get_queue_sender(queue_name), client.get_queue_receiver(queue_name)
         with sender, receiver:
             refused += raised(ValueError, receiver.receive_messages, max_message_count=0)
-            refused += raised(ValueError, receiver.receive_messages, max_wait_time=0)
+            refused += raised(ValueError, receiver.receive_messages, max_wait_time=-1)  # row: wait-zero
             refused += raised(ValueError, receiver.peek_messages, timeout=0)
             refused += raised(ValueError, receiver.peek_messages, -1)
             refused += raised(ValueError, receiver.receive_deferred_messages, 1, timeout=-1)

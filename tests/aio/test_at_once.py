@@ -1,0 +1,249 @@
+"""Receiving without waiting (``max_wait_time=0``), and returning at the first message (``gather=False``)."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Any
+
+import pytest
+
+from sbredis.exceptions import ServiceBusError
+from sbredis.model import NEXT_AVAILABLE_SESSION
+from tests.aio.gates import Gate
+from tests.aio.seated import seats_at
+from tests.aio.standing import Calls, bodies, both, in_memory, queue_at
+
+pytestmark = pytest.mark.anyio
+
+
+def passed() -> float:
+    return asyncio.get_running_loop().time()
+
+
+# -- what is there now -------------------------------------------------------------------------------------------------
+
+
+@both
+async def test_what_is_there_now_is_received_from_every_partition(url: str, partitioned: bool) -> None:
+    async with queue_at(url, partitioned=partitioned) as queue, queue.receiver() as receiver:
+        assert await receiver.receive_messages(9, 0) == []
+        await queue.send(*"12345")
+        received = await receiver.receive_messages(9, 0)
+        assert sorted(bodies(received)) == list("12345")
+        assert await receiver.receive_messages(9, 0) == []
+        await receiver.complete_messages(received)
+
+
+@both
+async def test_no_more_than_asked_for_is_received_at_once(url: str, partitioned: bool) -> None:
+    async with queue_at(url, partitioned=partitioned) as queue, queue.receiver() as receiver:
+        await queue.send(*"1234567")
+        seen: list[str] = []
+        for wanted in (1, 2, 4):
+            received = await receiver.receive_messages(wanted, 0)
+            assert len(received) == wanted
+            assert await queue.locked() == len(seen) + wanted
+            seen += bodies(received)
+        assert sorted(seen) == list("1234567")
+
+
+@both
+async def test_who_does_not_wait_is_registered_nowhere(url: str, partitioned: bool) -> None:
+    async with queue_at(url, partitioned=partitioned) as queue, queue.receiver() as receiver:
+        for _ in range(3):
+            assert await receiver.receive_messages(9, 0) == []
+        assert await queue.waiters() == 0
+        inbox = receiver._inbox
+        assert inbox is not None
+        assert [spot._subscription for spot in inbox._spots] == [None] * len(queue.partitions)
+
+
+@both
+async def test_what_was_sent_before_is_there_now_for_a_receiver_that_waited(url: str, partitioned: bool) -> None:
+    """The call does not depend on the notice that wakes a receiver: it asks."""
+    async with queue_at(url, partitioned=partitioned) as queue, queue.receiver() as receiver:
+        await queue.let_wait(receiver)
+        for number in range(20):
+            await queue.send(str(number))
+            received = await receiver.receive_messages(2, 0)
+            assert bodies(received) == [str(number)]
+            await receiver.complete_messages(received)
+
+
+@both
+async def test_a_call_that_was_under_way_before_does_not_count_as_an_answer(url: str, partitioned: bool) -> None:
+    async with queue_at(url, partitioned=partitioned) as queue, queue.receiver() as receiver:
+        assert await receiver.receive_messages(1, 0) == []
+        with Gate(queue.client, "receive") as gate:
+            gate.shut = True
+            earlier = asyncio.create_task(receiver.receive_messages(1, 20))
+            await gate.reached()
+            gate.shut = False
+            first = gate.waiting[0]
+            held = list(gate.waiting)
+            gate.waiting.clear()
+            now = asyncio.create_task(receiver.receive_messages(1, 0))
+            await asyncio.sleep(0)
+            assert not now.done()
+            for passing in held:
+                passing.let.set_result(None)
+            assert await now == []
+            assert first in gate.came
+            assert len(gate.came) > len(held)
+        earlier.cancel()
+        await asyncio.wait((earlier,))
+
+
+@both
+async def test_one_who_waits_goes_on_waiting_beside_one_who_does_not(url: str, partitioned: bool) -> None:
+    async with queue_at(url, partitioned=partitioned) as queue, queue.receiver() as receiver:
+        waiting = asyncio.create_task(receiver.receive_messages(1, 20))
+        await queue.waited_at(1)
+        assert await receiver.receive_messages(5, 0) == []
+        assert not waiting.done()
+        await queue.send("1", at=-1)
+        assert bodies(await waiting) == ["1"]
+
+
+@both
+async def test_what_is_fetched_ahead_is_there_now(url: str, partitioned: bool) -> None:
+    async with queue_at(url, partitioned=partitioned) as queue:
+        await queue.send(*"12345")
+        async with queue.receiver(prefetch_count=2) as receiver:
+            assert sorted(bodies(await receiver.receive_messages(9, 0))) == list("12345")
+            assert await receiver.receive_messages(9, 0) == []
+
+
+@both
+async def test_an_iteration_that_does_not_wait_ends_with_what_is_there(url: str, partitioned: bool) -> None:
+    async with queue_at(url, partitioned=partitioned) as queue, queue.receiver(max_wait_time=0) as receiver:
+        await queue.send(*"123")
+        seen: list[str] = []
+        async for message in receiver:
+            seen.append(str(message))
+            await receiver.complete_message(message)
+        assert sorted(seen) == list("123")
+
+
+@in_memory
+async def test_an_error_of_all_partitions_is_raised_and_not_an_empty_list(url: str) -> None:
+    async with queue_at(url, partitioned=True) as queue, queue.receiver() as receiver:
+        with Gate(queue.client, "receive") as gate:
+            gate.fates.extend("never arrives" for _ in range(3))
+            with pytest.raises(ServiceBusError):
+                await receiver.receive_messages(1, 0)
+        await queue.send("1")
+        assert bodies(await receiver.receive_messages(1, 0)) == ["1"]
+
+
+@in_memory
+async def test_a_partition_that_does_not_answer_keeps_nobody_from_what_the_others_have(url: str) -> None:
+    async with queue_at(url, partitioned=True) as queue, queue.receiver() as receiver:
+        await queue.send("1", at=0)
+        with Gate(queue.client, "receive") as gate:
+            gate.shut = True
+            call = asyncio.create_task(receiver.receive_messages(5, 0))
+            await gate.reached(3)
+            stuck = next(passing for passing in gate.waiting if passing.key == queue.partitions[2].keys[0])
+            gate.waiting.remove(stuck)
+            gate.open()
+            assert bodies(await call) == ["1"]
+            stuck.let.set_result(None)
+
+
+@pytest.mark.parametrize("wait", [-1, -0.001, float("nan")])
+@in_memory
+async def test_a_negative_wait_is_refused(url: str, wait: float) -> None:
+    async with queue_at(url) as queue, queue.receiver() as receiver:
+        await queue.send("1")
+        with Calls(queue.transport) as calls:
+            with pytest.raises(ValueError, match="max_wait_time"):
+                await receiver.receive_messages(1, wait)
+            with pytest.raises(ValueError, match="max_wait_time"):
+                queue.receiver(max_wait_time=wait)
+            with pytest.raises(ValueError, match="timeout"):
+                await receiver.peek_messages(timeout=0)
+            assert not calls.by_script
+        assert await queue.are(1, 0)
+
+
+# -- sessions ----------------------------------------------------------------------------------------------------------
+
+
+@both
+async def test_a_session_that_is_free_now_is_accepted(url: str, partitioned: bool) -> None:
+    async with seats_at(url, partitioned=partitioned) as queue:
+        assert await queue.client.accept_next_session("q", max_wait_time=0) is None
+        assert await queue.is_left_alone()
+        names = [*queue.named(0, 2), *queue.named(2)] if partitioned else ["a", "b", "c"]
+        for name in names:
+            await queue.say(name, "1")
+        accepted: list[Any] = []
+        while (receiver := await queue.client.accept_next_session("q", max_wait_time=0)) is not None:
+            accepted.append(receiver)
+            assert bodies([message async for message in receiver]) == ["1"]
+        assert sorted(each.session.session_id for each in accepted) == sorted(names)
+        for receiver in accepted:
+            await receiver.close()
+        assert await queue.is_left_alone()
+
+
+@both
+async def test_a_receiver_of_the_next_session_may_wait_for_none(url: str, partitioned: bool) -> None:
+    async with seats_at(url, partitioned=partitioned) as queue:
+        await queue.say("a", "1", "2")
+        async with queue.session(NEXT_AVAILABLE_SESSION, max_wait_time=0) as receiver:
+            assert bodies([message async for message in receiver]) == ["1", "2"]
+
+
+# -- returning at the first message ------------------------------------------------------------------------------------
+
+
+@both
+async def test_the_first_message_is_returned_without_waiting_for_more(url: str, partitioned: bool) -> None:
+    """The call that brings it is answered while others are still under way, or not even made."""
+    async with queue_at(url, partitioned=partitioned) as queue, queue.receiver() as receiver:
+        waiting = asyncio.create_task(receiver.receive_messages(10, 20, gather=False))
+        await queue.waited_at(1)
+        (one, *_) = await queue.send("1", at=-1)
+        received = await waiting
+        assert [message.sequence_number for message in received] == [one]
+
+
+@both
+async def test_what_came_with_the_first_message_is_returned_too(url: str, partitioned: bool) -> None:
+    async with queue_at(url, partitioned=partitioned) as queue, queue.receiver() as receiver:
+        await queue.fill(5, at=0)
+        assert len(await receiver.receive_messages(10, 20, gather=False)) == 5
+
+
+@in_memory
+async def test_without_gathering_no_timer_is_waited_for(url: str) -> None:
+    """A receiver that gathers has to wait for a call that is not answered; one that does not gather returns."""
+    async with queue_at(url, partitioned=True) as queue, queue.receiver() as receiver:
+        await queue.fill(2, at=0)
+        with Gate(queue.client, "receive") as gate:
+            gate.shut = True
+            call = asyncio.create_task(receiver.receive_messages(10, 20, gather=False))
+            count = 0
+            while not call.done():
+                count += 1
+                if gate.waiting and gate.waiting[0].key == queue.partitions[0].keys[0]:
+                    gate.let_one()
+                elif gate.waiting:
+                    gate.waiting.rotate(-1)
+                await asyncio.sleep(0)
+                assert count < 5000
+            assert len(await call) == 2
+            assert gate.waiting
+            gate.open()
+
+
+@both
+async def test_what_is_fetched_ahead_is_returned_without_gathering(url: str, partitioned: bool) -> None:
+    async with queue_at(url, partitioned=partitioned) as queue:
+        await queue.send("1", "2", at=-1)
+        async with queue.receiver(prefetch_count=5) as receiver:
+            received = await receiver.receive_messages(10, 20, gather=False)
+            received += await receiver.receive_messages(10, 0)
+            assert bodies(received) == ["1", "2"]

@@ -138,8 +138,10 @@ class Deferred:
         try:
             result = await desk.call("f", make, self._deadline, lambda result: self._give_back(made(result)))
         except ServiceBusError as error:
-            if error.outcome is Outcome.UNKNOWN and mode == "lock":
-                desk.give_back_named(token, names)  # if the call ran after all, they are locked for nobody
+            if error.outcome is Outcome.UNKNOWN and mode == "lock" and session is None:
+                # If the call ran after all, they are locked for nobody. The token of a session's lock may hold them for
+                # another caller, so there they stay until the session is given back.
+                desk.give_back_named(token, names)
             raise
         return result, made(result)
 
@@ -148,11 +150,13 @@ class Deferred:
         if self._session is not None:
             self._session._check()
             return
-        for _ in range(_ROUNDS):
+        for left in reversed(range(_ROUNDS + 1)):
             now = self._entity.connection.clock.now()
             ended = [message for message in self._found.values() if message._lock_expired(now)]
             if not ended:
                 return
+            if not left:
+                break
             # The partition may take it that the locks last longer than we do.
             given = [self._entity.desk_of(message).give_back(message) for message in ended]
             await asyncio.wait([future for future in given if future is not None])

@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any, Final
 
+from sbredis.model import comparable_id
+
 __all__ = ["MOST_NAMED", "named", "shortened"]
 
 MOST_NAMED: Final = 10
@@ -42,7 +44,7 @@ def _name(messages: Sequence[Any], numbers: Sequence[int], place: int) -> str:
         if number is not None:
             parts.append(str(number))
         if (name := getattr(message, "message_id", None)) is not None:
-            parts.append(shortened(str(name)))
+            parts.append(shortened(str(comparable_id(name))))
     except Exception:  # noqa: BLE001 -- who cannot read a message hears of it from the message, not from the log
         parts.append("unreadable")
     return " ".join(parts) or "without an id"

@@ -13,6 +13,7 @@ from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Final, Literal, NamedTuple, Protocol, TypeAlias
 
 from sbredis.exceptions import ServiceBusError
+from sbredis.model import comparable_id
 
 if TYPE_CHECKING:
     from contextvars import Token
@@ -147,7 +148,7 @@ def look_at(message: TelemetryMessage) -> Seen:
             ("messaging.message.conversation_id", "correlation_id"),
         ):
             if (value := getattr(message, name, None)) is not None:
-                facts[attribute] = str(value)
+                facts[attribute] = str(comparable_id(value))
         if deliveries := getattr(message, "delivery_count", None):
             facts["messaging.servicebus.message.delivery_count"] = int(deliveries)
         if enqueued := getattr(message, "enqueued_time_utc", None):

@@ -10,6 +10,8 @@ from uuid import UUID
 
 import pytest
 
+from sbredis.aio._log_text import named
+from sbredis.aio._tracing import look_at
 from sbredis.amqp import AmqpAnnotatedMessage
 from sbredis.engine import partition_for_key
 from sbredis.exceptions import MessageSizeExceededError
@@ -65,6 +67,16 @@ async def test_ids_come_back_as_they_were_given(
         (peeked,) = await receiver.peek_messages(5)
         assert peeked.correlation_id == b"\xff"
     assert not [record for record in caplog.records if record.levelno >= logging.ERROR]
+
+
+@pytest.mark.parametrize(
+    ("given", "shown"), [("m", "m"), (7, "7"), (ID, str(ID)), (b"bytes", "bytes"), (b"\xff", "b'\\xff'")]
+)
+def test_logs_and_spans_tell_the_text_of_an_id(given: Any, shown: str) -> None:
+    message = ServiceBusMessage("x", message_id=given, correlation_id=given)
+    assert named([message]) == f"1 message ({shown!r})"
+    told = look_at(message).facts
+    assert told["messaging.message.id"] == told["messaging.message.conversation_id"] == shown
 
 
 @pytest.mark.parametrize(

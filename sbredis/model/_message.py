@@ -44,6 +44,8 @@ __all__ = [
     "routing_key",
 ]
 
+_new: Any = object.__new__
+
 PrimitiveTypes: TypeAlias = Value
 """What an application property may be: text, bytes, a number, a truth value, a time, a UUID, nothing, or a list or
 dictionary of these. A number is a whole one of 64 bits, with a sign or without, a floating-point one or a decimal."""
@@ -87,7 +89,8 @@ class ServiceBusMessage:
         raw_amqp: bytes | None = None,
         **kwargs: Unpack[NoOptions],
     ) -> None:
-        content = self._content = Content(body if type(body) is bytes else body_bytes(body))
+        content = self._content = _new(Content)  # its defaults are attributes of the class
+        content.body = body if type(body) is bytes else body_bytes(body)
         if message_id is not None:
             content.message_id = message_identifier(message_id, "message_id")
         if application_properties is not None:
@@ -142,7 +145,7 @@ class ServiceBusMessage:
 
     def __str__(self) -> str:
         """The body as text: bytes read as UTF-8, with a replacement character for what is not."""
-        body: object = self.body
+        body: Any = body_of(self._content)[1]
         return body.decode(errors="replace") if isinstance(body, bytes) else str(body)
 
     def __repr__(self) -> str:
@@ -358,7 +361,7 @@ def outgoing(message: ServiceBusMessage, *, detects_duplicates: bool) -> Outgoin
     if content.annotations is not None:
         tidy(content)
     payload = encode(content) if content.properties is None else _with_properties(content, content.properties)
-    if len(payload) - len(content.body) > MAXIMUM_PROPERTY_BYTES:
+    if len(payload) > MAXIMUM_PROPERTY_BYTES and len(payload) - len(content.body) > MAXIMUM_PROPERTY_BYTES:
         require_small_header(content, BODY_SECTIONS)
     due = content.scheduled
     if due is None and content.time_to_live is None and not detects_duplicates:

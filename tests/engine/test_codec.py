@@ -210,6 +210,7 @@ def test_nobody_needs_properties_seventeen_deep() -> None:
     for _ in range(15):
         value, keyed = [value], {1: keyed}
     assert decode(encode(Content(properties={"x": value, "y": keyed}))).properties == {"x": value, "y": keyed}
+    deeper: Any
     for deeper in ([value], {"a": value}, {1: keyed}):
         with pytest.raises(ValueError, match="deep"):
             encode(Content(properties={"x": deeper}))

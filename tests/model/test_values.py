@@ -144,7 +144,8 @@ def looked_up() -> list[dict[Any, Any]]:
     view = received(as_message(AmqpAnnotatedMessage(data_body=b"", annotations=given, footer=given))).raw_amqp_message
     found: list[Any] = [sent.application_properties, later.application_properties, changed.application_properties]
     found += [received(sent).application_properties, as_message(received(sent)).application_properties]
-    return [*found, received(sent).raw_amqp_message.application_properties, view.annotations, view.footer]
+    found += [received(sent).raw_amqp_message.application_properties, view.annotations, view.footer]
+    return found
 
 
 @pytest.mark.parametrize("values", looked_up())
@@ -183,6 +184,6 @@ def test_the_reason_of_a_dead_letter_is_found_by_either_name() -> None:
 
 
 def test_a_value_under_the_bytes_themselves_is_found_first() -> None:
-    values: dict[Any, Any] = NamedValues({"k": 1})
+    values: Any = NamedValues({"k": 1})
     values[b"k"] = 2
     assert (values["k"], values[b"k"]) == (1, 2)

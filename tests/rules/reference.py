@@ -87,13 +87,17 @@ def compared(sign: str, left: Any, right: Any) -> str:
     if kind(left) == "number" and finite(left) and finite(right):
         left, right = Fraction(left), Fraction(right)
     elif kind(left) == "text":
-        left, right = [ord(one) for one in left], [ord(one) for one in right]
+        left, right = code_points(left), code_points(right)
     if sign in {"=", "<>"}:
         return "T" if (left == right) == (sign == "=") else "F"
     if not ordered:
         return "U"
     holds = {"<": left < right, "<=": left <= right, ">": left > right, ">=": left >= right}
     return "T" if holds[sign] else "F"
+
+
+def code_points(text: Any) -> list[int]:
+    return [ord(one) for one in text]
 
 
 def finite(number: Any) -> bool:

@@ -7,7 +7,9 @@ import threading
 from collections.abc import AsyncIterator, Callable
 from concurrent.futures import ThreadPoolExecutor
 from datetime import UTC, datetime, timedelta
+from decimal import Decimal
 from typing import Any
+from uuid import UUID
 
 import pytest
 
@@ -46,6 +48,20 @@ def bodies(messages: list[Any]) -> list[bytes]:
 
 
 # -- what was sent -----------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("given", [7, UUID(int=7), b"bytes", b"\xff"])
+async def test_ids_and_values_of_every_kind_are_told_as_they_were_sent(bus: Bus, given: Any) -> None:
+    properties = {"exact": Decimal("1.10"), "large": 2**64 - 1, "map": {1: None}}
+    await bus.create_queue("orders", requires_duplicate_detection=True)
+    message = ServiceBusMessage("x", message_id=given, correlation_id=given, application_properties=properties)
+    async with bus.client.get_queue_sender("orders") as sender:
+        await sender.send_messages(message)
+        await sender.send_messages(ServiceBusMessage("again", message_id=given))
+    (kept,) = await bus.active("orders")
+    for told in ((await bus.sent("orders"))[0], kept):
+        assert (told.message_id, told.correlation_id, told.application_properties) == (given, given, properties)
+        assert type(told.message_id) is type(given)
 
 
 @pytest.mark.parametrize("partitioned", [False, True])

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 from datetime import UTC, datetime, timedelta
+from decimal import Decimal
 from typing import Any, assert_type
+from uuid import UUID
 
 import sbredis
 from sbredis import aio, management, testing
@@ -44,6 +46,19 @@ async def sessions(client: aio.ServiceBusClient, other: sbredis.ServiceBusClient
     assert_type(other.get_queue_receiver("q", session_id=sbredis.NEXT_AVAILABLE_SESSION).session.session_id, str)
     assert_type(other.get_subscription_receiver("t", "s", session_id="a").session, sbredis.ServiceBusSession)
     assert_type(other.accept_next_session("q"), sbredis.ServiceBusSessionReceiver | None)
+
+
+def messages(message: sbredis.ServiceBusReceivedMessage) -> None:
+    """The body of a message is bytes, and ids are what AMQP lets them be."""
+    assert_type(message.body, bytes)
+    assert_type(message.raw_amqp_message.body, Any)
+    assert_type(message.message_id, str | int | UUID | bytes | None)
+    assert_type(message.raw_amqp, bytes | None)
+    body = message.body
+    body = body.strip()
+    sbredis.ServiceBusMessage(body, message_id=UUID(int=1), correlation_id=7, raw_amqp=b"")
+    sbredis.ServiceBusMessage(body, message_id=b"x", application_properties={"a": Decimal(1), "b": {1: [None]}})
+    message.message_id = message.correlation_id = 7
 
 
 async def administration(

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from types import FunctionType
-from typing import Any, Final, TypeVar
+from typing import Any, Final, TypeVar, cast
 
 __all__ = ["public", "public_name"]
 
@@ -28,8 +28,9 @@ def public(cls: type[T]) -> type[T]:
     return cls
 
 
-def public_name(kind: type) -> str:
-    """Where users find a class, for errors: ``sbredis.aio.AutoLockRenewer``, ``int``."""
+def public_name(value: object) -> str:
+    """Where users find the class of a value, for errors: ``sbredis.aio.AutoLockRenewer``, ``int``."""
+    kind = type(value)
     if kind.__module__ == "builtins":
         return kind.__qualname__
     parts = [part for part in kind.__module__.split(".") if not part.startswith("_")]
@@ -42,10 +43,10 @@ def _is_internal(owner: type, cls: type) -> bool:
     return owner is not cls and owner not in _PUBLIC and owner.__module__.partition(".")[0] == "sbredis"
 
 
-def _copied(value: object, cls: type) -> Any:
+def _copied(value: Any, cls: type) -> Any:
     """A copy of a function or a class method, named after a class; ``None`` of everything else."""
     if isinstance(value, classmethod):
-        return classmethod(_named(value.__func__, cls))
+        return classmethod(_named(cast("Any", value).__func__, cls))
     return _named(value, cls) if isinstance(value, FunctionType) else None
 
 

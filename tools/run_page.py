@@ -66,11 +66,10 @@ def is_tests(blocks: list[Block]) -> bool:
 def run_page(page: Path, url: str | None) -> int:
     """Run the blocks of a page in the folder in which we are, and return the exit code. Raises what a block raises."""
     text = page.read_text("utf-8")
-    blocks = [
-        block if url is None else block._replace(code=PLACE.sub(lambda _: url, block.code))
-        for block in python_blocks(text)
-        if block.not_run is None
-    ]
+    blocks = [block for block in python_blocks(text) if block.not_run is None]
+    if url is not None:
+        exchanged = url.replace("\\", r"\\")
+        blocks = [block._replace(code=PLACE.sub(exchanged, block.code)) for block in blocks]
     if is_tests(blocks):
         return _test(page, blocks)
     flags = ast.PyCF_ALLOW_TOP_LEVEL_AWAIT if SESSION in text else 0

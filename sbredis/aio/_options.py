@@ -63,7 +63,7 @@ class ReceiverOptions:
         if renewer is None:
             return
         if not isinstance(renewer, AutoLockRenewer):
-            raise TypeError(f"auto_lock_renewer is a sbredis.aio.AutoLockRenewer, not a {public_name(type(renewer))}")
+            raise TypeError(f"auto_lock_renewer is a sbredis.aio.AutoLockRenewer, not a {public_name(renewer)}")
         if self.receive_mode is ServiceBusReceiveMode.RECEIVE_AND_DELETE and session is None:
             raise ValueError("Messages that are received and deleted have no locks: leave out auto_lock_renewer.")
 

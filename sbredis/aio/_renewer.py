@@ -108,7 +108,7 @@ class AutoLockRenewer:
         self.check_open()
         if not isinstance(receiver, Settler):  # pyright: ignore[reportUnnecessaryIsInstance]  # callers are not all typed
             raise TypeError(
-                f"A receiver of sbredis.aio is needed, not {public_name(type(receiver))}: what "
+                f"A receiver of sbredis.aio is needed, not {public_name(receiver)}: what "
                 "is asynchronous and what is not cannot be mixed."
             )
         if not isinstance(renewable, (ServiceBusReceivedMessage, ServiceBusSession)):  # pyright: ignore[reportUnnecessaryIsInstance]  # callers are not all typed

@@ -328,7 +328,7 @@ class ServiceBusClient:
         if given is None:
             return None
         if not isinstance(given, AutoLockRenewer):  # pyright: ignore[reportUnnecessaryIsInstance]  # callers are not all typed
-            raise TypeError(f"auto_lock_renewer is a sbredis.AutoLockRenewer, not a {public_name(type(given))}")
+            raise TypeError(f"auto_lock_renewer is a sbredis.AutoLockRenewer, not a {public_name(given)}")
         return given._within(self._portal)
 
     # -- sessions ------------------------------------------------------------------------------------------------------

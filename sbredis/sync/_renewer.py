@@ -78,7 +78,7 @@ class AutoLockRenewer:
         """
         if not isinstance(receiver, ServiceBusReceiver):  # pyright: ignore[reportUnnecessaryIsInstance]  # callers are not all typed
             raise TypeError(
-                f"A receiver of sbredis is needed, not {public_name(type(receiver))}: what is "
+                f"A receiver of sbredis is needed, not {public_name(receiver)}: what is "
                 "asynchronous and what is not cannot be mixed."
             )
         portal = receiver._portal

@@ -16,10 +16,12 @@
 -- ARGV[17]   shared      1 if the records belong to another entity, whose partition has been made; cannot change
 -- ARGV[18]   sessions    1 if messages belong to sessions; cannot change
 -- ARGV[19]   topic       1 if what is taken in is handed to subscriptions; cannot change
+-- ARGV[20]   channel     on which it announces when something will be due, in its slot
 --
 -- Result: { the partition's version }
 -- Refusals: GONE (not here, and not to be made), LAYOUT, STALE (older than the partition's), FIXED (a setting that cannot
 --   change), BADCALL
+-- @use beside
 -- @use refuse
 -- @use sentinel
 -- @use whole
@@ -30,13 +32,13 @@ local names = {
   [18] = 'sessions', [19] = 'topic',
 }
 local statuses = { Active = true, SendDisabled = true, ReceiveDisabled = true, Disabled = true }
-if #ARGV ~= 19 or not version or ARGV[2] == '' or ARGV[7] ~= '0' and ARGV[7] ~= '1' or ARGV[8] ~= 'server' and ARGV[8] ~= 'test'
+if #ARGV ~= 20 or not version or ARGV[2] == '' or ARGV[7] ~= '0' and ARGV[7] ~= '1' or ARGV[8] ~= 'server' and ARGV[8] ~= 'test'
   or not statuses[ARGV[9]] or not whole(ARGV[10], 1, 9999999999999) or not whole(ARGV[11], 1, 99999)
   or not whole(ARGV[12], 1, 9999999999999) or ARGV[13] ~= '0' and ARGV[13] ~= '1'
   or ARGV[14] ~= '' and not whole(ARGV[14], 1, 9999999999999) or not whole(ARGV[15], 0, 999999999999999)
   or not whole(ARGV[16], 0, 536870912) or ARGV[17] ~= '0' and ARGV[17] ~= '1'
   or ARGV[18] ~= '0' and ARGV[18] ~= '1' or ARGV[19] ~= '0' and ARGV[19] ~= '1'
-  or ARGV[19] == '1' and (ARGV[17] == '1' or ARGV[18] == '1') then
+  or ARGV[19] == '1' and (ARGV[17] == '1' or ARGV[18] == '1') or not beside(state, ARGV[20]) then
   return refuse('BADCALL', 'settings')
 end
 
@@ -83,8 +85,10 @@ for i = 8, 19 do
     fields[#fields + 1] = ARGV[i]
   end
 end
-fields[#fields + 1] = 'version'
-fields[#fields + 1] = ARGV[3]
+for name, value in pairs({ version = ARGV[3], channel = ARGV[20], announced = not s[1] and NEVER or nil }) do
+  fields[#fields + 1] = name
+  fields[#fields + 1] = value
+end
 redis.call('HSET', state, unpack(fields))
 if not s[1] then
   redis.call('ZADD', KEYS[2], SENTINEL.score, SENTINEL.name)

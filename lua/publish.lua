@@ -21,6 +21,7 @@
 -- Refusals: call, DISABLED (sending is), TOOLARGE (a message, by its place), QUOTA (the entity is full: bytes, of how many),
 --   TARGET (a subscription, by its place, is not here, or no longer), FENCED (somebody else has got the role)
 -- @use advance
+-- @use announce
 -- @use await_expiry
 -- @use band
 -- @use begin
@@ -195,6 +196,7 @@ for i = 1, #subscriptions do
   if next(target.touched) then
     take_turns(target)
   end
+  announce(target)
   for name, value in pairs(target.changed) do
     redis.call('HSET', target.state, name, value)
   end

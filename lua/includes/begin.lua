@@ -8,7 +8,7 @@
 local function begin(keys, argv, name, count, variadic)
   local s = redis.call('HMGET', keys[1], 'layout', 'incarnation', 'version', 'status', 'clock', 'run_id', 'offset', 'clk', 'lock',
     'deliveries', 'ttl', 'dead', 'window', 'dead_seq', 'head', 'horizon', 'shared', 'next_lock', 'next_due', 'waiting', 'biggest',
-    'sessions', 'topic')
+    'sessions', 'topic', 'announced')
   if not s[1] then
     return nil, refuse('GONE', 'partition')
   end
@@ -93,7 +93,7 @@ local function begin(keys, argv, name, count, variadic)
     status = s[4], lock = lock, deliveries = tonumber(s[10]), ttl = tonumber(s[11]), dead = s[12] == '1',
     window = tonumber(s[13]), dead_seq = tonumber(s[14]), head = tonumber(s[15]), horizon = tonumber(s[16]), shared = s[17] == '1',
     next_lock = tonumber(s[18]), next_due = tonumber(s[19]), waiting = s[20] == '1', biggest = tonumber(s[21]),
-    topic = s[23] == '1', seats = sessions and keys[28] or nil, turns = keys[29], states = keys[30],
+    topic = s[23] == '1', announced = tonumber(s[24]), seats = sessions and keys[28] or nil, turns = keys[29], states = keys[30],
     seated = {}, unseated = {}, touched = {},
     changed = {}, placed = {}, taken = {}, entered = {}, forgotten = {}, awaited = {}, unawaited = {},
     dropped = {}, dropped_sizes = {}, bytes = 0, more = 0, sooner = math.huge,

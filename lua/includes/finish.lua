@@ -1,5 +1,6 @@
 -- Ends a call: writes what is left to write, the clocks, and the call's result under its lane, so that a repetition is
--- answered as the first time; then wakes whoever waits for what became available.
+-- answered as the first time; announces what will be due, and wakes whoever waits for what became available.
+-- @use announce
 -- @use flush
 -- @use take_turns inside
 -- @use wake
@@ -7,6 +8,9 @@ local function finish(p, result)
   flush(p)
   if next(p.touched) then
     take_turns(p)
+  end
+  if not p.topic then
+    announce(p)
   end
   local fields = { 'clk', p.logical }
   if p.offset ~= p.old_offset then

@@ -11,7 +11,7 @@ local function targets(p, keys, incarnations)
       return nil, refuse('BADCALL', 'targets')
     end
     local s = redis.call('HMGET', keys[at], 'layout', 'incarnation', 'status', 'ttl', 'head', 'horizon', 'next_due', 'waiting',
-      'biggest', 'dead_seq', 'sessions', 'run_id')
+      'biggest', 'dead_seq', 'sessions', 'run_id', 'announced', 'next_lock', 'offset')
     if s[1] ~= '1' or s[2] ~= incarnation or s[3] == 'Deleting' then
       return nil, refuse('TARGET', string.format('%d', i))
     end
@@ -23,6 +23,7 @@ local function targets(p, keys, incarnations)
       state = keys[at], order = keys[at + 1], entries = keys[at + 2], due = keys[at + 3], waiters = keys[at + 4], now = p.now,
       ttl = tonumber(s[4]), head = tonumber(s[5]), horizon = tonumber(s[6]), next_due = tonumber(s[7]), waiting = s[8] == '1',
       biggest = tonumber(s[9]), dead_seq = tonumber(s[10]), leaps = p.run_id ~= '?' and s[12] ~= '?' and s[12] ~= p.run_id,
+      announced = tonumber(s[13]), next_lock = tonumber(s[14]), offset = tonumber(s[15]),
       changed = {}, placed = {}, entered = {}, awaited = {}, taken = none, forgotten = none, unawaited = none, dropped = none,
       touched = none, bytes = 0, sooner = math.huge,
     }

@@ -63,8 +63,7 @@ local function wake(p)
       due = next_due(p)
       due = due > 0 and p.now + due or math.huge
     else -- a subscription that is published to: not before this
-      local known = redis.call('HMGET', p.state, 'next_lock', 'offset')
-      due = math.min(p.head, p.next_due, tonumber(known[1]) - tonumber(known[2]))
+      due = math.min(p.head, p.next_due, p.next_lock - p.offset)
     end
     p.sooner = math.min(p.sooner, due)
   end

@@ -99,6 +99,7 @@ from sbredis.engine._sessions import (
     set_state,
 )
 from sbredis.engine._settings import MAXIMUM_MESSAGE_BYTES, Clock, PartitionSettings, Status
+from sbredis.engine._upcoming import MOST_ASKED, Announcement, due_channel, read_announcement, upcoming
 
 __all__ = [
     "KINDS",
@@ -107,12 +108,14 @@ __all__ = [
     "MAXIMUM_CALL_MESSAGES",
     "MAXIMUM_CHANGES_BYTES",
     "MAXIMUM_MESSAGE_BYTES",
+    "MOST_ASKED",
     "MOST_PARTITIONS",
     "NEVER",
     "NO_TURN",
     "SESSION_KINDS",
     "STORE_KINDS",
     "Accepted",
+    "Announcement",
     "Awoken",
     "Caller",
     "Changes",
@@ -154,6 +157,7 @@ __all__ = [
     "bury_session",
     "decode",
     "decode_changes",
+    "due_channel",
     "encode",
     "encode_changes",
     "entity_name",
@@ -172,6 +176,7 @@ __all__ = [
     "partition_keys",
     "payload_offset",
     "perform",
+    "read_announcement",
     "read_record",
     "registry_keys",
     "registry_salt",
@@ -183,5 +188,6 @@ __all__ = [
     "set_state",
     "slot_range",
     "subscription_name",
+    "upcoming",
     "waiting_channel",
 ]

@@ -11,7 +11,18 @@ import re
 
 from sbredis._quoting import quoted
 
-__all__ = ["KINDS", "SESSION_KINDS", "STORE_KINDS", "partition_keys", "registry_keys", "role_keys", "waiting_channel"]
+__all__ = [
+    "KINDS",
+    "SESSION_KINDS",
+    "STORE_KINDS",
+    "due_channel",
+    "entity_of",
+    "partition_keys",
+    "registry_keys",
+    "role_keys",
+    "state_key",
+    "waiting_channel",
+]
 
 _OWN_KINDS = ("state", "order", "entries", "leases", "locks", "due", "dedup", "ops", "waiters")
 STORE_KINDS = ("store", "refs", *(f"m{number}" for number in range(16)))
@@ -62,3 +73,23 @@ def waiting_channel(namespace: str, salt: str, client: str) -> bytes:
     if not _WORD.fullmatch(client):
         raise ValueError(f"{quoted(client)} is no client id")
     return f"{_prefix(namespace, salt)}:wake:{client}".encode()
+
+
+def due_channel(namespace: str, salt: str) -> bytes:
+    """The channel on which the partitions in a slot announce when something will be due."""
+    return waiting_channel(namespace, salt, "due")
+
+
+def state_key(namespace: str, salt: str, entity: str) -> bytes:
+    """The key by which an entity's partition in the slot of ``salt`` names itself."""
+    if not _WORD.fullmatch(entity):
+        raise ValueError(f"{quoted(entity)} is no entity id")
+    return f"{_prefix(namespace, salt)}:{entity}:state".encode()
+
+
+def entity_of(state: bytes) -> str:
+    """The id of the entity that a partition belongs to, by the key by which it names itself."""
+    _, entity, kind = state.rsplit(b":", 2)
+    if kind != b"state":
+        raise ValueError(f"{quoted(state)} does not name a partition")
+    return entity.decode()

@@ -13,7 +13,7 @@ from dataclasses import replace
 from typing import Any, Literal, NamedTuple, TypeVar
 
 from sbredis._quoting import quoted
-from sbredis.engine._keys import KINDS, SESSION_KINDS, partition_keys
+from sbredis.engine._keys import KINDS, SESSION_KINDS, due_channel, partition_keys
 from sbredis.engine._packing import (
     MAXIMUM_CALL_BYTES,
     MAXIMUM_CALL_COPIES,
@@ -101,7 +101,7 @@ def new_token() -> str:
 class Partition:
     """The partition of an entity in one slot, as one who knows its incarnation and version of settings asks it."""
 
-    __slots__ = ("incarnation", "keys", "settings", "version")
+    __slots__ = ("channel", "incarnation", "keys", "settings", "version")
 
     def __init__(  # noqa: PLR0917 -- where it is, which it is, and how it is set
         self,
@@ -117,6 +117,7 @@ class Partition:
         if not _INCARNATION.fullmatch(incarnation):
             raise ValueError(f"{quoted(incarnation)} is no incarnation")
         self.keys = partition_keys(namespace, salt, entity, store)
+        self.channel = due_channel(namespace, salt)
         self.incarnation = incarnation
         self.version = version
         self.settings = settings
@@ -409,6 +410,7 @@ class Partition:
             "topic",
         )
         scalars: dict[str, Argument] = {"create": int(create), **dict(zip(labels, listed, strict=True))}
+        scalars["channel"] = self.channel
 
         def read(reply: list[Any]) -> int:
             return int(reply[0])

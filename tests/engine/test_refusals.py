@@ -285,10 +285,10 @@ def _cases_of_settings(good: Call) -> Iterator[Case]:
         own = (*good.own[:place], value, *good.own[place + 1 :])
         yield Case(f"argument {place + 1} is {value!r}", "FIXED", replace(good, own=own))
     for wrong in ((0, 1), (1, 0)):
-        own = (*good.own[:10], *wrong, 1)
-        yield Case("a topic that gives something out", "BADCALL", replace(good, own=(*good.own[:10], *wrong, 1)))
-        yield Case("what cannot change", "FIXED", replace(good, own=(*own[:12], 0)))
-    yield Case("a queue that becomes a topic", "FIXED", replace(good, own=(*good.own[:12], 1)))
+        own = (*good.own[:10], *wrong, 1, *good.own[13:])
+        yield Case("a topic that gives something out", "BADCALL", replace(good, own=own))
+        yield Case("what cannot change", "FIXED", replace(good, own=(*own[:12], 0, *own[13:])))
+    yield Case("a queue that becomes a topic", "FIXED", replace(good, own=(*good.own[:12], 1, *good.own[13:])))
     yield Case("the end of duplicate detection", "FIXED", good, state=(("window", "1000"),))
     yield Case("no incarnation", "BADCALL", replace(good, incarnation=""))
     for version in not_numbers(1, 999_999_999_999_999):

@@ -109,6 +109,7 @@ class Mechanics:
     sessions: dict[str, Session] = field(default_factory=dict)
     touched: set[str] = field(default_factory=set)  # sessions of which the call that runs has moved something
     fence: int = 0
+    announced: int = NEVER  # when something will be due, as was said last
 
     taken: Counter[tuple[Side, State, Event, Condition]] = field(default_factory=Counter)
     refused: Counter[str] = field(default_factory=Counter)
@@ -187,8 +188,9 @@ class Mechanics:
         return result
 
     def _end(self, now: int) -> None:
-        """See what sessions do, and wake who waits."""
+        """See what sessions do, announce what will be due, and wake who waits."""
         self._take_turns(now)
+        self._announce(now)
         if self.waiting and self.waiters:
             if self.left and not self.told:
                 self._hand_on(now)
@@ -196,6 +198,16 @@ class Mechanics:
         else:
             self.waiting = bool(self.waiters)  # whoever begins to wait is looked at from the next call on
         self.left = self.told = self.own = False
+
+    def _announce(self, now: int) -> None:
+        """Say when something will be due, if that is sooner than was said last, or if that time has passed."""
+        if self.settings.topic:
+            return
+        first = min(self.head, self.next_due)
+        if self.next_lock < NEVER:
+            first = min(first, max(0, self.next_lock - self.offset))
+        if first < self.announced or self.announced <= now < first:
+            self.announced = first
 
     def _check_reading(
         self,
@@ -631,6 +643,7 @@ class Mechanics:
             ),
             kept=self.kept,
             fence=self.fence,
+            announced=self.announced,
         )
 
     def _told_settings(self) -> Settings:

@@ -357,6 +357,7 @@ class Snapshot:
     seats: frozenset[tuple[str, str, int]]
     kept: int
     fence: int
+    announced: int
 
 
 def row(message: Message) -> Row:

@@ -34,7 +34,7 @@ _RUN = re.compile(r"(d?)([0-9]+)(?:-([0-9]+))?")
 _STATE = {
     *("layout", "incarnation", "version", "status", "clock", "run_id", "offset", "clk", "lock", "deliveries", "ttl"),
     *("dead", "window", "dead_seq", "head", "horizon", "shared", "next_lock", "next_due", "waiting", "biggest"),
-    *("sessions", "topic", "kept", "fence"),
+    *("sessions", "topic", "kept", "fence", "announced", "channel"),
 }
 _STORE = {"layout", "seq", "bytes", "quota", "largest"}
 _KIND_OF_DUE = {"s": State.SCHEDULED, "w": State.DELAYED, "e": State.ACTIVE}
@@ -316,6 +316,18 @@ def _check_due(picture: Picture, messages: Sequence[Standing]) -> None:
     unseen = [one.expires for one in messages if one.state is State.ACTIVE and "e" + one.name not in due]
     head = min(unseen, default=NEVER)
     assert whole(picture.state["head"]) <= head, f"head {picture.state['head']!r}, expires {head}"
+    announced, soonest = whole(picture.state["announced"]), _soonest(picture)
+    assert announced <= soonest, f"announced for {announced}, and something may be due at {soonest}"
+
+
+def _soonest(picture: Picture) -> int:
+    """The earliest time at which anything may be due by itself; on a topic nothing is."""
+    next_due, head, next_lock, offset = (
+        whole(picture.state[name]) for name in ("next_due", "head", "next_lock", "offset")
+    )
+    if picture.state["topic"] == b"1":
+        return NEVER
+    return min(next_due, head, max(0, next_lock - offset) if next_lock < NEVER else NEVER)
 
 
 def _check_sessions(picture: Picture, messages: Sequence[Standing]) -> None:
@@ -414,6 +426,7 @@ def told(picture: Picture) -> Snapshot:
         seats=_seats(picture),
         kept=whole(state["kept"]),
         fence=whole(state["fence"]),
+        announced=whole(state["announced"]),
     )
 
 

@@ -1,0 +1,36 @@
+#!lua flags=no-writes
+-- Tells of partitions in one slot when something will be due in each, at the earliest. A bound, which costs a short read or two a
+-- partition: nothing is looked for, and nothing is done. Where nothing is due, what was announced says so.
+--
+-- KEYS[1...] states     the key `state` of each partition
+-- ARGV[1]    now        for partitions with a test clock; or nothing
+--
+-- Result: for each partition in how many ms something is due at the earliest, 0 if it is due now; nothing if nothing is, or if it is
+--   not here, is a topic's, or has a test clock where the caller has none
+-- Refusals: BADCALL
+-- @use refuse
+-- @use server_time
+-- @use whole
+local told = ARGV[1] ~= '' and whole(ARGV[1], 0, 9999999999998)
+if #ARGV ~= 1 or #KEYS > 1000 or told == nil then
+  return refuse('BADCALL', 'partitions')
+end
+local time, reply, NEVER = tonumber(server_time()), {}, 9999999999999
+for i = 1, #KEYS do
+  local announced = redis.call('HGET', KEYS[i], 'announced')
+  reply[i] = ''
+  if announced and tonumber(announced) < NEVER then
+    local s = redis.call('HMGET', KEYS[i], 'layout', 'next_due', 'head', 'next_lock', 'offset', 'clock', 'status')
+    local now = s[6] == 'test' and told or s[6] == 'server' and time
+    if s[1] == '1' and now and s[7] ~= 'Deleting' then
+      local first = math.min(tonumber(s[2]), tonumber(s[3]))
+      if tonumber(s[4]) < NEVER then
+        first = math.min(first, tonumber(s[4]) - tonumber(s[5]))
+      end
+      if first < NEVER then
+        reply[i] = string.format('%.0f', math.max(0, first - now))
+      end
+    end
+  end
+end
+return reply

@@ -1,0 +1,53 @@
+"""When something will be due in partitions: as they are asked, and as they announce it."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, NamedTuple
+
+from sbredis.engine._keys import due_channel, entity_of, state_key
+from sbredis.engine._packing import within
+from sbredis.engine._request import Request
+from sbredis.engine._results import NEVER
+from sbredis.engine._scripts import load
+
+__all__ = ["MOST_ASKED", "Announcement", "due_channel", "read_announcement", "upcoming"]
+
+MOST_ASKED = 500
+"""How many partitions one call asks; that takes the server one to three milliseconds."""
+
+
+class Announcement(NamedTuple):
+    """What a partition says on the channel of its slot."""
+
+    entity: str
+    """The id of the entity that it belongs to."""
+    said: int
+    """What time it was there, in ms since 1970."""
+    due: int
+    """When something will be due, by the same clock."""
+
+
+def upcoming(
+    namespace: str, salt: str, entities: Sequence[str], now: int | None = None
+) -> Request[tuple[int | None, ...]]:
+    """Ask the partitions of these entities in the slot of ``salt`` in how many ms something is due, at the earliest.
+
+    The answers come in the order of the entities: ``None`` where nothing will be due, or no such partition exists.
+    ``now`` is the time for partitions with a test clock.
+    """
+    within("the number of partitions", len(entities), 1, MOST_ASKED)
+    if now is not None:
+        within("now", now, 0, NEVER - 1)
+    keys = tuple(state_key(namespace, salt, entity) for entity in entities)
+
+    def read(reply: list[Any]) -> tuple[int | None, ...]:
+        return tuple(int(each) if each else None for each in reply)
+
+    return Request(load("upcoming"), keys, ("" if now is None else now,), read)
+
+
+def read_announcement(payload: bytes) -> Announcement:
+    """What a partition has said; :class:`ValueError` for what no partition says."""
+    state, said, due = payload.split(b" ")
+    return Announcement(entity_of(state), int(said), int(due))

@@ -1,0 +1,193 @@
+"""What a partition announces: when something will be due in it, so that a client that maintains the namespace comes."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+
+import pytest
+
+from sbredis.engine import (
+    MOST_ASKED,
+    Copy,
+    Outgoing,
+    accept_session,
+    due_channel,
+    load,
+    new_token,
+    operations,
+    perform,
+    read_announcement,
+    upcoming,
+)
+from sbredis.transport import open_transport
+from tests.engine.bench import ENTITY, NAMESPACE, SALT, SETTINGS, START, Bench, set_to
+from tests.engine.holding import of_session
+from tests.engine.topics import Topic
+from tests.transport.ears import Ear
+from tests.waiting import eventually
+
+pytestmark = pytest.mark.anyio
+LOCK = SETTINGS.lock_duration
+CHANNEL = due_channel(NAMESPACE, SALT)
+ENOUGH = b"enough"
+
+
+class Announced:
+    """One who listens on the channel of the slot."""
+
+    def __init__(self, bench: Bench) -> None:
+        self.ear = Ear()
+        self._bench = bench
+
+    async def now(self) -> list[int]:
+        """For when something was announced since the last time, counted from the beginning of the test."""
+        await self._bench.transport.command("SPUBLISH", CHANNEL, ENOUGH, key=CHANNEL)
+        await eventually(lambda: ENOUGH in self.ear.heard)
+        heard = [read_announcement(said) for said in self.ear.heard if said != ENOUGH]
+        self.ear.heard.clear()
+        assert all(each.entity == ENTITY for each in heard)
+        assert all(each.said <= self._bench.now for each in heard)
+        return [each.due - START for each in heard]
+
+
+@pytest.fixture
+async def announced(bench: Bench) -> AsyncIterator[Announced]:
+    made = Announced(bench)
+    subscription = await bench.transport.subscribe(CHANNEL, made.ear)
+    yield made
+    subscription.close()
+
+
+async def test_a_partition_in_which_nothing_will_be_due_says_nothing(bench: Bench, announced: Announced) -> None:
+    await bench.send(b"a", b"b")
+    await bench.receive(mode="delete")
+    assert await announced.now() == []
+
+
+async def test_the_end_of_a_lock_is_announced_once_a_lock_duration(bench: Bench, announced: Announced) -> None:
+    for _ in range(5):
+        await bench.send(b"m")
+        await bench.complete(await bench.one())
+        bench.later(1000)
+    assert await announced.now() == [LOCK]
+    bench.later(LOCK)
+    await bench.send(b"m")
+    await bench.one()
+    assert await announced.now() == [bench.now - START + LOCK]
+
+
+async def test_what_will_be_due_sooner_than_was_announced_is_announced_as_well(
+    bench: Bench, announced: Announced
+) -> None:
+    await bench.send(b"m", due=START + 5000)
+    assert await announced.now() == [5000]
+    await bench.send(b"m", due=START + 9000)
+    assert await announced.now() == []
+    await bench.send(b"m", time_to_live=3000)
+    assert await announced.now() == [3000]
+    (held,) = await bench.receive(1)
+    assert await announced.now() == []
+    await bench.abandon(held, delay=1000)
+    assert await announced.now() == [1000]
+
+
+async def test_doing_what_is_due_announces_what_comes_next(bench: Bench, announced: Announced) -> None:
+    for seconds in (1, 2, 3):
+        await bench.send(b"m", due=START + seconds * 1000)
+    assert await announced.now() == [1000]
+    for following in ([2000], [3000], []):
+        bench.later(1000)
+        await bench.due()
+        assert await announced.now() == following
+
+
+async def test_while_what_was_announced_is_left_to_be_done_nothing_is_said(bench: Bench, announced: Announced) -> None:
+    """Whoever heard of it is coming."""
+    await bench.send_all(*(Outgoing(b"m", due=START + 1000) for _ in range(300)))
+    assert await announced.now() == [1000]
+    bench.later(1000)
+    await bench.send(b"m")
+    await bench.send(b"m", time_to_live=500)
+    assert await announced.now() == []
+    await bench.due()
+    assert await announced.now() == [1500]
+
+
+async def test_a_refusal_and_a_repetition_announce_nothing(bench: Bench, announced: Announced) -> None:
+    turn = bench.turn()
+    request = bench.partition.send(turn, [Outgoing(b"m", due=START + 1000)])
+    await bench.tell(request)
+    assert await announced.now() == [1000]
+    await bench.tell(request)
+    assert await announced.now() == []
+
+
+@set_to(sessions=True)
+async def test_the_end_of_a_lock_on_a_session_is_announced(bench: Bench, announced: Announced) -> None:
+    await bench.send(of_session("s"))
+    assert await announced.now() == []
+    await bench.tell(accept_session(bench.partition, bench.turn(), new_token(), "s"))
+    assert await announced.now() == [LOCK]
+
+
+async def test_a_subscription_that_is_published_to_announces_and_a_topic_does_not(url: str) -> None:
+    async with await open_transport(url, scripts=[load(name) for name in operations()]) as transport:
+        topic, ear = Topic(transport), Ear()
+        for partition in (topic.topic, *topic.subscriptions):
+            await topic.tell(partition.configure(create=True))
+        channel = topic.topic.channel
+        assert channel == due_channel("ns", "abc")
+        await transport.subscribe(channel, ear)
+        await topic.hand_out([Outgoing(b"m", due=START + 100)], [None])
+        await topic.hand_out([Outgoing(b"m", 4000), Outgoing(b"n")], [[Copy(0)], [Copy(1), Copy(2)]])
+        await transport.command("SPUBLISH", channel, ENOUGH, key=channel)
+        await eventually(lambda: ENOUGH in ear.heard)
+        heard = [read_announcement(said) for said in ear.heard if said != ENOUGH]
+        assert heard == [("s1", START, START + 4000), ("s3", START, START + 1000)]
+        request = upcoming("ns", "abc", ["s3", "t", "s2", "s1", "nobody"], START + 1500)
+        assert await topic.tell(request) == (0, None, None, 2500, None)
+
+
+async def test_partitions_tell_together_when_something_will_be_due_and_nothing_changes(bench: Bench) -> None:
+    async def asked(now: int | None, entities: list[str]) -> tuple[int | None, ...]:
+        before = await bench.whole()
+        answer = await perform(bench.transport, upcoming(NAMESPACE, SALT, entities, now))
+        assert await bench.whole() == before
+        return answer
+
+    assert await asked(START, [ENTITY]) == (None,)
+    await bench.send(b"m", due=START + 5000)
+    assert await asked(START + 1000, [ENTITY]) == (4000,)
+    assert await asked(START + 9000, [ENTITY]) == (0,)
+    assert await asked(None, [ENTITY]) == (None,)  # who has no test clock cannot visit it either
+    bench.later(5000)
+    await bench.one()
+    assert await asked(bench.now, [ENTITY]) == (LOCK,)
+
+
+def test_one_call_asks_a_bounded_number_of_partitions() -> None:
+    with pytest.raises(ValueError, match="number of partitions"):
+        upcoming(NAMESPACE, SALT, [])
+    with pytest.raises(ValueError, match="number of partitions"):
+        upcoming(NAMESPACE, SALT, ["e"] * (MOST_ASKED + 1))
+
+
+async def test_a_lock_that_was_renewed_is_announced_when_the_first_end_has_passed(
+    bench: Bench, announced: Announced
+) -> None:
+    await bench.send(b"m")
+    held = await bench.one()
+    assert await announced.now() == [LOCK]
+    bench.later(LOCK - 1)
+    await bench.renew(held)
+    assert await announced.now() == []
+    bench.later(1)
+    await bench.due()
+    assert await announced.now() == [2 * LOCK - 1]
+
+
+def test_what_no_partition_says_cannot_be_read() -> None:
+    assert read_announcement(b"sb:n:{s}:e7:state 5 9") == ("e7", 5, 9)
+    for wrong in (b"", b"x", b"sb:n:{s}:e7:state 5", b"sb:n:{s}:e7:state 5 x", b"nothing 5 9", b"a b c d"):
+        with pytest.raises(ValueError):  # noqa: PT011 -- whatever it says
+            read_announcement(wrong)

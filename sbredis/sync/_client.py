@@ -44,9 +44,11 @@ class ServiceBusClient:
     ``retry_total`` times, if that is given. ``partition_count`` is how many partitions the namespace is made with if it
     does not exist yet: 16 unless said.
 
-    With ``maintenance`` the client offers to do, beside its own work, what one client has to do for all: messages that
-    were scheduled on a topic are handed to its subscriptions when their time has come, by one of those that offer; as
-    long as there is none, they wait.
+    With ``maintenance`` the client offers to do, beside its own work, what one client does for all. It hands messages
+    that were scheduled on a topic to the topic's subscriptions when their time has come. It also visits queues and
+    subscriptions when something is due in them and nobody calls: it activates scheduled messages, ends locks, and
+    moves expired messages to the dead-letter queue. One of the clients that offer does it at a time. As long as there
+    is none, messages scheduled on topics wait, and the rest is done by the next call to the queue or subscription.
 
     Any number of threads may use it, its senders and its receivers at once. All of them share one connection, which
     lives in a background thread until :meth:`close`. It may be made before a fork, and its senders and

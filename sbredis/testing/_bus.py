@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING, Self, Unpack, final, overload
 
 from sbredis.aio import ServiceBusClient
 from sbredis.aio._arguments import deadline_of
-from sbredis.aio._maintenance import Watch
 from sbredis.aio._peeking import Peeking
+from sbredis.aio._publishing import Watch
 from sbredis.aio._rigs import dismantle, set_up
 from sbredis.aio.management import ServiceBusAdministrationClient
 from sbredis.engine import MAXIMUM_CALL_MESSAGES, Awoken, Outgoing, Partition, Request, Side, Turn, decode, name_key

@@ -16,9 +16,11 @@ import pytest
 from sbredis.aio import ServiceBusClient
 from sbredis.aio import _aside as aside
 from sbredis.aio import _maintenance as maintenance
+from sbredis.aio import _publishing as publishing
 from sbredis.aio._aside import Aside
 from sbredis.aio._judging import Judge
-from sbredis.aio._maintenance import Maintenance, Watch
+from sbredis.aio._maintenance import Maintenance
+from sbredis.aio._publishing import Watch
 from sbredis.aio._role import Role, Standing
 from sbredis.engine import Outgoing, perform, registry_salt, role_keys
 from sbredis.exceptions import MessageNotFoundError, MessagingEntityNotFoundError, Outcome, ServiceBusConnectionError
@@ -335,7 +337,7 @@ async def test_what_stands_behind_many_that_cannot_be_published_is_found(
     url: str, partitioned: bool, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     """More of them than are asked for at a time, and more bytes than a call brings."""
-    monkeypatch.setattr(maintenance, "_RIPE", 3)
+    monkeypatch.setattr(publishing, "_RIPE", 3)
     Trouble(monkeypatch)
     async with topic_at(url, {"one": None}, partitioned=partitioned) as subject:
         await lay(subject, *(f"odd {number}" for number in range(7)), odd=True, size=900_000)

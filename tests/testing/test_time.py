@@ -14,6 +14,7 @@ from sbredis.aio import AutoLockRenewer, ServiceBusClient
 from sbredis.exceptions import AutoLockRenewFailed, AutoLockRenewTimeout, MessageLockLostError
 from sbredis.model import ServiceBusMessage, ServiceBusReceivedMessage
 from sbredis.testing import Bus
+from tests.aio.standing import Queue
 from tests.waiting import eventually
 
 pytestmark = pytest.mark.anyio
@@ -283,3 +284,26 @@ async def test_a_closed_renewer_is_not_woken_any_more(bus: Bus) -> None:
     await receiver.close()
     assert set(bus.clock._clock._watchers) == before
     assert message.auto_renew_error is None
+
+
+async def test_expired_messages_are_dead_lettered_although_nobody_calls(bus: Bus) -> None:
+    """Every client of a bus visits what is due. The keys are read, because a call would do what is due itself."""
+    await bus.create_queue(
+        "orders", default_message_time_to_live=timedelta(minutes=1), dead_lettering_on_message_expiration=True
+    )
+    await send(bus, "one", "two")
+    entity = await bus.client._connection.entity("orders", asyncio.get_running_loop().time() + 20)
+    queue = Queue(bus.client, entity, bus.url, None)
+
+    async def dead() -> int:
+        found = await queue.whole()
+        return sum(name[:1] == b"d" for key, (_, held) in found.items() if key.endswith(":order") for name in held)
+
+    bus.clock.advance(seconds=59)
+    assert await dead() == 0
+    bus.clock.advance(seconds=2)
+
+    async def both_are() -> bool:
+        return await dead() == 2
+
+    await eventually(both_are)

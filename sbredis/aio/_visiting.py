@@ -1,0 +1,245 @@
+"""Visiting partitions when something is due in them, on behalf of all clients of a namespace.
+
+A partition does what is due when somebody calls it. Where nobody sends and nobody receives, somebody has to call it at
+the right time, or dead letters, counters and forwarded messages come late. Whoever maintains the namespace does that.
+What is to be visited when is decided by :mod:`sbredis.aio._agenda`; here it is carried out.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Callable, Coroutine, Iterable
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from sbredis.aio._agenda import Agenda, Pace, Place, Read, Sleep, Visit
+from sbredis.engine import (
+    SettingsBehindError,
+    SettingsStaleError,
+    Turn,
+    due_channel,
+    perform,
+    read_announcement,
+    salts,
+    upcoming,
+)
+from sbredis.exceptions import MessagingEntityNotFoundError, ServiceBusError
+
+if TYPE_CHECKING:
+    from sbredis.aio._connection import Connection
+    from sbredis.aio._waking import Listening
+    from sbredis.registry import EntityRecord
+
+__all__ = ["Visitor"]
+
+_log = logging.getLogger("sbredis.maintenance")
+_VISITING = 30.0
+_READING = 5.0
+_SUBSCRIBING = 5.0
+_PAUSE = 1.0
+_ROUNDING = 0.001
+"""The servers count whole milliseconds: who comes so much later comes once."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Ear:
+    """Hears what the partitions of one slot announce."""
+
+    number: int
+    heard: Callable[[int, bytes], None]
+    missed: Callable[[int], None]
+
+    def message(self, payload: bytes) -> None:
+        """A partition has announced something."""
+        self.heard(self.number, payload)
+
+    def gap(self) -> None:
+        """Nobody listened for a while."""
+        self.missed(self.number)
+
+
+class Visitor:
+    """One client's visits to the partitions of queues and subscriptions, as long as it maintains the namespace."""
+
+    def __init__(self, connection: Connection, news: asyncio.Event, strange: Callable[[], None]) -> None:
+        """``news`` is set when there may be something to do; ``strange`` is called when a partition has announced
+        something whose entity is not known yet, or when that may have gone unheard.
+        """
+        self._pace = Pace() if connection.rig is None else Pace(between_reads=0.0)
+        self.agenda = Agenda(self._pace)
+        self._connection = connection
+        self._news = news
+        self._strange = strange
+        self._records: dict[str, EntityRecord] = {}
+        self._listening: dict[int, Listening] = {}
+        self._tasks: set[asyncio.Task[None]] = set()
+        self._salts = salts(connection.namespace.partitions)
+        self._begun = self._counted = False
+
+    async def begin(self) -> None:
+        """Listen to all slots. Those that do not answer soon are listened to when they do."""
+        if self._begun:
+            return
+        self._begun = True
+        for number in range(len(self._salts)):
+            self._start(self._listen(number))
+        await asyncio.wait(list(self._tasks), timeout=_PAUSE)
+
+    def close(self) -> None:
+        """Visit nothing more, and forget what was known."""
+        for task in self._tasks:
+            task.cancel()
+        self._tasks.clear()
+        for listening in self._listening.values():
+            listening.close()
+        self._listening.clear()
+        self._records.clear()
+        self.agenda = Agenda(self._pace)
+        self._begun = self._counted = False
+
+    @property
+    def at_rest(self) -> bool:
+        """Whether it knows of all entities there are when something will be due, and visits none."""
+        return bool(self._listening) and self._counted and self.agenda.read_up and not self._tasks
+
+    def there_are(self, records: Iterable[EntityRecord]) -> None:
+        """These are the queues and subscriptions there are."""
+        self._counted = True
+        self._records = {record.id: record for record in records}
+        entities = {record.id: record.partitions for record in self._records.values()}
+        self.agenda.there_are(entities, asyncio.get_running_loop().time())
+        self._news.set()
+
+    def act(self) -> float:
+        """Begin what is to be done now. Returns in how many seconds there is more, unless something happens before."""
+        loop, clock = asyncio.get_running_loop(), self._connection.clock
+        while True:
+            todo = self.agenda.next(loop.time(), clock.now())
+            match todo:
+                case Sleep():
+                    return todo.seconds
+                case Visit():
+                    self._start(self._visit(todo.place))
+                case Read():
+                    self._start(self._read(todo))
+
+    def _start(self, work: Coroutine[Any, Any, None]) -> None:
+        task = asyncio.get_running_loop().create_task(work)
+        self._tasks.add(task)
+        task.add_done_callback(self._ended)
+
+    def _ended(self, task: asyncio.Task[None]) -> None:
+        self._tasks.discard(task)
+        if not task.cancelled() and (error := task.exception()) is not None:
+            _log.error("visiting partitions met a defect", exc_info=error)
+        self._news.set()
+
+    # -- listening -----------------------------------------------------------------------------------------------------
+
+    async def _listen(self, number: int) -> None:
+        channel = due_channel(self._connection.namespace.name, self._salts[number])
+        while True:
+            try:
+                ear = _Ear(number, self._heard, self._missed)
+                self._listening[number] = await self._connection.transport.subscribe(channel, ear, timeout=_SUBSCRIBING)
+            except ServiceBusError as error:
+                _log.info("partition %d of each entity is not listened to yet: %s", number, error)
+                await asyncio.sleep(_PAUSE)
+            else:
+                self.agenda.missed(number)
+                return
+
+    def _heard(self, number: int, payload: bytes) -> None:
+        try:
+            announcement = read_announcement(payload)
+        except ValueError:
+            _log.warning("an announcement cannot be read: %r", payload[:100])
+            return
+        clock = self._connection.clock
+        told = clock.told()  # a clock that is moved by hand is theirs as well; other clocks may differ from ours
+        milliseconds = announcement.due - (announcement.said if told is None else told)
+        if self.agenda.announced(Place(number, announcement.entity), clock.now() + milliseconds / 1000 + _ROUNDING):
+            self._news.set()
+        else:
+            self._strange()
+
+    def _missed(self, number: int) -> None:
+        self.agenda.missed(number)
+        self._strange()
+        self._news.set()
+
+    # -- reading and visiting ------------------------------------------------------------------------------------------
+
+    async def _read(self, read: Read) -> None:
+        """Ask when something will be due; what cannot be asked is asked again later."""
+        connection, loop = self._connection, asyncio.get_running_loop()
+        since, agenda = connection.clock.now(), self.agenda
+        request = upcoming(connection.namespace.name, self._salts[read.number], read.entities, connection.clock.told())
+        try:
+            times = await perform(connection.transport, request, timeout=_READING)
+        except ServiceBusError as error:
+            _log.info("when something is due in partition %d of each entity is not known: %s", read.number, error)
+            agenda.read_failed(read, loop.time())
+        except BaseException:
+            agenda.read_failed(read, loop.time())
+            raise
+        else:
+            agenda.has_read(read, [None if each is None else since + each / 1000 + _ROUNDING for each in times])
+
+    async def _visit(self, place: Place) -> None:
+        """Have done what is due; a place that cannot be visited is visited again later."""
+        clock, agenda = self._connection.clock, self.agenda
+        record = self._records.get(place.entity)
+        if record is None:
+            agenda.gone(place.entity)
+            return
+        since = clock.now()
+        try:
+            at = await self._due(place, record, since)
+        except MessagingEntityNotFoundError:
+            await self._look_up(place, record)
+        except ServiceBusError as error:
+            _log.info("%s, partition %d: what is due waits: %s", record.path, place.number, error)
+            agenda.visit_failed(place, clock.now())
+        except BaseException:
+            agenda.visit_failed(place, clock.now())
+            raise
+        else:
+            agenda.has_visited(place, at)
+
+    async def _due(self, place: Place, record: EntityRecord, since: float) -> float | None:
+        """Do a share of what is due. Returns when to come again."""
+        connection = self._connection
+        partition = connection.namespace.partition(record, place.number)
+        turn = Turn("", 0, connection.clock.told())
+        try:
+            awoken = await perform(connection.transport, partition.due(turn), timeout=_VISITING)
+        except SettingsBehindError:
+            await perform(connection.transport, partition.configure(), timeout=_VISITING)
+            return since
+        except SettingsStaleError:
+            newer = await connection.namespace.get_entity(record.path, timeout=_VISITING)
+            if newer.incarnation != record.incarnation or newer.version <= record.version:
+                raise
+            self._records[place.entity] = newer
+            return since
+        if awoken.more:
+            return connection.clock.now()
+        return since + awoken.due / 1000 + _ROUNDING if awoken.due else None
+
+    async def _look_up(self, place: Place, record: EntityRecord) -> None:
+        """A partition is not there: because its entity is not, or because a failover has lost it."""
+        try:
+            found = await self._connection.namespace.get_entity(record.path, timeout=_VISITING)
+        except MessagingEntityNotFoundError:
+            self.agenda.gone(place.entity)
+        except ServiceBusError as error:
+            _log.info("%s: whether it is still there is not known: %s", record.path, error)
+            self.agenda.visit_failed(place, self._connection.clock.now())
+        else:
+            if found.incarnation == record.incarnation:
+                self.agenda.has_visited(place, None)  # who uses it has the partition made again, empty
+            else:
+                self.agenda.gone(place.entity)
+                self._strange()

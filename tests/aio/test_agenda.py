@@ -1,0 +1,337 @@
+"""What is visited when, and what is read: decided without waiting, and so tested without."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field, replace
+from itertools import pairwise
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from sbredis.aio._agenda import Agenda, Pace, Place, Read, Sleep, Visit
+
+PACE = Pace(together=2, batch=3, between_reads=0.5, round=100.0)
+A, B, C = Place(0, "a"), Place(0, "b"), Place(1, "c")
+
+
+def an_agenda(*places: Place, now: float = 0.0) -> Agenda:
+    """An agenda for these places, all of which have been read: nothing is due in any."""
+    agenda = Agenda(PACE)
+    agenda.there_are({place.entity: [place.number] for place in places}, now)
+    while not agenda.read_up:
+        todo = agenda.next(now, now)
+        if isinstance(todo, Read):
+            agenda.has_read(todo, [None] * len(todo.entities))
+        else:
+            assert isinstance(todo, Sleep)
+            now += todo.seconds
+    return agenda
+
+
+def test_a_place_is_visited_when_something_is_due_and_not_before() -> None:
+    agenda = an_agenda(A)
+    assert agenda.announced(A, 10.0)
+    assert agenda.next(4.0, 4.0) == Sleep(6.0)
+    assert agenda.next(10.0, 10.0) == Visit(A)
+    assert isinstance(agenda.next(10.0, 10.0), Sleep)
+
+
+def test_the_place_where_something_has_been_due_for_longest_comes_first() -> None:
+    agenda = an_agenda(A, B, C)
+    for place, at in ((A, 3.0), (B, 1.0), (C, 2.0)):
+        agenda.announced(place, at)
+    assert [agenda.next(5.0, 5.0), agenda.next(5.0, 5.0)] == [Visit(B), Visit(C)]
+    agenda.has_visited(B, None)
+    assert agenda.next(5.0, 5.0) == Visit(A)
+
+
+def test_much_in_one_place_lets_the_others_have_their_turn() -> None:
+    agenda = an_agenda(A, B, C)
+    for place in (A, B, C):
+        agenda.announced(place, 1.0)
+    visited: list[Place] = []
+    for step in range(9):
+        todo = agenda.next(2.0 + step, 2.0 + step)
+        assert isinstance(todo, Visit)
+        visited.append(todo.place)
+        agenda.has_visited(todo.place, 2.0 + step)  # there is more
+    assert visited == [A, B, C] * 3
+
+
+def test_an_earlier_time_counts_and_a_later_one_does_not() -> None:
+    agenda = an_agenda(A)
+    for at in (10.0, 5.0, 7.0):
+        agenda.announced(A, at)
+    assert agenda.due_at(A) == 5.0
+    assert agenda.next(5.0, 5.0) == Visit(A)
+    agenda.has_visited(A, 8.0)
+    assert agenda.due_at(A) == 8.0
+
+
+def test_what_is_announced_during_a_visit_counts_after_it() -> None:
+    agenda = an_agenda(A)
+    agenda.announced(A, 1.0)
+    assert agenda.next(1.0, 1.0) == Visit(A)
+    agenda.announced(A, 2.0)
+    assert isinstance(agenda.next(3.0, 3.0), Sleep)  # one visit at a time
+    agenda.has_visited(A, 9.0)
+    assert agenda.next(3.0, 3.0) == Visit(A)
+
+
+def test_only_a_few_visits_are_under_way_at_once() -> None:
+    agenda = an_agenda(A, B, C)
+    for place in (A, B, C):
+        agenda.announced(place, 1.0)
+    assert [agenda.next(2.0, 2.0), agenda.next(2.0, 2.0)] == [Visit(A), Visit(B)]
+    assert agenda.next(2.25, 2.25) == Sleep(0.75)
+
+
+def test_a_visit_that_is_not_answered_holds_up_no_other() -> None:
+    agenda = an_agenda(A, B, C)
+    for place in (A, B, C):
+        agenda.announced(place, 1.0)
+    assert [agenda.next(2.0, 2.0), agenda.next(2.0, 2.0)] == [Visit(A), Visit(B)]
+    assert agenda.next(3.0, 3.0) == Visit(C)
+
+
+def test_a_place_that_failed_is_left_alone_for_longer_each_time_up_to_a_bound() -> None:
+    agenda, clock, pauses = an_agenda(A), 1.0, list[float]()
+    agenda.announced(A, clock)
+    for _ in range(7):
+        assert agenda.next(clock, clock) == Visit(A)
+        agenda.visit_failed(A, clock)
+        at = agenda.due_at(A)
+        assert at is not None
+        pauses.append(at - clock)
+        clock = at
+    assert pauses == [1.0, 2.0, 4.0, 8.0, 16.0, 30.0, 30.0]
+    assert agenda.next(clock, clock) == Visit(A)
+    agenda.has_visited(A, clock)
+    assert agenda.next(clock, clock) == Visit(A)
+    agenda.visit_failed(A, clock)
+    assert agenda.due_at(A) == clock + 1.0
+
+
+def test_new_entities_are_read_slot_by_slot_in_batches_and_not_too_fast() -> None:
+    agenda = Agenda(PACE)
+    agenda.there_are({name: [0] for name in "abcd"} | {"e": [0, 1]}, 0.0)
+    seen: list[tuple[float, Read]] = []
+    now = 0.0
+    while not agenda.read_up:
+        todo = agenda.next(now, now)
+        if isinstance(todo, Read):
+            seen.append((now, todo))
+            agenda.has_read(todo, [None] * len(todo.entities))
+        else:
+            assert isinstance(todo, Sleep)
+            now += todo.seconds
+    assert seen == [(0.0, Read(0, ("a", "b", "c"))), (0.5, Read(1, ("e",))), (1.0, Read(0, ("d", "e")))]
+
+
+def test_what_a_read_brings_is_visited() -> None:
+    agenda = Agenda(PACE)
+    agenda.there_are({"a": [0], "b": [0]}, 0.0)
+    read = Read(0, ("a", "b"))
+    assert agenda.next(0.0, 0.0) == read
+    agenda.has_read(read, [3.0, None])
+    assert (agenda.due_at(A), agenda.due_at(B)) == (3.0, None)
+
+
+def test_a_slot_that_was_not_listened_to_is_read_again_and_the_others_are_not() -> None:
+    agenda = an_agenda(A, B, C)
+    agenda.missed(0)
+    assert agenda.next(10.0, 10.0) == Read(0, ("a", "b"))
+    assert isinstance(agenda.next(11.0, 11.0), Sleep | Read)
+    assert not agenda.read_up
+    agenda.has_read(Read(0, ("a", "b")), [None, None])
+    assert agenda.read_up
+
+
+def test_a_slot_that_cannot_be_read_is_read_later_and_holds_up_no_other() -> None:
+    agenda = Agenda(PACE)
+    agenda.there_are({"a": [0], "c": [1]}, 0.0)
+    first, second = Read(0, ("a",)), Read(1, ("c",))
+    assert agenda.next(0.0, 0.0) == first
+    assert agenda.next(0.5, 0.5) == Sleep(0.5)  # one at a time, as long as it may be answered
+    assert agenda.next(1.0, 1.0) == second
+    agenda.has_read(second, [None])
+    agenda.read_failed(first, 5.0)
+    assert agenda.next(5.5, 5.5) == Sleep(0.5)
+    assert agenda.next(6.0, 6.0) == first
+
+
+def test_everything_is_read_again_once_in_a_long_while_a_part_at_a_time() -> None:
+    places = [Place(0, str(name)) for name in range(7)] + [Place(1, "x")]
+    agenda, now, seen = an_agenda(*places), 50.0, list[tuple[float, Place]]()
+    while now < 250.0:
+        todo = agenda.next(now, now)
+        if isinstance(todo, Read):
+            seen += [(now, Place(todo.number, entity)) for entity in todo.entities]
+            agenda.has_read(todo, [None] * len(todo.entities))
+        else:
+            assert isinstance(todo, Sleep)
+            now += todo.seconds
+    for place in places:
+        times = [at for at, each in seen if each == place]
+        assert len(times) >= 2
+        assert max(later - sooner for sooner, later in pairwise(times)) <= PACE.round + 0.01
+    assert len({at for at, _ in seen}) <= 9  # parts of 100 s
+
+
+def test_an_entity_that_is_gone_is_forgotten() -> None:
+    agenda = an_agenda(A, B)
+    agenda.announced(A, 1.0)
+    agenda.announced(B, 2.0)
+    assert agenda.next(1.0, 1.0) == Visit(A)
+    agenda.there_are({"c": [1]}, 1.0)
+    agenda.has_visited(A, 1.0)
+    agenda.visit_failed(B, 1.0)
+    assert not agenda.knows("a")
+    assert not agenda.announced(A, 1.0)
+    assert agenda.next(5.0, 5.0) == Read(1, ("c",))
+    assert isinstance(agenda.next(5.0, 5.0), Sleep)
+
+
+def test_an_announcement_of_an_unknown_entity_is_told_apart() -> None:
+    agenda = an_agenda(A)
+    assert not agenda.announced(Place(0, "z"), 1.0)
+    assert not agenda.announced(Place(7, "a"), 1.0)
+
+
+def test_a_clock_that_is_moved_makes_due_what_was_to_come() -> None:
+    agenda = an_agenda(A)
+    agenda.announced(A, 3600.0)
+    assert isinstance(agenda.next(1.0, 1.0), Sleep)
+    assert agenda.next(1.0, 3600.0) == Visit(A)
+
+
+def test_times_that_were_overtaken_do_not_gather() -> None:
+    agenda = an_agenda(A)
+    for at in range(10_000):
+        agenda.announced(A, 1e6 + at)
+        agenda.announced(A, float(at))
+        assert agenda.next(at, at) == Visit(A)
+        agenda.has_visited(A, 1e6)
+    assert len(agenda._heap) < 200
+    assert agenda.due_at(A) == 1e6
+
+
+# -- against a world ---------------------------------------------------------------------------------------------------
+
+WITHOUT_ROUND = replace(PACE, round=1e9)
+"""Nothing is found by chance."""
+PLACES = [Place(number, f"{entity}{number}") for number in range(3) for entity in "pqrst"]
+
+
+@dataclass
+class World:
+    """Partitions with due times, which announce them; who listens may be deaf to a slot for a while."""
+
+    due: dict[Place, float] = field(default_factory=dict)
+    told: dict[Place, float] = field(default_factory=dict)
+    deaf: set[int] = field(default_factory=set)
+    now: float = 0.0
+
+    def put(self, agenda: Agenda, place: Place, at: float) -> None:
+        """Something is due there at a time; the rule by which a partition announces is that of announce.lua."""
+        self.due[place] = min(at, self.due.get(place, at))
+        self.announce(agenda, place)
+
+    def announce(self, agenda: Agenda, place: Place) -> None:
+        first, before = self.due.get(place), self.told.get(place)
+        if first is None:
+            return
+        if before is None or first < before or before <= self.now < first:
+            self.told[place] = first
+            if place.number not in self.deaf:
+                agenda.announced(place, first)
+
+    def visit(self, agenda: Agenda, place: Place) -> float | None:
+        """What a visit answers."""
+        if self.due.get(place, self.now + 1) <= self.now:
+            del self.due[place]
+        self.announce(agenda, place)
+        return self.due.get(place)
+
+
+def carried_out(agenda: Agenda, world: World, fails: list[bool]) -> bool:
+    """Do what the agenda says, once, having checked that it is right; whether there was anything to do."""
+    known = {place: at for place in PLACES if (at := agenda.due_at(place)) is not None}
+    todo = agenda.next(world.now, world.now)
+    failing = bool(fails) and fails.pop()
+    match todo:
+        case Sleep(seconds):
+            assert seconds >= 0
+            assert all(at >= world.now + seconds - 1e-6 for at in known.values())
+            return False
+        case Visit(place):
+            assert known[place] == min(known.values())
+            assert known[place] <= world.now
+            if failing:
+                agenda.visit_failed(place, world.now)
+            else:
+                agenda.has_visited(place, world.visit(agenda, place))
+        case Read(number, entities):
+            assert all(at > world.now for at in known.values())
+            if failing:
+                agenda.read_failed(todo, world.now)
+            else:
+                agenda.has_read(todo, [world.due.get(Place(number, entity)) for entity in entities])
+    return True
+
+
+steps = st.lists(
+    st.one_of(
+        st.tuples(st.just("put"), st.sampled_from(PLACES), st.floats(0, 50)),
+        st.tuples(st.just("deafen"), st.integers(0, 2), st.none()),
+        st.tuples(st.just("hear"), st.integers(0, 2), st.none()),
+        st.tuples(st.just("pass"), st.none(), st.floats(0, 20)),
+        st.tuples(st.just("do"), st.integers(1, 5), st.lists(st.booleans(), max_size=5)),
+    ),
+    max_size=60,
+)
+
+
+@settings(max_examples=300, deadline=None)
+@given(steps=steps)
+def test_whatever_was_heard_or_missed_everything_that_is_due_is_done_in_the_end(steps: list[tuple[str, ...]]) -> None:
+    agenda, world = Agenda(WITHOUT_ROUND), World()
+    agenda.there_are({place.entity: [place.number] for place in PLACES}, 0.0)
+    for kind, what, more in steps:
+        apply(agenda, world, kind, what, more)
+    for number in sorted(world.deaf):
+        apply(agenda, world, "hear", number, None)
+    ends = world.now + 50 + 20 * PACE.longest_pause
+    idle = 0
+    while world.now <= ends and (world.due or not agenda.read_up):
+        if carried_out(agenda, world, []):
+            idle = 0
+            continue
+        todo = agenda.next(world.now, world.now)
+        assert isinstance(todo, Sleep)
+        world.now += todo.seconds + 1e-9
+        idle += 1
+        assert idle < 3, "it wakes up, and does nothing"
+    assert not world.due
+    assert agenda.read_up
+
+
+def apply(agenda: Agenda, world: World, kind: str, what: object, more: object) -> None:
+    match kind, what, more:
+        case "put", Place() as place, float() as seconds:
+            world.put(agenda, place, world.now + seconds)
+        case "deafen", int() as number, _:
+            world.deaf.add(number)
+        case "hear", int() as number, _:
+            if number in world.deaf:
+                world.deaf.remove(number)
+                agenda.missed(number)
+        case "pass", _, float() as seconds:
+            world.now += seconds
+        case "do", int() as times, list() as fails:
+            left = list(fails)
+            for _ in range(times):
+                carried_out(agenda, world, left)
+        case _:
+            pytest.fail(kind)

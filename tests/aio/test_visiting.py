@@ -1,0 +1,294 @@
+"""Partitions are visited when something is due in them, although nobody sends and nobody receives.
+
+What is asserted is read off the keys: calls of any kind would do what is due themselves, or tell it as if it were done.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from datetime import timedelta
+from typing import Any
+
+import pytest
+
+from sbredis.aio import ServiceBusClient
+from sbredis.aio import _maintenance as maintenance
+from sbredis.aio import _visiting as visiting
+from sbredis.engine import PartitionSettings, Turn, accept_session, new_token, perform
+from sbredis.exceptions import Outcome, ServiceBusConnectionError
+from sbredis.model import ServiceBusMessage, outgoing
+from sbredis.servers import LocalServer
+from tests.aio.published import topic_at
+from tests.aio.standing import Calls, HandClock, Queue, both, in_memory, on_servers, queue_at
+from tests.waiting import eventually
+
+pytestmark = pytest.mark.anyio
+BRIEF: dict[str, Any] = {"time_to_live": 300, "dead_letter_expired": True}
+
+
+def passed() -> float:
+    return asyncio.get_running_loop().time()
+
+
+def offer_of(client: ServiceBusClient) -> Any:
+    return client._connection.maintenance
+
+
+@asynccontextmanager
+async def maintained(queue: Any) -> AsyncIterator[ServiceBusClient]:
+    """Another client, which maintains the namespace and knows all there is."""
+    async with queue.other_client(maintenance=True) as client:
+        await eventually(lambda: offer_of(client).visitor.at_rest)
+        yield client
+
+
+async def held(queue: Queue, kind: str) -> list[str]:
+    """What the keys of a kind hold, all partitions together, without the sentinel."""
+    found: list[str] = []
+    for key, (_, members) in (await queue.whole()).items():
+        if key.endswith(f":{kind}"):
+            found += [member.decode() for member in members if len(member) < 60]
+    return sorted(found)
+
+
+async def dead_letters(queue: Queue, count: int) -> None:
+    """Return when so many messages lie in the dead-letter queue, and no others."""
+
+    async def so_many() -> bool:
+        there = await held(queue, "order")
+        return len(there) == count and all(name.startswith("d") for name in there)
+
+    await eventually(so_many)
+
+
+@both
+async def test_expired_messages_go_to_the_dead_letter_queue_although_nobody_calls(url: str, partitioned: bool) -> None:
+    async with queue_at(url, partitioned=partitioned, **BRIEF) as queue, maintained(queue):
+        await queue.send("a", "b", "c")
+        await dead_letters(queue, 3)
+
+
+@both
+async def test_what_was_there_before_the_client_came_is_found(url: str, partitioned: bool) -> None:
+    async with queue_at(url, partitioned=partitioned, **BRIEF) as queue:
+        await queue.send("a", "b", "c")
+        async with maintained(queue):
+            await dead_letters(queue, 3)
+
+
+@both
+async def test_locks_end_and_scheduled_messages_become_active(url: str, partitioned: bool) -> None:
+    async with queue_at(url, partitioned=partitioned, lock_duration=400) as queue, maintained(queue):
+        await queue.send("locked", at=0)
+        assert len(await queue.take(at=0)) == 1
+        due = round(queue.client._connection.clock.utc() * 1000) + 300
+        await queue.send("later", at=-1, due=due)
+
+        async def done() -> bool:
+            return await held(queue, "leases") == [] and await held(queue, "due") == []
+
+        await eventually(done)
+        assert await queue.are(2, 0)
+
+
+async def test_the_lock_on_a_session_ends(url: str) -> None:
+    async with queue_at(url, sessions=True, lock_duration=300) as queue, maintained(queue):
+        await queue.put(outgoing(ServiceBusMessage("m", session_id="s"), detects_duplicates=False))
+        request = accept_session(queue.partitions[0], Turn("lane", 1), new_token(), "s")
+        assert (await perform(queue.transport, request)).outcome == "taken"
+
+        async def free() -> bool:
+            return await held(queue, "leases") == []
+
+        await eventually(free)
+
+
+@both
+async def test_a_subscription_is_visited_as_a_queue_is(url: str, partitioned: bool) -> None:
+    async with topic_at(url, partitioned=partitioned) as subject, maintained(subject):
+        await subject.create(
+            {"one": None}, default_message_time_to_live=timedelta(seconds=1), dead_lettering_on_message_expiration=True
+        )
+        async with subject.sender() as sender:
+            await sender.send_messages([ServiceBusMessage(text) for text in "abc"])
+        await dead_letters(await subject.at("one"), 3)
+
+
+@in_memory
+@both
+async def test_a_clock_that_is_moved_by_hand_makes_due(url: str, partitioned: bool) -> None:
+    clock = HandClock()
+    settings: dict[str, Any] = BRIEF | {"time_to_live": 60_000}
+    async with queue_at(url, partitioned=partitioned, clock=clock, **settings) as queue, maintained(queue):
+        await queue.send("a", "b", "c")
+        clock.move(59)
+        await asyncio.sleep(0.05)
+        assert not any(name.startswith("d") for name in await held(queue, "order"))
+        clock.move(2)
+        await dead_letters(queue, 3)
+
+
+@both
+async def test_an_entity_that_is_new_is_found_by_what_it_announces(
+    url: str, partitioned: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Long before it is looked what entities there are."""
+    monkeypatch.setattr(maintenance, "_LISTING", 3600.0)
+    monkeypatch.setattr(maintenance, "_LISTING_SOON", 0.1)
+    async with queue_at(url) as queue, maintained(queue):
+        namespace = queue.client._connection.namespace
+        await namespace.create_entity("new", PartitionSettings(**BRIEF), partitioned=partitioned)
+        entity = await queue.client._connection.entity("new", passed() + 20)
+        new = Queue(queue.client, entity, url, None)
+        await new.send("a", "b", "c")
+        await dead_letters(new, 3)
+
+
+@on_servers
+@both
+async def test_what_was_announced_while_nobody_listened_is_found(
+    url: str, partitioned: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def unheard(payload: bytes) -> None:
+        heard.append(payload)
+        raise ValueError
+
+    heard: list[bytes] = []
+    async with queue_at(url, partitioned=partitioned, **BRIEF) as queue, maintained(queue) as holder:
+        monkeypatch.setattr(visiting, "read_announcement", unheard)
+        await queue.send("a", "b", "c")
+        await eventually(lambda: len(heard) == len(queue.partitions))
+        transport: Any = holder._connection.transport
+        for ear in transport._listening._ears.values():  # the connection is lost
+            ear._silent = True
+            ear._over.set()
+        await dead_letters(queue, 3)
+
+
+async def die(client: ServiceBusClient) -> None:
+    """A client whose process is killed: it says nothing to anybody."""
+
+    async def silence(*_: Any, **__: Any) -> Any:
+        raise ServiceBusConnectionError("The process is dead.", outcome=Outcome.NEVER_SENT)
+
+    transport = client._connection.transport
+    transport.call = transport.command = silence  # type: ignore[method-assign]
+    await client.close()
+
+
+@both
+async def test_another_client_takes_over_when_the_first_is_killed(
+    url: str, partitioned: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(maintenance, "_CLAIM", 0.6)
+    settings: dict[str, Any] = BRIEF | {"time_to_live": 1500}
+    async with queue_at(url, partitioned=partitioned, **settings) as queue:
+        first = queue.other_client(maintenance=True)
+        await first._connection.open(passed() + 20)
+        await eventually(lambda: offer_of(first).visitor.at_rest)
+        async with queue.other_client(maintenance=True) as second:
+            await eventually(lambda: offer_of(second).standing.seconds > 0)
+            assert not offer_of(second).visitor.at_rest
+            await queue.send("a", "b", "c")
+            await die(first)
+            await dead_letters(queue, 3)
+            assert offer_of(second).standing.held
+
+
+@both
+async def test_a_partition_that_does_not_answer_holds_up_no_other(url: str, partitioned: bool) -> None:
+    settings: Any = PartitionSettings(**BRIEF)
+    async with queue_at(url, partitioned=partitioned, **BRIEF) as queue:
+        connection = queue.client._connection
+        mute = {partition.keys[0] for partition in queue.partitions}
+        let: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        others: list[Queue] = []
+        for name in "xyz":
+            await connection.namespace.create_entity(name, settings, colocate_with="q" if not partitioned else None)
+            entity = await connection.entity(name, passed() + 20)
+            others.append(Queue(queue.client, entity, url, None))
+        async with maintained(queue) as holder:
+            transport = holder._connection.transport
+            through = transport.call
+
+            async def call(script: Any, keys: Any, *arguments: Any, **options: Any) -> Any:
+                if script.name == "due" and keys[0] in mute:
+                    await let
+                return await through(script, keys, *arguments, **options)
+
+            transport.call = call  # type: ignore[method-assign]
+            await queue.send("a", "b", "c")
+            await asyncio.sleep(0.4)
+            for other in others:
+                await other.send("m")
+            for other in others:
+                await dead_letters(other, 1)
+            assert not any(name.startswith("d") for name in await held(queue, "order"))
+            let.set_result(None)
+            await dead_letters(queue, 3)
+
+
+@both
+async def test_changed_settings_and_deleted_entities_are_noticed(
+    url: str, partitioned: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(maintenance, "_LISTING", 3600.0)
+    async with queue_at(url, partitioned=partitioned, **BRIEF) as queue, maintained(queue) as holder:
+        namespace = queue.client._connection.namespace
+        record = queue.entity.record
+        agenda = offer_of(holder).visitor.agenda
+        assert agenda.knows(record.id)
+        settings: Any = PartitionSettings(**(BRIEF | {"max_delivery_count": 77}))
+        queue.entity.adopt(await namespace.update_entity(record, settings))
+        await queue.send("a", "b", "c")
+        await dead_letters(queue, 3)
+        await queue.send("d", "e", "f")
+        await namespace.delete_entity("q")
+        await eventually(lambda: not agenda.knows(record.id))
+
+
+@both
+async def test_much_that_is_due_is_done_in_several_visits(url: str, partitioned: bool) -> None:
+    async with queue_at(url, partitioned=partitioned, **BRIEF) as queue, maintained(queue):
+        await queue.fill(1500)
+        await dead_letters(queue, 1500)
+
+
+@pytest.mark.parametrize("target", ["server"], indirect=True)
+async def test_idle_entities_cost_next_to_nothing(
+    url: str, server: LocalServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """However many there are, the server runs hardly anything but the renewals of the role."""
+    monkeypatch.setattr(maintenance, "_CLAIM", 1.2)
+
+    def scripts() -> int:
+        text = str(server.ask("INFO", "commandstats"))
+        (line,) = (line for line in text.splitlines() if line.startswith("cmdstat_evalsha:"))
+        return int(line.partition("calls=")[2].partition(",")[0])
+
+    async with queue_at(url, partitions=16, partitioned=True) as queue:
+        namespace = queue.client._connection.namespace
+        await queue.send("m")
+        for number in range(40):
+            await namespace.create_entity(f"q{number}", PartitionSettings(), partitioned=True)
+        async with maintained(queue) as holder:
+            with Calls(holder._connection.transport) as calls:
+                before = scripts()
+                await eventually(lambda: calls.by_script["hold_role"] >= 8)
+                ran = scripts() - before
+    assert calls.by_script["due"] == 0
+    assert ran <= 8 + 4, calls.by_script
+
+
+@both
+async def test_a_partition_in_use_is_visited_about_once_a_lock_duration(url: str, partitioned: bool) -> None:
+    async with queue_at(url, partitioned=partitioned, lock_duration=60_000) as queue, maintained(queue) as holder:
+        with Calls(holder._connection.transport) as calls:
+            async with queue.receiver() as receiver:
+                for number in range(30):
+                    await queue.send(str(number))
+                    await receiver.complete_message(await anext(receiver))
+        assert calls.by_script["due"] == 0
+        assert calls.by_script.total() <= 6, calls.by_script

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field, replace
 from itertools import pairwise
+from math import inf
 
 import pytest
 from hypothesis import given, settings
@@ -239,12 +240,10 @@ class World:
         self.announce(agenda, place)
 
     def announce(self, agenda: Agenda, place: Place) -> None:
-        first, before = self.due.get(place), self.told.get(place)
-        if first is None:
-            return
-        if before is None or first < before or before <= self.now < first:
+        first, before = self.due.get(place, inf), self.told.get(place, inf)
+        if first < before or before <= self.now < first:
             self.told[place] = first
-            if place.number not in self.deaf:
+            if place.number not in self.deaf and first < inf:
                 agenda.announced(place, first)
 
     def visit(self, agenda: Agenda, place: Place) -> float | None:

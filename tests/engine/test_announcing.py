@@ -191,3 +191,12 @@ def test_what_no_partition_says_cannot_be_read() -> None:
     for wrong in (b"", b"x", b"sb:n:{s}:e7:state 5", b"sb:n:{s}:e7:state 5 x", b"nothing 5 9", b"a b c d"):
         with pytest.raises(ValueError):  # noqa: PT011 -- whatever it says
             read_announcement(wrong)
+
+
+async def test_what_is_due_at_once_is_announced_again_after_a_visit(bench: Bench, announced: Announced) -> None:
+    """Whoever has come for the last announcement knows nothing of it."""
+    for _ in range(2):
+        await bench.send(b"m", time_to_live=0)
+        assert await announced.now() == [0]
+        await bench.due()
+        assert await announced.now() == []

@@ -50,8 +50,9 @@ PURE = {
         "transport": ("_address", "_slots", "_script", "_resp", "_replies", "_backoff", "_facts"),
         "engine": (
             *("_codec", "_keys", "_lifecycle", "_named_values", "_names", "_packing", "_partition", "_placement"),
-            *("_refusals", "_request", "_results", "_scripts", "_sessions", "_settings", "_values"),
+            *("_refusals", "_request", "_results", "_scripts", "_sessions", "_settings", "_upcoming", "_values"),
         ),
+        "aio": ("_agenda",),
     }.items()
     for name in names
 } | {module.name for module in modules() if module.folder in {"model", "rules"}}

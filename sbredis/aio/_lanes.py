@@ -184,18 +184,28 @@ class SendLane(Lane[SendJob, Sent]):
 
     def patience(self, jobs: Sequence[SendJob], seconds: float) -> float:
         """What can go elsewhere does not wait for long; nor do the first who cannot reach the partition, because others
-        wait behind them who can.
+        wait behind them who can. Where the user has limited the repetitions, nothing goes elsewhere: that is one too.
         """
         entity = self.desk.entity
-        if not entity.partitioned or (self.desk.down_until and all(job.moves is None for job in jobs)):
+        if (
+            not entity.partitioned
+            or self._is_limited
+            or (self.desk.down_until and all(job.moves is None for job in jobs))
+        ):
             return seconds
         return min(seconds, max(_STRETCH, 3 * entity.connection.retry.first))
+
+    @property
+    def _is_limited(self) -> bool:
+        return self.desk.entity.connection.retry.repetitions is not None
 
     def elsewhere(self, jobs: list[SendJob]) -> list[SendJob]:
         """What another partition would take as well goes there, of these and of those behind them."""
         if not self.desk.entity.partitioned:
             return jobs
         self.desk.missed()
+        if self._is_limited:
+            return jobs
         stay = [job for job in jobs if job.moves is None or not job.moves(job)]
         gathered = list(self._queue)
         self._queue.clear()

@@ -41,7 +41,10 @@ class ServiceBusClient:
 
     A call is repeated, as long as that cannot do it twice, until its time-out: after ``retry_backoff_factor`` seconds
     and then twice as long each time, up to ``retry_backoff_max``, with ``retry_mode="fixed"`` always the same; at most
-    ``retry_total`` times, if that is given. ``partition_count`` is how many partitions the namespace is made with if it
+    ``retry_total`` times, if that is given: 0 is one attempt. What has to be sent again because a partition has moved,
+    or because settings have changed, is no repetition. A call has 60 seconds where it is not given a ``timeout``.
+
+    ``partition_count`` is how many partitions the namespace is made with if it
     does not exist yet: 16 unless said.
 
     With ``maintenance`` the client offers to do, beside its own work, what one client does for all. It hands messages

@@ -312,6 +312,24 @@ async def test_retry_options_bound_the_repetitions(binary: str | None) -> None:
         assert client._connection.retry.repetitions == 2
 
 
+@pytest.mark.parametrize("total", [0, 2])
+async def test_the_limit_of_repetitions_counts_all_partitions_together(binary: str | None, total: int) -> None:
+    """What may go to any of sixteen partitions is not tried at each."""
+    with LocalServer(binary=binary) as server:
+        client = ServiceBusClient(server.url, retry_total=total, retry_backoff_factor=0.001, retry_mode="fixed")
+        async with client:
+            await client.ensure_queue("p", enable_partitioning=True)
+            sender = client.get_queue_sender("p")
+            await sender.send_messages(ServiceBusMessage("x"))
+            server.kill()
+            with Gate(client) as gate:
+                with pytest.raises(ServiceBusError) as caught:
+                    await sender.send_messages(ServiceBusMessage("y"), timeout=60)
+                assert len(gate.came) == 1
+            assert caught.value.is_transient
+            assert (f"{total + 1} attempts" in str(caught.value)) is (total > 0)
+
+
 async def test_a_large_backoff_is_no_busy_loop(binary: str | None) -> None:
     """A pause that is longer than what may go elsewhere waits for."""
     with LocalServer(binary=binary) as server:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import hashlib
 import os
 import stat
@@ -9,7 +10,7 @@ import tempfile
 from dataclasses import dataclass
 from pathlib import Path
 
-from sbredis.exceptions import ServerUnsuitableError
+from sbredis.exceptions import ServerUnsuitableError, ServiceBusError, ServiceBusServerBusyError
 
 __all__ = ["DataFolder", "open_folder"]
 
@@ -124,8 +125,18 @@ def open_folder(path: str | os.PathLike[str]) -> DataFolder:
     return DataFolder(real)
 
 
-def unusable(path: Path, error: OSError) -> ServerUnsuitableError:
+def full(path: Path, reason: str) -> ServiceBusServerBusyError:
+    """The error for a folder on a disk that has no room."""
+    return ServiceBusServerBusyError(
+        f"The embedded server of {path} has no room for its data: {reason}. Make room on the disk. What was "
+        "acknowledged is kept, and the next call starts the server again."
+    )
+
+
+def unusable(path: Path, error: OSError) -> ServiceBusError:
     """The error for a folder that the system will not let us use."""
+    if error.errno in (errno.ENOSPC, errno.EDQUOT):
+        return full(path, (error.strerror or str(error)).lower())
     return ServerUnsuitableError(
         f"The folder {path} cannot be used for an embedded server: {error.strerror or error}. It must be on a local"
         " disk, and this user must own it and may write to it."

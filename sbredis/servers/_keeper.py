@@ -27,10 +27,16 @@ from sbredis.servers._folder import DataFolder
 from sbredis.servers._locks import FileLock
 from sbredis.servers._offspring import dies_with_parent, server_environment
 
-__all__ = ["Order", "main"]
+__all__ = ["ENDED_WITH", "Order", "main"]
+
+ENDED_WITH = "# sbredis: the server ended by itself, with exit code"
+"""What the keeper adds to the log before the code, where the server was not ended by a signal."""
 
 _END_TIMEOUT = 30.0
 """How long a server may take to end: it may have much to flush."""
+
+_DEFECT = 126
+"""Stands for the exit code of a server that could not even be run."""
 
 _BIND_TIMEOUT = 10.0
 """How long a server may take to make its socket, which it does before it loads anything."""
@@ -56,7 +62,11 @@ def main() -> None:
     order = Order(**json.loads(sys.argv[1]))
     if os.fork():
         os._exit(0)  # for whoever started this there is no child to wait for
-    _Keeper(order).keep()
+    try:
+        _Keeper(order).keep()
+    except Exception:
+        print(f"{ENDED_WITH} {_DEFECT}", flush=True)  # noqa: T201  # its output is the log
+        raise
 
 
 def _wake(*_: object) -> None:
@@ -111,6 +121,9 @@ class _Keeper:
                             self._folder.socket.parent.rmdir()
                     return  # both locks go with this process, after the server
                 owner.drop()
+        code = self._server.poll()
+        if code is not None and code > 0:
+            print(f"{ENDED_WITH} {code}", flush=True)  # noqa: T201  # its output is the log
         self._end()
 
     def _has_ended(self, wait: float) -> bool:

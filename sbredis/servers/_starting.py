@@ -3,18 +3,26 @@
 from __future__ import annotations
 
 import contextlib
+import os
 import subprocess
 import time
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Literal, TypeAlias
 
-from sbredis.exceptions import ScriptRefusedError, ServerUnsuitableError, ServiceBusConnectionError
+from sbredis.exceptions import (
+    ScriptRefusedError,
+    ServerUnsuitableError,
+    ServiceBusConnectionError,
+    ServiceBusError,
+)
 from sbredis.servers._ask import ask
 from sbredis.servers._binary import ServerBinary, find_server
-from sbredis.servers._folder import DataFolder
-from sbredis.servers._keeper import Order
+from sbredis.servers._folder import DataFolder, full
+from sbredis.servers._keeper import ENDED_WITH, Order
 from sbredis.servers._locks import FileLock
 from sbredis.servers._logs import tail_of
+from sbredis.servers._mending import take_zeros_away
 from sbredis.servers._offspring import python_command, python_environment
 
 __all__ = ["Fsync", "Starter", "answers"]
@@ -23,6 +31,9 @@ Fsync: TypeAlias = Literal["everysec", "always"]
 """When a server forces its append-only file to the disk."""
 
 _ORPHAN_GRACE = 3.0
+_AGAIN_AFTER = 0.05
+_ROOM = 256 * 1024
+"""Bytes that must be writable before a server is started."""
 
 
 def answers(socket_path: str) -> bool:
@@ -56,13 +67,44 @@ class Starter:
                 server.close()  # and not dropped: by now it is the keeper's and the server's
             if is_alive and not self._has_keeper():
                 self._end_orphan(deadline)
-            elif self._wait_for_answer(deadline):
+            elif log_start is not None and self._wait_for_answer(deadline):
                 return
             elif not is_alive:
-                raise self._refusal(log_start)
+                self._look_why_it_ended(log_start or 0, deadline)
 
-    def _start(self, server: FileLock, deadline: float) -> int:
-        """Start a keeper, and with it a server. Returns where in the log they begin."""
+    def _look_why_it_ended(self, log_start: int, deadline: float) -> None:
+        """Raise why a server that was started just now has ended, unless it may be started again.
+
+        It may be if it, or its keeper, was killed: then it has not ended by itself, as it does if it cannot work so.
+        """
+        while self._has_keeper() and time.monotonic() < deadline:
+            time.sleep(0.005)  # it writes into the log how the server has ended, and ends then
+        self.check_room()
+        said = tail_of(self.folder.log, log_start)
+        if ENDED_WITH in said:
+            raise self._refusal(log_start)
+        if time.monotonic() + _AGAIN_AFTER >= deadline:
+            raise ServiceBusConnectionError(
+                f"The embedded server of {self.folder.path} was killed each time it was started. The end of its log:\n"
+                f"{said.strip()}"
+            )
+        time.sleep(_AGAIN_AFTER)
+
+    def check_room(self) -> None:
+        """Raise if the disk is full. With ``appendfsync always`` a server ends at the first write that fails, so it is
+        of no use to start it again. Its log cannot tell: that is on the same disk.
+        """
+        about = os.statvfs(self.folder.path)
+        if about.f_bavail * about.f_frsize >= _ROOM:
+            return
+        reason = _no_room(self.folder.path / ".room")
+        if reason is not None:
+            raise full(self.folder.path, reason)
+
+    def _start(self, server: FileLock, deadline: float) -> int | None:
+        """Start a keeper, and with it a server. Returns where in the log they begin; ``None`` if it was killed."""
+        self.check_room()
+        take_zeros_away(self.folder.path)
         program = (self.binary if isinstance(self.binary, ServerBinary) else find_server(self.binary)).path
         keeper = FileLock(self.folder.keeper_lock, handed_on=True)
         try:
@@ -92,9 +134,9 @@ class Starter:
             ) from error
         finally:
             keeper.close()
-        if launched.returncode:
+        if launched.returncode > 0:
             raise self._refusal(log_start)
-        return log_start
+        return None if launched.returncode else log_start
 
     def _configuration(self) -> bytes:
         socket = str(self.folder.socket).replace("\\", "\\\\").replace('"', '\\"').replace("\n", "\\n")
@@ -157,11 +199,26 @@ class Starter:
             pause = min(pause * 1.5, 0.05)
         return True
 
-    def _refusal(self, log_start: int) -> ServerUnsuitableError:
+    def _refusal(self, log_start: int) -> ServiceBusError:
         said = tail_of(self.folder.log, log_start).strip()
         return ServerUnsuitableError(
             f"The embedded server of {self.folder.path} does not start. It said:\n{said}\n(Its log is"
-            f" {self.folder.log}.) If its append-only file is damaged, copy the folder, then repair it with"
-            " valkey-check-aof --fix or redis-check-aof --fix on appendonlydir/appendonly.aof.manifest; what follows"
-            " the damage is lost."
+            f" {self.folder.log}.) If its append-only file is damaged, copy the folder, then run\n"
+            f"valkey-check-aof --fix '{self.folder.path}/appendonlydir/appendonly.aof.manifest'\n(or redis-check-aof"
+            " --fix on it); what follows the damage is lost."
         )
+
+
+def _no_room(probe: Path) -> str | None:
+    """Why no more can be written there, tried out; ``None`` if it can be."""
+    try:
+        with probe.open("wb") as file:
+            file.write(bytes(_ROOM))
+            file.flush()
+            os.fsync(file.fileno())
+    except OSError as error:
+        return (error.strerror or str(error)).lower()
+    else:
+        return None
+    finally:
+        probe.unlink(missing_ok=True)

@@ -1,0 +1,65 @@
+"""What a loss of power may leave at the end of an append-only file: zeros, which no server wrote.
+
+A file system may have noted that a file grew, and not yet what was written there: the file then ends with zeros. Every
+complete entry of an append-only file ends with a carriage return and a line feed. So zeros at the end are no part of a
+complete entry, and taking them away loses nothing that could be read. Without them the file is whole, or ends in the
+middle of an entry, which the server leaves out by itself. Anything else is not touched.
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+from pathlib import Path
+
+__all__ = ["take_zeros_away"]
+
+_log = logging.getLogger("sbredis.servers")
+_BLOCK = 65536
+
+
+def take_zeros_away(folder: Path) -> int:
+    """Cut zeros off the end of the data of a server that does not run, and return how many there were."""
+    path = _newest_increment(folder / "appendonlydir")
+    if path is None:
+        return 0
+    with path.open("r+b") as file:
+        size = file.seek(0, os.SEEK_END)
+        end = _end_without_zeros(file.fileno(), size)
+        if end == size:
+            return 0
+        file.truncate(end)
+        os.fsync(file.fileno())
+    _log.warning(
+        "%s ended with %d zero bytes, as after a loss of power. They were taken away: they were no part of any entry.",
+        *(path, size - end),
+    )
+    return size - end
+
+
+def _newest_increment(folder: Path) -> Path | None:
+    """The file that the server was writing to, by the manifest: ``file NAME seq NUMBER type i``."""
+    try:
+        lines = (folder / "appendonly.aof.manifest").read_text("utf-8", "replace").splitlines()
+    except FileNotFoundError:
+        return None
+    found: Path | None = None
+    for line in lines:
+        words = line.split()
+        pairs = dict(zip(words[::2], words[1::2], strict=False))
+        name = pairs.get("file", "")
+        if pairs.get("type") == "i" and name and "/" not in name:
+            found = folder / name
+    return found if found is not None and found.is_file() else None
+
+
+def _end_without_zeros(descriptor: int, size: int) -> int:
+    """Where the zeros at the end of a file begin."""
+    end = size
+    while end:
+        start = max(0, end - _BLOCK)
+        kept = os.pread(descriptor, end - start, start).rstrip(b"\0")
+        if kept:
+            return start + len(kept)
+        end = start
+    return 0

@@ -1,0 +1,215 @@
+"""An embedded server under faults: killed while it starts, on a full disk, and after a loss of power."""
+
+from __future__ import annotations
+
+import logging
+import os
+import subprocess
+from collections.abc import Iterator
+from contextlib import suppress
+from pathlib import Path
+
+import pytest
+
+from sbredis.aio import ServiceBusClient, ServiceBusSender
+from sbredis.exceptions import ServerUnsuitableError, ServiceBusConnectionError, ServiceBusError
+from sbredis.model import ServiceBusMessage
+from sbredis.servers import ServerBinary, acquire, find_server
+from sbredis.servers._ask import ask
+from sbredis.servers._mending import take_zeros_away
+from tests.servers.processes import LINUX, processes_in
+from tests.waiting import wait_until
+
+pytestmark = pytest.mark.skipif(not LINUX, reason="these tests look processes up in /proc")
+
+
+def gone(folder: Path) -> None:
+    wait_until(lambda: not processes_in(folder), what="the server or its keeper did not end")
+
+
+# -- killed while it starts --------------------------------------------------------------------------------------------
+
+
+def dying(tmp_path: Path, times: int, how: str) -> ServerBinary:
+    """A server program that dies like that so many times, before it does anything, and then is a server."""
+    real = find_server(None).path
+    lives = tmp_path / "lives"
+    program = tmp_path / "dying-server"
+    program.write_text(
+        f"""#!/bin/sh
+[ "$1" = --version ] && exec '{real}' --version
+echo died >> '{lives}'
+[ $(wc -l < '{lives}') -le {times} ] && {{ {how}; }}
+exec '{real}' "$@"
+"""
+    )
+    program.chmod(0o755)
+    return ServerBinary(program)
+
+
+@pytest.mark.parametrize(
+    "how", ["kill -9 $$", "kill -9 $PPID; kill -9 $$"], ids=["the server", "the keeper and the server"]
+)
+def test_a_server_that_is_killed_while_it_starts_is_started_again(folder: Path, tmp_path: Path, how: str) -> None:
+    with acquire(folder, binary=dying(tmp_path, 3, how), linger=0, timeout=60) as lease:
+        assert ask(lease.socket_path, "PING") == "PONG"
+    assert len((tmp_path / "lives").read_text().splitlines()) == 4
+    gone(folder)
+
+
+def test_a_server_that_is_killed_again_and_again_is_a_matter_of_trying_later(folder: Path, tmp_path: Path) -> None:
+    with pytest.raises(
+        ServiceBusConnectionError, match=r"was killed each time it was started|did not answer within"
+    ) as raised:
+        acquire(folder, binary=dying(tmp_path, 10_000, "kill -9 $$"), timeout=1)
+    assert raised.value.is_transient
+    assert len((tmp_path / "lives").read_text().splitlines()) > 1
+    gone(folder)
+
+
+def test_a_server_that_ends_by_itself_is_not_started_again(folder: Path, tmp_path: Path) -> None:
+    with pytest.raises(ServerUnsuitableError, match="no such luck") as raised:
+        acquire(folder, binary=dying(tmp_path, 10_000, "echo no such luck; exit 3"), timeout=60)
+    assert not raised.value.is_transient
+    assert len((tmp_path / "lives").read_text().splitlines()) == 1
+    gone(folder)
+
+
+# -- a full disk -------------------------------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def small(tmp_path: Path) -> Iterator[Path]:
+    """A disk with little room."""
+    disk = tmp_path / "disk"
+    disk.mkdir()
+    if os.geteuid() != 0:
+        pytest.skip("only root may mount a small disk")
+    mounted = subprocess.run(
+        ["/bin/mount", "-t", "tmpfs", "-o", "size=3m", "tmpfs", disk], capture_output=True, check=False
+    )
+    if mounted.returncode:
+        pytest.skip(f"no small disk can be mounted: {mounted.stderr.decode().strip()}")
+    yield disk
+    wait_until(lambda: not processes_in(disk / "data"), what="a process was left behind")
+    subprocess.run(["/bin/umount", disk], check=True)
+
+
+def fill(disk: Path) -> Path:
+    """Leave no room on a disk; the file that takes it all."""
+    filler = disk / "filler"
+    with filler.open("ab", buffering=0) as file, suppress(OSError):
+        while True:
+            file.write(bytes(4096))
+    assert os.statvfs(disk).f_bavail == 0
+    return filler
+
+
+async def send_until_refused(sender: ServiceBusSender) -> None:
+    """What is left of the last page of the server's file may take some."""
+    for _ in range(100):
+        await sender.send_messages(ServiceBusMessage("x" * 4000), timeout=3)
+
+
+@pytest.mark.anyio
+@pytest.mark.parametrize("fsync", ["everysec", "always"])
+async def test_a_disk_that_is_full_is_named_as_the_reason_until_there_is_room(small: Path, fsync: str) -> None:
+    url = f"embedded://{small}/data?fsync={fsync}"
+    async with ServiceBusClient(url, connect_timeout=20) as client:
+        sender = client.get_queue_sender("q", create_if_missing=True)
+        await sender.send_messages(ServiceBusMessage("kept"))
+        filler = fill(small)
+        with pytest.raises(ServiceBusError, match=r"(?i)no space left on device") as raised:
+            await send_until_refused(sender)
+        assert raised.value.is_transient
+        filler.unlink()
+        await sender.send_messages(ServiceBusMessage("after"), timeout=60)
+        receiver = client.get_queue_receiver("q")
+        bodies = [message.body for message in await receiver.receive_messages(200, 20)]
+        assert (bodies[0], bodies[-1]) == (b"kept", b"after")
+
+
+@pytest.mark.anyio
+async def test_a_server_is_not_started_on_a_full_disk_and_the_error_says_so(small: Path) -> None:
+    (small / "data").mkdir(mode=0o700)
+    filler = fill(small)
+    client = ServiceBusClient(f"embedded://{small}/data", connect_timeout=1)
+    with pytest.raises(ServiceBusError, match=r"has no room for its data: no space left on device") as raised:
+        await client.ensure_queue("q", timeout=2)
+    assert raised.value.is_transient
+    filler.unlink()
+    await client.ensure_queue("q", timeout=60)
+    await client.close()
+
+
+# -- after a loss of power ---------------------------------------------------------------------------------------------
+
+
+def written(folder: Path) -> Path:
+    """The file of a server that has ended, with something in it."""
+    with acquire(folder, linger=0) as lease:
+        for number in range(10):
+            ask(lease.socket_path, "SET", f"k{number}", "v" * 100)
+    gone(folder)
+    (file,) = (folder / "appendonlydir").glob("*.incr.aof")
+    return file
+
+
+@pytest.mark.parametrize("zeros", [1, 4095, 200_000])
+def test_zeros_at_the_end_of_the_data_are_taken_away(
+    folder: Path, zeros: int, caplog: pytest.LogCaptureFixture
+) -> None:
+    file = written(folder)
+    whole = file.read_bytes()
+    with file.open("ab") as end:
+        end.write(bytes(zeros))
+    with caplog.at_level(logging.WARNING, "sbredis"), acquire(folder, linger=0) as lease:
+        assert ask(lease.socket_path, "DBSIZE") == 10
+    assert f"{file.resolve()} ended with {zeros} zero bytes" in caplog.text
+    gone(folder)
+    assert file.read_bytes().startswith(whole)
+
+
+def test_zeros_behind_an_entry_that_was_cut_off_are_taken_away_with_it(folder: Path) -> None:
+    """Here within a value, which would otherwise be read as one of zeros."""
+    file = written(folder)
+    whole = file.read_bytes()
+    file.write_bytes(whole[:-60] + bytes(5000))
+    with acquire(folder, linger=0) as lease:
+        assert ask(lease.socket_path, "DBSIZE") == 9
+    gone(folder)
+
+
+def test_zeros_elsewhere_are_left_as_they_are_and_the_command_for_that_is_told(folder: Path) -> None:
+    file = written(folder)
+    whole = file.read_bytes()
+    damaged = whole[:200] + bytes(100) + whole[300:]
+    file.write_bytes(damaged)
+    told = f"valkey-check-aof --fix '{folder.resolve()}/appendonlydir/appendonly.aof.manifest'"
+    with pytest.raises(ServerUnsuitableError) as raised:
+        acquire(folder, linger=0)
+    assert told in str(raised.value)
+    assert file.read_bytes() == damaged
+    gone(folder)
+
+
+def test_what_ends_as_it_should_is_not_touched(folder: Path) -> None:
+    file = written(folder)
+    before = file.stat().st_mtime_ns, file.read_bytes()
+    assert take_zeros_away(folder) == 0
+    assert (file.stat().st_mtime_ns, file.read_bytes()) == before
+
+
+def test_where_there_are_no_data_there_is_nothing_to_mend(tmp_path: Path) -> None:
+    assert take_zeros_away(tmp_path) == 0
+    (tmp_path / "appendonlydir").mkdir()
+    (tmp_path / "appendonlydir" / "appendonly.aof.manifest").write_text("file ../other seq 1 type i\nnonsense\n")
+    assert take_zeros_away(tmp_path) == 0
+
+
+def test_a_file_of_nothing_but_zeros_becomes_empty(folder: Path) -> None:
+    file = written(folder)
+    file.write_bytes(bytes(150_000))
+    with acquire(folder, linger=0) as lease:
+        assert ask(lease.socket_path, "DBSIZE") == 0
+    gone(folder)

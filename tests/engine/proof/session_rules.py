@@ -191,18 +191,15 @@ class SessionMachine(Machine):
     def peek(self, how: How, start: int, session: str, wanted: int, states: str) -> None:
         self.both.peek(how, start, wanted, session=session, states=states)
 
-    @every(6, 3)
-    @rule(
-        data=st.data(),
-        how=hows,
-        session=some(draws.SESSIONS),
-        share=some([1, 2, 1_000]),
-        onwards=st.booleans(),
-    )
-    def purge_session(self, *, data: st.DataObject, how: How, session: str, share: int, onwards: bool) -> None:
+    @every(3, 1)
+    @rule(data=st.data(), how=hows, share=some([1, 2, 1_000]), early=rarely[2], onwards=rarely[4])
+    def purge_session(self, *, data: st.DataObject, how: How, share: int, early: bool, onwards: bool) -> None:
+        """One of them, rather one of which something is deferred."""
         there = list(self.model.messages[Side.MAIN].values())
-        times = {self.both.now + 1, *(message.enqueued or 0 for message in there)}
-        before = data.draw(some(sorted(times)))
+        deferred = sorted({one.session for one in there if one.session is not None and one.state is State.DEFERRED})
+        session = data.draw(some([*draws.SESSIONS, *2 * deferred]))
+        before = data.draw(some(sorted({message.enqueued or 0 for message in there} or {0})))
+        before = before if early else self.both.now + 1
         start = data.draw(some([message.score for message in there])) if onwards and there else 0
         self.both.purge(how, before, share=share, start=start, session=session)
 

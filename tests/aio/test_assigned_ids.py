@@ -7,6 +7,7 @@ import logging
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
 from datetime import UTC, datetime
+from itertools import repeat
 from typing import Any
 
 import pytest
@@ -179,7 +180,7 @@ async def test_a_batch_that_failed_keeps_its_ids_and_so_do_its_messages(url: str
         batch = await sender.create_message_batch()
         batch.add_message(message)
         with Gate(queue.client) as gate:
-            gate.fates.extend(["is not answered"] * 5)
+            gate.fates.extend(repeat("is not answered", 5))
             with pytest.raises(ServiceBusError):
                 await sender.send_messages(batch)
             gate.fates.clear()
@@ -187,7 +188,7 @@ async def test_a_batch_that_failed_keeps_its_ids_and_so_do_its_messages(url: str
             assert flat(await lies_in(queue)) == ["x"]
             await sender.send_messages(batch)
             assert flat(await lies_in(queue)) == ["x", "x"]
-            gate.fates.extend(["is not answered"] * 5)
+            gate.fates.extend(repeat("is not answered", 5))
             with pytest.raises(ServiceBusError):
                 await sender.send_messages(batch)
             gate.fates.clear()
@@ -201,7 +202,7 @@ async def test_an_id_is_kept_where_a_message_does_not_fit_into_a_batch(url: str)
     message = ServiceBusMessage("x" * 100)
     async with detecting(url) as (queue, sender):
         with Gate(queue.client) as gate:
-            gate.fates.extend(["is not answered"] * 5)
+            gate.fates.extend(repeat("is not answered", 5))
             with pytest.raises(ServiceBusError):
                 await sender.send_messages(message)
             gate.fates.clear()

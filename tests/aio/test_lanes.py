@@ -8,6 +8,7 @@ from collections.abc import AsyncIterator, Iterator
 from contextlib import asynccontextmanager, contextmanager
 from dataclasses import replace
 from datetime import UTC, datetime
+from itertools import repeat
 from typing import Any
 
 import pytest
@@ -278,7 +279,7 @@ async def test_a_call_after_a_first_call_that_did_not_run_is_known_not_to_have_r
     ):
         with in_short_stretches(queue, monkeypatch), Gate(queue.client) as gate:
             if first == "is lost":
-                gate.fates.extend(["is lost"] * 5)
+                gate.fates.extend(repeat("is lost", 5))
             with pytest.raises(ServiceBusError) as caught:
                 await sender.send_messages(ServiceBusMessage("x" * 3000, partition_key="a"))
             assert caught.value.outcome is (Outcome.UNKNOWN if first == "is lost" else Outcome.REFUSED)

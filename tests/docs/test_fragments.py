@@ -81,6 +81,20 @@ async def test_the_workers_of_the_guide_to_sessions(name: str, url: str) -> None
 
 
 @pytest.mark.anyio
+async def test_a_session_is_shown_and_cleared_while_nobody_has_it(url: str, capsys: pytest.CaptureFixture[str]) -> None:
+    """The other sessions stay."""
+    async with ServiceBusClient(url) as client:
+        await client.ensure_queue("payments", requires_session=True)
+        async with client.get_queue_sender("payments") as sender:
+            for account in ("ann", "bob"):
+                await sender.send_messages([ServiceBusMessage(str(n), session_id=account) for n in range(2)])
+        assert await fragment("docs/sessions.md", "show_and_clear")(client, "ann") == 2
+        left = await client.get_queue_receiver("payments").peek_messages(10)
+    assert [message.session_id for message in left] == ["bob", "bob"]
+    assert len(capsys.readouterr().out.splitlines()) == 2
+
+
+@pytest.mark.anyio
 async def test_who_looks_after_topics_in_the_guide(url: str) -> None:
     """As long as it does, what is scheduled on a topic comes to its subscriptions."""
     ended = asyncio.Event()
@@ -96,3 +110,20 @@ async def test_who_looks_after_topics_in_the_guide(url: str) -> None:
     assert str(message) == "later"
     ended.set()
     await looking_after
+
+
+@pytest.mark.anyio
+async def test_who_maintains_queues_in_the_guide(url: str) -> None:
+    """What expires reaches a receiver of dead letters, although nobody uses the queue itself."""
+    ended = asyncio.Event()
+    maintaining = asyncio.ensure_future(fragment("docs/queues.md", "maintain")(url, ended))
+    async with ServiceBusClient(url) as client:
+        await client.ensure_queue("orders", dead_lettering_on_message_expiration=True)
+        async with client.get_queue_receiver("orders", sub_queue="deadletter") as receiver:
+            async with client.get_queue_sender("orders") as sender:
+                soon = timedelta(seconds=0.2)
+                await sender.send_messages(ServiceBusMessage("too late", time_to_live=soon))
+            (message,) = await receiver.receive_messages(max_wait_time=60)
+    assert str(message) == "too late"
+    ended.set()
+    await maintaining

@@ -72,7 +72,7 @@ def test_a_renewal_that_stops_is_a_warning(receiver: ServiceBusReceiver, caplog:
         wait_until(lambda: message.auto_renew_error is not None)
     (warning,) = [record.getMessage() for record in caplog.records if record.levelno == logging.WARNING]
     assert warning.startswith(
-        f"q: the lock on 1 message ({message.sequence_number} '{message.message_id}') is not renewed"
+        f"q: the lock on 1 message ({message.sequence_number} {message.message_id!r}) is not renewed"
     )
 
 

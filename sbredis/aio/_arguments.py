@@ -31,7 +31,7 @@ def seconds_of(value: object, name: str, *, zero: bool = False) -> float:
     if isinstance(value, bool) or not isinstance(value, (int, float)):
         raise TypeError(f"{name} is a number of seconds, not {type(value).__name__}")
     if zero and not value >= 0:
-        raise ValueError(f"{name} must be 0 or more, not {value!r}")
+        raise ValueError(f"{name} must be 0 or more, not {quoted(value)}")
     if not zero and not value > 0:
         raise ValueError(f"{name} must be greater than 0, not {quoted(value)}")
     return float(value)

@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Any, NoReturn, cast
 
+from sbredis._quoting import quoted
+
 __all__ = ["Listed"]
 
 
@@ -14,4 +16,4 @@ class Listed:
     @classmethod
     def _missing_(cls, value: object) -> NoReturn:
         *most, last = [repr(one.value) for one in cast("Iterable[Any]", cls)]
-        raise ValueError(f"{value!r} is no {cls.__name__}; there are {', '.join(most)} and {last}")
+        raise ValueError(f"{quoted(value)} is no {cls.__name__}; there are {', '.join(most)} and {last}")

@@ -17,6 +17,7 @@ from sbredis.model import ServiceBusMessage
 pytestmark = pytest.mark.anyio
 
 LONG: Any = "x" * 10_000
+LONG_NUMBER = 10**9000
 LONGEST = 2_000
 """Characters of an error, with all that it says beside what it quotes."""
 
@@ -51,6 +52,9 @@ CALLS: dict[str, Callable[[ServiceBusClient], object]] = {
     "topic": lambda client: client.get_topic_sender(LONG),
     "subscription": lambda client: client.get_subscription_receiver("events", LONG),
     "session": lambda client: client.get_queue_receiver("orders", session_id=LONG),
+    "sub-queue": lambda client: client.get_queue_receiver("orders", sub_queue=LONG),
+    "receive mode": lambda client: client.get_queue_receiver("orders", receive_mode=LONG),
+    "least wait": lambda client: client.get_queue_receiver("orders", max_wait_time=-LONG_NUMBER),
     "sub-queues": lambda client: client.get_queue_receiver(f"{LONG}/$deadletterqueue", sub_queue="transferdeadletter"),
     "prefetch": lambda client: client.get_queue_receiver("orders", prefetch_count=10**9000),
     "wait": lambda client: client.get_queue_receiver("orders", max_wait_time=-(10**9000)),

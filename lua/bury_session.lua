@@ -11,15 +11,18 @@
 --   which each field counts where it comes last
 --
 -- Result: { more, how many were moved, 1 if there may be others }
--- Refusals: call, SESSIONS (the entity has none), LOST (the lock on the session)
+-- Refusals: call, SESSIONS (the entity has none), LOST (the lock on the session), DUE (something
+--   was due first)
 -- @use advance
 -- @use altered
 -- @use begin
 -- @use bury
+-- @use due_name
 -- @use finish
 -- @use gather
 -- @use living
 -- @use lock_of
+-- @use put_off
 -- @use record_of
 -- @use records
 -- @use readable
@@ -49,6 +52,9 @@ if not lock_of(p, session, token) then
 end
 
 advance(p, 100)
+if p.more == 1 then
+  return put_off(p)
+end
 local moved, others = 0, 0
 for _, letter in ipairs({ 'h', 'a', 'p' }) do
   local seats = moved < share and seats_of(p, session, letter, 0, 0, share - moved) or {}
@@ -65,7 +71,7 @@ for _, letter in ipairs({ 'h', 'a', 'p' }) do
   for i = 1, fit do
     local e = living(entries[i], found[i])
     if letter == 'a' and e.expires ~= '9999999999999' then
-      p.unawaited[#p.unawaited + 1] = 'e' .. members[i]
+      p.unawaited[#p.unawaited + 1] = due_name('e', members[i])
     end
     unseat(p, session, letter, tonumber(members[i]))
     altered(p, e, e.changes ~= '' and ARGV[10] ~= '' and string.sub(e.changes, 1, -2) .. string.sub(ARGV[10], 2) or ARGV[10])

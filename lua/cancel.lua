@@ -6,15 +6,17 @@
 -- ARGV[7...] names       of the messages
 --
 -- Result: { more, the names of those that are not scheduled here }
--- Refusals: call
+-- Refusals: call, DUE (some are not scheduled, but something was due first)
 -- @use advance
 -- @use band
 -- @use begin
 -- @use bucket
 -- @use drop
+-- @use due_name
 -- @use finish
 -- @use gather
 -- @use named
+-- @use put_off
 -- @use refuse
 -- @use repeated
 -- @use session_in
@@ -40,11 +42,14 @@ for i = 1, #members do
     missing[#missing + 1] = members[i]
   end
 end
+if #missing > 0 and p.more == 1 then
+  return put_off(p)
+end
 if #missing == 0 then
   for i = 1, #members do
     local member = members[i]
     p.taken[#p.taken + 1] = member
-    p.unawaited[#p.unawaited + 1] = 's' .. member
+    p.unawaited[#p.unawaited + 1] = due_name('a', member)
     local key = bucket(p.keys, tonumber(member))
     if p.seats then
       unseat(p, session_in(redis.call('HGET', key, member)), 's', tonumber(member))

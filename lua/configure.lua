@@ -20,8 +20,11 @@
 --
 -- Result: { the partition's version }
 -- Refusals: GONE (not here, and not to be made), LAYOUT, STALE (older than the partition's), FIXED (a setting that cannot
---   change), BADCALL
+--   change), DUE (something was due first, under the settings of before), BADCALL
+-- @use begin
 -- @use beside
+-- @use overdue
+-- @use put_off
 -- @use refuse
 -- @use sentinel
 -- @use whole
@@ -69,6 +72,12 @@ if s[1] then
   end
   if s[9] ~= ARGV[19] then
     return refuse('FIXED', 'topic')
+  end
+  if version > tonumber(s[3]) then
+    local p = begin(KEYS, { ARGV[1], ARGV[2], s[3], '', '0', ARGV[6] }, 'configure', 6, false)
+    if p and overdue(p) then
+      return put_off(p)
+    end
   end
 else
   if ARGV[7] ~= '1' then

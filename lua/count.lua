@@ -1,5 +1,6 @@
 #!lua flags=no-writes
--- Counts the messages by side and state, without doing anything of what is due.
+-- Counts the messages by side and state, as they are once all that is due has happened. Writes nothing: up to 1,000 events are
+-- worked out, and `more` says that there are others.
 --
 -- KEYS[1-30] partition   in the order of includes/begin.lua
 -- ARGV[1-6]  call        run_id, incarnation, version, lane, number, now
@@ -9,7 +10,9 @@
 -- Refusals: call
 -- @use band
 -- @use begin
--- @use next_due
+-- @use foresee
+-- @use next_after
+-- @use overdue
 -- @use refuse
 local p, refusal = begin(KEYS, ARGV, 'count', 6, false)
 if not p then
@@ -18,13 +21,42 @@ end
 if p.lane ~= '' then
   return refuse('BADCALL', 'lane')
 end
+local bands = { [0] = redis.call('ZCOUNT', p.order, 0, 8 * BAND - 1) }
+for band = 8, 21 do
+  bands[band] = redis.call('ZCOUNT', p.order, band * BAND, (band + 1) * BAND - 1)
+end
 local totals = redis.call('HMGET', p.store, 'bytes', 'seq')
-local reply = { 0, next_due(p), tonumber(totals[1]), tonumber(totals[2]) }
-reply[5] = redis.call('ZCOUNT', p.order, 0, 8 * BAND - 1)
+local bytes, last = tonumber(totals[1]), tonumber(totals[2])
+local o = overdue(p) and foresee(p, 1000) or { moved = {}, head = p.head, more = 0 }
+for i = 1, #o.moved do
+  local m = o.moved[i]
+  local base = m.side.prefix == '' and 0 or 16
+  local before, after
+  if m.was == 'L' then
+    before = base + (m.session and 8 or 9)
+  else
+    before = m.was == 'd' and base + 10 or m.was == 'a' and 13 or base
+  end
+  if m.is == 'dead' then
+    after = 16
+  elseif m.is ~= 'gone' then
+    after = base + (m.is == 'deferred' and 11 or 0)
+  elseif not p.shared then
+    bytes = bytes - (m.record and #m.record or m.e.size) - #m.e.changes
+  end
+  if m.record and m.is ~= 'gone' then
+    bytes = bytes + m.e.size - #m.record
+  end
+  bands[before] = bands[before] - 1
+  if after then
+    bands[after] = bands[after] + 1
+  end
+end
+local reply = { o.more, next_after(p, o), bytes, o.seq or last + (p.epoch and 16777216 or 0), bands[0] }
 for band = 8, 13 do
-  reply[#reply + 1] = redis.call('ZCOUNT', p.order, band * BAND, (band + 1) * BAND - 1)
+  reply[#reply + 1] = bands[band]
 end
 for band = 16, 21 do
-  reply[#reply + 1] = redis.call('ZCOUNT', p.order, band * BAND, (band + 1) * BAND - 1)
+  reply[#reply + 1] = bands[band]
 end
 return reply

@@ -9,9 +9,10 @@
 --   those of that time were told already
 -- ARGV[9]    since       the time in ms after which the state was set, or nothing
 --
--- Result: { 0, the names, for each when its state was set, if that was asked for; else where to go on, unless this is the end }
+-- Result: { 1 if something was due first that may change the list, the names, for each when its state was set, if that was asked for; else where to go on, unless this is the end }
 -- Refusals: call, SESSIONS (the entity has none)
 -- @use begin
+-- @use overdue
 -- @use refuse
 -- @use session_named
 -- @use turns
@@ -34,7 +35,7 @@ if unfit or not wanted or not skip or ARGV[9] ~= '' and not since or p.lane ~= '
   return unfit or refuse('BADCALL', 'list')
 end
 
-local names, times = {}, {}
+local names, times, more = {}, {}, overdue(p) and 1 or 0
 if since then
   local found = redis.call('ZRANGE', p.turns, string.format('%.0f', TURNS.stated + since), '+inf', 'BYSCORE', 'LIMIT', skip, wanted,
     'WITHSCORES')
@@ -42,7 +43,7 @@ if since then
     names[#names + 1] = string.sub(found[i], 2)
     times[#times + 1] = string.format('%.0f', tonumber(found[i + 1]) - TURNS.stated)
   end
-  return { 0, names, times, '' }
+  return { more, names, times, '' }
 end
 
 -- One step for each session, whatever it has: what it has first of all says whether it counts.
@@ -50,7 +51,7 @@ local place, looked, onwards = after and '(' .. after .. '\255\255' or '-', 0, '
 while #names < wanted and looked < 4 * wanted do
   local first = redis.call('ZRANGE', p.seats, place, '+', 'BYLEX', 'LIMIT', 0, 1)[1]
   if not first then
-    return { 0, names, times, '' }
+    return { more, names, times, '' }
   end
   local ends = string.find(first, '\255', 1, true)
   local session = string.sub(first, 1, ends - 1)
@@ -59,4 +60,4 @@ while #names < wanted and looked < 4 * wanted do
   end
   looked, place, onwards = looked + 1, '(' .. session .. '\255\255', '=' .. session
 end
-return { 0, names, times, onwards }
+return { more, names, times, onwards }

@@ -1,6 +1,6 @@
 #!lua flags=no-writes
--- Shows messages without touching them, in the order of their numbers, whatever their state. Does nothing of what is due:
--- what has expired but is still there is shown as well.
+-- Shows messages without touching them, in the order of their numbers, whatever their state, as they are once all that is due has
+-- happened. Writes nothing: up to 1,000 events are worked out, and `more` says that there are others.
 --
 -- KEYS[1-30] partition   in the order of includes/begin.lua
 -- ARGV[1-6]  call        run_id, incarnation, version, lane, number, now
@@ -11,13 +11,16 @@
 -- ARGV[11]   states      which: a active, l locked, w delayed, f deferred, s scheduled
 -- ARGV[12]   session     the session whose messages are meant, behind a sign, or nothing
 --
--- Result: { 0, names, state of each as one text, records, for some: place, failures, reason, expiry, changes }. One that was locked
---   from among the deferred has the state g; l asks for it, too
+-- Result: { more, names, state of each as one text, records, for some: place, failures, reason, expiry, changes }. One that was
+--   locked from among the deferred has the state g; l asks for it, too
 -- Refusals: call, SESSIONS (the entity has none)
 -- @use band
 -- @use begin
+-- @use entry_text
 -- @use extra
+-- @use foresee
 -- @use gather
+-- @use overdue
 -- @use readable
 -- @use record_of
 -- @use records
@@ -49,21 +52,46 @@ if side.prefix == '' then
   end
   bands.l[2] = side.held
 end
+
+-- What time has done: where it has moved messages to, and how many of those that are found below are there no more.
+local o = overdue(p) and foresee(p, 1000) or { moved = {}, by = {}, dead = {}, more = 0 }
+local deaths = p.dead_seq + (p.epoch and 16777216 or 0)
+for i = 1, #o.dead do
+  local m = o.dead[i]
+  m.number, m.name, m.side = deaths + i, string.format('d%.0f', deaths + i), SIDES.d
+end
+local letters = { ready = 'a', deferred = 'f', dead = 'a' }
+for i = 1, #o.moved do
+  local m = o.moved[i]
+  local letter = letters[m.is]
+  if letter and m.side == side and m.number >= from and string.find(ARGV[11], letter, 1, true)
+    and (not session or m.session == session) then
+    all[#all + 1] = { name = m.name, number = m.number, state = letter, moved = m }
+  end
+end
+
+local function show(name, number, letter)
+  if not o.by[name] then
+    all[#all + 1] = { name = name, number = number, state = letter }
+  end
+end
+
 for letter, seats in pairs(session and { a = 'a', l = 'h', f = 'p', s = 's' } or {}) do
   if string.find(ARGV[11], letter, 1, true) then
-    local found = seats_of(p, session, seats, from, 0, wanted)
+    local found = seats_of(p, session, seats, from, 0, wanted + #o.moved)
     for j = 1, #found do
       local name, number = seat_name(found[j])
-      all[#all + 1] = { name = name, number = number, state = letter }
+      show(name, number, letter)
     end
   end
 end
 for letter, list in pairs(session and {} or bands) do
   if string.find(ARGV[11], letter, 1, true) then
     for i = 1, #list do
-      local found = redis.call('ZRANGE', p.order, list[i] + from, list[i] + BAND - 1, 'BYSCORE', 'LIMIT', 0, wanted, 'WITHSCORES')
+      local found = redis.call('ZRANGE', p.order, list[i] + from, list[i] + BAND - 1, 'BYSCORE', 'LIMIT', 0, wanted + #o.moved,
+        'WITHSCORES')
       for j = 1, #found, 2 do
-        all[#all + 1] = { name = found[j], number = tonumber(found[j + 1]) - list[i], state = letter }
+        show(found[j], tonumber(found[j + 1]) - list[i], letter)
       end
     end
   end
@@ -81,18 +109,29 @@ while at <= last and not full do
   end
   local entries = gather('HMGET', p.entries, members)
   for i = 1, #members do
-    numbers[i] = record_of(members[i], entries[i])
+    local m = all[at + i - 1].moved
+    if m and m.record then
+      numbers[i], entries[i] = m.member, m.is == 'dead' and entry_text('            ', m.e) or false
+    elseif m then
+      numbers[i], entries[i] = m.e.record ~= '' and m.e.record or m.member, entry_text('            ', m.e)
+    else
+      numbers[i] = record_of(members[i], entries[i])
+    end
   end
   local fit = readable(p, numbers, room)
   local bodies = records(p.keys, { unpack(numbers, 1, fit) })
   for i = 1, fit do
-    if #bodies[i] > room and #names > 0 then
+    local one, record = all[at + i - 1], bodies[i]
+    if one.moved and one.moved.record then
+      record = one.moved.head .. string.sub(record, 16)
+    end
+    if #record > room and #names > 0 then
       full = true
       break
     end
-    room = room - #bodies[i]
+    room = room - #record
     local n = #names + 1
-    names[n], states[n], found[n] = members[i], all[at + i - 1].state, bodies[i]
+    names[n], states[n], found[n] = members[i], one.state, record
     if entries[i] then
       if states[n] == 'l' and string.byte(entries[i], 14) == 102 then
         states[n] = 'g'
@@ -102,4 +141,4 @@ while at <= last and not full do
   end
   at, full = at + fit, full or room <= 0
 end
-return { 0, names, table.concat(states), found, extras }
+return { o.more, names, table.concat(states), found, extras }

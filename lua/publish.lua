@@ -18,7 +18,8 @@
 --   those of all copies, one behind the other), and its payload
 --
 -- Result: { more, the first number, how many were dropped, the numbers of those that were scheduled, as runs }
--- Refusals: call, DISABLED (sending is), TOOLARGE (a message, by its place), QUOTA (the entity is full: bytes, of how many),
+-- Refusals: call, DISABLED (sending is), TOOLARGE (a message, by its place), QUOTA (the entity is full: bytes, of how many), DUE (it
+--   is full, but something was due first),
 --   TARGET (a subscription, by its place, is not here, or no longer), FENCED (somebody else has got the role)
 -- @use advance
 -- @use announce
@@ -27,6 +28,7 @@
 -- @use begin
 -- @use bucket
 -- @use check_incoming
+-- @use due_name
 -- @use finish
 -- @use flush
 -- @use known_ids
@@ -90,7 +92,7 @@ for i = 1, incoming.count do
     if record then
       level, ttl, payload = string.sub(record, 2, 2), tonumber(string.sub(record, 3, 15)), string.sub(record, 16)
       p.taken[#p.taken + 1] = origin
-      p.unawaited[#p.unawaited + 1] = 's' .. origin
+      p.unawaited[#p.unawaited + 1] = due_name('a', origin)
       p.bytes = p.bytes - #record
       redis.call('HDEL', key, origin)
     else
@@ -118,7 +120,7 @@ for i = 1, incoming.count do
     p.placed[#p.placed + 1] = SIDES[''].scheduled + number
     p.placed[#p.placed + 1] = number
     p.awaited[#p.awaited + 1] = due
-    p.awaited[#p.awaited + 1] = 's' .. string.format('%.0f', number)
+    p.awaited[#p.awaited + 1] = due_name('a', number)
     scheduled[#scheduled + 1] = number
   elseif #copies[i] > 0 then
     local expires = math.min(p.now + math.min(ttl, p.ttl), NEVER)

@@ -11,14 +11,16 @@
 -- ARGV[11]   session     the one whose messages are meant, behind a sign, or nothing; no lock on it is needed
 --
 -- Result: { more, how many were deleted, where to go on as text, or nothing at the end }
--- Refusals: call, SESSIONS (the entity has none)
+-- Refusals: call, SESSIONS (the entity has none), DUE (something was due first)
 -- @use advance
 -- @use band
 -- @use begin
 -- @use drop
+-- @use due_name
 -- @use finish
 -- @use gather
 -- @use living
+-- @use put_off
 -- @use readable
 -- @use record_of
 -- @use records
@@ -51,8 +53,11 @@ if not side or not side.from or session and side.prefix ~= '' or not before or n
 end
 
 advance(p, 100)
+if p.more == 1 then
+  return put_off(p)
+end
 local ranges = {
-  { tonumber(side.from), session and BAND - 1 or tonumber(side.to), 'e', 'a' }, { side.delayed, side.delayed + BAND - 1, 'w' },
+  { tonumber(side.from), session and BAND - 1 or tonumber(side.to), 'e', 'a' }, { side.delayed, side.delayed + BAND - 1, 'd' },
   { side.deferred, side.deferred + BAND - 1, '', 'p' },
 }
 
@@ -103,8 +108,8 @@ for r = 1, #ranges do
             unseat(p, session_in(bodies[i]), 'p', tonumber(member))
           end
         end
-        if kind == 'w' or kind == 'e' and e.expires ~= '9999999999999' then
-          p.unawaited[#p.unawaited + 1] = kind .. member
+        if kind == 'd' or kind == 'e' and e.expires ~= '9999999999999' then
+          p.unawaited[#p.unawaited + 1] = due_name(kind, member)
         end
         drop(p, numbers[i], e.size, #e.changes)
         count = count + 1

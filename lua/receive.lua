@@ -1,6 +1,6 @@
 #!lua flags=allow-oom
 -- Gives out the oldest messages of a side that can be received: locked under a token for one lock duration, or deleted at
--- once. What turns out to be expired is not given out. A receiver that finds nothing may have itself woken. A repetition
+-- once. What has expired is not given out. A receiver that finds nothing may have itself woken. A repetition
 -- gives out what the token holds; where messages were deleted, that is nothing: whoever deletes at once takes each message at
 -- most once.
 --
@@ -27,8 +27,8 @@
 -- @use begin
 -- @use beside
 -- @use drop
+-- @use due_name
 -- @use entry
--- @use expire
 -- @use extra
 -- @use finish
 -- @use flush
@@ -36,7 +36,6 @@
 -- @use hand_again
 -- @use held_in
 -- @use hold
--- @use living
 -- @use lock_of
 -- @use most_held
 -- @use next_due
@@ -157,15 +156,9 @@ while n < most and not full do
       expires = string.sub(record, 16, 28)
     end
     if expires ~= '9999999999999' and tonumber(expires) <= p.now then
-      expire(p, member, living(text, record))
-      if session then
-        unseat(p, session, 'a', counted[i])
-        p.touched[session] = true -- it is not certain any more that there is something
-      end
-      p.unawaited[#p.unawaited + 1] = 'e' .. member
-      late, spent = late + 1, spent + size
+      late, spent = late + 1, spent + size -- it expires in its turn: more is due than was done
       if late == 100 or spent > 2097152 then
-        full, p.more = true, 1
+        full = true
         break
       end
     else
@@ -189,7 +182,7 @@ while n < most and not full do
         entered[n] = tail
       end
       if expires ~= '9999999999999' then
-        p.unawaited[#p.unawaited + 1] = 'e' .. member
+        p.unawaited[#p.unawaited + 1] = due_name('e', member)
       end
       if n == most then
         break
@@ -198,9 +191,6 @@ while n < most and not full do
   end
 end
 
-if late > 0 then
-  flush(p)
-end
 if session then
   for i = 1, n do
     unseat(p, session, 'a', numbers[i])

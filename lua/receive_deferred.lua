@@ -20,7 +20,8 @@
 -- Result: { more, 0, lock duration, names, records, for some: place, failures, reason, expiry, changes, the names of those that
 --   are not deferred here, how many of the last names found no room }
 -- Refusals: call, DISABLED (receiving is), SESSIONS (the entity requires them, or has none), LOST (the lock on the
---   session), HELD (as many of the session are out as can be)
+--   session), HELD (as many of the session are out as can be), DUE (some are not deferred, but something was due
+--   first)
 -- @use advance
 -- @use begin
 -- @use drop
@@ -36,6 +37,7 @@
 -- @use lock_of
 -- @use most_held
 -- @use named
+-- @use put_off
 -- @use record_of
 -- @use records
 -- @use refuse
@@ -94,14 +96,20 @@ if session then
   end
   seats = gather('ZMSCORE', p.seats, seats)
 end
-local entries = gather('HMGET', p.entries, members)
+local entries, there = gather('HMGET', p.entries, members), {}
 for i = 1, #members do
   local side, number = side_of(members[i])
-  if not scores[i] or tonumber(scores[i]) ~= side.deferred + number or session and not seats[i] then
+  there[i] = scores[i] and tonumber(scores[i]) == side.deferred + number and (not session or seats[i])
+  if not there[i] and p.more == 1 then
+    return put_off(p)
+  end
+end
+for i = 1, #members do
+  if not there[i] then
     missing[#missing + 1] = members[i]
   elseif tonumber(string.sub(entries[i], 21, 33)) <= p.now then
     if p.seats then
-      unseat(p, session, 'p', number)
+      unseat(p, session, 'p', tonumber(members[i]))
     end
     expire(p, members[i], entry(entries[i]))
     missing[#missing + 1] = members[i]

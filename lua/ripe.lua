@@ -9,6 +9,7 @@
 -- Result: { 0, names, records }
 -- Refusals: call
 -- @use begin
+-- @use due_member
 -- @use readable
 -- @use records
 -- @use refuse
@@ -27,7 +28,7 @@ if #due == 0 then
 end
 local names = {}
 for i = 1, #due do
-  names[i] = string.sub(due[i], 2)
+  names[i] = due_member(due[i])
 end
 names = { unpack(names, 1, readable(p, names, room)) }
 return { 0, names, records(p.keys, names) }

@@ -9,13 +9,15 @@
 --
 -- Result: { more, the first number, how many were dropped }
 -- Refusals: call, DISABLED (sending is), TOOLARGE (a message, by its place), QUOTA (the entity is full: bytes, of how many),
---   SESSIONS (a message, by its place, has none, and the entity requires them)
+--   DUE (it is full, but
+--   something was due first), SESSIONS (a message, by its place, has none, and the entity requires them)
 -- @use advance
 -- @use await_expiry
 -- @use band
 -- @use begin
 -- @use bucket
 -- @use check_incoming
+-- @use due_name
 -- @use finish
 -- @use known_ids
 -- @use refuse
@@ -94,7 +96,7 @@ for i = 1, count do
         header = 's' .. level .. string.format('%013.0f', ttl)
         placed[o + 1] = 13 * BAND + number
         p.awaited[#p.awaited + 1] = due
-        p.awaited[#p.awaited + 1] = 's' .. string.format('%.0f', number)
+        p.awaited[#p.awaited + 1] = due_name('a', number)
         if session then
           seat(p, session, 's', number)
         end

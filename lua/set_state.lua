@@ -10,11 +10,13 @@
 --
 -- Result: { more }
 -- Refusals: call, SESSIONS (the entity has none), LOST (the lock on the session), TOOLARGE (larger than a message may be),
---   QUOTA (the entity is full: bytes, of how many)
+--   QUOTA (the entity is full: bytes, of how many), DUE (it is full, but something was due first)
 -- @use advance
 -- @use begin
 -- @use finish
 -- @use lock_of
+-- @use overdue
+-- @use put_off
 -- @use refuse
 -- @use repeated
 -- @use session_named
@@ -42,7 +44,7 @@ if #ARGV[10] > tonumber(limits[3]) then
   return refuse('TOOLARGE', '0')
 end
 if growth > 0 and tonumber(limits[1]) + growth > tonumber(limits[2]) then
-  return refuse('QUOTA', limits[1] .. ' ' .. limits[2])
+  return overdue(p) and put_off(p) or refuse('QUOTA', limits[1] .. ' ' .. limits[2])
 end
 
 advance(p, 100)

@@ -1,9 +1,9 @@
--- Does a bounded share of what is due in the partition, before anything else: nobody else moves time on. What is left over is
--- told in `more`, upon which the caller calls again. Mostly nothing is due, which three lower bounds tell without another
--- look.
+-- Does a bounded share of what is due in the partition, before the operation of the call. If that is not all, `more` is set: the
+-- operation then sees a state that is complete up to the first event that is left.
+-- @use overdue
 -- @use work_off
 local function advance(p, share)
-  if p.epoch or p.next_lock <= p.logical or p.next_due <= p.now or p.head <= p.now then
+  if overdue(p) then
     work_off(p, share)
   end
 end

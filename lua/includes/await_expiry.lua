@@ -1,6 +1,7 @@
 -- Sees to it that a new message's expiry is noticed. Most need no index: as long as each expires no earlier than all before
 -- it, the first of them is the next to expire, and a lower bound of that (`head`) is enough. Only what lives shorter is
 -- indexed.
+-- @use due_name
 local function await_expiry(p, number, expires)
   if expires > 9999999999999 then
     expires = 9999999999999
@@ -17,6 +18,6 @@ local function await_expiry(p, number, expires)
     end
   elseif expires < 9999999999999 then
     p.awaited[#p.awaited + 1] = expires
-    p.awaited[#p.awaited + 1] = 'e' .. string.format('%.0f', number)
+    p.awaited[#p.awaited + 1] = due_name('e', number)
   end
 end

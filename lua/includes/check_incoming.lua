@@ -1,5 +1,7 @@
 -- Checks the messages of a call from one argument on, each behind its columns, which are out of `letters`. Answers where in
 -- the arguments what is, the session of each where that matters, and which is the first `without` one; or a refusal.
+-- @use overdue
+-- @use put_off
 -- @use refuse
 -- @use session_of
 -- @use whole
@@ -60,7 +62,7 @@ local function check_incoming(p, argv, columns, letters, at)
     return nil, refuse('BADCALL', 'messages')
   end
   if total > 0 and tonumber(limits[1]) + total + changes > tonumber(limits[2]) then
-    return nil, refuse('QUOTA', limits[1] .. ' ' .. limits[2])
+    return nil, overdue(p) and put_off(p) or refuse('QUOTA', limits[1] .. ' ' .. limits[2])
   end
   return {
     at = at, stride = stride, count = count, ttl = ttl, level = level, id = place.i, due = due, route = place.r,

@@ -3,13 +3,16 @@
 -- A message of a session names it in its entry, and was held.
 -- @use block inside
 -- @use bury
+-- @use due_name
 -- @use entry_text
+-- @use expire
 -- @use make_ready
--- @use seat
+-- @use set_aside
 -- @use side_of
 -- @use unseat
 local function release(p, member, e, counted, delay)
   local side, number = side_of(member)
+  local expires = tonumber(e.expires)
   if e.session then
     unseat(p, e.session, 'h', number)
   end
@@ -21,26 +24,24 @@ local function release(p, member, e, counted, delay)
     end
   end
   if e.home == 'f' then
-    if e.session then
-      seat(p, e.session, 'p', number)
-    end
-    p.placed[#p.placed + 1] = side.deferred + number
-    p.placed[#p.placed + 1] = member
-    p.entered[#p.entered + 1] = member
-    p.entered[#p.entered + 1] = entry_text('            ', e)
-  elseif delay > 0 and e.session and tonumber(e.expires) > p.now then
-    -- What comes after it in its session waits for it.
-    block(p, e.session, math.min(p.now + delay, tonumber(e.expires)))
-    make_ready(p, member, side, number, e)
-  elseif delay > 0 and tonumber(e.expires) > p.now then
+    set_aside(p, member, side, number, e)
+  elseif expires <= p.now then
+    expire(p, member, e)
+  elseif delay > 0 and not e.session then
     -- Not longer than it lives: it expires when it comes back.
     p.placed[#p.placed + 1] = side.delayed + number
     p.placed[#p.placed + 1] = member
     p.entered[#p.entered + 1] = member
     p.entered[#p.entered + 1] = entry_text('            ', e)
-    p.awaited[#p.awaited + 1] = math.min(p.now + delay, tonumber(e.expires))
-    p.awaited[#p.awaited + 1] = 'w' .. member
+    p.awaited[#p.awaited + 1] = math.min(p.now + delay, expires)
+    p.awaited[#p.awaited + 1] = due_name('d', member)
   else
-    make_ready(p, member, side, number, e)
+    if delay > 0 then
+      block(p, e.session, math.min(p.now + delay, expires)) -- what comes after it in its session waits for it
+    end
+    if e.session then
+      p.touched[e.session] = 'ready'
+    end
+    make_ready(p, member, side, number, e, expires < 9999999999999)
   end
 end

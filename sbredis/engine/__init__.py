@@ -62,6 +62,7 @@ from sbredis.engine._placement import (
 from sbredis.engine._refusals import (
     LaneUnknownError,
     MalformedCallError,
+    OverdueError,
     RoleLostError,
     SettingsBehindError,
     SettingsStaleError,
@@ -130,6 +131,7 @@ __all__ = [
     "Looked",
     "MalformedCallError",
     "MessageId",
+    "OverdueError",
     "Mode",
     "NamedValues",
     "Outgoing",

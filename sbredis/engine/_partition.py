@@ -314,7 +314,7 @@ class Partition:
             raise ValueError(f"states must be out of a, l, w, f and s, not {quoted(states)}")
 
         def read(reply: list[Any]) -> Peeked:
-            return Peeked(deliveries(reply[1], reply[3], reply[4], reply[2].decode()))
+            return Peeked(deliveries(reply[1], reply[3], reply[4], reply[2].decode()), more=bool(reply[0]))
 
         scalars: dict[str, Argument] = {"side": side, "from": start, "wanted": wanted, "room": room, "states": states}
         scalars["session"] = signed(session)
@@ -380,7 +380,7 @@ class Partition:
         """Count the messages by where they are."""
 
         def read(reply: list[Any]) -> Counts:
-            return Counts(*reply[1:])
+            return Counts(*reply)
 
         return self.request("count", turn, read, {})
 
@@ -392,8 +392,11 @@ class Partition:
 
         return self.request("due", turn, read, {})
 
-    def configure(self, *, create: bool = False) -> Request[int]:
-        """Make the partition, or give it the settings of this version."""
+    def configure(self, *, create: bool = False, now: int | None = None) -> Request[int]:
+        """Make the partition, or give it the settings of this version.
+
+        What is due happens first, under the settings of before. ``now`` tells the time, where there is a test clock.
+        """
         listed = self.settings.arguments()
         labels = (
             "clock",
@@ -415,7 +418,7 @@ class Partition:
         def read(reply: list[Any]) -> int:
             return int(reply[0])
 
-        return self.request("configure", NO_TURN, read, scalars)
+        return self.request("configure", Turn("", 0, now), read, scalars)
 
     def destroy(self, *, share: int = 500) -> Request[bool]:
         """Take the partition away; the result says whether another step is needed."""

@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any, Literal, Protocol, TypeVar
 
+import anyio
+
 from sbredis.engine._refusals import REFUSALS, Refusal, refused
 from sbredis.engine._request import Request
 from sbredis.exceptions import ScriptRefusedError
@@ -42,17 +44,23 @@ async def perform(
 ) -> T:
     """Send a request and read its result. Raises what the transport raises, and a refusal as the error it stands for.
 
-    ``refusals`` says what the codes of the script mean, where they are not those of a partition.
+    ``refusals`` says what the codes of the script mean, where they are not those of a partition. A call that a partition
+    puts off, because it had more due work than one call does, is made again as long as there is time.
     """
-    try:
-        reply = await transport.call(
-            request.script,
-            request.keys,
-            request.arguments,
-            timeout=timeout,
-            repeatable=request.repeatable,
-            durability=durability,
-        )
-    except ScriptRefusedError as error:
-        raise refused(error, refusals) from None
-    return request.read(reply)
+    until = anyio.current_time() + timeout
+    while True:
+        try:
+            reply = await transport.call(
+                request.script,
+                request.keys,
+                request.arguments,
+                timeout=timeout,
+                repeatable=request.repeatable,
+                durability=durability,
+            )
+        except ScriptRefusedError as error:
+            timeout = until - anyio.current_time()
+            if error.code == "DUE" and timeout > 0:
+                continue
+            raise refused(error, refusals) from None
+        return request.read(reply)

@@ -20,6 +20,7 @@ __all__ = [
     "REFUSALS",
     "LaneUnknownError",
     "MalformedCallError",
+    "OverdueError",
     "Refusal",
     "RoleLostError",
     "SettingsBehindError",
@@ -42,6 +43,12 @@ class SettingsBehindError(ServiceBusError):
 
 class LaneUnknownError(ServiceBusError):
     """The partition does not know the lane of a call that is not its first: the caller opens another lane."""
+
+    is_transient = True
+
+
+class OverdueError(ServiceBusError):
+    """The partition had more due work than the time of the call was enough for."""
 
     is_transient = True
 
@@ -105,6 +112,11 @@ REFUSALS: dict[str, Refusal] = {
         "the status is Active again; an administration client can set it.",
     ),
     "TOOLARGE": _fixed(MessageSizeExceededError, "Message {detail} of the call is larger than the entity takes."),
+    "DUE": _fixed(
+        OverdueError,
+        "More messages have become due in this partition than could be worked through within the time of the call. "
+        "Nothing of the call was done: make it again.",
+    ),
     "QUOTA": _quota,
     "SESSIONS": _sessions,
     "LOST": _fixed(

@@ -142,6 +142,8 @@ class SessionsListed:
     """When the state of each was set, in ms since 1970, where they are in the order of that."""
     onwards: str | None
     """The session behind which the next page begins; ``None`` at the end."""
+    more: bool = False
+    """Something was due that may change the list: :meth:`Partition.due` does it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -187,9 +189,11 @@ class Purged:
 
 @dataclass(frozen=True, slots=True)
 class Peeked:
-    """What was shown."""
+    """What was shown: messages as they are once what is due has happened."""
 
     messages: tuple[Delivery, ...]
+    more: bool = False
+    """More was due than the call works out: :meth:`Partition.due` does it, and then the call can be made again."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -202,8 +206,10 @@ class Awoken:
 
 
 class Counts(NamedTuple):
-    """How many messages a partition holds, by where they are."""
+    """How many messages a partition holds, by where they are once what is due has happened."""
 
+    more: int
+    """1 if more was due than the call works out: :meth:`Partition.due` does it, and then the call can be made again."""
     due: int
     """In how many ms something is due in the partition; 0 for never."""
     bytes: int

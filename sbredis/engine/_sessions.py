@@ -166,5 +166,8 @@ def _wanted(wanted: int) -> int:
 def _listed(reply: list[Any]) -> SessionsListed:
     onwards = reply[3].decode() if len(reply) > 3 else ""
     return SessionsListed(
-        tuple(name.decode() for name in reply[1]), tuple(map(int, reply[2])), onwards[1:] if onwards else None
+        tuple(name.decode() for name in reply[1]),
+        tuple(map(int, reply[2])),
+        onwards[1:] if onwards else None,
+        more=bool(reply[0]),
     )

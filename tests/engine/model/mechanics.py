@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import copy
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any, NoReturn, TypeVar
+from typing import Any, NoReturn, Self, TypeVar
 
 from sbredis.engine._lifecycle import (
     COUNTED,
@@ -96,6 +97,8 @@ class Mechanics:
     next_lock: int = NEVER
     next_due: int = NEVER
     sooner: int | None = None  # the earliest time to which the call that runs has put one of them forward
+    epoch: bool = False  # whether the call that runs begins one
+    passing: bool = False  # whether that call is doing what is due
     left: bool = False  # whether somebody waits no longer since the call that runs
     own: bool = False  # whether that call is its own, and not one that publishes to it and knows less of it
     told: bool = False  # whether somebody was told in it when something will be due, and waits
@@ -165,9 +168,12 @@ class Mechanics:
         refusal: tuple[str, str] | None = None,
         again: Callable[[Call], R] | None = None,
         share: int | None = None,
+        undecided: Callable[[], bool] = lambda: False,
     ) -> R:
         """Check the call, do what is due, then the operation, then wake. What is refused ``early`` is refused before it
         is asked whether the arguments are sound.
+
+        Where something due is left over and the answer is ``undecided`` because of it, the call is put off.
         """
         known = self._admit(call)
         if known:
@@ -178,14 +184,40 @@ class Mechanics:
         self._check_knowledge(call, sound=sound or bool(early))
         refusal = early or refusal
         if refusal:
+            if refusal[0] == "QUOTA" and self._overdue(call):
+                self._put_off(call)
             self._refuse(*refusal)
         self._begin(call)
         self.more = self._do_due(call.now, share or self.bounds.share)
+        if self.more and undecided():
+            self._put_off(call)
         result = act()
         if call.lane:
             self._note(call, again or (lambda _: replace(result, more=False)))  # type: ignore[type-var]
         self._end(call.now)
         return result
+
+    def _overdue(self, call: Call) -> bool:
+        """Whether something may be due."""
+        logical, epoch = self._clock(call)
+        return epoch or self.next_lock <= logical or self.next_due <= call.now or self.head <= call.now
+
+    def _foreseen(self, call: Call) -> Self:
+        """The partition as it is once what is due has happened."""
+        if not self._overdue(call):
+            self.more = False
+            return self
+        there = copy.deepcopy(self)
+        there._begin(call)
+        there.more = there._do_due(call.now, 10 * self.bounds.share)
+        return there
+
+    def _put_off(self, call: Call) -> NoReturn:
+        """Do more of what is due, and nothing of the call."""
+        self._begin(call)
+        self._do_due(call.now, 10 * self.bounds.share)
+        self._end(call.now)
+        self._refuse("DUE", "more")
 
     def _end(self, now: int) -> None:
         """See what sessions do, announce what will be due, and wake who waits."""
@@ -275,6 +307,7 @@ class Mechanics:
 
     def _begin(self, call: Call) -> None:
         logical, epoch = self._clock(call)
+        self.epoch = epoch
         if epoch:
             self.seq += EPOCH_LEAP
             self.dead_seq += EPOCH_LEAP
@@ -286,40 +319,87 @@ class Mechanics:
     # -- what time does ------------------------------------------------------------------------------------------------
 
     def _do_due(self, now: int, share: int) -> bool:
-        """A share of what is due: ended leases, then what goes by the clock, then the expiry of what is not indexed."""
-        left = share
+        """Let what is due happen, each event as of its time and in their order, as far as the share goes.
+
+        Answers whether some of it is left.
+        """
         if self.settings.topic:
             # What is scheduled there waits for somebody who knows the rules.
             if self.next_due <= now:
                 self.next_due = min((time for time in self._due().values() if time > now), default=NEVER)
             return False
-        if self.next_lock <= self.clk:
-            left = self._lapse(now, left)
-            self.next_lock = min((lease.until for lease in self.leases.values()), default=NEVER)
-        if left > 0 and self.next_due <= now:
-            left = self._fall_due(now, left)
-            self.next_due = min(self._due().values(), default=NEVER)
-        if left > 0 and self.head <= now:
-            left = self._fade(now, left)
-        return left <= 0
+        if not self._bound_passed(now):
+            return False
+        room, unindexed = self.bounds.weight, self.head <= now
+        before = set(self._ready(Side.MAIN))
+        begun: list[Message] = []
+        self.passing = True
+        while (event := self._first_event(now)) and share > 0 and room > 0:
+            time, text = event
+            weight = self._happen(text, time, share)
+            share -= weight[0]
+            room -= weight[1]
+            if text[0] == "a":
+                begun.append(self.messages[Side.MAIN][self.seq])
+            self._see_free(time)
+        self.passing = False
+        self.epoch = False
 
-    def _lapse(self, now: int, share: int) -> int:
-        """A lease weighs what it was given for, whether it still holds that or not."""
-        ended = sorted((lease.until, token) for token, lease in self.leases.items() if lease.until <= self.clk)
-        for _, token in ended:
-            if share <= 0:
-                break
-            lease = self.leases[token]
+        self.next_lock = min((lease.until for lease in self.leases.values()), default=NEVER)
+        self.next_due = min(self._due().values(), default=NEVER)
+        ready = self._ready(Side.MAIN)
+        if event is None and unindexed:
+            # What has been there first, of each level, bounds what comes behind it.
+            left = [next((m for m in ready if m.level == level and m in before), None) for level in range(LEVELS)]
+            self.head = min((message.expires for message in left if message), default=NEVER)
+        fresh = [message.expires for message in begun if message in ready and not message.indexed]
+        self.head = min([self.head, *fresh])
+        return event is not None
+
+    def _bound_passed(self, now: int) -> bool:
+        return self.epoch or self.next_lock <= self.clk or self.next_due <= now or self.head <= now
+
+    def _first_event(self, now: int) -> tuple[int, str] | None:
+        """What is due first: when, and what, as the keys call it; `L` and its token for a lock."""
+        events = [(time, name) for name, time in self._due().items() if time <= now]
+        events += [
+            (min(now, lease.until - self.offset), "L" + token)
+            for token, lease in self.leases.items()
+            if lease.until <= self.clk
+        ]
+        late = (message for message in self._ready(Side.MAIN) if message.expires <= now)
+        events += [(message.expires, message.event("e")) for message in late]
+        return min(events, key=lambda event: (event[0], event[1].encode()), default=None)
+
+    def _happen(self, text: str, time: int, share: int) -> tuple[int, int]:
+        """Let an event happen. Answers what it takes of the share, and how many bytes were read for it."""
+        if text[0] == "L":
+            lease = self.leases[text[1:]]
             if lease.session is not None:
-                share = self._lapse_session(lease.session, share, now)
-                continue
+                return self._lapse_session(lease.session, share, time), 0
             looked, lease.messages = lease.messages[:share], lease.messages[share:]
-            share -= len(looked)
             for message in looked:
-                if message.token == token:
-                    self._move(message, Event.LAPSE, now)
-        self._forget_empty_leases()
-        return share
+                if message.token == text[1:]:
+                    self._move(message, Event.LAPSE, time)
+            self._forget_empty_leases()
+            return len(looked), 0
+        if text[0] == "b":
+            session = self.sessions[text[1:]]
+            session.blocked, session.barred = None, False
+            self.touched.add(text[1:])
+            return 1, 0
+        side = Side.DEAD if len(text) == 14 else Side.MAIN
+        message = self.messages[side][int(text[-12:], 16)]
+        if text[0] == "a":
+            del self.messages[Side.MAIN][message.number]
+            self.seq += 1
+            message.number = message.store_number = self.seq
+            self.messages[Side.MAIN][message.number] = message
+            message.enqueue(time, self.settings.time_to_live)
+            self._move(message, Event.ACTIVATE, time)
+            return 1, len(message.record)
+        self._move(message, Event.WAKE if text[0] == "d" else Event.EXPIRE, time)
+        return 1, len(message.record) if text[0] == "e" else 0
 
     def _lapse_session(self, name: str, share: int, now: int) -> int:
         """A lock on a session weighs what it holds, and one at least. While some of that is left it is nobody's."""
@@ -328,7 +408,7 @@ class Mechanics:
             self._move(message, Event.LAPSE, now)
         if len(held) < share:
             self._unlock(name, now)
-        return share - max(1, len(held[:share]))
+        return max(1, len(held[:share]))
 
     def _unlock(self, name: str, now: int) -> None:
         """End the lock on a session, of which nothing is held any more."""
@@ -337,53 +417,6 @@ class Mechanics:
         self._wait_no_longer(HOLDERS, session.waiter)
         session.token = session.waiter = ""
         session.barred = session.blocked is not None and session.blocked > now
-
-    def _fall_due(self, now: int, share: int) -> int:
-        due = sorted((time, entry) for entry, time in self._due().items() if time <= now)[:share]
-        room = self.bounds.weight
-        for _, entry in due:
-            if room <= 0:
-                return 0
-            if entry[0] == "b":
-                session = self.sessions[entry[1:]]
-                session.blocked, session.barred = None, False
-                self.touched.add(entry[1:])
-                continue
-            side, number = split_member(entry[1:])
-            message = self.messages[side][number]
-            self._come_due(message, entry[0], now)
-            # An expiry reads the record as well, where it is there that a session stands.
-            room -= len(message.record) if entry[0] == "s" or (entry[0] == "e" and self.settings.sessions) else 0
-        return share - len(due)
-
-    def _come_due(self, message: Message, kind: str, now: int) -> None:
-        if kind == "s":
-            del self.messages[Side.MAIN][message.number]
-            self.seq += 1
-            message.number = message.store_number = self.seq
-            self.messages[Side.MAIN][message.number] = message
-            message.enqueue(now, self.settings.time_to_live)
-            self._move(message, Event.ACTIVATE, now)
-        else:
-            self._move(message, Event.WAKE if kind == "w" else Event.EXPIRE, now)
-
-    def _fade(self, now: int, share: int) -> int:
-        """The expired at the head of each level go; what comes behind them bounds what is next."""
-        bound, room = NEVER, self.bounds.weight
-        for level in range(LEVELS):
-            for message in self._ready(Side.MAIN):
-                if message.level != level:
-                    continue
-                room -= len(message.record)
-                if message.expires > now:
-                    bound = min(bound, message.expires)
-                    break
-                self._move(message, Event.EXPIRE, now)
-                share -= 1
-                if share == 0 or room <= 0:
-                    return 0
-        self.head = bound
-        return share
 
     def _wake(self, now: int) -> None:
         """Wake as many of those who wait, the longest waiting first, as there is something for; and one of them, if
@@ -445,19 +478,25 @@ class Mechanics:
 
     def _take_turns(self, now: int) -> None:
         """See which sessions can be accepted, and wake who waits in one for which there is something now."""
+        ready = self._see_free(now)
+        for name, session in self.sessions.items():
+            waits = session.token and session.waiter
+            if waits and name in self.touched and name in ready and self._gives(name, now):
+                self._wait_no_longer(HOLDERS, session.waiter)
+                self.woken.append((HOLDERS, session.waiter))
+                session.waiter = ""
+        self.sessions = {name: session for name, session in self.sessions.items() if session.trace}
+        self.touched.clear()
+
+    def _see_free(self, now: int) -> set[str]:
+        """See which sessions are free, and since when. Answers those that have something to be received."""
         ready = {one.session for one in self._ready(Side.MAIN) if one.session is not None}
         for name in ready:
             self.sessions.setdefault(name, Session())
         for name, session in self.sessions.items():
-            if session.token:
-                if session.waiter and name in self.touched and name in ready and self._gives(name, now):
-                    self._wait_no_longer(HOLDERS, session.waiter)
-                    self.woken.append((HOLDERS, session.waiter))
-                    session.waiter = ""
-            elif not session.barred:
+            if not session.token and not session.barred:
                 session.free = None if name not in ready else now if session.free is None else session.free
-        self.sessions = {name: session for name, session in self.sessions.items() if session.trace}
-        self.touched.clear()
+        return ready
 
     def _gives(self, name: str, now: int) -> bool:
         """Whether a session that is locked gives something out, if there is something."""
@@ -475,7 +514,7 @@ class Mechanics:
         session = self.sessions[name]
         if session.blocked is None or session.blocked < till:
             session.blocked = till
-            if till < self.next_due:
+            if till < self.next_due and not self.passing:
                 self.next_due = till
                 self._put_forward(till)
 
@@ -537,13 +576,13 @@ class Mechanics:
             message.indexed = message.expires < self.horizon
             if not message.indexed:
                 self.horizon = message.expires
-                if message.expires < self.head:
+                if message.expires < self.head and not self.passing:
                     self.head = message.expires
                     self._put_forward(message.expires)
         elif message.state is State.ACTIVE:
             message.indexed = message.expires < NEVER
         time = message.expires if message.indexed else message.due
-        if time is not None and time < self.next_due:
+        if time is not None and time < self.next_due and not self.passing:
             self.next_due = time
             self._put_forward(time)
 
@@ -595,9 +634,9 @@ class Mechanics:
         due = {"b" + name: session.blocked for name, session in self.sessions.items() if session.blocked is not None}
         for message in (message for side in Side for message in self.messages[side].values()):
             if message.due is not None:
-                due[("s" if message.state is State.SCHEDULED else "w") + message.name] = message.due
+                due[message.event("a" if message.state is State.SCHEDULED else "d")] = message.due
             elif message.indexed:
-                due["e" + message.name] = message.expires
+                due[message.event("e")] = message.expires
         return due
 
     def _next_due(self, now: int, offset: int) -> int:

@@ -126,7 +126,12 @@ class Model(Mechanics):
                     self._move(message, Event.CANCEL, call.now)
             return Undone(missing, self.more)
 
-        return self._perform(call, act, sound=self._are_names(names))
+        return self._perform(
+            call,
+            act,
+            sound=self._are_names(names),
+            undecided=lambda: bool(self._find(names, State.SCHEDULED)[1]),
+        )
 
     # -- giving out ----------------------------------------------------------------------------------------------------
 
@@ -160,14 +165,13 @@ class Model(Mechanics):
                 if len(found) == wanted or full:
                     break
                 if message.expires <= call.now:
-                    self._move(message, Event.EXPIRE, call.now)
+                    assert self.more, "it was left over"
                     late.append(len(message.record))
                     full = len(late) == self.bounds.share or sum(late) > self.bounds.weight
                 elif found and sum(len(one.record) for one in found) + len(message.record) > room:
                     break
                 else:
                     found.append(message)
-            self.more = self.more or full
             if not found and waiter and waiting_for:
                 self._wait(waits_at, waiter, waiting_for, call.now // 10, session)
             event = Event.RECEIVE if mode == "lock" else Event.RECEIVE_AND_DELETE
@@ -258,10 +262,13 @@ class Model(Mechanics):
         left = 0
         event = Event.RECEIVE_DEFERRED if mode == "lock" else Event.RECEIVE_DEFERRED_AND_DELETE
 
+        def find() -> list[Message]:
+            found, _ = self._find(names, State.DEFERRED)
+            return [message for message in found if session is None or message.session == session]
+
         def act() -> Received:
             nonlocal left
-            found, _ = self._find(names, State.DEFERRED)
-            found = [message for message in found if session is None or message.session == session]
+            found = find()
             there = {message.name for message in found if message.expires > call.now}
             for message in found:
                 if message.expires <= call.now:
@@ -295,6 +302,7 @@ class Model(Mechanics):
             early=self._none_has_sessions(session),
             refusal=refusal,
             again=again,
+            undecided=lambda: len(find()) < len(names),
         )
 
     def _none_has_sessions(self, session: str | None = "") -> tuple[str, str] | None:
@@ -346,7 +354,7 @@ class Model(Mechanics):
         states: Collection[State] = frozenset(LETTERS),
         session: str | None = None,
     ) -> Peeked:
-        """Messages from a number on, by number; nothing is touched, not even what is due."""
+        """Messages from a number on, by number, as they are once what is due has happened; nothing is touched."""
         sound = start >= 0 and 1 <= wanted <= MOST and room >= 1 and set(states) <= set(LETTERS)
         self._check_reading(
             call,
@@ -354,13 +362,14 @@ class Model(Mechanics):
             early=self._none_has_sessions(session),
         )
         found: list[Message] = []
-        for number, message in sorted(self.messages[side].items()):
+        there = self._foreseen(call)
+        for number, message in sorted(there.messages[side].items()):
             if number < start or message.state not in states or (session is not None and message.session != session):
                 continue
             if len(found) == wanted or (found and sum(len(m.record) for m in found) + len(message.record) > room):
                 break
             found.append(message)
-        return Peeked(tuple(message.delivery(message.state) for message in found))
+        return Peeked(tuple(message.delivery(message.state) for message in found), there.more)
 
     # -- settling ------------------------------------------------------------------------------------------------------
 
@@ -459,7 +468,9 @@ class Model(Mechanics):
 
         purgeable = {state for of, state, event in TRANSITIONS if event is Event.PURGE and of is side}
         sound = 1 <= share <= MOST and before >= 0 and start >= 0 and (session is None or side is Side.MAIN)
-        return self._perform(call, act, sound=sound, early=self._none_has_sessions(session))
+        return self._perform(
+            call, act, sound=sound, early=self._none_has_sessions(session), undecided=lambda: True
+        )
 
     @staticmethod
     def _within(messages: Iterable[Message], room: int) -> Iterator[Message]:
@@ -471,11 +482,14 @@ class Model(Mechanics):
             yield message
 
     def count(self, call: Call) -> Counts:
-        """How many messages stand where; nothing is touched."""
+        """How many messages stand where once what is due has happened; nothing is touched."""
         self._check_reading(call)
-        states = Counter((side, message.state) for side in Side for message in self.messages[side].values())
-        due = self._next_due(call.now, self._clock(call)[0] - call.now)
-        return Counts(due, self.bytes, self.seq, {at: states[at] for at in BANDS if at not in RESERVED})
+        there = self._foreseen(call)
+        states = Counter((side, message.state) for side in Side for message in there.messages[side].values())
+        due = 1 if there.more else there._next_due(call.now, self._clock(call)[0] - call.now)
+        # What a subscription no longer needs is its topic's to give up.
+        size = self.bytes if self.settings.shared else there.bytes
+        return Counts(there.more, due, size, there.seq, {at: states[at] for at in BANDS if at not in RESERVED})
 
     def due(self, call: Call) -> Awoken:
         """Nothing but what is due."""
@@ -490,7 +504,7 @@ class Model(Mechanics):
         return awoken
 
     def configure(self, call: Call, settings: Settings, *, create: bool = False) -> int:
-        """Make the partition, or give it the settings of the version of the call. Does no due work."""
+        """Make the partition, or give it the settings of the version of the call, once what is due has happened."""
         if not call.sound:
             self._refuse("BADCALL", "settings")
         if not self.exists and create:
@@ -510,6 +524,8 @@ class Model(Mechanics):
         ):
             if differs:
                 self._refuse("FIXED", name)
+        if call.version > self.version and self._overdue(call):
+            self._put_off(call)
         self.settings, self.version = settings, call.version
         return self.version
 

@@ -129,16 +129,16 @@ class SessionModel(Model):
         listed = there | {one.session for one in self._of_sessions() if one.state in (State.ACTIVE, State.HELD)}
         stands = sorted({one.session or "" for one in self._of_sessions()} | there, key=_in_order)
         names: list[str] = []
-        looked, last = 0, after
+        looked, last, more = 0, after, self._overdue(call)
         for name in stands:
             if after is not None and _in_order(name) <= _in_order(after):
                 continue
             if len(names) == wanted or looked == 4 * wanted:
-                return Listed(tuple(names), (), last)
+                return Listed(tuple(names), (), last, more)
             looked, last = looked + 1, name
             names += [name] if name in listed else []
         full = len(names) == wanted or looked == 4 * wanted
-        return Listed(tuple(names), (), last if full else None)
+        return Listed(tuple(names), (), last if full else None, more)
 
     def list_sessions_since(self, call: Call, wanted: int, since: int, skip: int = 0) -> Listed:
         """Those whose state was set then or later, in the order of that."""
@@ -148,7 +148,9 @@ class SessionModel(Model):
             for name, one in self.sessions.items()
             if one.state is not None and one.stated >= since
         )[skip : skip + wanted]
-        return Listed(tuple(name.decode() for _, name in found), tuple(time for time, _ in found))
+        return Listed(
+            tuple(name.decode() for _, name in found), tuple(time for time, _ in found), more=self._overdue(call)
+        )
 
     def _of_sessions(self) -> Iterator[Message]:
         return (one for one in self.messages[Side.MAIN].values() if one.session is not None)
@@ -179,6 +181,7 @@ class SessionModel(Model):
             sound=1 <= share <= MOST,
             early=self._none_has_sessions(),
             refusal=self._lost(call, name, token),
+            undecided=lambda: True,
         )
 
     def _fitting(self, messages: list[Message]) -> int:

@@ -131,7 +131,7 @@ class TopicModel(SessionModel):
         due = sorted((time, entry) for entry, time in self._due().items() if time <= call.now)[:wanted]
         found: list[Message] = []
         for _, entry in due:
-            message = self.messages[Side.MAIN][int(entry[1:])]
+            message = self.messages[Side.MAIN][int(entry[1:], 16)]
             room -= len(message.record)
             if room < 0 and found:
                 break

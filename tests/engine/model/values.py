@@ -157,6 +157,7 @@ class Listed:
     names: tuple[str, ...]
     times: tuple[int, ...] = ()
     onwards: str | None = None
+    more: bool = False
 
 
 @dataclass(frozen=True)
@@ -198,6 +199,7 @@ class Purged:
 @dataclass(frozen=True)
 class Peeked:
     messages: tuple[Delivery, ...]
+    more: bool = False
 
 
 @dataclass(frozen=True)
@@ -208,6 +210,7 @@ class Awoken:
 
 @dataclass(frozen=True)
 class Counts:
+    more: bool
     due: int  # in how many ms something is due; 0 for never
     bytes: int
     last: int
@@ -246,6 +249,10 @@ class Message:
     @property
     def name(self) -> str:
         return member(self.side, self.number)
+
+    def event(self, letter: str) -> str:
+        """What happens to it by the clock, as the keys name it."""
+        return f"{letter}{self.side.value}{self.number:012x}"
 
     @property
     def score(self) -> int:

@@ -208,9 +208,9 @@ class Both(Comparison):
     def configure(self, how: How, settings: PartitionSettings, *, create: bool = False) -> Any:
         """Give the partition these settings under the version of the caller."""
 
-        def make(partition: Partition, _: Turn) -> Request[int]:
+        def make(partition: Partition, turn: Turn) -> Request[int]:
             partition.settings = settings
-            return partition.configure(create=create)
+            return partition.configure(create=create, now=turn.now)
 
         ours = mirrored(settings)
         step = Step("configure", make, lambda call: self.model.configure(call, ours, create=create))

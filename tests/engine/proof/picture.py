@@ -30,6 +30,7 @@ _SESSION_LOCK = re.compile(rb"([0-9]+) 0 @(.*)", re.DOTALL)
 _SEAT = re.compile(rb"([^\xff]*)\xff([ahps])([0-9a-f]{12})", re.DOTALL)
 _LETTERS = {State.ACTIVE: "a", State.HELD: "h", State.DEFERRED: "p", State.SCHEDULED: "s"}
 _ROOMS = ("", "d", "h", "s")
+_DUE = re.compile(r"[ade]d?[0-9a-f]{12}")
 _RUN = re.compile(r"(d?)([0-9]+)(?:-([0-9]+))?")
 _STATE = {
     *("layout", "incarnation", "version", "status", "clock", "run_id", "offset", "clk", "lock", "deliveries", "ttl"),
@@ -37,7 +38,7 @@ _STATE = {
     *("sessions", "topic", "kept", "fence", "announced", "channel"),
 }
 _STORE = {"layout", "seq", "bytes", "quota", "largest"}
-_KIND_OF_DUE = {"s": State.SCHEDULED, "w": State.DELAYED, "e": State.ACTIVE}
+_KIND_OF_DUE = {"a": State.SCHEDULED, "d": State.DELAYED, "e": State.ACTIVE}
 
 
 class Entry(NamedTuple):
@@ -148,6 +149,10 @@ class Standing(NamedTuple):
     @property
     def name(self) -> str:
         return f"{self.side.value}{self.number}"
+
+    def event(self, letter: str) -> str:
+        """What happens to it by the clock, as `due` names it."""
+        return f"{letter}{self.side.value}{self.number:012x}"
 
     @property
     def changes(self) -> bytes:
@@ -302,18 +307,19 @@ def _check_due(picture: Picture, messages: Sequence[Standing]) -> None:
     for entry, time in due.items():
         if entry[0] == "b":
             continue  # see _check_sessions
-        one = by_name.get(entry[1:])
+        assert _DUE.fullmatch(entry), f"{entry!r} in `due` is no event"
+        one = by_name.get(f"{entry[1:-12]}{int(entry[-12:], 16)}")
         assert one is not None, f"{entry} in `due` is of nothing"
         assert one.state is _KIND_OF_DUE[entry[0]], f"{entry} in `due` is {one.state.value}"
         assert entry[0] != "e" or time == one.expires, f"{entry} at {time}, expires {one.expires}"
-        assert entry[0] != "w" or time <= one.expires, f"{entry} at {time}, expires {one.expires}"
+        assert entry[0] != "d" or time <= one.expires, f"{entry} at {time}, expires {one.expires}"
     for one in messages:
-        for letter, state in (("s", State.SCHEDULED), ("w", State.DELAYED)):
-            assert (one.state is state) is (letter + one.name in due), f"{one.name} is {one.state.value}: {due}"
+        for letter, state in (("a", State.SCHEDULED), ("d", State.DELAYED)):
+            assert (one.state is state) is (one.event(letter) in due), f"{one.name} is {one.state.value}: {due}"
     # What is scheduled on a topic and due waits for one who publishes it: the bound is that of what was to come after.
     first = min(due.values(), default=NEVER) if picture.state["topic"] == b"0" else NEVER
     assert whole(picture.state["next_due"]) <= first, f"next_due {picture.state['next_due']!r}, due {first}"
-    unseen = [one.expires for one in messages if one.state is State.ACTIVE and "e" + one.name not in due]
+    unseen = [one.expires for one in messages if one.state is State.ACTIVE and one.event("e") not in due]
     head = min(unseen, default=NEVER)
     assert whole(picture.state["head"]) <= head, f"head {picture.state['head']!r}, expires {head}"
     announced, soonest = whole(picture.state["announced"]), _soonest(picture)

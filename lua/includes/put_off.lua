@@ -1,0 +1,15 @@
+-- Ends a call that would answer "nothing there", "not found" or "full" although something is still due that may change the answer.
+-- It does a larger share of that and refuses; the caller makes the same call again. Nothing else has changed, and the lane does
+-- not remember the call.
+--
+-- Refusals: DUE (something was due first; the same call may be made again at once)
+-- @use advance
+-- @use finish
+-- @use refuse
+local function put_off(p)
+  p.more = 0
+  advance(p, 1000)
+  p.lane = ''
+  finish(p, '')
+  return refuse('DUE', 'more')
+end

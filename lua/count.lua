@@ -14,6 +14,7 @@
 -- @use next_after
 -- @use overdue
 -- @use refuse
+-- @use sides
 local p, refusal = begin(KEYS, ARGV, 'count', 6, false)
 if not p then
   return refusal
@@ -30,26 +31,26 @@ local bytes, last = tonumber(totals[1]), tonumber(totals[2])
 local o = overdue(p) and foresee(p, 1000) or { moved = {}, head = p.head, more = 0 }
 for i = 1, #o.moved do
   local m = o.moved[i]
-  local base = m.side.prefix == '' and 0 or 16
-  local before, after
+  local before, after = m.side.ready, nil
   if m.was == 'L' then
-    before = base + (m.session and 8 or 9)
-  else
-    before = m.was == 'd' and base + 10 or m.was == 'a' and 13 or base
+    before = m.session and m.side.held or m.side.locked
+  elseif m.was ~= 'e' then
+    before = m.was == 'd' and m.side.delayed or m.side.scheduled
   end
   if m.is == 'dead' then
-    after = 16
+    after = SIDES.d.ready
   elseif m.is ~= 'gone' then
-    after = base + (m.is == 'deferred' and 11 or 0)
+    after = m.is == 'deferred' and m.side.deferred or m.side.ready
   elseif not p.shared then
     bytes = bytes - (m.record and #m.record or m.e.size) - #m.e.changes
   end
   if m.record and m.is ~= 'gone' then
     bytes = bytes + m.e.size - #m.record
   end
+  before = before / BAND
   bands[before] = bands[before] - 1
   if after then
-    bands[after] = bands[after] + 1
+    bands[after / BAND] = bands[after / BAND] + 1
   end
 end
 local reply = { o.more, next_after(p, o), bytes, o.seq or last + (p.epoch and 16777216 or 0), bands[0] }

@@ -7,7 +7,6 @@
 -- @use foresee inside
 -- @use group_records inside
 -- @use make_ready inside
--- @use seat inside
 -- @use set_aside inside
 -- @use turns inside
 -- @use unlock inside

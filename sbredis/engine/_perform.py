@@ -44,8 +44,8 @@ async def perform(
 ) -> T:
     """Send a request and read its result. Raises what the transport raises, and a refusal as the error it stands for.
 
-    ``refusals`` says what the codes of the script mean, where they are not those of a partition. A call that a partition
-    puts off, because it had more due work than one call does, is made again as long as there is time.
+    ``refusals`` says what the codes of the script mean, where they are not those of a partition. A partition puts a
+    call off if it has more due work than one call does. Such a call is made again as long as there is time.
     """
     until = anyio.current_time() + timeout
     while True:
@@ -60,7 +60,7 @@ async def perform(
             )
         except ScriptRefusedError as error:
             timeout = until - anyio.current_time()
-            if error.code == "DUE" and timeout > 0:
+            if error.reply_code == "DUE" and timeout > 0:
                 continue
             raise refused(error, refusals) from None
         return request.read(reply)

@@ -35,6 +35,8 @@ from sbredis.engine import (
     perform,
     read_record,
 )
+from sbredis.engine._lifecycle import BAND_WIDTH, BANDS, State
+from sbredis.engine._lifecycle import Side as LifeSide
 from sbredis.transport import Argument, Script, Transport
 
 __all__ = [
@@ -279,7 +281,14 @@ class Bench:
             before.version + 1,
             replace(before.settings, **settings),
         )
-        await self.tell(self.partition.configure())
+        await self.tell(self.partition.configure(now=self.now if before.settings.clock == "test" else None))
+
+    async def stored(self, state: State, side: LifeSide = LifeSide.MAIN) -> int:
+        """How many messages stand in a state, whether or not something is due that would change it."""
+        of = BANDS[side, state]
+        key = self.partition.keys[1]
+        first, last = of.start * BAND_WIDTH, of.stop * BAND_WIDTH - 1
+        return int(await self.transport.command("ZCOUNT", key, first, last, key=key))
 
     async def whole(self) -> Everything:
         return await everything(self.transport, self.partition.keys)

@@ -7,6 +7,7 @@ from collections.abc import Awaitable, Callable
 import pytest
 
 from sbredis.engine import Outgoing, Turn, new_token, read_record
+from sbredis.engine._lifecycle import State
 from tests.engine.bench import SETTINGS, START, Bench, set_to
 
 pytestmark = pytest.mark.anyio
@@ -37,20 +38,31 @@ async def test_a_message_that_was_scheduled_for_the_past_is_active_at_once(bench
 
 @set_to(time_to_live=2000)
 async def test_the_life_of_a_scheduled_message_begins_when_it_is_enqueued(bench: Bench) -> None:
-    """The entity's ceiling counts from then, and who comes late to activate it enqueues it late."""
+    """It is enqueued when it is due, however late somebody comes; the entity's ceiling counts from then as well."""
     await bench.send(b"short", due=START + 5000, time_to_live=1000)
     await bench.send(b"long", due=START + 5000, time_to_live=9000)
-    bench.later(6000)
+    bench.later(5999)
     short, long = await bench.receive()
-    assert (short.record.enqueued, short.record.expires) == (START + 6000, START + 7000)
-    assert (long.record.enqueued, long.record.expires) == (START + 6000, START + 8000)
+    assert (short.record.enqueued, short.record.expires) == (START + 5000, START + 6000)
+    assert (long.record.enqueued, long.record.expires) == (START + 5000, START + 7000)
     await bench.abandon(short, long)
-    bench.later(1000)
+    bench.later(1)
     held = await bench.receive()
     assert [message.payload for message in held] == [b"long"]
     await bench.abandon(*held)
     bench.later(1000)
     assert await bench.receive() == []
+
+
+@set_to(dead_letter_expired=True)
+async def test_a_scheduled_message_whose_life_was_over_before_anybody_came_is_not_given_out(bench: Bench) -> None:
+    """It was enqueued, and expired, each when its time had come."""
+    await bench.send(b"m", due=START + 1000, time_to_live=1000)
+    bench.later(6000)
+    assert (await bench.count())[4:] == (0, 0, 0, 0, 0, 0, 0, 1, 0, 0, 0, 0, 0)
+    assert await bench.receive() == []
+    (dead,) = await bench.receive(side="d")
+    assert (dead.reason, dead.record.enqueued, dead.record.expires) == ("T", START + 1000, START + 2000)
 
 
 async def test_a_scheduled_message_weighs_the_same_in_the_end(bench: Bench) -> None:
@@ -248,17 +260,18 @@ async def test_a_call_does_a_bounded_share_of_what_is_due_and_says_that_there_is
 ) -> None:
     """100 messages; `due` then does the rest, and says that nothing is left."""
     await arrange(bench)
-    before = await bench.count()
+    before = await bench.stored(State.ACTIVE)
     bench.later(1000)
+    shown = await bench.count()
     assert (await bench.send_all(Outgoing(b"another"))).more
-    after = await bench.count()
-    done = abs(after.active - 1 - before.active)
-    assert done == 100
+    assert abs(await bench.stored(State.ACTIVE) - 1 - before) == 100
+    assert (await bench.count()).active == shown.active + 1
     awoken = await bench.due()
     assert (awoken.more, awoken.due != 1) == (False, True)
     final = await bench.count()
     assert (final.scheduled, final.delayed, final.locked) == (0, 0, 0)
-    assert abs(final.active - 1 - before.active) == 250
+    assert abs(final.active - 1 - before) == 250
+    assert final.active == await bench.stored(State.ACTIVE) == shown.active + 1
 
 
 async def test_a_lock_that_has_ended_is_lost_although_nobody_has_come_to_clear_it_away(bench: Bench) -> None:
@@ -268,7 +281,7 @@ async def test_a_lock_that_has_ended_is_lost_although_nobody_has_come_to_clear_i
     late = await bench.receive(30)
     bench.later(LOCK)
     assert (await bench.complete(*late[:10])).lost == tuple(message.name for message in late[:10])
-    assert (await bench.count()).locked == 50
+    assert await bench.stored(State.LOCKED) == 50
     await bench.due()
     counts = await bench.count()
     assert (counts.active, counts.locked) == (150, 0)
@@ -280,7 +293,7 @@ async def test_also_due_has_its_share(bench: Bench) -> None:
         await bench.send(*(b"m" for _ in range(500)), due=START + 1000)
     bench.later(1000)
     assert (await bench.due()).more
-    assert (await bench.count()).scheduled == 500
+    assert await bench.stored(State.SCHEDULED) == 500
     assert not (await bench.due()).more
     assert (await bench.count()).active == 1500
 

@@ -277,11 +277,13 @@ def test_the_bands_are_those_of_the_life_cycle() -> None:
 def test_bands_that_stand_in_a_script_as_numbers_are_those_of_the_life_cycle() -> None:
     scheduled = BANDS[Side.MAIN, State.SCHEDULED].start
     files = {name: source_of(name) for name in OF_A_PARTITION}
-    files |= {f"includes/{name}": fragment(name) for name in ("fall_due", "fade", "make_ready", "wake")}
+    files |= {f"includes/{name}": fragment(name) for name in ("foresee", "make_ready", "wake")}
     found = {(name, int(number)) for name, text in files.items() for number in re.findall(r"(\d+) \* BAND\b", text)}
     assert found == {("send", scheduled), ("cancel", scheduled), ("peek", scheduled), ("count", 8)}
     # Counting goes through all bands of a side in order, and its reply says which they are.
     counted = re.findall(r"for band = (\d+), (\d+) do", source_of("count"))
+    assert [(int(one), int(other)) for one, other in counted[:1]] == [(int(counted[1][0]), int(counted[2][1]))]
+    counted = counted[1:]
     (first, last), (dead_first, dead_last) = ((int(one), int(other)) for one, other in counted)
     main = [bands for (side, state), bands in BANDS.items() if side is Side.MAIN and state is not State.ACTIVE]
     dead = [bands for (side, _), bands in BANDS.items() if side is Side.DEAD]
@@ -328,7 +330,8 @@ def test_other_numbers_are_the_same_on_both_sides() -> None:
     assert f"count > {MAXIMUM_CALL_MESSAGES}" in fragment("check_incoming")
     assert f"total <= {MAXIMUM_CALL_MESSAGES}" in fragment("groups")
     assert f"#list <= {MAXIMUM_CALL_MESSAGES}" in fragment("named")
-    assert f"for level = 0, {LEVELS - 1} do" in fragment("fade")
+    assert f"for level = 0, p.head <= now and {LEVELS - 1} or -1 do" in fragment("foresee")
+    assert f"p.epoch and {EPOCH_LEAP} or 0" in fragment("foresee")
 
 
 def test_the_letters_of_reasons_are_those_of_the_life_cycle() -> None:

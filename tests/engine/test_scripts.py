@@ -520,17 +520,24 @@ def test_a_file_neither_writes_nor_builds_the_name_of_a_key(name: str) -> None:
     assert [call for call in calls(source) if len(call) > 1 and re.search(r"['\"]|\.\.|\[\[", call[1])] == []
 
 
+PASSING_ON = {"configure"}
+"""What opens a call of its own inside, and answers with none of the refusals of that."""
+
+
 @every_operation
 def test_an_operation_lists_exactly_the_codes_it_can_answer_with(name: str) -> None:
     listed = set(contract(text_of(name)).refusals)
     if "call" in listed:
         listed = listed - {"call"} | set(refusals(text_of("includes/begin")))
-    assert codes_in(expand(name, read)) == listed
+    found = codes_in(expand(name, read))
+    if name in PASSING_ON:
+        found -= set(refusals(text_of("includes/begin"))) - listed
+    assert found == listed
 
 
 @every_operation
 def test_an_operation_lists_the_refusals_of_every_call_as_one(name: str) -> None:
-    begins = "-- includes/begin.lua\n" in expand(name, read)
+    begins = "-- includes/begin.lua\n" in expand(name, read) and name not in PASSING_ON
     assert ("call" in contract(text_of(name)).refusals) == begins
 
 

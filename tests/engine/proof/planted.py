@@ -40,7 +40,7 @@ class Finding(NamedTuple):
 BUGS = (
     # -- the life of a message
     Bug("one delivery too many", "includes/release", "e.failures >= p.deliveries", "e.failures > p.deliveries"),
-    Bug("lapses do not count", "includes/lapse_lease", "entry(found[i]), true, 0)", "entry(found[i]), false, 0)"),
+    Bug("lapses do not count", "includes/foresee", "e.failures = e.failures + 1", "e.failures = e.failures"),
     Bug(
         "expiry of a locked message",
         "receive",
@@ -72,8 +72,8 @@ BUGS = (
     Bug(
         "delayed for longer than it lives",
         "includes/release",
-        "math.min(p.now + delay, tonumber(e.expires))",
-        "p.now + delay",
+        "p.awaited + 1] = math.min(p.now + delay, expires)",
+        "p.awaited + 1] = p.now + delay",
     ),
     Bug("back at another level", "includes/make_ready", "tonumber(e.level) * BAND", "0"),
     Bug("a dead letter without its record", "includes/bury", "e.record = member", "e.record = ''"),
@@ -102,14 +102,47 @@ BUGS = (
     Bug("the first lock to end unnoticed", "includes/hold", "if till < p.next_lock then", "if false then"),
     Bug("the first thing due unnoticed", "includes/flush", "if p.awaited[i] < p.next_due then", "if false then"),
     Bug("the first expiry unnoticed", "includes/await_expiry", "if expires < p.head then", "if false then"),
-    Bug("a share that is worked off leaves no more", "includes/work_off", "p.more = 1", "p.more = 0"),
+    Bug("a share that is worked off leaves no more", "includes/foresee", "o.more = 1", "o.more = 0"),
+    # -- time
+    Bug(
+        "enqueued when somebody comes",
+        "includes/foresee",
+        "activate(due_member(text), time)",
+        "activate(due_member(text), now)",
+    ),
+    Bug("lapsed when somebody comes", "includes/foresee", "(locks[at_lock], time)", "(locks[at_lock], now)"),
+    Bug(
+        "a delay that is over when somebody comes",
+        "includes/foresee",
+        "'d', entry(found)), time)",
+        "'d', entry(found)), now)",
+    ),
+    Bug(
+        "what an event makes due waits",
+        "includes/foresee",
+        "if expires <= now then\n      await",
+        "if false then\n      await",
+    ),
+    Bug("what lapses goes last", "includes/foresee", "'L' .. locks[at_lock]", "'l' .. locks[at_lock]"),
+    Bug(
+        "free since somebody came",
+        "includes/foresee",
+        "turn.does, turn.since, turn.changed = 'free', at, true",
+        "turn.does, turn.since, turn.changed = 'free', now, true",
+        "sessions",
+    ),
+    Bug("not found, though something is due", "cancel", "#missing > 0 and p.more == 1", "false"),
+    Bug("full, though something is due", "includes/check_incoming", "overdue(p) and put_off(p) or", ""),
+    Bug("settings that hold from before", "configure", "if p and overdue(p) then", "if false then"),
+    Bug("counted where it was", "count", "bands[before] = bands[before] - 1", "bands[before] = bands[before]"),
+    Bug("shown where it was", "peek", "if not o.by[name] then", "if true then"),
     # -- what is kept about it
     Bug("changed properties weigh nothing", "includes/altered", "p.bytes + #changes - #e.changes", "p.bytes"),
     Bug(
         "an expiry left in the index",
-        "includes/fade",
-        "        p.unawaited[#p.unawaited + 1] = 'e' .. members[i]\n",
-        "        if not p.dead then\n          p.unawaited[#p.unawaited + 1] = 'e' .. members[i]\n        end\n",
+        "includes/work_off",
+        "p.unawaited[#p.unawaited + 1] = due_name(m.was, m.member)",
+        "if not p.dead then p.unawaited[#p.unawaited + 1] = due_name(m.was, m.member) end",
     ),
     # -- clocks, lanes, ids
     Bug("numbers given twice after a failover", "includes/work_off", "'seq', 16777216)", "'seq', 0)"),
@@ -143,13 +176,6 @@ BUGS = (
         "sessions",
     ),
     Bug(
-        "a lapse of a session does not count",
-        "includes/lapse_session",
-        "session, true, share)",
-        "session, false, share)",
-        "sessions",
-    ),
-    Bug(
         "giving a session back counts",
         "release_session",
         "session, false, MOST_HELD)",
@@ -162,7 +188,7 @@ BUGS = (
     Bug(
         "blocked for longer than it lives",
         "includes/release",
-        "block(p, e.session, math.min(p.now + delay, tonumber(e.expires)))",
+        "block(p, e.session, math.min(p.now + delay, expires))",
         "block(p, e.session, p.now + delay)",
         "sessions",
     ),
@@ -208,9 +234,9 @@ BUGS = (
     Bug("a state without a place", "set_state", "redis.call('ZREM', p.seats, seat)", "local _ = seat", "sessions"),
     Bug(
         "locks that hold nothing weigh nothing",
-        "includes/lapse_session",
-        "math.max(1, released)",
-        "released",
+        "includes/foresee",
+        "math.max(1, #members)",
+        "#members",
         "sessions",
     ),
     Bug(

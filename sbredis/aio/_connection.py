@@ -198,6 +198,7 @@ class Connection:
                 self.target.namespace,
                 self._partition_count,
                 timeout=max(self._connect_timeout, until - loop.time()),
+                told=self.clock.told,
             )
             ready: asyncio.Future[None] = loop.create_future()
             self._root = loop.create_task(self._live(ready), name=f"sbredis client {self.target}")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Sequence
 from datetime import datetime
 from typing import NamedTuple, TypedDict
@@ -32,6 +33,7 @@ __all__ = ["PATIENCE", "Counter", "Tally", "queue_counts", "subscription_counts"
 
 PATIENCE = 5.0
 """For how many seconds a partition is asked. A failover takes less; whoever is down for longer is not counted."""
+_log = logging.getLogger("sbredis.client")
 _ACTIVE = ("active", "held", "locked", "delayed", "deferred")
 _DEAD = ("dead_active", "dead_held", "dead_locked", "dead_delayed", "dead_deferred", "dead_frozen")
 _LIMITED = EntityAvailabilityStatus.LIMITED
@@ -53,6 +55,11 @@ class Tally(NamedTuple):
     counts: Sequence[Counts]
     unreachable: tuple[int, ...]
 
+    @property
+    def approximate(self) -> bool:
+        """More was due in a partition than could be worked out or done."""
+        return any(each.more for each in self.counts)
+
     def all(self, *places: str) -> int:
         """How many messages are in these places, or bytes."""
         return sum(getattr(each, place) for each in self.counts for place in places)
@@ -67,6 +74,7 @@ class Tally(NamedTuple):
             "accessed_at_utc": updated,
             "availability_status": _LIMITED if self.unreachable else EntityAvailabilityStatus.AVAILABLE,
             "unreachable_partitions": self.unreachable,
+            "is_approximate": self.approximate,
         }
 
 
@@ -77,6 +85,7 @@ class _Facts(TypedDict):
     accessed_at_utc: datetime
     availability_status: EntityAvailabilityStatus
     unreachable_partitions: tuple[int, ...]
+    is_approximate: bool
 
 
 def queue_counts(tally: Tally) -> QueueRuntimeProperties:
@@ -165,13 +174,26 @@ class Counter:
 
     async def _ask(self, partition: Partition, until: float) -> Counts:
         async with self._room:
-            until = min(until, anyio.current_time() + PATIENCE)
-            request = partition.count(Turn("", 0, self._told() if partition.settings.clock == "test" else None))
+            patient = min(until, anyio.current_time() + PATIENCE)
+            told = self._told() if partition.settings.clock == "test" else None
+            request, turn = partition.count(Turn("", 0, told)), Turn("", 0, told)
             try:
-                return await perform(self._transport, request, timeout=until - anyio.current_time())
+                counts = await perform(self._transport, request, timeout=patient - anyio.current_time())
             except SettingsBehindError:  # it was not reached when they were changed
-                await perform(self._transport, partition.configure(), timeout=until - anyio.current_time())
-                return await perform(self._transport, request, timeout=until - anyio.current_time())
+                behind = partition.configure(now=told)
+                await perform(self._transport, behind, timeout=patient - anyio.current_time())
+                counts = await perform(self._transport, request, timeout=patient - anyio.current_time())
+            while counts.more:
+                try:
+                    while (
+                        await perform(self._transport, partition.due(turn), timeout=until - anyio.current_time())
+                    ).more:
+                        pass
+                except ServiceBusError as error:  # it is not permitted, or takes too long
+                    _log.info("more has become due than could be counted: the counts are approximate: %s", error)
+                    break
+                counts = await perform(self._transport, request, timeout=until - anyio.current_time())
+            return counts
 
     async def _again(self, seen: EntityRecord, until: float, *, lost: bool) -> EntityRecord:
         """The entity as it is now; partitions that a failover has lost are made again."""

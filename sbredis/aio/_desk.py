@@ -6,7 +6,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 
 import anyio
 
@@ -33,7 +33,21 @@ if TYPE_CHECKING:
 __all__ = ["Desk"]
 
 T = TypeVar("T")
+
+
+class Reading(Protocol):
+    """What a script shows of a partition."""
+
+    @property
+    def more(self) -> bool:
+        """More was due than it worked out."""
+        ...
+
+
+Shown = TypeVar("Shown", bound=Reading)
 _log = logging.getLogger("sbredis.client")
+_CATCHING_UP = 60.0
+"""How many seconds each call for what is due may take."""
 _MARGIN = 0.002
 """A lock is taken to end so many seconds early: the servers count whole milliseconds."""
 _GIVING_BACK = 10.0
@@ -195,7 +209,8 @@ class Desk:
         """Give the partition the settings that the registry has."""
         partition = self.entity.partition(self.number)
         try:
-            await perform(self.entity.connection.transport, partition.configure(), timeout=until - anyio.current_time())
+            request = partition.configure(now=self.entity.connection.clock.told())
+            await perform(self.entity.connection.transport, request, timeout=until - anyio.current_time())
         except (SettingsStaleError, MessagingEntityNotFoundError):
             return  # somebody else has told it more, or it is gone: the next call says so
 
@@ -206,17 +221,37 @@ class Desk:
             self.entity.connection.tasks.start_soon(self._catch_up)
 
     async def _catch_up(self) -> None:
-        connection = self.entity.connection
         try:
-            while True:
-                turn = Turn("", 0, connection.clock.told())
-                awoken = await perform(connection.transport, self.entity.partition(self.number).due(turn))
-                if not awoken.more:
-                    return
+            while await self._do_due(anyio.current_time() + _CATCHING_UP):
+                pass
         except ServiceBusError as error:
             _log.debug("%s: what is due is left to the next call: %s", self, error)
         finally:
             self._catching_up = False
+
+    async def _do_due(self, deadline: float) -> bool:
+        """Do a large share of what is due in the partition. Returns whether more is left."""
+        connection = self.entity.connection
+        request = self.entity.partition(self.number).due(Turn("", 0, connection.clock.told()))
+        awoken = await perform(connection.transport, request, timeout=deadline - anyio.current_time())
+        return awoken.more
+
+    async def read(self, letter: str, make: Callable[[Partition, Turn], Request[Shown]], deadline: float) -> Shown:
+        """Read the partition as it is once all that is due has happened.
+
+        A script that reads works out a bounded number of events. Where there are more, they are done first. If that is
+        not permitted, or takes too long, the result tells how far the script came.
+        """
+        result = await self.call(letter, make, deadline)
+        while result.more:
+            try:
+                while await self._do_due(deadline):
+                    pass
+            except ServiceBusError as error:
+                _log.info("%s: more has become due than could be shown: %s", self, error)
+                return result
+            result = await self.call(letter, make, deadline)
+        return result
 
     # -- whether it can be reached -------------------------------------------------------------------------------------
 

@@ -80,4 +80,4 @@ class Peeking:
                 onwards, wanted, side=side, room=_PAGE_BYTES, session=session, turn=Turn("", 0, turn.now)
             )
 
-        return await self._entity.desk(number).call("p", make, deadline)
+        return await self._entity.desk(number).read("p", make, deadline)

@@ -87,7 +87,7 @@ def sessions_of(
                 return list_sessions(partition, wanted, place.onwards[1:] if place.onwards else None, reading)
             return list_sessions_since(partition, wanted, int(told or since), int(skipped or 0), reading)
 
-        found = await desk.call("w", make, deadline)
+        found = await desk.read("w", make, deadline)
         onwards = ""
         if since is None:
             onwards = "" if found.onwards is None else f"={found.onwards}"

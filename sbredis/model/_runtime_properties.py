@@ -24,7 +24,8 @@ class QueueRuntimeProperties:
     """Azure tells here when the queue was last used, which is not kept: it is :attr:`updated_at_utc`."""
     active_message_count: int = 0
     """Messages that are neither scheduled nor dead letters: those that can be received, and those that are locked,
-    deferred, or wait for a delay to end. What has expired is counted until it is noticed.
+    deferred, or wait for a delay to end. What is due by the time of the count has happened, for the counts: a message
+    whose scheduled time has come is active, and one that has expired is not.
     """
     dead_letter_message_count: int = 0
     """Messages on the dead-letter queue, whatever their state there."""
@@ -42,6 +43,10 @@ class QueueRuntimeProperties:
     """``Limited`` if a partition could not be counted. An addition of sbredis."""
     unreachable_partitions: tuple[int, ...] = ()
     """The partitions that could not be counted; the counts are those of the others. An addition of sbredis."""
+    is_approximate: bool = False
+    """True if more messages had become due than could be counted and the client was not permitted, or had no time, to
+    have them dealt with. An addition of sbredis.
+    """
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -70,6 +75,10 @@ class TopicRuntimeProperties:
     """``Limited`` if a partition could not be counted. An addition of sbredis."""
     unreachable_partitions: tuple[int, ...] = ()
     """The partitions that could not be counted; the counts are those of the others. An addition of sbredis."""
+    is_approximate: bool = False
+    """True if more messages had become due than could be counted and the client was not permitted, or had no time, to
+    have them dealt with. An addition of sbredis.
+    """
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -86,7 +95,7 @@ class SubscriptionRuntimeProperties:
     """Azure tells here when the subscription was last used, which is not kept: it is :attr:`updated_at_utc`."""
     active_message_count: int = 0
     """Messages that are no dead letters: those that can be received, and those that are locked, deferred, or wait for a
-    delay to end. What has expired is counted until it is noticed.
+    delay to end. What is due by the time of the count has happened, for the counts.
     """
     dead_letter_message_count: int = 0
     """Messages on the dead-letter queue, whatever their state there."""
@@ -100,6 +109,10 @@ class SubscriptionRuntimeProperties:
     """``Limited`` if a partition could not be counted. An addition of sbredis."""
     unreachable_partitions: tuple[int, ...] = ()
     """The partitions that could not be counted; the counts are those of the others. An addition of sbredis."""
+    is_approximate: bool = False
+    """True if more messages had become due than could be counted and the client was not permitted, or had no time, to
+    have them dealt with. An addition of sbredis.
+    """
 
 
 @dataclass(slots=True, kw_only=True)

@@ -80,17 +80,34 @@ class Namespace:
 
     __slots__ = ("_rules", "_steps", "created_at", "name", "partitions")
 
-    def __init__(self, transport: Caller, name: str, partitions: int, created_at: int) -> None:
+    def __init__(
+        self,
+        transport: Caller,
+        name: str,
+        partitions: int,
+        created_at: int,
+        told: Callable[[], int | None] = lambda: None,
+    ) -> None:
         """For a namespace that is known to be there; others are opened."""
-        self._steps = Steps(transport, name, partitions)
+        self._steps = Steps(transport, name, partitions, told)
         self._rules = Rulebook(name, partitions)
         self.name = name
         self.partitions = partitions
         self.created_at = created_at
 
     @classmethod
-    async def open(cls, transport: Caller, name: str, partitions: int | None = None, *, timeout: float = 60.0) -> Self:
+    async def open(
+        cls,
+        transport: Caller,
+        name: str,
+        partitions: int | None = None,
+        *,
+        timeout: float = 60.0,
+        told: Callable[[], int | None] = lambda: None,
+    ) -> Self:
         """The namespace of this name, made with ``partitions``, or 16, where there is none.
+
+        ``told`` gives the time, where partitions go by a test clock.
 
         The number cannot change: :class:`NamespacePartitionsError` where another was asked for than it has.
         """
@@ -99,7 +116,7 @@ class Namespace:
         salts(wanted)  # raises for what is no number of partitions
         request = register_namespace(name, wanted, exact=partitions is not None)
         facts = await perform(transport, request, timeout=timeout, refusals=refusals(name))
-        return cls(transport, name, facts.partitions, facts.created_at)
+        return cls(transport, name, facts.partitions, facts.created_at, told)
 
     # -- queues and topics ----------------------------------------------------------------------------------------
 

@@ -82,9 +82,16 @@ _SHARE = 0.25
 class Steps:
     """The steps of one namespace. ``until`` is when to give up, by the clock of the event loop."""
 
-    __slots__ = ("_namespace", "_salts", "_transport", "registry")
+    __slots__ = ("_namespace", "_salts", "_told", "_transport", "registry")
 
-    def __init__(self, transport: Caller, namespace: str, partitions: int) -> None:
+    def __init__(
+        self,
+        transport: Caller,
+        namespace: str,
+        partitions: int,
+        told: Callable[[], int | None] = lambda: None,
+    ) -> None:
+        self._told = told
         self._transport = transport
         self._namespace = namespace
         self._salts = salts(partitions)
@@ -287,7 +294,7 @@ class Steps:
 
     async def _tell(self, partition: Partition, until: float) -> None:
         with suppress(SettingsStaleError):  # somebody else has told it more
-            await self._ask_partition(partition.configure(), until)
+            await self._ask_partition(partition.configure(now=self._told()), until)
 
     async def _take_away(self, partition: Partition, until: float) -> None:
         with suppress(MessagingEntityNotFoundError):  # another incarnation is there, and so this one is not

@@ -468,9 +468,7 @@ class Model(Mechanics):
 
         purgeable = {state for of, state, event in TRANSITIONS if event is Event.PURGE and of is side}
         sound = 1 <= share <= MOST and before >= 0 and start >= 0 and (session is None or side is Side.MAIN)
-        return self._perform(
-            call, act, sound=sound, early=self._none_has_sessions(session), undecided=lambda: True
-        )
+        return self._perform(call, act, sound=sound, early=self._none_has_sessions(session), undecided=lambda: True)
 
     @staticmethod
     def _within(messages: Iterable[Message], room: int) -> Iterator[Message]:

@@ -21,7 +21,8 @@ NAMESPACE, SALT = "proof", "abc"
 T0 = 1_700_000_000_000
 FIRST_VERSION = 2
 READ_ONLY = ("peek", "count", "get_state", "list_sessions", "list_sessions_since", "ripe")
-UNTURNED = ("destroy",)
+UNTURNED = ("configure", "destroy")
+"""What has no place in a lane; the first of them is told the time all the same."""
 SUBSTITUTES = {"BADCALL", "DISABLED", "TOOLARGE", "QUOTA", "SESSIONS", "LOST", "TARGET", "FENCED"}
 """What a malformed call may be refused for: what else is wrong with it may be noticed first."""
 
@@ -173,7 +174,7 @@ class Comparison:
         call = self._call(how)
         turn = Turn(call.lane, call.number, call.now)
         partition = self._partition(int(call.incarnation[1:]), call.version)
-        request = step.make(partition, NO_TURN if step.operation in UNTURNED else turn)
+        request = step.make(partition, NO_TURN if step.operation == "destroy" else turn)
         if how.defect == "malformed":
             options = breakages(step.operation)
             request = replace(request, arguments=options[how.breakage % len(options)](request.arguments))

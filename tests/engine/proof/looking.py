@@ -1,0 +1,367 @@
+"""The same calls on two partitions, of which one is looked at in between: what time does is the same in both.
+
+    python -m tests.engine.proof.looking [--steps N]
+
+Nobody moves time on but who calls. So what happens between two calls must not depend on whether there was another one
+in between. Two partitions get the same calls at the same times. The *watched* one is also looked at, counted, peeked
+into and asked to do what is due, at any time; the *asleep* one never is. Before each call both are brought up to date,
+and hold the same: the same messages in the same states under the same numbers, with the same times, locks and sessions.
+
+What the one that slept shows while it is not yet up to date, by `count` and `peek`, must be what it holds then.
+"""
+
+from __future__ import annotations
+
+import argparse
+import sys
+import time
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from itertools import cycle
+from typing import Any, ClassVar, TypeVar
+
+from hypothesis import strategies as st
+from hypothesis.stateful import RuleBasedStateMachine, initialize, precondition, rule, run_state_machine_as_test
+
+from sbredis.engine import (
+    Content,
+    Lock,
+    Outgoing,
+    Partition,
+    PartitionSettings,
+    Peeked,
+    Request,
+    SessionLock,
+    Turn,
+    accept_session,
+    encode,
+    list_sessions,
+    release_session,
+)
+from sbredis.engine._lifecycle import NEVER
+from sbredis.servers import LocalServer
+from tests.engine.model import Bounds, Refused, Snapshot
+from tests.engine.proof import draws
+from tests.engine.proof.comparison import NAMESPACE, SALT, T0
+from tests.engine.proof.draws import some
+from tests.engine.proof.extent import BOUNDS, bounded
+from tests.engine.proof.hosts import KINDS, Host, host, with_bounds
+from tests.engine.proof.picture import told
+
+T = TypeVar("T")
+Make = Callable[[Partition, Turn], Request[T]]
+settings = st.builds(
+    PartitionSettings,
+    lock_duration=some([60_000, 5_000, 1_000, 1]),
+    max_delivery_count=some([10, 3, 2, 1]),
+    time_to_live=some([NEVER, NEVER, 50_000, 7_000, 500]),
+    dead_letter_expired=st.booleans(),
+    duplicate_window=some([None, 1_000]),
+    clock=st.just("test"),
+)
+waits = some([0, 0, 1, 400, 1_000, 5_000, 60_000])
+looks = st.lists(st.tuples(st.floats(0, 1), some(["due", "due", "count", "peek", "look", "dead"])), max_size=3)
+lives = some([None, None, 0, 1, 500, 1_000, 6_000, 50_000])
+whens = some([None, None, 0, 1, 400, 1_000, 20_000])
+
+
+@dataclass
+class Extent:
+    """How much was done."""
+
+    calls: int = 0
+    looks: int = 0
+    shares: int = 0
+    """Calls that had more to do than a share."""
+
+    @property
+    def steps(self) -> int:
+        return self.calls + self.looks
+
+
+class Pair:
+    """The two partitions, and the time."""
+
+    def __init__(self, on: Host, given: PartitionSettings, extent: Extent) -> None:
+        self.on, self.settings, self.version, self.extent = on, given, 1, extent
+        self.now = self.before = T0
+        self.numbers = {"asleep": 0, "watched": 0}
+        self.tokens = self.calls = 0
+        for name in self.numbers:
+            self.run(name, lambda p, turn: p.configure(create=True, now=turn.now))
+
+    def partition(self, name: str) -> Partition:
+        return Partition(NAMESPACE, SALT, name, "i1", self.version, self.settings)
+
+    def run(self, name: str, make: Make[T], now: int | None = None, *, lane: str = "") -> T:
+        self.numbers[name] += 1
+        turn = Turn(lane, self.numbers[name] if lane else 0, self.now if now is None else now)
+        return self.on.run(make(self.partition(name), turn))
+
+    def token(self) -> str:
+        self.tokens += 1
+        return f"token{self.tokens:07}"
+
+    def look(self, what: str, at: float) -> None:
+        """Look at the watched one, at some time since the last call."""
+        now = self.before + int((self.now - self.before) * at)
+        self.before = now
+        self.extent.looks += 1
+        reading = Turn("", 0, now)
+        making: dict[str, Make[Any]] = {
+            "due": lambda p, turn: p.due(turn),
+            "count": lambda p, turn: p.count(turn),
+            "peek": lambda p, turn: p.peek(0, 10, turn=turn),
+            "look": lambda p, _: p.look(side="d" if self.settings.sessions else "", turn=reading),
+            "dead": lambda p, _: p.look(side="d", turn=reading),
+        }
+        self.run("watched", making[what], now)
+
+    def do(self, make: Make[T], in_between: list[tuple[float, str]]) -> T | Refused:
+        """Let both do it, after the watched one was looked at. Answers what both answer."""
+        for at, what in sorted(in_between):
+            self.look(what, at)
+        self.before = self.now
+        self.catch_up()
+        self.extent.calls += 1
+        self.calls += 1
+        asleep, watched = (self._attempt(name, make) for name in self.numbers)
+        assert _alike(asleep) == _alike(watched), f"{asleep} where nobody looked, {watched} where somebody did"
+        self.compare()
+        return asleep
+
+    def _attempt(self, name: str, make: Make[T]) -> T | Refused:
+        try:
+            return self.run(name, make)
+        except Refused as refused:
+            return refused
+
+    def catch_up(self) -> None:
+        """Bring both up to date. What the one that slept shows before that is what it holds then."""
+        shown = self.shown()
+        for name in self.numbers:
+            making: Make[Any] = _do_due if name == "watched" else _look  # in large shares, and in small ones
+            while self.run(name, making).more:
+                self.extent.shares += 1
+        self.compare()
+        for before, after in zip(shown, self.shown(), strict=True):
+            assert before[0] or before == after, f"shown {before}, and then {after}"
+
+    def shown(self) -> list[tuple[bool, Any]]:
+        """What can be seen of it, each with whether there was more to work out."""
+        counts = self.run("asleep", lambda p, turn: p.count(turn))
+        pages: list[Peeked] = [
+            self.run("asleep", lambda p, turn, side=side: p.peek(0, 1_000, side=side, turn=turn))  # type: ignore[misc]
+            for side in ("", "d")
+        ]
+        shown: list[tuple[bool, Any]] = [(bool(counts.more), counts._replace(due=0))]
+        return shown + [(page.more, page) for page in pages]
+
+    def compare(self) -> None:
+        asleep, watched = (self.snapshot(name) for name in self.numbers)
+        assert asleep == watched, f"where nobody looked:\n{asleep}\nwhere somebody did:\n{watched}"
+
+    def snapshot(self, name: str) -> Snapshot:
+        found = told(self.on.picture(self.partition(name).keys))
+        # Who waits, and how far the clock has come, depends on who called when; what is there does not.
+        return replace(found, lanes={}, waiters={}, waiting=False, clk=0, offset=0)
+
+    def close(self) -> None:
+        for name in self.numbers:
+            self.on.ask("DEL", *self.partition(name).keys)
+
+
+def _do_due(partition: Partition, turn: Turn) -> Request[Any]:
+    return partition.due(turn)
+
+
+def _look(partition: Partition, turn: Turn) -> Request[Any]:
+    return partition.look(side="d", turn=turn)
+
+
+def _alike(result: Any) -> Any:
+    return (result.code, result.detail) if isinstance(result, Refused) else result
+
+
+class Machine(RuleBasedStateMachine):
+    """Calls with time between them."""
+
+    on: ClassVar[Host]
+    extent: ClassVar[Extent]
+    sessions: ClassVar[bool]
+    many: ClassVar[int]
+    """More messages than a call takes care of on its way."""
+    pair: Pair
+
+    @initialize(given=settings)
+    def begin(self, given: PartitionSettings) -> None:
+        self.pair = Pair(self.on, replace(given, sessions=self.sessions), self.extent)
+        self.held: list[tuple[str, list[str]]] = []
+        self.scheduled: list[str] = []
+        self.deferred: list[str] = []
+        self.accepted: list[SessionLock] = []
+
+    def teardown(self) -> None:
+        if hasattr(self, "pair"):
+            try:
+                self.pair.catch_up()
+            finally:
+                self.pair.close()
+
+    def payload(self, data: st.DataObject) -> bytes:
+        return data.draw(draws.in_sessions) if self.sessions else data.draw(some([b"", b"a", b"large" * 3]))
+
+    @rule(wait=waits)
+    def later(self, wait: int) -> None:
+        self.pair.now += wait
+
+    @rule(data=st.data(), looks=looks, count=some([1, 2, 4]), life=lives, when=whens, level=some([0, 0, 7]))
+    def send(
+        self, *, data: st.DataObject, looks: Any, count: int, life: int | None, when: int | None, level: int
+    ) -> None:
+        due = None if when is None else self.pair.now + when
+        made = [Outgoing(self.payload(data), life, level, due=due) for _ in range(count)]
+        self._send(made, looks)
+
+    @precondition(lambda self: self.pair.calls % 8 == 3)
+    @rule(looks=looks, life=lives, when=some([1, 400, 1_000]), apart=some([0, 0, 1, 30]))
+    def send_many(self, looks: Any, life: int | None, when: int, apart: int) -> None:
+        """More that becomes due at once than a call takes care of."""
+        body = encode(Content(b"", session_id="a")) if self.sessions else b""
+        begin = self.pair.now + when
+        self._send([Outgoing(body, life, due=begin + apart * (place % 5)) for place in range(self.many)], looks)
+
+    def _send(self, made: list[Outgoing], looks: Any) -> None:
+        sent = self.pair.do(lambda p, turn: p.send(turn, made), looks)
+        if not isinstance(sent, Refused):
+            for place, one in enumerate(made):
+                self.scheduled += [str(sent.first + place)] if one.due and one.due > self.pair.now else []
+
+    @rule(data=st.data(), looks=looks, wanted=some([1, 3, 200]), dead=some([False, False, True]))
+    def receive(self, *, data: st.DataObject, looks: Any, wanted: int, dead: bool) -> None:
+        session, token = None, self.pair.token()
+        if self.sessions and not dead:
+            if not self.accepted:
+                return
+            session, token = data.draw(some(self.accepted))
+        side = "d" if dead else ""
+        given = self.pair.do(lambda p, turn: p.receive(turn, token, wanted, side=side, session=session), looks)  # type: ignore[arg-type]
+        if not isinstance(given, Refused) and given.messages:
+            self.held.append((token, [message.name for message in given.messages]))
+
+    @precondition(lambda self: self.held)
+    @rule(
+        data=st.data(),
+        looks=looks,
+        what=some(["complete", "abandon", "abandon", "unread", "defer", "dead_letter", "renew"]),
+        delay=some([0, 0, 500, 20_000]),
+        all_of=st.booleans(),
+    )
+    def settle(self, *, data: st.DataObject, looks: Any, what: str, delay: int, all_of: bool) -> None:
+        token, names = data.draw(some(self.held))
+        chosen = names if all_of else [data.draw(some(names))]
+        locks = [Lock(token, name, b"", delay if what in ("abandon", "unread") else 0) for name in chosen]
+        fresh = self.pair.token()
+        making: dict[str, Make[Any]] = {
+            "complete": lambda p, turn: p.complete(turn, locks),
+            "abandon": lambda p, turn: p.abandon(turn, locks),
+            "unread": lambda p, turn: p.abandon(turn, locks, counted=False),
+            "defer": lambda p, turn: p.defer(turn, locks),
+            "dead_letter": lambda p, turn: p.dead_letter(turn, locks),
+            "renew": lambda p, turn: p.renew(turn, fresh, locks),
+        }
+        done = self.pair.do(making[what], looks)
+        if what == "defer":
+            self.deferred += chosen
+        if what == "renew" and not isinstance(done, Refused) and done.moved:
+            self.held.append((fresh, list(done.moved)))
+
+    @precondition(lambda self: self.deferred and not self.sessions)
+    @rule(data=st.data(), looks=looks)
+    def receive_deferred(self, data: st.DataObject, looks: Any) -> None:
+        name, token = data.draw(some(self.deferred)), self.pair.token()
+        given = self.pair.do(lambda p, turn: p.receive_deferred(turn, token, [name]), looks)
+        if not isinstance(given, Refused) and given.messages:
+            self.held.append((token, [name]))
+
+    @precondition(lambda self: self.scheduled)
+    @rule(data=st.data(), looks=looks)
+    def cancel(self, data: st.DataObject, looks: Any) -> None:
+        name = data.draw(some(self.scheduled))
+        self.pair.do(lambda p, turn: p.cancel(turn, [name]), looks)
+
+    @precondition(lambda self: self.sessions)
+    @rule(looks=looks, name=some([None, None, "a", ""]))
+    def accept(self, looks: Any, name: str | None) -> None:
+        token = self.pair.token()
+        taken = self.pair.do(lambda p, turn: accept_session(p, turn, token, name), looks)
+        if not isinstance(taken, Refused) and taken.outcome == "taken":
+            self.accepted.append(SessionLock(taken.session, token))
+
+    @precondition(lambda self: self.accepted)
+    @rule(data=st.data(), looks=looks)
+    def give_back(self, data: st.DataObject, looks: Any) -> None:
+        lock = data.draw(some(self.accepted))
+        self.pair.do(lambda p, turn: release_session(p, turn, lock), looks)
+        self.pair.do(lambda p, turn: list_sessions(p, 10, None, turn), [])
+
+    @rule(looks=looks, changed=settings, before=waits)
+    def change(self, looks: Any, changed: PartitionSettings, before: int) -> None:
+        ours = self.pair.settings
+        window = ours.duplicate_window and 1_000
+        changed = replace(changed, sessions=ours.sessions, duplicate_window=window)
+        self.pair.now += before
+        for at, what in sorted(looks):
+            self.pair.look(what, at)
+        self.pair.before = self.pair.now
+        # Not brought up to date: whoever changes settings sees to that.
+        self.pair.settings, self.pair.version = changed, self.pair.version + 1
+        for name in self.pair.numbers:
+            while isinstance(refused := self.pair._attempt(name, lambda p, turn: p.configure(now=turn.now)), Refused):
+                assert refused.code == "DUE"
+        self.pair.catch_up()
+
+    @rule(looks=looks, back=some([0, 500]))
+    def purge(self, looks: Any, back: int) -> None:
+        before = self.pair.now - back
+        self.pair.do(lambda p, turn: p.purge(turn, before), looks)
+
+
+def drive(
+    on: Host,
+    extent: Extent,
+    *,
+    sessions: bool,
+    examples: int,
+    bounds: Bounds = BOUNDS["real"],
+    derandomize: bool = True,
+) -> None:
+    """Run the machine on a host, whose scripts keep to these bounds."""
+    many = bounds.share + bounds.share // 3 + 1
+    made = type("Looking", (Machine,), {"on": on, "extent": extent, "sessions": sessions, "many": many})
+    run_state_machine_as_test(made, settings=bounded(examples, derandomize=derandomize))
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--steps", type=int, default=50_000, help="how many calls and looks at least")
+    given = parser.parse_args()
+    started, extent = time.monotonic(), Extent()
+    with LocalServer() as server:
+        ways: list[tuple[str, Bounds, bool]] = [
+            (kind, bounds, sessions) for bounds in BOUNDS.values() for kind in KINDS for sessions in (False, True)
+        ]
+        for kind, bounds, sessions in cycle(ways):
+            with host(kind, with_bounds(bounds), server=server) as on:  # type: ignore[arg-type]
+                drive(on, extent, sessions=sessions, examples=40, bounds=bounds, derandomize=False)
+            spent = time.monotonic() - started
+            sys.stdout.write(f"{extent.steps:>9,} steps ({extent.looks:,} looks) in {spent:,.0f} s\n")
+            sys.stdout.flush()
+            if extent.steps >= given.steps:
+                break
+    sys.stdout.write(f"{extent} without a difference\n")
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

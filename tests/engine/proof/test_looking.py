@@ -1,0 +1,34 @@
+"""What time does is the same whether or not somebody looked in between."""
+
+from __future__ import annotations
+
+import pytest
+
+from sbredis.servers import LocalServer
+from tests.engine.proof.extent import BOUNDS
+from tests.engine.proof.hosts import KINDS, Kind, host, with_bounds, with_texts_replaced
+from tests.engine.proof.looking import Extent, drive
+
+
+@pytest.mark.parametrize("bounds", BOUNDS)
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("sessions", [False, True], ids=["queue", "sessions"])
+def test_it_makes_no_difference_whether_somebody_looked_in_between(
+    sessions: bool, kind: Kind, bounds: str, shared_server: LocalServer
+) -> None:
+    """Also where more is due at once than a call takes care of."""
+    extent = Extent()
+    with host(kind, with_bounds(BOUNDS[bounds]), server=shared_server) as on:
+        drive(on, extent, sessions=sessions, bounds=BOUNDS[bounds], examples=20)
+    assert extent.looks > 0
+    assert extent.shares > 0
+
+
+def test_what_is_dated_by_who_comes_is_found(shared_server: LocalServer) -> None:
+    """A script that enqueues what was scheduled when somebody comes is found out."""
+    wrong = {"includes/foresee": [("activate(due_member(text), time)", "activate(due_member(text), now)")]}
+    with (
+        host("server", with_texts_replaced(wrong), server=shared_server) as on,
+        pytest.raises(AssertionError),
+    ):
+        drive(on, Extent(), sessions=False, examples=50)

@@ -164,7 +164,7 @@ class Pair:
     def snapshot(self, name: str) -> Snapshot:
         found = told(self.on.picture(self.partition(name).keys))
         # Who waits, and how far the clock has come, depends on who called when; what is there does not.
-        return replace(found, lanes={}, waiters={}, waiting=False, clk=0, offset=0)
+        return replace(found, lanes={}, waiters={}, waiting=False, clk=0, offset=0, announced=0)
 
     def close(self) -> None:
         for name in self.numbers:

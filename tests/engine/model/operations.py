@@ -452,16 +452,22 @@ class Model(Mechanics):
         start: int = 0,
         session: str | None = None,
     ) -> Purged:
-        """Look at so many messages in order of their scores, and delete what was enqueued before."""
+        """Look at so many messages in order of their scores, and delete what was enqueued before.
+
+        Those of one session are looked at in the order of their numbers, whatever their levels.
+        """
+
+        def place(message: Message) -> int:
+            return message.number if session is not None and message.state is State.ACTIVE else message.score
 
         def act() -> Purged:
             there = [message for message in self.messages[side].values() if message.state in purgeable]
             there = [message for message in there if session is None or message.session == session]
-            there = sorted((message for message in there if message.score >= start), key=lambda one: one.score)
+            there = sorted((message for message in there if place(message) >= start), key=place)
             looked = list(self._within(there[:share], self.bounds.purged))
             old = [one for one in looked if one.enqueued is not None and one.enqueued < before]
             used_up = len(looked) == share or sum(len(one.record) for one in looked) >= self.bounds.purged
-            onwards = looked[-1].score + 1 if used_up else None
+            onwards = place(looked[-1]) + 1 if used_up else None
             for message in old:
                 self._move(message, Event.PURGE, call.now)
             return Purged(len(old), onwards, self.more)

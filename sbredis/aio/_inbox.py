@@ -29,7 +29,13 @@ from sbredis.aio._arguments import AT_ONCE
 from sbredis.aio._buffer import Buffer
 from sbredis.aio._spot import Spot, passing
 from sbredis.engine import Side
-from sbredis.exceptions import OperationTimeoutError, Outcome, ServiceBusConnectionError, ServiceBusError
+from sbredis.exceptions import (
+    OperationTimeoutError,
+    Outcome,
+    ServiceBusConnectionError,
+    ServiceBusError,
+    SessionLockLostError,
+)
 from sbredis.model import ServiceBusReceivedMessage, ServiceBusReceiveMode
 
 if TYPE_CHECKING:
@@ -316,6 +322,8 @@ class Inbox:
         """A call failed: what another attempt may mend is tried again, beside the others; the rest is told to all."""
         self._trouble = error
         self.answered(spot)
+        if self.session is not None and isinstance(error, SessionLockLostError):
+            self.session._lose()
         if passing(error):
             _log.info("%s: %s", spot.desk, error)
         else:

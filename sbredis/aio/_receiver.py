@@ -23,6 +23,7 @@ from sbredis.aio._arguments import (
 from sbredis.aio._changes import milliseconds_of
 from sbredis.aio._deferred import Deferred, not_found
 from sbredis.aio._inbox import Inbox
+from sbredis.aio._kinds import require_messages, require_no_sessions
 from sbredis.aio._peeking import Peeking
 from sbredis.aio._session import ServiceBusSession
 from sbredis.aio._settling import Settler
@@ -36,7 +37,6 @@ from sbredis.engine import (
     Turn,
     identifier,
 )
-from sbredis.exceptions import MessagingEntityNotFoundError, Outcome
 from sbredis.model import (
     ServiceBusReceivedMessage,
     ServiceBusReceiveMode,
@@ -131,7 +131,7 @@ class ServiceBusReceiver(Settler, AsyncIterator[ServiceBusReceivedMessage]):
         try:
             deadline = waiting_deadline(self._longest_wait)
             with self._telemetry.operation("open", self.entity_path):
-                await self._ready(deadline)
+                self._check_kind(await self._ready(deadline))
                 if self._prefetch:
                     (await self._open(deadline)).pump()
         except BaseException:
@@ -287,7 +287,7 @@ class ServiceBusReceiver(Settler, AsyncIterator[ServiceBusReceivedMessage]):
     async def _reach(self, session_id: str | None, deadline: float) -> tuple[Entity, str | None]:
         """The entity, and the session that a call is about, which it does not lock; ``None`` for all messages."""
         if self._session_id is None or self._own_session is not None:
-            return await Settler._ready(self, deadline), self._own_session if session_id is None else session_id
+            return await self._found(deadline), self._own_session if session_id is None else session_id
         entity = await self._ready(deadline)  # which session is the next one is known when it is accepted
         return entity, self._own_session
 
@@ -354,14 +354,24 @@ class ServiceBusReceiver(Settler, AsyncIterator[ServiceBusReceivedMessage]):
         """For how long a session is waited for, where a call does not say it; ``None`` if for none."""
         return None
 
+    async def _ready(self, deadline: float, wait: float | None = None) -> Entity:
+        del wait
+        return await self._found(deadline)
+
+    async def _found(self, deadline: float) -> Entity:
+        """The entity, which keeps messages; without a session."""
+        entity = await Settler._ready(self, deadline)
+        require_messages(entity.record)
+        return entity
+
+    def _check_kind(self, entity: Entity) -> None:
+        """Raise if messages cannot be received from this entity without a session."""
+        if self._sub_queue is None:
+            require_no_sessions(entity.record)
+
     async def _open(self, deadline: float, wait: float | None = None) -> Inbox:
         entity = await self._ready(deadline, wait)
-        if entity.record.kind == "topic":
-            raise MessagingEntityNotFoundError(
-                f"{entity.name!r} is a topic, which keeps no messages: receive from one of its subscriptions, with "
-                "get_subscription_receiver.",
-                outcome=Outcome.NEVER_SENT,
-            )
+        self._check_kind(entity)
         if self._inbox is None:
             self._inbox = Inbox(
                 entity,

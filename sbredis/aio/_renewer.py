@@ -33,6 +33,8 @@ LockRenewFailureCallback = Callable[[Any, Exception | None], Awaitable[None] | N
 _TOGETHER = 0.05
 """What is due within so many seconds is renewed together."""
 _AGAIN = 0.5
+_CLOSING = 5.0
+"""How long closing waits for callbacks that are running."""
 
 
 @dataclass(slots=True, eq=False)
@@ -84,6 +86,8 @@ class AutoLockRenewer:
         self._last: _Watched | None = None
         self._timer: asyncio.TimerHandle | None = None
         self._calling: set[asyncio.Task[None]] = set()
+        self._renewals: set[asyncio.Future[Any]] = set()
+        """Renewals that are under way."""
         self._unwatched: dict[Clock, Callable[[], None]] = {}
         self._closed = False
 
@@ -145,8 +149,14 @@ class AutoLockRenewer:
             renewable._watchers = (*renewable._watchers, last.drop)
 
     async def close(self) -> None:
-        """Renew no more. Locks run on for as long as they have been renewed; nobody is called for that."""
+        """Renew no more. Locks run on for as long as they have been renewed; nobody is called for that.
+
+        Does not wait for renewals that are under way. Waits at most five seconds for callbacks that are running, and
+        then cancels them.
+        """
         self._closed = True
+        for renewal in list(self._renewals):
+            renewal.cancel()
         if self._timer is not None:
             self._timer.cancel()
         for _, _, watched in self._due:
@@ -157,8 +167,19 @@ class AutoLockRenewer:
             unwatch()
         self._unwatched.clear()
         calling = [task for task in self._calling if task is not asyncio.current_task()]
+        await asyncio.sleep(0)  # so that the renewals end
         if calling:
-            await asyncio.wait(calling)
+            _, late = await asyncio.wait(calling, timeout=_CLOSING)
+            for task in late:
+                task.cancel()
+            if late:
+                _log.warning(
+                    "the AutoLockRenewer is closed; %d calls of on_lock_renew_failure had not ended after %g s and are "
+                    "cancelled",
+                    len(late),
+                    _CLOSING,
+                )
+                await asyncio.sleep(0)  # so that they begin to end
 
     @property
     def closed(self) -> bool:
@@ -233,7 +254,15 @@ class AutoLockRenewer:
             left = 0.0 if message._lease is None else message._lease.until - now
             renewals.append(receiver._begin_renewal(message, loop.time() + max(left, _AGAIN)))
         together = asyncio.gather(*renewals, return_exceptions=True)
-        together.add_done_callback(lambda done: self._finish(watched, messages, done.result()))
+        self._renewals.add(together)
+        together.add_done_callback(lambda done: self._renewed(watched, messages, done))
+
+    def _renewed(
+        self, watched: _Watched, messages: list[Renewable], done: asyncio.Future[list[BaseException | None]]
+    ) -> None:
+        self._renewals.discard(done)
+        if not done.cancelled():
+            self._finish(watched, messages, done.result())
 
     def _finish(self, watched: _Watched, messages: list[Renewable], errors: Sequence[BaseException | None]) -> None:
         if self._closed or watched.receiver._connection.closed:

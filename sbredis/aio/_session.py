@@ -6,12 +6,12 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Callable, Sequence
-from contextlib import nullcontext
+from contextlib import nullcontext, suppress
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any, TypeVar, Unpack
 from zlib import crc32
 
-from sbredis.aio._arguments import NoOptions, deadline_of, warn_of_unknown
+from sbredis.aio._arguments import NoOptions, deadline_of, seconds_of, warn_of_unknown
 from sbredis.aio._changes import require_reason
 from sbredis.aio._lanes import SettleJob
 from sbredis.engine import (
@@ -72,6 +72,10 @@ class ServiceBusSession:
         self._mode = ServiceBusReceiveMode.PEEK_LOCK
         self._inbox: Inbox | None = None
         """Of its receiver: what was fetched ahead."""
+        self._given_back = False
+        """It was given back while its lock held."""
+        self._waiting: set[asyncio.Event] = set()
+        """Of those who wait for the end of the lock: set when something about it has changed."""
         self._watchers: tuple[Callable[[Any], None], ...] = ()
 
     def __repr__(self) -> str:
@@ -89,6 +93,11 @@ class ServiceBusSession:
     def locked_until_utc(self) -> datetime:
         """When its lock ends, unless it is renewed."""
         return datetime.fromtimestamp(self._lease.until_utc, UTC)
+
+    @property
+    def locked(self) -> bool:
+        """Whether its lock holds, as far as this client knows; not when it has ended or the session was given back."""
+        return not self._settled and not self._lock_expired(self._entity.connection.clock.now())
 
     @property
     def _lock(self) -> SessionLock:
@@ -162,6 +171,31 @@ class ServiceBusSession:
                         operation.counted(count)
                         return count
 
+    async def wait_lock_lost(self, *, timeout: float | None = None) -> bool:
+        """Wait until the lock is lost, and return ``True``; ``False`` if the session is given back before, or if so
+        many seconds have passed. Without a ``timeout`` there is no limit.
+
+        The lock is lost when its time has passed by the clock of this process, or a call was told that it is lost.
+        """
+        loop, clock = asyncio.get_running_loop(), self._entity.connection.clock
+        ends = None if timeout is None else loop.time() + seconds_of(timeout, "timeout")
+        changed = asyncio.Event()
+        self._waiting.add(changed)
+        unwatch = clock.when_moved(changed.set)
+        try:
+            while self.locked:
+                if ends is not None and loop.time() >= ends:
+                    return False
+                changed.clear()
+                wake = loop.time() + self._lease.until - clock.now()
+                with suppress(TimeoutError):
+                    async with asyncio.timeout_at(wake if ends is None else min(wake, ends)):
+                        await changed.wait()
+            return not self._given_back
+        finally:
+            unwatch()
+            self._waiting.discard(changed)
+
     # -- for its receiver ----------------------------------------------------------------------------------------------
 
     async def _renew(self, deadline: float) -> None:
@@ -199,7 +233,9 @@ class ServiceBusSession:
         """Give it back, with what is held of it; if that cannot be said, its lock ends by itself."""
         if self._settled:
             return
+        self._given_back = self.locked
         self._settled = True
+        self._tell_waiting()
         watchers, self._watchers = self._watchers, ()
         for watcher in watchers:
             watcher(self)
@@ -214,6 +250,15 @@ class ServiceBusSession:
                 _log.debug(
                     "%s: a session was not given back, and is free when its lock ends: %s", self._entity.name, error
                 )
+
+    def _lose(self) -> None:
+        """A call was told that its lock is lost."""
+        self._lease.until = min(self._lease.until, self._entity.connection.clock.now())
+        self._tell_waiting()
+
+    def _tell_waiting(self) -> None:
+        for changed in self._waiting:
+            changed.set()
 
     def _give_back(self) -> None:
         """The same beside everything else."""
@@ -241,5 +286,5 @@ class ServiceBusSession:
         except ServiceBusError as error:
             error.entity = error.entity or self._entity.name
             if isinstance(error, SessionLockLostError):
-                self._lease.until = min(self._lease.until, self._entity.connection.clock.now())
+                self._lose()
             raise

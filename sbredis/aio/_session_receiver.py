@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 from sbredis._public import public
 from sbredis.aio._accepting import accept_named, accept_next
 from sbredis.aio._arguments import deadline_of
+from sbredis.aio._kinds import require_sessions
 from sbredis.aio._leaving import is_failed_delivery
 from sbredis.aio._receiver import ServiceBusReceiver
 from sbredis.exceptions import OperationTimeoutError, Outcome
@@ -111,13 +112,17 @@ class ServiceBusSessionReceiver(ServiceBusReceiver):
         """The entity, with the session accepted. The next session that is free is waited for no longer than ``wait``
         seconds, or what the receiver was told.
         """
-        entity = await super()._ready(deadline)
+        entity = await self._found(deadline)
+        require_sessions(entity.record)
         if self._session is None:
             await self._accept(entity, deadline, self._longest_wait if wait is None else wait)
         session = self._session
         assert session is not None  # it was accepted
         session._check()
         return entity
+
+    def _check_kind(self, entity: Entity) -> None:
+        """It was checked before the session was accepted."""
 
     @property
     def _longest_wait(self) -> float | None:

@@ -4,10 +4,12 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 import threading
 import weakref
 from collections.abc import Awaitable, Callable, Coroutine
-from concurrent.futures import Executor, ThreadPoolExecutor
+from concurrent.futures import Executor, Future, ThreadPoolExecutor
+from concurrent.futures import wait as wait_for
 from typing import TYPE_CHECKING, Any, Self
 
 from sbredis import aio
@@ -23,6 +25,9 @@ if TYPE_CHECKING:
 
 __all__ = ["AutoLockRenewer", "LockRenewFailureCallback"]
 
+_log = logging.getLogger("sbredis.client")
+_CLOSING = 5.0
+"""How long closing waits for threads in which callbacks are running."""
 LockRenewFailureCallback = Callable[[Any, Exception | None], Any]
 """Called in a worker thread with what could not be renewed, and why."""
 _Told = Callable[[ServiceBusReceivedMessage | aio.ServiceBusSession, Exception | None], Awaitable[None]]
@@ -55,6 +60,8 @@ class AutoLockRenewer:
             weakref.WeakKeyDictionary()
         )
         self._calling = threading.local()
+        self._running: set[Future[None]] = set()
+        """Callbacks that are running, or are about to."""
         self._lock = threading.Lock()
         self._closed = False
 
@@ -99,7 +106,8 @@ class AutoLockRenewer:
     def close(self, wait: bool = True) -> None:
         """Renew no more. Locks run on for as long as they have been renewed; nobody is called for that.
 
-        Waits for callbacks that are running, unless told not to or called by one of them.
+        Does not wait for renewals that are under way. Waits for callbacks that are running, for five seconds in the
+        loop of each client and five in all for their threads, unless told not to or called by one of them.
         """
         with self._lock:
             self._closed = True
@@ -108,8 +116,14 @@ class AutoLockRenewer:
         waits = wait and not getattr(self._calling, "now", False)
         for portal, renewer in renewers:
             portal.finish(renewer.close if waits else _begun(renewer.close))
+        late = wait_for(list(self._running), timeout=_CLOSING).not_done if waits else set[Future[None]]()
+        if late:
+            _log.warning(
+                "the AutoLockRenewer is closed; %d calls of on_lock_renew_failure are still running in their threads",
+                len(late),
+            )
         if self._own is not None:
-            self._own.shutdown(wait=waits)
+            self._own.shutdown(wait=waits and not late, cancel_futures=bool(late))
 
     @property
     def closed(self) -> bool:
@@ -155,7 +169,11 @@ class AutoLockRenewer:
             else:
                 shown = renewable
             executor = self._given or self._own
-            await asyncio.get_running_loop().run_in_executor(executor, call, shown, error)
+            assert executor is not None  # there is one of its own where none was given
+            running = executor.submit(call, shown, error)
+            self._running.add(running)
+            running.add_done_callback(self._running.discard)
+            await asyncio.wrap_future(running)
 
         self._told[portal] = callback, tell
         return tell

@@ -42,6 +42,11 @@ class ServiceBusSession:
         return self._aio.locked_until_utc
 
     @property
+    def locked(self) -> bool:
+        """Whether its lock holds, as far as this client knows; not when it has ended or the session was given back."""
+        return self._aio.locked
+
+    @property
     def auto_renew_error(self) -> Exception | None:
         """Why its lock could not be renewed automatically; ``None`` as long as nothing went wrong."""
         return self._aio.auto_renew_error
@@ -73,6 +78,14 @@ class ServiceBusSession:
         return how many it were. Scheduled ones are not there yet, and stay.
         """
         return self._portal.call(self._aio.dead_letter_messages, reason, error_description, timeout=timeout)
+
+    def wait_lock_lost(self, *, timeout: float | None = None) -> bool:
+        """Wait until the lock is lost, and return ``True``; ``False`` if the session is given back before, or if so
+        many seconds have passed. Without a ``timeout`` there is no limit.
+
+        The lock is lost when its time has passed by the clock of this process, or a call was told that it is lost.
+        """
+        return self._portal.call(self._aio.wait_lock_lost, timeout=timeout)
 
 
 # Weak on both sides: what is shown holds the portal, and must not be held by what the portal closes.

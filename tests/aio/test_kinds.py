@@ -1,0 +1,102 @@
+"""A receiver says at once that an entity is of a kind from which it cannot receive, and then nothing has happened."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable
+
+import pytest
+
+from sbredis.aio import ServiceBusReceiver
+from sbredis.exceptions import MessagingEntityNotFoundError, Outcome, ServiceBusError
+from sbredis.model import NEXT_AVAILABLE_SESSION
+from tests.aio.seated import seats_at
+from tests.aio.standing import Calls, bodies, both, queue_at
+
+pytestmark = pytest.mark.anyio
+
+Call = Callable[[ServiceBusReceiver], Awaitable[object]]
+RECEIVING: dict[str, Call] = {
+    "opened": ServiceBusReceiver.__aenter__,
+    "receiving": lambda receiver: receiver.receive_messages(1, 1),
+    "iterating": anext,
+}
+ALL: dict[str, Call] = {
+    **RECEIVING,
+    "peeking": lambda receiver: receiver.peek_messages(),
+    "deferred": lambda receiver: receiver.receive_deferred_messages(1),
+    "purging": lambda receiver: receiver.purge_messages(),
+    "deleting": lambda receiver: receiver.delete_messages(1),
+}
+
+
+@both
+@pytest.mark.parametrize("call", RECEIVING)
+@pytest.mark.parametrize("prefetch", [0, 5])
+async def test_a_receiver_without_a_session_is_refused_where_sessions_are_required(
+    url: str, partitioned: bool, call: str, prefetch: int
+) -> None:
+    async with seats_at(url, partitioned=partitioned) as queue:
+        await queue.say("a", "1")
+        before = await queue.whole()
+        with Calls(queue.transport) as calls, pytest.raises(ServiceBusError, match="non-sessionful") as caught:
+            await RECEIVING[call](queue.receiver(prefetch_count=prefetch))
+        assert (caught.value.outcome, caught.value.entity) == (Outcome.NEVER_SENT, "q")
+        assert not calls.by_script
+        assert await queue.whole() == before
+
+
+@both
+@pytest.mark.parametrize("call", RECEIVING)
+@pytest.mark.parametrize("name", ["a", NEXT_AVAILABLE_SESSION], ids=["named", "next"])
+async def test_a_receiver_of_a_session_is_refused_where_there_are_none(
+    url: str, partitioned: bool, call: str, name: str
+) -> None:
+    async with queue_at(url, partitioned=partitioned) as queue:
+        await queue.send("1")
+        before = await queue.whole()
+        with Calls(queue.transport) as calls, pytest.raises(ServiceBusError, match="no sessions") as caught:
+            await RECEIVING[call](queue.receiver(session_id=name, max_wait_time=1))
+        assert (caught.value.outcome, caught.value.entity) == (Outcome.NEVER_SENT, "q")
+        assert not calls.by_script
+        assert await queue.whole() == before
+
+
+@pytest.mark.parametrize("call", ALL)
+async def test_a_topic_keeps_no_messages(url: str, call: str) -> None:
+    """Peeking one is an error as well, and not an empty list."""
+    async with queue_at(url) as queue:
+        async with queue.client.get_topic_sender("news", create_if_missing=True) as sender:
+            await sender.send_messages([])
+        receiver = queue.client.get_queue_receiver("news")
+        with Calls(queue.transport) as calls, pytest.raises(MessagingEntityNotFoundError, match="is a topic") as caught:
+            await ALL[call](receiver)
+        assert caught.value.entity == "news"
+        assert not {"receive", "peek", "purge", "receive_deferred"} & calls.by_script.keys()
+
+
+@pytest.mark.parametrize("call", ALL)
+async def test_a_subscription_that_is_missing_is_named(url: str, call: str) -> None:
+    async with queue_at(url) as queue:
+        async with queue.client.get_topic_sender("news", create_if_missing=True) as sender:
+            await sender.send_messages([])
+        for topic in ("news", "q"):
+            with pytest.raises(MessagingEntityNotFoundError, match="nowhere"):
+                await ALL[call](queue.client.get_subscription_receiver(topic, "nowhere"))
+
+
+@both
+async def test_all_sessions_are_peeked_purged_and_dead_letters_received_without_one(
+    url: str, partitioned: bool
+) -> None:
+    async with seats_at(url, partitioned=partitioned) as queue:
+        await queue.say("a", "1", "2")
+        async with queue.session("a") as receiver:
+            await receiver.dead_letter_message(await anext(receiver))
+        anybody = queue.receiver()
+        shown: list[str] = []
+        while page := await anybody.peek_messages(5):
+            shown += bodies(page)
+        assert shown == ["2"]
+        assert await anybody.purge_messages() == 1
+        async with queue.receiver(sub_queue="deadletter") as dead:
+            assert bodies(await dead.receive_messages(2, 20)) == ["1"]

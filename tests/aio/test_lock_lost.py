@@ -1,0 +1,163 @@
+"""Noticing the end of the lock on a session, and closing a renewer whose renewals or callbacks hang."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Any
+
+import pytest
+
+from sbredis.aio import AutoLockRenewer, ServiceBusSession
+from sbredis.aio import _renewer as renewers
+from sbredis.exceptions import SessionLockLostError
+from tests.aio.gates import Gate
+from tests.aio.seated import Seats, seats_at, steps
+from tests.aio.standing import HandClock, both, in_memory, queue_at
+from tests.waiting import eventually
+
+pytestmark = pytest.mark.anyio
+
+
+async def waits(session: ServiceBusSession, count: int = 1) -> None:
+    await eventually(lambda: len(session._waiting) == count)
+
+
+def is_locked(session: ServiceBusSession) -> bool:
+    """Asked anew each time: a type checker takes a property to stay as it was."""
+    return session.locked
+
+
+async def take(queue: Seats) -> None:
+    """Somebody has taken all locks away, behind the client's back."""
+    for partition in queue.partitions:
+        for key in partition.keys[3:5]:
+            await queue.transport.command("DEL", key, key=key)
+
+
+@both
+async def test_who_waits_for_the_end_of_a_lock_is_told_when_its_time_has_passed(url: str, partitioned: bool) -> None:
+    clock = HandClock()
+    async with seats_at(url, partitioned=partitioned, clock=clock, lock_duration=30_000) as queue:
+        async with queue.session("a") as receiver:
+            session = receiver.session
+            waiting = [asyncio.create_task(session.wait_lock_lost()) for _ in range(2)]
+            await waits(session, 2)
+            clock.move(20)
+            await session.renew_lock()
+            clock.move(20)
+            await steps(5)
+            assert is_locked(session)
+            assert not any(task.done() for task in waiting)
+            clock.move(11)
+            assert await asyncio.gather(*waiting) == [True, True]
+            assert not is_locked(session)
+            assert await session.wait_lock_lost()
+        assert await session.wait_lock_lost()
+
+
+@in_memory
+async def test_a_clock_that_nobody_moves_ends_the_wait_as_well(url: str) -> None:
+    async with seats_at(url, lock_duration=300) as queue, queue.session("a") as receiver:
+        assert await receiver.session.wait_lock_lost()
+        assert not is_locked(receiver.session)
+
+
+@both
+@pytest.mark.parametrize("call", ["state", "receive"])
+async def test_who_waits_is_told_when_a_call_says_that_the_lock_is_lost(url: str, partitioned: bool, call: str) -> None:
+    async with seats_at(url, partitioned=partitioned) as queue, queue.session("a") as receiver:
+        session = receiver.session
+        waiting = asyncio.create_task(session.wait_lock_lost())
+        await waits(session)
+        await take(queue)
+        with pytest.raises(SessionLockLostError):
+            await (session.get_state() if call == "state" else receiver.receive_messages(1, 20))
+        assert await waiting
+        assert not is_locked(session)
+
+
+@both
+async def test_giving_a_session_back_is_no_loss(url: str, partitioned: bool) -> None:
+    async with seats_at(url, partitioned=partitioned) as queue:
+        async with queue.session("a") as receiver:
+            session = receiver.session
+            waiting = asyncio.create_task(session.wait_lock_lost())
+            await waits(session)
+            assert is_locked(session)
+        assert not await waiting
+        assert not is_locked(session)
+        assert not await session.wait_lock_lost()
+        assert not session._waiting
+
+
+@in_memory
+async def test_waiting_for_the_end_of_a_lock_may_be_bounded_or_cancelled(url: str) -> None:
+    clock = HandClock()
+    async with seats_at(url, clock=clock) as queue, queue.session("a") as receiver:
+        session = receiver.session
+        assert not await session.wait_lock_lost(timeout=0.05)
+        assert is_locked(session)
+        waiting = asyncio.create_task(session.wait_lock_lost())
+        await waits(session)
+        waiting.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await waiting
+        assert not session._waiting
+        with pytest.raises(ValueError, match="timeout"):
+            await session.wait_lock_lost(timeout=0)
+
+
+# -- closing a renewer -------------------------------------------------------------------------------------------------
+
+
+@both
+@pytest.mark.parametrize("what", ["message", "session"])
+async def test_a_renewal_that_hangs_does_not_hold_up_the_close_of_its_renewer(
+    url: str, partitioned: bool, what: str
+) -> None:
+    clock = HandClock()
+    at = seats_at if what == "session" else queue_at
+    async with at(url, partitioned=partitioned, clock=clock) as queue:
+        renewer = AutoLockRenewer()
+        receiver = queue.receiver(auto_lock_renewer=renewer, session_id="a" if what == "session" else None)
+        if what == "session":
+            await receiver.__aenter__()
+        else:
+            await queue.send("1", at=-1)
+            await receiver.receive_messages(1, 20)
+        with Gate(queue.client, "renew" if what == "message" else "renew_session") as gate:
+            gate.shut = True
+            clock.move(45)
+            await gate.reached()
+            before = asyncio.get_running_loop().time()
+            await renewer.close()
+            assert asyncio.get_running_loop().time() - before < 4
+            await eventually(lambda: not renewer._renewals)
+            assert gate.waiting  # it is still not answered
+
+
+@in_memory
+async def test_a_callback_that_hangs_is_cancelled_when_the_renewer_is_closed(
+    url: str, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    monkeypatch.setattr(renewers, "_CLOSING", 0.05)
+    called: list[Any] = []
+    ended = asyncio.Event()
+
+    async def hangs(renewable: Any, error: Exception | None) -> None:
+        called.append((renewable, error))
+        try:
+            await asyncio.sleep(3600)
+        finally:
+            ended.set()
+
+    clock = HandClock()
+    async with queue_at(url, clock=clock) as queue:
+        await queue.send("1")
+        renewer = AutoLockRenewer(on_lock_renew_failure=hangs)
+        await queue.receiver(auto_lock_renewer=renewer).receive_messages(1, 20)
+        clock.move(61)
+        await eventually(lambda: called)
+        await renewer.close()
+        await ended.wait()
+        assert "had not ended" in caplog.text

@@ -1,0 +1,60 @@
+"""Noticing the end of the lock on a session from a thread, and closing a renewer whose callback hangs."""
+
+from __future__ import annotations
+
+import threading
+from concurrent.futures import ThreadPoolExecutor
+from datetime import timedelta
+from typing import Any
+
+import pytest
+
+from sbredis import AutoLockRenewer, ServiceBusClient, ServiceBusMessage
+from sbredis.sync import _renewer as renewers
+from tests.waiting import wait_until
+
+
+def test_a_thread_waits_for_the_end_of_a_lock(client: ServiceBusClient) -> None:
+    client.ensure_queue("q", requires_session=True, lock_duration=timedelta(seconds=5))
+    with client.get_queue_receiver("q", session_id="ann") as receiver:
+        assert receiver.session.wait_lock_lost()
+        assert receiver.session.locked is False
+
+
+def test_giving_a_session_back_is_no_loss(client: ServiceBusClient) -> None:
+    client.ensure_queue("q", requires_session=True)
+    receiver = client.get_queue_receiver("q", session_id="ann")
+    with ThreadPoolExecutor(1) as pool:
+        with receiver:
+            session = receiver.session
+            assert not session.wait_lock_lost(timeout=0.05)
+            assert session.locked
+            waiting = pool.submit(session.wait_lock_lost)
+            wait_until(lambda: session._aio._waiting)
+        assert not waiting.result()
+
+
+@pytest.mark.parametrize("target", ["memory"])
+def test_a_callback_that_hangs_does_not_hold_up_the_close_of_its_renewer(
+    client: ServiceBusClient, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    monkeypatch.setattr(renewers, "_CLOSING", 0.05)
+    monkeypatch.setattr("sbredis.aio._renewer._CLOSING", 0.05)
+    begun, over = threading.Event(), threading.Event()
+
+    def hangs(renewable: Any, error: Exception | None) -> None:
+        del renewable, error
+        begun.set()
+        over.wait(20)
+
+    try:
+        with client.get_queue_sender("q", create_if_missing=True) as sender:
+            sender.send_messages(ServiceBusMessage("1"))
+        renewer = AutoLockRenewer(max_lock_renewal_duration=0.1, on_lock_renew_failure=hangs)
+        client.get_queue_receiver("q", auto_lock_renewer=renewer).next()
+        assert begun.wait(20)
+        renewer.close()
+        assert not over.is_set()
+        assert "still running" in caplog.text
+    finally:
+        over.set()

@@ -2,6 +2,7 @@
 
 from sbredis.aio._check import ConnectionReport, ServerReport, check_connection
 from sbredis.aio._client import ServiceBusClient
+from sbredis.aio._entity_info import EntityInfo
 from sbredis.aio._receiver import ServiceBusReceiver
 from sbredis.aio._renewer import AutoLockRenewer
 from sbredis.aio._sender import ServiceBusSender
@@ -12,6 +13,7 @@ from sbredis.aio._stream import SendResult, SendStream
 __all__ = [
     "AutoLockRenewer",
     "ConnectionReport",
+    "EntityInfo",
     "SendResult",
     "SendStream",
     "ServerReport",

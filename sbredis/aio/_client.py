@@ -16,6 +16,7 @@ from sbredis.aio._client_options import ClientOptions, InternalOptions, clock_in
 from sbredis.aio._connection import Connection, Creation
 from sbredis.aio._credentials import Credential, credited
 from sbredis.aio._definitions import QUEUES, queue_creation, subscription_creation, subscription_path, topic_creation
+from sbredis.aio._entity_info import EntityInfo, describe
 from sbredis.aio._options import ReceiverKeywords, ReceiverOptions, split_sub_queue
 from sbredis.aio._paging import AsyncItemPaged
 from sbredis.aio._receiver import ServiceBusReceiver
@@ -441,6 +442,12 @@ class ServiceBusClient:
         """The same for a subscription."""
         path = subscription_path(topic_name, subscription_name)
         return sessions_of(self._connection, path, state_updated_after, timeout, skip=skip, top=top)
+
+    async def describe_entity(self, entity_path: str, *, timeout: float | None = None) -> EntityInfo:
+        """The kind, the sub-queue and the settings of an entity, by a path such as ``news/Subscriptions/all``, behind
+        which may stand ``/$DeadLetterQueue`` or ``/$Transfer/$DeadLetterQueue``; in letters of any case.
+        """
+        return await describe(self._connection, entity_path, deadline_of(timeout))
 
     async def ensure_queue(
         self, queue_name: str, *, timeout: float | None = None, **properties: Unpack[QueueOptions]

@@ -5,7 +5,7 @@ Each client runs the asynchronous one in a background thread. Whatever number of
 
 from __future__ import annotations
 
-from sbredis.aio import ConnectionReport, SendResult, ServerReport
+from sbredis.aio import ConnectionReport, EntityInfo, SendResult, ServerReport
 from sbredis.sync._client import ServiceBusClient, check_connection
 from sbredis.sync._receiver import ServiceBusReceiver, ServiceBusSessionReceiver
 from sbredis.sync._renewer import AutoLockRenewer
@@ -16,6 +16,7 @@ from sbredis.sync._stream import SendStream
 __all__ = [
     "AutoLockRenewer",
     "ConnectionReport",
+    "EntityInfo",
     "SendResult",
     "SendStream",
     "ServerReport",

@@ -8,6 +8,7 @@ from typing import Any, Self, Unpack, overload
 
 from sbredis import aio
 from sbredis._public import public_name
+from sbredis.aio import EntityInfo
 from sbredis.aio._arguments import NoOptions, warn_of_unknown
 from sbredis.aio._client_options import ClientOptions, InternalOptions, clock_in, refuse_unfit
 from sbredis.aio._credentials import Credential
@@ -420,6 +421,12 @@ class ServiceBusClient:
             topic_name, subscription_name, state_updated_after=state_updated_after, skip=skip, top=top, timeout=timeout
         )
         return ItemPaged(self._portal, listed)
+
+    def describe_entity(self, entity_path: str, *, timeout: float | None = None) -> EntityInfo:
+        """The kind, the sub-queue and the settings of an entity, by a path such as ``news/Subscriptions/all``, behind
+        which may stand ``/$DeadLetterQueue`` or ``/$Transfer/$DeadLetterQueue``; in letters of any case.
+        """
+        return self._portal.call(self._aio.describe_entity, entity_path, timeout=timeout)
 
     def ensure_queue(
         self, queue_name: str, *, timeout: float | None = None, **properties: Unpack[QueueOptions]

@@ -18,6 +18,8 @@ ACCEPTED = {
     "sbredis*Client(partition_count): added": "client-options",
     "sbredis*Client(connect_timeout): added": "client-options",
     "sbredis*ServiceBusClient.namespace: added": "client-options",
+    "sbredis*ServiceBusClient.describe_entity: added": "describe-entity",
+    "sbredis*.EntityInfo: added": "describe-entity",
     "sbredis*ServiceBusClient.from_redis: added": "from-redis",
     "sbredis*ServiceBusClient(maintenance): added": "maintenance",
     "sbredis*ServiceBusClient.accept_next_session: added": "accept-next-session",

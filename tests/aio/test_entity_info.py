@@ -1,0 +1,69 @@
+"""What a client tells of an entity that is named by its path."""
+
+from __future__ import annotations
+
+from datetime import timedelta
+
+import pytest
+
+from sbredis.aio import ServiceBusClient
+from sbredis.aio.management import ServiceBusAdministrationClient
+from sbredis.exceptions import MessagingEntityNotFoundError
+from sbredis.management import QueueProperties, SubscriptionProperties, TopicProperties
+from sbredis.model import ServiceBusSubQueue
+
+pytestmark = pytest.mark.anyio
+
+DEAD, TRANSFER = ServiceBusSubQueue.DEAD_LETTER, ServiceBusSubQueue.TRANSFER_DEAD_LETTER
+
+
+async def test_a_path_tells_the_kind_the_sub_queue_and_the_settings(url: str) -> None:
+    async with ServiceBusAdministrationClient(url) as admin, ServiceBusClient(url) as client:
+        await admin.create_queue("Orders", lock_duration=timedelta(seconds=20), max_message_size_in_kilobytes=2048)
+        await admin.create_topic("News")
+        await admin.create_subscription("News", "EU", requires_session=True, lock_duration=timedelta(seconds=40))
+
+        queue = await client.describe_entity("orders")
+        assert (queue.path, queue.kind, queue.name, queue.topic_name) == ("Orders", "queue", "Orders", None)
+        assert (queue.sub_queue, queue.requires_session) == (None, False)
+        assert (queue.lock_duration, queue.max_message_size_in_bytes) == (timedelta(seconds=20), 2048 * 1024)
+        assert isinstance(queue.properties, QueueProperties)
+        assert queue.properties.max_delivery_count == 10
+
+        topic = await client.describe_entity("NEWS")
+        assert (topic.path, topic.kind, topic.lock_duration) == ("News", "topic", None)
+        assert isinstance(topic.properties, TopicProperties)
+
+        for path, suffix, sub_queue in (
+            ("news/Subscriptions/eu", "", None),
+            ("news/SUBSCRIPTIONS/eu/$deadletterqueue", "/$DeadLetterQueue", DEAD),
+            ("news/subscriptions/eu/$Transfer/$DeadLetterQueue", "/$Transfer/$DeadLetterQueue", TRANSFER),
+        ):
+            found = await client.describe_entity(path)
+            assert (found.path, found.sub_queue) == (f"News/subscriptions/EU{suffix}", sub_queue)
+            assert (found.kind, found.name, found.topic_name) == ("subscription", "EU", "News")
+            assert (found.requires_session, found.lock_duration) == (sub_queue is None, timedelta(seconds=40))
+            assert isinstance(found.properties, SubscriptionProperties)
+
+
+async def test_what_is_changed_is_told_by_the_next_call(url: str) -> None:
+    async with ServiceBusAdministrationClient(url) as admin, ServiceBusClient(url) as client:
+        await admin.create_queue("orders")
+        assert (await client.describe_entity("orders")).lock_duration == timedelta(minutes=1)
+        await admin.update_queue({"name": "orders"}, lock_duration=timedelta(seconds=30))
+        assert (await client.describe_entity("orders")).lock_duration == timedelta(seconds=30)
+
+
+@pytest.mark.parametrize("path", ["", "a" * 300, "orders/$Other", "news/subscriptions/"])
+async def test_what_no_path_can_be_is_refused(url: str, path: str) -> None:
+    async with ServiceBusClient(url) as client:
+        with pytest.raises((ValueError, MessagingEntityNotFoundError)):
+            await client.describe_entity(path)
+
+
+async def test_an_entity_that_is_missing_is_not_found(url: str) -> None:
+    async with ServiceBusAdministrationClient(url) as admin, ServiceBusClient(url) as client:
+        await admin.create_topic("news")
+        for path in ("orders", "orders/$DeadLetterQueue", "news/subscriptions/eu", "news/$DeadLetterQueue"):
+            with pytest.raises(MessagingEntityNotFoundError):
+                await client.describe_entity(path)

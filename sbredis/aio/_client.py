@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Mapping
 from datetime import datetime
 from typing import TYPE_CHECKING, Any, Self, Unpack, overload
 
@@ -12,7 +11,7 @@ import anyio
 from sbredis._quoting import quoted
 from sbredis.aio._accepting import NoSessionError
 from sbredis.aio._arguments import NoOptions, deadline_of, identifier_of, seconds_of, warn_of_unknown
-from sbredis.aio._client_options import ClientOptions, InternalOptions, clock_in, refuse_unfit
+from sbredis.aio._client_options import ClientOptions, InternalOptions, clock_in, creation_of, refuse_unfit
 from sbredis.aio._connection import Connection, Creation
 from sbredis.aio._credentials import Credential, credited
 from sbredis.aio._definitions import QUEUES, queue_creation, subscription_creation, subscription_path, topic_creation
@@ -193,7 +192,7 @@ class ServiceBusClient:
         """
         del socket_timeout  # the calls' own time-outs bound all
         warn_of_unknown("get_queue_sender", kwargs)
-        create = _creation(create_if_missing, self._connection, queue_creation)
+        create = creation_of(create_if_missing, self._connection, queue_creation)
         return self._sender(entity_name(queue_name), create, client_identifier, max_in_flight, max_in_flight_bytes)
 
     def get_topic_sender(
@@ -210,7 +209,7 @@ class ServiceBusClient:
         """A sender to a topic; the options are those of :meth:`get_queue_sender`."""
         del socket_timeout  # the calls' own time-outs bound all
         warn_of_unknown("get_topic_sender", kwargs)
-        create = _creation(create_if_missing, self._connection, topic_creation)
+        create = creation_of(create_if_missing, self._connection, topic_creation)
         return self._sender(entity_name(topic_name), create, client_identifier, max_in_flight, max_in_flight_bytes)
 
     def _sender(
@@ -279,7 +278,7 @@ class ServiceBusClient:
         name, sub_queue = split_sub_queue(queue_name, sub_queue)
         return self._receiver(
             entity_name(name),
-            _creation(create_if_missing, self._connection, queue_creation),
+            creation_of(create_if_missing, self._connection, queue_creation),
             client_identifier,
             ReceiverOptions(
                 session_id=session_id,
@@ -337,7 +336,7 @@ class ServiceBusClient:
         name, sub_queue = split_sub_queue(subscription_name, sub_queue)
         return self._receiver(
             subscription_path(topic_name, name),
-            _creation(create_if_missing, self._connection, subscription_creation),
+            creation_of(create_if_missing, self._connection, subscription_creation),
             client_identifier,
             ReceiverOptions(
                 session_id=session_id,
@@ -478,17 +477,6 @@ class ServiceBusClient:
         finally:
             with anyio.CancelScope(shield=True):
                 await self._connection.aclose()
-
-
-def _creation(
-    wanted: bool | Mapping[str, object], connection: Connection, made: Callable[..., Creation]
-) -> Creation | None:
-    if wanted is False:
-        return None
-    if wanted is not True and not isinstance(wanted, Mapping):  # pyright: ignore[reportUnnecessaryIsInstance]  # callers are not all typed
-        raise TypeError(f"create_if_missing is True, False or a mapping of properties, not {quoted(wanted)}")
-    options: dict[str, Any] = {} if wanted is True else dict(wanted)
-    return made(clock=connection.clock.kind, **options)
 
 
 def _backoff(total: int | None, factor: float, longest: float, mode: str) -> Backoff:

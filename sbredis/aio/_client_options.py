@@ -2,18 +2,21 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, TypedDict, cast
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any, TypedDict, cast
 
+from sbredis._quoting import quoted
 from sbredis.model import warn_of_unknown
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, MutableMapping
+    from collections.abc import Callable, MutableMapping
 
     from sbredis.aio._clock import Clock
+    from sbredis.aio._connection import Connection, Creation
     from sbredis.aio._credentials import Credential
     from sbredis.model import ApiVersion
 
-__all__ = ["AdministrationClientOptions", "ClientOptions", "InternalOptions", "clock_in", "refuse_unfit"]
+__all__ = ["AdministrationClientOptions", "ClientOptions", "InternalOptions", "clock_in", "creation_of", "refuse_unfit"]
 
 
 class ClientOptions(TypedDict, total=False):
@@ -59,3 +62,15 @@ def refuse_unfit(given: Mapping[str, object]) -> None:
     unfit = {"session_id", "sub_queue"} & given.keys()
     if unfit:
         raise TypeError(f"accept_next_session does not know {', '.join(sorted(unfit))}")
+
+
+def creation_of(
+    wanted: bool | Mapping[str, object], connection: Connection, made: Callable[..., Creation]
+) -> Creation | None:
+    """How an entity that is missing is made, if its user asked for that."""
+    if wanted is False:
+        return None
+    if wanted is not True and not isinstance(wanted, Mapping):  # pyright: ignore[reportUnnecessaryIsInstance]  # callers are not all typed
+        raise TypeError(f"create_if_missing is True, False or a mapping of properties, not {quoted(wanted)}")
+    options: dict[str, Any] = {} if wanted is True else dict(wanted)
+    return made(clock=connection.clock.kind, **options)

@@ -267,12 +267,12 @@ class Bus:
                 gone = len(scheduled)
             topic, name = split_path(entity.name)
             for side in (None, ServiceBusSubQueue.DEAD_LETTER) if kind != "topic" else ():
-                async with (
+                receiver = (
                     client.get_queue_receiver(topic, sub_queue=side)
                     if name is None
                     else client.get_subscription_receiver(topic, name, sub_queue=side)
-                ) as receiver:
-                    gone += await receiver.purge_messages()
+                )
+                gone += await receiver.purge_messages()  # not opened, which an entity with sessions would refuse
         return gone
 
     # -- the end -------------------------------------------------------------------------------------------------------

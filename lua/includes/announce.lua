@@ -4,9 +4,12 @@
 -- that it said last, it publishes nothing: whoever heard of that time is coming. A topic publishes nothing here: what is scheduled
 -- there is looked after in another way.
 local function announce(p)
-  local first = math.min(p.next_due, p.head)
-  if p.next_lock < 9999999999999 then
-    first = math.min(first, math.max(0, p.next_lock - p.offset))
+  local first, lock = p.next_due, p.next_lock
+  if p.head < first then
+    first = p.head
+  end
+  if lock < 9999999999999 and lock - p.offset < first then
+    first = math.max(0, lock - p.offset)
   end
   if first < p.announced or first > p.now and p.announced <= p.now then
     p.changed.announced = first

@@ -240,7 +240,8 @@ async def test_changed_settings_and_deleted_entities_are_noticed(
         record = queue.entity.record
         agenda = offer_of(holder).visitor.agenda
         assert agenda.knows(record.id)
-        settings: Any = PartitionSettings(**(BRIEF | {"max_delivery_count": 77}))
+        changed: dict[str, Any] = {**BRIEF, "max_delivery_count": 77}
+        settings = PartitionSettings(**changed)
         queue.entity.adopt(await namespace.update_entity(record, settings))
         await queue.send("a", "b", "c")
         await dead_letters(queue, 3)

@@ -47,7 +47,7 @@ RESERVED: dict[str, str] = {
 PURE = {
     f"sbredis.{folder}.{name}"
     for folder, names in {
-        "transport": ("_address", "_slots", "_script", "_resp", "_replies", "_backoff", "_facts"),
+        "transport": ("_address", "_slots", "_script", "_resp", "_replies", "_backoff", "_facts", "_patience"),
         "engine": (
             *("_codec", "_keys", "_lifecycle", "_named_values", "_names", "_packing", "_partition", "_placement"),
             *("_refusals", "_request", "_results", "_scripts", "_sessions", "_settings", "_upcoming", "_values"),

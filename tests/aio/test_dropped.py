@@ -20,6 +20,7 @@ from sbredis.aio.management import ServiceBusAdministrationClient
 from sbredis.model import ServiceBusMessage
 from sbredis.servers import LocalServer
 from sbredis.sync.management import ServiceBusAdministrationClient as SyncAdministrationClient
+from tests.complaints import complaints
 from tests.waiting import eventually
 from tools.repository import ROOT
 
@@ -206,7 +207,7 @@ def python(code: str, *arguments: str) -> tuple[str, str]:
         check=False,
         timeout=120,
     )
-    return done.stdout.strip(), done.stderr
+    return done.stdout.strip(), complaints(done.stderr)
 
 
 # -- where warnings point at -------------------------------------------------------------------------------------------

@@ -17,6 +17,7 @@ from typing import NamedTuple
 import pytest
 
 from sbredis.servers import LocalServer
+from tests.complaints import complaints
 from tools.repository import ROOT
 from tools.run_page import PLACE, python_blocks
 
@@ -77,7 +78,7 @@ def type_in(page: Path, *url: str, folder: Path) -> Ran:
         timeout=240,
         check=False,
     )
-    complained = [line for line in done.stderr.splitlines() if not SLOW.match(line)]
+    complained = [line for line in complaints(done.stderr).splitlines() if not SLOW.match(line)]
     return Ran(done.stdout.splitlines(), complained, done.returncode)
 
 

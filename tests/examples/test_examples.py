@@ -16,6 +16,7 @@ from typing import NamedTuple
 
 import pytest
 
+from tests.complaints import complaints
 from tools.repository import ROOT
 
 EXAMPLES = {
@@ -136,8 +137,8 @@ def run(*arguments: str, folder: Path) -> Ran:
         timeout=120,
         check=False,
     )
-    complaints = [line for line in done.stderr.splitlines() if not SLOW.match(line)]
-    return Ran(done.stdout.splitlines(), complaints, done.returncode)
+    complained = [line for line in complaints(done.stderr).splitlines() if not SLOW.match(line)]
+    return Ran(done.stdout.splitlines(), complained, done.returncode)
 
 
 # -- the examples ------------------------------------------------------------------------------------------------------

@@ -8,6 +8,7 @@ import sys
 import pytest
 
 from sbredis.servers import LocalServer
+from tests.complaints import complaints
 from tools.repository import ROOT
 
 LOOPS = pytest.mark.parametrize("loop", ["asyncio", "uvloop"])
@@ -19,7 +20,7 @@ def python(code: str, *arguments: str) -> str:
     done = subprocess.run(
         [sys.executable, "-c", code, *arguments], cwd=ROOT, capture_output=True, text=True, check=False, timeout=60
     )
-    assert (done.returncode, done.stderr) == (0, "")
+    assert (done.returncode, complaints(done.stderr)) == (0, "")
     return done.stdout.strip()
 
 

@@ -1,0 +1,15 @@
+"""What a program has complained of on standard error, beside what is true of every server of the tests."""
+
+from __future__ import annotations
+
+import re
+
+__all__ = ["complaints"]
+
+_KEEPS_NOTHING = re.compile(r"durability=master on .*a crash of the server loses everything since its last snapshot")
+"""The servers of the tests write no append-only file, and clients warn of that."""
+
+
+def complaints(stderr: str) -> str:
+    """Its lines without those that warn of a server that keeps nothing."""
+    return "".join(line for line in stderr.splitlines(keepends=True) if not _KEEPS_NOTHING.match(line))

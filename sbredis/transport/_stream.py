@@ -61,7 +61,8 @@ class _SocketStream(Stream, asyncio.Protocol):
         self._on_resumed: Callable[[], None]
 
     def write(self, data: bytes) -> None:
-        self._transport.write(data)
+        if not self._transport.is_closing():  # else it goes nowhere, and asyncio complains of the sixth time
+            self._transport.write(data)
 
     @property
     def unsent(self) -> int:

@@ -1,5 +1,5 @@
 #!lua flags=no-writes
--- Counts the messages by side and state, as they are once all that is due has happened. Writes nothing: up to 1,000 events are
+-- Counts the messages by side and state, as they are once all that is due has happened. Writes nothing: up to 500 events are
 -- worked out, and `more` says that there are others.
 --
 -- KEYS[1-30] partition   in the order of includes/begin.lua
@@ -28,7 +28,7 @@ for band = 8, 21 do
 end
 local totals = redis.call('HMGET', p.store, 'bytes', 'seq')
 local bytes, last = tonumber(totals[1]), tonumber(totals[2])
-local o = overdue(p) and foresee(p, 1000) or { moved = {}, head = p.head, more = 0 }
+local o = overdue(p) and foresee(p, 500) or { moved = {}, head = p.head, more = 0 }
 for i = 1, #o.moved do
   local m = o.moved[i]
   local before, after = m.side.ready, nil

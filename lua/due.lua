@@ -18,7 +18,7 @@ end
 if p.repeated then
   return repeated(p, { tonumber(p.repeated), next_due(p) })
 end
-advance(p, 1000)
+advance(p, 500)
 local due = next_due(p)
 finish(p, p.more)
 return { p.more, due }

@@ -1,6 +1,6 @@
 #!lua flags=no-writes
 -- Shows messages without touching them, in the order of their numbers, whatever their state, as they are once all that is due has
--- happened. Writes nothing: up to 1,000 events are worked out, and `more` says that there are others.
+-- happened. Writes nothing: up to 500 events are worked out, and `more` says that there are others.
 --
 -- KEYS[1-30] partition   in the order of includes/begin.lua
 -- ARGV[1-6]  call        run_id, incarnation, version, lane, number, now
@@ -54,7 +54,7 @@ if side.prefix == '' then
 end
 
 -- What time has done: where it has moved messages to, and how many of those that are found below are there no more.
-local o = overdue(p) and foresee(p, 1000) or { moved = {}, by = {}, dead = {}, more = 0 }
+local o = overdue(p) and foresee(p, 500) or { moved = {}, by = {}, dead = {}, more = 0 }
 local deaths = p.dead_seq + (p.epoch and 16777216 or 0)
 for i = 1, #o.dead do
   local m = o.dead[i]

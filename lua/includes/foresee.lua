@@ -11,6 +11,7 @@
 --   moved      each message to which something has happened, in order: its member, what it was (`was`: the letter of its event, or
 --              L), what it is (`is`: ready, deferred, dead, gone), its entry `e`, its side, number and session. One that was
 --              scheduled has a new number and `name`, and its `head` and stored `record`; `indexed` says if it expires by an index
+--              `index` is its name in `due`, if it was due by that
 --   by         the same by member
 --   dead       those of them that are dead letters now, in the order of their deaths
 --   activated  those that were scheduled, in order
@@ -42,7 +43,7 @@ local function foresee(p, share, turning)
   if p.topic then
     return o -- what is scheduled on a topic waits for one who knows its rules
   end
-  local room, made = 2097152, {}
+  local room, made, at_made = 2097152, {}, 1
 
   -- -- sessions -------------------------------------------------------------------------------------------------------
 
@@ -91,11 +92,12 @@ local function foresee(p, share, turning)
 
   local function await(m, time)
     local text = 'e' .. seat_text(m.number)
-    local at = #made + 1 -- the first is the last of the list
-    while at > 1 and (made[at - 1].time < time or made[at - 1].time == time and made[at - 1].text < text) do
+    local at = #made + 1
+    while at > at_made and (made[at - 1].time > time or made[at - 1].time == time and made[at - 1].text > text) do
+      made[at] = made[at - 1]
       at = at - 1
     end
-    table.insert(made, at, { time = time, text = text, m = m })
+    made[at] = { time = time, text = text, m = m }
   end
 
   local function die(m, reason)
@@ -148,14 +150,13 @@ local function foresee(p, share, turning)
 
   -- -- the events -----------------------------------------------------------------------------------------------------
 
-  local locks, due, entries = {}, {}, {}
+  local locks, due, members, entries = {}, {}, {}, {}
   local at_lock, at_due = 1, 1
   if p.next_lock <= p.logical then
     locks = redis.call('ZRANGE', p.locks, '-inf', p.logical, 'BYSCORE', 'LIMIT', 0, share + 1, 'WITHSCORES')
   end
   if p.next_due <= now then
     due = redis.call('ZRANGE', p.due, '-inf', now, 'BYSCORE', 'LIMIT', 0, share + 1, 'WITHSCORES')
-    local members = {}
     for i = 1, #due, 2 do
       members[#members + 1] = string.byte(due[i]) == 98 and '-' or due_member(due[i])
     end
@@ -219,18 +220,26 @@ local function foresee(p, share, turning)
     m.session = p.seats and session_in(record)
     room = room - e.size
     expire(m, at)
+    return m
   end
+
+  local alike = {}
 
   local function activate(member, at)
     local record = redis.call('HGET', bucket(p.keys, tonumber(member)), member)
-    local level, expires = string.sub(record, 2, 2), math.min(at + math.min(tonumber(string.sub(record, 3, 15)), p.ttl), NEVER)
-    local head = 'a' .. level .. string.format('%013.0f', at)
-    if expires < NEVER then
-      head = 'x' .. string.sub(head, 2) .. string.format('%013.0f', expires)
+    local same = string.sub(record, 2, 15)
+    if same ~= alike.of or at ~= alike.at then -- what is scheduled together begins alike
+      local level, expires = string.sub(record, 2, 2), math.min(at + math.min(tonumber(string.sub(record, 3, 15)), p.ttl), NEVER)
+      local head = 'a' .. level .. string.format('%013.0f', at)
+      if expires < NEVER then
+        head = 'x' .. string.sub(head, 2) .. string.format('%013.0f', expires)
+      end
+      alike = { of = same, at = at, level = level, expires = expires, head = head, text = string.format('%013.0f', expires) }
     end
+    local head, expires = alike.head, alike.expires
     local m = touch(member, 'a', {
-      level = level, home = 'a', reason = '-', failures = 0, expires = string.format('%013.0f', expires),
-      size = #head + #record - 15, record = '', changes = '',
+      level = alike.level, home = 'a', reason = '-', failures = 0, expires = alike.text, size = #head + #record - 15, record = '',
+      changes = '',
     })
     o.seq = o.seq or tonumber(redis.call('HGET', p.store, 'seq')) + leap
     o.seq = o.seq + 1
@@ -244,6 +253,7 @@ local function foresee(p, share, turning)
     if expires <= now then
       await(m, expires)
     end
+    return m
   end
 
   local function lapse_session(token, name, at)
@@ -313,7 +323,7 @@ local function foresee(p, share, turning)
     if locks[at_lock] then
       kind, time, text = 'lock', math.min(now, tonumber(locks[at_lock + 1]) - p.offset), 'L' .. locks[at_lock]
     end
-    local next_due, event = due[at_due], made[#made]
+    local next_due, event = due[at_due], made[at_made]
     if next_due then
       local when = tonumber(due[at_due + 1])
       if not kind or when < time or when == time and next_due < text then
@@ -346,16 +356,17 @@ local function foresee(p, share, turning)
         break
       end
     elseif kind == 'made' then
-      table.remove(made)
+      at_made = at_made + 1
       room = room - event.m.e.size
       expire(event.m, time)
     elseif kind == 'level' then
       fade(expiring.told, expiring.e, expiring.record, time)
     else
-      local letter, found = string.byte(text), entries[(at_due + 1) / 2]
+      local letter, member, found = string.byte(text), members[(at_due + 1) / 2], entries[(at_due + 1) / 2]
+      local m
       at_due = at_due + 2
       if letter == 97 then -- a
-        activate(due_member(text), time)
+        m = activate(member, time)
       elseif letter == 98 then -- b
         local name = string.sub(text, 2)
         o.unblocked[#o.unblocked + 1] = name
@@ -368,9 +379,13 @@ local function foresee(p, share, turning)
           end
         end
       elseif letter == 100 then -- d
-        come_back(touch(due_member(text), 'd', entry(found)), time)
+        m = touch(member, 'd', entry(found))
+        come_back(m, time)
       else -- e
-        fade(due_member(text), found and entry(found), nil, time)
+        m = fade(member, found and entry(found), nil, time)
+      end
+      if m then
+        m.index = text
       end
     end
     share = share - spent

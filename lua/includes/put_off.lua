@@ -8,7 +8,7 @@
 -- @use refuse
 local function put_off(p)
   p.more = 0
-  advance(p, 1000)
+  advance(p, 500)
   p.lane = ''
   finish(p, '')
   return refuse('DUE', 'more')

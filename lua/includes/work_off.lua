@@ -2,7 +2,6 @@
 -- @use bucket inside
 -- @use bury inside
 -- @use drop inside
--- @use due_name inside
 -- @use flush
 -- @use foresee inside
 -- @use group_records inside
@@ -42,7 +41,7 @@ local function work_off(p, share)
       end
     elseif m.was == 'a' then
       p.taken[#p.taken + 1] = m.member
-      p.unawaited[#p.unawaited + 1] = due_name('a', m.member)
+      p.unawaited[#p.unawaited + 1] = m.index
       old[#old + 1] = m.member
       p.bytes = p.bytes - #m.record
       if session then
@@ -61,7 +60,9 @@ local function work_off(p, share)
         end
       end
     else
-      p.unawaited[#p.unawaited + 1] = due_name(m.was, m.member)
+      if m.index then
+        p.unawaited[#p.unawaited + 1] = m.index
+      end
       if session then
         unseat(p, session, 'a', m.number)
       end

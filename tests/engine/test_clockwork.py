@@ -288,12 +288,13 @@ async def test_a_lock_that_has_ended_is_lost_although_nobody_has_come_to_clear_i
 
 
 async def test_also_due_has_its_share(bench: Bench) -> None:
-    """1000 messages; whoever calls it goes on until it says that nothing is left."""
+    """500 messages; whoever calls it goes on until it says that nothing is left."""
     for _ in range(3):
         await bench.send(*(b"m" for _ in range(500)), due=START + 1000)
     bench.later(1000)
-    assert (await bench.due()).more
-    assert await bench.stored(State.SCHEDULED) == 500
+    for left in (1000, 500):
+        assert (await bench.due()).more
+        assert await bench.stored(State.SCHEDULED) == left
     assert not (await bench.due()).more
     assert (await bench.count()).active == 1500
 

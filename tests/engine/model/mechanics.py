@@ -209,13 +209,13 @@ class Mechanics:
             return self
         there = copy.deepcopy(self)
         there._begin(call)
-        there.more = there._do_due(call.now, 10 * self.bounds.share)
+        there.more = there._do_due(call.now, 5 * self.bounds.share)
         return there
 
     def _put_off(self, call: Call) -> NoReturn:
         """Do more of what is due, and nothing of the call."""
         self._begin(call)
-        self._do_due(call.now, 10 * self.bounds.share)
+        self._do_due(call.now, 5 * self.bounds.share)
         self._end(call.now)
         self._refuse("DUE", "more")
 

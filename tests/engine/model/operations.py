@@ -504,7 +504,7 @@ class Model(Mechanics):
         def again(later: Call) -> Awoken:
             return replace(awoken, due=self._next_due(later.now, self._clock(later)[0] - later.now))
 
-        awoken = self._perform(call, act, share=10 * self.bounds.share, again=again)
+        awoken = self._perform(call, act, share=5 * self.bounds.share, again=again)
         return awoken
 
     def configure(self, call: Call, settings: Settings, *, create: bool = False) -> int:

@@ -25,7 +25,7 @@ class Bounds(NamedTuple):
     """How much a call does of what it finds to do, before it leaves the rest to others."""
 
     share: int = 100
-    """So many messages of what is due on the way, and ten times as many where that is all it does."""
+    """So many messages of what is due on the way, and five times as many where that is all it does."""
     weight: int = 2 * 1024 * 1024
     """So many bytes of messages that are read for it."""
     purged: int = 4 * 1024 * 1024

@@ -137,8 +137,8 @@ def with_bounds(bounds: Bounds, read: Read = read_file) -> Read:
     """Reads the files with other bounds of a call: so narrow ones are reached by a handful of messages."""
     told = {
         r"advance\(p, 100\)": f"advance(p, {bounds.share})",
-        r"advance\(p, 1000\)": f"advance(p, {10 * bounds.share})",
-        r"foresee\(p, 1000\)": f"foresee(p, {10 * bounds.share})",
+        r"advance\(p, 500\)": f"advance(p, {5 * bounds.share})",
+        r"foresee\(p, 500\)": f"foresee(p, {5 * bounds.share})",
         r"late == 100\b": f"late == {bounds.share}",
         r"\b2097152\b": f"{bounds.weight}",
     }

@@ -107,15 +107,15 @@ BUGS = (
     Bug(
         "enqueued when somebody comes",
         "includes/foresee",
-        "activate(due_member(text), time)",
-        "activate(due_member(text), now)",
+        "activate(member, time)",
+        "activate(member, now)",
     ),
     Bug("lapsed when somebody comes", "includes/foresee", "(locks[at_lock], time)", "(locks[at_lock], now)"),
     Bug(
         "a delay that is over when somebody comes",
         "includes/foresee",
-        "'d', entry(found)), time)",
-        "'d', entry(found)), now)",
+        "come_back(m, time)",
+        "come_back(m, now)",
     ),
     Bug(
         "what an event makes due waits",
@@ -141,8 +141,8 @@ BUGS = (
     Bug(
         "an expiry left in the index",
         "includes/work_off",
-        "p.unawaited[#p.unawaited + 1] = due_name(m.was, m.member)",
-        "if not p.dead then p.unawaited[#p.unawaited + 1] = due_name(m.was, m.member) end",
+        "if m.index then",
+        "if m.index and not p.dead then",
     ),
     # -- clocks, lanes, ids
     Bug("numbers given twice after a failover", "includes/work_off", "'seq', 16777216)", "'seq', 0)"),

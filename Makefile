@@ -9,7 +9,7 @@ export HOME := $(CURDIR)/.cache/home
 endif
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test check format bench bench-transport bench-faults bench-engine bench-client bench-sessions bench-topics bench-rules prove-engine prove-sessions release environment clean
+.PHONY: help demo test check format bench bench-transport bench-faults bench-engine bench-client bench-sessions bench-topics bench-rules bench-due prove-engine prove-time prove-sessions release environment clean
 
 help: ## list the targets
 	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/  make \1@\2/p' Makefile | awk -F@ '{ printf "%-24s %s\n", $$1, $$2 }'
@@ -32,7 +32,7 @@ format: environment ## format the code, and mend what the linter can mend
 	$(PY) -m ruff check --fix .
 	$(PY) -m ruff format .
 
-bench: bench-transport bench-faults bench-engine bench-client bench-sessions bench-topics bench-rules ## run all benchmarks
+bench: bench-transport bench-faults bench-engine bench-client bench-sessions bench-topics bench-rules bench-due ## run all benchmarks
 
 bench-transport: environment-test ## measure the transport
 	$(PY) -m benchmarks.transport $(ARGS)
@@ -55,8 +55,14 @@ bench-topics: environment-test ## measure topics beside a queue: fan-out, filter
 bench-rules: environment-test ## measure the rules: filters a second, indexed and not
 	$(PY) -m benchmarks.rules $(ARGS)
 
+bench-due: environment-test ## measure how long calls hold the server while a million messages are due at once
+	$(PY) -m benchmarks.due $(ARGS)
+
 prove-engine: environment-test ## the long run of the engine's state machine against its model (half an hour)
 	$(PY) -m tests.engine.proof.long_run $(ARGS)
+
+prove-time: environment-test ## the long run of what time does, with and without somebody who looks in between
+	$(PY) -m tests.engine.proof.looking $(ARGS)
 
 prove-sessions: environment-test ## the long run of sessions (some minutes)
 	$(PY) -m tests.engine.proof.sessions_run $(ARGS)

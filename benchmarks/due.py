@@ -2,8 +2,8 @@
 
 python -m benchmarks.due [--messages N] [--server NAME]
 
-For each kind a queue is filled, and its time comes. Then the calls that a client makes are timed by the server: a count,
-a peek, a receive, a send, and `due` until nothing is left. What the server says is the time that other clients wait.
+For each kind a queue is filled, and its time comes. Then the server times the calls that a client makes: a count, a
+peek, a receive, a send, and `due` until nothing is left. These are the times that other clients wait.
 """
 
 from __future__ import annotations

@@ -8,14 +8,16 @@ from typing import TYPE_CHECKING, Any, Self, Unpack, overload
 
 import anyio
 
+from sbredis._public import public
 from sbredis._quoting import quoted
 from sbredis.aio._accepting import NoSessionError
-from sbredis.aio._arguments import NoOptions, deadline_of, identifier_of, seconds_of, warn_of_unknown
+from sbredis.aio._arguments import NoOptions, deadline_of, seconds_of, warn_of_unknown
 from sbredis.aio._client_options import ClientOptions, InternalOptions, clock_in, creation_of, refuse_unfit
-from sbredis.aio._connection import Connection, Creation
+from sbredis.aio._connection import Connection
 from sbredis.aio._credentials import Credential, credited
 from sbredis.aio._definitions import QUEUES, queue_creation, subscription_creation, subscription_path, topic_creation
 from sbredis.aio._entity_info import EntityInfo, describe
+from sbredis.aio._handlers import Handlers
 from sbredis.aio._options import ReceiverKeywords, ReceiverOptions, split_sub_queue
 from sbredis.aio._paging import AsyncItemPaged
 from sbredis.aio._receiver import ServiceBusReceiver
@@ -44,7 +46,8 @@ if TYPE_CHECKING:
 __all__ = ["ServiceBusClient"]
 
 
-class ServiceBusClient:
+@public
+class ServiceBusClient(Handlers):
     """Connects to a namespace on Redis or Valkey, and makes senders and receivers.
 
     ``fully_qualified_namespace`` is a connection string: ``redis://host:6379?namespace=orders``,
@@ -212,23 +215,6 @@ class ServiceBusClient:
         create = creation_of(create_if_missing, self._connection, topic_creation)
         return self._sender(entity_name(topic_name), create, client_identifier, max_in_flight, max_in_flight_bytes)
 
-    def _sender(
-        self, name: str, create: Creation | None, identifier: str | None, messages: int, size: int
-    ) -> ServiceBusSender:
-        self._connection.check_open()
-        sender = ServiceBusSender(
-            self._connection,
-            name,
-            self._telemetry,
-            client_identifier=identifier_of(identifier),
-            create=create,
-            max_in_flight=messages,
-            max_in_flight_bytes=size,
-            on_close=self._handlers.discard,
-        )
-        self._handlers.add(sender)
-        return sender
-
     @overload
     def get_queue_receiver(
         self,
@@ -348,24 +334,6 @@ class ServiceBusClient:
                 adaptive_prefetch=adaptive_prefetch,
             ),
         )
-
-    def _receiver(
-        self, path: str, create: Creation | None, identifier: str | None, options: ReceiverOptions
-    ) -> ServiceBusReceiver:
-        self._connection.check_open()
-        options.check()
-        kind = ServiceBusReceiver if options.session_id is None else ServiceBusSessionReceiver
-        receiver = kind(
-            self._connection,
-            path,
-            self._telemetry,
-            client_identifier=identifier_of(identifier),
-            create=create,
-            options=options,
-            on_close=self._handlers.discard,
-        )
-        self._handlers.add(receiver)
-        return receiver
 
     # -- sessions ------------------------------------------------------------------------------------------------------
 

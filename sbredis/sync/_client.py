@@ -7,7 +7,7 @@ from datetime import datetime
 from typing import Any, Self, Unpack, overload
 
 from sbredis import aio
-from sbredis._public import public_name
+from sbredis._public import public
 from sbredis.aio import EntityInfo
 from sbredis.aio._arguments import NoOptions, warn_of_unknown
 from sbredis.aio._client_options import ClientOptions, InternalOptions, clock_in, refuse_unfit
@@ -22,6 +22,7 @@ from sbredis.model import (
     ServiceBusSubQueue,
     TopicOptions,
 )
+from sbredis.sync._handlers import Handlers
 from sbredis.sync._options import ReceiverKeywords
 from sbredis.sync._paging import ItemPaged
 from sbredis.sync._portal import Portal
@@ -32,7 +33,8 @@ from sbredis.sync._sender import ServiceBusSender
 __all__ = ["ServiceBusClient", "check_connection"]
 
 
-class ServiceBusClient:
+@public
+class ServiceBusClient(Handlers):
     """Connects to a namespace on Redis or Valkey, and makes senders and receivers.
 
     ``fully_qualified_namespace`` is a connection string: ``redis://host:6379?namespace=orders``,
@@ -328,14 +330,6 @@ class ServiceBusClient:
             create_if_missing=create_if_missing,
         )
         return receiver_for(self._portal, receiver)
-
-    def _renewer_of(self, given: AutoLockRenewer | None) -> aio.AutoLockRenewer | None:
-        """What renews in the loop of this client."""
-        if given is None:
-            return None
-        if not isinstance(given, AutoLockRenewer):  # pyright: ignore[reportUnnecessaryIsInstance]  # callers are not all typed
-            raise TypeError(f"auto_lock_renewer is a sbredis.AutoLockRenewer, not a {public_name(given)}")
-        return given._within(self._portal)
 
     # -- sessions ------------------------------------------------------------------------------------------------------
 

@@ -20,6 +20,8 @@ ACCEPTED = {
     "sbredis*ServiceBusClient.namespace: added": "client-options",
     "sbredis*ServiceBusClient.describe_entity: added": "describe-entity",
     "sbredis*.EntityInfo: added": "describe-entity",
+    "sbredis*ServiceBusClient.get_receiver: added": "by-path",
+    "sbredis*ServiceBusClient.get_sender: added": "by-path",
     "sbredis*ServiceBusClient.from_redis: added": "from-redis",
     "sbredis*ServiceBusClient(maintenance): added": "maintenance",
     "sbredis*ServiceBusClient.accept_next_session: added": "accept-next-session",

@@ -43,10 +43,16 @@ FOR_OTHERS = {
 }
 
 
+def members(cls: type) -> dict[str, Any]:
+    """What a class has of its own, and of those that it is made of."""
+    made_of = [parent for parent in reversed(cls.__mro__) if parent.__module__.startswith("sbredis")]
+    return {name: value for parent in made_of for name, value in vars(parent).items()}
+
+
 def methods() -> list[Any]:
     found: list[Any] = []
     for theirs, ours in PAIRS.items():
-        for name, value in vars(theirs).items():
+        for name, value in members(theirs).items():
             if (inspect.isroutine(value) or isinstance(value, (property, classmethod))) and (
                 not name.startswith("_") or name in SPECIAL or (name == "__init__" and ours.__name__ in MADE_BY_USERS)
             ):

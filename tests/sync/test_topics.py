@@ -190,3 +190,13 @@ def test_an_unknown_option_is_a_warning_that_shows_the_callers_line(client: Serv
         with pytest.warns(UserWarning, match="ignores: later") as seen:
             call()
         assert [warning.filename for warning in seen] == [__file__]
+
+
+def test_a_thread_opens_an_entity_by_its_path(client: ServiceBusClient) -> None:
+    client.ensure_queue("orders")
+    with client.get_sender("Orders") as sender:
+        sender.send_messages(ServiceBusMessage("a"))
+    with client.get_receiver("orders", max_wait_time=20) as receiver:
+        receiver.dead_letter_message(receiver.next(), "why")
+    with client.get_receiver("orders/$DeadLetterQueue", max_wait_time=20) as letters:
+        assert letters.next().dead_letter_reason == "why"

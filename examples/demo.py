@@ -1,5 +1,5 @@
-"""sbredis at work on servers that it starts itself: a queue, sessions and a topic on an embedded server, and a cluster
-that loses a node.
+"""sbredis at work on servers that it starts itself: a queue, schedules, sessions and a topic on an embedded server,
+and a cluster that loses a node.
 
 python examples/demo.py
 """
@@ -113,9 +113,35 @@ async def live(administration: ServiceBusAdministrationClient, seen: Counter[str
         await asyncio.sleep(0.25)
 
 
+async def reminders(url: str) -> bool:
+    """A reminder is scheduled, and expires. Nobody listens, and yet it happens when it is due."""
+    say("3. Time on it: nobody sends, nobody receives, and everything happens as of the time it was due")
+    async with ServiceBusClient(url) as client, ServiceBusAdministrationClient(url) as administration:
+        await administration.create_queue("reminders", dead_lettering_on_message_expiration=True)
+        due = (datetime.now(UTC) + timedelta(seconds=0.4)).replace(microsecond=0) + timedelta(seconds=1)
+        async with client.get_queue_sender("reminders") as sender:
+            reminder = ServiceBusMessage("pay the rent", time_to_live=timedelta(seconds=0.5))
+            await sender.schedule_messages(reminder, due)
+        counts = (0, 0, 0)
+        while not counts[2]:
+            now = await administration.get_queue_runtime_properties("reminders")
+            after = (now.scheduled_message_count, now.active_message_count, now.dead_letter_message_count)
+            if after != counts:
+                counts = after
+                late = (datetime.now(UTC) - due).total_seconds()
+                say(f"   {late:+5.2f} s   {counts[0]} scheduled   {counts[1]} active   {counts[2]} dead")
+            await asyncio.sleep(0.02)
+        async with client.get_queue_receiver("reminders", sub_queue=ServiceBusSubQueue.DEAD_LETTER) as dead:
+            (letter,) = await dead.receive_messages(1, max_wait_time=1)
+            say(f"   {letter}: {letter.dead_letter_reason}; it was enqueued at {letter.enqueued_time_utc:%H:%M:%S.%f}")
+            await dead.complete_message(letter)
+    say()
+    return letter.enqueued_time_utc == due
+
+
 async def payments(url: str) -> bool:
     """Payments, those of each account in their order; every one is put on a topic then, where rules choose some."""
-    say(f"3. Sessions and a topic on it: {CLERKS} workers, each account's payments in order; a rule that chooses")
+    say(f"4. Sessions and a topic on it: {CLERKS} workers, each account's payments in order; a rule that chooses")
     async with ServiceBusClient(url) as client, ServiceBusAdministrationClient(url) as administration:
         await administration.create_queue("payments", requires_session=True)
         await administration.create_topic("ledger")
@@ -245,8 +271,9 @@ def main() -> int:
         url = f"embedded://{folder}?namespace=demo"
         asyncio.run(embedded(url))
         well = asyncio.run(orders(url))
+        well = asyncio.run(reminders(url)) and well
         well = asyncio.run(payments(url)) and well
-    say("4. A cluster of three masters and three replicas loses a master under load")
+    say("5. A cluster of three masters and three replicas loses a master under load")
     started = time.perf_counter()
     with LocalCluster(3, 1, node_timeout=NODE_TIMEOUT) as cluster:
         say(f"   started in {time.perf_counter() - started:.1f} s")

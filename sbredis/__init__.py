@@ -32,6 +32,7 @@ if TYPE_CHECKING:
         ServiceBusSender,
         ServiceBusSession,
         ServiceBusSessionReceiver,
+        ServiceBusSettler,
         check_connection,
     )
 
@@ -52,6 +53,7 @@ __all__ = [
     "ServiceBusSession",
     "ServiceBusSessionFilter",
     "ServiceBusSessionReceiver",
+    "ServiceBusSettler",
     "ServiceBusSubQueue",
     "TransportType",
     "__version__",
@@ -67,6 +69,7 @@ _SYNC = {
     "ServiceBusSender",
     "ServiceBusSession",
     "ServiceBusSessionReceiver",
+    "ServiceBusSettler",
     "check_connection",
 }
 

@@ -8,6 +8,7 @@ from sbredis.aio._renewer import AutoLockRenewer
 from sbredis.aio._sender import ServiceBusSender
 from sbredis.aio._session import ServiceBusSession
 from sbredis.aio._session_receiver import ServiceBusSessionReceiver
+from sbredis.aio._settler import ServiceBusSettler
 from sbredis.aio._stream import SendResult, SendStream
 
 __all__ = [
@@ -22,5 +23,6 @@ __all__ = [
     "ServiceBusSender",
     "ServiceBusSession",
     "ServiceBusSessionReceiver",
+    "ServiceBusSettler",
     "check_connection",
 ]

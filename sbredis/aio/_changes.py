@@ -11,7 +11,7 @@ from sbredis.engine import NEVER, Changes, decode, decode_changes, encode_change
 from sbredis.exceptions import MessageSizeExceededError, Outcome
 from sbredis.model import PrimitiveTypes, ServiceBusReceivedMessage
 
-__all__ = ["changes_of", "delay_of", "milliseconds_of", "require_reason"]
+__all__ = ["changes_of", "delay_of", "milliseconds_of", "require_modification", "require_reason"]
 
 _MOST_BYTES = 64 * 1024
 _LONGEST_REASON = 4096
@@ -25,9 +25,8 @@ def changes_of(
 ) -> bytes:
     """The changes of a settlement, those that were made before included."""
     changes = decode_changes(message._delivery.changes)
+    require_modification(modify)
     if modify is not None:
-        if not isinstance(modify, Mapping):  # pyright: ignore[reportUnnecessaryIsInstance]  # callers are not all typed
-            raise TypeError(f"properties_to_modify is a mapping of properties, not {type(modify).__name__}")
         before = changes.properties
         if before is None:
             before = decode(message._record.payload).properties or {}
@@ -48,6 +47,12 @@ def changes_of(
             outcome=Outcome.NEVER_SENT,
         )
     return made
+
+
+def require_modification(modify: object) -> None:
+    """Refuse what is no mapping of properties."""
+    if modify is not None and not isinstance(modify, Mapping):
+        raise TypeError(f"properties_to_modify is a mapping of properties, not {type(modify).__name__}")
 
 
 def require_reason(reason: object, description: object) -> None:

@@ -15,10 +15,10 @@ from sbredis.registry import split_path
 if TYPE_CHECKING:
     from sbredis.aio._connection import Connection
 
-__all__ = ["EntityInfo", "describe"]
+__all__ = ["SUFFIXES", "EntityInfo", "describe"]
 
 _DEFINITIONS: dict[str, Any] = {"queue": QUEUES, "topic": TOPICS, "subscription": SUBSCRIPTIONS}
-_SUFFIXES = {
+SUFFIXES = {
     None: "",
     ServiceBusSubQueue.DEAD_LETTER: "/$DeadLetterQueue",
     ServiceBusSubQueue.TRANSFER_DEAD_LETTER: "/$Transfer/$DeadLetterQueue",
@@ -61,7 +61,7 @@ async def describe(connection: Connection, entity_path: str, deadline: float) ->
         raise error
     settings = record.settings
     return EntityInfo(
-        path=record.path + _SUFFIXES[sub_queue],
+        path=record.path + SUFFIXES[sub_queue],
         kind=record.kind,
         name=record.name,
         topic_name=record.parent,

@@ -11,6 +11,7 @@ from sbredis.aio._receiver import ServiceBusReceiver
 from sbredis.aio._renewer import AutoLockRenewer
 from sbredis.aio._sender import ServiceBusSender
 from sbredis.aio._session_receiver import ServiceBusSessionReceiver
+from sbredis.aio._settler import ServiceBusSettler
 from sbredis.model import ServiceBusReceiveMode, ServiceBusSessionFilter, ServiceBusSubQueue
 from sbredis.registry import path_of, split_path
 
@@ -119,6 +120,18 @@ class Handlers:
                 adaptive_prefetch=adaptive_prefetch,
             ),
         )
+
+    def get_settler(self, entity_path: str) -> ServiceBusSettler:
+        """What settles messages of a queue, a subscription or a sub-queue that another process has received.
+
+        It takes handles, which :meth:`ServiceBusReceiver.get_lock_handle` and :attr:`ServiceBusSession.lock_handle`
+        make. The path is one that :meth:`describe_entity` takes.
+        """
+        path, sub_queue = split_sub_queue(entity_path, None)
+        name, subscription = split_path(path)
+        self._connection.check_open()
+        path = name if subscription is None else path_of(name, subscription)
+        return ServiceBusSettler(self._connection, path, sub_queue, self._telemetry)
 
     def _receiver(
         self, path: str, create: Creation | None, identifier: str | None, options: ReceiverOptions

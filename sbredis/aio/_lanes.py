@@ -8,7 +8,7 @@ import logging
 from collections import deque
 from collections.abc import Callable, Sequence
 from itertools import accumulate
-from typing import TYPE_CHECKING, Any, ClassVar, Generic, TypeVar
+from typing import TYPE_CHECKING, Any, ClassVar, Generic, Protocol, TypeVar
 
 from sbredis.aio._job import Job
 from sbredis.aio._lane import Lane
@@ -40,10 +40,22 @@ from sbredis.exceptions import (
 if TYPE_CHECKING:
     from sbredis.aio._desk import Desk
     from sbredis.aio._throttle import Throttle
-    from sbredis.model import ServiceBusReceivedMessage
+    from sbredis.model import Lease, ServiceBusReceivedMessage
     from sbredis.rules import Facts
 
-__all__ = ["CallJob", "CallLane", "RenewJob", "RenewLane", "SendJob", "SendLane", "SettleJob", "SettleLane", "Way"]
+__all__ = [
+    "CallJob",
+    "CallLane",
+    "Held",
+    "RenewJob",
+    "RenewLane",
+    "SendJob",
+    "SendLane",
+    "SettleJob",
+    "SettleLane",
+    "Way",
+    "lock_lost",
+]
 
 T = TypeVar("T")
 _log = logging.getLogger("sbredis.client")
@@ -221,12 +233,16 @@ def _facts(message: Outgoing) -> Facts:
 class SettleJob(Job):
     """A message that is to be settled."""
 
-    __slots__ = ("lock", "message")
+    __slots__ = ("lock", "message", "session")
 
-    def __init__(self, lock: Lock, deadline: float, message: ServiceBusReceivedMessage | None) -> None:
+    def __init__(
+        self, lock: Lock, deadline: float, message: ServiceBusReceivedMessage | None, session: str | None = None
+    ) -> None:
         super().__init__(deadline, len(lock.changes))
         self.lock = lock
         self.message = message
+        self.session = message._lease.session if message is not None and message._lease is not None else session
+        """Whose lock it is, if it is that of a session."""
 
     def ended(self) -> None:
         """What was not settled can be."""
@@ -278,10 +294,10 @@ class SettleLane(Lane[SettleJob, Settled]):
         """To each whether it was settled."""
         failed: dict[str, ServiceBusError] = {}
         if result.lost or result.unfit:
-            failed = {name: _lost(self.desk, name) for name in result.lost}
-            for job in jobs:
-                if job.lock.name in failed and job.message is not None:
-                    failed[job.lock.name] = _lost_with_session(self.desk, job.message) or failed[job.lock.name]
+            lost = set(result.lost)
+            failed = {
+                job.lock.name: lock_lost(self.desk, job.lock.name, job.session) for job in jobs if job.lock.name in lost
+            }
             failed |= {name: _unfit(self.desk, name) for name in result.unfit}
         for job in jobs:
             error = failed.get(job.lock.name) if failed else None
@@ -295,13 +311,22 @@ class SettleLane(Lane[SettleJob, Settled]):
             self.desk.catch_up()
 
 
+class Held(Protocol):
+    """A message as far as its lock goes."""
+
+    _name: str
+    _lease: Lease | None
+
+
 class RenewJob(Job):
     """A message whose lock is to begin anew."""
 
-    __slots__ = ("gone", "lock", "message", "since")
+    __slots__ = ("alone", "gone", "lock", "message", "since")
 
-    def __init__(self, lock: Lock, deadline: float, message: ServiceBusReceivedMessage, since: float) -> None:
+    def __init__(self, lock: Lock, deadline: float, message: Held, since: float, *, alone: bool = False) -> None:
         super().__init__(deadline)
+        self.alone = alone
+        """In a call of its own, after which it shares its lease with no other message, and never moves again."""
         self.gone: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         """Done when it is over, also if nobody waited for it any more."""
         self.lock = lock
@@ -331,7 +356,7 @@ class RenewLane(Lane[RenewJob, Renewed]):
         job.gone.add_done_callback(lambda _: self._last.pop(name) if self._last.get(name) is job else None)
         super().take_over(job)
 
-    def of(self, message: ServiceBusReceivedMessage) -> asyncio.Future[None] | None:
+    def of(self, message: Held) -> asyncio.Future[None] | None:
         """The end of the last renewal of a message that is waiting or under way."""
         if not self._last:
             return None
@@ -348,10 +373,12 @@ class RenewLane(Lane[RenewJob, Renewed]):
             if job.future.done():
                 queue.popleft().end()
                 continue
-            if job.lock.name in names:
+            if job.lock.name in names or (job.alone and jobs):
                 break
             names.add(job.lock.name)
             jobs.append(queue.popleft())
+            if job.alone:
+                break
         return jobs
 
     def request(self, partition: Partition, turn: Turn, jobs: Sequence[RenewJob]) -> Request[Renewed]:
@@ -371,7 +398,7 @@ class RenewLane(Lane[RenewJob, Renewed]):
             if job.future.done():
                 continue
             if job.lock.name in lost:
-                job.future.set_exception(_lost(self.desk, job.lock.name))
+                job.future.set_exception(lock_lost(self.desk, job.lock.name))
             else:
                 job.future.set_result(None)
         if result.more:
@@ -432,25 +459,21 @@ def _sequence_number(desk: Desk, name: str) -> str:
     return f"dead letter {number}" if name.startswith("d") else f"message {number}"
 
 
-def _lost(desk: Desk, name: str) -> ServiceBusError:
-    error = MessageLockLostError(
-        f"The lock on {_sequence_number(desk, name)} has ended, or the message is gone. "
-        "It is not settled by this; receive it again, and renew the lock of what takes longer.",
-        outcome=Outcome.REFUSED,
-    )
-    error.entity = desk.entity.name
-    return error
-
-
-def _lost_with_session(desk: Desk, message: ServiceBusReceivedMessage) -> ServiceBusError | None:
-    session = None if message._lease is None else message._lease.session
+def lock_lost(desk: Desk, name: str, session: str | None = None) -> ServiceBusError:
+    """The lock on a message has ended, or that on its ``session``."""
+    error: ServiceBusError
     if session is None:
-        return None
-    error = SessionLockLostError(
-        f"The lock on the session {session!r} has ended, or its message {message.sequence_number} is gone. It is not "
-        "settled by this; accept the session again, and renew the lock of what takes longer.",
-        outcome=Outcome.REFUSED,
-    )
+        error = MessageLockLostError(
+            f"The lock on {_sequence_number(desk, name)} has ended, or the message is gone. "
+            "It is not settled by this; receive it again, and renew the lock of what takes longer.",
+            outcome=Outcome.REFUSED,
+        )
+    else:
+        error = SessionLockLostError(
+            f"The lock on the session {session!r} has ended, or its {_sequence_number(desk, name)} is gone. It is not "
+            "settled by this; accept the session again, and renew the lock of what takes longer.",
+            outcome=Outcome.REFUSED,
+        )
     error.entity = desk.entity.name
     return error
 

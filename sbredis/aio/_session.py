@@ -13,6 +13,7 @@ from zlib import crc32
 
 from sbredis.aio._arguments import NoOptions, deadline_of, seconds_of, warn_of_unknown
 from sbredis.aio._changes import require_reason
+from sbredis.aio._handles import LockHandle
 from sbredis.aio._lanes import SettleJob
 from sbredis.engine import (
     Changes,
@@ -38,7 +39,7 @@ if TYPE_CHECKING:
     from sbredis.aio._inbox import Inbox
     from sbredis.aio._telemetry import Telemetry
 
-__all__ = ["ServiceBusSession", "lane_for"]
+__all__ = ["ServiceBusSession", "lane_for", "state_bytes"]
 
 T = TypeVar("T")
 _log = logging.getLogger("sbredis.client")
@@ -49,6 +50,13 @@ _RELEASING = 5.0
 def lane_for(letter: str, session: str) -> str:
     """A lane for calls about a session: a few of them share all sessions, so that no partition keeps one for each."""
     return f"{letter}{crc32(session.encode()) % _LANES}"
+
+
+def state_bytes(state: str | bytes | bytearray | None) -> bytes | None:
+    """What is kept as the state of a session."""
+    if state is not None and not isinstance(state, (str, bytes, bytearray)):  # pyright: ignore[reportUnnecessaryIsInstance]  # callers are not all typed
+        raise TypeError(f"the state of a session is str, bytes or None, not {type(state).__name__}")
+    return state.encode() if isinstance(state, str) else None if state is None else bytes(state)
 
 
 class ServiceBusSession:
@@ -100,6 +108,15 @@ class ServiceBusSession:
         return not self._settled and not self._lock_expired(self._entity.connection.clock.now())
 
     @property
+    def lock_handle(self) -> str:
+        """What another process needs to renew, read, write or give back this session: :class:`ServiceBusSettler`.
+
+        It stays the same as long as the session is locked. Whoever has it can do so: keep it out of logs.
+        """
+        self._check()
+        return LockHandle(self._entity.record.incarnation, self._number, self._lease.token, "", self._name).text()
+
+    @property
     def _lock(self) -> SessionLock:
         return SessionLock(self._name, self._lease.token)
 
@@ -121,12 +138,9 @@ class ServiceBusSession:
         """What was kept for it, by this receiver or one before; ``None`` if nothing was, or no longer."""
         warn_of_unknown("get_state", kwargs)
 
-        def make(partition: Partition, turn: Turn) -> Request[bytes | None]:
-            return get_state(partition, self._lock, Turn("", 0, turn.now))
-
         with self._telemetry.operation("get_session_state", self._entity.name):
             self._check()
-            return await self._call("q", make, deadline_of(timeout))
+            return await self._read_state(deadline_of(timeout))
 
     async def set_state(
         self, state: str | bytes | bytearray | None, *, timeout: float | None = None, **kwargs: Unpack[NoOptions]
@@ -136,16 +150,10 @@ class ServiceBusSession:
         Text is kept in UTF-8.
         """
         warn_of_unknown("set_state", kwargs)
-        if state is not None and not isinstance(state, (str, bytes, bytearray)):  # pyright: ignore[reportUnnecessaryIsInstance]  # callers are not all typed
-            raise TypeError(f"the state of a session is str, bytes or None, not {type(state).__name__}")
-        kept = state.encode() if isinstance(state, str) else None if state is None else bytes(state)
-
-        def make(partition: Partition, turn: Turn) -> Request[bool]:
-            return set_state(partition, turn, self._lock, kept)
-
+        kept = state_bytes(state)
         with self._telemetry.operation("set_session_state", self._entity.name):
             self._check()
-            await self._call("t", make, deadline_of(timeout))
+            await self._write_state(kept, deadline_of(timeout))
 
     async def dead_letter_messages(
         self, reason: str | None = None, error_description: str | None = None, *, timeout: float | None = None
@@ -196,7 +204,25 @@ class ServiceBusSession:
             unwatch()
             self._waiting.discard(changed)
 
-    # -- for its receiver ----------------------------------------------------------------------------------------------
+    # -- for its receiver, and for settlers ----------------------------------------------------------------------------
+
+    async def _read_state(self, deadline: float) -> bytes | None:
+        def make(partition: Partition, turn: Turn) -> Request[bytes | None]:
+            return get_state(partition, self._lock, Turn("", 0, turn.now))
+
+        return await self._call("q", make, deadline)
+
+    async def _write_state(self, kept: bytes | None, deadline: float) -> None:
+        def make(partition: Partition, turn: Turn) -> Request[bool]:
+            return set_state(partition, turn, self._lock, kept)
+
+        await self._call("t", make, deadline)
+
+    async def _hand_back(self, deadline: float) -> None:
+        def make(partition: Partition, turn: Turn) -> Request[int]:
+            return release_session(partition, turn, self._lock)
+
+        await self._call("v", make, deadline)
 
     async def _renew(self, deadline: float) -> None:
         since = self._entity.connection.clock.now()
@@ -240,12 +266,8 @@ class ServiceBusSession:
         for watcher in watchers:
             watcher(self)
         if self._lease.until > self._entity.connection.clock.now():
-
-            def make(partition: Partition, turn: Turn) -> Request[int]:
-                return release_session(partition, turn, self._lock)
-
             try:
-                await self._call("v", make, asyncio.get_running_loop().time() + _RELEASING)
+                await self._hand_back(asyncio.get_running_loop().time() + _RELEASING)
             except ServiceBusError as error:
                 _log.debug(
                     "%s: a session was not given back, and is free when its lock ends: %s", self._entity.name, error

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any, Literal, Unpack
 
 from sbredis.aio._arguments import NoOptions, deadline_of, warn_of_unknown
 from sbredis.aio._changes import changes_of, delay_of
+from sbredis.aio._handles import LockHandle
 from sbredis.aio._lanes import CallJob, RenewJob, SettleJob
 from sbredis.aio._session import ServiceBusSession
 from sbredis.engine import MAXIMUM_CALL_MESSAGES, Lock, Partition, Request, Settled, Turn
@@ -267,20 +268,46 @@ class Settler:
             raise MessageAlreadySettled
         return until
 
+    async def get_lock_handle(self, message: ServiceBusReceivedMessage, *, timeout: float | None = None) -> str:
+        """What another process needs to settle this message or to renew its lock: :class:`ServiceBusSettler`.
+
+        The handle is text that is safe in a URL. It is valid as long as the message is locked, through all renewals.
+        Making it renews the lock, but not of a message that belongs to a session. Whoever has it can settle the
+        message: keep it out of logs.
+        """
+        deadline = deadline_of(timeout)
+        lease = self._check(message, "hand on")
+        if lease.session is None:
+            with self._telemetry.operation("renew_message_lock", self.entity_path, messages=(message,)):
+                await self._entity_of(message, deadline)
+                await self._renewal(message, deadline, alone=True)
+        entity = await self._entity_of(message, deadline)
+        lease = self._check(message, "hand on")
+        number = entity.desk_of(message).number
+        return LockHandle(entity.record.incarnation, number, lease.token, message._name, lease.session).text()
+
     def _begin_renewal(
         self, message: ServiceBusReceivedMessage | ServiceBusSession, deadline: float | None = None
     ) -> asyncio.Future[None]:
         """Have a lock renewed, of a message that has one, also after this receiver was closed; or of a session."""
+        until = deadline_of(None) if deadline is None else deadline
         if isinstance(message, ServiceBusSession):
-            return message._begin_renewal(deadline_of(None) if deadline is None else deadline)
+            return message._begin_renewal(until)
+        return self._renewal(message, until)
+
+    def _renewal(
+        self, message: ServiceBusReceivedMessage, deadline: float, *, alone: bool = False
+    ) -> asyncio.Future[None]:
+        """The same for a message; ``alone`` for one that is to share its lease with no other from then on."""
         entity: Entity = message._owner  # type: ignore[assignment]
         lease = message._lease
         assert lease is not None  # it was received in a mode that locks
         job = RenewJob(
             Lock(lease.token, message._name),
-            deadline_of(None) if deadline is None else deadline,
+            deadline,
             message,
             self._connection.clock.now(),
+            alone=alone,
         )
         return entity.desk_of(message).renewing.submit(job)
 

@@ -67,7 +67,12 @@ _Sends = Literal["send", "schedule"]
 _Receives = Literal["receive", "receive_deferred", "peek"]
 _Settles = Literal["complete", "abandon", "release", "defer", "dead_letter", "delete"]
 _Sessions = Literal[
-    "accept_session", "renew_session_lock", "get_session_state", "set_session_state", "dead_letter_session"
+    "accept_session",
+    "renew_session_lock",
+    "get_session_state",
+    "set_session_state",
+    "dead_letter_session",
+    "release_session",
 ]
 
 _Others = Literal["open", "cancel_scheduled", "renew_message_lock"]

@@ -11,6 +11,7 @@ from sbredis.sync._receiver import ServiceBusReceiver, ServiceBusSessionReceiver
 from sbredis.sync._renewer import AutoLockRenewer
 from sbredis.sync._sender import ServiceBusSender
 from sbredis.sync._session import ServiceBusSession
+from sbredis.sync._settler import ServiceBusSettler
 from sbredis.sync._stream import SendStream
 
 __all__ = [
@@ -25,5 +26,6 @@ __all__ = [
     "ServiceBusSender",
     "ServiceBusSession",
     "ServiceBusSessionReceiver",
+    "ServiceBusSettler",
     "check_connection",
 ]

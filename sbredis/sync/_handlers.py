@@ -12,6 +12,7 @@ from sbredis.sync._options import ReceiverKeywords
 from sbredis.sync._receiver import ServiceBusReceiver, ServiceBusSessionReceiver, receiver_for
 from sbredis.sync._renewer import AutoLockRenewer
 from sbredis.sync._sender import ServiceBusSender
+from sbredis.sync._settler import ServiceBusSettler
 
 if TYPE_CHECKING:
     from sbredis import aio
@@ -100,6 +101,14 @@ class Handlers:
             adaptive_prefetch=adaptive_prefetch,
         )
         return receiver_for(self._portal, receiver)
+
+    def get_settler(self, entity_path: str) -> ServiceBusSettler:
+        """What settles messages of a queue, a subscription or a sub-queue that another process has received.
+
+        It takes handles, which :meth:`ServiceBusReceiver.get_lock_handle` and :attr:`ServiceBusSession.lock_handle`
+        make. The path is one that :meth:`describe_entity` takes.
+        """
+        return ServiceBusSettler(self._portal, self._portal.make(self._aio.get_settler, entity_path))
 
     def _renewer_of(self, given: AutoLockRenewer | None) -> aio.AutoLockRenewer | None:
         """What renews in the loop of this client."""

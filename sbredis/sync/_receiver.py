@@ -296,6 +296,15 @@ class ServiceBusReceiver(Iterator[ServiceBusReceivedMessage]):
         warn_of_unknown("renew_message_lock", kwargs)
         return self._portal.call(self._aio.renew_message_lock, message, timeout=timeout)
 
+    def get_lock_handle(self, message: ServiceBusReceivedMessage, *, timeout: float | None = None) -> str:
+        """What another process needs to settle this message or to renew its lock: :class:`ServiceBusSettler`.
+
+        The handle is text that is safe in a URL. It is valid as long as the message is locked, through all renewals.
+        Making it renews the lock, but not of a message that belongs to a session. Whoever has it can settle the
+        message: keep it out of logs.
+        """
+        return self._portal.call(self._aio.get_lock_handle, message, timeout=timeout)
+
     def close(self) -> None:
         """Receive no more. What was fetched ahead is given back, which counts no delivery.
 

@@ -47,6 +47,14 @@ class ServiceBusSession:
         return self._aio.locked
 
     @property
+    def lock_handle(self) -> str:
+        """What another process needs to renew, read, write or give back this session: :class:`ServiceBusSettler`.
+
+        It stays the same as long as the session is locked. Whoever has it can do so: keep it out of logs.
+        """
+        return self._aio.lock_handle
+
+    @property
     def auto_renew_error(self) -> Exception | None:
         """Why its lock could not be renewed automatically; ``None`` as long as nothing went wrong."""
         return self._aio.auto_renew_error

@@ -127,3 +127,55 @@ async def test_who_maintains_queues_in_the_guide(url: str) -> None:
     assert str(message) == "too late"
     ended.set()
     await maintaining
+
+
+@pytest.mark.anyio
+@pytest.mark.parametrize("well", [True, False])
+async def test_a_message_is_received_here_and_settled_there_in_the_guide(url: str, well: bool) -> None:
+    """Through another client it is completed, or comes back later."""
+
+    async def done() -> bool:
+        return well
+
+    async with ServiceBusClient(url) as here, ServiceBusClient(url) as there:
+        async with here.get_queue_sender("orders", create_if_missing=True) as sender:
+            await sender.send_messages(ServiceBusMessage("a"))
+        text, handle = await fragment("docs/queues.md", "receive_here")(here)
+        assert text == "a"
+        await fragment("docs/queues.md", "settle_there")(there, handle, done)
+        left = await here.get_queue_receiver("orders").peek_messages(5)
+        assert [message.delivery_count for message in left] == ([] if well else [1])
+
+
+@pytest.mark.anyio
+async def test_a_session_is_looked_after_by_another_process_in_the_guide(url: str) -> None:
+    """Its state goes from hand to hand, and its message is settled."""
+    async with ServiceBusClient(url) as here, ServiceBusClient(url) as there:
+        await here.ensure_queue("payments", requires_session=True)
+        async with here.get_queue_sender("payments") as sender:
+            await sender.send_messages([ServiceBusMessage(str(number), session_id="ann") for number in range(2)])
+        for count in (b"1", b"2"):
+            async with here.get_queue_receiver("payments", session_id="ann") as receiver:
+                (message,) = await receiver.receive_messages(max_wait_time=20)
+                handles = receiver.session.lock_handle, await receiver.get_lock_handle(message)
+                await fragment("docs/sessions.md", "count_there")(there, *handles)
+            async with here.get_queue_receiver("payments", session_id="ann") as receiver:
+                assert await receiver.session.get_state() == count
+
+
+@pytest.mark.anyio
+async def test_a_handler_is_stopped_with_the_lock_of_its_session_in_the_guide(url: str) -> None:
+    """One that ends in time brings its result."""
+
+    async def quick() -> str:
+        return "done"
+
+    async with ServiceBusClient(url) as client:
+        await client.ensure_queue("payments", requires_session=True, lock_duration=timedelta(seconds=5))
+        async with client.get_queue_receiver("payments", session_id="ann") as receiver:
+            # As the guide does, in a module that has asyncio already.
+            guarded = fragment("docs/sessions.md", "guarded")
+            guarded.__globals__["asyncio"] = asyncio
+            assert await guarded(receiver.session, quick) == "done"
+            with pytest.raises(asyncio.CancelledError):
+                await guarded(receiver.session, asyncio.Event().wait)

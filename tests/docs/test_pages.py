@@ -48,8 +48,8 @@ NOT_RUN: dict[str, list[str]] = {}
 """What is not run, and the reason that the page gives."""
 
 CALLED_ELSEWHERE = {
-    "docs/queues.md": ["pipeline", "work", "maintain"],
-    "docs/sessions.md": ["work", "patient", "show_and_clear"],
+    "docs/queues.md": ["pipeline", "work", "receive_here", "settle_there", "maintain"],
+    "docs/sessions.md": ["work", "patient", "guarded", "count_there", "show_and_clear"],
     "docs/topics.md": ["look_after"],
 }
 """The functions that pages show and do not call. ``test_fragments.py`` calls them."""

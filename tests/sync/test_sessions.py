@@ -448,3 +448,34 @@ def test_a_session_is_free_when_its_client_is_closed(url: str, client: ServiceBu
         session_of(receiver).set_state("theirs")
     with client.get_queue_receiver("q", session_id="ann") as another:
         assert session_of(another).get_state() == b"theirs"
+
+
+def test_a_thread_settles_and_looks_after_a_session_by_handle(client: ServiceBusClient) -> None:
+    client.ensure_queue("q", requires_session=True)
+    with client.get_queue_sender("q") as sender:
+        sender.send_messages([ServiceBusMessage(str(number), session_id="ann") for number in range(2)])
+    with client.get_queue_receiver("q", session_id="ann") as receiver:
+        first, second = receiver.receive_messages(2, 20)
+        handle = receiver.session.lock_handle
+        with client.get_settler("q") as settler:
+            settler.complete_message(receiver.get_lock_handle(first))
+            settler.dead_letter_message(receiver.get_lock_handle(second), "why", "because")
+            settler.set_session_state(handle, "kept")
+            assert settler.get_session_state(handle) == b"kept"
+            assert settler.renew_session_lock(handle) >= receiver.session.locked_until_utc
+            settler.release_session(handle)
+    with client.get_queue_receiver("q", sub_queue="deadletter", max_wait_time=20) as letters:
+        letter = letters.next()
+        assert (letter.dead_letter_reason, letter.dead_letter_error_description) == ("why", "because")
+        handle = letters.get_lock_handle(letter)
+        settler = client.get_settler("q/$DeadLetterQueue")
+        assert repr(settler) == "<ServiceBusSettler 'q/$DeadLetterQueue' open>"
+        settler.renew_message_lock(handle)
+        settler.defer_message(handle)
+        (letter,) = letters.receive_deferred_messages(letter.sequence_number)
+        settler.release_message(letters.get_lock_handle(letter))
+        (letter,) = letters.receive_deferred_messages(letter.sequence_number)
+        settler.abandon_message(letters.get_lock_handle(letter))
+        settler.close()
+        with pytest.raises(ValueError, match="closed"):
+            settler.complete_message(handle)

@@ -19,6 +19,7 @@ PAIRS: dict[type, type] = {
     aio.ServiceBusReceiver: sync.ServiceBusReceiver,
     aio.ServiceBusSessionReceiver: sync.ServiceBusSessionReceiver,
     aio.ServiceBusSession: sync.ServiceBusSession,
+    aio.ServiceBusSettler: sync.ServiceBusSettler,
     aio.AutoLockRenewer: sync.AutoLockRenewer,
     aio.SendStream: sync.SendStream,
     aio_management.AsyncItemPaged: sync_management.ItemPaged,

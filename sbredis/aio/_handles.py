@@ -1,0 +1,86 @@
+"""Handles: what another process needs to deal with the lock on a message or on a session. Pure.
+
+A handle is text, to be stored or sent, and opaque to who has it. It holds the token of the lock, which nobody can guess
+and which is the only proof that somebody may settle the message. So no error and no log line shows a handle.
+"""
+
+from __future__ import annotations
+
+import re
+import struct
+from base64 import urlsafe_b64decode, urlsafe_b64encode
+from itertools import pairwise
+from typing import NamedTuple
+
+from sbredis.engine import identifier
+
+__all__ = ["LockHandle", "read_handle"]
+
+_VERSION = 1
+_HEAD = struct.Struct(">BBHBB")
+"""Version; length of the incarnation; partition; lengths of the token and of the name. The session is the rest."""
+_INCARNATION = re.compile(r"[A-Za-z0-9_-]{1,64}", re.ASCII)
+_TOKEN = re.compile(r"[A-Za-z0-9_-]{12}", re.ASCII)
+_NAME = re.compile(r"d?[1-9][0-9]{0,14}", re.ASCII)
+_LONGEST = 1024
+_SESSION, _NO_SESSION = b"+", b"-"
+
+
+class LockHandle(NamedTuple):
+    """A lock on a message, or on a session."""
+
+    incarnation: str
+    """Of the entity."""
+    partition: int
+    token: str
+    name: str
+    """Of the message; empty in the handle of a session."""
+    session: str | None
+    """Whose lock it is, where messages belong to sessions."""
+
+    def text(self) -> str:
+        """As it is handed on: letters, digits, ``-`` and ``_``."""
+        texts = [part.encode() for part in (self.incarnation, self.token, self.name)]
+        incarnation, token, name = map(len, texts)
+        head = _HEAD.pack(_VERSION, incarnation, self.partition, token, name)
+        session = _NO_SESSION if self.session is None else _SESSION + self.session.encode()
+        return urlsafe_b64encode(head + b"".join(texts) + session).rstrip(b"=").decode()
+
+
+def read_handle(text: str, what: str) -> LockHandle:
+    """What a handle holds that is to be one of a message or of a session; :class:`ValueError` if it is none."""
+    if not isinstance(text, str):  # pyright: ignore[reportUnnecessaryIsInstance]  # callers are not all typed
+        raise TypeError(
+            f"A handle is text, as get_lock_handle() or session.lock_handle made it, not {type(text).__name__}."
+        )
+    try:
+        handle = _parsed(text)
+    except (ValueError, struct.error):
+        handle = None
+    if handle is None:
+        raise ValueError("This is no handle of a lock, or one that was changed or cut on its way.")
+    if (what == "message") != bool(handle.name):
+        made = "get_lock_handle(message)" if what == "message" else "session.lock_handle"
+        raise ValueError(f"The handle of a {what} is needed, which {made} makes.")
+    return handle
+
+
+def _parsed(text: str) -> LockHandle | None:
+    if len(text) > _LONGEST:
+        return None
+    packed = urlsafe_b64decode(text.encode("ascii") + b"=" * (-len(text) % 4))
+    version, incarnation, partition, token, name = _HEAD.unpack_from(packed)
+    if version != _VERSION:
+        return None
+    ends = [_HEAD.size]
+    for length in (incarnation, token, name):
+        ends.append(ends[-1] + length)
+    parts = [packed[begin:end].decode("ascii") for begin, end in pairwise(ends)]
+    rest = packed[ends[-1] :]
+    session = None if rest == _NO_SESSION else rest.removeprefix(_SESSION).decode()
+    found = LockHandle(parts[0], partition, parts[1], parts[2], session)
+    if session is not None:
+        identifier(session, "session", may_be_empty=True)
+    fits = _INCARNATION.fullmatch(parts[0]) and _TOKEN.fullmatch(parts[1])
+    named = session is not None if not parts[2] else _NAME.fullmatch(parts[2])
+    return found if fits and named and found.text() == text else None

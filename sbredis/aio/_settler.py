@@ -1,0 +1,303 @@
+# pyright: reportPrivateUsage=false
+"""Settling messages and looking after sessions by handle: of locks that another process holds."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
+from typing import TYPE_CHECKING, Literal, Self
+
+from sbredis.aio._arguments import deadline_of
+from sbredis.aio._changes import changes_of, delay_of, require_modification, require_reason
+from sbredis.aio._entity_info import SUFFIXES
+from sbredis.aio._handles import LockHandle, read_handle
+from sbredis.aio._kinds import require_messages
+from sbredis.aio._lanes import RenewJob, SettleJob, lock_lost
+from sbredis.aio._session import ServiceBusSession, state_bytes
+from sbredis.engine import Lock, Partition, Peeked, Request, SessionLock, Side, Turn
+from sbredis.model import Lease, PrimitiveTypes, ServiceBusReceiveMode, ServiceBusSubQueue, delivered
+
+if TYPE_CHECKING:
+    from sbredis.aio._connection import Connection
+    from sbredis.aio._desk import Desk
+    from sbredis.aio._entity import Entity
+    from sbredis.aio._telemetry import Operation, Telemetry
+
+__all__ = ["ServiceBusSettler"]
+
+
+@dataclass(slots=True)
+class _Held:
+    """A message as far as its lock goes: what its handle tells, and where calls about it come together."""
+
+    _name: str
+    _lease: Lease | None
+    desk: Desk
+    lock: Lock
+
+
+class ServiceBusSettler:
+    """Settles messages that another process or another connection has received, and looks after sessions likewise.
+
+    Made by :meth:`ServiceBusClient.get_settler`. It receives nothing. Its methods take handles, which
+    :meth:`ServiceBusReceiver.get_lock_handle` and :attr:`ServiceBusSession.lock_handle` make.
+
+    What a handle says is checked before anything is changed: one that is malformed, or made for another entity or
+    sub-queue, is a :class:`ValueError`. Whether the lock still holds is for the broker to say:
+    :class:`~sbredis.exceptions.MessageLockLostError` or :class:`~sbredis.exceptions.SessionLockLostError` if not. Any
+    of the calls may be made concurrently.
+    """
+
+    def __init__(
+        self, connection: Connection, name: str, sub_queue: ServiceBusSubQueue | None, telemetry: Telemetry
+    ) -> None:
+        self._connection = connection
+        self._share = connection.share()
+        self._name = name
+        self._sub_queue = sub_queue
+        self._telemetry = telemetry
+        self._closed = False
+
+    @property
+    def entity_path(self) -> str:
+        """The queue or subscription whose messages it settles, with the sub-queue if it is one."""
+        return self._name + SUFFIXES[self._sub_queue]
+
+    async def __aenter__(self) -> Self:
+        """Connect, and find the entity."""
+        with self._telemetry.operation("open", self.entity_path):
+            await self._entity(deadline_of(None))
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        await self.close()
+
+    def __repr__(self) -> str:
+        return f"<ServiceBusSettler {self.entity_path!r} {'closed' if self._closed else 'open'}>"
+
+    async def close(self) -> None:
+        """Settle no more. Locks stay as they are."""
+        self._closed = True
+
+    # -- messages ------------------------------------------------------------------------------------------------------
+
+    async def complete_message(self, handle: str, *, timeout: float | None = None) -> None:
+        """Settle a message as done: it is removed from the queue."""
+        await self._settle("complete", handle, timeout)
+
+    async def abandon_message(
+        self,
+        handle: str,
+        *,
+        delay: timedelta | float | None = None,
+        properties_to_modify: Mapping[str, PrimitiveTypes] | None = None,
+        timeout: float | None = None,
+    ) -> None:
+        """Give a message back, to be received again, at once or after a delay; counted as a failed delivery.
+
+        When it was delivered as often as the queue allows, it goes to the dead-letter queue. The application properties
+        in ``properties_to_modify`` are changed or added, which takes one more call to read the message.
+        """
+        await self._settle("abandon", handle, timeout, modify=properties_to_modify, delay=delay_of(delay))
+
+    async def release_message(self, handle: str, *, timeout: float | None = None) -> None:
+        """Unlock a message without counting a delivery: it returns to its place, and is received again at once."""
+        await self._settle("release", handle, timeout)
+
+    async def defer_message(
+        self,
+        handle: str,
+        *,
+        properties_to_modify: Mapping[str, PrimitiveTypes] | None = None,
+        timeout: float | None = None,
+    ) -> None:
+        """Set a message aside: it is received again by its sequence number only. Counted as a failed delivery.
+
+        When it was delivered as often as the queue allows, it goes to the dead-letter queue instead.
+        """
+        await self._settle("defer", handle, timeout, modify=properties_to_modify)
+
+    async def dead_letter_message(
+        self,
+        handle: str,
+        reason: str | None = None,
+        error_description: str | None = None,
+        *,
+        properties_to_modify: Mapping[str, PrimitiveTypes] | None = None,
+        timeout: float | None = None,
+    ) -> None:
+        """Move a message to the dead-letter queue, with why it is there, which takes one more call to read it."""
+        await self._settle(
+            "dead_letter",
+            handle,
+            timeout,
+            modify=properties_to_modify,
+            reason=reason,
+            description=error_description,
+        )
+
+    async def renew_message_lock(self, handle: str, *, timeout: float | None = None) -> datetime:
+        """Lock a message for the full duration from now on, and return when the lock ends. The handle stays the same.
+
+        Of a message that belongs to a session, the lock of the session is to be renewed.
+        """
+        deadline = deadline_of(timeout)
+        given = self._of_message(handle)
+        if given.session is not None:
+            raise ValueError(
+                "The message has no lock of its own but that of its session: renew the lock of the session."
+            )
+        with self._telemetry.operation("renew_message_lock", self.entity_path) as operation:
+            held = await self._held(given, deadline, operation)
+            assert held._lease is not None
+            await held.desk.renewing.submit(RenewJob(held.lock, deadline, held, self._connection.clock.now()))
+            return datetime.fromtimestamp(held._lease.until_utc, UTC)
+
+    async def _settle(
+        self,
+        kind: Literal["complete", "abandon", "release", "defer", "dead_letter"],
+        handle: str,
+        timeout: float | None,
+        *,
+        modify: Mapping[str, PrimitiveTypes] | None = None,
+        reason: str | None = None,
+        description: str | None = None,
+        delay: int = 0,
+    ) -> None:
+        deadline = deadline_of(timeout)
+        given = self._of_message(handle)
+        if kind == "dead_letter" and given.name.startswith("d"):
+            raise ValueError("The message is on the dead-letter queue already: complete it, abandon it or defer it.")
+        require_reason(reason, description)
+        require_modification(modify)
+        with self._telemetry.operation(kind, self.entity_path) as operation:
+            held = await self._held(given, deadline, operation)
+            lock = held.lock
+            if modify is not None or reason is not None or description is not None:
+                lock = lock._replace(changes=await self._changes(given, held, modify, reason, description, deadline))
+            job = SettleJob(lock._replace(delay=delay), deadline, None, given.session)
+            await held.desk.settling(kind).submit(job)
+
+    async def _changes(  # noqa: PLR0917 -- what changes, of what
+        self,
+        given: LockHandle,
+        held: _Held,
+        modify: Mapping[str, PrimitiveTypes] | None,
+        reason: str | None,
+        description: str | None,
+        deadline: float,
+    ) -> bytes:
+        """The changes of a settlement, those that were made before included: the message is read for them."""
+        side: Side = "d" if given.name.startswith("d") else ""
+        number = int(given.name.removeprefix("d"))
+
+        def make(partition: Partition, turn: Turn) -> Request[Peeked]:
+            return partition.peek(number, 1, side=side, room=1, turn=Turn("", 0, turn.now))
+
+        shown = (await held.desk.read("p", make, deadline)).messages
+        if not shown or shown[0].name != given.name:
+            raise lock_lost(held.desk, given.name, given.session)
+        base = held.desk.entity.base(given.partition)
+        message = delivered(shown[0], base, ServiceBusReceiveMode.PEEK_LOCK, None, held.desk.entity, peeked=True)
+        return changes_of(message, modify, reason, description)
+
+    def _of_message(self, handle: str) -> LockHandle:
+        given = read_handle(handle, "message")
+        sub_queue = ServiceBusSubQueue.DEAD_LETTER if given.name.startswith("d") else None
+        if sub_queue is not self._sub_queue:
+            raise ValueError(
+                f"The handle is not one of a message of {self.entity_path!r}: it is of "
+                + ("a dead letter." if sub_queue else "a message that is no dead letter.")
+            )
+        return given
+
+    async def _held(self, given: LockHandle, deadline: float, operation: Operation) -> _Held:
+        desk = await self._desk(given, deadline)
+        operation.numbered([desk.entity.base(desk.number) + int(given.name.removeprefix("d"))])
+        return _Held(
+            given.name, Lease(given.token, math.inf, math.inf, given.session), desk, Lock(given.token, given.name)
+        )
+
+    # -- sessions ------------------------------------------------------------------------------------------------------
+
+    async def renew_session_lock(self, handle: str, *, timeout: float | None = None) -> datetime:
+        """Lock a session for the full duration from now on, and return when the lock ends."""
+        deadline = deadline_of(timeout)
+        given = self._of_session(handle)
+        with self._telemetry.operation("renew_session_lock", self.entity_path):
+            session = await self._session(given, deadline)
+            await session._renew(deadline)
+        return session.locked_until_utc
+
+    async def get_session_state(self, handle: str, *, timeout: float | None = None) -> bytes | None:
+        """What was kept for a session; ``None`` if nothing was, or no longer."""
+        deadline = deadline_of(timeout)
+        given = self._of_session(handle)
+        with self._telemetry.operation("get_session_state", self.entity_path):
+            return await (await self._session(given, deadline))._read_state(deadline)
+
+    async def set_session_state(
+        self, handle: str, state: str | bytes | bytearray | None, *, timeout: float | None = None
+    ) -> None:
+        """Keep something for a session, up to the size of a message; ``None`` for nothing. Text is kept in UTF-8."""
+        deadline = deadline_of(timeout)
+        given, kept = self._of_session(handle), state_bytes(state)
+        with self._telemetry.operation("set_session_state", self.entity_path):
+            await (await self._session(given, deadline))._write_state(kept, deadline)
+
+    async def release_session(self, handle: str, *, timeout: float | None = None) -> None:
+        """Give a session back with all that is held of it, for others to accept it. This counts no delivery."""
+        deadline = deadline_of(timeout)
+        given = self._of_session(handle)
+        with self._telemetry.operation("release_session", self.entity_path):
+            await (await self._session(given, deadline))._hand_back(deadline)
+
+    def _of_session(self, handle: str) -> LockHandle:
+        given = read_handle(handle, "session")
+        if self._sub_queue is not None:
+            raise ValueError(f"{self.entity_path!r} has no sessions: take the settler of the queue or subscription.")
+        return given
+
+    async def _session(self, given: LockHandle, deadline: float) -> ServiceBusSession:
+        """A session whose lock holds as far as this process knows."""
+        assert given.session is not None
+        desk = await self._desk(given, deadline)
+        return ServiceBusSession(
+            desk.entity,
+            desk.number,
+            SessionLock(given.session, given.token),
+            Lease(given.token, math.inf, math.inf, given.session),
+            self._telemetry,
+        )
+
+    # -- the entity ----------------------------------------------------------------------------------------------------
+
+    async def _entity(self, deadline: float) -> Entity:
+        self._check_open()
+        entity = await self._connection.entity(self._name, deadline)
+        self._check_open()
+        require_messages(entity.record)
+        return entity
+
+    async def _desk(self, given: LockHandle, deadline: float) -> Desk:
+        """Where calls about a lock come together, if it is one of this entity."""
+        entity = await self._entity(deadline)
+        seen = entity.record
+        if seen.incarnation != given.incarnation:
+            # What this client knows may be old: the entity may have been deleted and created again.
+            found = await self._connection.record(self._name, deadline)
+            if found.incarnation == given.incarnation:
+                await entity.reload(seen, deadline)
+        if entity.record.incarnation != given.incarnation or given.partition not in entity.numbers:
+            raise ValueError(
+                f"The handle is not one of {entity.name!r}: it was made for another entity, or for one of this name "
+                "that was deleted since."
+            )
+        return entity.desk(given.partition)
+
+    def _check_open(self) -> None:
+        if self._closed:
+            raise ValueError("The settler is closed: get another one from the client.")
+        self._connection.check_open()

@@ -4,8 +4,8 @@
 -- Each event happens as of its own time, and what it makes due is taken in the same pass. `work_off` writes the result; `count` and
 -- `peek` only show it.
 --
--- An event is a time and a text: `L` and a token for a lock, and for all else the name that it has in `due`. What was never
--- indexed (see await_expiry) is found at the beginning of each level of priority and named alike.
+-- An event other than a lock has a name in `due`. What was never indexed (see await_expiry) is found at the beginning of each level
+-- of priority.
 --
 -- Result, a table:
 --   moved      each message to which something has happened, in order: its member, what it was (`was`: the letter of its event, or
@@ -28,7 +28,6 @@
 -- @use record_of
 -- @use band
 -- @use seat_name
--- @use seat_text
 -- @use seats_of
 -- @use session_in
 -- @use side_of
@@ -91,13 +90,12 @@ local function foresee(p, share, turning)
   end
 
   local function await(m, time)
-    local text = 'e' .. seat_text(m.number)
     local at = #made + 1
-    while at > at_made and (made[at - 1].time > time or made[at - 1].time == time and made[at - 1].text > text) do
+    while at > at_made and (made[at - 1].time > time or made[at - 1].time == time and made[at - 1].m.number > m.number) do
       made[at] = made[at - 1]
       at = at - 1
     end
-    made[at] = { time = time, text = text, m = m }
+    made[at] = { time = time, m = m }
   end
 
   local function die(m, reason)
@@ -190,7 +188,7 @@ local function foresee(p, share, turning)
             level.record = redis.call('HGET', bucket(p.keys, tonumber(member)), member)
             level.expires = string.byte(level.record) == 120 and tonumber(string.sub(level.record, 16, 28)) or NEVER
           end
-          level.text = 'e' .. seat_text(tonumber(member))
+          level.number = tonumber(member)
         end
         if level.expires > now then
           level.over, level.fresh = true, level.expires
@@ -318,25 +316,27 @@ local function foresee(p, share, turning)
   end
 
   while true do
-    -- The earliest of all: kind is where it comes from.
-    local kind, time, text, expiring
+    -- The earliest of all: kind is where it comes from. At one instant, only expiries come from several places; `number` is that
+    -- of the message that expires, and less than any for other events. No texts are compared: in what order they are, depends on
+    -- the locale of the server.
+    local kind, time, number, expiring
     if locks[at_lock] then
-      kind, time, text = 'lock', math.min(now, tonumber(locks[at_lock + 1]) - p.offset), 'L' .. locks[at_lock]
+      kind, time, number = 'lock', math.min(now, tonumber(locks[at_lock + 1]) - p.offset), -1
     end
-    local next_due, event = due[at_due], made[at_made]
-    if next_due then
+    local text, event = due[at_due], made[at_made]
+    if text then
       local when = tonumber(due[at_due + 1])
-      if not kind or when < time or when == time and next_due < text then
-        kind, time, text = 'due', when, next_due
+      if not kind or when < time then
+        kind, time, number = 'due', when, string.byte(text) == 101 and tonumber(members[(at_due + 1) / 2]) or -1
       end
     end
-    if event and (not kind or event.time < time or event.time == time and event.text < text) then
-      kind, time, text = 'made', event.time, event.text
+    if event and (not kind or event.time < time or event.time == time and event.m.number < number) then
+      kind, time, number = 'made', event.time, event.m.number
     end
     for i = 1, #levels do
       local level = not levels[i].over and first_of(levels[i])
-      if level and (not kind or level.expires < time or level.expires == time and level.text < text) then
-        kind, time, text, expiring = 'level', level.expires, level.text, level
+      if level and (not kind or level.expires < time or level.expires == time and level.number < number) then
+        kind, time, number, expiring = 'level', level.expires, level.number, level
       end
     end
     if not kind then

@@ -423,6 +423,16 @@ def test_no_command_is_handed_a_number_with_a_minus_before_it(name: str) -> None
     assert not re.findall(r"redis\.call\([^\n]*[,(]\s*-\s*[A-Za-z(#][^\n]*", load(name).source)
 
 
+_TEXTS = r"(?:\w+(?:\[[^]\n]*\])?\.)*(?:text|name|member|session|token|lane|id|entity)\b"
+_IN_ORDER = re.compile(rf"(?<![#\w.]){_TEXTS} (?:<|>)=? |(?:<|>)=? {_TEXTS}(?! [-+*/])[^\n]*")
+
+
+@pytest.mark.parametrize("name", operations())
+def test_no_script_asks_in_what_order_two_texts_are(name: str) -> None:
+    """Lua answers by the locale of the server process: in that of English, small letters come before large ones."""
+    assert not _IN_ORDER.findall(load(name).source)
+
+
 @pytest.mark.anyio
 @pytest.mark.parametrize("target", ["memory"])
 async def test_every_field_that_scripts_read_or_write_is_there_from_the_beginning(bench: Bench) -> None:

@@ -123,7 +123,12 @@ BUGS = (
         "if expires <= now then\n      await",
         "if false then\n      await",
     ),
-    Bug("what lapses goes last", "includes/foresee", "'L' .. locks[at_lock]", "'l' .. locks[at_lock]"),
+    Bug(
+        "what lapses goes last",
+        "includes/foresee",
+        "if not kind or when < time then",
+        "if not kind or when <= time then",
+    ),
     Bug(
         "free since somebody came",
         "includes/foresee",

@@ -42,8 +42,18 @@ for i = 1, #members do
     missing[#missing + 1] = members[i]
   end
 end
-if #missing > 0 and p.more == 1 then
-  return put_off(p)
+if p.more == 1 then
+  -- What is due already is scheduled no longer, although it still waits for its turn.
+  local names = {}
+  for i = 1, #members do
+    names[i] = due_name('a', members[i])
+  end
+  local dues = gather('ZMSCORE', p.due, names)
+  for i = 1, #members do
+    if #missing > 0 or tonumber(dues[i]) <= p.now then
+      return put_off(p)
+    end
+  end
 end
 if #missing == 0 then
   for i = 1, #members do

@@ -75,8 +75,11 @@ if s[1] then
   end
   if version > tonumber(s[3]) then
     local p = begin(KEYS, { ARGV[1], ARGV[2], s[3], '', '0', ARGV[6] }, 'configure', 6, false)
-    if p and overdue(p) then
-      return put_off(p)
+    local due_first = p and overdue(p) and put_off(p, function()
+      return true
+    end)
+    if due_first then
+      return due_first
     end
   end
 else

@@ -43,8 +43,12 @@ local growth = #ARGV[10] - redis.call('HSTRLEN', p.states, field)
 if #ARGV[10] > tonumber(limits[3]) then
   return refuse('TOOLARGE', '0')
 end
-if growth > 0 and tonumber(limits[1]) + growth > tonumber(limits[2]) then
-  return overdue(p) and put_off(p) or refuse('QUOTA', limits[1] .. ' ' .. limits[2])
+local function full()
+  limits[1] = redis.call('HGET', p.store, 'bytes')
+  return growth > 0 and tonumber(limits[1]) + growth > tonumber(limits[2])
+end
+if full() then
+  return overdue(p) and put_off(p, full) or refuse('QUOTA', limits[1] .. ' ' .. limits[2])
 end
 
 advance(p, 100)

@@ -61,8 +61,12 @@ local function check_incoming(p, argv, columns, letters, at)
   if count > 1 and (total > 4194304 or changes > 4194304) then
     return nil, refuse('BADCALL', 'messages')
   end
-  if total > 0 and tonumber(limits[1]) + total + changes > tonumber(limits[2]) then
-    return nil, overdue(p) and put_off(p) or refuse('QUOTA', limits[1] .. ' ' .. limits[2])
+  local function full()
+    limits[1] = redis.call('HGET', p.store, 'bytes')
+    return total > 0 and tonumber(limits[1]) + total + changes > tonumber(limits[2])
+  end
+  if full() then
+    return nil, overdue(p) and put_off(p, full) or refuse('QUOTA', limits[1] .. ' ' .. limits[2])
   end
   return {
     at = at, stride = stride, count = count, ttl = ttl, level = level, id = place.i, due = due, route = place.r,

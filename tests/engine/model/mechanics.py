@@ -167,13 +167,15 @@ class Mechanics:
         early: tuple[str, str] | None = None,
         refusal: tuple[str, str] | None = None,
         again: Callable[[Call], R] | None = None,
+        full: Callable[[], tuple[str, str] | None] = lambda: None,
         share: int | None = None,
         undecided: Callable[[], bool] = lambda: False,
     ) -> R:
         """Check the call, do what is due, then the operation, then wake. What is refused ``early`` is refused before it
         is asked whether the arguments are sound.
 
-        Where something due is left over and the answer is ``undecided`` because of it, the call is put off.
+        Where something due is left over and the answer is ``undecided`` because of it, the call is put off. What is due
+        may make room: ``full`` refuses it again if there is none once all of that has happened.
         """
         known = self._admit(call)
         if known:
@@ -185,7 +187,8 @@ class Mechanics:
         refusal = early or refusal
         if refusal:
             if refusal[0] == "QUOTA" and self._overdue(call):
-                self._put_off(call)
+                self._put_off(call, lambda: full() is not None)
+                refusal = full() or refusal
             self._refuse(*refusal)
         self._begin(call)
         self.more = self._do_due(call.now, share or self.bounds.share)
@@ -212,12 +215,13 @@ class Mechanics:
         there.more = there._do_due(call.now, 5 * self.bounds.share)
         return there
 
-    def _put_off(self, call: Call) -> NoReturn:
-        """Do more of what is due, and nothing of the call."""
+    def _put_off(self, call: Call, still: Callable[[], bool] = lambda: False) -> None:
+        """Do more of what is due, and nothing of the call; unless nothing is left and the answer is ``still`` so."""
         self._begin(call)
-        self._do_due(call.now, 5 * self.bounds.share)
+        more = self._do_due(call.now, 5 * self.bounds.share)
         self._end(call.now)
-        self._refuse("DUE", "more")
+        if more or not still():
+            self._refuse("DUE", "more")
 
     def _end(self, now: int) -> None:
         """See what sessions do, announce what will be due, and wake who waits."""

@@ -78,7 +78,8 @@ class Model(Mechanics):
         without = [place for place, message in enumerate(made) if message.session is None]
         if self.settings.sessions and without and not refusal:
             refusal = "SESSIONS", str(without[0])
-        return self._perform(call, act, sound=self._is_outgoing(messages) and not self._takes_nothing, refusal=refusal)
+        sound = self._is_outgoing(messages) and not self._takes_nothing
+        return self._perform(call, act, sound=sound, refusal=refusal, full=lambda: self._refusal_of_send(made))
 
     @property
     def _takes_nothing(self) -> bool:
@@ -130,8 +131,12 @@ class Model(Mechanics):
             call,
             act,
             sound=self._are_names(names),
-            undecided=lambda: bool(self._find(names, State.SCHEDULED)[1]),
+            undecided=lambda: self._some_not_to_come(call, names),
         )
+
+    def _some_not_to_come(self, call: Call, names: Sequence[str]) -> bool:
+        found, missing = self._find(names, State.SCHEDULED)
+        return bool(missing) or any((message.due or 0) <= call.now for message in found)
 
     # -- giving out ----------------------------------------------------------------------------------------------------
 
@@ -529,7 +534,7 @@ class Model(Mechanics):
             if differs:
                 self._refuse("FIXED", name)
         if call.version > self.version and self._overdue(call):
-            self._put_off(call)
+            self._put_off(call, lambda: True)
         self.settings, self.version = settings, call.version
         return self.version
 

@@ -108,15 +108,21 @@ class SessionModel(Model):
             return Told(self.more, self.more)
 
         owner = self.store.carriers[0].settings
-        refusal = self._lost(call, name, token)
+        refusal, growth = self._lost(call, name, token), 0
         if not refusal:
             growth = len(state or b"") - len(self.sessions[name].state or b"")
             if len(state or b"") > owner.largest_message:
                 refusal = "TOOLARGE", "0"
             elif growth > 0 and self.bytes + growth > owner.quota:
                 refusal = "QUOTA", f"{self.bytes} {owner.quota}"
+
+        def full() -> tuple[str, str] | None:
+            return ("QUOTA", f"{self.bytes} {owner.quota}") if self.bytes + growth > owner.quota else None
+
         again = Told(False)
-        return self._perform(call, act, early=self._none_has_sessions(), refusal=refusal, again=lambda _: again)
+        return self._perform(
+            call, act, early=self._none_has_sessions(), refusal=refusal, again=lambda _: again, full=full
+        )
 
     def get_state(self, call: Call, name: str, token: str) -> bytes | None:
         self._check_reading(call, early=self._none_has_sessions(), refusal=self._lost(call, name, token))

@@ -65,13 +65,14 @@ class TopicModel(SessionModel):
 
         fresh = [route or () for out, route in zip(messages, routes, strict=True) if out.origin is None]
         changes = sum(len(copy.changes) for route in fresh for copy in route)
-        refusal = self._refusal_of_send([self._made(out, now) for out in messages], changes)
+        made = [self._made(out, now) for out in messages]
+        refusal = self._refusal_of_send(made, changes)
         if not refusal and missing is not None:
             refusal = "TARGET", str(missing + 1)
         if not refusal and fence is not None and fence < self.fence:
             refusal = "FENCED", str(fence)
         sound = self._is_outgoing(messages) and self.settings.topic
-        return self._perform(call, act, sound=sound, refusal=refusal)
+        return self._perform(call, act, sound=sound, refusal=refusal, full=lambda: self._refusal_of_send(made, changes))
 
     def _published(
         self, out: Outgoing, route: Sequence[Copy] | None, number: int, now: int

@@ -235,7 +235,7 @@ class Comparison:
             assert isinstance(expected, m.Refused), text
             agreed = real.code in SUBSTITUTES if not call.sound else _same_refusal(real, expected)
             assert agreed, text
-            put_off = real.code == "DUE"  # what was due has happened, and nothing else
+            put_off = real.code in ("DUE", "QUOTA")  # what was due has happened, and nothing else
             assert put_off or after == before, f"refused, and yet something changed: {text}"
         else:
             assert not isinstance(expected, m.Refused), text

@@ -1,0 +1,115 @@
+"""Calls whose answer may change with what is due: they are put off for it, unless all of that was done on the way.
+
+The bench makes a call again as long as it is put off. These tests look at each attempt by itself. Where something
+becomes due in every millisecond, each attempt finds something, so a call must not be put off if none of it is left.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from sbredis.engine import (
+    NEVER,
+    Content,
+    Outgoing,
+    Partition,
+    SessionLock,
+    Turn,
+    accept_session,
+    encode,
+    new_token,
+    set_state,
+)
+from sbredis.engine._lifecycle import State
+from sbredis.exceptions import ScriptRefusedError, ServiceBusQuotaExceededError
+from tests.engine.bench import ENTITY, NAMESPACE, SALT, START, Bench, set_to
+
+pytestmark = pytest.mark.anyio
+
+
+def _with(bench: Bench, **changes: Any) -> Partition:
+    """The partition as it is after a change of settings, in the next version."""
+    before = bench.partition
+    settings = replace(before.settings, **changes)
+    return Partition(NAMESPACE, SALT, ENTITY, before.incarnation, before.version + 1, settings)
+
+
+async def test_a_message_that_is_due_is_not_cancelled_although_it_waits_for_its_turn(bench: Bench) -> None:
+    """It was enqueued when it was due; more is due than a call does on its way."""
+    names = await bench.send(*(b"m" for _ in range(200)), due=START + 10)
+    bench.later(10)
+    assert await bench.cancel(names[-1]) == (names[-1],)
+    assert (await bench.count()).active == 200
+    assert await bench.stored(State.SCHEDULED) == 0
+
+
+async def test_what_is_still_to_come_is_cancelled_although_more_is_due_than_one_call_does(bench: Bench) -> None:
+    await bench.send(*(b"m" for _ in range(200)), due=START + 10)
+    names = await bench.send(b"later", due=START + 11)
+    bench.later(10)
+    assert await bench.cancel(*names) == ()
+    assert (await bench.count()).active == 200
+
+
+async def test_a_change_of_settings_is_not_put_off_by_what_one_call_does(bench: Bench) -> None:
+    """Under the settings of before. Otherwise it would not come to pass where something is due in every millisecond."""
+    await bench.send(b"m", due=START + 10)
+    bench.later(10)
+    bench.partition = _with(bench, time_to_live=1)
+    request = bench.partition.configure(now=bench.now)
+    await bench.transport.call(request.script, request.keys, request.arguments)
+    (held,) = await bench.receive()
+    assert held.record.expires == NEVER
+
+
+async def test_a_change_of_settings_is_put_off_as_long_as_more_is_due_than_one_call_does(bench: Bench) -> None:
+    await bench.send(*(b"m" for _ in range(501)), due=START + 10)
+    bench.later(10)
+    before = bench.partition
+    request = _with(bench, time_to_live=1).configure(now=bench.now)
+    with pytest.raises(ScriptRefusedError) as refused:
+        await bench.transport.call(request.script, request.keys, request.arguments)
+    assert refused.value.reply_code == "DUE"
+    assert (await bench.tell(before.count(Turn("", 0, bench.now)))).active == 501
+
+
+@set_to(quota=100)
+async def test_who_finds_no_room_is_told_so_when_all_that_is_due_was_done(bench: Bench) -> None:
+    await bench.send(b"m", due=START + 10)
+    bench.later(10)
+    request = bench.partition.send(bench.turn(), [Outgoing(b"x" * 100)])
+    with pytest.raises(ScriptRefusedError) as refused:
+        await bench.transport.call(request.script, request.keys, request.arguments)
+    assert refused.value.reply_code == "QUOTA"
+    assert await bench.states() == {"2": "a"}
+    with pytest.raises(ServiceBusQuotaExceededError):
+        await bench.send(b"x" * 100)
+
+
+@set_to(quota=100)
+async def test_who_finds_room_where_something_has_expired_sends_at_the_second_attempt(bench: Bench) -> None:
+    await bench.send(b"x" * 70, time_to_live=10)
+    bench.later(10)
+    request = bench.partition.send(bench.turn(), [Outgoing(b"y" * 70)])
+    with pytest.raises(ScriptRefusedError) as refused:
+        await bench.transport.call(request.script, request.keys, request.arguments)
+    assert refused.value.reply_code == "DUE"
+    await bench.tell(request)
+    assert await bench.payloads() == [b"y" * 70]
+
+
+@set_to(quota=100, sessions=True)
+async def test_a_state_that_finds_no_room_is_told_so_when_all_that_is_due_was_done(bench: Bench) -> None:
+    lock = SessionLock("s", new_token())
+    await bench.tell(accept_session(bench.partition, bench.turn(), lock.token, "s"))
+    body = encode(Content(b"m", session_id="t"))
+    await bench.send(body, due=START + 10)
+    bench.later(10)
+    request = set_state(bench.partition, bench.turn(), lock, b"x" * 100)
+    with pytest.raises(ScriptRefusedError) as refused:
+        await bench.transport.call(request.script, request.keys, request.arguments)
+    assert refused.value.reply_code == "QUOTA"
+    assert await bench.states() == {"2": "a"}

@@ -18,7 +18,7 @@
 --   leases     token, and what is left of the lease as text, or nothing if it has ended
 --   unlocked   sessions, and the tokens of their locks that have ended
 --   unblocked  sessions
---   turns      sessions by name: what they do, since when, and if they have got something (`gained`)
+--   turns      sessions by name of which something has changed: what they do, and since when
 --   horizon, head, seq: of the partition, as they are then
 --   more       1 if something that is due was left over, else 0
 -- @use bucket
@@ -75,7 +75,7 @@ local function foresee(p, share, turning)
   local function supply(m, by, at)
     if turning and m.session then
       local turn = turn_of(m.session)
-      turn.ready, turn.gained = turn.ready + by, turn.gained or by > 0
+      turn.ready = turn.ready + by
       settle(turn, at)
     end
   end
@@ -372,7 +372,7 @@ local function foresee(p, share, turning)
         o.unblocked[#o.unblocked + 1] = name
         if turning then
           local turn = turn_of(name)
-          turn.unblocked, turn.gained = true, true
+          turn.unblocked = true
           if turn.does == 'blocked' then
             turn.changed, turn.does = true, 'none'
             settle(turn, time)

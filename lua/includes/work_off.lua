@@ -111,7 +111,7 @@ local function work_off(p, share)
   end
   for name, turn in pairs(o.turns) do
     if turn.does == 'locked' then
-      p.touched[name] = turn.gained and (p.touched[name] or true) or p.touched[name]
+      p.touched[name] = p.touched[name] or true
     elseif turn.changed then
       p.touched[name] = nil
       if turn.does == 'none' then

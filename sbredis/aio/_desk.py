@@ -240,18 +240,19 @@ class Desk:
         """Read the partition as it is once all that is due has happened.
 
         A script that reads works out a bounded number of events. Where there are more, they are done first. If that is
-        not permitted, or takes too long, the result tells how far the script came.
+        not permitted, or takes too long, the result tells how far the script came. The partition is read again once:
+        what becomes due after that was not due when the caller asked, and in a busy partition there is always some.
         """
         result = await self.call(letter, make, deadline)
-        while result.more:
-            try:
-                while await self._do_due(deadline):
-                    pass
-            except ServiceBusError as error:
-                _log.info("%s: more has become due than could be shown: %s", self, error)
-                return result
-            result = await self.call(letter, make, deadline)
-        return result
+        if not result.more:
+            return result
+        try:
+            while await self._do_due(deadline):
+                pass
+        except ServiceBusError as error:
+            _log.info("%s: more has become due than could be shown: %s", self, error)
+            return result
+        return await self.call(letter, make, deadline)
 
     # -- whether it can be reached -------------------------------------------------------------------------------------
 

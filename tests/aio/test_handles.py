@@ -13,6 +13,9 @@ from datetime import UTC, datetime
 from typing import Any
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from opentelemetry.trace import StatusCode
 
 from sbredis.aio import ServiceBusClient, ServiceBusReceiver, ServiceBusSettler
 from sbredis.aio._handles import LockHandle, read_handle
@@ -24,11 +27,13 @@ from sbredis.exceptions import (
     SessionLockLostError,
 )
 from sbredis.model import ServiceBusMessage, ServiceBusReceivedMessage, ServiceBusReceiveMode
+from tests.aio.listening import Listener, listener
 from tests.aio.seated import seats_at
 from tests.aio.standing import Calls, HandClock, Queue, bodies, both, in_memory, on_servers, queue_at
 from tests.complaints import complaints
 from tools.repository import ROOT
 
+__all__ = ["listener"]
 pytestmark = pytest.mark.anyio
 
 Way = Callable[[ServiceBusSettler, str], Awaitable[Any]]
@@ -390,6 +395,46 @@ def test_a_handle_is_text_for_urls_and_tells_all() -> None:
         handle = LockHandle("i" * 20, 1023, "abcdefghij-_", "d281474976710655", session)
         assert read_handle(handle.text(), "message") == handle
         assert set(handle.text()) <= set("abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789-_")
+
+
+@given(st.text() | st.binary().map(lambda packed: urlsafe_b64encode(packed).rstrip(b"=").decode()))
+def test_whatever_is_no_handle_is_refused(text: str) -> None:
+    with pytest.raises(ValueError, match="no handle of a lock") as raised:
+        read_handle(text, "message")
+    assert raised.value.__context__ is None
+
+
+@given(st.integers(0, 200), st.integers(0, 7))
+def test_a_handle_with_a_wrong_bit_is_never_taken_for_the_same(place: int, bit: int) -> None:
+    handle = LockHandle("i" * 20, 3, "abcdefghij-_", "17", "ann").text()
+    packed = bytearray(urlsafe_b64decode(handle + "=" * (-len(handle) % 4)))
+    packed[place % len(packed)] ^= 1 << bit
+    try:
+        read = read_handle(urlsafe_b64encode(bytes(packed)).rstrip(b"=").decode(), "message")
+    except ValueError:
+        return
+    assert read != read_handle(handle, "message")
+
+
+@in_memory
+async def test_a_settler_that_fails_leaves_failed_spans(url: str, listener: Listener) -> None:
+    listener.set_up_tracing()
+    async with queue_at(url) as queue, queue.other_client() as other:
+        await queue.send("a")
+        receiver, settler = queue.receiver(), other.get_settler("q")
+        message = await one(receiver)
+        handle = await receiver.get_lock_handle(message)
+        await receiver.complete_message(message)
+        for way in WAYS.values():
+            with pytest.raises(MessageLockLostError):
+                await way(settler, handle)
+        missing = other.get_settler("missing")
+        with pytest.raises(MessagingEntityNotFoundError):
+            await missing.complete_message(handle)
+    failed = {span.name for span in listener.all_spans if span.status.status_code is StatusCode.ERROR}
+    kinds = ("complete", "abandon", "release", "defer", "dead_letter", "renew_message_lock")
+    assert failed == {*(f"{kind} q" for kind in kinds), "complete missing"}
+    assert not any(handle in str(span.to_json()) for span in listener.all_spans)
 
 
 # -- another process ---------------------------------------------------------------------------------------------------

@@ -52,7 +52,7 @@ PURE = {
             *("_codec", "_keys", "_lifecycle", "_named_values", "_names", "_packing", "_partition", "_placement"),
             *("_refusals", "_request", "_results", "_scripts", "_sessions", "_settings", "_upcoming", "_values"),
         ),
-        "aio": ("_agenda",),
+        "aio": ("_agenda", "_handles"),
     }.items()
     for name in names
 } | {module.name for module in modules() if module.folder in {"model", "rules"}}

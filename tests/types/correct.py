@@ -48,6 +48,17 @@ async def sessions(client: aio.ServiceBusClient, other: sbredis.ServiceBusClient
     assert_type(other.accept_next_session("q"), sbredis.ServiceBusSessionReceiver | None)
 
 
+async def paths(client: aio.ServiceBusClient, other: sbredis.ServiceBusClient) -> None:
+    """An entity is opened by its path, with the options of its kind; handles are text."""
+    assert_type(
+        client.get_receiver("t/Subscriptions/s", session_id="a", prefetch_count=1).session, aio.ServiceBusSession
+    )
+    assert_type(other.get_receiver("q", sub_queue="deadletter"), sbredis.ServiceBusReceiver)
+    assert_type(other.get_sender("q", max_in_flight=1), sbredis.ServiceBusSender)
+    assert_type(await client.get_settler("q").get_session_state("handle"), bytes | None)
+    other.get_settler("q").abandon_message("handle", delay=1, properties_to_modify={"a": 1})
+
+
 def messages(message: sbredis.ServiceBusReceivedMessage) -> None:
     """The body of a message is bytes, and ids are what AMQP lets them be."""
     assert_type(message.body, bytes)

@@ -138,7 +138,7 @@ BUGS = (
     ),
     Bug("not found, though something is due", "cancel", "if p.more == 1 then", "if false then"),
     Bug("full, though something is due", "includes/check_incoming", "overdue(p) and put_off(p, full) or", ""),
-    Bug("settings that hold from before", "configure", "if p and overdue(p) then", "if false then"),
+    Bug("settings that hold from before", "configure", "p and overdue(p) and", "false and"),
     Bug("counted where it was", "count", "bands[before] = bands[before] - 1", "bands[before] = bands[before]"),
     Bug("shown where it was", "peek", "if not o.by[name] then", "if true then"),
     # -- what is kept about it
@@ -247,8 +247,8 @@ BUGS = (
     Bug(
         "a deferred message of another session",
         "receive_deferred",
-        " or session and not seats[i] then",
-        " then",
+        " and (not session or seats[i])",
+        "",
         "sessions",
     ),
     Bug("a purge of one session purges all", "purge", "  if not session then\n", "  if true then\n", "sessions"),

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from itertools import repeat
 from typing import Any
 
 import pytest
@@ -339,7 +340,7 @@ async def test_what_was_locked_by_a_call_without_an_answer_is_given_back(url: st
         numbers = await defer(queue, 2)
         receiver = queue.receiver()
         with Gate(queue.client, "receive_deferred") as gate:
-            gate.fates.extend(["is not answered"] * 1000)
+            gate.fates.extend(repeat("is not answered", 1000))
             with pytest.raises(ServiceBusError) as raised:
                 await receiver.receive_deferred_messages(numbers, timeout=0.5)
         assert raised.value.outcome is Outcome.UNKNOWN

@@ -23,7 +23,7 @@ from sbredis.exceptions import (
     SessionCannotBeLockedError,
     SessionLockLostError,
 )
-from sbredis.model import NEXT_AVAILABLE_SESSION, ServiceBusReceiveMode
+from sbredis.model import NEXT_AVAILABLE_SESSION, ServiceBusReceivedMessage, ServiceBusReceiveMode
 from sbredis.servers import LocalCluster, LocalServer
 from sbredis.transport import key_slot
 from tests.aio.gates import Gate
@@ -101,7 +101,7 @@ async def test_who_was_told_that_a_session_is_locked_may_try_again_with_the_same
         with pytest.raises(SessionCannotBeLockedError):
             await other.receive_messages(1, 5)
         await holder.close()
-        assert await other.peek_messages() == []
+        assert await other.receive_messages(1, 0) == []
         assert session_of(other).session_id == "a"
 
 
@@ -115,13 +115,13 @@ async def test_a_session_whose_lock_has_lapsed_is_there_for_the_next(url: str, p
 
         async def accepted() -> bool:
             with suppress(SessionCannotBeLockedError):
-                await receiver.peek_messages()
-                return True
-            return False
+                messages.extend(await receiver.receive_messages(1, 20))
+            return bool(messages)
 
+        messages: list[ServiceBusReceivedMessage] = []
         receiver = queue.session("a")
         await eventually(accepted)
-        (message,) = await receiver.receive_messages(1, 20)
+        (message,) = messages
         assert (str(message), message.delivery_count) == ("0", 2)
 
 
@@ -404,11 +404,14 @@ async def test_a_plain_receiver_is_refused_at_once_where_sessions_are_required(
         await queue.say("a", "1")
         before = without_calls(await queue.whole())
         begun = passed()
-        async with queue.receiver(prefetch_count=prefetch) as receiver:
-            for _ in range(2):
-                with pytest.raises(ServiceBusError, match="with session_id") as caught:
-                    await receiver.receive_messages(1, 20)
-                assert not caught.value.is_transient
+        receiver = queue.receiver(prefetch_count=prefetch)
+        for _ in range(2):
+            with pytest.raises(ServiceBusError, match="with session_id") as caught:
+                await receiver.receive_messages(1, 20)
+            assert not caught.value.is_transient
+        with pytest.raises(ServiceBusError, match="with session_id"):
+            await receiver.__aenter__()
+        await receiver.close()
         assert passed() - begun < 10
         assert without_calls(await queue.whole()) == before
 

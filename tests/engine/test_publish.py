@@ -307,7 +307,7 @@ async def test_both_copies_of_a_message_may_be_settled_in_one_call(topic: Topic)
 
 
 async def test_copies_have_lives_of_their_own(topic: Topic) -> None:
-    """One is dead-lettered, and one deferred, abandoned and expired; each keeps its changes."""
+    """One is dead-lettered, one abandoned, and one deferred, which expires when it is asked for; each keeps its changes."""
     await topic.hand_out([Outgoing(b"m", 5000)], [[Copy(0, b"red"), Copy(0, b"blue"), Copy(0, b"green")]])
     token = new_token()
     await topic.receive(topic.one, token)
@@ -319,10 +319,10 @@ async def test_copies_have_lives_of_their_own(topic: Topic) -> None:
     assert await topic.taken(topic.one) == []
     dead = await topic.dead(topic.one)
     assert [(message.changes, message.reason) for message in dead] == [(b"red", "A"), (b"green", "T")]
-    (deferred,) = (
-        await topic.tell(topic.one.receive_deferred(topic.turn(), new_token(), ["2"], mode="delete"))
-    ).messages
-    assert (deferred.changes, read_record(deferred.record).payload) == (b"blue", b"m")
+    asked = await topic.tell(topic.one.receive_deferred(topic.turn(), new_token(), ["2"], mode="delete"))
+    assert (asked.messages, asked.missing) == ((), ("2",))
+    (deferred,) = await topic.dead(topic.one)
+    assert (deferred.changes, deferred.reason, read_record(deferred.record).payload) == (b"blue", "T", b"m")
     assert (await topic.bytes(), await topic.stored()) == (0, 0)
 
 

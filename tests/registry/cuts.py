@@ -35,7 +35,9 @@ def settled(found: Snapshot, namespace: str) -> dict[str, Any]:
         elif key.endswith(":rules"):
             kept[key] = {place: (rule.split()[1], rule.split(b" ", 4)[4]) for place, rule in value.items()}
         elif key.endswith(":state"):
-            kept[key] = {name: part for name, part in value.items() if name not in (b"incarnation", b"run_id")}
+            kept[key] = {
+                name: part for name, part in value.items() if name not in (b"incarnation", b"run_id", b"channel")
+            }
     return kept
 
 

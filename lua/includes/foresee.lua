@@ -90,12 +90,17 @@ local function foresee(p, share, turning)
   end
 
   local function await(m, time)
-    local at = #made + 1
-    while at > at_made and (made[at - 1].time > time or made[at - 1].time == time and made[at - 1].m.number > m.number) do
-      made[at] = made[at - 1]
-      at = at - 1
+    local first, last = at_made, #made + 1
+    while first < last do
+      local middle = math.floor((first + last) / 2)
+      local other = made[middle]
+      if other.time > time or other.time == time and other.m.number > m.number then
+        last = middle
+      else
+        first = middle + 1
+      end
     end
-    made[at] = { time = time, m = m }
+    table.insert(made, first, { time = time, m = m })
   end
 
   local function die(m, reason)

@@ -216,7 +216,7 @@ class Visitor:
         try:
             awoken = await perform(connection.transport, partition.due(turn), timeout=_VISITING)
         except SettingsBehindError:
-            await perform(connection.transport, partition.configure(), timeout=_VISITING)
+            await perform(connection.transport, partition.configure(now=connection.clock.told()), timeout=_VISITING)
             return since
         except SettingsStaleError:
             newer = await connection.namespace.get_entity(record.path, timeout=_VISITING)

@@ -307,7 +307,7 @@ async def test_both_copies_of_a_message_may_be_settled_in_one_call(topic: Topic)
 
 
 async def test_copies_have_lives_of_their_own(topic: Topic) -> None:
-    """One is dead-lettered, one abandoned, and one deferred, which expires when it is asked for; each keeps its changes."""
+    """One is dead-lettered, one abandoned, and one deferred, which expires when asked for; each keeps its changes."""
     await topic.hand_out([Outgoing(b"m", 5000)], [[Copy(0, b"red"), Copy(0, b"blue"), Copy(0, b"green")]])
     token = new_token()
     await topic.receive(topic.one, token)

@@ -295,8 +295,9 @@ def agree(operation: str, real: Any, expected: Any) -> None:
     """Whether a result says what the model says; what is due may be told too early, and never too late."""
     if isinstance(real, Counts):
         _agree_on_due(real.due, expected.due)
-        ours, theirs = (real.more, real.bytes, real.last), (expected.more, expected.bytes, expected.last)
-        assert ours == theirs, f"{real}, expected {expected}"
+        assert (real.more, real.bytes, real.last) == (expected.more, expected.bytes, expected.last), (
+            f"{real}, {expected}"
+        )
         stated = {at: getattr(real, _count_of(*at)) for at in expected.states}
         assert stated == expected.states, f"{real}, expected {expected}"
         assert (real.frozen, real.dead_held, real.dead_frozen) == (0, 0, 0)

@@ -125,7 +125,7 @@ class Pair:
         self.catch_up()
         self.extent.calls += 1
         self.calls += 1
-        asleep, watched = (self._attempt(name, make) for name in self.numbers)
+        asleep, watched = self._attempt("asleep", make), self._attempt("watched", make)
         assert _alike(asleep) == _alike(watched), f"{asleep} where nobody looked, {watched} where somebody did"
         self.compare()
         return asleep

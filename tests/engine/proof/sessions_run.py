@@ -250,8 +250,12 @@ class Run:
             receiver.session = None
             self.tally["found its lock lost"] += 1
             return
-        self.tally[how] += 1
         receiver.held = rest
+        if how == "deferred":
+            self._failed(known, number)  # deferring counts as a delivery
+            if number in known.done:
+                return  # it was the last one that it had
+        self.tally[how] += 1
         if how.startswith("abandoned"):
             self._failed(known, number)
             if number not in known.done and delay:

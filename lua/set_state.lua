@@ -43,11 +43,11 @@ local growth = #ARGV[10] - redis.call('HSTRLEN', p.states, field)
 if #ARGV[10] > tonumber(limits[3]) then
   return refuse('TOOLARGE', '0')
 end
-local function full()
-  limits[1] = redis.call('HGET', p.store, 'bytes')
-  return growth > 0 and tonumber(limits[1]) + growth > tonumber(limits[2])
+local function full(bytes)
+  limits[1] = bytes
+  return growth > 0 and tonumber(bytes) + growth > tonumber(limits[2])
 end
-if full() then
+if full(limits[1]) then
   return overdue(p) and put_off(p, full) or refuse('QUOTA', limits[1] .. ' ' .. limits[2])
 end
 

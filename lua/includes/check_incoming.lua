@@ -61,11 +61,11 @@ local function check_incoming(p, argv, columns, letters, at)
   if count > 1 and (total > 4194304 or changes > 4194304) then
     return nil, refuse('BADCALL', 'messages')
   end
-  local function full()
-    limits[1] = redis.call('HGET', p.store, 'bytes')
-    return total > 0 and tonumber(limits[1]) + total + changes > tonumber(limits[2])
+  local function full(bytes)
+    limits[1] = bytes
+    return total > 0 and tonumber(bytes) + total + changes > tonumber(limits[2])
   end
-  if full() then
+  if full(limits[1]) then
     return nil, overdue(p) and put_off(p, full) or refuse('QUOTA', limits[1] .. ' ' .. limits[2])
   end
   return {

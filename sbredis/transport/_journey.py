@@ -64,11 +64,16 @@ class Journey:
         self._failures = 0
         self._maybe_ran = False
         self._is_over = False
+        self._told: Failure | None = None
+        """What a server has answered last."""
         self._next: Node | None = None
         self._asking = False
 
     async def finish(self, first: Failure | None) -> Any:
-        """The reply, or the error that names the last failure. ``first`` is what an attempt before this has brought."""
+        """The reply, or the error that names the last failure that says something.
+
+        ``first`` is what an attempt before this has brought.
+        """
         retrying = AsyncRetrying(
             retry=retry_if_result(self._goes_on),
             wait=self._wait,
@@ -79,6 +84,8 @@ class Journey:
         result: Any = await retrying(self._attempt, [first] if first is not None else [])
         if not isinstance(result, Failure):
             return result
+        if self._told is not None and result.kind is FailureKind.TIMED_OUT and result.outcome is Outcome.NEVER_SENT:
+            result = self._told  # the deadline cut the last attempt short: it says less than the answer before it
         error = result.error(
             self._call,
             maybe_ran=self._maybe_ran,
@@ -108,6 +115,8 @@ class Journey:
         return await node.execute(self._call, self._deadline, asking=asking, replicated=self._replicated)
 
     def _learn(self, failure: Failure) -> None:
+        if failure.code:
+            self._told = failure
         if failure.outcome is Outcome.UNKNOWN:
             self._maybe_ran = True
         if failure.redirects:

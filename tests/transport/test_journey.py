@@ -7,7 +7,13 @@ from typing import Any, cast
 
 import pytest
 
-from sbredis.exceptions import Outcome, ServiceBusConnectionError, ServiceBusError
+from sbredis.exceptions import (
+    OperationTimeoutError,
+    Outcome,
+    ServiceBusConnectionError,
+    ServiceBusError,
+    ServiceBusServerBusyError,
+)
 from sbredis.transport import Endpoint
 from sbredis.transport._backoff import Backoff
 from sbredis.transport._journey import Journey
@@ -125,3 +131,20 @@ async def test_the_deadline_ends_the_journey_with_the_last_failure() -> None:
     with pytest.raises(ServiceBusError, match="CLUSTERDOWN x") as caught:
         await travel(Servers(*[said("CLUSTERDOWN x")] * 50), seconds=0.05)
     assert caught.value.outcome is Outcome.NEVER_SENT
+
+
+@pytest.mark.parametrize("repeatable", [False, True])
+async def test_an_attempt_that_the_deadline_cuts_short_does_not_hide_what_a_server_has_answered(
+    repeatable: bool,
+) -> None:
+    unwritten = Failure(FailureKind.TIMED_OUT, "it could not be written", "", Outcome.NEVER_SENT, HERE)
+    with pytest.raises(ServiceBusServerBusyError, match=r"2 attempts .*CLUSTERDOWN x") as caught:
+        await travel(Servers(said("CLUSTERDOWN x"), unwritten), repeatable=repeatable)
+    assert caught.value.outcome is Outcome.NEVER_SENT
+
+
+async def test_an_attempt_that_may_have_run_is_told_of_whatever_was_answered_before() -> None:
+    unanswered = Failure(FailureKind.TIMED_OUT, "no answer came", "", Outcome.UNKNOWN, HERE)
+    with pytest.raises(OperationTimeoutError, match="no answer came") as caught:
+        await travel(Servers(said("CLUSTERDOWN x"), unanswered))
+    assert caught.value.outcome is Outcome.UNKNOWN

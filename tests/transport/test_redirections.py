@@ -52,7 +52,7 @@ async def test_a_slot_in_the_middle_of_its_move_serves_every_call(cluster: Local
             assert await transport.call(WRITE, (key,), ("during",), timeout=5) == b"during"
         assert home.ask("EXISTS", stayed.decode()) == 1
         with pytest.raises(ServiceBusServerBusyError, match="TRYAGAIN") as caught:
-            await transport.call(WRITE_TWO, (gone, stayed), ("split",), timeout=0.3)
+            await transport.call(WRITE_TWO, (gone, stayed), ("split",), timeout=1)
         assert caught.value.outcome is Outcome.NEVER_SENT
         refusals = tryagains(home)
         waiting = asyncio.create_task(transport.call(WRITE_TWO, (gone, stayed), ("whole",), timeout=20))

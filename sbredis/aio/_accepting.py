@@ -83,7 +83,7 @@ async def _accept(  # noqa: PLR0917 -- what is asked, and who learns of it
 ) -> tuple[ServiceBusSession | None, Accepted]:
     """Try once. What comes when nobody waits for it any more is given back; ``left`` then has what is under way."""
     connection = desk.entity.connection
-    token, since = new_token(), connection.clock.now()
+    token = new_token()
 
     def make(partition: Partition, turn: Turn) -> Request[Accepted]:
         return accept_session(partition, turn, token, name, waiter=waiter)
@@ -108,7 +108,7 @@ async def _accept(  # noqa: PLR0917 -- what is asked, and who learns of it
         raise
     if found.outcome != "taken":
         return None, found
-    lease = desk.lease(token, found.lock, since)
+    lease = desk.lease(token, found.lock, job.since)
     lease.session = found.session
     lock = SessionLock(found.session, token)
     return ServiceBusSession(desk.entity, desk.number, lock, lease, telemetry), found

@@ -12,7 +12,7 @@ import asyncio
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from sbredis.aio._lanes import SettleJob
+from sbredis.aio._lanes import CallJob, SettleJob
 from sbredis.engine import MAXIMUM_CALL_MESSAGES, Lock, Mode, Partition, Received, Request, Side, Turn, new_token
 from sbredis.exceptions import MessageLockLostError, MessageNotFoundError, Outcome, ServiceBusError
 from sbredis.model import ServiceBusReceivedMessage, ServiceBusReceiveMode, delivered
@@ -122,7 +122,6 @@ class Deferred:
     async def _call(self, desk: Desk, names: list[str]) -> tuple[Received, list[ServiceBusReceivedMessage]]:
         session, mode = self._session, self._mode
         token = new_token() if session is None else session._lease.token
-        since = self._entity.connection.clock.now()
         base = self._entity.base(desk.number)
 
         def make(partition: Partition, turn: Turn) -> Request[Received]:
@@ -132,11 +131,12 @@ class Deferred:
         def made(result: Received) -> list[ServiceBusReceivedMessage]:
             lease = None
             if mode == "lock":
-                lease = desk.lease(token, result.lock, since) if session is None else session._lease
+                lease = desk.lease(token, result.lock, job.since) if session is None else session._lease
             return [delivered(each, base, self._receive_mode, lease, self._entity) for each in result.messages]
 
+        job = CallJob(make, self._deadline, lambda result: self._give_back(made(result)))
         try:
-            result = await desk.call("f", make, self._deadline, lambda result: self._give_back(made(result)))
+            result = await desk.carry_out("f", job)
         except ServiceBusError as error:
             if error.outcome is Outcome.UNKNOWN and mode == "lock" and session is None:
                 # If the call ran after all, they are locked for nobody. The token of a session's lock may hold them for

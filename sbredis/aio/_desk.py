@@ -159,12 +159,16 @@ class Desk:
         """Make a call by itself, in the lane of this letter; what becomes of its result if the caller goes away is
         ``orphaned``'s.
         """
-        future = self.calling(letter).submit(CallJob(make, deadline, orphaned))
+        return await self.carry_out(letter, CallJob(make, deadline, orphaned))
+
+    async def carry_out(self, letter: str, job: CallJob[T]) -> T:
+        """The same for a job of the caller's own."""
+        future = self.calling(letter).submit(job)
         try:
             result: T = await future
         except asyncio.CancelledError:
-            if future.done() and not future.cancelled() and future.exception() is None and orphaned is not None:
-                orphaned(future.result())
+            if future.done() and not future.cancelled() and future.exception() is None and job.orphaned is not None:
+                job.orphaned(future.result())
             raise
         return result
 

@@ -11,7 +11,7 @@ __all__ = ["Job"]
 class Job:
     """What one caller wants of a call."""
 
-    __slots__ = ("deadline", "done", "future", "over", "size")
+    __slots__ = ("deadline", "done", "future", "over", "since", "size")
 
     def __init__(self, deadline: float, size: int = 0) -> None:
         self.deadline = deadline
@@ -20,6 +20,8 @@ class Job:
         """It was done, whether or not somebody still waits for it."""
         self.over = False
         self.future: asyncio.Future[Any]
+        self.since = 0.0
+        """When its call was made, by the client's clock. A lock that the call brings lasts at least from then on."""
 
     def end(self) -> None:
         """It is over, whatever became of it."""

@@ -361,6 +361,7 @@ class _Track(Generic[J, R]):
         """The call for these, in the next place of the lane; what could not be made takes none."""
         lane, entity = self._lane, self._lane.desk.entity
         try:
+            since = entity.connection.clock.now()
             turn = Turn(self._name, self._number + 1, entity.connection.clock.told())
             request = lane.request(entity.partition(lane.desk.number), turn, jobs)
         except ServiceBusError as error:
@@ -369,6 +370,8 @@ class _Track(Generic[J, R]):
         except Exception as error:
             raise UnmadeError(error) from error
         self._number += 1
+        for job in jobs:
+            job.since = since
         return request
 
     async def _after(

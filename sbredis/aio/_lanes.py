@@ -321,9 +321,9 @@ class Held(Protocol):
 class RenewJob(Job):
     """A message whose lock is to begin anew."""
 
-    __slots__ = ("alone", "gone", "lock", "message", "since")
+    __slots__ = ("alone", "gone", "lock", "message")
 
-    def __init__(self, lock: Lock, deadline: float, message: Held, since: float, *, alone: bool = False) -> None:
+    def __init__(self, lock: Lock, deadline: float, message: Held, *, alone: bool = False) -> None:
         super().__init__(deadline)
         self.alone = alone
         """In a call of its own, after which it shares its lease with no other message, and never moves again."""
@@ -331,8 +331,6 @@ class RenewJob(Job):
         """Done when it is over, also if nobody waited for it any more."""
         self.lock = lock
         self.message = message
-        self.since = since
-        """When it was asked for: the lock lasts at least so long from then on."""
 
     def ended(self) -> None:
         """Who wants to settle the message knows under which token it is held now."""

@@ -14,7 +14,7 @@ from zlib import crc32
 from sbredis.aio._arguments import NoOptions, deadline_of, seconds_of, warn_of_unknown
 from sbredis.aio._changes import require_reason
 from sbredis.aio._handles import LockHandle
-from sbredis.aio._lanes import SettleJob
+from sbredis.aio._lanes import CallJob, SettleJob
 from sbredis.engine import (
     Changes,
     Lock,
@@ -225,12 +225,11 @@ class ServiceBusSession:
         await self._call("v", make, deadline)
 
     async def _renew(self, deadline: float) -> None:
-        since = self._entity.connection.clock.now()
-
         def make(partition: Partition, turn: Turn) -> Request[int]:
             return renew_session(partition, turn, self._lock)
 
-        renewed = self._desk.lease(self._lease.token, await self._call("n", make, deadline), since)
+        job = CallJob(make, deadline)
+        renewed = self._desk.lease(self._lease.token, await self._carry_out("n", job), job.since)
         self._lease.until, self._lease.until_utc = renewed.until, renewed.until_utc
 
     def _begin_renewal(self, deadline: float) -> asyncio.Future[None]:
@@ -303,8 +302,11 @@ class ServiceBusSession:
         return error
 
     async def _call(self, letter: str, make: Callable[[Partition, Turn], Request[T]], deadline: float) -> T:
+        return await self._carry_out(letter, CallJob(make, deadline))
+
+    async def _carry_out(self, letter: str, job: CallJob[T]) -> T:
         try:
-            return await self._desk.call(lane_for(letter, self._name), make, deadline)
+            return await self._desk.carry_out(lane_for(letter, self._name), job)
         except ServiceBusError as error:
             error.entity = error.entity or self._entity.name
             if isinstance(error, SessionLockLostError):

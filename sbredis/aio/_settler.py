@@ -152,7 +152,7 @@ class ServiceBusSettler:
         with self._telemetry.operation("renew_message_lock", self.entity_path) as operation:
             held = await self._held(given, deadline, operation)
             assert held._lease is not None
-            await held.desk.renewing.submit(RenewJob(held.lock, deadline, held, self._connection.clock.now()))
+            await held.desk.renewing.submit(RenewJob(held.lock, deadline, held))
             return datetime.fromtimestamp(held._lease.until_utc, UTC)
 
     async def _settle(

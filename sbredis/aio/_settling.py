@@ -302,13 +302,7 @@ class Settler:
         entity: Entity = message._owner  # type: ignore[assignment]
         lease = message._lease
         assert lease is not None  # it was received in a mode that locks
-        job = RenewJob(
-            Lock(lease.token, message._name),
-            deadline,
-            message,
-            self._connection.clock.now(),
-            alone=alone,
-        )
+        job = RenewJob(Lock(lease.token, message._name), deadline, message, alone=alone)
         return entity.desk_of(message).renewing.submit(job)
 
     async def _settle(

@@ -115,7 +115,6 @@ class Spot:
         inbox = self.inbox
         session = inbox.session
         token = new_token() if session is None else session._lease.token
-        since = inbox.entity.connection.clock.now()
         side, waiter = inbox.side, self._waiter
         mode: Mode = "lock" if inbox.mode is ServiceBusReceiveMode.PEEK_LOCK else "delete"
         waiting_for = min(wanted, _MOST_WAITING)
@@ -133,7 +132,7 @@ class Spot:
             )
 
         def orphaned(result: Received) -> None:
-            inbox.received(self._delivered(result, token, since))
+            inbox.received(self._delivered(result, token, job.since))
 
         self._begin(wanted)
         job = CallJob(make, self._loop.time() + _PATIENCE, orphaned)
@@ -141,7 +140,7 @@ class Spot:
         if self._lane is None:
             self._lane = self.desk.borrow()
         future = self.desk.calling(self._lane).submit(job)
-        future.add_done_callback(lambda done: self._received(done, token, since, waiter))
+        future.add_done_callback(lambda done: self._received(done, token, job.since, waiter))
 
     def look(self, waiting_for: int) -> None:
         """Find out whether there is something, without receiving it; to wait for so many, or, with 0, no longer."""

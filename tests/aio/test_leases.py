@@ -12,6 +12,7 @@ from sbredis.model import ServiceBusReceivedMessage
 from tests.aio.gates import Gate
 from tests.aio.seated import seats_at, session_of
 from tests.aio.standing import Calls, HandClock, both, queue_at
+from tests.transport.hand import turns
 
 pytestmark = pytest.mark.anyio
 
@@ -76,6 +77,31 @@ async def test_the_lock_on_a_message_counts_from_before_the_call(url: str, parti
             await r.complete_message(message)
         assert caught.value.outcome is Outcome.NEVER_SENT
         assert not calls.by_script
+
+
+@both
+async def test_a_call_that_waits_for_the_one_before_it_counts_from_when_it_is_made(url: str, partitioned: bool) -> None:
+    """A clock that is moved while a call waits for its place would take the lock as ended before it has begun."""
+    clock = HandClock()
+    async with (
+        queue_at(url, partitioned=partitioned, clock=clock, lock_duration=30_000) as queue,
+        queue.receiver() as receiver,
+    ):
+        await queue.send("a", "b", at=-1)
+        first, second = await receiver.receive_messages(2, 20)
+        with Gate(queue.client, "renew") as gate:
+            gate.shut = True
+            renewals = [asyncio.ensure_future(receiver.renew_message_lock(first))]
+            await gate.reached()
+            renewals.append(asyncio.ensure_future(receiver.renew_message_lock(second)))
+            await turns(10)
+            clock.passed += DELAY
+            gate.open()
+            await asyncio.gather(*renewals)
+            assert len(gate.came) == 2
+        for message, made in ((first, BEGUN), (second, BEGUN + DELAY)):
+            assert message._lease is not None
+            assert made + LOCK - 0.1 < message._lease.until <= made + LOCK
 
 
 @both

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import asyncio
+
 import pytest
 
 from sbredis.aio import ServiceBusClient
@@ -9,6 +11,7 @@ from sbredis.exceptions import MessagingEntityNotFoundError
 from sbredis.model import ServiceBusMessage
 from tests.aio.standing import queue_at
 from tests.engine.bench import everything
+from tests.waiting import eventually
 
 pytestmark = pytest.mark.anyio
 
@@ -24,6 +27,14 @@ async def emptied(client: ServiceBusClient) -> None:
                 break
 
 
+async def exists(client: ServiceBusClient, name: str) -> bool:
+    try:
+        await client._connection.namespace.get_entity(name)
+    except MessagingEntityNotFoundError:
+        return False
+    return True
+
+
 async def test_namespace_and_queue_are_made_again_for_who_may(url: str) -> None:
     async with queue_at(url) as queue:
         client, name = queue.client, queue.entity.name
@@ -35,10 +46,11 @@ async def test_namespace_and_queue_are_made_again_for_who_may(url: str) -> None:
         keys = [key for partition in queue.partitions for key in partition.keys]
         assert not await everything(queue.transport, keys[:1])
         with pytest.raises(MessagingEntityNotFoundError):
-            await client.get_queue_receiver(name).receive_messages(1, 0.1)
-        await receiver.receive_messages(1, 0.1)
+            await client.get_queue_receiver(name).receive_messages(1, 20)
+        receiving = asyncio.create_task(receiver.receive_messages(1, 20))
+        await eventually(lambda: exists(client, name))
         await sender.send_messages(ServiceBusMessage("new"))
-        assert [message.body for message in await receiver.receive_messages(1, 20)] == [b"new"]
+        assert [message.body for message in await receiving] == [b"new"]
 
 
 async def test_ensuring_a_queue_makes_the_namespace_as_well(url: str) -> None:

@@ -363,6 +363,7 @@ async def test_what_cannot_be_read_is_not_lost(
             await subject.counts_to("one", 2)
             assert await subject.scheduled() == 1
             watch = watch_at(holder, (await subject.at()).entity.numbers[0])
+            await eventually(lambda: complaints(caplog))
             (complaint,) = complaints(caplog)
             assert f"{watch.desk}: the scheduled message {number} cannot be published" in complaint
             assert "CodecError" in complaint

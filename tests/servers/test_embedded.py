@@ -323,7 +323,7 @@ def test_a_server_that_cannot_be_run_is_refused(folder: Path, tmp_path: Path) ->
 
 def test_a_server_that_does_not_answer_in_time_is_a_matter_of_trying_again(folder: Path, take: Acquire) -> None:
     take()  # which may start it in its own time
-    lease = take(timeout=0.2)
+    lease = take(timeout=2)
     pid = server_of(folder)
     os.kill(pid, signal.SIGSTOP)
     try:

@@ -146,7 +146,7 @@ def test_what_holds_a_part_of_the_client_holds_it_all(url: str) -> None:
     worker = client._portal._worker
     assert worker is not None
     sender = client.get_queue_sender("q", create_if_missing=True)
-    receiver = client.get_queue_receiver("q", max_wait_time=5)
+    receiver = client.get_queue_receiver("q", max_wait_time=60)
     del client
     gc.collect()
     stream = sender.send_stream([ServiceBusMessage("a")])

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import re
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -41,11 +42,11 @@ def own_server(binary: str | None) -> Iterator[LocalServer]:
 async def test_a_port_where_nothing_listens_is_named_with_how_long_it_was_tried(scheme: str) -> None:
     url = f"{scheme}://127.0.0.1:{free_port()}" + ("/m" if scheme == "redis+sentinel" else "")
     with pytest.raises(ServiceBusConnectionError) as caught:
-        await open_transport(url, connect_timeout=0.3)
+        await open_transport(url, connect_timeout=1)
     said = str(caught.value)
     assert url.partition("://")[2].removesuffix("/m") in said
     assert "refused" in said.lower()
-    assert "attempts in 0." in said
+    assert re.search(r"attempts in \d+\.\d s", said)
     assert (caught.value.is_transient, caught.value.outcome) == (True, Outcome.NEVER_SENT)
 
 

@@ -12,7 +12,6 @@
 -- @use begin
 -- @use foresee
 -- @use next_after
--- @use overdue
 -- @use refuse
 -- @use sides
 local p, refusal = begin(KEYS, ARGV, 'count', 6, false)
@@ -28,7 +27,7 @@ for band = 8, 21 do
 end
 local totals = redis.call('HMGET', p.store, 'bytes', 'seq')
 local bytes, last = tonumber(totals[1]), tonumber(totals[2])
-local o = overdue(p) and foresee(p, 500) or { moved = {}, head = p.head, more = 0 }
+local o = foresee(p, 500)
 for i = 1, #o.moved do
   local m = o.moved[i]
   local before, after = m.side.ready, nil
@@ -53,7 +52,7 @@ for i = 1, #o.moved do
     bands[after / BAND] = bands[after / BAND] + 1
   end
 end
-local reply = { o.more, next_after(p, o), bytes, o.seq or last + (p.epoch and 16777216 or 0), bands[0] }
+local reply = { o.more, next_after(p, o), bytes, o.seq or last + o.leap, bands[0] }
 for band = 8, 13 do
   reply[#reply + 1] = bands[band]
 end

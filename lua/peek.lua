@@ -20,7 +20,6 @@
 -- @use extra
 -- @use foresee
 -- @use gather
--- @use overdue
 -- @use readable
 -- @use record_of
 -- @use records
@@ -54,8 +53,8 @@ if side.prefix == '' then
 end
 
 -- What time has done: where it has moved messages to, and how many of those that are found below are there no more.
-local o = overdue(p) and foresee(p, 500) or { moved = {}, by = {}, dead = {}, more = 0 }
-local deaths = p.dead_seq + (p.epoch and 16777216 or 0)
+local o = foresee(p, 500)
+local deaths = p.dead_seq + o.leap
 for i = 1, #o.dead do
   local m = o.dead[i]
   m.number, m.name, m.side = deaths + i, string.format('d%.0f', deaths + i), SIDES.d

@@ -15,7 +15,7 @@
 -- @use advance
 -- @use band
 -- @use begin
--- @use drop
+-- @use discard
 -- @use due_name
 -- @use finish
 -- @use gather
@@ -99,8 +99,6 @@ for r = 1, #ranges do
       local member = members[i]
       if tonumber(string.sub(bodies[i], 3, 15)) < before then
         local e = living(entries[i], bodies[i])
-        p.taken[#p.taken + 1] = member
-        p.forgotten[#p.forgotten + 1] = member
         if p.seats and side.prefix == '' then
           if kind ~= '' then
             stand_up(p, member, bodies[i])
@@ -111,7 +109,7 @@ for r = 1, #ranges do
         if kind == 'd' or kind == 'e' and e.expires ~= '9999999999999' then
           p.unawaited[#p.unawaited + 1] = due_name(kind, member)
         end
-        drop(p, numbers[i], e.size, #e.changes)
+        discard(p, member, e)
         count = count + 1
       end
     end

@@ -26,7 +26,7 @@
 -- @use advance
 -- @use begin
 -- @use beside
--- @use drop
+-- @use discard
 -- @use due_name
 -- @use entry
 -- @use extra
@@ -212,10 +212,7 @@ if n > 0 and mode == 'lock' then
   end
 elseif n > 0 then
   for i = 1, n do
-    local e = entry(entered[i])
-    p.taken[#p.taken + 1] = names[i]
-    p.forgotten[#p.forgotten + 1] = names[i]
-    drop(p, e.record == '' and names[i] or e.record, e.size, #e.changes)
+    discard(p, names[i], entry(entered[i]))
   end
 end
 

@@ -24,7 +24,7 @@
 --   first)
 -- @use advance
 -- @use begin
--- @use drop
+-- @use discard
 -- @use entry
 -- @use expire
 -- @use extra
@@ -150,10 +150,7 @@ for i = 1, #members do
       seat(p, session, 'h', number)
     end
   else
-    local e = entry(entries[i])
-    p.taken[#p.taken + 1] = member
-    p.forgotten[#p.forgotten + 1] = member
-    drop(p, numbers[i], e.size, #e.changes)
+    discard(p, member, entry(entries[i]))
   end
 end
 if mode == 'lock' and not session then

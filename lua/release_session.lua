@@ -12,12 +12,12 @@
 -- @use begin
 -- @use finish
 -- @use lock_of
--- @use most_held
 -- @use refuse
 -- @use release_held
 -- @use repeated
 -- @use session_named
 -- @use token_of
+-- @use turns
 -- @use unlock
 local p, refusal = begin(KEYS, ARGV, 'release_session', 8, false)
 if not p then
@@ -36,7 +36,14 @@ if not lock_of(p, session, token) then
 end
 
 advance(p, 100)
-local released = release_held(p, session, false, MOST_HELD)
+local released = release_held(p, session)
 unlock(p, session, token)
+local blocked = tonumber(redis.call('HGET', p.states, '~' .. session) or 0)
+if blocked > p.now then
+  redis.call('ZADD', p.turns, TURNS.blocked + blocked, 's' .. session)
+else
+  redis.call('ZREM', p.turns, 's' .. session)
+  p.touched[session] = p.touched[session] or true
+end
 finish(p, released)
 return { p.more, released }

@@ -1,14 +1,12 @@
 -- Moves a message to the dead-letter queue of its partition, under a number of that queue's own.
 -- @use entry_text
+-- @use mark_dead
 -- @use sides
 local function bury(p, member, e, reason)
   p.dead_seq = p.dead_seq + 1
   p.changed.dead_seq = p.dead_seq
   local number = string.format('%.0f', p.dead_seq)
-  if e.record == '' then
-    e.record = member
-  end
-  e.reason, e.expires, e.level, e.home = reason, '9999999999999', '0', 'a'
+  mark_dead(e, member, reason)
   p.taken[#p.taken + 1] = member
   p.forgotten[#p.forgotten + 1] = member
   p.placed[#p.placed + 1] = SIDES.d.ready + p.dead_seq

@@ -1,4 +1,4 @@
--- Remembers that a message is gone for good: its record goes with the next `flush`, unless others still refer to it.
+-- Remembers that nothing of a message needs its record any more: it goes with the next `flush`, unless others still refer to it.
 local function drop(p, record, size, changes)
   local n = #p.dropped + 1
   p.dropped[n], p.dropped_sizes[n] = record, size

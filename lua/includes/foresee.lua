@@ -19,13 +19,15 @@
 --   unlocked   sessions, and the tokens of their locks that have ended
 --   unblocked  sessions
 --   turns      sessions by name of which something has changed: what they do, and since when
---   horizon, head, seq: of the partition, as they are then
+--   horizon, head, seq: of the partition, as they are then; seq only if something was activated
+--   leap       by how much the numbers go on first, after a failover, since what it may have lost was given numbers
 --   more       1 if something that is due was left over, else 0
 -- @use bucket
 -- @use due_member
 -- @use entry
+-- @use fate_of
 -- @use gather
--- @use record_of
+-- @use mark_dead
 -- @use band
 -- @use seat_name
 -- @use seats_of
@@ -34,10 +36,9 @@
 -- @use turns
 local function foresee(p, share, turning)
   local NEVER, now = 9999999999999, p.now
-  local leap = p.epoch and 16777216 or 0
   local o = {
     moved = {}, by = {}, dead = {}, activated = {}, leases = {}, unlocked = {}, unblocked = {}, turns = {},
-    horizon = p.horizon, head = p.head, more = 0,
+    horizon = p.horizon, head = p.head, more = 0, leap = p.epoch and 16777216 or 0,
   }
   if p.topic then
     return o -- what is scheduled on a topic waits for one who knows its rules
@@ -104,11 +105,7 @@ local function foresee(p, share, turning)
   end
 
   local function die(m, reason)
-    local e = m.e
-    if e.record == '' then
-      e.record = m.name
-    end
-    e.reason, e.expires, e.level, e.home = reason, '9999999999999', '0', 'a'
+    mark_dead(m.e, m.name, reason)
     m.is = 'dead'
     o.dead[#o.dead + 1] = m
   end
@@ -138,13 +135,10 @@ local function foresee(p, share, turning)
   end
 
   local function lapse(m, at)
-    local e = m.e
-    if m.side.prefix == '' then
-      e.failures = e.failures + 1
-    end
-    if m.side.prefix == '' and e.failures >= p.deliveries then
+    local fate = fate_of(p, m.side, m.e, true, at)
+    if fate == 'dead' then
       die(m, 'M')
-    elseif e.home == 'f' then
+    elseif fate == 'deferred' then
       m.is = 'deferred'
     else
       come_back(m, at)
@@ -208,10 +202,7 @@ local function foresee(p, share, turning)
 
   -- An active message expires, as of `at`. `record` is there if it was read already.
   local function fade(member, e, record, at)
-    local stored = record_of(member, nil)
-    if e and e.record ~= '' then
-      stored = e.record
-    end
+    local stored = e and e.record ~= '' and e.record or member
     if p.seats and not record then
       record = redis.call('HGET', bucket(p.keys, tonumber(stored)), stored)
     end
@@ -244,7 +235,7 @@ local function foresee(p, share, turning)
       level = alike.level, home = 'a', reason = '-', failures = 0, expires = alike.text, size = #head + #record - 15, record = '',
       changes = '',
     })
-    o.seq = o.seq or tonumber(redis.call('HGET', p.store, 'seq')) + leap
+    o.seq = o.seq or tonumber(redis.call('HGET', p.store, 'seq')) + o.leap
     o.seq = o.seq + 1
     m.number, m.name, m.head, m.record = o.seq, string.format('%.0f', o.seq), head, record
     m.session = p.seats and session_in(record)

@@ -1,11 +1,12 @@
 -- Ends the lock of a message that was not settled for good: it goes to where the delivery limit, its home, its expiry and the
--- wished delay send it, in this order. With `counted` this was a delivery that failed; the count of a dead letter stays as it was.
+-- wished delay send it, in this order. With `counted` this was a delivery that failed.
 -- A message of a session names it in its entry, and was held.
 -- @use block inside
 -- @use bury
 -- @use due_name
 -- @use entry_text
 -- @use expire
+-- @use fate_of
 -- @use make_ready
 -- @use set_aside
 -- @use side_of
@@ -16,16 +17,12 @@ local function release(p, member, e, counted, delay)
   if e.session then
     unseat(p, e.session, 'h', number)
   end
-  if counted and side.prefix == '' then
-    e.failures = e.failures + 1
-    if e.failures >= p.deliveries then
-      bury(p, member, e, 'M')
-      return
-    end
-  end
-  if e.home == 'f' then
+  local fate = fate_of(p, side, e, counted, p.now)
+  if fate == 'dead' then
+    bury(p, member, e, 'M')
+  elseif fate == 'deferred' then
     set_aside(p, member, side, number, e)
-  elseif expires <= p.now then
+  elseif fate == 'expired' then
     expire(p, member, e)
   elseif delay > 0 and not e.session then
     -- Not longer than it lives: it expires when it comes back.

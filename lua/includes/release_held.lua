@@ -1,12 +1,12 @@
--- Releases what the lock on a session holds, at most `share` messages, and says how many that were. With `counted` these were
--- deliveries that failed.
+-- Releases what the lock on a session holds, which counts no delivery. Returns how many messages that were.
 -- @use entry
 -- @use gather
+-- @use most_held
 -- @use release
 -- @use seat_name
 -- @use seats_of
-local function release_held(p, session, counted, share)
-  local seats, members = seats_of(p, session, 'h', 0, 0, share), {}
+local function release_held(p, session)
+  local seats, members = seats_of(p, session, 'h', 0, 0, MOST_HELD), {}
   for i = 1, #seats do
     members[i] = seat_name(seats[i])
   end
@@ -14,7 +14,7 @@ local function release_held(p, session, counted, share)
   for i = 1, #members do
     local e = entry(found[i])
     e.session = session
-    release(p, members[i], e, counted, 0)
+    release(p, members[i], e, false, 0)
   end
   return #members
 end

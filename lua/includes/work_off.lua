@@ -1,7 +1,7 @@
 -- Does a share of what is due: writes what `foresee` has worked out.
 -- @use bucket inside
 -- @use bury inside
--- @use drop inside
+-- @use discard inside
 -- @use flush
 -- @use foresee inside
 -- @use group_records inside
@@ -75,9 +75,7 @@ local function work_off(p, share)
       e.session = session
       set_aside(p, m.member, m.side, m.number, e)
     elseif m.is == 'gone' and m.was ~= 'a' then
-      p.taken[#p.taken + 1] = m.member
-      p.forgotten[#p.forgotten + 1] = m.member
-      drop(p, e.record == '' and m.member or e.record, e.size, #e.changes)
+      discard(p, m.member, e)
     end
   end
   for i = 1, #o.dead do

@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-import logging
 from collections.abc import Sequence
 from datetime import datetime
 from typing import NamedTuple, TypedDict
 
 import anyio
 
+from sbredis.aio._catching_up import do_due, read_after_due
 from sbredis.aio._clock import Clock
-from sbredis.engine import Caller, Counts, Partition, SettingsBehindError, SettingsStaleError, Turn, perform
+from sbredis.engine import Caller, Counts, SettingsBehindError, SettingsStaleError, Turn, perform
 from sbredis.exceptions import (
     MessagingEntityNotFoundError,
     OperationTimeoutError,
@@ -33,7 +33,6 @@ __all__ = ["PATIENCE", "Counter", "Tally", "queue_counts", "subscription_counts"
 
 PATIENCE = 5.0
 """For how many seconds a partition is asked. A failover takes less; whoever is down for longer is not counted."""
-_log = logging.getLogger("sbredis.client")
 _ACTIVE = ("active", "held", "locked", "delayed", "deferred")
 _DEAD = ("dead_active", "dead_held", "dead_locked", "dead_delayed", "dead_deferred", "dead_frozen")
 _LIMITED = EntityAvailabilityStatus.LIMITED
@@ -157,7 +156,7 @@ class Counter:
 
         async def ask(number: int) -> None:
             try:
-                counts.append(await self._ask(self._namespace.partition(record, number), until))
+                counts.append(await self._ask(record, number, until))
             except ServerUnsuitableError as error:  # of the unreachable kind, but it says what to change
                 errors.append(error)
             except _UNREACHABLE:
@@ -172,28 +171,25 @@ class Counter:
             raise errors[0]
         return Tally(record, counts, tuple(sorted(unreachable)))
 
-    async def _ask(self, partition: Partition, until: float) -> Counts:
+    async def _ask(self, record: EntityRecord, number: int, until: float) -> Counts:
+        partition = self._namespace.partition(record, number)
         async with self._room:
-            patient = min(until, anyio.current_time() + PATIENCE)
             told = self._told() if partition.settings.clock == "test" else None
-            request, turn = partition.count(Turn("", 0, told)), Turn("", 0, told)
-            try:
-                counts = await perform(self._transport, request, timeout=patient - anyio.current_time())
-            except SettingsBehindError:  # it was not reached when they were changed
-                behind = partition.configure(now=told)
-                await perform(self._transport, behind, timeout=patient - anyio.current_time())
-                counts = await perform(self._transport, request, timeout=patient - anyio.current_time())
-            while counts.more:
+            request = partition.count(Turn("", 0, told))
+
+            async def count() -> Counts:
+                patient = min(until, anyio.current_time() + PATIENCE)
                 try:
-                    while (
-                        await perform(self._transport, partition.due(turn), timeout=until - anyio.current_time())
-                    ).more:
-                        pass
-                except ServiceBusError as error:  # it is not permitted, or takes too long
-                    _log.info("more has become due than could be counted: the counts are approximate: %s", error)
-                    break
-                counts = await perform(self._transport, request, timeout=until - anyio.current_time())
-            return counts
+                    return await perform(self._transport, request, timeout=patient - anyio.current_time())
+                except SettingsBehindError:  # it was not reached when they were changed
+                    behind = partition.configure(now=told)
+                    await perform(self._transport, behind, timeout=patient - anyio.current_time())
+                    return await perform(self._transport, request, timeout=patient - anyio.current_time())
+
+            async def due() -> bool:
+                return await do_due(self._transport, partition, told, until)
+
+            return await read_after_due(f"{record.path}, partition {number}", count, due)
 
     async def _again(self, seen: EntityRecord, until: float, *, lost: bool) -> EntityRecord:
         """The entity as it is now; partitions that a failover has lost are made again."""

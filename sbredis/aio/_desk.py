@@ -6,10 +6,11 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, Any, Protocol, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import anyio
 
+from sbredis.aio._catching_up import Shown, do_due, read_after_due
 from sbredis.aio._lane import Lane
 from sbredis.aio._lanes import CallJob, CallLane, RenewJob, RenewLane, SendLane, SettleJob, SettleLane, Way
 from sbredis.engine import (
@@ -33,18 +34,6 @@ if TYPE_CHECKING:
 __all__ = ["Desk"]
 
 T = TypeVar("T")
-
-
-class Reading(Protocol):
-    """What a script shows of a partition."""
-
-    @property
-    def more(self) -> bool:
-        """More was due than it worked out."""
-        ...
-
-
-Shown = TypeVar("Shown", bound=Reading)
 _log = logging.getLogger("sbredis.client")
 _CATCHING_UP = 60.0
 """How many seconds each call for what is due may take."""
@@ -236,27 +225,12 @@ class Desk:
     async def _do_due(self, deadline: float) -> bool:
         """Do a large share of what is due in the partition. Returns whether more is left."""
         connection = self.entity.connection
-        request = self.entity.partition(self.number).due(Turn("", 0, connection.clock.told()))
-        awoken = await perform(connection.transport, request, timeout=deadline - anyio.current_time())
-        return awoken.more
+        partition = self.entity.partition(self.number)
+        return await do_due(connection.transport, partition, connection.clock.told(), deadline)
 
     async def read(self, letter: str, make: Callable[[Partition, Turn], Request[Shown]], deadline: float) -> Shown:
-        """Read the partition as it is once all that is due has happened.
-
-        A script that reads works out a bounded number of events. Where there are more, they are done first. If that is
-        not permitted, or takes too long, the result tells how far the script came. The partition is read again once:
-        what becomes due after that was not due when the caller asked, and in a busy partition there is always some.
-        """
-        result = await self.call(letter, make, deadline)
-        if not result.more:
-            return result
-        try:
-            while await self._do_due(deadline):
-                pass
-        except ServiceBusError as error:
-            _log.info("%s: more has become due than could be shown: %s", self, error)
-            return result
-        return await self.call(letter, make, deadline)
+        """Read the partition as it is once all that is due has happened."""
+        return await read_after_due(self, lambda: self.call(letter, make, deadline), lambda: self._do_due(deadline))
 
     # -- whether it can be reached -------------------------------------------------------------------------------------
 

@@ -331,7 +331,7 @@ def test_other_numbers_are_the_same_on_both_sides() -> None:
     assert f"total <= {MAXIMUM_CALL_MESSAGES}" in fragment("groups")
     assert f"#list <= {MAXIMUM_CALL_MESSAGES}" in fragment("named")
     assert f"for level = 0, p.head <= now and {LEVELS - 1} or -1 do" in fragment("foresee")
-    assert f"p.epoch and {EPOCH_LEAP} or 0" in fragment("foresee")
+    assert f"leap = p.epoch and {EPOCH_LEAP} or 0" in fragment("foresee")
 
 
 def test_the_letters_of_reasons_are_those_of_the_life_cycle() -> None:

@@ -39,8 +39,8 @@ class Finding(NamedTuple):
 
 BUGS = (
     # -- the life of a message
-    Bug("one delivery too many", "includes/release", "e.failures >= p.deliveries", "e.failures > p.deliveries"),
-    Bug("lapses do not count", "includes/foresee", "e.failures = e.failures + 1", "e.failures = e.failures"),
+    Bug("one delivery too many", "includes/fate_of", "e.failures >= p.deliveries", "e.failures > p.deliveries"),
+    Bug("lapses do not count", "includes/fate_of", "e.failures = e.failures + 1", "e.failures = e.failures"),
     Bug(
         "expiry of a locked message",
         "receive",
@@ -65,7 +65,7 @@ BUGS = (
     ),
     Bug(
         "a dead letter counts deliveries",
-        "includes/release",
+        "includes/fate_of",
         "if counted and side.prefix == '' then",
         "if counted then",
     ),
@@ -76,7 +76,7 @@ BUGS = (
         "p.awaited + 1] = p.now + delay",
     ),
     Bug("back at another level", "includes/make_ready", "tonumber(e.level) * BAND", "0"),
-    Bug("a dead letter without its record", "includes/bury", "e.record = member", "e.record = ''"),
+    Bug("a dead letter without its record", "includes/mark_dead", "e.record = member", "e.record = ''"),
     Bug("cancelled in part", "cancel", "if #missing == 0 then", "if #missing < #members then"),
     Bug("purged before its time", "purge", "3, 15)) < before", "3, 15)) <= before"),
     # -- leases
@@ -182,9 +182,9 @@ BUGS = (
     ),
     Bug(
         "giving a session back counts",
-        "release_session",
-        "session, false, MOST_HELD)",
-        "session, true, MOST_HELD)",
+        "includes/release_held",
+        "e, false, 0)",
+        "e, true, 0)",
         "sessions",
     ),
     Bug(
@@ -206,7 +206,7 @@ BUGS = (
     ),
     Bug(
         "a session is free although it is blocked",
-        "includes/unlock",
+        "release_session",
         "if blocked > p.now then",
         "if false then",
         "sessions",

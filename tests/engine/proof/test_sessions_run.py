@@ -22,10 +22,10 @@ def test_within_a_session_nothing_is_reordered_and_it_has_one_receiver_at_a_time
 @pytest.mark.parametrize(
     ("file", "right", "wrong"),
     [
-        ("includes/unlock", "if blocked > p.now then", "if false then"),
+        ("release_session", "if blocked > p.now then", "if false then"),
         ("includes/release", "block(p, e.session,", "tostring(p, e.session,"),
         ("accept_session", "  if not other then\n", "  if true then\n"),
-        ("includes/foresee", "e.failures = e.failures + 1", "e.failures = e.failures"),
+        ("includes/fate_of", "e.failures = e.failures + 1", "e.failures = e.failures"),
         ("includes/make_ready", "    seat(p, e.session, 'a', number)\n", ""),
     ],
 )

@@ -45,6 +45,27 @@ def _rest(left: float, right: float) -> float:
     return rest if left >= 0 else -rest
 
 
+def _rest_of_decimals(left: Decimal, right: Decimal) -> Decimal:
+    """The exact remainder, with the sign of ``left``, however much larger that is than ``right``.
+
+    The method of a decimal context refuses a quotient of more digits than a decimal has.
+    """
+    left, right = Decimal(left), Decimal(right)
+    if abs(left) < abs(right):
+        return left
+    sign, over, upper = _parts(left)
+    _, under, lower = _parts(right)
+    rest = over * pow(10, upper - lower, under) if upper >= lower else over
+    rest %= under * 10 ** max(0, lower - upper)
+    return DECIMALS.scaleb(Decimal(-rest if sign else rest), min(upper, lower))
+
+
+def _parts(number: Decimal) -> tuple[int, int, int]:
+    """Sign, digits and exponent of a finite decimal."""
+    sign, digits, exponent = number.as_tuple()
+    return sign, int("".join(map(str, digits))), cast("int", exponent)
+
+
 _ON_NUMBERS: dict[str, Callable[[Any, Any], float]] = {
     "+": operator.add,
     "-": operator.sub,
@@ -57,7 +78,7 @@ _ON_DECIMALS: dict[str, Callable[[Any, Any], Decimal]] = {
     "-": DECIMALS.subtract,
     "*": DECIMALS.multiply,
     "/": DECIMALS.divide,
-    "%": DECIMALS.remainder,
+    "%": _rest_of_decimals,
 }
 _VERBS = {"+": "add {right} to {left}", "-": "subtract {right} from {left}", "*": "multiply {left} by {right}"}
 _DIVIDE = "divide {left} by {right}"

@@ -153,13 +153,23 @@ def reckoned_plainly(sign: str, left: Any, right: Any, *, whole: bool) -> Any:
     return result
 
 
+def decimal_of(exact: Fraction) -> Decimal:
+    """A fraction that is a decimal."""
+    with localcontext(Context(prec=20_000)):
+        return Decimal(exact.numerator) / Decimal(exact.denominator)
+
+
 def reckoned_decimals(sign: str, left: Any, right: Any) -> Any:
-    """With 34 digits. The remainder is exact, for the numbers of these tests."""
+    """With 34 digits. The remainder is exact."""
     with localcontext(Context(prec=34)):
         try:
             left, right = Decimal(left), Decimal(right)
             if sign == "%":
-                return checked(left - right * int(left / right))
+                if not right:
+                    raise Failure
+                over, under = abs(Fraction(left)), abs(Fraction(right))
+                rest = over - over // under * under
+                return checked(decimal_of(-rest if left < 0 else rest))
             return checked(
                 {"+": lambda: left + right, "-": lambda: left - right, "*": lambda: left * right}.get(
                     sign, lambda: left / right

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import is_dataclass
+from decimal import Decimal
 from typing import Any
 
 from hypothesis import HealthCheck, assume, example, given, settings
@@ -42,6 +43,10 @@ def outcomes(
 @example(SqlFilter("1 / 0 = 1 AND color = 'red'"), ({}, {}))
 @example(SqlFilter("NOT (color = 'red' AND 1 / 0 = 1)"), ({}, {}))
 @example(SqlFilter("sys.Nonsense = 1 AND color = 'red'"), ({}, {}))
+@example(SqlFilter("NOT price = price % 1"), ({}, {"Price": Decimal("1E+400")}))
+@example(SqlFilter("price % 7 = 4"), ({}, {"price": Decimal("1E+40")}))
+@example(SqlFilter("price % 0.3 = -0.1"), ({}, {"price": Decimal("-1E+40")}))
+@example(SqlFilter("price % 7 = price"), ({}, {"price": Decimal("1E-400")}))
 @example(SqlFilter("color = 'red' AND color = 'Red'"), ({}, {"color": "Red"}))
 def test_one_filter(given_filter: SqlFilter, message: tuple[dict[str, Any], dict[str, Any]]) -> None:
     subscriptions = [([Rule("one", given_filter)], True)]

@@ -14,12 +14,13 @@ from sbredis.aio import ServiceBusClient, ServiceBusReceiver
 from sbredis.aio._clock import Clock
 from sbredis.aio._entity import Entity
 from sbredis.engine import Counts, Lock, Outgoing, Partition, PartitionSettings, Side, Turn, new_token, perform
+from sbredis.exceptions import MessagingEntityNotFoundError
 from sbredis.model import ServiceBusMessage, ServiceBusReceivedMessage, outgoing
 from sbredis.transport import Transport
 from tests.engine.bench import Everything, everything
 from tests.waiting import eventually
 
-__all__ = ["Calls", "HandClock", "Queue", "bodies", "both", "in_memory", "on_servers", "queue_at"]
+__all__ = ["Calls", "HandClock", "Queue", "bodies", "both", "exists", "in_memory", "on_servers", "queue_at"]
 
 PARTITIONS = 3
 both = pytest.mark.parametrize("partitioned", [False, True], ids=["plain", "partitioned"])
@@ -242,3 +243,12 @@ async def queue_at(
 def bodies(messages: Sequence[ServiceBusReceivedMessage]) -> list[str]:
     """What they say."""
     return [str(message).strip() for message in messages]
+
+
+async def exists(client: ServiceBusClient, name: str) -> bool:
+    """Whether the registry knows an entity of this name."""
+    try:
+        await client._connection.namespace.get_entity(name)
+    except MessagingEntityNotFoundError:
+        return False
+    return True

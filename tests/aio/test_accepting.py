@@ -361,7 +361,10 @@ async def test_each_of_many_sessions_is_served_by_one_of_several_at_a_time(url: 
                 name = session_of(receiver).session_id
                 open_now[name] += 1
                 assert open_now[name] == 1, f"{name} is with two"
-                for message in await receiver.receive_messages(3, 0.05):
+                messages: list[ServiceBusReceivedMessage] = []
+                with suppress(OperationTimeoutError):  # a busy machine did not answer: it is accepted again
+                    messages = await receiver.receive_messages(3, 0.05)
+                for message in messages:
                     served[name].append(str(message))
                     await receiver.complete_message(message)
                 open_now[name] -= 1

@@ -9,7 +9,7 @@ import pytest
 from sbredis.aio import ServiceBusClient
 from sbredis.exceptions import MessagingEntityNotFoundError
 from sbredis.model import ServiceBusMessage
-from tests.aio.standing import queue_at
+from tests.aio.standing import exists, queue_at
 from tests.engine.bench import everything
 from tests.waiting import eventually
 
@@ -25,14 +25,6 @@ async def emptied(client: ServiceBusClient) -> None:
             if transport.endpoint_of(key) == endpoint:
                 await transport.command("FLUSHALL", key=key)
                 break
-
-
-async def exists(client: ServiceBusClient, name: str) -> bool:
-    try:
-        await client._connection.namespace.get_entity(name)
-    except MessagingEntityNotFoundError:
-        return False
-    return True
 
 
 async def test_namespace_and_queue_are_made_again_for_who_may(url: str) -> None:

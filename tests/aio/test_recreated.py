@@ -8,7 +8,7 @@ import pytest
 
 from sbredis.exceptions import MessagingEntityNotFoundError, ServiceBusError
 from sbredis.model import ServiceBusMessage
-from tests.aio.standing import both, queue_at
+from tests.aio.standing import both, exists, queue_at
 from tests.waiting import eventually
 
 pytestmark = pytest.mark.anyio
@@ -39,13 +39,14 @@ async def test_a_receiver_that_may_creates_its_queue_again(url: str, partitioned
     async with queue_at(url, partitioned=partitioned) as queue:
         receiver = queue.receiver(create_if_missing={"enable_partitioning": not partitioned})
         other = queue.receiver()
-        assert await receiver.receive_messages(1, 0.1) == []
+        assert await receiver.receive_messages(1, 0) == []
         await queue.client._connection.namespace.delete_entity(queue.entity.name)
         with pytest.raises(MessagingEntityNotFoundError):
             await other.receive_messages(1, 20)
-        assert await receiver.receive_messages(1, 0.1) == []
+        receiving = asyncio.create_task(receiver.receive_messages(1, 20))
+        await eventually(lambda: exists(queue.client, queue.entity.name))
         await queue.client.get_queue_sender(queue.entity.name).send_messages(ServiceBusMessage("new"))
-        assert [message.body for message in await receiver.receive_messages(1, 20)] == [b"new"]
+        assert [message.body for message in await receiving] == [b"new"]
 
 
 @both

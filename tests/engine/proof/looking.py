@@ -20,6 +20,7 @@ from dataclasses import dataclass, replace
 from itertools import cycle
 from typing import Any, ClassVar, TypeVar
 
+from hypothesis import Phase
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, precondition, rule, run_state_machine_as_test
 
@@ -335,11 +336,16 @@ def drive(
     examples: int,
     bounds: Bounds = BOUNDS["real"],
     derandomize: bool = True,
+    shrinks: bool = True,
 ) -> None:
-    """Run the machine on a host, whose scripts keep to these bounds."""
+    """Run the machine on a host, whose scripts keep to these bounds.
+
+    Without ``shrinks``, what fails is not reduced to its shortest form, which takes minutes on a busy machine.
+    """
     many = bounds.share + bounds.share // 3 + 1
     made = type("Looking", (Machine,), {"on": on, "extent": extent, "sessions": sessions, "many": many})
-    run_state_machine_as_test(made, settings=bounded(examples, derandomize=derandomize))
+    phases = (Phase.generate, Phase.shrink) if shrinks else (Phase.generate,)
+    run_state_machine_as_test(made, settings=bounded(examples, derandomize=derandomize, phases=phases))
 
 
 def main() -> int:

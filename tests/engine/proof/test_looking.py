@@ -31,4 +31,4 @@ def test_what_is_dated_by_who_comes_is_found(shared_server: LocalServer) -> None
         host("server", with_texts_replaced(wrong), server=shared_server) as on,
         pytest.raises(AssertionError),
     ):
-        drive(on, Extent(), sessions=False, examples=50)
+        drive(on, Extent(), sessions=False, examples=50, shrinks=False)

@@ -7,6 +7,7 @@ older or another server.
 
 from __future__ import annotations
 
+import logging
 import os
 import uuid
 from collections.abc import Iterator
@@ -15,6 +16,9 @@ from typing import Any
 import pytest
 
 from sbredis.servers import LocalCluster, LocalServer
+
+logging.getLogger("asyncio").setLevel(logging.ERROR)
+"""In debug mode asyncio warns of each step that takes 0.1 s, which any step may take on a busy machine."""
 
 BINARY = os.environ.get("SBREDIS_TEST_SERVER") or None
 TARGETS = ("memory", "server", "cluster")

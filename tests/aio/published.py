@@ -87,7 +87,7 @@ class Subject:
         async def so_many() -> bool:
             return await self.count(subscription) == active
 
-        await eventually(so_many, what=f"{active} messages in {subscription}")
+        await eventually(so_many, timeout=60, what=f"{active} messages in {subscription}")
 
     async def scheduled(self) -> int:
         """How many messages wait on the topic."""

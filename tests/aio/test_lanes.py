@@ -81,6 +81,8 @@ def in_short_stretches(queue: Queue, monkeypatch: pytest.MonkeyPatch) -> Iterato
     connection = queue.client._connection
     with monkeypatch.context() as patched:
         patched.setattr("sbredis.aio._lanes._STRETCH", 0.0)
+        patched.setattr("sbredis.aio._desk._FIRST_PAUSE", 60.0)  # what cannot be reached stays so
+        patched.setattr("sbredis.aio._desk._LONGEST_PAUSE", 60.0)
         patched.setattr(connection, "retry", replace(connection.retry, first=0.001))
         yield
 

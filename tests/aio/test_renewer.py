@@ -87,7 +87,7 @@ async def test_messages_are_renewed_together(url: str, partitioned: bool, prefet
 
 @in_memory
 async def test_what_was_registered_in_the_same_moment_is_one_thing_to_look_after(url: str) -> None:
-    async with queue_at(url) as queue, AutoLockRenewer() as renewer:
+    async with queue_at(url, clock=HandClock()) as queue, AutoLockRenewer() as renewer:
         await queue.fill(50)
         receiver = queue.receiver()
         messages = [await one(receiver) for _ in range(50)]

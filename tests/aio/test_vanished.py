@@ -56,7 +56,7 @@ async def test_a_receiver_that_may_create_what_is_missing_receives_on(binary: st
     with LocalServer(binary=binary) as server:
         async with ServiceBusClient(server.url) as client:
             receiver = client.get_queue_receiver("orders", create_if_missing=True)
-            assert await receiver.receive_messages(1, 0.1) == []
+            assert await receiver.receive_messages(1, 2) == []
             waiting = asyncio.ensure_future(receiver.receive_messages(1, 60))
             await asyncio.to_thread(restart, server)
             await client.get_queue_sender("orders").send_messages(ServiceBusMessage("kept"))
@@ -69,10 +69,10 @@ async def test_a_topic_and_its_subscription_are_created_again_by_those_who_may(b
             sender = client.get_topic_sender("events", create_if_missing=True)
             reader = client.get_subscription_receiver("events", "all", create_if_missing=True)
             await sender.send_messages(ServiceBusMessage("for nobody"))
-            assert await reader.receive_messages(1, 0.1) == []
+            assert await reader.receive_messages(1, 2) == []
             await asyncio.to_thread(restart, server)
             await sender.send_messages(ServiceBusMessage("for nobody"))  # the topic is there again
-            assert await reader.receive_messages(1, 0.1) == []  # and so is its subscription
+            assert await reader.receive_messages(1, 2) == []  # and so is its subscription
             await sender.send_messages(ServiceBusMessage("kept"))
             assert [message.body for message in await reader.receive_messages(1, 60)] == [b"kept"]
 

@@ -823,7 +823,9 @@ async def test_all_messages_of_a_session_are_moved_to_the_dead_letter_queue(url:
         async with queue.receiver(sub_queue="deadletter") as dead:
             found: list[ServiceBusReceivedMessage] = []
             while len(found) < 1300:
-                found += await dead.receive_messages(2000, 20)
+                part = await dead.receive_messages(2000, 20)
+                assert part, f"only {len(found)} came"
+                found += part
             assert {
                 (each.session_id, each.dead_letter_reason, each.dead_letter_error_description) for each in found
             } == {(mine, "because", "of this")}

@@ -3,7 +3,7 @@
 -- its expiry send it. A delay keeps all of its session back, which comes one after the other. Counted as a failed delivery,
 -- unless it is given back unread.
 --
--- KEYS[1-30] partition   in the order of includes/begin.lua
+-- KEYS[1-30] partition   in the order of includes/calls/begin.lua
 -- ARGV[1-6]  call        run_id, incarnation, version, lane, number, now
 -- ARGV[7]    counted     1, or 0 if the messages are given back unread
 -- ARGV[8...] groups      token, count, and for each message of that lease its name, changed properties or nothing, and a
@@ -11,19 +11,7 @@
 --
 -- Result: { more, the names of those whose lock was lost }
 -- Refusals: call
--- @use advance
--- @use altered
--- @use begin
--- @use entry
--- @use finish
--- @use groups
--- @use held
--- @use loosen
--- @use refuse
--- @use release
--- @use repeated
--- @use whole
--- @use words
+-- @use advance altered begin entry finish groups held refuse release release_from_lease repeated whole words
 local p, refusal = begin(KEYS, ARGV, 'abandon', 7, true)
 if not p then
   return refusal
@@ -53,7 +41,7 @@ for g = 1, #list do
     altered(p, e, ARGV[mine.at[i] + 1])
     release(p, mine.names[i], e, ARGV[7] == '1', tonumber(ARGV[mine.at[i] + 2]))
   end
-  loosen(p, mine, #mine.names)
+  release_from_lease(p, mine, #mine.names)
 end
 finish(p, table.concat(lost, ' '))
 return { p.more, lost }

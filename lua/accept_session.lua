@@ -5,7 +5,7 @@
 -- With `take` 0 this is a look: it says whether a session is free, locks none, and is in all else the same. A look has no place
 -- in a lane.
 --
--- KEYS[1-30] partition   in the order of includes/begin.lua
+-- KEYS[1-30] partition   in the order of includes/calls/begin.lua
 -- ARGV[1-6]  call        run_id, incarnation, version, lane, number, now
 -- ARGV[7]    session     the one that is meant, behind a sign, or nothing for the next one that is free
 -- ARGV[8]    take        1, or 0 for a look
@@ -17,23 +17,8 @@
 --   found (by a look), locked (by somebody else), lapsing (it will be free when what was held of it is released: the next call goes
 --   on with that), or none; its name }
 -- Refusals: call, DISABLED (receiving is), SESSIONS (the entity has none)
--- @use advance
--- @use begin
--- @use beside
--- @use finish
--- @use flush
--- @use hold
--- @use lock_of
--- @use next_due
--- @use refuse
--- @use repeated
--- @use session_named
--- @use sides
--- @use take_turns
--- @use token_of
--- @use turns
--- @use wait_here
--- @use whole
+-- @use advance begin finish flush hold lock_of next_due refuse repeated same_slot session_named sides token_of turns
+-- @use update_session_turns wait_here whole
 local p, refusal = begin(KEYS, ARGV, 'accept_session', 11, false)
 if not p then
   return refusal
@@ -52,7 +37,7 @@ if unfit or not p.seats then
 end
 local take, waiter, waiting_for = whole(ARGV[8], 0, 1), ARGV[10], whole(ARGV[11], 0, 1)
 if not take or not token or not waiting_for or take == 0 and (p.lane ~= '' or session) or redis.call('HEXISTS', p.leases, token) == 1
-  or waiter ~= '' and not beside(p.state, waiter) then
+  or waiter ~= '' and not same_slot(p.state, waiter) then
   return refuse('BADCALL', 'accept')
 end
 if p.status == 'ReceiveDisabled' or p.status == 'Disabled' then
@@ -62,7 +47,7 @@ end
 advance(p, 100)
 flush(p)
 if next(p.touched) then
-  take_turns(p)
+  update_session_turns(p)
 end
 if waiter ~= '' then
   p.left = redis.call('ZREM', p.waiters, waiter .. ' ' .. SIDES.s.prefix) == 1 or p.left

@@ -2,7 +2,7 @@
 -- Moves all messages of a session to the dead-letter queue: what can be received, what is held and what is deferred; a share of
 -- them a call. Scheduled ones are not there yet.
 --
--- KEYS[1-30] partition   in the order of includes/begin.lua
+-- KEYS[1-30] partition   in the order of includes/calls/begin.lua
 -- ARGV[1-6]  call        run_id, incarnation, version, lane, number, now
 -- ARGV[7]    session     behind a sign
 -- ARGV[8]    token       of its lock
@@ -13,27 +13,8 @@
 -- Result: { more, how many were moved, 1 if there may be others }
 -- Refusals: call, SESSIONS (the entity has none), LOST (the lock on the session), DUE (something
 --   was due first)
--- @use advance
--- @use altered
--- @use begin
--- @use bury
--- @use due_name
--- @use finish
--- @use gather
--- @use living
--- @use lock_of
--- @use put_off
--- @use record_of
--- @use records
--- @use readable
--- @use refuse
--- @use repeated
--- @use seat_name
--- @use seats_of
--- @use session_named
--- @use token_of
--- @use unseat
--- @use whole
+-- @use advance altered begin bury due_name finish gather index_entries index_name index_remove living lock_of put_off
+-- @use readable record_of records refuse repeated session_named token_of whole
 local p, refusal = begin(KEYS, ARGV, 'bury_session', 10, false)
 if not p then
   return refusal
@@ -57,10 +38,10 @@ if p.more == 1 then
 end
 local moved, others = 0, 0
 for _, letter in ipairs({ 'h', 'a', 'p' }) do
-  local seats = moved < share and seats_of(p, session, letter, 0, 0, share - moved) or {}
+  local seats = moved < share and index_entries(p, session, letter, 0, 0, share - moved) or {}
   local members, numbers = {}, {}
   for i = 1, #seats do
-    members[i] = seat_name(seats[i])
+    members[i] = index_name(seats[i])
   end
   local entries = gather('HMGET', p.entries, members)
   for i = 1, #members do
@@ -73,7 +54,7 @@ for _, letter in ipairs({ 'h', 'a', 'p' }) do
     if letter == 'a' and e.expires ~= '9999999999999' then
       p.unawaited[#p.unawaited + 1] = due_name('e', members[i])
     end
-    unseat(p, session, letter, tonumber(members[i]))
+    index_remove(p, session, letter, tonumber(members[i]))
     altered(p, e, e.changes ~= '' and ARGV[10] ~= '' and string.sub(e.changes, 1, -2) .. string.sub(ARGV[10], 2) or ARGV[10])
     bury(p, members[i], e, 'A')
     moved = moved + 1

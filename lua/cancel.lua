@@ -1,26 +1,13 @@
 #!lua flags=allow-oom
 -- Deletes scheduled messages before they are enqueued: all of them, or none if one is not scheduled, or no longer.
 --
--- KEYS[1-30] partition   in the order of includes/begin.lua
+-- KEYS[1-30] partition   in the order of includes/calls/begin.lua
 -- ARGV[1-6]  call        run_id, incarnation, version, lane, number, now
 -- ARGV[7...] names       of the messages
 --
 -- Result: { more, the names of those that are not scheduled here }
 -- Refusals: call, DUE (some are not scheduled, but something was due first)
--- @use advance
--- @use band
--- @use begin
--- @use bucket
--- @use drop
--- @use due_name
--- @use finish
--- @use gather
--- @use named
--- @use put_off
--- @use refuse
--- @use repeated
--- @use session_in
--- @use unseat
+-- @use advance band begin bucket drop due_name finish gather index_remove named put_off refuse repeated session_in
 -- @use words
 local p, refusal = begin(KEYS, ARGV, 'cancel', 6, true)
 if not p then
@@ -62,7 +49,7 @@ if #missing == 0 then
     p.unawaited[#p.unawaited + 1] = due_name('a', member)
     local key = bucket(p.keys, tonumber(member))
     if p.seats then
-      unseat(p, session_in(redis.call('HGET', key, member)), 's', tonumber(member))
+      index_remove(p, session_in(redis.call('HGET', key, member)), 's', tonumber(member))
     end
     drop(p, member, redis.call('HSTRLEN', key, member), 0)
   end

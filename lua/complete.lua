@@ -1,24 +1,13 @@
 #!lua flags=allow-oom
 -- Settles locked messages as done: they are gone for good.
 --
--- KEYS[1-30] partition   in the order of includes/begin.lua
+-- KEYS[1-30] partition   in the order of includes/calls/begin.lua
 -- ARGV[1-6]  call        run_id, incarnation, version, lane, number, now
 -- ARGV[7...] groups      token, count, and the names of as many messages of that lease; any number of such groups
 --
 -- Result: { more, the names of those whose lock was lost }
 -- Refusals: call
--- @use advance
--- @use begin
--- @use finish
--- @use groups
--- @use held
--- @use loosen
--- @use refuse
--- @use repeated
--- @use unseat
--- @use unstore
--- @use variadic
--- @use words
+-- @use advance begin finish groups held index_remove refuse release_from_lease repeated unstore variadic words
 local p, refusal = begin(KEYS, ARGV, 'complete', 6, true)
 if not p then
   return refusal
@@ -52,7 +41,7 @@ for g = 1, #list do
     end
     freed, sizes[i] = freed + size, size
     if mine.session then
-      unseat(p, mine.session, 'h', tonumber(names[i]))
+      index_remove(p, mine.session, 'h', tonumber(names[i]))
     end
     p.bytes = p.bytes - changes
   end
@@ -61,7 +50,7 @@ for g = 1, #list do
     variadic('HDEL', p.entries, names)
     unstore(p, stored, p.shared and sizes or freed, stored == names and mine.numbers or nil)
   end
-  loosen(p, mine, #names)
+  release_from_lease(p, mine, #names)
 end
 finish(p, table.concat(lost, ' '))
 return { p.more, lost }

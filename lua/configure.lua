@@ -1,7 +1,7 @@
 #!lua flags=allow-oom
 -- Makes a partition, or gives it newer settings of its entity. What cannot change after creation is held fast.
 --
--- KEYS[1-30] partition   in the order of includes/begin.lua
+-- KEYS[1-30] partition   in the order of includes/calls/begin.lua
 -- ARGV[1-6]  call        run_id, incarnation, version, lane, number, now
 -- ARGV[7]    create      1 if the partition is to be made where it is missing
 -- ARGV[8]    clock       server, or test; cannot change
@@ -21,13 +21,7 @@
 -- Result: { the partition's version }
 -- Refusals: GONE (not here, and not to be made), LAYOUT, STALE (older than the partition's), FIXED (a setting that cannot
 --   change), DUE (something was due first, under the settings of before), BADCALL
--- @use begin
--- @use beside
--- @use overdue
--- @use put_off
--- @use refuse
--- @use sentinel
--- @use whole
+-- @use begin overdue put_off refuse same_slot sentinel whole
 local state, store = KEYS[1], KEYS[10]
 local version = whole(ARGV[3], 1, 999999999999999)
 local names = {
@@ -41,7 +35,7 @@ if #ARGV ~= 20 or not version or ARGV[2] == '' or ARGV[7] ~= '0' and ARGV[7] ~= 
   or ARGV[14] ~= '' and not whole(ARGV[14], 1, 9999999999999) or not whole(ARGV[15], 0, 999999999999999)
   or not whole(ARGV[16], 0, 536870912) or ARGV[17] ~= '0' and ARGV[17] ~= '1'
   or ARGV[18] ~= '0' and ARGV[18] ~= '1' or ARGV[19] ~= '0' and ARGV[19] ~= '1'
-  or ARGV[19] == '1' and (ARGV[17] == '1' or ARGV[18] == '1') or not beside(state, ARGV[20]) then
+  or ARGV[19] == '1' and (ARGV[17] == '1' or ARGV[18] == '1') or not same_slot(state, ARGV[20]) then
   return refuse('BADCALL', 'settings')
 end
 

@@ -2,18 +2,13 @@
 -- Counts the messages by side and state, as they are once all that is due has happened. Writes nothing: up to 500 events are
 -- worked out, and `more` says that there are others.
 --
--- KEYS[1-30] partition   in the order of includes/begin.lua
+-- KEYS[1-30] partition   in the order of includes/calls/begin.lua
 -- ARGV[1-6]  call        run_id, incarnation, version, lane, number, now
 --
 -- Result: { more, in how many ms something is due, bytes, the last number, main side: active, held, locked, delayed, deferred, frozen,
 --   scheduled; dead-letter queue: the same but the last }
 -- Refusals: call
--- @use band
--- @use begin
--- @use foresee
--- @use next_after
--- @use refuse
--- @use sides
+-- @use band begin foresee next_after refuse sides
 local p, refusal = begin(KEYS, ARGV, 'count', 6, false)
 if not p then
   return refusal

@@ -1,26 +1,14 @@
 #!lua flags=allow-oom
 -- Moves locked messages to the dead-letter queue. Those that are there already cannot go further: they stay as they are.
 --
--- KEYS[1-30] partition   in the order of includes/begin.lua
+-- KEYS[1-30] partition   in the order of includes/calls/begin.lua
 -- ARGV[1-6]  call        run_id, incarnation, version, lane, number, now
 -- ARGV[7...] groups      token, count, and for each message of that lease its name and changed properties (reason and
 --   description among them)
 --
 -- Result: { more, the names of those whose lock was lost, the names of those that were dead letters already }
 -- Refusals: call
--- @use advance
--- @use altered
--- @use begin
--- @use bury
--- @use entry
--- @use finish
--- @use groups
--- @use held
--- @use loosen
--- @use refuse
--- @use repeated
--- @use unseat
--- @use words
+-- @use advance altered begin bury entry finish groups held index_remove refuse release_from_lease repeated words
 local p, refusal = begin(KEYS, ARGV, 'dead_letter', 6, true)
 if not p then
   return refusal
@@ -46,13 +34,13 @@ for g = 1, #list do
       local e = entry(mine.entries[i])
       altered(p, e, ARGV[mine.at[i] + 1])
       if mine.session then
-        unseat(p, mine.session, 'h', tonumber(member))
+        index_remove(p, mine.session, 'h', tonumber(member))
       end
       bury(p, member, e, 'A')
       count = count + 1
     end
   end
-  loosen(p, mine, count)
+  release_from_lease(p, mine, count)
 end
 finish(p, table.concat(lost, ' ') .. '|' .. table.concat(unfit, ' '))
 return { p.more, lost, unfit }

@@ -2,24 +2,13 @@
 -- Sets locked messages aside. They keep their numbers and are given out by number only. Deferring counts as a failed delivery, so
 -- a message at the delivery limit goes to the dead-letter queue instead; the caller is not told. A dead letter's count stays.
 --
--- KEYS[1-30] partition   in the order of includes/begin.lua
+-- KEYS[1-30] partition   in the order of includes/calls/begin.lua
 -- ARGV[1-6]  call        run_id, incarnation, version, lane, number, now
 -- ARGV[7...] groups      token, count, and for each message of that lease its name and changed properties or nothing
 --
 -- Result: { more, the names of those whose lock was lost }
 -- Refusals: call
--- @use advance
--- @use altered
--- @use begin
--- @use entry
--- @use finish
--- @use groups
--- @use held
--- @use loosen
--- @use refuse
--- @use release
--- @use repeated
--- @use words
+-- @use advance altered begin entry finish groups held refuse release release_from_lease repeated words
 local p, refusal = begin(KEYS, ARGV, 'defer', 6, true)
 if not p then
   return refusal
@@ -43,7 +32,7 @@ for g = 1, #list do
     e.home = 'f' -- it is released like any other message, and this is where it returns to
     release(p, mine.names[i], e, true, 0)
   end
-  loosen(p, mine, #mine.names)
+  release_from_lease(p, mine, #mine.names)
 end
 finish(p, table.concat(lost, ' '))
 return { p.more, lost }

@@ -12,14 +12,7 @@
 -- Result: the record of the topic
 -- Refusals: NAMESPACE, LAYOUT, PARTITIONS, GONE (no such subscription, or another incarnation, or it is being deleted), MISSING (it
 --   has no rule of this name), BADCALL
--- @use placed
--- @use raise
--- @use refuse
--- @use registry
--- @use rule_of
--- @use subscribed
--- @use tally_text
--- @use token_of
+-- @use placed raise refuse registry rule_of subscribed tally_text token_of
 local stamp = token_of(ARGV[5])
 if not token_of(ARGV[4]) or not stamp or not placed(ARGV[6], ARGV[3]) then
   return refuse('BADCALL', 'rule')

@@ -2,20 +2,13 @@
 -- Takes a partition away. From the first step on it is gone for every other call. Where the records belong to another entity,
 -- what is held of them is given up step by step; otherwise all of it goes in one.
 --
--- KEYS[1-30] partition   in the order of includes/begin.lua
+-- KEYS[1-30] partition   in the order of includes/calls/begin.lua
 -- ARGV[1-6]  call        run_id, incarnation, version, lane, number, now
 -- ARGV[7]    share       how many messages a step gives up
 --
 -- Result: { more }
 -- Refusals: GONE (another incarnation is here), LAYOUT, BADCALL
--- @use bucket
--- @use drop
--- @use flush
--- @use gather
--- @use record_of
--- @use refuse
--- @use sentinel
--- @use whole
+-- @use bucket drop flush gather record_of refuse sentinel whole
 local s = redis.call('HMGET', KEYS[1], 'layout', 'incarnation', 'shared', 'kept')
 local share = whole(ARGV[7], 1, 1000)
 if not share or #ARGV ~= 7 then

@@ -1,16 +1,12 @@
 #!lua flags=allow-oom
 -- Does what is due, in a larger share than the other calls do on their way. A repetition tells anew in how many ms something is.
 --
--- KEYS[1-30] partition   in the order of includes/begin.lua
+-- KEYS[1-30] partition   in the order of includes/calls/begin.lua
 -- ARGV[1-6]  call        run_id, incarnation, version, lane, number, now
 --
 -- Result: { more, in how many ms something is due next, or 0 }
 -- Refusals: call
--- @use advance
--- @use begin
--- @use finish
--- @use next_due
--- @use repeated
+-- @use advance begin finish next_due repeated
 local p, refusal = begin(KEYS, ARGV, 'due', 6, false)
 if not p then
   return refusal

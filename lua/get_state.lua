@@ -1,18 +1,14 @@
 #!lua flags=no-writes
 -- The state of a session, for who has its lock.
 --
--- KEYS[1-30] partition   in the order of includes/begin.lua
+-- KEYS[1-30] partition   in the order of includes/calls/begin.lua
 -- ARGV[1-6]  call        run_id, incarnation, version, lane, number, now
 -- ARGV[7]    session     behind a sign
 -- ARGV[8]    token       of its lock
 --
 -- Result: { 0, the state, if there is one }
 -- Refusals: call, SESSIONS (the entity has none), LOST (the lock on the session)
--- @use begin
--- @use lock_of
--- @use refuse
--- @use session_named
--- @use token_of
+-- @use begin lock_of refuse session_named token_of
 local p, refusal = begin(KEYS, ARGV, 'get_state', 8, false)
 if not p then
   return refusal

@@ -8,9 +8,7 @@
 --
 -- Result: the records
 -- Refusals: NAMESPACE, LAYOUT, PARTITIONS, BADCALL
--- @use refuse
--- @use registry
--- @use whole
+-- @use refuse registry whole
 local limit = whole(ARGV[3], 1, 1000)
 if not limit then
   return refuse('BADCALL', 'limit')

@@ -12,12 +12,7 @@
 -- Result: { incarnation and version of the topic, or nothing if it is being deleted; 1 if there may be more; for each its place
 --   and the rule }
 -- Refusals: NAMESPACE, LAYOUT, PARTITIONS, GONE (no such topic), BADCALL
--- @use moment
--- @use page
--- @use refuse
--- @use registered
--- @use registry
--- @use whole
+-- @use page refuse registered registry rules_stamp whole
 local limit = whole(ARGV[5], 1, 1000)
 if not limit then
   return refuse('BADCALL', 'limit')
@@ -35,7 +30,7 @@ if not topic then
   return foreign
 end
 local places, rules, more = page(KEYS[6], KEYS[5], ARGV[3], ARGV[4], limit)
-local reply = { moment(KEYS[7], ARGV[2], topic), more and 1 or 0 }
+local reply = { rules_stamp(KEYS[7], ARGV[2], topic), more and 1 or 0 }
 for i = 1, #places do
   reply[#reply + 1] = places[i]
   reply[#reply + 1] = rules[i]

@@ -2,7 +2,7 @@
 -- Names sessions: those that have a state, or messages that can be received or are held; or those whose state was set after a
 -- time, in the order in which that was.
 --
--- KEYS[1-30] partition   in the order of includes/begin.lua
+-- KEYS[1-30] partition   in the order of includes/calls/begin.lua
 -- ARGV[1-6]  call        run_id, incarnation, version, lane, number, now
 -- ARGV[7]    wanted      how many at most
 -- ARGV[8]    after       the one to go on behind, behind a sign, or nothing at the beginning; in the order of time, how many of
@@ -11,12 +11,7 @@
 --
 -- Result: { 1 if something was due first that may change the list, the names, for each when its state was set, if that was asked for; else where to go on, unless this is the end }
 -- Refusals: call, SESSIONS (the entity has none)
--- @use begin
--- @use overdue
--- @use refuse
--- @use session_named
--- @use turns
--- @use whole
+-- @use begin overdue refuse session_named turns whole
 local p, refusal = begin(KEYS, ARGV, 'list_sessions', 9, false)
 if not p then
   return refusal

@@ -11,13 +11,7 @@
 -- Result: { incarnation and version of the topic, or nothing if it is being deleted; 1 if there may be more; for each its record
 --   and the mark of its rules, which is nothing if it is being deleted }
 -- Refusals: NAMESPACE, LAYOUT, PARTITIONS, GONE (no such topic), BADCALL
--- @use moment
--- @use page
--- @use refuse
--- @use registered
--- @use registry
--- @use tally
--- @use whole
+-- @use page refuse registered registry rules_stamp tally whole
 local limit = whole(ARGV[5], 1, 1000)
 if not limit then
   return refuse('BADCALL', 'limit')
@@ -35,7 +29,7 @@ if not topic then
   return foreign
 end
 local names, records, more = page(KEYS[4], KEYS[2], ARGV[3], ARGV[4], limit)
-local reply = { moment(KEYS[7], ARGV[2], topic), more and 1 or 0 }
+local reply = { rules_stamp(KEYS[7], ARGV[2], topic), more and 1 or 0 }
 local counted = #names == 0 and {} or redis.call('HMGET', KEYS[7], unpack(names))
 for i = 1, #names do
   local mark = ''

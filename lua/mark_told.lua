@@ -10,12 +10,7 @@
 --
 -- Result: 1, or 0 if it was known, or the topic is another, or is gone
 -- Refusals: NAMESPACE, LAYOUT, PARTITIONS, BADCALL
--- @use refuse
--- @use registry
--- @use tally
--- @use tally_text
--- @use token_of
--- @use whole
+-- @use refuse registry tally tally_text token_of whole
 local version = whole(ARGV[4], 1, 999999999999999)
 if not token_of(ARGV[3]) or not version then
   return refuse('BADCALL', 'version')

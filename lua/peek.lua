@@ -2,7 +2,7 @@
 -- Shows messages without touching them, in the order of their numbers, whatever their state, as they are once all that is due has
 -- happened. Writes nothing: up to 500 events are worked out, and `more` says that there are others.
 --
--- KEYS[1-30] partition   in the order of includes/begin.lua
+-- KEYS[1-30] partition   in the order of includes/calls/begin.lua
 -- ARGV[1-6]  call        run_id, incarnation, version, lane, number, now
 -- ARGV[7]    side        nothing, or d for the dead-letter queue
 -- ARGV[8]    from        the number to begin with
@@ -14,21 +14,8 @@
 -- Result: { more, names, state of each as one text, records, for some: place, failures, reason, expiry, changes }. One that was
 --   locked from among the deferred has the state g; l asks for it, too
 -- Refusals: call, SESSIONS (the entity has none)
--- @use band
--- @use begin
--- @use entry_text
--- @use extra
--- @use foresee
--- @use gather
--- @use readable
--- @use record_of
--- @use records
--- @use refuse
--- @use seat_name
--- @use seats_of
--- @use session_named
--- @use sides
--- @use whole
+-- @use band begin delivery_extras entry_text foresee gather index_entries index_name readable record_of records refuse
+-- @use session_named sides whole
 local p, refusal = begin(KEYS, ARGV, 'peek', 12, false)
 if not p then
   return refusal
@@ -77,9 +64,9 @@ end
 
 for letter, seats in pairs(session and { a = 'a', l = 'h', f = 'p', s = 's' } or {}) do
   if string.find(ARGV[11], letter, 1, true) then
-    local found = seats_of(p, session, seats, from, 0, wanted + #o.moved)
+    local found = index_entries(p, session, seats, from, 0, wanted + #o.moved)
     for j = 1, #found do
-      local name, number = seat_name(found[j])
+      local name, number = index_name(found[j])
       show(name, number, letter)
     end
   end
@@ -135,7 +122,7 @@ while at <= last and not full do
       if states[n] == 'l' and string.byte(entries[i], 14) == 102 then
         states[n] = 'g'
       end
-      extra(extras, n, entries[i])
+      delivery_extras(extras, n, entries[i])
     end
   end
   at, full = at + fit, full or room <= 0

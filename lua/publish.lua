@@ -4,7 +4,7 @@
 -- until it is published by its number, with the routes of then; what is not there any more then counts as dropped. So does one whose
 -- time has passed, if it was not judged.
 --
--- KEYS[1-30] partition   in the order of includes/begin.lua
+-- KEYS[1-30] partition   in the order of includes/calls/begin.lua
 -- KEYS[31...] targets    of each subscription: state, order, entries, due, waiters; and, where its incarnation ends in a plus,
 --   sessions, turns, states
 -- ARGV[1-6]  call        run_id, incarnation, version, lane, number, now
@@ -21,29 +21,8 @@
 -- Refusals: call, DISABLED (sending is), TOOLARGE (a message, by its place), QUOTA (the entity is full: bytes, of how many), DUE (it
 --   is full, but something was due first),
 --   TARGET (a subscription, by its place, is not here, or no longer), FENCED (somebody else has got the role)
--- @use advance
--- @use announce
--- @use await_expiry
--- @use band
--- @use begin
--- @use bucket
--- @use check_incoming
--- @use due_name
--- @use finish
--- @use flush
--- @use known_ids
--- @use refuse
--- @use repeated
--- @use routes
--- @use runs
--- @use seat
--- @use session_of
--- @use sides
--- @use take_turns
--- @use targets
--- @use variadic
--- @use wake
--- @use whole
+-- @use advance announce await_expiry band begin bucket check_incoming due_name finish flush index_add known_ids refuse
+-- @use repeated routes runs session_of sides targets update_session_turns variadic wake whole
 local p, refusal = begin(KEYS, ARGV, 'publish', 9, true)
 if not p then
   return refusal
@@ -158,7 +137,7 @@ for i = 1, incoming.count do
         end
         await_expiry(target, own, till)
         if target.seats then
-          seat(target, session, 'a', own)
+          index_add(target, session, 'a', own)
           target.touched[session] = 'ready'
         end
       end
@@ -196,7 +175,7 @@ for i = 1, #subscriptions do
   local target = subscriptions[i]
   flush(target)
   if next(target.touched) then
-    take_turns(target)
+    update_session_turns(target)
   end
   announce(target)
   for name, value in pairs(target.changed) do

@@ -2,7 +2,7 @@
 -- Deletes messages that were enqueued before a time: active, delayed and deferred ones, and leaves those that are locked or
 -- scheduled. Looks at so many of them and tells where to go on.
 --
--- KEYS[1-30] partition   in the order of includes/begin.lua
+-- KEYS[1-30] partition   in the order of includes/calls/begin.lua
 -- ARGV[1-6]  call        run_id, incarnation, version, lane, number, now
 -- ARGV[7]    side        nothing, or d for the dead-letter queue
 -- ARGV[8]    before      time in ms
@@ -12,28 +12,8 @@
 --
 -- Result: { more, how many were deleted, where to go on as text, or nothing at the end }
 -- Refusals: call, SESSIONS (the entity has none), DUE (something was due first)
--- @use advance
--- @use band
--- @use begin
--- @use discard
--- @use due_name
--- @use finish
--- @use gather
--- @use living
--- @use put_off
--- @use readable
--- @use record_of
--- @use records
--- @use refuse
--- @use repeated
--- @use seat_name
--- @use seats_of
--- @use session_in
--- @use session_named
--- @use sides
--- @use stand_up
--- @use unseat
--- @use whole
+-- @use advance band begin discard due_name finish gather index_entries index_expire index_name index_remove living
+-- @use put_off readable record_of records refuse repeated session_in session_named sides whole
 local p, refusal = begin(KEYS, ARGV, 'purge', 11, false)
 if not p then
   return refusal
@@ -70,9 +50,9 @@ local function next_of(range, first, last)
       members[i], scores[i] = found[2 * i - 1], tonumber(found[2 * i])
     end
   elseif range[4] then -- those of a session have no level, and none of them is delayed
-    local seats = seats_of(p, session, range[4], first - range[1], 0, most)
+    local seats = index_entries(p, session, range[4], first - range[1], 0, most)
     for i = 1, #seats do
-      local name, number = seat_name(seats[i])
+      local name, number = index_name(seats[i])
       members[i], scores[i] = name, range[1] + number
     end
   end
@@ -101,9 +81,9 @@ for r = 1, #ranges do
         local e = living(entries[i], bodies[i])
         if p.seats and side.prefix == '' then
           if kind ~= '' then
-            stand_up(p, member, bodies[i])
+            index_expire(p, member, bodies[i])
           else
-            unseat(p, session_in(bodies[i]), 'p', tonumber(member))
+            index_remove(p, session_in(bodies[i]), 'p', tonumber(member))
           end
         end
         if kind == 'd' or kind == 'e' and e.expires ~= '9999999999999' then

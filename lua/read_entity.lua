@@ -10,9 +10,7 @@
 --   deleted, or 0; how many subscriptions, SQL filters and correlation filters the topic has }. SQL filters are all that are no
 --   correlation filters, also those that are always true or false; those of subscriptions that are being deleted are counted.
 -- Refusals: NAMESPACE, LAYOUT, PARTITIONS
--- @use registered
--- @use registry
--- @use tally
+-- @use registered registry tally
 local n, refusal = registry(KEYS[1], ARGV[1])
 if not n then
   return refusal

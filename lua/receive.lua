@@ -8,7 +8,7 @@
 -- all else a receive, which found nothing if there is nothing. What has expired and is still there counts. A look has no
 -- place in a lane: made again, it looks again.
 --
--- KEYS[1-30] partition   in the order of includes/begin.lua
+-- KEYS[1-30] partition   in the order of includes/calls/begin.lua
 -- ARGV[1-6]  call        run_id, incarnation, version, lane, number, now
 -- ARGV[7]    side        nothing, or d for the dead-letter queue
 -- ARGV[8]    mode        lock, or delete
@@ -23,38 +23,9 @@
 --   place, failures, reason, expiry, changes }; a look that found something says -1 where others say when something is due
 -- Refusals: call, DISABLED (receiving is), SESSIONS (the entity requires them, or has none), LOST (the lock on the
 --   session)
--- @use advance
--- @use begin
--- @use beside
--- @use discard
--- @use due_name
--- @use entry
--- @use extra
--- @use finish
--- @use flush
--- @use gather
--- @use hand_again
--- @use held_in
--- @use hold
--- @use lock_of
--- @use most_held
--- @use next_due
--- @use readable
--- @use record_of
--- @use records
--- @use refuse
--- @use repeated
--- @use runs
--- @use seat
--- @use seat_name
--- @use seats_of
--- @use session_named
--- @use sides
--- @use token_of
--- @use turns
--- @use unseat
--- @use wait_here
--- @use whole
+-- @use advance begin delivery_extras discard due_name entry finish flush gather hand_again held_in hold index_add
+-- @use index_entries index_name index_remove lock_of most_held next_due readable record_of records refuse repeated runs
+-- @use same_slot session_named sides token_of turns wait_here whole
 local p, refusal = begin(KEYS, ARGV, 'receive', 14, false)
 if not p then
   return refusal
@@ -86,7 +57,7 @@ if session then
 elseif redis.call('HEXISTS', p.leases, token) == 1 then
   return refuse('BADCALL', 'token')
 end
-if waiter ~= '' and not beside(p.state, waiter) then
+if waiter ~= '' and not same_slot(p.state, waiter) then
   return refuse('BADCALL', 'waiter')
 end
 if p.status == 'ReceiveDisabled' or p.status == 'Disabled' then
@@ -119,9 +90,9 @@ local main, from = side.prefix == '', #side.prefix + 1
 while n < most and not full do
   local members
   if session then
-    members = seats_of(p, session, 'a', 0, seen, most - n)
+    members = index_entries(p, session, 'a', 0, seen, most - n)
     for i = 1, #members do
-      members[i] = seat_name(members[i])
+      members[i] = index_name(members[i])
     end
   else
     members = redis.call('ZRANGE', p.order, side.from, side.to, 'BYSCORE', 'LIMIT', seen, most - n)
@@ -170,7 +141,7 @@ while n < most and not full do
       n = n + 1
       names[n], numbers[n], found[n] = member, counted[i], record
       if text then
-        extra(extras, n, text)
+        delivery_extras(extras, n, text)
         entered[n] = token .. string.sub(text, 13)
       elseif expires ~= '9999999999999' then
         entered[n] = table.concat({ token, string.sub(head, 2), 'a-00000', expires, size, ';;' })
@@ -193,9 +164,9 @@ end
 
 if session then
   for i = 1, n do
-    unseat(p, session, 'a', numbers[i])
+    index_remove(p, session, 'a', numbers[i])
     if mode == 'lock' then
-      seat(p, session, 'h', numbers[i])
+      index_add(p, session, 'h', numbers[i])
     end
   end
 end
@@ -219,7 +190,7 @@ end
 local due = 0
 local there = false
 if wanted == 0 and session then
-  there = most == 0 and #seats_of(p, session, 'a', 0, 0, 1) > 0
+  there = most == 0 and #index_entries(p, session, 'a', 0, 0, 1) > 0
 elseif wanted == 0 then
   there = redis.call('ZCOUNT', p.order, side.from, side.to) > 0
 end

@@ -9,7 +9,7 @@
 -- A repetition gives out what the token still holds, which is never more than the first time; where messages were deleted, that is
 -- nothing.
 --
--- KEYS[1-30] partition   in the order of includes/begin.lua
+-- KEYS[1-30] partition   in the order of includes/calls/begin.lua
 -- ARGV[1-6]  call        run_id, incarnation, version, lane, number, now
 -- ARGV[7]    mode        lock, or delete
 -- ARGV[8]    token       of the lease, chosen at random by the caller
@@ -22,35 +22,9 @@
 -- Refusals: call, DISABLED (receiving is), SESSIONS (the entity requires them, or has none), LOST (the lock on the
 --   session), HELD (as many of the session are out as can be), DUE (some are not deferred, but something was due
 --   first)
--- @use advance
--- @use begin
--- @use discard
--- @use entry
--- @use expire
--- @use extra
--- @use finish
--- @use fitting
--- @use gather
--- @use hand_again
--- @use held_in
--- @use hold
--- @use lock_of
--- @use most_held
--- @use named
--- @use put_off
--- @use record_of
--- @use records
--- @use refuse
--- @use repeated
--- @use seat
--- @use seat_text
--- @use session_named
--- @use side_of
--- @use stretches
--- @use token_of
--- @use unseat
--- @use whole
--- @use words
+-- @use advance begin delivery_extras discard entry expire finish fitting gather hand_again held_in hold index_add
+-- @use index_remove index_text lock_of most_held named put_off record_of records refuse repeated session_named side_of
+-- @use stretches token_of whole words
 local p, refusal = begin(KEYS, ARGV, 'receive_deferred', 10, true)
 if not p then
   return refusal
@@ -92,7 +66,7 @@ local scores, missing, seats = gather('ZMSCORE', p.order, members), {}, nil
 if session then
   seats = {}
   for i = 1, #members do
-    seats[i] = session .. '\255p' .. seat_text(tonumber(members[i]) or 0)
+    seats[i] = session .. '\255p' .. index_text(tonumber(members[i]) or 0)
   end
   seats = gather('ZMSCORE', p.seats, seats)
 end
@@ -109,7 +83,7 @@ for i = 1, #members do
     missing[#missing + 1] = members[i]
   elseif tonumber(string.sub(entries[i], 21, 33)) <= p.now then
     if p.seats then
-      unseat(p, session, 'p', tonumber(members[i]))
+      index_remove(p, session, 'p', tonumber(members[i]))
     end
     expire(p, members[i], entry(entries[i]))
     missing[#missing + 1] = members[i]
@@ -132,14 +106,14 @@ end
 local numbers, extras = {}, {}
 for i = 1, #members do
   numbers[i] = record_of(members[i], entries[i])
-  extra(extras, i, entries[i])
+  delivery_extras(extras, i, entries[i])
 end
 local found = records(p.keys, numbers)
 for i = 1, #members do
   local member = members[i]
   local side, number = side_of(member)
   if session then
-    unseat(p, session, 'p', number)
+    index_remove(p, session, 'p', number)
   end
   if mode == 'lock' then
     p.placed[#p.placed + 1] = (session and side.held or side.locked) + number
@@ -147,7 +121,7 @@ for i = 1, #members do
     p.entered[#p.entered + 1] = member
     p.entered[#p.entered + 1] = token .. string.sub(entries[i], 13)
     if session then
-      seat(p, session, 'h', number)
+      index_add(p, session, 'h', number)
     end
   else
     discard(p, member, entry(entries[i]))

@@ -12,13 +12,7 @@
 --
 -- Result: the record
 -- Refusals: NAMESPACE, LAYOUT, PARTITIONS, EXISTS (another entity has the name), BADCALL
--- @use next_id
--- @use refuse
--- @use registered
--- @use registry
--- @use server_time
--- @use tally_text
--- @use token_of
+-- @use next_id refuse registered registry server_time tally_text token_of
 local incarnation = token_of(ARGV[4])
 if not incarnation or ARGV[3] == '' or ARGV[5] ~= '0' and ARGV[5] ~= '1' or ARGV[6] == '' then
   return refuse('BADCALL', 'entity')

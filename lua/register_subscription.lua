@@ -13,24 +13,13 @@
 -- ARGV[8] subscriptions that a topic may have at most
 -- ARGV[9] sql           filters that a topic may have at most
 -- ARGV[10] correlation  filters that a topic may have at most
--- ARGV[11...] rules     for each its place (the path, a blank, the name in small letters), its kind as in includes/rule_of.lua,
+-- ARGV[11...] rules     for each its place (the path, a blank, the name in small letters), its kind as in includes/topics/rule_of.lua,
 --   and its description
 --
 -- Result: the record
 -- Refusals: NAMESPACE, LAYOUT, PARTITIONS, EXISTS (the topic has one of this name), GONE (no such topic, or another incarnation, or
 --   it is being deleted), QUOTA (what, and of how many), BADCALL
--- @use count_in
--- @use next_id
--- @use placed
--- @use refuse
--- @use registered
--- @use registry
--- @use server_time
--- @use tally
--- @use tally_text
--- @use token_of
--- @use variadic
--- @use whole
+-- @use count_in next_id placed refuse registered registry server_time tally tally_text token_of variadic whole
 local MOST_RULES = 1000
 local name, incarnation = ARGV[5], token_of(ARGV[6])
 local most, most_sql, most_correlation = whole(ARGV[8], 0, 999999), whole(ARGV[9], 0, 999999), whole(ARGV[10], 0, 999999)

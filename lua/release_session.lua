@@ -1,24 +1,14 @@
 #!lua flags=allow-oom
 -- Gives a session back: what is held of it returns to its place, which counts no delivery, and others can accept it.
 --
--- KEYS[1-30] partition   in the order of includes/begin.lua
+-- KEYS[1-30] partition   in the order of includes/calls/begin.lua
 -- ARGV[1-6]  call        run_id, incarnation, version, lane, number, now
 -- ARGV[7]    session     behind a sign
 -- ARGV[8]    token       of its lock
 --
 -- Result: { more, how many messages returned }
 -- Refusals: call, SESSIONS (the entity has none), LOST (the lock on the session)
--- @use advance
--- @use begin
--- @use finish
--- @use lock_of
--- @use refuse
--- @use release_held
--- @use repeated
--- @use session_named
--- @use token_of
--- @use turns
--- @use unlock
+-- @use advance begin finish lock_of refuse release_held repeated session_named token_of turns unlock
 local p, refusal = begin(KEYS, ARGV, 'release_session', 8, false)
 if not p then
   return refusal

@@ -2,25 +2,14 @@
 -- Locks messages for the full duration again. Where all that a lease still holds is named, the lease goes on; where only a
 -- part is, this part goes on under the new token, and the rest keeps its time. What a session holds goes on with its lock.
 --
--- KEYS[1-30] partition   in the order of includes/begin.lua
+-- KEYS[1-30] partition   in the order of includes/calls/begin.lua
 -- ARGV[1-6]  call        run_id, incarnation, version, lane, number, now
 -- ARGV[7]    token       the new one, chosen at random by the caller
 -- ARGV[8...] groups      token, count, and the names of as many messages of that lease; any number of such groups
 --
 -- Result: { more, lock duration, the names of those whose lock was lost, the names of those that have the new token }
 -- Refusals: call
--- @use advance
--- @use begin
--- @use finish
--- @use groups
--- @use held
--- @use hold
--- @use loosen
--- @use refuse
--- @use repeated
--- @use stretches
--- @use token_of
--- @use words
+-- @use advance begin finish groups held hold refuse release_from_lease repeated stretches token_of words
 local p, refusal = begin(KEYS, ARGV, 'renew', 7, true)
 if not p then
   return refusal
@@ -46,7 +35,7 @@ for g = 1, #list do
       p.entered[#p.entered + 1] = mine.names[i]
       p.entered[#p.entered + 1] = token .. string.sub(mine.entries[i], 13)
     end
-    loosen(p, mine, #mine.names)
+    release_from_lease(p, mine, #mine.names)
   end
 end
 if #moved > 0 then

@@ -1,22 +1,14 @@
 #!lua flags=allow-oom
 -- Locks a session for the full duration again, and with it what is held of it.
 --
--- KEYS[1-30] partition   in the order of includes/begin.lua
+-- KEYS[1-30] partition   in the order of includes/calls/begin.lua
 -- ARGV[1-6]  call        run_id, incarnation, version, lane, number, now
 -- ARGV[7]    session     behind a sign
 -- ARGV[8]    token       of its lock
 --
 -- Result: { more, for how many ms it is locked }
 -- Refusals: call, SESSIONS (the entity has none), LOST (the lock on the session)
--- @use advance
--- @use begin
--- @use finish
--- @use hold
--- @use lock_of
--- @use refuse
--- @use repeated
--- @use session_named
--- @use token_of
+-- @use advance begin finish hold lock_of refuse repeated session_named token_of
 local p, refusal = begin(KEYS, ARGV, 'renew_session', 8, false)
 if not p then
   return refusal

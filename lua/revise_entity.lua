@@ -15,13 +15,7 @@
 -- Result: the record
 -- Refusals: NAMESPACE, LAYOUT, PARTITIONS, GONE (no such entity, or another incarnation), CHANGED (its version; somebody else
 --   was first), BADCALL
--- @use refuse
--- @use registered
--- @use registry
--- @use server_time
--- @use stamped
--- @use token_of
--- @use whole
+-- @use refuse registered registry server_time stamped token_of whole
 local stamp, version = token_of(ARGV[5]), whole(ARGV[6], 1, 999999999999999)
 if not token_of(ARGV[3]) or not token_of(ARGV[4]) or not stamp or not version or ARGV[7] ~= '0' and ARGV[7] ~= '1'
   or ARGV[8] == '' then

@@ -19,15 +19,7 @@
 -- Result: { the record, and that of the topic, or nothing if there is none }
 -- Refusals: NAMESPACE, LAYOUT, PARTITIONS, GONE (no such subscription, or another incarnation, or its topic is being deleted and the
 --   subscription not), CHANGED (its version; somebody else was first), BADCALL
--- @use raise
--- @use refuse
--- @use registered
--- @use registry
--- @use server_time
--- @use stamped
--- @use subscribed
--- @use token_of
--- @use whole
+-- @use raise refuse registered registry server_time stamped subscribed token_of whole
 local stamp, version, ending = token_of(ARGV[6]), whole(ARGV[7], 1, 999999999999999), ARGV[9] == '1'
 if not token_of(ARGV[4]) or not token_of(ARGV[5]) or not stamp or not version or ARGV[8] ~= '0' and ARGV[8] ~= '1'
   or ARGV[9] ~= '0' and ARGV[9] ~= '1' or ARGV[10] == '' then

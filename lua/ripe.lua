@@ -1,19 +1,14 @@
 #!lua flags=no-writes
 -- Shows messages that are scheduled on a topic and due, the first ones first, to who will publish them.
 --
--- KEYS[1-30] partition   in the order of includes/begin.lua
+-- KEYS[1-30] partition   in the order of includes/calls/begin.lua
 -- ARGV[1-6]  call        run_id, incarnation, version, lane, number, now
 -- ARGV[7]    wanted      how many at most
 -- ARGV[8]    room        how many bytes at most, though always one message
 --
 -- Result: { 0, names, records }
 -- Refusals: call
--- @use begin
--- @use due_member
--- @use readable
--- @use records
--- @use refuse
--- @use whole
+-- @use begin due_member readable records refuse whole
 local p, refusal = begin(KEYS, ARGV, 'ripe', 8, false)
 if not p then
   return refusal

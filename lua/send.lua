@@ -2,7 +2,7 @@
 -- Takes messages in: each is active at once, or scheduled if it names a time to come. The numbers are those from the first
 -- one on; one that duplicate detection drops uses up its number as well.
 --
--- KEYS[1-30] partition   in the order of includes/begin.lua
+-- KEYS[1-30] partition   in the order of includes/calls/begin.lua
 -- ARGV[1-6]  call        run_id, incarnation, version, lane, number, now
 -- ARGV[7]    columns     what stands before each payload: t time to live, l level, i message id, d due time, or nothing of that
 -- ARGV[8...] messages    for each its columns, empty where it has none, and its payload
@@ -11,18 +11,7 @@
 -- Refusals: call, DISABLED (sending is), TOOLARGE (a message, by its place), QUOTA (the entity is full: bytes, of how many),
 --   DUE (it is full, but
 --   something was due first), SESSIONS (a message, by its place, has none, and the entity requires them)
--- @use advance
--- @use await_expiry
--- @use band
--- @use begin
--- @use bucket
--- @use check_incoming
--- @use due_name
--- @use finish
--- @use known_ids
--- @use refuse
--- @use repeated
--- @use seat
+-- @use advance await_expiry band begin bucket check_incoming due_name finish index_add known_ids refuse repeated
 -- @use variadic
 local p, refusal = begin(KEYS, ARGV, 'send', 7, true)
 if not p then
@@ -72,7 +61,7 @@ for i = 1, count do
   if stride == 1 then -- the most frequent kind of message has nothing to be looked at
     placed[o + 1], placed[o + 2], o = number, number, o + 2
     if session then
-      seat(p, session, 'a', number)
+      index_add(p, session, 'a', number)
       p.touched[session] = 'ready'
     end
     if p.horizon < NEVER or p.ttl < NEVER then
@@ -98,7 +87,7 @@ for i = 1, count do
         p.awaited[#p.awaited + 1] = due
         p.awaited[#p.awaited + 1] = due_name('a', number)
         if session then
-          seat(p, session, 's', number)
+          index_add(p, session, 's', number)
         end
       else
         local expires = math.min(p.now + math.min(ttl, p.ttl), NEVER)
@@ -110,7 +99,7 @@ for i = 1, count do
         placed[o + 1] = tonumber(level) * BAND + number
         await_expiry(p, number, expires)
         if session then
-          seat(p, session, 'a', number)
+          index_add(p, session, 'a', number)
           p.touched[session] = 'ready'
         end
       end

@@ -1,7 +1,7 @@
 #!lua
 -- Keeps a state for a session, or none: bytes that its next receivers find, and that outlive its messages.
 --
--- KEYS[1-30] partition   in the order of includes/begin.lua
+-- KEYS[1-30] partition   in the order of includes/calls/begin.lua
 -- ARGV[1-6]  call        run_id, incarnation, version, lane, number, now
 -- ARGV[7]    session     behind a sign
 -- ARGV[8]    token       of its lock
@@ -11,17 +11,7 @@
 -- Result: { more }
 -- Refusals: call, SESSIONS (the entity has none), LOST (the lock on the session), TOOLARGE (larger than a message may be),
 --   QUOTA (the entity is full: bytes, of how many), DUE (it is full, but something was due first)
--- @use advance
--- @use begin
--- @use finish
--- @use lock_of
--- @use overdue
--- @use put_off
--- @use refuse
--- @use repeated
--- @use session_named
--- @use token_of
--- @use turns
+-- @use advance begin finish lock_of overdue put_off refuse repeated session_named token_of turns
 local p, refusal = begin(KEYS, ARGV, 'set_state', 10, false)
 if not p then
   return refusal

@@ -12,11 +12,7 @@
 -- Result: { 1, or 0 if this incarnation was gone; 1 if it is still there, for it had more rules }
 -- Refusals: NAMESPACE, LAYOUT, PARTITIONS, CHANGED (its version; somebody else was first), BADCALL (also for a topic or a
 --   subscription of which nobody has said that it is being deleted)
--- @use refuse
--- @use registered
--- @use registry
--- @use token_of
--- @use whole
+-- @use refuse registered registry token_of whole
 local share = whole(ARGV[5], 1, 1000)
 if not token_of(ARGV[3]) or not token_of(ARGV[4]) or not share then
   return refuse('BADCALL', 'entity')

@@ -8,7 +8,7 @@
 -- ARGV[4] incarnation  of the subscription
 -- ARGV[5] stamp        of the topic's record, drawn by the caller: one of the last few, or that of the rule, is a repetition
 -- ARGV[6] place        of the rule: the path of the subscription, a blank, its name in small letters
--- ARGV[7] kind         of its filter, as in includes/rule_of.lua
+-- ARGV[7] kind         of its filter, as in includes/topics/rule_of.lua
 -- ARGV[8] description  of the rule
 -- ARGV[9] sql          filters that a topic may have at most
 -- ARGV[10] correlation filters that a topic may have at most
@@ -17,12 +17,7 @@
 -- Result: { the record of the topic, when the rule was created }
 -- Refusals: NAMESPACE, LAYOUT, PARTITIONS, GONE (no such subscription, or another incarnation, or it is being deleted), MISSING (it
 --   has no rule of this name), CHANGED (it is another by now), QUOTA (what, and of how many), BADCALL
--- @use count_in
--- @use raise
--- @use refuse
--- @use rule_asked
--- @use rule_of
--- @use tally_text
+-- @use count_in raise refuse rule_asked rule_of tally_text
 local asked, answer = rule_asked(KEYS, ARGV)
 if not asked then
   return answer

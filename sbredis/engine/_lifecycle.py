@@ -66,7 +66,7 @@ The member of a message on the main side is its number in decimals; on the dead 
 
 FROZEN (on its way to another partition) has bands but no rows yet, and HELD none on the dead side.
 Bands 22 to 27 are kept for the transfer dead-letter queue. Band 31, the last below 2**53, is that of the sentinel,
-which is no message (``lua/includes/sentinel.lua``).
+which is no message (``lua/includes/lifecycle/sentinel.lua``).
 """
 
 from __future__ import annotations

@@ -1,25 +1,27 @@
 """The operations of the broker as they are sent: a Lua file behind the fragments it uses; and what its header promises.
 
-An operation is ``lua/NAME.lua``, a fragment ``lua/includes/NAME.lua``. Either names the fragments it uses in lines
-``-- @use NAME`` above its code. A fragment defines one local, called as its file, and nothing else, so that fragments
+An operation is ``lua/NAME.lua``. A fragment is ``lua/includes/SUBJECT/NAME.lua``; its name is unique, so nothing but
+the reader of the files needs to know its folder. Either names the fragments it uses in lines ``-- @use NAME NAME``
+above its code. A fragment defines one local, called as its file, and nothing else, so that fragments
 can stand behind one another in one chunk and none changes what another means; a constant may be spelled in upper
-case. ``-- @use NAME inside`` puts a fragment inside the function, because a call pays for making a function each time
-it comes to one, and most calls never come to what is rarely needed.
+case. ``-- @use NAME NAME inside`` puts fragments inside the function, because a call pays for making a function each
+time it comes to one, and most calls never come to what is rarely needed.
 :func:`expand` and :func:`contract` compute; :func:`load` and :func:`operations` read the files of this package.
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from functools import cache
 from importlib.resources import files
+from importlib.resources.abc import Traversable
 from typing import NoReturn
 
 from sbredis.transport import Script
 
-__all__ = ["Contract", "ScriptFormatError", "contract", "expand", "load", "operations", "refusals"]
+__all__ = ["Contract", "ScriptFormatError", "contract", "expand", "load", "operations", "read_source", "refusals"]
 
 Read = Callable[[str], str | None]
 
@@ -34,7 +36,7 @@ _NAME = r"[A-Za-z_][A-Za-z0-9_]*"
 _SHEBANG = re.compile(r"#!lua(?: flags=(?P<flags>[a-z-]+(?:,[a-z-]+)*))?")
 _COMMENT = re.compile(r"\s*--(?!\[=*\[)")
 _DIRECTIVE = re.compile(r"\s*--+\s*@")
-_USE = re.compile(rf"-- @use (?P<name>{_NAME})(?P<inside> inside)?")
+_USE = re.compile(rf"-- @use (?P<names>{_NAME}(?: {_NAME})*?)(?P<inside> inside)?")
 _CLOSING = re.compile(r"end\b|[)}\]]")
 
 # What may hold line breaks, and what may hold the beginning of such a thing without beginning it.
@@ -62,8 +64,9 @@ def expand(name: str, read: Read) -> str:
     """The source of an operation as it is sent: its shebang, every fragment it needs, its body.
 
     Each fragment stands there once, after those that it uses itself. Comments that fill their line and blank lines are
-    dropped. ``read`` gives the text of ``"send"`` or ``"includes/begin"``, None where there is no such file. Raises
-    :class:`ScriptFormatError`, which tells by which way it came to the file at fault.
+    dropped. ``read`` gives the text of ``"send"`` or ``"includes/begin"``, whatever folder of ``includes`` the fragment
+    is in, and None where there is no such file. Raises :class:`ScriptFormatError`, which tells by which way it came to
+    the file at fault.
     """
     operation = _taken_apart(_text_of(name, read, (name,)), (name,))
     if operation.shebang is None:
@@ -169,8 +172,7 @@ def _taken_apart(text: str, stack: tuple[str, ...]) -> _File:
     for number, line in enumerate(lines, 1):
         if number not in inside and (not line.strip() or _COMMENT.match(line)):
             if _DIRECTIVE.match(line):
-                use, inside_it = _used(line, uses, stack, number, after_code=bool(code))
-                uses[use] = inside_it
+                _note_used(line, uses, stack, number, after_code=bool(code))
         else:
             code.append((number, line))
     top_level = tuple((number, line) for number, line in code if number not in inside and not line[0].isspace())
@@ -179,17 +181,17 @@ def _taken_apart(text: str, stack: tuple[str, ...]) -> _File:
     return _File(shebang, plain, nested, tuple(line for _, line in code), top_level)
 
 
-def _used(
-    line: str, before: dict[str, bool], stack: tuple[str, ...], number: int, *, after_code: bool
-) -> tuple[str, bool]:
+def _note_used(line: str, uses: dict[str, bool], stack: tuple[str, ...], number: int, *, after_code: bool) -> None:
+    """Add the fragments that a directive names to those named before, each with whether it belongs inside."""
     use = _USE.fullmatch(line)
     if not use:
-        _refuse(stack, f"expected '-- @use NAME', the only directive there is, found {line!r}", number)
-    if after_code:
-        _refuse(stack, f"'@use {use['name']}' stands after the first line of code", number)
-    if use["name"] in before:
-        _refuse(stack, f"'@use {use['name']}' stands there twice", number)
-    return use["name"], use["inside"] is not None
+        _refuse(stack, f"expected '-- @use NAME …', the only directive there is, found {line!r}", number)
+    for name in use["names"].split():
+        if after_code:
+            _refuse(stack, f"'@use {name}' stands after the first line of code", number)
+        if name in uses:
+            _refuse(stack, f"'@use {name}' stands there twice", number)
+        uses[name] = use["inside"] is not None
 
 
 def _check_fragment(name: str, fragment: _File, stack: tuple[str, ...]) -> None:
@@ -236,7 +238,7 @@ class Contract:
     """The name of what may follow any number of times."""
     result: str
     refusals: tuple[str, ...]
-    """The codes it may answer with; ``call`` stands for those of ``includes/begin.lua``."""
+    """The codes it may answer with; ``call`` stands for those of ``includes/calls/begin.lua``."""
 
     @property
     def takes_run_id(self) -> bool:
@@ -331,7 +333,7 @@ def _following(section: _Section) -> str:
     """What may stand after a section, for the text of an error."""
     kind = section.kind
     if kind == "Refusals":
-        return "'-- @use NAME' or the code"
+        return "'-- @use NAME …' or the code"
     numbered = [f"'{other}[…]'" for other in ("KEYS", "ARGV") if _ORDER.index(other) >= _ORDER.index(kind)]
     continued = "an indented line or " if section.open and kind in ("KEYS", "ARGV") else ""
     return continued + " or ".join([*numbered, "'Refusals:'" if kind == "Result" else "'Result:'"])
@@ -415,22 +417,48 @@ def _codes(section: _Section) -> tuple[str, ...]:
 # Through importlib.resources, because sbredis may be imported from a zipped wheel.
 
 
-def _read(name: str) -> str | None:
-    file = files("sbredis") / "lua"
-    for part in f"{name}.lua".split("/"):
-        file /= part
-    return file.read_text(encoding="utf-8") if file.is_file() else None
-
-
-@cache
-def load(name: str) -> Script:
-    """An operation of this package, as it is sent. Raises :class:`ScriptFormatError` if there is none of that name."""
-    source = expand(name, _read)
-    return Script(name, source, takes_run_id=contract(_read(name) or "").takes_run_id)
+def read_source(name: str) -> str | None:
+    """Read a file of this package as ``expand`` asks for it: ``"send"`` or ``"includes/begin"``."""
+    if name in operations():
+        path: tuple[str, ...] = (f"{name}.lua",)
+    elif name.startswith("includes/") and (fragment := name.removeprefix("includes/")) in _folders():
+        path = ("includes", _folders()[fragment], f"{fragment}.lua")
+    else:
+        return None
+    return _at(*path).read_text(encoding="utf-8")
 
 
 @cache
 def operations() -> tuple[str, ...]:
     """The names of all operations of this package, sorted."""
-    entries = (files("sbredis") / "lua").iterdir()
-    return tuple(sorted(entry.name.removesuffix(".lua") for entry in entries if entry.name.endswith(".lua")))
+    return tuple(sorted(_lua_files(_at())))
+
+
+@cache
+def _folders() -> Mapping[str, str]:
+    """The folder of each fragment, by its name."""
+    folders: dict[str, str] = {}
+    for folder in _at("includes").iterdir():
+        for name in _lua_files(folder) if folder.is_dir() else ():
+            if name in folders:
+                raise ScriptFormatError(f"both {folders[name]} and {folder.name} in lua/includes have a {name}.lua")
+            folders[name] = folder.name
+    return folders
+
+
+def _lua_files(folder: Traversable) -> Iterator[str]:
+    return (entry.name.removesuffix(".lua") for entry in folder.iterdir() if entry.name.endswith(".lua"))
+
+
+def _at(*path: str) -> Traversable:
+    file = files("sbredis") / "lua"
+    for part in path:
+        file /= part
+    return file
+
+
+@cache
+def load(name: str) -> Script:
+    """An operation of this package, as it is sent. Raises :class:`ScriptFormatError` if there is none of that name."""
+    source = expand(name, read_source)
+    return Script(name, source, takes_run_id=contract(read_source(name) or "").takes_run_id)

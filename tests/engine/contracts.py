@@ -5,15 +5,16 @@ from __future__ import annotations
 from functools import cache
 
 from sbredis.engine import operations
-from sbredis.engine._scripts import Contract, contract, refusals
-from tools.repository import ROOT
+from sbredis.engine._scripts import Contract, contract, read_source, refusals
 
 __all__ = ["COMMON_REFUSALS", "OF_A_PARTITION", "OF_EVERY_CALL", "contract_of", "fragment", "source_of"]
 
 
 def source_of(name: str) -> str:
     """A Lua file as it stands in the checkout, header and all."""
-    return (ROOT / "lua" / f"{name}.lua").read_text("utf-8")
+    source = read_source(name)
+    assert source is not None, name
+    return source
 
 
 def fragment(name: str) -> str:
@@ -32,4 +33,4 @@ COMMON_REFUSALS = refusals(fragment("begin"))
 """What `call` stands for among the refusals of an operation."""
 
 OF_EVERY_CALL = tuple(name for name in OF_A_PARTITION if "call" in contract_of(name).refusals)
-"""Those that begin as includes/begin.lua says."""
+"""Those that begin as includes/calls/begin.lua says."""

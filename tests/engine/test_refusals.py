@@ -104,7 +104,7 @@ class Case:
 
 
 def common_cases(good: Call) -> Iterator[Case]:
-    """What includes/begin.lua refuses, whatever the script is."""
+    """What includes/calls/begin.lua refuses, whatever the script is."""
     yield Case("another incarnation", "GONE", replace(good, incarnation="second"))
     yield Case("no incarnation", "GONE", replace(good, incarnation=""))
     yield Case("a partition that is being destroyed", "GONE", good, state=(("status", "Deleting"),))

@@ -21,11 +21,13 @@ from hypothesis import strategies as st
 from sbredis.engine._scripts import (
     Contract,
     ScriptFormatError,
+    _folders,
     _taken_apart,
     contract,
     expand,
     load,
     operations,
+    read_source,
     refusals,
 )
 from sbredis.transport import Script
@@ -103,7 +105,7 @@ def test_a_fragment_defines_one_local_of_its_name(fragment: str) -> None:
 
 NOT_A_DEFINITION = "o -> f, line {}: expected 'local function f(', 'local f =' or 'local F =' as the first line of code"
 ONE_LOCAL = "o -> f, line {}: a fragment defines one local, called as its file, and nothing else; found "
-NOT_A_USE = "o, line {}: expected '-- @use NAME', the only directive there is, found "
+NOT_A_USE = "o, line {}: expected '-- @use NAME …', the only directive there is, found "
 
 
 @pytest.mark.parametrize(
@@ -123,7 +125,15 @@ NOT_A_USE = "o, line {}: expected '-- @use NAME', the only directive there is, f
         ({"o": "#!lua\n-- @use f\n\nlocal x\n-- @use g"}, "o, line 5: '@use g' stands after the first line of code"),
         ({"o": "#!lua\n-- @include f"}, NOT_A_USE.format(2) + "'-- @include f'"),
         ({"o": "#!lua\n-- @use"}, NOT_A_USE.format(2)),
+        ({"o": "#!lua\n-- @use f f"}, "o, line 2: '@use f' stands there twice"),
+        ({"o": "#!lua\n-- @use f g\n-- @use h g inside"}, "o, line 3: '@use g' stands there twice"),
         ({"o": "#!lua\n-- @use f, g"}, NOT_A_USE.format(2)),
+        ({"o": "#!lua\n-- @use f  g"}, NOT_A_USE.format(2)),
+        ({"o": "#!lua\n-- @use calls/f"}, NOT_A_USE.format(2)),
+        (
+            {"o": "#!lua\n-- @use f inside\nreturn 1"},
+            "o: an operation is no function that fragments could stand inside",
+        ),
         ({"o": "#!lua\n-- @use f.lua"}, NOT_A_USE.format(2)),
         ({"o": "#!lua\n  -- @use f"}, NOT_A_USE.format(2)),
         ({"o": "#!lua\n--@use f"}, NOT_A_USE.format(2)),
@@ -154,6 +164,19 @@ NOT_A_USE = "o, line {}: expected '-- @use NAME', the only directive there is, f
 def test_a_file_of_another_form_is_refused_with_the_way_that_led_to_it(files: dict[str, str], text: str) -> None:
     with pytest.raises(ScriptFormatError, match="^" + re.escape(text)):
         expand("o", files.get)
+
+
+def test_one_line_names_several_fragments() -> None:
+    """They stand in the order in which the line names them; ``inside`` holds for all of its line."""
+    fragments = {f"includes/{name}": f"local {name} = 1" for name in "abcd"}
+    uses, one_by_one = "-- @use b a\n-- @use d c inside\n", "-- @use b\n-- @use d inside\n-- @use a\n-- @use c inside\n"
+    files = fragments | {
+        "o": "#!lua\n-- @use f\nreturn f()",
+        "includes/f": f"{uses}local function f()\n  return a\nend",
+    }
+    assert re.findall(r"local (?:function )?(\w)", expand("o", files.get)) == ["b", "a", "f", "d", "c"]
+    same = files | {"includes/f": files["includes/f"].replace(uses, one_by_one)}
+    assert expand("o", files.get) == expand("o", same.get)
 
 
 NAMES = st.lists(st.from_regex(r"[a-z_][a-z0-9_]{0,5}", fullmatch=True), unique=True, max_size=9)
@@ -323,9 +346,9 @@ CODES = "expected 'none', or different upper case codes or 'call', separated by 
         (HEAD + "-- ARGV[1-2] call  a, b\n-- ARGV[3] b\n" + TAIL, "line 4: expected a name that is not taken"),
         (HEAD + "-- ARGV[1-2] call  a, run_id\n" + TAIL, "line 3: expected 'run_id' as 'ARGV[1]'"),
         (HEAD + "-- ARGV[1] a\n-- ARGV[2] run_id\n" + TAIL, "line 4: expected 'run_id' as 'ARGV[1]'"),
-        (HEAD + TAIL + "-- Result: 1\n", "line 5: expected '-- @use NAME' or the code"),
-        (HEAD + TAIL + "-- KEYS[1] a\n", "line 5: expected '-- @use NAME' or the code"),
-        (HEAD + TAIL + "--\n-- Besides.\n", "line 6: expected '-- @use NAME' or the code"),
+        (HEAD + TAIL + "-- Result: 1\n", "line 5: expected '-- @use NAME …' or the code"),
+        (HEAD + TAIL + "-- KEYS[1] a\n", "line 5: expected '-- @use NAME …' or the code"),
+        (HEAD + TAIL + "--\n-- Besides.\n", "line 6: expected '-- @use NAME …' or the code"),
         (HEAD + "-- Result: 1\n-- Result: 2\n", "line 4: expected 'Refusals:'"),
         (HEAD + "-- Result: 1\n-- ARGV[1] a\n", "line 4: expected 'Refusals:'"),
         (HEAD + "-- Result: 1\n-- Refusals: Quota\n", f"line 4: {CODES}, found 'Quota'"),
@@ -361,7 +384,8 @@ def test_a_fragment_may_list_refusals_as_well(source: str, codes: tuple[str, ...
 # -- the files of the package ------------------------------------------------------------------------------------------
 
 LUA = ROOT / "lua"
-FRAGMENTS = sorted(path.stem for path in (LUA / "includes").glob("*.lua"))
+PLACES = sorted((LUA / "includes").rglob("*.lua"))
+FRAGMENTS = {path.stem: path for path in PLACES}
 ALL = [*operations(), *(f"includes/{name}" for name in FRAGMENTS)]
 
 # What a server and fakeredis both have, and a script may use; what raises is not among it.
@@ -373,11 +397,14 @@ every_file = pytest.mark.parametrize("name", ALL)
 
 
 def text_of(name: str) -> str:
-    return (LUA / f"{name}.lua").read_text("utf-8")
+    text = read(name)
+    assert text is not None
+    return text
 
 
 def read(name: str) -> str | None:
-    return text_of(name) if (LUA / f"{name}.lua").is_file() else None
+    path = FRAGMENTS.get(name.removeprefix("includes/")) if name.startswith("includes/") else LUA / f"{name}.lua"
+    return path.read_text("utf-8") if path is not None and path.is_file() else None
 
 
 def uses(name: str) -> tuple[str, ...]:
@@ -545,6 +572,30 @@ def test_the_fragment_that_opens_a_call_lists_its_refusals() -> None:
     alone = {"alone": "#!lua\n-- @use begin\nreturn begin\n"}
     source = expand("alone", lambda name: alone.get(name) or read(name))
     assert set(refusals(text_of("includes/begin"))) == codes_in(source) != set()
+
+
+def test_each_fragment_is_in_a_folder_by_subject_under_a_name_of_its_own() -> None:
+    assert {path.parent.parent for path in PLACES} == {LUA / "includes"}
+    assert sorted(FRAGMENTS) == sorted(path.stem for path in PLACES)
+    assert set(FRAGMENTS) & {path.parent.name for path in PLACES} == set(), "a folder called as a fragment misleads"
+
+
+def test_the_subjects_of_fragments_are_explained() -> None:
+    listed = re.findall(r"^\| `(\w+)/` \|", (ROOT / "ARCHITECTURE.md").read_text("utf-8"), re.MULTILINE)
+    assert listed == sorted({path.parent.name for path in PLACES})
+
+
+def test_two_fragments_of_one_name_are_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    for folder in ("calls", "time"):
+        (tmp_path / "lua" / "includes" / folder).mkdir(parents=True)
+        (tmp_path / "lua" / "includes" / folder / "begin.lua").write_text("local begin = 1\n")
+    monkeypatch.setattr("sbredis.engine._scripts.files", lambda _: tmp_path)
+    _folders.cache_clear()
+    with pytest.raises(
+        ScriptFormatError, match=r"^both (calls and time|time and calls) in lua/includes have a begin.lua$"
+    ):
+        read_source("includes/begin")
+    assert _folders.cache_info().currsize == 0, "what was refused is not remembered"
 
 
 def test_operations_are_the_files_beside_the_fragments() -> None:

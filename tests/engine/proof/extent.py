@@ -10,12 +10,12 @@ from hypothesis import HealthCheck, Phase, settings
 from hypothesis.stateful import run_state_machine_as_test
 
 from sbredis.engine._lifecycle import TRANSITIONS
-from sbredis.engine._scripts import contract, refusals
+from sbredis.engine._scripts import contract, read_source, refusals
 from tests.engine.model import Bounds
 from tests.engine.proof.aims import machine
 from tests.engine.proof.breakages import script_of
 from tests.engine.proof.comparison import Tally, Transition
-from tests.engine.proof.hosts import Host, read_file
+from tests.engine.proof.hosts import Host
 from tests.engine.proof.session_rules import session_machine
 from tests.engine.proof.topic_rules import topic_machine
 
@@ -46,10 +46,10 @@ ALL_TRANSITIONS: tuple[Transition, ...] = tuple(
 @cache
 def all_refusals() -> tuple[tuple[str, str], ...]:
     """Every operation with every code that its header says it may answer."""
-    of_every_call = refusals(read_file("includes/begin") or "")
+    of_every_call = refusals(read_source("includes/begin") or "")
     found: list[tuple[str, str]] = []
     for operation in OPERATIONS:
-        for code in contract(read_file(script_of(operation)) or "").refusals:
+        for code in contract(read_source(script_of(operation)) or "").refusals:
             found += [(operation, one) for one in (of_every_call if code == "call" else (code,))]
     return tuple(found)
 

@@ -15,12 +15,11 @@ from fakeredis import FakeRedis, FakeServer
 from fakeredis.model import ZSet
 
 from sbredis.engine._request import Request
-from sbredis.engine._scripts import expand
+from sbredis.engine._scripts import expand, read_source
 from sbredis.servers import LocalServer
 from sbredis.transport import Argument, Script
 from tests.engine.model import Bounds, Refused
 from tests.engine.proof.picture import HASHES, Picture
-from tools.repository import ROOT
 
 T = TypeVar("T")
 Kind = Literal["memory", "server"]
@@ -49,16 +48,10 @@ class Client(Protocol):
     def execute_command(self, *arguments: Any, **options: Any) -> Any: ...
 
 
-def read_file(name: str) -> str | None:
-    """The text of a Lua file of the checkout."""
-    file = ROOT / "lua" / f"{name}.lua"
-    return file.read_text("utf-8") if file.is_file() else None
-
-
 class Host:
     """A server with the scripts on it. ``read`` gives their files, so that a host may have others than the checkout."""
 
-    def __init__(self, client: Client, read: Read = read_file, *, memory: FakeServer | None = None) -> None:
+    def __init__(self, client: Client, read: Read = read_source, *, memory: FakeServer | None = None) -> None:
         self.kind: Kind = "server" if memory is None else "memory"
         self.client = client
         self._memory = memory
@@ -119,7 +112,7 @@ def _held_in_memory(item: Any) -> dict[bytes, bytes]:
 
 
 @contextmanager
-def host(kind: Kind, read: Read = read_file, *, server: LocalServer | None = None) -> Iterator[Host]:
+def host(kind: Kind, read: Read = read_source, *, server: LocalServer | None = None) -> Iterator[Host]:
     """A host of this kind: of its own, or on a server that runs already."""
     if kind == "memory":
         memory = FakeServer(version=(7, 4), server_type="redis")
@@ -133,7 +126,7 @@ def host(kind: Kind, read: Read = read_file, *, server: LocalServer | None = Non
             yield Host(cast("Client", client), read)
 
 
-def with_bounds(bounds: Bounds, read: Read = read_file) -> Read:
+def with_bounds(bounds: Bounds, read: Read = read_source) -> Read:
     """Reads the files with other bounds of a call: so narrow ones are reached by a handful of messages."""
     told = {
         r"advance\(p, 100\)": f"advance(p, {bounds.share})",
@@ -156,14 +149,14 @@ def with_bounds(bounds: Bounds, read: Read = read_file) -> Read:
     return changed
 
 
-def with_texts_replaced(changes: Mapping[str, Sequence[tuple[str, str]]], read: Read = read_file) -> Read:
+def with_texts_replaced(changes: Mapping[str, Sequence[tuple[str, str]]], read: Read = read_source) -> Read:
     """Reads the files with some texts replaced, by file. Each must stand in its file, or nothing would be shown."""
 
     def changed(name: str) -> str | None:
         text = read(name)
         for old, new in changes.get(name, ()):
             if text is None or old not in text:
-                raise LookupError(f"lua/{name}.lua does not hold {old!r}")
+                raise LookupError(f"{name} does not hold {old!r}")
             text = text.replace(old, new)
         return text
 

@@ -80,7 +80,7 @@ BUGS = (
     Bug("cancelled in part", "cancel", "if #missing == 0 then", "if #missing < #members then"),
     Bug("purged before its time", "purge", "3, 15)) < before", "3, 15)) <= before"),
     # -- leases
-    Bug("what a lease has left is not counted down", "includes/loosen", "mine.left - count", "mine.left"),
+    Bug("what a lease has left is not counted down", "includes/release_from_lease", "mine.left - count", "mine.left"),
     Bug(
         "a part that is renewed keeps the old token",
         "renew",
@@ -213,7 +213,7 @@ BUGS = (
     ),
     Bug(
         "what became of a session is believed although it is gone",
-        "includes/stand_up",
+        "includes/index_expire",
         "p.touched[session] = true",
         "p.touched[session] = p.touched[session] or true",
         "sessions",
@@ -221,15 +221,21 @@ BUGS = (
     Bug(
         "a dead letter stays in its session",
         "dead_letter",
-        "unseat(p, mine.session, 'h', tonumber(member))",
+        "index_remove(p, mine.session, 'h', tonumber(member))",
         "",
         "sessions",
     ),
     Bug("one more than may be out", "receive", "math.min(wanted, left)", "math.min(wanted, left + 1)", "sessions"),
-    Bug("a holder is not woken", "includes/take_turns", "if ready and tonumber(", "if false and tonumber(", "sessions"),
+    Bug(
+        "a holder is not woken",
+        "includes/update_session_turns",
+        "if ready and tonumber(",
+        "if false and tonumber(",
+        "sessions",
+    ),
     Bug(
         "a holder is woken although it can take nothing",
-        "includes/take_turns",
+        "includes/update_session_turns",
         " and held_in(p, session) < MOST_HELD",
         "",
         "sessions",

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import pytest
 
-from sbredis.engine._scripts import expand
+from sbredis.engine._scripts import expand, read_source
 from sbredis.servers import LocalServer
 from tests.engine.proof.breakages import script_of
 from tests.engine.proof.extent import OPERATIONS
-from tests.engine.proof.hosts import read_file, with_texts_replaced
+from tests.engine.proof.hosts import with_texts_replaced
 from tests.engine.proof.planted import BUGS, Bug, find
 
 # Those that are found soonest, each in a mechanism of its own.
@@ -37,5 +37,5 @@ def test_a_planted_bug_is_found(bug: Bug, shared_server: LocalServer) -> None:
 def test_a_bug_stands_once_in_the_table_and_changes_a_script_that_is_sent(bug: Bug) -> None:
     """So the table keeps up with the scripts; that each bug is found is for the long run."""
     changed = with_texts_replaced({bug.file: [(bug.right, bug.wrong)]})
-    assert any(expand(name, changed) != expand(name, read_file) for name in map(script_of, OPERATIONS))
+    assert any(expand(name, changed) != expand(name, read_source) for name in map(script_of, OPERATIONS))
     assert [one.name for one in BUGS].count(bug.name) == 1

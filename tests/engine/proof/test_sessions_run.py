@@ -26,7 +26,7 @@ def test_within_a_session_nothing_is_reordered_and_it_has_one_receiver_at_a_time
         ("includes/release", "block(p, e.session,", "tostring(p, e.session,"),
         ("accept_session", "  if not other then\n", "  if true then\n"),
         ("includes/fate_of", "e.failures = e.failures + 1", "e.failures = e.failures"),
-        ("includes/make_ready", "    seat(p, e.session, 'a', number)\n", ""),
+        ("includes/make_ready", "    index_add(p, e.session, 'a', number)\n", ""),
     ],
 )
 def test_the_run_finds_mistakes(file: str, right: str, wrong: str, shared_server: LocalServer) -> None:

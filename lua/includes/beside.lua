@@ -1,5 +1,0 @@
--- Whether a channel lies in the slot of a key: to publish elsewhere would end a later script in the middle.
-local function beside(key, channel)
-  local tag = string.sub(key, 1, string.find(key, '}', 1, true))
-  return string.sub(channel, 1, #tag) == tag
-end

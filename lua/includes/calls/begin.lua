@@ -1,0 +1,100 @@
+-- Opens a call: reads the partition's settings and clocks, and refuses what must not run. Nothing is written here; what the
+-- call changes is gathered in the table that this returns, and written by `flush` and `finish`.
+--
+-- Refusals: GONE (the entity is not here, or no longer), LAYOUT (of another release), BADCALL (malformed), REPEATED (older than
+--   the lane's last), LANE (the lane is not known here), STALE (the caller's settings are older), CONFIG (newer than the partition's)
+-- @use refuse whole
+local function begin(keys, argv, name, count, variadic)
+  local s = redis.call('HMGET', keys[1], 'layout', 'incarnation', 'version', 'status', 'clock', 'run_id', 'offset', 'clk', 'lock',
+    'deliveries', 'ttl', 'dead', 'window', 'dead_seq', 'head', 'horizon', 'shared', 'next_lock', 'next_due', 'waiting', 'biggest',
+    'sessions', 'topic', 'announced')
+  if not s[1] then
+    return nil, refuse('GONE', 'partition')
+  end
+  if s[1] ~= '1' then
+    return nil, refuse('LAYOUT', s[1])
+  end
+  if s[2] ~= argv[2] or s[4] == 'Deleting' or s[17] == '1' and redis.call('EXISTS', keys[10]) == 0 then
+    return nil, refuse('GONE', 'partition')
+  end
+
+  if #argv < count or #argv > count and not variadic then
+    return nil, refuse('BADCALL', 'number of arguments')
+  end
+
+  local now
+  if s[5] == 'test' then
+    now = whole(argv[6], 0, 9999999999998)
+    if not now then
+      return nil, refuse('BADCALL', 'this partition was made with a test clock: the call must tell the time')
+    end
+  elseif argv[6] ~= '' then
+    return nil, refuse('BADCALL', 'this partition goes by the clock of the server')
+  else
+    local time = redis.call('TIME')
+    now = time[1] * 1000 + math.floor(time[2] / 1000)
+  end
+
+  local lane, known, result = argv[4], false, nil
+  local number = whole(argv[5], lane == '' and 0 or 1, 999999999999999)
+  if not number then
+    return nil, refuse('BADCALL', 'number')
+  end
+  if lane ~= '' then
+    local last = redis.call('HGET', keys[8], lane)
+    if last then
+      known = true
+      local before, _, call, said = string.match(last, '^(%d+) (%d+) (%S+) (.*)$')
+      before = tonumber(before)
+      if number == before then
+        if call ~= name then
+          return nil, refuse('BADCALL', 'the number belongs to another call')
+        end
+        result = said
+      elseif number < before then
+        return nil, refuse('REPEATED', string.format('%.0f', before))
+      end
+    elseif number > 1 then
+      return nil, refuse('LANE', lane)
+    end
+  end
+
+  local version, theirs = tonumber(s[3]), whole(argv[3], 1, 999999999999999)
+  if not result then
+    if not theirs then
+      return nil, refuse('BADCALL', 'version')
+    elseif theirs < version then
+      return nil, refuse('STALE', s[3])
+    elseif theirs > version then
+      return nil, refuse('CONFIG', s[3])
+    end
+  end
+
+  -- Locks go by a clock of the partition's own that never goes back. After a change of the server process it goes on from
+  -- where it was last seen, or from one lock duration ago: so locks are longer by at most that, whatever the new server's
+  -- clock says.
+  local run_id, lock, clk = s[6], tonumber(s[9]), tonumber(s[8])
+  local logical = now + tonumber(s[7])
+  local epoch = argv[1] ~= '?' and run_id ~= '?' and run_id ~= argv[1]
+  if epoch then
+    logical = math.max(clk, logical - lock)
+  elseif logical < clk then
+    logical = clk
+  end
+
+  local sessions = s[22] == '1'
+  return {
+    state = keys[1], order = keys[2], entries = keys[3], leases = keys[4], locks = keys[5], due = keys[6], dedup = keys[7],
+    ops = keys[8], waiters = keys[9], store = keys[10], refs = keys[11], keys = keys,
+    now = now, logical = logical, offset = logical - now, old_offset = tonumber(s[7]), epoch = epoch,
+    run_id = argv[1] ~= '?' and argv[1] or run_id, old_run_id = run_id,
+    name = name, lane = lane, number = argv[5], new_lane = lane ~= '' and not known, repeated = result,
+    status = s[4], lock = lock, deliveries = tonumber(s[10]), ttl = tonumber(s[11]), dead = s[12] == '1',
+    window = tonumber(s[13]), dead_seq = tonumber(s[14]), head = tonumber(s[15]), horizon = tonumber(s[16]), shared = s[17] == '1',
+    next_lock = tonumber(s[18]), next_due = tonumber(s[19]), waiting = s[20] == '1', biggest = tonumber(s[21]),
+    topic = s[23] == '1', announced = tonumber(s[24]), seats = sessions and keys[28] or nil, turns = keys[29], states = keys[30],
+    seated = {}, unseated = {}, touched = {},
+    changed = {}, placed = {}, taken = {}, entered = {}, forgotten = {}, awaited = {}, unawaited = {},
+    dropped = {}, dropped_sizes = {}, bytes = 0, more = 0, sooner = math.huge,
+  }
+end

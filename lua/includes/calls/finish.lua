@@ -1,0 +1,41 @@
+-- Ends a call: writes what is left to write, the clocks, and the call's result under its lane, so that a repetition is
+-- answered as the first time; announces what will be due, and wakes whoever waits for what became available.
+-- @use announce flush wake
+-- @use update_session_turns inside
+local function finish(p, result)
+  flush(p)
+  if next(p.touched) then
+    update_session_turns(p)
+  end
+  if not p.topic then
+    announce(p)
+  end
+  local fields = { 'clk', p.logical }
+  if p.offset ~= p.old_offset then
+    fields[3], fields[4] = 'offset', p.offset
+  end
+  if p.run_id ~= p.old_run_id then
+    fields[#fields + 1] = 'run_id'
+    fields[#fields + 1] = p.run_id
+  end
+  for name, value in pairs(p.changed) do
+    fields[#fields + 1] = name
+    fields[#fields + 1] = value
+  end
+  redis.call('HSET', p.state, unpack(fields))
+  if p.lane ~= '' then
+    redis.call('HSET', p.ops, p.lane, string.format('%s %.0f %s ', p.number, p.now, p.name) .. result)
+    if p.new_lane then
+      -- Lanes that nobody has used for a quarter of an hour go, a few at a time, whenever a new one comes.
+      local some = redis.call('HRANDFIELD', p.ops, 10, 'WITHVALUES')
+      for i = 1, #some, 2 do
+        if tonumber(string.match(some[i + 1], '^%d+ (%d+)')) < p.now - 900000 then
+          redis.call('HDEL', p.ops, some[i])
+        end
+      end
+    end
+  end
+  if p.waiting then
+    wake(p)
+  end
+end

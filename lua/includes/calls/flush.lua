@@ -1,0 +1,53 @@
+-- Writes what was gathered. Each list goes in one command, in pieces where it is long.
+-- @use unstore variadic
+local function flush(p)
+  if #p.taken > 0 then
+    variadic('ZREM', p.order, p.taken)
+    p.taken = {}
+  end
+  if #p.placed > 0 then
+    variadic('ZADD', p.order, p.placed)
+    p.placed = {}
+  end
+  if #p.forgotten > 0 then
+    variadic('HDEL', p.entries, p.forgotten)
+    p.forgotten = {}
+  end
+  if #p.entered > 0 then
+    variadic('HSET', p.entries, p.entered)
+    p.entered = {}
+  end
+  if #p.unawaited > 0 then
+    variadic('ZREM', p.due, p.unawaited)
+    p.unawaited = {}
+  end
+  if #p.awaited > 0 then
+    variadic('ZADD', p.due, p.awaited)
+    for i = 1, #p.awaited, 2 do
+      if p.awaited[i] < p.next_due then
+        p.next_due = p.awaited[i]
+        p.changed.next_due = p.next_due
+        p.sooner = math.min(p.sooner, p.next_due)
+      end
+    end
+    p.awaited = {}
+  end
+  if p.seats then
+    if #p.unseated > 0 then
+      variadic('ZREM', p.seats, p.unseated)
+      p.unseated = {}
+    end
+    if #p.seated > 0 then
+      variadic('ZADD', p.seats, p.seated)
+      p.seated = {}
+    end
+  end
+  if #p.dropped > 0 then
+    unstore(p, p.dropped, p.dropped_sizes)
+    p.dropped, p.dropped_sizes = {}, {}
+  end
+  if p.bytes ~= 0 then
+    redis.call('HINCRBY', p.store, 'bytes', p.bytes)
+    p.bytes = 0
+  end
+end

@@ -1,0 +1,21 @@
+-- Puts a message where it can be received, at its own place. Where it belongs to a session, this seats it there; the caller has
+-- taken it from where it stood. The entry of a copy stays, since it may say that it lives shorter here than its record does.
+-- `indexed` says whether its expiry is to be found by the index.
+-- @use band due_name entry_text index_add
+local function make_ready(p, member, side, number, e, indexed)
+  if e.session then
+    index_add(p, e.session, 'a', number)
+  end
+  p.placed[#p.placed + 1] = (side.prefix == '' and tonumber(e.level) * BAND or side.ready) + number
+  p.placed[#p.placed + 1] = member
+  if side.prefix == '' and not p.shared and e.failures == 0 and e.changes == '' and e.record == '' then
+    p.forgotten[#p.forgotten + 1] = member
+  else
+    p.entered[#p.entered + 1] = member
+    p.entered[#p.entered + 1] = entry_text('            ', e)
+  end
+  if indexed then
+    p.awaited[#p.awaited + 1] = tonumber(e.expires)
+    p.awaited[#p.awaited + 1] = due_name('e', member)
+  end
+end

@@ -1,0 +1,8 @@
+-- What a receiver is told of a message beside its record, where there is something to tell: its place in the reply, failed
+-- deliveries, reason, when it expires and changed properties.
+local function delivery_extras(list, place, text)
+  local _, at = string.find(text, ';%d*;', 34)
+  local n = #list
+  list[n + 1], list[n + 2] = place, tonumber(string.sub(text, 16, 20))
+  list[n + 3], list[n + 4], list[n + 5] = string.sub(text, 15, 15), string.sub(text, 21, 33), string.sub(text, at + 1)
+end

@@ -1,0 +1,39 @@
+-- Finds out anew what those sessions do of which something has changed: `touched` says of each whether it is certain that it
+-- has something to be received. Wakes who waits for the next message of one.
+-- @use gather held_in index_entries most_held turns variadic
+local function update_session_turns(p)
+  local names, members = {}, {}
+  for session in pairs(p.touched) do
+    names[#names + 1] = session
+    members[#members + 1] = 's' .. session
+  end
+  local scores, placed, taken = gather('ZMSCORE', p.turns, members), {}, {}
+  for i = 1, #names do
+    local session, score = names[i], tonumber(scores[i] or -1)
+    if score < TURNS.locked or score >= TURNS.waiting and score < TURNS.blocked then
+      local ready = p.touched[session] == 'ready' or #index_entries(p, session, 'a', 0, 0, 1) > 0
+      if score >= TURNS.waiting then
+        if ready and tonumber(redis.call('HGET', p.states, '~' .. session) or 0) <= p.now and held_in(p, session) < MOST_HELD then
+          local channel = redis.call('HGET', p.states, 'w' .. session)
+          redis.call('HDEL', p.states, 'w' .. session)
+          p.left = redis.call('ZREM', p.waiters, channel .. ' h') == 1 or p.left
+          placed[#placed + 1] = score - TURNS.waiting + TURNS.locked
+          placed[#placed + 1] = members[i]
+          redis.call('SPUBLISH', channel, p.state .. ' h')
+        end
+      elseif ready and score < 0 then
+        placed[#placed + 1] = TURNS.free + p.now
+        placed[#placed + 1] = members[i]
+      elseif not ready and score >= 0 then
+        taken[#taken + 1] = members[i]
+      end
+    end
+  end
+  if #placed > 0 then
+    variadic('ZADD', p.turns, placed)
+  end
+  if #taken > 0 then
+    variadic('ZREM', p.turns, taken)
+  end
+  p.touched = {}
+end

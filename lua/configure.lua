@@ -4,71 +4,49 @@
 -- KEYS[1-30] partition   in the order of includes/calls/begin.lua
 -- ARGV[1-6]  call        run_id, incarnation, version, lane, number, now
 -- ARGV[7]    create      1 if the partition is to be made where it is missing
--- ARGV[8]    clock       server, or test; cannot change
--- ARGV[9]    status      Active, SendDisabled, ReceiveDisabled, or Disabled
--- ARGV[10]   lock        duration of a lock in ms
--- ARGV[11]   deliveries  that may fail before a message goes to the dead-letter queue
--- ARGV[12]   ttl         longest life of a message in ms, 9999999999999 for no bound
--- ARGV[13]   dead        1 if what expires goes to the dead-letter queue
--- ARGV[14]   window      of duplicate detection in ms, or nothing; whether there is one cannot change
--- ARGV[15]   quota       bytes that the partition may hold
--- ARGV[16]   largest     bytes of the largest message
--- ARGV[17]   shared      1 if the records belong to another entity, whose partition has been made; cannot change
--- ARGV[18]   sessions    1 if messages belong to sessions; cannot change
--- ARGV[19]   topic       1 if what is taken in is handed to subscriptions; cannot change
--- ARGV[20]   channel     on which it announces when something will be due, in its slot
+-- ARGV[8]    channel     on which it announces when something will be due, in its slot
+-- ARGV[9...] settings    their values, in the order of the table SETTINGS, which engine/_settings.py declares
 --
 -- Result: { the partition's version }
 -- Refusals: GONE (not here, and not to be made), LAYOUT, STALE (older than the partition's), FIXED (a setting that cannot
 --   change), DUE (something was due first, under the settings of before), BADCALL
--- @use begin overdue put_off refuse same_slot sentinel whole
+-- @use begin overdue put_off refuse same_slot sentinel settings whole
 local state, store = KEYS[1], KEYS[10]
 local version = whole(ARGV[3], 1, 999999999999999)
-local names = {
-  [8] = 'clock', [9] = 'status', [10] = 'lock', [11] = 'deliveries', [12] = 'ttl', [13] = 'dead', [14] = 'window', [17] = 'shared',
-  [18] = 'sessions', [19] = 'topic',
-}
-local statuses = { Active = true, SendDisabled = true, ReceiveDisabled = true, Disabled = true }
-if #ARGV ~= 20 or not version or ARGV[2] == '' or ARGV[7] ~= '0' and ARGV[7] ~= '1' or ARGV[8] ~= 'server' and ARGV[8] ~= 'test'
-  or not statuses[ARGV[9]] or not whole(ARGV[10], 1, 9999999999999) or not whole(ARGV[11], 1, 99999)
-  or not whole(ARGV[12], 1, 9999999999999) or ARGV[13] ~= '0' and ARGV[13] ~= '1'
-  or ARGV[14] ~= '' and not whole(ARGV[14], 1, 9999999999999) or not whole(ARGV[15], 0, 999999999999999)
-  or not whole(ARGV[16], 0, 536870912) or ARGV[17] ~= '0' and ARGV[17] ~= '1'
-  or ARGV[18] ~= '0' and ARGV[18] ~= '1' or ARGV[19] ~= '0' and ARGV[19] ~= '1'
-  or ARGV[19] == '1' and (ARGV[17] == '1' or ARGV[18] == '1') or not same_slot(state, ARGV[20]) then
+local given, valid = {}, #ARGV == 8 + #SETTINGS
+for i = 1, valid and #SETTINGS or 0 do
+  local setting, value = SETTINGS[i], ARGV[8 + i]
+  given[setting.name] = value
+  valid = valid and (setting.words and setting.words[value] or setting.most and whole(value, setting.least, setting.most)
+    or setting.optional and value == '')
+end
+if not valid or not version or ARGV[2] == '' or ARGV[7] ~= '0' and ARGV[7] ~= '1'
+  or given.topic == '1' and (given.shared == '1' or given.sessions == '1') or not same_slot(state, ARGV[8]) then
   return refuse('BADCALL', 'settings')
 end
 
-local s = redis.call('HMGET', state, 'layout', 'incarnation', 'version', 'status', 'clock', 'window', 'shared', 'sessions', 'topic')
+local s = redis.call('HMGET', state, unpack(STATE))
 local NEVER = '9999999999999'
 local fields = {}
-if s[1] then
-  if s[1] ~= '1' then
-    return refuse('LAYOUT', s[1])
+if s[STATE.layout] then
+  if s[STATE.layout] ~= '1' then
+    return refuse('LAYOUT', s[STATE.layout])
   end
-  if s[2] ~= ARGV[2] or s[4] == 'Deleting' then
+  if s[STATE.incarnation] ~= ARGV[2] or s[STATE.status] == 'Deleting' then
     return refuse('GONE', 'partition')
   end
-  if version < tonumber(s[3]) then
-    return refuse('STALE', s[3])
+  if version < tonumber(s[STATE.version]) then
+    return refuse('STALE', s[STATE.version])
   end
-  if s[5] ~= ARGV[8] then
-    return refuse('FIXED', 'clock')
+  for i = 1, #SETTINGS do
+    local setting = SETTINGS[i]
+    local before, after = s[setting.position], given[setting.name]
+    if setting.fixed and before ~= after and (not setting.optional or before == '' or after == '') then
+      return refuse('FIXED', setting.name)
+    end
   end
-  if (s[6] == '') ~= (ARGV[14] == '') then
-    return refuse('FIXED', 'window')
-  end
-  if s[7] ~= ARGV[17] then
-    return refuse('FIXED', 'shared')
-  end
-  if s[8] ~= ARGV[18] then
-    return refuse('FIXED', 'sessions')
-  end
-  if s[9] ~= ARGV[19] then
-    return refuse('FIXED', 'topic')
-  end
-  if version > tonumber(s[3]) then
-    local p = begin(KEYS, { ARGV[1], ARGV[2], s[3], '', '0', ARGV[6] }, 'configure', 6, false)
+  if version > tonumber(s[STATE.version]) then
+    local p = begin(KEYS, { ARGV[1], ARGV[2], s[STATE.version], '', '0', ARGV[6] }, 'configure', 6, false)
     local due_first = p and overdue(p) and put_off(p, function()
       return true
     end)
@@ -85,23 +63,24 @@ else
     'horizon', '0', 'next_lock', NEVER, 'next_due', NEVER, 'waiting', '', 'biggest', '0', 'kept', '0', 'fence', '0',
   }
 end
-for i = 8, 19 do
-  if names[i] then
-    fields[#fields + 1] = names[i]
-    fields[#fields + 1] = ARGV[i]
-  end
+local limits = { 'layout', '1' }
+for i = 1, #SETTINGS do
+  local setting = SETTINGS[i]
+  local to = setting.with_records and limits or fields
+  to[#to + 1] = setting.name
+  to[#to + 1] = given[setting.name]
 end
-for name, value in pairs({ version = ARGV[3], channel = ARGV[20], announced = not s[1] and NEVER or nil }) do
+for name, value in pairs({ version = ARGV[3], channel = ARGV[8], announced = not s[STATE.layout] and NEVER or nil }) do
   fields[#fields + 1] = name
   fields[#fields + 1] = value
 end
 redis.call('HSET', state, unpack(fields))
-if not s[1] then
+if not s[STATE.layout] then
   redis.call('ZADD', KEYS[2], SENTINEL.score, SENTINEL.name)
   redis.call('HSET', KEYS[3], SENTINEL.name, '')
 end
-if ARGV[17] == '0' then
-  redis.call('HSET', store, 'layout', '1', 'quota', ARGV[15], 'largest', ARGV[16])
+if given.shared == '0' then
+  redis.call('HSET', store, unpack(limits))
   redis.call('HSETNX', store, 'seq', '0')
   redis.call('HSETNX', store, 'bytes', '0')
 end

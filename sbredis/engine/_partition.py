@@ -397,28 +397,12 @@ class Partition:
 
         What is due happens first, under the settings of before. ``now`` tells the time, where there is a test clock.
         """
-        listed = self.settings.arguments()
-        labels = (
-            "clock",
-            "status",
-            "lock",
-            "deliveries",
-            "ttl",
-            "dead",
-            "window",
-            "quota",
-            "largest",
-            "shared",
-            "sessions",
-            "topic",
-        )
-        scalars: dict[str, Argument] = {"create": int(create), **dict(zip(labels, listed, strict=True))}
-        scalars["channel"] = self.channel
+        scalars: dict[str, Argument] = {"create": int(create), "channel": self.channel}
 
         def read(reply: list[Any]) -> int:
             return int(reply[0])
 
-        return self.request("configure", Turn("", 0, now), read, scalars)
+        return self.request("configure", Turn("", 0, now), read, scalars, self.settings.arguments())
 
     def destroy(self, *, share: int = 500) -> Request[bool]:
         """Take the partition away; the result says whether another step is needed."""

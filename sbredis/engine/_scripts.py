@@ -19,9 +19,20 @@ from importlib.resources import files
 from importlib.resources.abc import Traversable
 from typing import NoReturn
 
+from sbredis.engine._state import GENERATED, UnknownFieldError, with_positions
 from sbredis.transport import Script
 
-__all__ = ["Contract", "ScriptFormatError", "contract", "expand", "load", "operations", "read_source", "refusals"]
+__all__ = [
+    "Contract",
+    "ScriptFormatError",
+    "contract",
+    "expand",
+    "load",
+    "operations",
+    "positioned",
+    "read_source",
+    "refusals",
+]
 
 Read = Callable[[str], str | None]
 
@@ -418,14 +429,27 @@ def _codes(section: _Section) -> tuple[str, ...]:
 
 
 def read_source(name: str) -> str | None:
-    """Read a file of this package as ``expand`` asks for it: ``"send"`` or ``"includes/begin"``."""
+    """Read a file of this package as ``expand`` asks for it: ``"send"`` or ``"includes/begin"``, with fields put in."""
+    if name in GENERATED:
+        return GENERATED[name]
     if name in operations():
         path: tuple[str, ...] = (f"{name}.lua",)
     elif name.startswith("includes/") and (fragment := name.removeprefix("includes/")) in _folders():
         path = ("includes", _folders()[fragment], f"{fragment}.lua")
     else:
         return None
-    return _at(*path).read_text(encoding="utf-8")
+    return positioned(name, _at(*path).read_text(encoding="utf-8"))
+
+
+def positioned(name: str, text: str) -> str:
+    """Put names and positions of fields into a Lua file where it names a list of them (:mod:`sbredis.engine._state`).
+
+    Raises :class:`ScriptFormatError` for a field that its list does not have.
+    """
+    try:
+        return with_positions(text)
+    except UnknownFieldError as error:
+        raise ScriptFormatError(f"{name}: {error}") from None
 
 
 @cache

@@ -1,14 +1,21 @@
-"""The settings of an entity as its partitions keep them, checked before they are sent."""
+"""The settings of an entity as its partitions keep them. Pure.
+
+Each field of :class:`PartitionSettings` declares all there is to know of a setting: its default, what it may be, the
+name under which a partition stores it, and whether it can change. What Python checks and sends follows from that, and
+so does what the scripts know of settings (:mod:`sbredis.engine._state`).
+"""
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import Literal, get_args
+from collections.abc import Mapping
+from dataclasses import dataclass, field, fields
+from types import MappingProxyType
+from typing import Any, Final, Literal, NamedTuple, get_args
 
 from sbredis._quoting import quoted
 from sbredis.engine._results import NEVER
 
-__all__ = ["MAXIMUM_MESSAGE_BYTES", "Clock", "PartitionSettings", "Status"]
+__all__ = ["MAXIMUM_MESSAGE_BYTES", "SETTINGS", "Clock", "PartitionSettings", "Setting", "Status"]
 
 Status = Literal["Active", "Disabled", "SendDisabled", "ReceiveDisabled"]
 Clock = Literal["server", "test"]
@@ -17,65 +24,99 @@ MAXIMUM_MESSAGE_BYTES = 100 * 1024 * 1024
 """What the largest message may be set to."""
 
 
+class Setting(NamedTuple):
+    """What a setting may be, and where a partition stores it."""
+
+    stored: str
+    """The name of its field in the hash of the partition."""
+    words: tuple[str, ...] = ()
+    """The values of a setting that is one of a few words."""
+    least: int | None = None
+    most: int | None = None
+    """The limits of a setting that is a whole number. One with neither words nor limits is a flag."""
+    optional: bool = False
+    """Whether it may be ``None``, which is stored as nothing."""
+    fixed: str | None = None
+    """What an error calls a setting that cannot change; of an optional one, it is its presence that cannot."""
+    with_records: bool = False
+    """Whether it is stored with the records, which another entity may keep, instead of in the partition's state."""
+
+    def check(self, name: str, value: object) -> None:
+        """Raise :class:`ValueError` for what the setting cannot be."""
+        if self.words:
+            if value not in self.words:
+                raise ValueError(f"{name} must be one of {', '.join(self.words)}, not {quoted(value)}")
+        elif self.least is None or self.most is None:
+            if type(value) is not bool:
+                raise ValueError(f"{name} must be True or False, not {quoted(value)}")
+        elif value is None and self.optional:
+            return
+        elif not isinstance(value, int) or isinstance(value, bool) or not self.least <= value <= self.most:
+            raise ValueError(f"{name} must be a whole number from {self.least} to {self.most}, not {quoted(value)}")
+
+
+def _in(stored: str, **declared: Any) -> Mapping[str, Setting]:
+    """Declare, for a field of the settings, where it is stored and what it may be."""
+    return {"setting": Setting(stored, **declared)}
+
+
 @dataclass(frozen=True, slots=True)
 class PartitionSettings:
     """What a partition knows of its entity. Durations are in ms."""
 
-    status: Status = "Active"
-    lock_duration: int = 60_000
-    max_delivery_count: int = 10
-    time_to_live: int = NEVER
+    status: Status = field(default="Active", metadata=_in("status", words=get_args(Status)))
+    lock_duration: int = field(default=60_000, metadata=_in("lock", least=1, most=NEVER))
+    max_delivery_count: int = field(default=10, metadata=_in("deliveries", least=1, most=99_999))
+    time_to_live: int = field(default=NEVER, metadata=_in("ttl", least=1, most=NEVER))
     """The longest that a message may live, and what it lives if it says nothing."""
-    dead_letter_expired: bool = False
-    duplicate_window: int | None = None
-    """``None`` where duplicates are not detected; that cannot change."""
-    quota: int = 1024 * 1024 * 1024
+    dead_letter_expired: bool = field(default=False, metadata=_in("dead"))
+    duplicate_window: int | None = field(
+        default=None,
+        metadata=_in("window", least=1, most=NEVER, optional=True, fixed="whether duplicates are detected"),
+    )
+    """``None`` where duplicates are not detected."""
+    quota: int = field(
+        default=1024 * 1024 * 1024, metadata=_in("quota", least=0, most=999_999_999_999_999, with_records=True)
+    )
     """How many bytes of messages the partition holds."""
-    largest_message: int = 1024 * 1024
-    clock: Clock = "server"
-    """``test`` lets callers tell the time; that cannot change."""
-    shared: bool = False
-    """Whether the messages are stored with another entity: with the topic of a subscription. That cannot change."""
-    sessions: bool = False
-    """Whether messages belong to sessions, and are received session by session; that cannot change."""
-    topic: bool = False
-    """Whether it is a topic, which hands what it takes in to its subscriptions; that cannot change."""
+    largest_message: int = field(
+        default=1024 * 1024, metadata=_in("largest", least=0, most=MAXIMUM_MESSAGE_BYTES, with_records=True)
+    )
+    clock: Clock = field(default="server", metadata=_in("clock", words=get_args(Clock), fixed="its clock"))
+    """``test`` lets callers tell the time."""
+    shared: bool = field(default=False, metadata=_in("shared", fixed="where its messages are stored"))
+    """Whether the messages are stored with another entity: with the topic of a subscription."""
+    sessions: bool = field(default=False, metadata=_in("sessions", fixed="whether messages belong to sessions"))
+    """Whether messages belong to sessions, and are received session by session."""
+    topic: bool = field(default=False, metadata=_in("topic", fixed="whether it is a topic"))
+    """Whether it is a topic, which hands what it takes in to its subscriptions."""
 
     def __post_init__(self) -> None:
-        def within(name: str, value: object, least: int, most: int) -> None:
-            if type(value) is not int or not least <= value <= most:
-                raise ValueError(f"{name} must be a whole number from {least} to {most}, not {quoted(value)}")
-
-        if self.status not in get_args(Status):
-            raise ValueError(f"status must be one of {', '.join(get_args(Status))}, not {quoted(self.status)}")
-        if self.clock not in get_args(Clock):
-            raise ValueError(f"clock must be one of {', '.join(get_args(Clock))}, not {quoted(self.clock)}")
-        for name in ("dead_letter_expired", "shared", "sessions", "topic"):
-            if type(getattr(self, name)) is not bool:
-                raise ValueError(f"{name} must be True or False, not {quoted(getattr(self, name))}")
+        for name, setting in SETTINGS.items():
+            setting.check(name, getattr(self, name))
         if self.topic and (self.shared or self.sessions):
             raise ValueError("a topic stores what it takes in, and gives nothing out: no shared, and no sessions")
-        within("lock_duration", self.lock_duration, 1, NEVER)
-        within("max_delivery_count", self.max_delivery_count, 1, 99_999)
-        within("time_to_live", self.time_to_live, 1, NEVER)
-        if self.duplicate_window is not None:
-            within("duplicate_window", self.duplicate_window, 1, NEVER)
-        within("quota", self.quota, 0, 999_999_999_999_999)
-        within("largest_message", self.largest_message, 0, MAXIMUM_MESSAGE_BYTES)
 
-    def arguments(self) -> tuple[bytes | str | int, ...]:
-        """As the script that configures a partition takes them."""
-        return (
-            self.clock,
-            self.status,
-            self.lock_duration,
-            self.max_delivery_count,
-            self.time_to_live,
-            int(self.dead_letter_expired),
-            "" if self.duplicate_window is None else self.duplicate_window,
-            self.quota,
-            self.largest_message,
-            int(self.shared),
-            int(self.sessions),
-            int(self.topic),
+    def arguments(self) -> tuple[str | int, ...]:
+        """As the script that configures a partition takes them, in the order of :data:`SETTINGS`."""
+        values = (getattr(self, name) for name in SETTINGS)
+        return tuple("" if value is None else int(value) if type(value) is bool else value for value in values)
+
+    def fixed_differences(self, other: PartitionSettings) -> tuple[str, ...]:
+        """Name what differs in other settings of the same entity, of what cannot change."""
+        return tuple(
+            setting.fixed
+            for name, setting in SETTINGS.items()
+            if setting.fixed is not None and _held(setting, getattr(self, name)) != _held(setting, getattr(other, name))
         )
+
+
+SETTINGS: Final[Mapping[str, Setting]] = MappingProxyType(
+    {each.name: each.metadata["setting"] for each in fields(PartitionSettings)}
+)
+"""What each setting may be, by the names of the fields of :class:`PartitionSettings`, in their order."""
+
+
+def _held(setting: Setting, value: object) -> object:
+    """What cannot change of a value."""
+    return value is None if setting.optional else value

@@ -473,13 +473,5 @@ def _check_kind(name: str, kind: Kind, settings: PartitionSettings) -> None:
 
 def _check_changes(record: EntityRecord, settings: PartitionSettings) -> None:
     """Raise for a change of what is fixed, before the registry says what no partition would do."""
-    before = record.settings
-    for what, then, now in (
-        ("its clock", before.clock, settings.clock),
-        ("where its messages are stored", before.shared, settings.shared),
-        ("whether messages belong to sessions", before.sessions, settings.sessions),
-        ("whether it is a topic", before.topic, settings.topic),
-        ("whether duplicates are detected", before.duplicate_window is None, settings.duplicate_window is None),
-    ):
-        if then != now:
-            raise ValueError(f"'{record.path}' cannot be changed so: {what} was decided when it was created")
+    for what in record.settings.fixed_differences(settings):
+        raise ValueError(f"'{record.path}' cannot be changed so: {what} was decided when it was created")

@@ -5,13 +5,31 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
-from sbredis.engine import MAXIMUM_CALL_MESSAGES, NEVER
+from sbredis.engine import MAXIMUM_CALL_MESSAGES, MAXIMUM_MESSAGE_BYTES, NEVER
 from sbredis.engine._lifecycle import BAND_WIDTH
+from sbredis.engine._settings import SETTINGS
 from sbredis.transport import Argument
 
-__all__ = ["NOT_NAMES", "OTHER_TOKEN", "TOKEN", "WELL_FORMED", "Malformed", "malformed", "not_numbers"]
+__all__ = ["NOT_NAMES", "OTHER_TOKEN", "SETTING", "TOKEN", "WELL_FORMED", "Malformed", "malformed", "not_numbers"]
 
 TOKEN, OTHER_TOKEN = "aaaaaaaaaaaa", "bbbbbbbbbbbb"
+
+_CONFIGURED: dict[str, Argument] = {
+    "status": "Active",
+    "lock": 30_000,
+    "deliveries": 3,
+    "ttl": NEVER,
+    "dead": 0,
+    "window": "",
+    "quota": 1 << 30,
+    "largest": 1 << 20,
+    "clock": "test",
+    "shared": 0,
+    "sessions": 0,
+    "topic": 0,
+}
+SETTING = {setting.stored: place for place, setting in enumerate(SETTINGS.values(), 2)}
+"""Where each setting stands among the arguments of `configure`."""
 
 WELL_FORMED: dict[str, tuple[Argument, ...]] = {
     "accept_session": ("", 1, OTHER_TOKEN, "", 1),
@@ -25,7 +43,7 @@ WELL_FORMED: dict[str, tuple[Argument, ...]] = {
     "abandon": ("1", TOKEN, 1, "1", "", 0),
     "cancel": ("1",),
     "complete": (TOKEN, 1, "1"),
-    "configure": ("0", "test", "Active", 30_000, 3, NEVER, 0, "", 1 << 30, 1 << 20, 0, 0, 0, "sb:bench:{abc}:wake:due"),
+    "configure": ("0", "sb:bench:{abc}:wake:due", *(_CONFIGURED[name] for name in SETTING)),
     "count": (),
     "dead_letter": (TOKEN, 1, "1", ""),
     "defer": (TOKEN, 1, "1", ""),
@@ -48,11 +66,11 @@ NEW_TOKEN: dict[str, int] = {"accept_session": 2, "receive": 4, "receive_deferre
 _NUMBERS: dict[str, dict[int, tuple[int, int]]] = {
     "abandon": {5: (0, NEVER)},
     "configure": {
-        3: (1, NEVER),
-        4: (1, 99_999),
-        5: (1, NEVER),
-        8: (0, 999_999_999_999_999),
-        9: (0, 512 * 1024 * 1024),
+        SETTING["lock"]: (1, NEVER),
+        SETTING["deliveries"]: (1, 99_999),
+        SETTING["ttl"]: (1, NEVER),
+        SETTING["quota"]: (0, 999_999_999_999_999),
+        SETTING["largest"]: (0, MAXIMUM_MESSAGE_BYTES),
     },
     "accept_session": {1: (0, 1), 4: (0, 1)},
     "bury_session": {2: (1, MAXIMUM_CALL_MESSAGES)},
@@ -76,14 +94,14 @@ _CHOICES: dict[str, dict[int, tuple[Argument, ...]]] = {
     "set_state": {2: ("", "2", "yes", "0")},  # none is not kept with bytes
     "configure": {
         0: ("", "2", "yes"),
-        1: ("", "Server", "none"),
-        2: ("", "active", "Deleting", "Active "),
-        6: ("", "2", "-"),
-        7: ("0", "-1", "x", str(NEVER + 1)),
-        10: ("", "2"),
-        11: ("", "2"),
-        12: ("", "2"),
-        13: ("", "elsewhere", "sb:bench:{other}:wake:due", "{abc}"),
+        1: ("", "elsewhere", "sb:bench:{other}:wake:due", "{abc}"),
+        SETTING["clock"]: ("", "Server", "none"),
+        SETTING["status"]: ("", "active", "Deleting", "Active "),
+        SETTING["dead"]: ("", "2", "-"),
+        SETTING["window"]: ("0", "-1", "x", str(NEVER + 1)),
+        SETTING["shared"]: ("", "2"),
+        SETTING["sessions"]: ("", "2"),
+        SETTING["topic"]: ("", "2"),
     },
     "peek": {0: ("x", "D", "t", "dd", "0"), 4: ("", "x", "alx", "A", "a,l", " ")},
     "purge": {0: ("x", "D", "t", "dd", "0"), 3: ("", "x", "-1", "1.5", "1e3", "9" * 17)},

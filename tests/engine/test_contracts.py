@@ -5,6 +5,7 @@ from __future__ import annotations
 import importlib
 import re
 from collections.abc import Callable, Sequence
+from dataclasses import fields
 from typing import Any, NamedTuple
 
 import pytest
@@ -48,14 +49,15 @@ from sbredis.engine._lifecycle import (
 )
 from sbredis.engine._partition import _TARGET_KINDS, MAXIMUM_CALL_BYTES, MAXIMUM_CALL_MESSAGES
 from sbredis.engine._refusals import REFUSALS
+from sbredis.engine._settings import SETTINGS
+from sbredis.engine._state import FIELD_LISTS, GENERATED
 from tests.engine.bench import Bench
 from tests.engine.contracts import COMMON_REFUSALS, OF_A_PARTITION, OF_EVERY_CALL, contract_of, fragment, source_of
 from tests.engine.proof.picture import SENTINEL, SENTINEL_SCORE
 from tests.engine.rights import commands_of
 
 COMMON = ("run_id", "incarnation", "version", "lane", "number", "now")
-SETTINGS = PartitionSettings(clock="test")
-PARTITION = Partition("n", "abc", "e", "incarnation", 7, SETTINGS)
+PARTITION = Partition("n", "abc", "e", "incarnation", 7, PartitionSettings(clock="test"))
 TARGETS = [
     Partition("n", "abc", name, f"of-{name}", 7, PartitionSettings(clock="test", shared=True), store="e")
     for name in ("s", "t")
@@ -446,3 +448,32 @@ async def test_every_field_that_scripts_read_or_write_is_there_from_the_beginnin
     written = {name for names in _WRITTEN_TO_STATE.findall(every) for name in names if name}
     assert {"biggest", "dead_seq", "run_id", "status", "waiting"} <= written <= read
     assert set(_WRITTEN_TO_STORE.findall(every)) == {"seq", "bytes"}
+
+
+@pytest.mark.anyio
+@pytest.mark.parametrize("target", ["memory"])
+async def test_a_partition_stores_each_setting_under_the_name_that_its_declaration_gives(bench: Bench) -> None:
+    whole = await bench.whole()
+    state, store = (whole[bench.partition.keys[place].decode()][1] for place in (0, 9))
+    settings = bench.partition.settings
+    for setting, value in zip(SETTINGS.values(), settings.arguments(), strict=True):
+        kept, other = (store, state) if setting.with_records else (state, store)
+        assert kept[setting.stored.encode()] == str(value).encode()
+        assert setting.stored.encode() not in other
+    assert set(SETTINGS) == {field.name for field in fields(settings)}
+    of_state = {setting.stored for setting in SETTINGS.values() if not setting.with_records}
+    assert of_state <= set(FIELD_LISTS["STATE"])
+    assert set(FIELD_LISTS["TARGET"]) <= set(FIELD_LISTS["STATE"]) <= {field.decode() for field in state}
+
+
+def test_the_scripts_know_of_each_setting_what_its_declaration_says() -> None:
+    table = evaluated(GENERATED["includes/settings"] + "\nreturn SETTINGS")
+    assert len(table) == len(SETTINGS)
+    for entry, setting in zip(table.values(), SETTINGS.values(), strict=True):
+        assert (entry["name"], bool(entry.optional)) == (setting.stored, setting.optional)
+        assert (bool(entry.fixed), bool(entry.with_records)) == (setting.fixed is not None, setting.with_records)
+        assert (entry.least, entry.most) == (setting.least, setting.most)
+        if setting.least is None:
+            assert set(entry.words.keys()) == set(setting.words or ("0", "1"))
+        if not setting.with_records:
+            assert FIELD_LISTS["STATE"][entry.position - 1] == setting.stored

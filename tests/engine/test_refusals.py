@@ -36,7 +36,7 @@ from sbredis.exceptions import Outcome, ScriptRefusedError, ServiceBusError
 from sbredis.transport import Argument
 from tests.engine.bench import NAMESPACE, SALT, SETTINGS, START, Bench, Everything
 from tests.engine.contracts import COMMON_REFUSALS, OF_A_PARTITION, OF_EVERY_CALL, contract_of
-from tests.engine.malformed import NEW_TOKEN, NOT_NAMES, TOKEN, WELL_FORMED, malformed, not_numbers
+from tests.engine.malformed import NEW_TOKEN, NOT_NAMES, SETTING, TOKEN, WELL_FORMED, malformed, not_numbers
 
 pytestmark = pytest.mark.anyio
 
@@ -281,15 +281,20 @@ def _cases_of_settings(good: Call) -> Iterator[Case]:
     yield Case("a partition that is being destroyed", "GONE", good, state=(("status", "Deleting"),))
     yield Case("another layout", "LAYOUT", good, state=(("layout", "2"),))
     yield Case("older settings", "STALE", replace(good, version=VERSION - 1))
-    changed: tuple[tuple[int, Argument], ...] = ((1, "server"), (7, 1000), (10, 1))
-    for place, value in changed:
-        own = (*good.own[:place], value, *good.own[place + 1 :])
-        yield Case(f"argument {place + 1} is {value!r}", "FIXED", replace(good, own=own))
-    for wrong in ((0, 1), (1, 0)):
-        own = (*good.own[:10], *wrong, 1, *good.own[13:])
-        yield Case("a topic that gives something out", "BADCALL", replace(good, own=own))
-        yield Case("what cannot change", "FIXED", replace(good, own=(*own[:12], 0, *own[13:])))
-    yield Case("a queue that becomes a topic", "FIXED", replace(good, own=(*good.own[:12], 1, *good.own[13:])))
+
+    def configured(**changed: Argument) -> Call:
+        own = list(good.own)
+        for name, value in changed.items():
+            own[SETTING[name]] = value
+        return replace(good, own=tuple(own))
+
+    for what in ({"clock": "server"}, {"window": 1000}, {"shared": 1}, {"sessions": 1}, {"topic": 1}):
+        yield Case(f"other settings: {what}", "FIXED", configured(**what))
+    for what in ({"shared": 0, "sessions": 1}, {"shared": 1, "sessions": 0}):
+        yield Case("a topic that gives something out", "BADCALL", configured(**what, topic=1))
+        yield Case("what cannot change", "FIXED", configured(**what))
+    yield Case("a setting too few", "BADCALL", replace(good, own=good.own[:-1]))
+    yield Case("a setting too many", "BADCALL", replace(good, own=(*good.own, 0)))
     yield Case("the end of duplicate detection", "FIXED", good, state=(("window", "1000"),))
     yield Case("no incarnation", "BADCALL", replace(good, incarnation=""))
     for version in not_numbers(1, 999_999_999_999_999):

@@ -27,9 +27,11 @@ from sbredis.engine._scripts import (
     expand,
     load,
     operations,
+    positioned,
     read_source,
     refusals,
 )
+from sbredis.engine._state import FIELD_LISTS, GENERATED
 from sbredis.transport import Script
 from tools.repository import ROOT
 
@@ -386,7 +388,7 @@ def test_a_fragment_may_list_refusals_as_well(source: str, codes: tuple[str, ...
 LUA = ROOT / "lua"
 PLACES = sorted((LUA / "includes").rglob("*.lua"))
 FRAGMENTS = {path.stem: path for path in PLACES}
-ALL = [*operations(), *(f"includes/{name}" for name in FRAGMENTS)]
+ALL = [*operations(), *(f"includes/{name}" for name in FRAGMENTS), *GENERATED]
 
 # What a server and fakeredis both have, and a script may use; what raises is not among it.
 KNOWN = {"ARGV", "KEYS", "cjson", "ipairs", "math", "next", "pairs", "redis", "select", "string", "table", "tonumber"}
@@ -397,14 +399,15 @@ every_file = pytest.mark.parametrize("name", ALL)
 
 
 def text_of(name: str) -> str:
-    text = read(name)
-    assert text is not None
-    return text
+    """The text of a file as it is in the checkout; of a fragment that has no file, as Python makes it."""
+    if name in GENERATED:
+        return GENERATED[name]
+    path = FRAGMENTS[name.removeprefix("includes/")] if name.startswith("includes/") else LUA / f"{name}.lua"
+    return path.read_text("utf-8")
 
 
 def read(name: str) -> str | None:
-    path = FRAGMENTS.get(name.removeprefix("includes/")) if name.startswith("includes/") else LUA / f"{name}.lua"
-    return path.read_text("utf-8") if path is not None and path.is_file() else None
+    return positioned(name, text_of(name)) if name in ALL else None
 
 
 def uses(name: str) -> tuple[str, ...]:
@@ -472,7 +475,7 @@ class Compiled:
 
 @cache
 def compiled(name: str) -> Compiled:
-    return Compiled(text_of(name), name)
+    return Compiled(positioned(name, text_of(name)), name)
 
 
 def arguments(source: str, start: int) -> list[str]:
@@ -525,7 +528,7 @@ def test_an_operation_can_be_put_together_and_compiled(name: str) -> None:
     assert load(name).source == source
 
 
-@pytest.mark.parametrize("name", FRAGMENTS)
+@pytest.mark.parametrize("name", [*FRAGMENTS, *(name.removeprefix("includes/") for name in GENERATED)])
 def test_a_fragment_defines_one_local_and_is_used(name: str) -> None:
     assert compiled(f"includes/{name}").locals in ([name], [name.upper()])
     assert [user for user in ALL if name in uses(user)] != []
@@ -596,6 +599,41 @@ def test_two_fragments_of_one_name_are_refused(tmp_path: Path, monkeypatch: pyte
     ):
         read_source("includes/begin")
     assert _folders.cache_info().currsize == 0, "what was refused is not remembered"
+
+
+# -- fields by name ----------------------------------------------------------------------------------------------------
+
+
+def test_a_list_of_fields_becomes_their_names_and_a_field_its_position() -> None:
+    names = FIELD_LISTS["TARGET"]
+    listed = ", ".join(f"'{name}'" for name in names)
+    assert positioned("f", "local s = get(key, unpack(TARGET))") == f"local s = get(key, {listed})"
+    for position, name in enumerate(names, 1):
+        assert positioned("f", f"return s[TARGET.{name}]") == f"return s[{position}]"
+
+
+def test_settings_become_their_fields_each_of_its_type() -> None:
+    text = positioned("f", "return { STATE.settings(s), now = 1 }")
+    position = {name: place for place, name in enumerate(FIELD_LISTS["STATE"], 1)}
+    assert f"status = s[{position['status']}], " in text
+    assert f"lock = tonumber(s[{position['lock']}]), " in text
+    assert f"dead = s[{position['dead']}] == '1', " in text
+    assert "quota" not in text
+    assert text.endswith(", now = 1 }")
+
+
+def test_a_field_that_its_list_does_not_have_is_found_when_the_script_is_loaded() -> None:
+    with pytest.raises(ScriptFormatError, match=r"^includes/f: STATE\.lok: the list STATE has no field of this name$"):
+        positioned("includes/f", "return s[STATE.lok]")
+    with pytest.raises(ScriptFormatError, match=r"TARGET\.lock"):
+        positioned("f", "return s[TARGET.lock]")
+
+
+@every_file
+def test_no_file_counts_the_positions_of_fields_that_come_from_a_list(name: str) -> None:
+    text = text_of(name)
+    for reply in re.findall(r"local (\w+) = redis\.call\([^\n]*unpack\((?:STATE|TARGET)\)", text):
+        assert not re.findall(rf"\b{reply}\[\d+\]", text)
 
 
 def test_operations_are_the_files_beside_the_fragments() -> None:

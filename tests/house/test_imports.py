@@ -50,7 +50,17 @@ PURE = {
         "transport": ("_address", "_slots", "_script", "_resp", "_replies", "_backoff", "_facts", "_patience"),
         "engine": (
             *("_codec", "_keys", "_lifecycle", "_named_values", "_names", "_packing", "_partition", "_placement"),
-            *("_refusals", "_request", "_results", "_scripts", "_sessions", "_settings", "_upcoming", "_values"),
+            *(
+                "_refusals",
+                "_request",
+                "_results",
+                "_scripts",
+                "_sessions",
+                "_settings",
+                "_state",
+                "_upcoming",
+                "_values",
+            ),
         ),
         "aio": ("_agenda", "_handles"),
     }.items()

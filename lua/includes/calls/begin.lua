@@ -1,20 +1,20 @@
 -- Opens a call: reads the partition's settings and clocks, and refuses what must not run. Nothing is written here; what the
--- call changes is gathered in the table that this returns, and written by `flush` and `finish`.
+-- call changes is gathered in the table that this returns, and written by `flush` and `finish`. The table has every setting of the
+-- partition, by the name of its field. engine/_state.py lists the fields of `state`, and puts them into this text where it says STATE.
 --
 -- Refusals: GONE (the entity is not here, or no longer), LAYOUT (of another release), BADCALL (malformed), REPEATED (older than
 --   the lane's last), LANE (the lane is not known here), STALE (the caller's settings are older), CONFIG (newer than the partition's)
 -- @use refuse whole
 local function begin(keys, argv, name, count, variadic)
-  local s = redis.call('HMGET', keys[1], 'layout', 'incarnation', 'version', 'status', 'clock', 'run_id', 'offset', 'clk', 'lock',
-    'deliveries', 'ttl', 'dead', 'window', 'dead_seq', 'head', 'horizon', 'shared', 'next_lock', 'next_due', 'waiting', 'biggest',
-    'sessions', 'topic', 'announced')
-  if not s[1] then
+  local s = redis.call('HMGET', keys[1], unpack(STATE))
+  if not s[STATE.layout] then
     return nil, refuse('GONE', 'partition')
   end
-  if s[1] ~= '1' then
-    return nil, refuse('LAYOUT', s[1])
+  if s[STATE.layout] ~= '1' then
+    return nil, refuse('LAYOUT', s[STATE.layout])
   end
-  if s[2] ~= argv[2] or s[4] == 'Deleting' or s[17] == '1' and redis.call('EXISTS', keys[10]) == 0 then
+  if s[STATE.incarnation] ~= argv[2] or s[STATE.status] == 'Deleting'
+    or s[STATE.shared] == '1' and redis.call('EXISTS', keys[10]) == 0 then
     return nil, refuse('GONE', 'partition')
   end
 
@@ -23,7 +23,7 @@ local function begin(keys, argv, name, count, variadic)
   end
 
   local now
-  if s[5] == 'test' then
+  if s[STATE.clock] == 'test' then
     now = whole(argv[6], 0, 9999999999998)
     if not now then
       return nil, refuse('BADCALL', 'this partition was made with a test clock: the call must tell the time')
@@ -59,22 +59,22 @@ local function begin(keys, argv, name, count, variadic)
     end
   end
 
-  local version, theirs = tonumber(s[3]), whole(argv[3], 1, 999999999999999)
+  local version, theirs = tonumber(s[STATE.version]), whole(argv[3], 1, 999999999999999)
   if not result then
     if not theirs then
       return nil, refuse('BADCALL', 'version')
     elseif theirs < version then
-      return nil, refuse('STALE', s[3])
+      return nil, refuse('STALE', s[STATE.version])
     elseif theirs > version then
-      return nil, refuse('CONFIG', s[3])
+      return nil, refuse('CONFIG', s[STATE.version])
     end
   end
 
   -- Locks go by a clock of the partition's own that never goes back. After a change of the server process it goes on from
   -- where it was last seen, or from one lock duration ago: so locks are longer by at most that, whatever the new server's
   -- clock says.
-  local run_id, lock, clk = s[6], tonumber(s[9]), tonumber(s[8])
-  local logical = now + tonumber(s[7])
+  local run_id, lock, clk = s[STATE.run_id], tonumber(s[STATE.lock]), tonumber(s[STATE.clk])
+  local logical = now + tonumber(s[STATE.offset])
   local epoch = argv[1] ~= '?' and run_id ~= '?' and run_id ~= argv[1]
   if epoch then
     logical = math.max(clk, logical - lock)
@@ -82,17 +82,18 @@ local function begin(keys, argv, name, count, variadic)
     logical = clk
   end
 
-  local sessions = s[22] == '1'
+  local sessions = s[STATE.sessions] == '1'
   return {
     state = keys[1], order = keys[2], entries = keys[3], leases = keys[4], locks = keys[5], due = keys[6], dedup = keys[7],
     ops = keys[8], waiters = keys[9], store = keys[10], refs = keys[11], keys = keys,
-    now = now, logical = logical, offset = logical - now, old_offset = tonumber(s[7]), epoch = epoch,
+    now = now, logical = logical, offset = logical - now, old_offset = tonumber(s[STATE.offset]), epoch = epoch,
     run_id = argv[1] ~= '?' and argv[1] or run_id, old_run_id = run_id,
     name = name, lane = lane, number = argv[5], new_lane = lane ~= '' and not known, repeated = result,
-    status = s[4], lock = lock, deliveries = tonumber(s[10]), ttl = tonumber(s[11]), dead = s[12] == '1',
-    window = tonumber(s[13]), dead_seq = tonumber(s[14]), head = tonumber(s[15]), horizon = tonumber(s[16]), shared = s[17] == '1',
-    next_lock = tonumber(s[18]), next_due = tonumber(s[19]), waiting = s[20] == '1', biggest = tonumber(s[21]),
-    topic = s[23] == '1', announced = tonumber(s[24]), seats = sessions and keys[28] or nil, turns = keys[29], states = keys[30],
+    STATE.settings(s),
+    dead_seq = tonumber(s[STATE.dead_seq]), head = tonumber(s[STATE.head]), horizon = tonumber(s[STATE.horizon]),
+    next_lock = tonumber(s[STATE.next_lock]), next_due = tonumber(s[STATE.next_due]), waiting = s[STATE.waiting] == '1',
+    biggest = tonumber(s[STATE.biggest]), announced = tonumber(s[STATE.announced]),
+    seats = sessions and keys[28] or nil, turns = keys[29], states = keys[30],
     seated = {}, unseated = {}, touched = {},
     changed = {}, placed = {}, taken = {}, entered = {}, forgotten = {}, awaited = {}, unawaited = {},
     dropped = {}, dropped_sizes = {}, bytes = 0, more = 0, sooner = math.huge,

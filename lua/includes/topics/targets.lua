@@ -1,4 +1,4 @@
--- The subscriptions that a call publishes to, opened as far as that needs; or a refusal.
+-- The subscriptions that a call publishes to, opened as far as that needs; or a refusal. TARGET is a list of engine/_state.py.
 --
 -- Refusals: TARGET (one, by its place, is not here, or no longer), BADCALL
 -- @use refuse words
@@ -9,20 +9,21 @@ local function targets(p, keys, incarnations)
     if not incarnation or not keys[at + (sessions == '+' and 7 or 4)] then
       return nil, refuse('BADCALL', 'targets')
     end
-    local s = redis.call('HMGET', keys[at], 'layout', 'incarnation', 'status', 'ttl', 'head', 'horizon', 'next_due', 'waiting',
-      'biggest', 'dead_seq', 'sessions', 'run_id', 'announced', 'next_lock', 'offset')
-    if s[1] ~= '1' or s[2] ~= incarnation or s[3] == 'Deleting' then
+    local s = redis.call('HMGET', keys[at], unpack(TARGET))
+    if s[TARGET.layout] ~= '1' or s[TARGET.incarnation] ~= incarnation or s[TARGET.status] == 'Deleting' then
       return nil, refuse('TARGET', string.format('%d', i))
     end
-    if list[keys[at]] or (s[11] == '1') ~= (sessions == '+') then
+    if list[keys[at]] or (s[TARGET.sessions] == '1') ~= (sessions == '+') then
       return nil, refuse('BADCALL', 'targets')
     end
     list[keys[at]] = true
     list[i] = {
       state = keys[at], order = keys[at + 1], entries = keys[at + 2], due = keys[at + 3], waiters = keys[at + 4], now = p.now,
-      ttl = tonumber(s[4]), head = tonumber(s[5]), horizon = tonumber(s[6]), next_due = tonumber(s[7]), waiting = s[8] == '1',
-      biggest = tonumber(s[9]), dead_seq = tonumber(s[10]), leaps = p.run_id ~= '?' and s[12] ~= '?' and s[12] ~= p.run_id,
-      announced = tonumber(s[13]), next_lock = tonumber(s[14]), offset = tonumber(s[15]),
+      ttl = tonumber(s[TARGET.ttl]), head = tonumber(s[TARGET.head]), horizon = tonumber(s[TARGET.horizon]),
+      next_due = tonumber(s[TARGET.next_due]), waiting = s[TARGET.waiting] == '1', biggest = tonumber(s[TARGET.biggest]),
+      dead_seq = tonumber(s[TARGET.dead_seq]), announced = tonumber(s[TARGET.announced]),
+      next_lock = tonumber(s[TARGET.next_lock]), offset = tonumber(s[TARGET.offset]),
+      leaps = p.run_id ~= '?' and s[TARGET.run_id] ~= '?' and s[TARGET.run_id] ~= p.run_id,
       changed = {}, placed = {}, entered = {}, awaited = {}, taken = none, forgotten = none, unawaited = none, dropped = none,
       touched = none, bytes = 0, sooner = math.huge,
     }

@@ -1,0 +1,107 @@
+"""The fields of a partition's ``state``, by name: one list that Python and the scripts share. Pure.
+
+A script reads many fields with one HMGET, which answers by position. No Lua file counts these positions. It names a
+list of fields instead, and the loader (:mod:`sbredis.engine._scripts`) puts in what this module knows of the list::
+
+    local s = redis.call('HMGET', keys[1], unpack(STATE))    the names of the fields
+    local lock = tonumber(s[STATE.lock])                     the position of one
+    local p = { STATE.settings(s), now = now }               each setting by its name, of its type
+
+The loader replaces the text of the script, so a call costs what it would cost with positions written by hand: a table
+of names would be made again for every call. A name that is not in the list is an error when the script is loaded.
+
+``configure`` checks and stores settings by a table, the fragment ``settings``, which comes from here as well.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from types import MappingProxyType
+from typing import Final
+
+from sbredis.engine._settings import SETTINGS, Setting
+
+__all__ = ["FIELD_LISTS", "GENERATED", "UnknownFieldError", "with_positions"]
+
+
+class UnknownFieldError(LookupError):
+    """A script names a field that its list does not have."""
+
+
+_IN_STATE: Final = tuple(setting for setting in SETTINGS.values() if not setting.with_records)
+
+FIELD_LISTS: Final[Mapping[str, tuple[str, ...]]] = MappingProxyType(
+    {
+        "STATE": (
+            *("layout", "incarnation", "version", "run_id", "offset", "clk", "dead_seq", "head", "horizon"),
+            *("next_lock", "next_due", "waiting", "biggest", "announced"),
+            *(setting.stored for setting in _IN_STATE),
+        ),
+        "TARGET": (
+            *("layout", "incarnation", "run_id", "offset", "dead_seq", "head", "horizon"),
+            *("next_lock", "next_due", "waiting", "biggest", "announced"),
+            *("status", "ttl", "sessions"),
+        ),
+    }
+)
+"""The fields that scripts read together: all that a call may need, and what publishing needs of a subscription."""
+
+_USED = re.compile(
+    rf"\b(?:unpack\((?P<all>{'|'.join(FIELD_LISTS)})\)"
+    rf"|(?P<list>{'|'.join(FIELD_LISTS)})\.(?:settings\((?P<reply>\w+)\)|(?P<field>\w+)))"
+)
+
+
+def with_positions(text: str) -> str:
+    """Put names and positions of fields into the text of a Lua file, where it names a list of fields.
+
+    Raises :class:`UnknownFieldError` for a field that the list does not have.
+    """
+
+    def put_in(use: re.Match[str]) -> str:
+        if use["all"]:
+            return ", ".join(f"'{name}'" for name in FIELD_LISTS[use["all"]])
+        names = FIELD_LISTS[use["list"]]
+        if use["reply"]:
+            positions = ((setting, f"{use['reply']}[{names.index(setting.stored) + 1}]") for setting in _IN_STATE)
+            return ", ".join(f"{setting.stored} = {_of_its_type(setting, value)}" for setting, value in positions)
+        if use["field"] not in names:
+            raise UnknownFieldError(f"{use[0]}: the list {use['list']} has no field of this name")
+        return str(names.index(use["field"]) + 1)
+
+    return _USED.sub(put_in, text)
+
+
+def _of_its_type(setting: Setting, stored: str) -> str:
+    """Lua that makes a setting out of what is stored: text, a number (or nil) or a boolean."""
+    if setting.words:
+        return stored
+    return f"{stored} == '1'" if setting.least is None else f"tonumber({stored})"
+
+
+def _settings_fragment() -> str:
+    """The fragment ``settings``: what each setting may be, in the order in which ``configure`` takes them."""
+    return "\n".join(("local SETTINGS = {", *(f"  {{ {_entry(setting)} }}," for setting in SETTINGS.values()), "}"))
+
+
+def _entry(setting: Setting) -> str:
+    parts = [f"name = '{setting.stored}'"]
+    if setting.least is not None:
+        parts.append(f"least = {setting.least}, most = {setting.most}")
+    else:
+        words = setting.words or ("0", "1")
+        parts.append("words = { " + ", ".join(f"['{word}'] = true" for word in words) + " }")
+    if setting.optional:
+        parts.append("optional = true")
+    if setting.fixed is not None:
+        parts.append("fixed = true")
+    if setting.with_records:
+        parts.append("with_records = true")
+    else:
+        parts.append(f"position = {FIELD_LISTS['STATE'].index(setting.stored) + 1}")
+    return ", ".join(parts)
+
+
+GENERATED: Final[Mapping[str, str]] = MappingProxyType({"includes/settings": _settings_fragment()})
+"""The fragments that no Lua file holds, by the names under which files of fragments are read."""

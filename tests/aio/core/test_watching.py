@@ -1,0 +1,353 @@
+"""Watching a partition: the table, row by row, and a machine that holds it against the history of what has happened."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Callable, Mapping
+from functools import partial
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from sbredis.aio.core import _watching as watching
+from sbredis.aio.core._watching import LATE, REGISTERED, TABLE, Event, State, Watch
+
+ASKING = {State.ASKED, State.OVERTAKEN}
+ENDS = {Event.FOUND, Event.MORE, Event.NOTHING, Event.NOTHING_YET, Event.UNREGISTERED, Event.PASSED_ON}
+
+BY_EVENT: Mapping[Event, Callable[[Watch, float], None]] = {
+    Event.ASK: lambda watch, now: watch.ask(now),
+    Event.FOUND: lambda watch, _: watch.found(),
+    Event.MORE: lambda watch, _: watch.busy_with_due(registered=True),
+    Event.NOTHING: lambda watch, now: watch.nothing(now, 0, registered=True),
+    Event.NOTHING_YET: lambda watch, now: watch.nothing(now, 7, registered=True),
+    Event.UNREGISTERED: lambda watch, now: watch.nothing(now, 7, registered=False),
+    Event.PASSED_ON: lambda watch, _: watch.passed_on(),
+    Event.WOKEN: lambda watch, _: watch.woken(),
+    Event.MISSED: lambda watch, _: watch.missed(),
+    Event.HEARD: lambda watch, _: watch.heard(),
+    Event.TIME: lambda watch, now: watch.time_passed(now),
+    Event.DISCONNECTED: lambda watch, _: watch.disconnected(),
+    Event.WANTED_NOW: lambda watch, _: watch.wanted_now(),
+    Event.ANEW: lambda watch, _: watch.anew(),
+    Event.FAIL: lambda watch, now: watch.failed(now, refused=False),
+    Event.REFUSE: lambda watch, now: watch.failed(now, refused=True),
+    Event.LEAVE: lambda watch, _: watch.leave(),
+}
+
+PATHS: Mapping[State, tuple[Event, ...]] = {
+    State.UNKNOWN: (),
+    State.STOCKED: (Event.ASK, Event.FOUND),
+    State.CALLED: (Event.WOKEN,),
+    State.DOUBTFUL: (Event.MISSED,),
+    State.ASKED: (Event.ASK,),
+    State.OVERTAKEN: (Event.ASK, Event.WOKEN),
+    State.UNHEARD: (Event.ASK, Event.UNREGISTERED),
+    State.WAITING: (Event.ASK, Event.NOTHING),
+    State.TRUSTED: (Event.ASK, Event.NOTHING_YET),
+    State.FAILED: (Event.ASK, Event.FAIL),
+    State.REFUSED: (Event.ASK, Event.REFUSE),
+    State.LEFT: (Event.LEAVE,),
+}
+
+
+def watch_in(state: State, now: float = 100.0) -> Watch:
+    """A watch that got into a state by what happens."""
+    watch = Watch()
+    for event in PATHS[state]:
+        BY_EVENT[event](watch, now)
+    assert watch.state is state
+    return watch
+
+
+# -- the table ---------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("state", State)
+@pytest.mark.parametrize("event", [event for event in Event if event is not Event.TIME])
+def test_each_event_in_each_state_leads_where_the_table_says(state: State, event: Event) -> None:
+    watch = watch_in(state)
+    refused = event is Event.ASK and not watch.may_ask
+    refused = refused or (event in ENDS | {Event.FAIL, Event.REFUSE} and state not in ASKING)
+    before = (watch.state, watch.calls, watch.look_at, watch.registered)
+    if refused:
+        with pytest.raises(RuntimeError):
+            BY_EVENT[event](watch, 100.0)
+        assert (watch.state, watch.calls, watch.look_at, watch.registered) == before
+    else:
+        BY_EVENT[event](watch, 100.0)
+        assert watch.state is TABLE.get((state, event), state)
+
+
+@pytest.mark.parametrize("state", State)
+def test_time_changes_a_state_when_it_has_come_and_not_before(state: State) -> None:
+    watch = watch_in(state)
+    at = watch.look_at
+    if at is None:
+        watch.time_passed(1e9)
+        assert watch.state is state
+        return
+    watch.time_passed(at - 0.001)
+    assert (watch.state, watch.late, watch.look_at) == (state, False, at)
+    watch.time_passed(at)
+    if state in ASKING:
+        assert (watch.state, watch.late) == (state, True)
+    else:
+        assert watch.state is TABLE[state, Event.TIME]
+    assert watch.look_at is None
+
+
+@pytest.mark.parametrize(
+    ("state", "look_at"),
+    [
+        (State.ASKED, LATE),
+        (State.OVERTAKEN, LATE),
+        (State.WAITING, REGISTERED),
+        (State.TRUSTED, 7),
+        *((state, None) for state in (State.UNKNOWN, State.STOCKED, State.CALLED, State.DOUBTFUL, State.UNHEARD)),
+        (State.LEFT, None),
+    ],
+)
+def test_when_a_state_is_looked_at_again(state: State, look_at: float | None) -> None:
+    assert watch_in(state).look_at == (None if look_at is None else 100 + look_at)
+
+
+@pytest.mark.parametrize("state", [State.FAILED, State.REFUSED])
+def test_a_failure_pauses_for_longer_each_time_until_an_answer_comes(state: State) -> None:
+    watch, now = Watch(), 100.0
+    ceilings = [0.1 * 2**number for number in range(7)] + [10.0] * 5
+    for ceiling in ceilings:
+        watch.ask(now)
+        watch.failed(now, refused=state is State.REFUSED)
+        assert watch.state is state
+        assert watch.troubled
+        assert watch.look_at is not None
+        assert ceiling / 2 <= watch.look_at - now <= ceiling
+        now = watch.look_at
+        watch.time_passed(now)
+    watch.ask(now)
+    assert bool(watch.troubled)
+    watch.nothing(now, 0, registered=True)
+    assert not bool(watch.troubled)
+    watch.woken()
+    watch.ask(now)
+    watch.failed(now, refused=False)
+    assert watch.look_at is not None
+    assert watch.look_at - now <= 0.1
+
+
+def test_a_due_time_after_the_end_of_the_registration_is_no_reason_to_come() -> None:
+    watch = Watch()
+    watch.ask(0)
+    watch.nothing(0, REGISTERED, registered=True)
+    assert (watch.state, watch.look_at) == (State.WAITING, REGISTERED)
+
+
+@pytest.mark.parametrize("state", State)
+def test_only_a_watch_that_cannot_hear_yet_takes_note_that_it_cannot_listen(state: State) -> None:
+    watch = watch_in(state)
+    watch.cannot_listen(100.0, refused=False)
+    silent = state in {State.UNHEARD, State.WAITING, State.TRUSTED}
+    assert watch.state is (State.FAILED if silent else state)
+
+
+def test_the_states_of_the_theory_are_those_of_the_table() -> None:
+    rows = [line.split() for line in (watching.__doc__ or "").splitlines() if line.startswith("    ")]
+    drawn = {row[0]: "yes" in row for row in rows if row[0] in State.__members__}
+    assert set(drawn) == set(State.__members__)
+    for state in State:
+        assert watch_in(state).may_ask == drawn[state.name], state
+
+
+HAPPENS = (Event.WOKEN, Event.MISSED, Event.HEARD, Event.DISCONNECTED, Event.WANTED_NOW, Event.ANEW)
+ENDINGS = sorted(ENDS | {Event.FAIL, Event.REFUSE}, key=lambda event: event.name)
+
+
+# -- the history -------------------------------------------------------------------------------------------------------
+
+
+class Watching:
+    """The slow way to know: everything that has happened is kept, and each question is answered from all of it."""
+
+    def __init__(self) -> None:
+        self.watch = Watch()
+        self.now = 100.0
+        self.happened: list[tuple[Event, float]] = []
+
+    def do(self, event: Event, at: float = 0.0) -> None:
+        self.happened.append((event, at))
+
+    # -- questions to the history --
+
+    @property
+    def left(self) -> bool:
+        return any(event is Event.LEAVE for event, _ in self.happened)
+
+    @property
+    def since_ask(self) -> list[Event]:
+        """What happened after the last call began; all, if there was none."""
+        events = [event for event, _ in self.happened]
+        asks = [place for place, event in enumerate(events) if event is Event.ASK]
+        return events[asks[-1] + 1 :] if asks else events
+
+    @property
+    def asked(self) -> bool:
+        return any(event is Event.ASK for event, _ in self.happened)
+
+    @property
+    def under_way(self) -> bool:
+        ends = ENDS | {Event.FAIL, Event.REFUSE, Event.LEAVE}
+        return self.asked and not any(event in ends for event in self.since_ask) and not self.left
+
+    @property
+    def roused(self) -> bool:
+        """Whether the partition waits for us: it woke us, or may have, or the time that we alone know came."""
+        since = self.since_ask
+        if Event.WOKEN in since or Event.MISSED in since:
+            ended = [place for place, event in enumerate(since) if event in {Event.FAIL, Event.REFUSE}]
+            if not ended or any(event in {Event.WOKEN, Event.MISSED} for event in since[ended[-1] :]):
+                return True
+        if Event.NOTHING_YET not in since:
+            return False
+        after = since[since.index(Event.NOTHING_YET) + 1 :]
+        first = next((e for e in after if e in {Event.TIME, Event.DISCONNECTED, Event.WANTED_NOW, Event.HEARD}), None)
+        broken = next((e for e in after if e in {Event.FAIL, Event.REFUSE}), None)
+        if first is None:
+            return False
+        return broken is None or after.index(first) < after.index(broken)
+
+    # -- what happens --
+
+    def steps(self) -> list[Callable[[], None]]:
+        """Everything that may happen now. Ends of calls come often, so that walks get far."""
+        steps: list[Callable[[], None]] = [partial(self.happens, event) for event in HAPPENS]
+        steps += [partial(self.time, seconds) for seconds in (0.04, 1.0, 25.0)]
+        if self.under_way:
+            steps += [partial(self.ends, event, due) for event in ENDINGS for due in (0.05, 24.9)]
+        elif self.watch.may_ask:
+            steps += [self.ask] * len(steps)
+        else:
+            steps += [partial(self.cannot_listen, refused) for refused in (False, True)]
+        return steps
+
+    def ask(self) -> None:
+        self.watch.ask(self.now)
+        self.do(Event.ASK, self.now)
+
+    def ends(self, end: Event, due: float) -> None:
+        if end is Event.NOTHING_YET:
+            self.watch.nothing(self.now, due, registered=True)
+            self.do(end, self.now + due)
+        else:
+            BY_EVENT[end](self.watch, self.now)
+            self.do(end, self.now)
+
+    def happens(self, event: Event) -> None:
+        BY_EVENT[event](self.watch, self.now)
+        self.do(event, self.now)
+
+    def cannot_listen(self, refused: bool) -> None:
+        silent = self.watch.state in {State.UNHEARD, State.WAITING, State.TRUSTED}
+        self.watch.cannot_listen(self.now, refused=refused)
+        if silent:
+            self.do(Event.REFUSE if refused else Event.FAIL, self.now)
+
+    def time(self, seconds: float) -> None:
+        self.now += seconds
+        came = self.watch.look_at is not None and self.watch.look_at <= self.now and not self.under_way
+        self.watch.time_passed(self.now)
+        if came:
+            self.do(Event.TIME, self.now)
+
+    # -- what holds --
+
+    def a_call_is_under_way_from_its_beginning_to_its_end(self) -> None:
+        assert self.watch.under_way == self.under_way
+        assert self.watch.calls == sum(event is Event.ASK for event, _ in self.happened)
+
+    def nobody_who_was_woken_forgets_it(self) -> None:
+        if not self.under_way and not self.left:
+            assert self.watch.owes_a_look == self.roused
+
+    def what_may_have_something_can_be_asked(self) -> None:
+        """After an answer that says nothing of what comes, or when something has happened since the last one."""
+        if self.under_way or self.left:
+            assert not self.watch.may_ask
+            return
+        since = self.since_ask
+        quiet = {Event.NOTHING, Event.NOTHING_YET, Event.UNREGISTERED, Event.FAIL, Event.REFUSE}
+        last = max((place for place, event in enumerate(since) if event in quiet), default=-1)
+        if last < 0 or self.roused:
+            assert self.watch.may_ask
+            return
+        news = {Event.HEARD, Event.WANTED_NOW, Event.TIME}
+        news |= {Event.ANEW} if since[last] is Event.REFUSE else set()
+        news |= {Event.DISCONNECTED} if since[last] not in {Event.FAIL, Event.REFUSE} else set()
+        assert self.watch.may_ask == any(event in news for event in since[last + 1 :])
+
+    def who_alone_knows_when_something_is_due_comes_then(self) -> None:
+        if self.watch.alone_knows:
+            event, due = [each for each in self.happened if each[0] in ENDS][-1]
+            assert event is Event.NOTHING_YET
+            assert self.watch.look_at == due
+
+    def it_is_looked_at_again_whatever_happens(self) -> None:
+        """Nothing is left alone for longer than a registration, but what must be heard first."""
+        if self.left or self.watch.may_ask or self.watch.unheard or self.watch.late:
+            return
+        assert self.watch.look_at is not None
+        assert self.watch.look_at <= self.now + REGISTERED
+
+    def check(self) -> None:
+        self.a_call_is_under_way_from_its_beginning_to_its_end()
+        self.nobody_who_was_woken_forgets_it()
+        self.what_may_have_something_can_be_asked()
+        self.who_alone_knows_when_something_is_due_comes_then()
+        self.it_is_looked_at_again_whatever_happens()
+
+
+@settings(max_examples=400, deadline=None)
+@given(st.lists(st.integers(0, 10_000), max_size=40), st.booleans())
+def test_the_table_agrees_with_the_history(choices: list[int], leaves: bool) -> None:
+    walk(choices, leaves)
+
+
+def walk(choices: list[int], leaves: bool) -> None:
+    """Have something happen for each number, and compare after each."""
+    both = Watching()
+    for choice in choices:
+        steps = both.steps()
+        steps[choice % len(steps)]()
+        both.check()
+    if leaves:
+        both.happens(Event.LEAVE)
+        both.check()
+
+
+def many_walks(count: int) -> None:
+    chance = random.Random(1)
+    for _ in range(count):
+        walk([chance.randrange(10_000) for _ in range(30)], leaves=True)
+
+
+@pytest.mark.parametrize(
+    ("row", "wrong"),
+    [
+        ((State.ASKED, Event.WOKEN), State.ASKED),
+        ((State.OVERTAKEN, Event.NOTHING), State.WAITING),
+        ((State.OVERTAKEN, Event.FOUND), State.STOCKED),
+        ((State.WAITING, Event.WOKEN), State.UNKNOWN),
+        ((State.WAITING, Event.MISSED), State.WAITING),
+        ((State.TRUSTED, Event.TIME), State.UNKNOWN),
+        ((State.TRUSTED, Event.WANTED_NOW), State.UNKNOWN),
+        ((State.UNHEARD, Event.HEARD), State.UNHEARD),
+        ((State.WAITING, Event.DISCONNECTED), State.WAITING),
+        ((State.ASKED, Event.MORE), State.WAITING),
+        ((State.REFUSED, Event.ANEW), State.REFUSED),
+    ],
+)
+def test_a_planted_bug_is_found(row: tuple[State, Event], wrong: State, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(watching, "TABLE", {**TABLE, row: wrong})
+    with pytest.raises(AssertionError):
+        many_walks(3000)

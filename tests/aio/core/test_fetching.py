@@ -1,0 +1,276 @@
+"""What to fetch, from where, and how much of it to keep."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Callable
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from sbredis.aio.core import _fetching as fetching
+from sbredis.aio.core._fetching import MOST_AT_ONCE, Fetch, Stock, fetches, keep_for, passings
+from sbredis.aio.core._watching import State, Watch
+from tests.aio.core.test_watching import watch_in
+
+states = st.lists(st.sampled_from(sorted(State, key=lambda state: state.name)), min_size=1, max_size=20)
+
+
+def watches_in(*drawn: State) -> list[Watch]:
+    return [watch_in(state) for state in drawn]
+
+
+# -- which partitions --------------------------------------------------------------------------------------------------
+
+U, K, C, D, W, A = State.UNKNOWN, State.STOCKED, State.CALLED, State.DOUBTFUL, State.WAITING, State.ASKED
+
+
+@pytest.mark.parametrize(
+    ("drawn", "start", "missing", "calls", "next_start"),
+    [
+        ([U], 0, 5, [Fetch(0, 5, 5)], 0),  # the only partition is asked at once
+        ([K], 0, 5, [Fetch(0, 5, 5)], 0),
+        ([W], 0, 5, [], 0),
+        ([A], 0, 5, [], 0),
+        ([U, U, U], 0, 5, [Fetch(0, 0, 5), Fetch(1, 0, 5), Fetch(2, 0, 5)], 0),  # a look locks nothing
+        ([U, W, A], 1, 5, [Fetch(0, 5, 5)], 1),
+        ([K, K, K], 0, 5, [Fetch(0, 5, 5)], 1),  # one at a time
+        ([K, K, K], 2, 5, [Fetch(2, 5, 5)], 0),
+        ([K, C, K], 1, 5, [Fetch(1, 5, 5)], 2),
+        ([K, U, D], 0, 5, [Fetch(0, 5, 5), Fetch(1, 0, 5), Fetch(2, 0, 5)], 1),
+        ([K, U], 0, 5, [Fetch(0, 5, 5), Fetch(1, 0, 5)], 1),  # what is missing is asked for already
+        ([K, K], 0, 1500, [Fetch(0, 1000, 1000), Fetch(1, 500, 500)], 0),
+    ],
+)
+def test_calls_for_what_is_missing(
+    drawn: list[State], start: int, missing: int, calls: list[Fetch], next_start: int
+) -> None:
+    assert fetches(watches_in(*drawn), start, missing) == (calls, next_start)
+
+
+@settings(deadline=None)
+@given(states, st.integers(0, 19), st.integers(1, 5000), st.sets(st.integers(0, 19)) | st.none())
+def test_what_is_asked_for_is_no_more_than_is_missing(
+    drawn: list[State], start: int, missing: int, only: set[int] | None
+) -> None:
+    watches = watches_in(*drawn)
+    calls, following = fetches(watches, start % len(watches), missing, only)
+    assert sum(call.wanted for call in calls) <= missing
+    assert all(call.wanted <= MOST_AT_ONCE for call in calls)
+    assert 0 <= following < len(watches)
+    places = [call.place for call in calls]
+    assert len(set(places)) == len(places)
+    may = {place for place, watch in enumerate(watches) if watch.may_ask and (only is None or place in only)}
+    assert set(places) <= may
+    unknown = {place for place in may if not watches[place].known}
+    assert unknown <= set(places)  # whoever may have something is asked or looked at
+    asked = {call.place for call in calls if call.wanted}
+    assert len(asked & unknown) <= 1  # a look locks nothing, so only one that is not known is asked
+    if may and not asked:
+        assert len(unknown) > 1
+
+
+@settings(deadline=None)
+@given(st.integers(1, 16), st.integers(1, 16))
+def test_partitions_that_have_something_take_turns(count: int, rounds: int) -> None:
+    watches, start, order = watches_in(*[K] * count), 0, list[int]()
+    for _ in range(rounds):
+        calls, start = fetches(watches, start, 1)
+        order += [call.place for call in calls]
+    assert order == [place % count for place in range(rounds)]
+
+
+@settings(deadline=None)
+@given(states)
+def test_who_was_woken_and_wants_nothing_passes_it_on(drawn: list[State]) -> None:
+    calls = passings(watches_in(*drawn))
+    owing = {State.CALLED, State.DOUBTFUL}
+    assert calls == [Fetch(place, 0, 0) for place, state in enumerate(drawn) if state in owing]
+
+
+# -- how much ----------------------------------------------------------------------------------------------------------
+
+
+def stock(most: int = 100, *, adaptive: bool = False, lock: float = 60.0) -> Stock:
+    return Stock(most, adaptive=adaptive, lock=lock, now=0.0)
+
+
+@pytest.mark.parametrize(
+    ("kept", "waited_for", "room"),
+    [(0, False, 100), (50, False, 50), (51, False, 0), (51, True, 49), (100, True, 0), (130, True, 0)],
+)
+def test_a_stock_is_filled_when_half_of_it_is_used_up(kept: int, waited_for: bool, room: int) -> None:
+    assert stock().room(kept, 1.0, waited_for=waited_for) == room
+
+
+def test_without_a_stock_nothing_is_fetched_ahead() -> None:
+    none = stock(0)
+    assert none.room(0, 1.0, waited_for=True) == 0
+    assert not none.wants_more(0)
+    assert none.refill_at == -1
+
+
+def test_a_stock_that_was_given_back_rests_until_somebody_asks() -> None:
+    kept = stock()
+    kept.gave_back()
+    assert (kept.refill_at, kept.room(0, 1.0, waited_for=False), kept.wants_more(0)) == (-1, 0, False)
+    kept.took(0)
+    assert kept.room(0, 1.0, waited_for=False) == 100
+    kept.gave_back()
+    assert kept.room(0, 1.0, waited_for=True) == 100
+
+
+@settings(deadline=None)
+@given(st.integers(1, 1000), st.integers(0, 1000), st.booleans())
+def test_refill_at_tells_when_there_is_room(most: int, kept: int, adaptive: bool) -> None:
+    """So a receiver need not ask before: nothing was missed."""
+    made = stock(most, adaptive=adaptive)
+    assert (made.room(kept, 0.0, waited_for=False) > 0) == (kept <= made.refill_at and kept < made.target)
+    assert made.wants_more(kept) == (made.space(kept) > 0)
+
+
+@settings(deadline=None)
+@given(
+    st.lists(st.tuples(st.integers(0, 5000), st.floats(0.01, 5)), max_size=30),
+    st.integers(1, 2000),
+    st.sampled_from([1.0, 8.0, 60.0]),
+)
+def test_an_adaptive_stock_holds_what_is_used_up_soon(steps: list[tuple[int, float]], most: int, lock: float) -> None:
+    """The obvious way: all measurements, weighed one after the other."""
+    made, now = stock(most, adaptive=True, lock=lock), 0.0
+    speeds: list[float] = []
+    taken, since = 0, 0.0
+    for count, seconds in steps:
+        made.took(count)
+        taken, now = taken + count, now + seconds
+        made.room(0, now, waited_for=False)
+        if taken and now - since >= 0.1:
+            speeds.append(taken / (now - since))
+            taken, since = 0, now
+    if not speeds:
+        assert made.target == min(most, 10)
+        return
+    speed = speeds[0]
+    for each in speeds[1:]:
+        speed = 0.7 * speed + 0.3 * each
+    wanted = speed * min(2.0, lock / 4)
+    assert 1 <= made.target <= most
+    assert abs(made.target - max(1, min(most, wanted))) <= 0.5 + 1e-6 * wanted
+
+
+@pytest.mark.parametrize(
+    ("left", "lock", "in_session", "seconds"),
+    [(60, 60, False, 30), (30, 60, False, 0), (60, 60, True, 57), (3, 60, True, 0), (5, 5, True, 4), (1, 5, True, 0)],
+)
+def test_how_long_a_message_is_kept(left: float, lock: float, in_session: bool, seconds: float) -> None:
+    assert keep_for(left, lock, in_session=in_session) == pytest.approx(seconds)
+
+
+# -- all together ------------------------------------------------------------------------------------------------------
+
+
+class Broker:
+    """Partitions with messages, and one receiver, step by step: the receiver decides by what is tested here."""
+
+    def __init__(self, chance: random.Random, count: int, most: int) -> None:
+        self.chance = chance
+        self.there = [0] * count
+        self.watches = [Watch() for _ in range(count)]
+        self.stock = stock(most)
+        self.kept = self.waited_for = self.given = self.sent = self.start = 0
+        self.registered = [False] * count
+        self.under_way: list[Fetch] = []
+        self.now = 0.0
+
+    def pump(self) -> None:
+        wanted = self.waited_for + self.stock.room(self.kept, self.now, waited_for=self.waited_for > 0)
+        missing = wanted - sum(call.wanted for call in self.under_way)
+        calls: list[Fetch] = []
+        if missing > 0:
+            calls, self.start = fetches(self.watches, self.start, missing)
+        elif not wanted:
+            calls = passings(self.watches)
+        for call in calls:
+            self.watches[call.place].ask(self.now, call.wanted)
+            self.under_way.append(call)
+        if not self.stock.most:  # nothing is locked that nobody waits for
+            assert sum(call.wanted for call in self.under_way) <= self.waited_for
+        assert self.kept <= self.stock.target
+
+    def answer(self) -> None:
+        call = self.under_way.pop(self.chance.randrange(len(self.under_way)))
+        watch, there = self.watches[call.place], self.there[call.place]
+        brought = min(there, call.wanted)
+        if there:
+            watch.found()
+            self.there[call.place] -= brought
+            self.registered[call.place] = False
+        elif call.waiting_for:
+            self.registered[call.place] = True
+            watch.nothing(self.now, 0, registered=True)
+        else:
+            watch.passed_on()
+        given = min(brought, self.waited_for)
+        self.waited_for -= given
+        self.given += given
+        self.kept += brought - given
+
+    def send(self) -> None:
+        place = self.chance.randrange(len(self.there))
+        self.there[place] += 1
+        self.sent += 1
+        if self.registered[place]:
+            self.registered[place] = False
+            self.watches[place].woken()
+
+    def want(self) -> None:
+        self.waited_for += 1
+        given = min(self.kept, self.waited_for)
+        self.kept -= given
+        self.waited_for -= given
+        self.given += given
+        self.stock.took(given)
+
+
+def run(seed: int) -> None:
+    """Whoever waits gets all there is, in whatever order things happen."""
+    chance = random.Random(seed)
+    broker = Broker(chance, chance.choice([1, 2, 5]), chance.choice([0, 1, 4, 20]))
+    for _ in range(chance.randrange(60)):
+        chance.choice([broker.send, broker.want, broker.send])()
+        broker.pump()
+        if broker.under_way and chance.random() < 0.6:
+            broker.answer()
+            broker.pump()
+    for _ in range(1000):
+        if not broker.under_way:
+            break
+        broker.answer()
+        broker.pump()
+    else:
+        raise AssertionError("it asks for ever")
+    assert not (broker.waited_for and sum(broker.there))
+    assert broker.given + broker.kept + sum(broker.there) == broker.sent
+
+
+def test_whoever_waits_gets_what_there_is() -> None:
+    for seed in range(2000):
+        run(seed)
+
+
+def _one_more(watches: list[Watch], start: int, missing: int) -> tuple[list[Fetch], int]:
+    made, following = fetching.fetches(watches, start, missing)
+    return [call._replace(wanted=call.wanted + 1) if call.wanted else call for call in made], following
+
+
+def _never_unknown(watches: list[Watch], start: int, missing: int) -> tuple[list[Fetch], int]:
+    made, following = fetching.fetches(watches, start, missing)
+    return [call for call in made if watches[call.place].known], following
+
+
+@pytest.mark.parametrize("wrong", [_one_more, _never_unknown])
+def test_a_planted_bug_is_found(wrong: Callable[..., tuple[list[Fetch], int]], monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(globals(), "fetches", wrong)
+    with pytest.raises(AssertionError):
+        test_whoever_waits_gets_what_there_is()

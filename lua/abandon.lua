@@ -11,7 +11,7 @@
 --
 -- Result: { more, the names of those whose lock was lost }
 -- Refusals: call
--- @use advance altered begin entry finish groups held refuse release release_from_lease repeated whole words
+-- @use advance altered begin entry finish groups held never refuse release release_from_lease repeated whole words
 local p, refusal = begin(KEYS, ARGV, 'abandon', 7, true)
 if not p then
   return refusal
@@ -25,7 +25,7 @@ if not list or ARGV[7] ~= '0' and ARGV[7] ~= '1' then
 end
 for g = 1, #list do
   for i = 1, #list[g].members do
-    if not whole(ARGV[list[g].at + (i - 1) * 3 + 2], 0, 9999999999999) then
+    if not whole(ARGV[list[g].at + (i - 1) * 3 + 2], 0, NEVER) then
       return refuse('BADCALL', 'delay')
     end
   end

@@ -13,8 +13,8 @@
 -- Result: { more, how many were moved, 1 if there may be others }
 -- Refusals: call, SESSIONS (the entity has none), LOST (the lock on the session), DUE (something
 --   was due first)
--- @use advance altered begin bury due_name finish gather index_entries index_name index_remove living lock_of put_off
--- @use readable record_of records refuse repeated session_named token_of whole
+-- @use advance altered begin bury due_name finish gather index_entries index_name index_remove living lock_of
+-- @use never_text put_off readable record_of records refuse repeated session_named token_of whole
 local p, refusal = begin(KEYS, ARGV, 'bury_session', 10, false)
 if not p then
   return refusal
@@ -51,7 +51,7 @@ for _, letter in ipairs({ 'h', 'a', 'p' }) do
   local found = fit > 0 and records(p.keys, { unpack(numbers, 1, fit) }) or {}
   for i = 1, fit do
     local e = living(entries[i], found[i])
-    if letter == 'a' and e.expires ~= '9999999999999' then
+    if letter == 'a' and e.expires ~= NEVER_TEXT then
       p.unawaited[#p.unawaited + 1] = due_name('e', members[i])
     end
     index_remove(p, session, letter, tonumber(members[i]))

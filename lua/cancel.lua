@@ -7,7 +7,7 @@
 --
 -- Result: { more, the names of those that are not scheduled here }
 -- Refusals: call, DUE (some are not scheduled, but something was due first)
--- @use advance band begin bucket drop due_name finish gather index_remove named put_off refuse repeated session_in
+-- @use advance begin bucket drop due_name finish gather index_remove named put_off refuse repeated scheduled session_in
 -- @use words
 local p, refusal = begin(KEYS, ARGV, 'cancel', 6, true)
 if not p then
@@ -25,7 +25,7 @@ advance(p, 100)
 local scores, missing = gather('ZMSCORE', p.order, members), {}
 for i = 1, #members do
   local number = tonumber(members[i])
-  if not number or not scores[i] or tonumber(scores[i]) ~= 13 * BAND + number then
+  if not number or not scores[i] or tonumber(scores[i]) ~= SCHEDULED + number then
     missing[#missing + 1] = members[i]
   end
 end

@@ -10,7 +10,7 @@
 -- Result: { the partition's version }
 -- Refusals: GONE (not here, and not to be made), LAYOUT, STALE (older than the partition's), FIXED (a setting that cannot
 --   change), DUE (something was due first, under the settings of before), BADCALL
--- @use begin overdue put_off refuse same_slot sentinel settings whole
+-- @use begin never_text overdue put_off refuse same_slot sentinel settings whole
 local state, store = KEYS[1], KEYS[10]
 local version = whole(ARGV[3], 1, 999999999999999)
 local given, valid = {}, #ARGV == 8 + #SETTINGS
@@ -26,7 +26,6 @@ if not valid or not version or ARGV[2] == '' or ARGV[7] ~= '0' and ARGV[7] ~= '1
 end
 
 local s = redis.call('HMGET', state, unpack(STATE))
-local NEVER = '9999999999999'
 local fields = {}
 if s[STATE.layout] then
   if s[STATE.layout] ~= '1' then
@@ -59,8 +58,8 @@ else
     return refuse('GONE', 'partition')
   end
   fields = {
-    'layout', '1', 'incarnation', ARGV[2], 'run_id', ARGV[1], 'offset', '0', 'clk', '0', 'dead_seq', '0', 'head', NEVER,
-    'horizon', '0', 'next_lock', NEVER, 'next_due', NEVER, 'waiting', '', 'biggest', '0', 'kept', '0', 'fence', '0',
+    'layout', '1', 'incarnation', ARGV[2], 'run_id', ARGV[1], 'offset', '0', 'clk', '0', 'dead_seq', '0', 'head', NEVER_TEXT,
+    'horizon', '0', 'next_lock', NEVER_TEXT, 'next_due', NEVER_TEXT, 'waiting', '', 'biggest', '0', 'kept', '0', 'fence', '0',
   }
 end
 local limits = { 'layout', '1' }
@@ -70,7 +69,7 @@ for i = 1, #SETTINGS do
   to[#to + 1] = setting.name
   to[#to + 1] = given[setting.name]
 end
-for name, value in pairs({ version = ARGV[3], channel = ARGV[8], announced = not s[STATE.layout] and NEVER or nil }) do
+for name, value in pairs({ version = ARGV[3], channel = ARGV[8], announced = not s[STATE.layout] and NEVER_TEXT or nil }) do
   fields[#fields + 1] = name
   fields[#fields + 1] = value
 end

@@ -8,7 +8,7 @@
 -- Result: { more, in how many ms something is due, bytes, the last number, main side: active, held, locked, delayed, deferred, frozen,
 --   scheduled; dead-letter queue: the same but the last }
 -- Refusals: call
--- @use band begin foresee next_after refuse sides
+-- @use band begin foresee levels next_after refuse sides state_bands
 local p, refusal = begin(KEYS, ARGV, 'count', 6, false)
 if not p then
   return refusal
@@ -16,8 +16,9 @@ end
 if p.lane ~= '' then
   return refuse('BADCALL', 'lane')
 end
-local bands = { [0] = redis.call('ZCOUNT', p.order, 0, 8 * BAND - 1) }
-for band = 8, 21 do
+local bands = { [0] = redis.call('ZCOUNT', p.order, 0, LEVELS * BAND - 1) }
+for i = 1, #STATE_BANDS do
+  local band = STATE_BANDS[i]
   bands[band] = redis.call('ZCOUNT', p.order, band * BAND, (band + 1) * BAND - 1)
 end
 local totals = redis.call('HMGET', p.store, 'bytes', 'seq')
@@ -48,10 +49,7 @@ for i = 1, #o.moved do
   end
 end
 local reply = { o.more, next_after(p, o), bytes, o.seq or last + o.leap, bands[0] }
-for band = 8, 13 do
-  reply[#reply + 1] = bands[band]
-end
-for band = 16, 21 do
-  reply[#reply + 1] = bands[band]
+for i = 1, #STATE_BANDS do
+  reply[#reply + 1] = bands[STATE_BANDS[i]]
 end
 return reply

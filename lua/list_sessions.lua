@@ -11,12 +11,12 @@
 --
 -- Result: { 1 if something was due first that may change the list, the names, for each when its state was set, if that was asked for; else where to go on, unless this is the end }
 -- Refusals: call, SESSIONS (the entity has none)
--- @use begin overdue refuse session_named turns whole
+-- @use begin never overdue refuse session_named turns whole
 local p, refusal = begin(KEYS, ARGV, 'list_sessions', 9, false)
 if not p then
   return refusal
 end
-local wanted, since, skip = whole(ARGV[7], 1, 1000), whole(ARGV[9], 0, 9999999999999), 0
+local wanted, since, skip = whole(ARGV[7], 1, 1000), whole(ARGV[9], 0, NEVER), 0
 if not p.seats then
   return refuse('SESSIONS', 'none')
 end

@@ -14,8 +14,8 @@
 -- Result: { more, names, state of each as one text, records, for some: place, failures, reason, expiry, changes }. One that was
 --   locked from among the deferred has the state g; l asks for it, too
 -- Refusals: call, SESSIONS (the entity has none)
--- @use band begin delivery_extras entry_text foresee gather index_entries index_name readable record_of records refuse
--- @use session_named sides whole
+-- @use band begin delivery_extras entry_text foresee gather index_entries index_name levels readable
+-- @use record_of records refuse scheduled session_named sides whole
 local p, refusal = begin(KEYS, ARGV, 'peek', 12, false)
 if not p then
   return refusal
@@ -32,8 +32,8 @@ end
 
 local bands, all = { l = { side.locked }, w = { side.delayed }, f = { side.deferred }, a = { side.ready } }, {}
 if side.prefix == '' then
-  bands.s = { 13 * BAND }
-  for level = 1, 7 do
+  bands.s = { SCHEDULED }
+  for level = 1, LEVELS - 1 do
     bands.a[level + 1] = level * BAND
   end
   bands.l[2] = side.held

@@ -21,8 +21,8 @@
 -- Refusals: call, DISABLED (sending is), TOOLARGE (a message, by its place), QUOTA (the entity is full: bytes, of how many), DUE (it
 --   is full, but something was due first),
 --   TARGET (a subscription, by its place, is not here, or no longer), FENCED (somebody else has got the role)
--- @use advance announce await_expiry band begin bucket check_incoming due_name finish flush index_add known_ids refuse
--- @use repeated routes runs session_of sides targets update_session_turns variadic wake whole
+-- @use advance announce await_expiry band begin bucket check_incoming due_name finish flush index_add known_ids never
+-- @use refuse repeated routes runs session_of sides targets update_session_turns variadic wake whole
 local p, refusal = begin(KEYS, ARGV, 'publish', 9, true)
 if not p then
   return refusal
@@ -53,7 +53,6 @@ end
 
 advance(p, 100)
 
-local NEVER = 9999999999999
 local known = known_ids(p, ARGV, incoming)
 local number = redis.call('HINCRBY', p.store, 'seq', total) - total + 1
 local first, dropped, ids, refs, fields, scheduled = number, 0, {}, {}, {}, {}

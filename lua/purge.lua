@@ -13,7 +13,7 @@
 -- Result: { more, how many were deleted, where to go on as text, or nothing at the end }
 -- Refusals: call, SESSIONS (the entity has none), DUE (something was due first)
 -- @use advance band begin discard due_name finish gather index_entries index_expire index_name index_remove living
--- @use put_off readable record_of records refuse repeated session_in session_named sides whole
+-- @use never never_text put_off readable record_of records refuse repeated session_in session_named sides whole
 local p, refusal = begin(KEYS, ARGV, 'purge', 11, false)
 if not p then
   return refusal
@@ -22,7 +22,7 @@ if p.repeated then
   local count, onwards = string.match(p.repeated, '^(%d+) (%d*)$')
   return repeated(p, { 0, tonumber(count), onwards })
 end
-local side, before, share = SIDES[ARGV[7]], whole(ARGV[8], 0, 9999999999999), whole(ARGV[9], 1, 1000)
+local side, before, share = SIDES[ARGV[7]], whole(ARGV[8], 0, NEVER), whole(ARGV[9], 1, 1000)
 local from = string.find(ARGV[10], '^%d+$') and #ARGV[10] <= 16 and tonumber(ARGV[10])
 local session, unfit = session_named(p, ARGV[11])
 if unfit then
@@ -86,7 +86,7 @@ for r = 1, #ranges do
             index_remove(p, session_in(bodies[i]), 'p', tonumber(member))
           end
         end
-        if kind == 'd' or kind == 'e' and e.expires ~= '9999999999999' then
+        if kind == 'd' or kind == 'e' and e.expires ~= NEVER_TEXT then
           p.unawaited[#p.unawaited + 1] = due_name(kind, member)
         end
         discard(p, member, e)

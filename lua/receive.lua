@@ -24,8 +24,8 @@
 -- Refusals: call, DISABLED (receiving is), SESSIONS (the entity requires them, or has none), LOST (the lock on the
 --   session)
 -- @use advance begin delivery_extras discard due_name entry finish flush gather hand_again held_in hold index_add
--- @use index_entries index_name index_remove lock_of most_held next_due readable record_of records refuse repeated runs
--- @use same_slot session_named sides token_of turns wait_here whole
+-- @use index_entries index_name index_remove lock_of most_held never_text next_due readable record_of records refuse
+-- @use repeated runs same_slot session_named sides token_of turns wait_here whole
 local p, refusal = begin(KEYS, ARGV, 'receive', 14, false)
 if not p then
   return refusal
@@ -120,13 +120,13 @@ while n < most and not full do
   local bodies = records(p.keys, stored, not p.shared and main and counted or nil)
   for i = 1, asked do
     local member, text, record = members[i], entries[i], bodies[i]
-    local size, head, expires = #record, string.sub(record, 1, 2), '9999999999999'
+    local size, head, expires = #record, string.sub(record, 1, 2), NEVER_TEXT
     if main and text then
       expires = string.sub(text, 21, 33)
     elseif main and string.byte(head) == 120 then
       expires = string.sub(record, 16, 28)
     end
-    if expires ~= '9999999999999' and tonumber(expires) <= p.now then
+    if expires ~= NEVER_TEXT and tonumber(expires) <= p.now then
       late, spent = late + 1, spent + size -- it expires in its turn: more is due than was done
       if late == 100 or spent > 2097152 then
         full = true
@@ -143,16 +143,16 @@ while n < most and not full do
       if text then
         delivery_extras(extras, n, text)
         entered[n] = token .. string.sub(text, 13)
-      elseif expires ~= '9999999999999' then
+      elseif expires ~= NEVER_TEXT then
         entered[n] = table.concat({ token, string.sub(head, 2), 'a-00000', expires, size, ';;' })
       else
         if size ~= length or head ~= header then
           header, length = head, size
-          tail = token .. string.sub(head, 2) .. 'a-000009999999999999' .. size .. ';;'
+          tail = token .. string.sub(head, 2) .. 'a-00000' .. NEVER_TEXT .. size .. ';;'
         end
         entered[n] = tail
       end
-      if expires ~= '9999999999999' then
+      if expires ~= NEVER_TEXT then
         p.unawaited[#p.unawaited + 1] = due_name('e', member)
       end
       if n == most then

@@ -11,8 +11,8 @@
 -- Refusals: call, DISABLED (sending is), TOOLARGE (a message, by its place), QUOTA (the entity is full: bytes, of how many),
 --   DUE (it is full, but
 --   something was due first), SESSIONS (a message, by its place, has none, and the entity requires them)
--- @use advance await_expiry band begin bucket check_incoming due_name finish index_add known_ids refuse repeated
--- @use variadic
+-- @use advance await_expiry band begin bucket check_incoming due_name finish index_add known_ids never refuse repeated
+-- @use scheduled variadic
 local p, refusal = begin(KEYS, ARGV, 'send', 7, true)
 if not p then
   return refusal
@@ -32,7 +32,6 @@ end
 
 advance(p, 100)
 
-local NEVER = 9999999999999
 local known = known_ids(p, ARGV, incoming)
 local sessions = incoming.sessions
 local count, stride, at_ttl, at_level, at_id, at_due =
@@ -83,7 +82,7 @@ for i = 1, count do
       local due = at_due and tonumber(ARGV[at + at_due]) or 0
       if due > p.now then
         header = 's' .. level .. string.format('%013.0f', ttl)
-        placed[o + 1] = 13 * BAND + number
+        placed[o + 1] = SCHEDULED + number
         p.awaited[#p.awaited + 1] = due
         p.awaited[#p.awaited + 1] = due_name('a', number)
         if session then

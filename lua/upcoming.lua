@@ -8,12 +8,12 @@
 -- Result: for each partition in how many ms something is due at the earliest, 0 if it is due now; nothing if nothing is, or if it is
 --   not here, is a topic's, or has a test clock where the caller has none
 -- Refusals: BADCALL
--- @use refuse server_time whole
-local told = ARGV[1] ~= '' and whole(ARGV[1], 0, 9999999999998)
+-- @use never refuse server_time whole
+local told = ARGV[1] ~= '' and whole(ARGV[1], 0, NEVER - 1)
 if #ARGV ~= 1 or #KEYS > 1000 or told == nil then
   return refuse('BADCALL', 'partitions')
 end
-local time, reply, NEVER = tonumber(server_time()), {}, 9999999999999
+local time, reply = tonumber(server_time()), {}
 for i = 1, #KEYS do
   local announced = redis.call('HGET', KEYS[i], 'announced')
   reply[i] = ''

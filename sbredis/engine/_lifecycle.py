@@ -66,7 +66,9 @@ The member of a message on the main side is its number in decimals; on the dead 
 
 FROZEN (on its way to another partition) has bands but no rows yet, and HELD none on the dead side.
 Bands 22 to 27 are kept for the transfer dead-letter queue. Band 31, the last below 2**53, is that of the sentinel,
-which is no message (``lua/includes/lifecycle/sentinel.lua``).
+which is no message.
+
+The scripts have these numbers from here (``_lua_constants.py``).
 """
 
 from __future__ import annotations
@@ -86,7 +88,11 @@ __all__ = [
     "LEVELS",
     "NEVER",
     "RESERVED",
+    "SENTINEL",
+    "SENTINEL_BAND",
+    "SESSION_BANDS",
     "TRANSITIONS",
+    "WAITING_ROOMS",
     "Condition",
     "Event",
     "ImpossibleError",
@@ -333,6 +339,30 @@ BANDS: Final[Mapping[tuple[Side, State], range]] = MappingProxyType(
     }
 )
 """The bands of each state: one, and for the active ones of the main side one a level."""
+
+SESSION_BANDS: Final[Mapping[str, int]] = MappingProxyType(
+    {"free": 0, "locked": 1, "waiting": 2, "blocked": 3, "stated": 4}
+)
+"""The bands of what sessions do.
+
+A session is free to be accepted, by when it became so; locked; locked by one who waits for its next message; or blocked
+until a time. The last band orders sessions by when their state was set.
+"""
+
+WAITING_ROOMS: Final[Mapping[str, int]] = MappingProxyType({Side.MAIN.value: 0, Side.DEAD.value: 1, "h": 2, "s": 3})
+"""The bands of waiting receivers, by what they wait for: a message of a side, ``h`` for one of the session that they
+have, ``s`` for a session."""
+
+SENTINEL: Final = "0" * 65
+"""The name in ``order`` and in ``entries`` that is no message and has the server index both keys for good.
+
+The server packs a key with few entries and searches it from end to end. A name of more than 64 bytes makes it unpack
+the key, and no caller can say this name. It is there from a partition's first day to its last. Without it a partition
+is slower, and no worse.
+"""
+
+SENTINEL_BAND: Final = 31
+"""The band of the sentinel, behind all others."""
 
 _OF_BAND: Final = {number: (place, bands.start) for place, bands in BANDS.items() for number in bands}
 _MEMBER: Final = re.compile(r"(d?)([1-9][0-9]{0,14})", re.ASCII)

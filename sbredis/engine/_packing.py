@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from typing import NamedTuple
 
 from sbredis._quoting import quoted
-from sbredis.engine._lifecycle import NEVER
+from sbredis.engine._lifecycle import LEVELS, NEVER
 from sbredis.engine._names import identifier
 from sbredis.exceptions import MessageSizeExceededError, Outcome
 from sbredis.transport import Argument
@@ -121,7 +121,7 @@ def check_outgoing(messages: Sequence[Outgoing], largest: int) -> None:
         if due is not None:
             within(f"due of message {place}", due, 0, NEVER - 1)
         if type(level) is not int or level:
-            within(f"level of message {place}", level, 0, 7)
+            within(f"level of message {place}", level, 0, LEVELS - 1)
     if total > MAXIMUM_CALL_BYTES and len(messages) > 1:
         raise MessageSizeExceededError(
             f"{len(messages)} messages of {total} bytes together, properties included, are too large for one call; "

@@ -1,7 +1,8 @@
 """The operations of the broker as they are sent: a Lua file behind the fragments it uses; and what its header promises.
 
 An operation is ``lua/NAME.lua``. A fragment is ``lua/includes/SUBJECT/NAME.lua``; its name is unique, so nothing but
-the reader of the files needs to know its folder. Either names the fragments it uses in lines ``-- @use NAME NAME``
+the reader of the files needs to know its folder. A constant of ``_lua_constants.py`` is used like a fragment, and is
+written when the script is loaded. Either names the fragments it uses in lines ``-- @use NAME NAME``
 above its code. A fragment defines one local, called as its file, and nothing else, so that fragments
 can stand behind one another in one chunk and none changes what another means; a constant may be spelled in upper
 case. ``-- @use NAME NAME inside`` puts fragments inside the function, because a call pays for making a function each
@@ -17,12 +18,15 @@ from dataclasses import dataclass
 from functools import cache
 from importlib.resources import files
 from importlib.resources.abc import Traversable
-from typing import NoReturn
+from types import MappingProxyType
+from typing import Final, NoReturn
 
-from sbredis.engine._state import GENERATED, UnknownFieldError, with_positions
+from sbredis.engine import _lua_constants, _state
+from sbredis.engine._state import UnknownFieldError, with_positions
 from sbredis.transport import Script
 
 __all__ = [
+    "GENERATED",
     "Contract",
     "ScriptFormatError",
     "contract",
@@ -142,7 +146,7 @@ class _Fragments:
                 fragment = self._known[name]
                 needed = self._needed(fragment.inside, (self._operation, name), lambda _: ())
                 first, *others = fragment.code
-                lines += (f"-- includes/{name}.lua", first, *self._emitted(needed, there), *others)
+                lines += (f"-- includes/{name}", first, *self._emitted(needed, there), *others)
                 there |= {name}
         return lines
 
@@ -425,6 +429,9 @@ def _codes(section: _Section) -> tuple[str, ...]:
 
 # -- the files of this package -----------------------------------------------------------------------------------------
 
+GENERATED: Final[Mapping[str, str]] = MappingProxyType({**_lua_constants.GENERATED, **_state.GENERATED})
+"""The fragments that no Lua file holds, by the names under which files of fragments are read."""
+
 # Through importlib.resources, because sbredis may be imported from a zipped wheel.
 
 
@@ -433,12 +440,13 @@ def read_source(name: str) -> str | None:
     if name in GENERATED:
         return GENERATED[name]
     if name in operations():
-        path: tuple[str, ...] = (f"{name}.lua",)
-    elif name.startswith("includes/") and (fragment := name.removeprefix("includes/")) in _folders():
-        path = ("includes", _folders()[fragment], f"{fragment}.lua")
-    else:
+        return positioned(name, _at(f"{name}.lua").read_text(encoding="utf-8"))
+    fragment = name.removeprefix("includes/")
+    if fragment == name:
         return None
-    return positioned(name, _at(*path).read_text(encoding="utf-8"))
+    if fragment not in _folders():
+        return None
+    return positioned(name, _at("includes", _folders()[fragment], f"{fragment}.lua").read_text(encoding="utf-8"))
 
 
 def positioned(name: str, text: str) -> str:

@@ -19,6 +19,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from sbredis.engine._scripts import (
+    GENERATED,
     Contract,
     ScriptFormatError,
     _folders,
@@ -31,7 +32,7 @@ from sbredis.engine._scripts import (
     read_source,
     refusals,
 )
-from sbredis.engine._state import FIELD_LISTS, GENERATED
+from sbredis.engine._state import FIELD_LISTS
 from sbredis.transport import Script
 from tools.repository import ROOT
 
@@ -55,9 +56,9 @@ FILES = {"send": SEND, "includes/begin": BEGIN, "includes/clock": CLOCK, "includ
 def test_fragments_stand_once_before_the_operation_and_after_those_they_use() -> None:
     assert expand("send", FILES.get) == (
         "#!lua flags=allow-oom\n"
-        "-- includes/clock.lua\nlocal function clock()\n  return redis.call('TIME')\nend\n"
-        "-- includes/begin.lua\nlocal function begin(keys)\n  return { clock(), keys }\nend\n"
-        "-- includes/finish.lua\nlocal function finish(p)\n  return clock() and p\nend\n"
+        "-- includes/clock\nlocal function clock()\n  return redis.call('TIME')\nend\n"
+        "-- includes/begin\nlocal function begin(keys)\n  return { clock(), keys }\nend\n"
+        "-- includes/finish\nlocal function finish(p)\n  return clock() and p\nend\n"
         "-- send.lua\nlocal p = begin(KEYS, ARGV)  -- kept: it stands behind code\nreturn finish(p)\n"
     )
 
@@ -65,9 +66,7 @@ def test_fragments_stand_once_before_the_operation_and_after_those_they_use() ->
 def test_an_operation_may_use_nothing_and_is_no_fragment_of_the_same_name() -> None:
     assert expand("o", {"o": "#!lua\nreturn 1\n"}.get) == "#!lua\n-- o.lua\nreturn 1\n"
     same = {"o": "#!lua\n-- @use o\nreturn o()", "includes/o": "local function o() return 1 end"}
-    assert expand("o", same.get) == (
-        "#!lua\n-- includes/o.lua\nlocal function o() return 1 end\n-- o.lua\nreturn o()\n"
-    )
+    assert expand("o", same.get) == ("#!lua\n-- includes/o\nlocal function o() return 1 end\n-- o.lua\nreturn o()\n")
 
 
 @pytest.mark.parametrize(
@@ -102,7 +101,7 @@ def test_what_is_inside_a_string_or_a_long_comment_is_not_touched(code: str) -> 
     ],
 )
 def test_a_fragment_defines_one_local_of_its_name(fragment: str) -> None:
-    assert "-- includes/f.lua\n" in expand("o", {"o": "#!lua\n-- @use f\nreturn f", "includes/f": fragment}.get)
+    assert "-- includes/f\n" in expand("o", {"o": "#!lua\n-- @use f\nreturn f", "includes/f": fragment}.get)
 
 
 NOT_A_DEFINITION = "o -> f, line {}: expected 'local function f(', 'local f =' or 'local F =' as the first line of code"
@@ -218,7 +217,7 @@ def test_each_fragment_that_is_needed_stands_once_and_after_all_it_uses(
     graph: tuple[list[str], dict[str, list[str]]],
 ) -> None:
     source = expand("OP", written(*graph).get)
-    order = re.findall(r"^-- includes/(\w+)\.lua\nlocal function \1\(\)\nend$", source, re.MULTILINE)
+    order = re.findall(r"^-- includes/(\w+)\nlocal function \1\(\)\nend$", source, re.MULTILINE)
     assert sorted(order) == sorted(reached(*graph))
     assert [(name, used) for name in order for used in graph[1][name] if order.index(used) > order.index(name)] == []
     assert source.startswith("#!lua\n")
@@ -567,7 +566,7 @@ def test_an_operation_lists_exactly_the_codes_it_can_answer_with(name: str) -> N
 
 @every_operation
 def test_an_operation_lists_the_refusals_of_every_call_as_one(name: str) -> None:
-    begins = "-- includes/begin.lua\n" in expand(name, read) and name not in PASSING_ON
+    begins = "-- includes/begin\n" in expand(name, read) and name not in PASSING_ON
     assert ("call" in contract(text_of(name)).refusals) == begins
 
 
@@ -581,6 +580,10 @@ def test_each_fragment_is_in_a_folder_by_subject_under_a_name_of_its_own() -> No
     assert {path.parent.parent for path in PLACES} == {LUA / "includes"}
     assert sorted(FRAGMENTS) == sorted(path.stem for path in PLACES)
     assert set(FRAGMENTS) & {path.parent.name for path in PLACES} == set(), "a folder called as a fragment misleads"
+
+
+def test_no_file_has_the_name_of_a_fragment_that_is_generated() -> None:
+    assert GENERATED.keys() & {f"includes/{name}" for name in FRAGMENTS} == set()
 
 
 def test_the_subjects_of_fragments_are_explained() -> None:

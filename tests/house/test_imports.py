@@ -54,18 +54,9 @@ PURE = {
     for folder, names in {
         "transport": ("_address", "_slots", "_script", "_resp", "_replies", "_backoff", "_facts", "_patience"),
         "engine": (
-            *("_codec", "_keys", "_lifecycle", "_named_values", "_names", "_packing", "_partition", "_placement"),
-            *(
-                "_refusals",
-                "_request",
-                "_results",
-                "_scripts",
-                "_sessions",
-                "_settings",
-                "_state",
-                "_upcoming",
-                "_values",
-            ),
+            *("_codec", "_keys", "_lifecycle", "_lua_constants", "_named_values", "_names", "_packing", "_partition"),
+            *("_placement", "_refusals", "_request", "_results", "_scripts", "_sessions", "_settings", "_state"),
+            *("_upcoming", "_values"),
         ),
         "aio": ("_agenda", "_handles"),
     }.items()

@@ -1,8 +1,7 @@
 -- Checks the messages of a call from one argument on, each behind its columns, which are out of `letters`. Answers where in
 -- the arguments what is, the session of each where that matters, and which is the first `without` one; or a refusal.
--- @use overdue put_off refuse session_of whole
+-- @use levels never overdue put_off refuse session_of whole
 local function check_incoming(p, argv, columns, letters, at)
-  local NEVER = 9999999999999
   local stride = #columns + 1
   local count = (#argv - at + 1) / stride
   if count < 1 or count > 1000 or count % 1 ~= 0 then
@@ -48,7 +47,7 @@ local function check_incoming(p, argv, columns, letters, at)
       end
       sessions[i] = session
     end
-    if level and not (argv[first + level] == '' or whole(argv[first + level], 0, 7))
+    if level and not (argv[first + level] == '' or whole(argv[first + level], 0, LEVELS - 1))
       or ttl and not (argv[first + ttl] == '' or whole(argv[first + ttl], 0, NEVER))
       or due and not (argv[first + due] == '' or whole(argv[first + due], 0, NEVER - 1)) then
       return nil, refuse('BADCALL', string.format('message %d', i - 1))

@@ -4,7 +4,7 @@
 --
 -- Refusals: GONE (the entity is not here, or no longer), LAYOUT (of another release), BADCALL (malformed), REPEATED (older than
 --   the lane's last), LANE (the lane is not known here), STALE (the caller's settings are older), CONFIG (newer than the partition's)
--- @use refuse whole
+-- @use never refuse whole
 local function begin(keys, argv, name, count, variadic)
   local s = redis.call('HMGET', keys[1], unpack(STATE))
   if not s[STATE.layout] then
@@ -24,7 +24,7 @@ local function begin(keys, argv, name, count, variadic)
 
   local now
   if s[STATE.clock] == 'test' then
-    now = whole(argv[6], 0, 9999999999998)
+    now = whole(argv[6], 0, NEVER - 1)
     if not now then
       return nil, refuse('BADCALL', 'this partition was made with a test clock: the call must tell the time')
     end

@@ -1,7 +1,7 @@
 -- Ends the lock of a message that was not settled for good: it goes to where the delivery limit, its home, its expiry and the
 -- wished delay send it, in this order. With `counted` this was a delivery that failed.
 -- A message of a session names it in its entry, and was held.
--- @use bury due_name entry_text expire fate_of index_remove make_ready set_aside side_of
+-- @use bury due_name entry_text expire fate_of index_remove make_ready never set_aside side_of
 -- @use block inside
 local function release(p, member, e, counted, delay)
   local side, number = side_of(member)
@@ -31,6 +31,6 @@ local function release(p, member, e, counted, delay)
     if e.session then
       p.touched[e.session] = 'ready'
     end
-    make_ready(p, member, side, number, e, expires < 9999999999999)
+    make_ready(p, member, side, number, e, expires < NEVER)
   end
 end

@@ -1,10 +1,10 @@
 -- Sees to it that a new message's expiry is noticed. Most need no index: as long as each expires no earlier than all before
 -- it, the first of them is the next to expire, and a lower bound of that (`head`) is enough. Only what lives shorter is
 -- indexed.
--- @use due_name
+-- @use due_name never
 local function await_expiry(p, number, expires)
-  if expires > 9999999999999 then
-    expires = 9999999999999
+  if expires > NEVER then
+    expires = NEVER
   end
   if expires >= p.horizon then
     if expires > p.horizon then
@@ -16,7 +16,7 @@ local function await_expiry(p, number, expires)
       p.changed.head = expires
       p.sooner = math.min(p.sooner, expires)
     end
-  elseif expires < 9999999999999 then
+  elseif expires < NEVER then
     p.awaited[#p.awaited + 1] = expires
     p.awaited[#p.awaited + 1] = due_name('e', number)
   end

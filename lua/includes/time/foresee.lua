@@ -22,12 +22,13 @@
 --   horizon, head, seq: of the partition, as they are then; seq only if something was activated
 --   leap       by how much the numbers go on first, after a failover, since what it may have lost was given numbers
 --   more       1 if something that is due was left over, else 0
--- @use band bucket due_member entry fate_of gather index_entries index_name mark_dead session_in side_of turns
+-- @use band bucket due_member entry epoch_leap fate_of gather index_entries index_name levels mark_dead never
+-- @use session_in side_of turns
 local function foresee(p, share, turning)
-  local NEVER, now = 9999999999999, p.now
+  local now = p.now
   local o = {
     moved = {}, by = {}, dead = {}, activated = {}, leases = {}, unlocked = {}, unblocked = {}, turns = {},
-    horizon = p.horizon, head = p.head, more = 0, leap = p.epoch and 16777216 or 0,
+    horizon = p.horizon, head = p.head, more = 0, leap = p.epoch and EPOCH_LEAP or 0,
   }
   if p.topic then
     return o -- what is scheduled on a topic waits for one who knows its rules
@@ -151,7 +152,7 @@ local function foresee(p, share, turning)
 
   -- What was never indexed: at the beginning of each level stands what expires first there.
   local levels = {}
-  for level = 0, p.head <= now and 7 or -1 do
+  for level = 0, p.head <= now and LEVELS - 1 or -1 do
     levels[#levels + 1] = { from = level * BAND, seen = 0, members = {}, at = 1 }
   end
 

@@ -1,4 +1,5 @@
 -- In how many ms something will be due in the partition once all of `foresee` has happened, at least 1; 0 for never.
+-- @use never
 local function next_after(p, o)
   if o.more == 1 then
     return 1
@@ -17,5 +18,5 @@ local function next_after(p, o)
       first = math.min(first, tonumber(o.moved[i].e.expires))
     end
   end
-  return first < 9999999999999 and math.max(1, first - p.now) or 0
+  return first < NEVER and math.max(1, first - p.now) or 0
 end

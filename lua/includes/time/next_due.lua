@@ -1,4 +1,5 @@
 -- In how many ms something will be due in the partition, at least 1; 0 for never. A waiting receiver sleeps no longer than that.
+-- @use never
 local function next_due(p)
   local lock = redis.call('ZRANGE', p.locks, 0, 0, 'WITHSCORES')
   local due = redis.call('ZRANGE', p.due, 0, 0, 'WITHSCORES')
@@ -9,5 +10,5 @@ local function next_due(p)
   if due[2] then
     first = math.min(first, tonumber(due[2]))
   end
-  return first < 9999999999999 and math.max(1, first - p.now) or 0
+  return first < NEVER and math.max(1, first - p.now) or 0
 end

@@ -1,11 +1,11 @@
 -- Does a share of what is due: writes what `foresee` has worked out.
--- @use flush
+-- @use epoch_leap flush never
 -- @use bucket bury discard foresee group_records index_remove make_ready set_aside turns unlock variadic inside
 local function work_off(p, share)
   if p.epoch then
     -- What a failover may have lost was given numbers that nobody must get again.
-    redis.call('HINCRBY', p.store, 'seq', 16777216)
-    p.dead_seq = p.dead_seq + 16777216
+    redis.call('HINCRBY', p.store, 'seq', EPOCH_LEAP)
+    p.dead_seq = p.dead_seq + EPOCH_LEAP
     p.changed.dead_seq = p.dead_seq
     p.epoch = false
   end
@@ -14,7 +14,7 @@ local function work_off(p, share)
     if p.next_due <= p.now then
       local after = '(' .. string.format('%.0f', p.now)
       local first = redis.call('ZRANGE', p.due, after, '+inf', 'BYSCORE', 'LIMIT', 0, 1, 'WITHSCORES')
-      p.next_due = tonumber(first[2] or 9999999999999)
+      p.next_due = tonumber(first[2] or NEVER)
       p.changed.next_due = p.next_due
     end
     return
@@ -114,7 +114,7 @@ local function work_off(p, share)
 
   local lock = redis.call('ZRANGE', p.locks, 0, 0, 'WITHSCORES')
   local due = redis.call('ZRANGE', p.due, 0, 0, 'WITHSCORES')
-  p.next_lock, p.next_due = tonumber(lock[2] or 9999999999999), tonumber(due[2] or 9999999999999)
+  p.next_lock, p.next_due = tonumber(lock[2] or NEVER), tonumber(due[2] or NEVER)
   p.head, p.horizon, p.more = o.head, o.horizon, o.more
   p.changed.next_lock, p.changed.next_due, p.changed.head, p.changed.horizon = p.next_lock, p.next_due, p.head, p.horizon
 end

@@ -1,7 +1,7 @@
 -- The copies of each message of a call, in the order of the subscriptions that they are for; how many numbers each message
 -- takes, and all together: further copies for one subscription have numbers of their own. One that names a time to come need not be
 -- judged yet, and then has no copies but false. Nil if they are malformed, or, of several messages, more than a call may carry.
--- @use whole words
+-- @use never whole words
 local function routes(argv, incoming, targets)
   local MOST = 20000
   local columns, copies, widths, total, sum = incoming.columns, {}, {}, 0, 0
@@ -22,7 +22,7 @@ local function routes(argv, incoming, targets)
       else
         length = whole(length, 0, #changes)
       end
-      ttl = ttl and ttl ~= '' and (whole(ttl, 0, 9999999999999) or -1) or nil
+      ttl = ttl and ttl ~= '' and (whole(ttl, 0, NEVER) or -1) or nil
       if not place or not length or ttl == -1 or place < last or from + length - 1 > #changes then
         return nil
       end

@@ -3,17 +3,18 @@
 -- passed: so an idle one never does, and a busy one about once a lock duration. As long as something has been due since the time
 -- that it said last, it publishes nothing: whoever heard of that time is coming. A topic publishes nothing here: what is scheduled
 -- there is looked after in another way.
+-- @use never
 local function announce(p)
   local first, lock = p.next_due, p.next_lock
   if p.head < first then
     first = p.head
   end
-  if lock < 9999999999999 and lock - p.offset < first then
+  if lock < NEVER and lock - p.offset < first then
     first = math.max(0, lock - p.offset)
   end
   if first < p.announced or first > p.now and p.announced <= p.now then
     p.changed.announced = first
-    if first < 9999999999999 then
+    if first < NEVER then
       local channel, text = redis.call('HGET', p.state, 'channel'), string.format('%s %.0f %.0f', p.state, p.now, first)
       redis.call('SPUBLISH', channel, text)
     end

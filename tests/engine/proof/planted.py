@@ -44,7 +44,7 @@ BUGS = (
     Bug(
         "expiry of a locked message",
         "receive",
-        "      if expires ~= '9999999999999' then\n        p.unawaited",
+        "      if expires ~= NEVER_TEXT then\n        p.unawaited",
         "      if false then\n        p.unawaited",
     ),
     Bug("the home of a deferred message lost", "defer", "e.home = 'f'", "e.home = 'a'"),
@@ -150,7 +150,7 @@ BUGS = (
         "if m.index and not p.dead then",
     ),
     # -- clocks, lanes, ids
-    Bug("numbers given twice after a failover", "includes/work_off", "'seq', 16777216)", "'seq', 0)"),
+    Bug("numbers given twice after a failover", "includes/work_off", "'seq', EPOCH_LEAP)", "'seq', 0)"),
     Bug("locks that end with a failover", "includes/begin", "math.max(clk, logical - lock)", "math.max(clk, logical)"),
     Bug("locks that go by a clock that goes back", "includes/begin", "elseif logical < clk then", "elseif false then"),
     Bug("a repetition acts again", "send", "if p.repeated then", "if false then"),

@@ -1,0 +1,95 @@
+"""The constants of the scripts, written in Lua from the numbers of the life cycle.
+
+A script or a fragment names a constant in a line ``-- @use``, as it names a fragment, and then has a local in upper
+case: ``-- @use never`` gives it ``local NEVER = 9999999999999``. So ``_lifecycle.py`` is the one place that says what a
+band, a side or "never" is. Lua computes with doubles, and every number here is exact as one.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from types import MappingProxyType
+from typing import Final, TypeAlias
+
+from sbredis.engine._lifecycle import (
+    BAND_WIDTH,
+    BANDS,
+    EPOCH_LEAP,
+    LEVELS,
+    NEVER,
+    RESERVED,
+    SENTINEL,
+    SENTINEL_BAND,
+    SESSION_BANDS,
+    WAITING_ROOMS,
+    Side,
+    State,
+)
+
+__all__ = ["CONSTANTS", "GENERATED"]
+
+Value: TypeAlias = "int | str | tuple[Value, ...] | Mapping[str, Value]"
+
+
+def _first_score(side: Side, state: State) -> int:
+    return BANDS[side, state].start * BAND_WIDTH
+
+
+def _side(side: Side) -> dict[str, Value]:
+    """The first score of each state of a side; the range of what can be received also as text, for commands."""
+    ready = BANDS[side, State.ACTIVE]
+    states = [state for of, state in BANDS if of is side and state is not State.ACTIVE and (of, state) not in RESERVED]
+    return {
+        "prefix": side.value,
+        "room": WAITING_ROOMS[side.value],
+        "ready": ready.start * BAND_WIDTH,
+        "from": str(ready.start * BAND_WIDTH),
+        "to": str(ready.stop * BAND_WIDTH - 1),
+        **{state.value: _first_score(side, state) for state in states},
+    }
+
+
+CONSTANTS: Final[Mapping[str, Value]] = MappingProxyType(
+    {
+        "band": BAND_WIDTH,
+        "epoch_leap": EPOCH_LEAP,
+        "levels": LEVELS,
+        "never": NEVER,
+        "never_text": str(NEVER),
+        "scheduled": _first_score(Side.MAIN, State.SCHEDULED),
+        "sentinel": {"name": SENTINEL, "score": SENTINEL_BAND * BAND_WIDTH},
+        "sides": {room: {"prefix": room, "room": number} for room, number in WAITING_ROOMS.items()}
+        | {side.value: _side(side) for side in Side},
+        "state_bands": tuple(bands.start for (_, state), bands in BANDS.items() if len(bands) == 1),
+        "turns": {name: number * BAND_WIDTH for name, number in SESSION_BANDS.items()},
+    }
+)
+"""The constants by the names under which scripts use them.
+
+- ``band``: how many scores a band has; the score of a message in ``order`` is its band times this, and its number.
+- ``epoch_leap``, ``levels``, ``never``, as in ``_lifecycle.py``; ``never_text`` is how entries and settings hold it.
+- ``scheduled``: the first score of scheduled messages.
+- ``sentinel``: the name and score of what is in ``order`` and in ``entries`` and is no message.
+- ``sides``: the two queues of a partition, by the letter before the numbers of their messages, with the first score of
+  each state; and by h and s the rooms in which receivers wait for a message of their session, and for a session.
+- ``state_bands``: the bands of all states of both sides, in order, but for those with a band for each level.
+- ``turns``: the first score in the key ``turns`` of what a session can be doing, for the member s and its name; and of
+  when its state was set, for the member t and its name. A session that has nothing to be received and is locked by
+  nobody has no score.
+"""
+
+
+def _literal(value: Value) -> str:
+    if isinstance(value, int):
+        return str(value)
+    if isinstance(value, str):
+        return f"'{value}'"
+    if isinstance(value, tuple):
+        return "{ " + ", ".join(map(_literal, value)) + " }"
+    return "{ " + ", ".join(f"['{key}'] = {_literal(inner)}" for key, inner in value.items()) + " }"
+
+
+GENERATED: Final[Mapping[str, str]] = MappingProxyType(
+    {f"includes/{name}": f"local {name.upper()} = {_literal(value)}\n" for name, value in CONSTANTS.items()}
+)
+"""The Lua of each constant, by the names under which files of fragments are read."""

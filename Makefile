@@ -43,7 +43,8 @@ bench-faults: environment-test ## show what callers notice of a fault, beside re
 bench-engine: environment-test ## measure the engine beside bare streams: server time, memory, long queues, bounds
 	$(PY) -m benchmarks.engine $(ARGS)
 
-bench-client: environment-test ## measure the client beside bare streams: batches, one by one, partitions, cluster, idle latency
+bench-client: environment-test ## measure the client beside NATS and bare streams: ways of calling, partitions, cluster, idle latency
+	@tools/nats
 	$(PY) -m benchmarks.client $(ARGS)
 
 bench-sessions: environment-test ## measure sessions beside a queue: many in one entity, latency, memory, server time

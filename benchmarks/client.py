@@ -1,6 +1,7 @@
-"""The client beside bare streams, in one run: batches, messages one by one, 16 partitions, a cluster, idle latency.
+"""The client beside NATS JetStream and bare streams, in one run: ways of calling, partitions, a cluster, idle latency.
 
 python -m benchmarks.client [--uvloop] [--messages N] [--rounds N] [--body BYTES] [--short] [--server NAME]
+                            [--nats FOLDER]
 """
 
 from __future__ import annotations
@@ -8,70 +9,67 @@ from __future__ import annotations
 import argparse
 import asyncio
 import sys
-from collections.abc import Callable, Mapping
-from contextlib import AsyncExitStack
+from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping
+from contextlib import AsyncExitStack, ExitStack, asynccontextmanager
 from dataclasses import dataclass
 from importlib.metadata import version
-from typing import Any
+from pathlib import Path
+from time import perf_counter
+from typing import Any, Self
 
 from redis.asyncio import Redis
 
+from benchmarks.client_report import (
+    CLUSTER_ONE,
+    CLUSTER_SIXTEEN,
+    NATS,
+    ONE,
+    PARTITIONS,
+    PING,
+    SIXTEEN,
+    STREAMS,
+    Results,
+    table,
+    verdicts,
+)
+from benchmarks.jetstream import FOLDER, JetStreamQueue, NatsServer, connected
 from benchmarks.rounds import run_as_program
+from benchmarks.ways import (
+    BACKLOG,
+    BATCHES,
+    CALLERS,
+    SHAPES,
+    TASKS,
+    WAYS,
+    Queue,
+    by_batches,
+    by_callers,
+    trip_through,
+    with_tasks,
+)
 from benchmarks.works import (
-    ALL,
-    AT_ONCE,
     CONFIG,
+    PATIENCE,
     Idle,
-    Medians,
+    ProcessorTime,
     Step,
     Work,
     alternate,
-    batches,
-    each_by_itself,
-    figures,
     has,
-    in_batches,
-    measure_idle,
-    measure_ping,
-    tell_idle,
+    received,
+    spread,
+    times_of,
+    used_by,
 )
-from sbredis.aio import ServiceBusClient, ServiceBusReceiver, ServiceBusSender
-from sbredis.model import ServiceBusMessage
+from sbredis.aio import ServiceBusClient
+from sbredis.exceptions import ServerUnsuitableError
+from sbredis.model import ServiceBusMessage, ServiceBusReceivedMessage
 from sbredis.servers import LocalCluster, LocalServer, find_server
 
-__all__ = ["Results", "verdicts"]
-
-PARTITIONS = 16
-
-STREAMS = "bare streams through redis-py"
-BATCHES = "sbredis"
-ONE = "1 partition"
-SIXTEEN = f"{PARTITIONS} partitions"
-CLUSTER_ONE = "1 partition, on the cluster"
-CLUSTER_SIXTEEN = f"{PARTITIONS} partitions, on the cluster"
-PING = "bare command through redis-py"
-
-LEAST_SHARE_OF_STREAMS = 1.0
-LEAST_SHARE_OF_ONE = 0.6
-MOST_MEDIAN, MOST_SLOW = 0.5, 2.0
-NATS = (17_600, 21_500)
-NATS_GOALS = {"asyncio": 1.2, "uvloop": 1.5}
-ELSEWHERE = [
-    "Measured elsewhere, on 2 cores, and not here, where there is no NATS: JetStream through nats-py, with files, did",
-    f"the same work at {NATS[0]:,} to {NATS[1]:,} messages/s. Beside these numbers, for comparison only:",
-]
-
-
-@dataclass(frozen=True)
-class Results:
-    """What was measured on one event loop: the works by name and step, and the latencies by name."""
-
-    works: Mapping[str, Mapping[str, Medians]]
-    idle: Mapping[str, Idle]
-
-    def ratio(self, name: str, reference: str) -> float:
-        """How fast one is, in terms of the other."""
-        return self.works[name][ALL].per_second / self.works[reference][ALL].per_second
+PREFETCHED = 200
+"""How many messages a consumer of sbredis fetches ahead: two for each handler. NATS pushes up to 1,000."""
+PAUSE = 0.002
+"""Before each single trip, in seconds."""
 
 
 @dataclass(frozen=True)
@@ -84,145 +82,221 @@ class Options:
     body: bytes
 
 
-# -- the works ---------------------------------------------------------------------------------------------------------
+@dataclass(frozen=True)
+class Peers:
+    """The servers of a run."""
+
+    server: LocalServer
+    cluster: LocalCluster | None
+    nats: NatsServer | None
 
 
-def bare_streams(client: Redis, body: bytes) -> Step:
+# -- the queues --------------------------------------------------------------------------------------------------------
+
+
+class SbredisQueue:
+    """A queue of sbredis."""
+
+    def __init__(self, client: ServiceBusClient, name: str, body: bytes, *, prefetched: int) -> None:
+        self._client = client
+        self._name = name
+        self._body = body
+        self._prefetched = prefetched
+        self._sender = client.get_queue_sender(name)
+        self._receiver = client.get_queue_receiver(name)
+
+    async def create(self, *, partitioned: bool) -> Self:
+        """Create the queue."""
+        await self._client.ensure_queue(self._name, enable_partitioning=partitioned)
+        return self
+
+    async def send(self) -> None:
+        """Send a message."""
+        await self._sender.send_messages(ServiceBusMessage(self._body))
+
+    async def send_all(self, count: int) -> None:
+        """Send a list of messages."""
+        await self._sender.send_messages([ServiceBusMessage(self._body) for _ in range(count)])
+
+    async def receive(self, count: int) -> list[ServiceBusReceivedMessage]:
+        """Receive up to this number of messages."""
+        return await self._receiver.receive_messages(count, PATIENCE)
+
+    async def settle_all(self, count: int) -> None:
+        """Receive messages, and complete them with one call."""
+        await self._receiver.complete_messages(await received(self._receiver, count))
+
+    async def complete(self, message: ServiceBusReceivedMessage) -> None:
+        """Complete a message."""
+        await self._receiver.complete_message(message)
+
+    @asynccontextmanager
+    async def consumer(self, start: Callable[[Any], Awaitable[None]]) -> AsyncGenerator[None]:
+        """Iterate over a receiver as long as the context is open."""
+        async with asyncio.TaskGroup() as tasks:
+            consuming = tasks.create_task(self._consume(start))
+            yield
+            consuming.cancel()
+
+    async def _consume(self, start: Callable[[Any], Awaitable[None]]) -> None:
+        consuming = self._client.get_queue_receiver(self._name, prefetch_count=self._prefetched)
+        usual, self._receiver = self._receiver, consuming
+        try:
+            async with consuming:
+                async for message in consuming:
+                    await start(message)
+        finally:
+            self._receiver = usual
+
+
+class Streams:
     """The least that a queue on streams does: add, read in a group, acknowledge and delete; a batch at a time."""
 
-    async def run(messages: int) -> None:
-        for count in batches(messages):
-            adding: Any = client.pipeline(transaction=False)
-            for _ in range(count):
-                adding.xadd("stream", {"b": body})
-            await adding.execute()
-            given: Any = await client.xreadgroup("group", "consumer", {"stream": ">"}, count=count)
-            ids = [identifier for identifier, _ in given[0][1]]
-            assert len(ids) == count
-            ending: Any = client.pipeline(transaction=False)
-            ending.xack("stream", "group", *ids)
-            ending.xdel("stream", *ids)
-            await ending.execute()
+    def __init__(self, client: Redis, name: str, body: bytes) -> None:
+        self._client = client
+        self._name = name
+        self._body = body
 
-    return run
+    async def create(self) -> Self:
+        """Create the stream and its group."""
+        await self._client.delete(self._name)
+        await self._client.xgroup_create(self._name, "group", mkstream=True)
+        return self
+
+    async def send_all(self, count: int) -> None:
+        """Add messages with one pipeline."""
+        adding: Any = self._client.pipeline(transaction=False)
+        for _ in range(count):
+            adding.xadd(self._name, {"b": self._body})
+        await adding.execute()
+
+    async def settle_all(self, count: int) -> None:
+        """Read messages; acknowledge and delete them with one pipeline."""
+        given: Any = await self._client.xreadgroup("group", "consumer", {self._name: ">"}, count=count)
+        ids = [identifier for identifier, _ in given[0][1]]
+        assert len(ids) == count
+        ending: Any = self._client.pipeline(transaction=False)
+        ending.xack(self._name, "group", *ids)
+        ending.xdel(self._name, *ids)
+        await ending.execute()
 
 
 # -- measuring ---------------------------------------------------------------------------------------------------------
 
 
-async def run_all(name: str, server: LocalServer, cluster: LocalCluster | None, options: Options) -> Results:
-    """All works in turns, on the event loop of this name, and then the way when idle."""
+class Bench:
+    """The queues of all peers on one event loop."""
+
+    def __init__(self, loop: str, peers: Peers, options: Options, stack: AsyncExitStack) -> None:
+        self._loop = loop
+        self._peers = peers
+        self._options = options
+        self._stack = stack
+        self._clients: dict[str, ServiceBusClient] = {}
+        self._context: Any = None
+
+    async def open(self) -> Self:
+        """Connect to the servers."""
+        peers, enter = self._peers, self._stack.enter_async_context
+        self.redis = await enter(Redis(host=peers.server.host, port=peers.server.port))
+        nodes = peers.cluster.masters if peers.cluster is not None else ()
+        self.masters = [await enter(Redis(host=node.host, port=node.port)) for node in nodes]
+        if peers.nats is not None:
+            self._context = (await enter(connected(peers.nats))).jetstream()
+        return self
+
+    async def sbredis(
+        self, name: str, *, url: str | None = None, partitioned: bool = False, prefetched: int = PREFETCHED
+    ) -> SbredisQueue:
+        """Create a queue, with a client of its own."""
+        made = ServiceBusClient(url or self._peers.server.url, partition_count=PARTITIONS)
+        client = await self._stack.enter_async_context(made)
+        queue = SbredisQueue(client, f"{self._loop}-{name}", self._options.body, prefetched=prefetched)
+        return await queue.create(partitioned=partitioned)
+
+    async def jetstream(self, name: str) -> JetStreamQueue:
+        """Create a stream of NATS."""
+        return await JetStreamQueue(self._context, f"{self._loop}-{name}", self._options.body).create()
+
+    async def works(self) -> list[Work]:
+        """Everything that is measured by the number of messages."""
+        works: list[Work] = []
+        on_server = used_by(self.redis)
+
+        def add(way: str, shape: str, who: str, queue: Queue, server: ProcessorTime = on_server) -> None:
+            works.append(Work(Results.key(way, shape, who), _steps(way, shape, queue), server))
+
+        for place, (way, shape) in enumerate((way, shape) for way in WAYS for shape in SHAPES):
+            if way == BATCHES:
+                streams = await Streams(self.redis, f"streams-{place}", self._options.body).create()
+                works.append(Work(Results.key(way, shape, STREAMS), by_batches(streams, shape), on_server))
+            if self._peers.nats is not None:
+                add(way, shape, NATS, await self.jetstream(f"nats-{place}"), self._peers.nats.processor_time)
+            add(way, shape, ONE, await self.sbredis(f"one-{place}"))
+            if way != BATCHES:
+                add(way, shape, SIXTEEN, await self.sbredis(f"sixteen-{place}", partitioned=True))
+        if self._peers.cluster is not None:
+            url, on_cluster = self._peers.cluster.url, used_by(*self.masters)
+            add(TASKS, BACKLOG, CLUSTER_ONE, await self.sbredis("one", url=url), on_cluster)
+            sixteen = await self.sbredis("sixteen", url=url, partitioned=True)
+            add(TASKS, BACKLOG, CLUSTER_SIXTEEN, sixteen, on_cluster)
+        return works
+
+    async def idle(self) -> dict[str, Idle]:
+        """Measure single trips in turns, while there is nothing else to do."""
+        queues: dict[str, Queue] = {}
+        if self._peers.nats is not None:
+            queues[NATS] = await self.jetstream("nats-idle")
+        queues[ONE] = await self.sbredis("idle", prefetched=0)
+        queues[SIXTEEN] = await self.sbredis("idle-16", partitioned=True, prefetched=0)
+        trips = -(-self._options.trips // self._options.rounds)
+
+        async def ping() -> float:
+            sent = perf_counter()
+            await self.redis.echo("")
+            return perf_counter() - sent
+
+        async def measure(trip: Callable[[], Awaitable[float]]) -> list[float]:
+            return await times_of(trip, trips, PAUSE)
+
+        times: dict[str, list[float]] = {PING: [], **{name: [] for name in queues}}
+        for _ in range(self._options.rounds):
+            times[PING] += await measure(ping)
+            for name, queue in queues.items():
+                times[name] += await trip_through(queue, measure)
+        return {name: spread(taken) for name, taken in times.items()}
+
+
+def _steps(way: str, shape: str, queue: Queue) -> Mapping[str, Step]:
+    return {TASKS: with_tasks, CALLERS: by_callers, BATCHES: by_batches}[way](queue, shape)
+
+
+async def run_all(loop: str, peers: Peers, options: Options) -> Results:
+    """All works in turns, on the event loop of this name, and then single trips."""
     async with AsyncExitStack() as stack:
-        to_server = await stack.enter_async_context(Redis(host=server.host, port=server.port))
-        await to_server.delete("stream")
-        await to_server.xgroup_create("stream", "group", mkstream=True)
-
-        async def pair(
-            url: str, queue: str, *, partitioned: bool = False
-        ) -> tuple[ServiceBusSender, ServiceBusReceiver]:
-            client = await stack.enter_async_context(ServiceBusClient(url, partition_count=PARTITIONS))
-            await client.ensure_queue(f"{name}-{queue}", enable_partitioning=partitioned)
-            sender, receiver = client.get_queue_sender, client.get_queue_receiver
-            return sender(f"{name}-{queue}"), receiver(f"{name}-{queue}")
-
-        def make() -> ServiceBusMessage:
-            return ServiceBusMessage(options.body)
-
-        alone = [to_server]
-        works = [
-            Work(STREAMS, {ALL: bare_streams(to_server, options.body)}, alone),
-            Work(BATCHES, {ALL: in_batches(*await pair(server.url, "batches"), make)}, alone),
-            Work(ONE, each_by_itself(*await pair(server.url, "one"), make), alone),
-            Work(SIXTEEN, each_by_itself(*await pair(server.url, "sixteen", partitioned=True), make), alone),
-        ]
-        if cluster is not None:
-            masters = [
-                await stack.enter_async_context(Redis(host=node.host, port=node.port)) for node in cluster.masters
-            ]
-            one, sixteen = await pair(cluster.url, "one"), await pair(cluster.url, "sixteen", partitioned=True)
-            works += [
-                Work(CLUSTER_ONE, each_by_itself(*one, make), masters),
-                Work(CLUSTER_SIXTEEN, each_by_itself(*sixteen, make), masters),
-            ]
-        return Results(
-            await alternate(works, options.messages, options.rounds),
-            {
-                PING: await measure_ping(to_server, options.trips),
-                ONE: await measure_idle(*await pair(server.url, "idle"), make, options.trips),
-                SIXTEEN: await measure_idle(*await pair(server.url, "idle-16", partitioned=True), make, options.trips),
-            },
-        )
-
-
-# -- printing ----------------------------------------------------------------------------------------------------------
-
-WIDTH = 42
-
-
-def table(results: Results) -> list[str]:
-    """The measurements as lines of text, each group with the ratios to its first."""
-    lines = [f"{'':<{WIDTH}}messages/s   client CPU   server CPU"]
-    for title, names, called in (
-        (f"batches of {AT_ONCE}", (STREAMS, BATCHES), "streams"),
-        (f"each by itself, {AT_ONCE} at once", (ONE, SIXTEEN, CLUSTER_ONE, CLUSTER_SIXTEEN), "one"),
-    ):
-        lines.append(f"  {title}")
-        for name in names:
-            steps = results.works.get(name, {})
-            for step in (ALL, *(step for step in steps if step != ALL)) if steps else ():
-                ratio = f"{results.ratio(name, names[0]):>8.2f} x {called}" if step == ALL else ""
-                label = f"      {step}" if step else f"    {name}"
-                lines.append(f"{label:<{WIDTH}}{figures(steps[step])}{ratio}".rstrip())
-    lines.append("  idle, send to start of handler")
-    lines += [f"{f'    {name}':<{WIDTH}}{tell_idle(idle)}" for name, idle in results.idle.items()]
-    return lines
-
-
-def verdicts(by_loop: Mapping[str, Results]) -> list[str]:
-    """The goals, whether each event loop has met them, and what was measured elsewhere, for comparison."""
-    rows: list[tuple[str, Callable[[Results], tuple[str, bool]]]] = [
-        (
-            f"batches: ≥ {LEAST_SHARE_OF_STREAMS:.1f} x bare streams",
-            lambda results: _times(results.ratio(BATCHES, STREAMS), LEAST_SHARE_OF_STREAMS),
-        ),
-        (
-            f"{PARTITIONS} partitions: ≥ {LEAST_SHARE_OF_ONE} x one",
-            lambda results: _times(results.ratio(SIXTEEN, ONE), LEAST_SHARE_OF_ONE),
-        ),
-        (f"idle, p50: ≤ {MOST_MEDIAN} ms", lambda results: _within(results.idle[ONE].median, MOST_MEDIAN)),
-        (f"idle, p99: ≤ {MOST_SLOW} ms", lambda results: _within(results.idle[ONE].slow, MOST_SLOW)),
-    ]
-    lines = [f"{'goals':<{WIDTH}}" + "".join(f"{loop:<22}" for loop in by_loop).rstrip()]
-    for title, measured in rows:
-        cells = [measured(results) for results in by_loop.values()]
-        told = "".join(f"{figure + ('  met' if met else '  MISSED'):<22}" for figure, met in cells)
-        lines.append(f"{f'  {title}':<{WIDTH}}{told}".rstrip())
-    lines += ELSEWHERE
-    for loop, results in by_loop.items():
-        slow, fast = (results.works[ONE][ALL].per_second / nats for nats in reversed(NATS))
-        title = f"  {loop}, each by itself, {ONE}"
-        lines.append(f"{title:<{WIDTH}}{slow:.2f} to {fast:.2f} x NATS (to reach: {NATS_GOALS[loop]})")
-    return lines
-
-
-def _times(ratio: float, least: float) -> tuple[str, bool]:
-    return f"{ratio:.3f} x", ratio >= least
-
-
-def _within(milliseconds: float, most: float) -> tuple[str, bool]:
-    return f"{milliseconds:.3f} ms", milliseconds <= most
+        bench = await Bench(loop, peers, options, stack).open()
+        return Results(await alternate(await bench.works(), options.messages, options.rounds), await bench.idle())
 
 
 # -- the program -------------------------------------------------------------------------------------------------------
 
 
-def on_loop(name: str, server: LocalServer, cluster: LocalCluster | None, options: Options) -> Results:
+def on_loop(name: str, peers: Peers, options: Options) -> Results:
     """Measure on an event loop of asyncio's own or of uvloop's."""
     if name == "uvloop":
         import uvloop
 
-        return uvloop.run(run_all(name, server, cluster, options))
-    return asyncio.run(run_all(name, server, cluster, options))
+        return uvloop.run(run_all(name, peers, options))
+    return asyncio.run(run_all(name, peers, options))
+
+
+def start_nats(folder: Path, stack: ExitStack) -> tuple[NatsServer | None, str]:
+    """Start a NATS server if that is possible. Also return the line that tells about it."""
+    try:
+        nats = stack.enter_context(NatsServer(folder))
+    except ServerUnsuitableError as error:
+        return None, f"NATS JetStream is not measured: {error.message}"
+    return nats, f"{nats.versions}; JetStream with file storage, each message kept until it is acknowledged"
 
 
 def main() -> None:
@@ -234,8 +308,9 @@ def main() -> None:
     parser.add_argument("--body", type=int, default=1024, help="bytes of each message's body (1,024)")
     parser.add_argument("--short", action="store_true", help="a few seconds, to see that it runs: its figures are none")
     parser.add_argument("--server", help="which server to start; see sbredis.servers.find_server")
+    parser.add_argument("--nats", type=Path, default=FOLDER, help="where tools/nats has installed NATS")
     given = parser.parse_args()
-    messages, rounds, trips = (500, 1, 20) if given.short else (20_000, 5, 300)
+    messages, rounds, trips = (500, 1, 20) if given.short else (20_000, 5, 3000)
     options = Options(given.messages or messages, given.rounds or rounds, trips, b"x" * given.body)
     if options.messages < 1 or options.rounds < 1 or given.body < 0:
         parser.error("--messages and --rounds must be 1 at least, and --body 0")
@@ -243,20 +318,21 @@ def main() -> None:
         parser.error("there is no uvloop here: pip install uvloop")
     loops = ["uvloop"] if given.uvloop else ["asyncio", "uvloop"] if has("uvloop") else ["asyncio"]
     results: dict[str, Results] = {}
-    with (
-        LocalServer(binary=given.server, config=CONFIG) as server,
-        LocalCluster(3, 0, binary=given.server, config=CONFIG) as cluster,
-    ):
+    with ExitStack() as stack:
+        server = stack.enter_context(LocalServer(binary=given.server, config=CONFIG))
+        cluster = stack.enter_context(LocalCluster(3, 0, binary=given.server, config=CONFIG))
+        nats, about_nats = start_nats(given.nats, stack)
         print(
             f"{find_server(given.server)}\n"
             f"with its append-only file on, alone and as a cluster of 3 masters; Python {sys.version.split()[0]}, "
             f"redis-py {version('redis')} {'with' if has('hiredis') else 'without'} hiredis\n"
+            f"{about_nats}\n"
             f"{options.messages:,} messages of {given.body:,} B each time; medians, rounds: {options.rounds}; "
-            f"CPU a message; {options.trips} round trips",
+            f"CPU a message; {options.trips:,} single trips",
             flush=True,
         )
         for place, loop in enumerate(loops):
-            results[loop] = on_loop(loop, server, None if place else cluster, options)
+            results[loop] = on_loop(loop, Peers(server, None if place else cluster, nats), options)
             print(f"\n{loop}", *table(results[loop]), sep="\n", flush=True)
     print("", *verdicts(results), sep="\n")
     if given.short:

@@ -37,6 +37,7 @@ from benchmarks.works import (
     measure_idle,
     repeat,
     tell_idle,
+    used_by,
 )
 from sbredis.aio import ServiceBusClient, ServiceBusReceiver, ServiceBusSender
 from sbredis.engine import (
@@ -309,12 +310,12 @@ async def run_all(url: str, options: Options, server: AsyncRedis) -> Results:
             return sender, await stack.enter_async_context(receiver)
 
         works = [
-            Work(QUEUE_BATCHES, {ALL: in_batches(*await queue("batches"), plain)}, [server]),
-            Work(SESSION_BATCHES, {ALL: in_batches(*await session("session-batches"), ours)}, [server]),
-            Work(QUEUE, each_by_itself(*await queue("one"), plain), [server]),
-            Work(SESSION, each_by_itself(*await session("session-one"), ours), [server]),
-            Work(TEN_EACH, session_by_session(client, "tens", await sessions("tens"), body, 10), [server]),
-            Work(ONE_EACH, session_by_session(alone, "ones", await sessions("ones", alone), body, 1), [server]),
+            Work(QUEUE_BATCHES, {ALL: in_batches(*await queue("batches"), plain)}, used_by(server)),
+            Work(SESSION_BATCHES, {ALL: in_batches(*await session("session-batches"), ours)}, used_by(server)),
+            Work(QUEUE, each_by_itself(*await queue("one"), plain), used_by(server)),
+            Work(SESSION, each_by_itself(*await session("session-one"), ours), used_by(server)),
+            Work(TEN_EACH, session_by_session(client, "tens", await sessions("tens"), body, 10), used_by(server)),
+            Work(ONE_EACH, session_by_session(alone, "ones", await sessions("ones", alone), body, 1), used_by(server)),
         ]
         measured = await alternate(works, options.messages, options.rounds)
         through = options.messages * options.rounds + max(1, options.messages // 10)

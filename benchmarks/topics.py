@@ -36,6 +36,7 @@ from benchmarks.works import (
     measure_idle,
     repeat,
     tell_idle,
+    used_by,
 )
 from sbredis.aio import ServiceBusClient, ServiceBusReceiver, ServiceBusSender
 from sbredis.aio.management import ServiceBusAdministrationClient
@@ -275,12 +276,14 @@ async def run_all(url: str, options: Options, server: AsyncRedis) -> Results:
         def plain() -> ServiceBusMessage:
             return ServiceBusMessage(body, application_properties=facts_of(0, 1))
 
-        works = [Work(QUEUE, each_by_itself(*await queue("beside"), plain), [server])]
+        works = [Work(QUEUE, each_by_itself(*await queue("beside"), plain), used_by(server))]
         for place, shape in enumerate(chosen):
             topic = f"topic-{place}"
             await create(administration, topic, shape.filters)
             receivers = [client.get_subscription_receiver(topic, f"s{number}") for number in range(shape.width)]
-            works.append(Work(shape.name, spreading(client.get_topic_sender(topic), receivers, shape, body), [server]))
+            works.append(
+                Work(shape.name, spreading(client.get_topic_sender(topic), receivers, shape, body), used_by(server))
+            )
         measured = await alternate(works, options.messages, options.rounds)
 
         idle = {QUEUE: await measure_idle(*await queue("idle"), plain, options.trips)}

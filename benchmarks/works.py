@@ -9,10 +9,10 @@ import importlib.util
 import math
 import statistics
 import time
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Coroutine, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from sbredis.aio import ServiceBusReceiver, ServiceBusSender
 from sbredis.model import ServiceBusMessage, ServiceBusReceivedMessage
@@ -35,15 +35,20 @@ __all__ = [
     "batches",
     "each_by_itself",
     "figures",
+    "handled_in_groups",
     "has",
     "in_batches",
     "measure_idle",
-    "measure_ping",
     "received",
     "repeat",
+    "sent_by_callers",
     "spread",
     "tell_idle",
+    "times_of",
+    "used_by",
 ]
+
+T = TypeVar("T")
 
 AT_ONCE = 100
 """How many messages make a batch; and how many sends, or handlers, are under way at the same time."""
@@ -62,6 +67,8 @@ Step = Callable[[int], Awaitable[None]]
 """Does something with so many messages."""
 Make = Callable[[], ServiceBusMessage]
 """Makes a message to be sent."""
+ProcessorTime = Callable[[], Awaitable[float]]
+"""Tells the seconds of processor time that servers have used."""
 
 
 @dataclass(frozen=True)
@@ -70,8 +77,8 @@ class Work:
 
     name: str
     steps: Mapping[str, Step]
-    servers: Sequence[Redis]
-    """Who works for it."""
+    server: ProcessorTime
+    """Of the servers that work for it."""
 
 
 @dataclass(frozen=True)
@@ -126,27 +133,44 @@ def each_by_itself(sender: ServiceBusSender, receiver: ServiceBusReceiver, make:
     """Each send awaited; then each message handled and completed by itself."""
     size = len(make().body)
 
-    async def send(messages: int) -> None:
-        numbers = iter(range(messages))
-
-        async def caller() -> None:
-            for _ in numbers:
-                await sender.send_messages(make())
-
-        await asyncio.gather(*[caller() for _ in range(AT_ONCE)])
-
     async def handle(message: ServiceBusReceivedMessage) -> None:
         assert len(message.body) == size
         await receiver.complete_message(message)
 
-    async def receive(messages: int) -> None:
+    return {
+        "send": sent_by_callers(lambda: sender.send_messages(make())),
+        "receive, complete": handled_in_groups(lambda count: receiver.receive_messages(count, PATIENCE), handle),
+    }
+
+
+def sent_by_callers(send: Callable[[], Awaitable[object]]) -> Step:
+    """Send with endless callers, each of which makes one call after the other."""
+
+    async def run(messages: int) -> None:
+        numbers = iter(range(messages))
+
+        async def caller() -> None:
+            for _ in numbers:
+                await send()
+
+        await asyncio.gather(*[caller() for _ in range(min(AT_ONCE, messages))])
+
+    return run
+
+
+def handled_in_groups(
+    receive: Callable[[int], Awaitable[list[T]]], handle: Callable[[T], Coroutine[Any, Any, None]]
+) -> Step:
+    """Receive up to a hundred at once, and handle them side by side."""
+
+    async def run(messages: int) -> None:
         while messages:
-            given = await receiver.receive_messages(min(AT_ONCE, messages), PATIENCE)
+            given = await receive(min(AT_ONCE, messages))
             assert given, f"{messages:,} messages did not come"
             await asyncio.gather(*[handle(each) for each in given])
             messages -= len(given)
 
-    return {"send": send, "receive, complete": receive}
+    return run
 
 
 def batches(messages: int) -> list[int]:
@@ -168,19 +192,23 @@ async def received(receiver: ServiceBusReceiver, count: int) -> list[ServiceBusR
 # -- measuring ---------------------------------------------------------------------------------------------------------
 
 
-async def server_cpu(servers: Sequence[Redis]) -> float:
-    """Seconds of processor time that the servers have used."""
-    infos: list[dict[str, float]] = [await server.info("cpu") for server in servers]
-    return sum(info["used_cpu_user"] + info["used_cpu_sys"] for info in infos)
+def used_by(*servers: Redis) -> ProcessorTime:
+    """Return a function that tells the processor time of Redis or Valkey servers."""
+
+    async def seconds() -> float:
+        infos: list[dict[str, float]] = [await server.info("cpu") for server in servers]
+        return sum(info["used_cpu_user"] + info["used_cpu_sys"] for info in infos)
+
+    return seconds
 
 
-async def measure(step: Step, messages: int, servers: Sequence[Redis]) -> Cost:
+async def measure(step: Step, messages: int, server: ProcessorTime) -> Cost:
     """What one step takes."""
-    server = await server_cpu(servers)
+    before = await server()
     wall, client = time.perf_counter(), time.process_time()
     await step(messages)
     wall, client = time.perf_counter() - wall, time.process_time() - client
-    return Cost(wall, client, await server_cpu(servers) - server)
+    return Cost(wall, client, await server() - before)
 
 
 async def alternate(works: Sequence[Work], messages: int, rounds: int) -> dict[str, dict[str, Medians]]:
@@ -189,7 +217,7 @@ async def alternate(works: Sequence[Work], messages: int, rounds: int) -> dict[s
     for number in range(rounds + 1):
         count = messages if number else max(1, messages // 10)
         for work in works:
-            taken = {name: await measure(step, count, work.servers) for name, step in work.steps.items()}
+            taken = {name: await measure(step, count, work.server) for name, step in work.steps.items()}
             if number:
                 taken[ALL] = sum(taken.values(), Cost(0, 0, 0))
                 for name, cost in taken.items():
@@ -232,24 +260,18 @@ async def measure_idle(sender: ServiceBusSender, receiver: ServiceBusReceiver, m
     return idle
 
 
-async def measure_ping(client: Redis, trips: int) -> Idle:
-    """What the least command takes at the same pace. A message takes two at least: it wakes the receiver, who asks."""
-
-    async def ping() -> float:
-        sent = time.perf_counter()
-        await client.echo("")
-        return time.perf_counter() - sent
-
-    return await repeat(ping, trips)
-
-
 async def repeat(trip: Callable[[], Awaitable[float]], trips: int) -> Idle:
     """One trip after the other, with a pause before each; the first few do not count."""
+    return spread(await times_of(trip, trips))
+
+
+async def times_of(trip: Callable[[], Awaitable[float]], trips: int, pause: float = PAUSE) -> list[float]:
+    """The time of each trip in ms: one after the other, with a pause before each; the first few do not count."""
     taken: list[float] = []
     for _ in range(trips + 10):
-        await asyncio.sleep(PAUSE)
+        await asyncio.sleep(pause)
         taken.append(await trip() * 1e3)
-    return spread(taken[10:])
+    return taken[10:]
 
 
 def spread(taken: Sequence[float]) -> Idle:

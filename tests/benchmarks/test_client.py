@@ -2,37 +2,64 @@
 
 from __future__ import annotations
 
+import os
 import re
+import shutil
+import subprocess
+from pathlib import Path
 
 import pytest
 
-from benchmarks.client import BATCHES, ONE, SIXTEEN, STREAMS, Results, verdicts
+from benchmarks.client_report import (
+    CLUSTER_ONE,
+    NATS,
+    ONE,
+    SIXTEEN,
+    STREAMS,
+    Results,
+    table,
+    verdicts,
+)
+from benchmarks.jetstream import NatsServer
+from benchmarks.ways import BACKLOG, BATCHES, IN_STEP, TASKS
 from benchmarks.works import Idle, Medians
+from sbredis.exceptions import ServerUnsuitableError
 from tests.benchmarks.running import SPEED, benchmark, refused, unlike
+from tools.repository import ROOT
 
 STEPS = [rf"send +{SPEED}", rf"receive, complete +{SPEED}"]
-ONE_SERVER = [
-    r"batches of 100",
-    rf"bare streams through redis-py +{SPEED} +1\.00 x streams",
-    rf"sbredis +{SPEED} +\d+\.\d\d x streams",
-    r"each by itself, 100 at once",
-    rf"1 partition +{SPEED} +1\.00 x one",
-    *STEPS,
-    rf"16 partitions +{SPEED} +\d+\.\d\d x one",
-    *STEPS,
-]
-CLUSTER = [
-    rf"1 partition, on the cluster +{SPEED} +\d+\.\d\d x one",
-    *STEPS,
-    rf"16 partitions, on the cluster +{SPEED} +\d+\.\d\d x one",
-    *STEPS,
-]
-NAMES = ("bare command through redis-py", "1 partition", "16 partitions")
-IDLE = [
+SHAPES = {"in step": [], "backlog": STEPS}
+SINGLE = [
     r"idle, send to start of handler",
-    *[rf"{name} +p50 \d+\.\d\d ms +p99 \d+\.\d\d ms" for name in NAMES],
+    *[
+        rf"{name} +p50 \d+\.\d\d ms +p99 \d+\.\d\d ms"
+        for name in ("bare command through redis-py", "sbredis", "sbredis, 16 partitions")
+    ],
 ]
-HEAD = r" +messages/s +client CPU +server CPU"
+
+
+def row(name: str, *beside: str) -> str:
+    """What a line of the table is to look like, without NATS."""
+    return rf"{name} +{SPEED}" + "".join(rf" +\d+\.\d\d x {other}" for other in beside)
+
+
+def rows(*, cluster: bool) -> list[str]:
+    """What the lines of the table are to look like, without NATS."""
+    patterns = [r"messages/s +client CPU +server CPU"]
+    for way in (
+        r"a task for each send and for each message, 100 at once",
+        r"100 endless callers; messages received and handled by hundreds",
+    ):
+        patterns.append(way)
+        for shape, steps in SHAPES.items():
+            patterns += [shape, row("sbredis"), *steps, row("sbredis, 16 partitions", "one"), *steps]
+            if cluster and steps and way.startswith("a task"):
+                patterns += [row("sbredis, on the cluster", "one"), *steps]
+                patterns += [row("sbredis, 16 partitions on the cluster", "one server"), *steps]
+    patterns.append(r"batches of 100")
+    for shape, steps in SHAPES.items():
+        patterns += [shape, row("bare streams through redis-py"), *steps, row("sbredis", "streams"), *steps]
+    return [*patterns, *SINGLE]
 
 
 def told(*loops: str) -> list[str]:
@@ -40,25 +67,29 @@ def told(*loops: str) -> list[str]:
     patterns = [
         r".+",
         r"with its append-only file on, alone and as a cluster of 3 masters; Python 3\S+, redis-py \S+ with hiredis",
-        r"300 messages of 64 B each time; medians, rounds: 1; CPU a message; 20 round trips",
+        r"NATS JetStream is not measured: it is not installed; tools/nats does that",
+        r"300 messages of 64 B each time; medians, rounds: 1; CPU a message; 20 single trips",
     ]
     for place, loop in enumerate(loops):
-        patterns += [loop, HEAD.strip(" +"), *ONE_SERVER, *(() if place else CLUSTER), *IDLE]
+        patterns += [loop, *rows(cluster=not place)]
     patterns.append(r"goals +" + " +".join(loops))
     for goal, unit in (
-        (r"batches: ≥ 1\.0 x bare streams", "x"),
-        (r"16 partitions: ≥ 0\.6 x one", "x"),
-        (r"idle, p50: ≤ 0\.5 ms", "ms"),
+        (r"tasks, in step: ≥ 1\.3 x NATS \(uvloop: 1\.5\)", None),
+        (r"tasks, backlog: ≥ 1\.3 x NATS \(uvloop: 1\.5\)", None),
+        (r"idle, p50: ≤ 1\.4 x NATS", None),
         (r"idle, p99: ≤ 2\.0 ms", "ms"),
+        (r"batches, in step: ≥ 1\.1 x streams", "x"),
+        (r"batches, backlog: ≥ 1\.1 x streams", "x"),
+        (r"batches, in step: server CPU ≤ 1\.5 x streams", "x"),
+        (r"batches, backlog: server CPU ≤ 1\.5 x streams", "x"),
+        (r"tasks, in step: 16 partitions ≥ 0\.9 x one", "x"),
+        (r"tasks, backlog: 16 partitions ≥ 0\.9 x one", "x"),
     ):
-        patterns.append(goal + rf" +\d+\.\d{{3}} {unit}  (met|MISSED)" * len(loops))
-    patterns += [
-        r"Measured elsewhere, on 2 cores, and not here, where there is no NATS: .*",
-        r"the same work at 17,600 to 21,500 messages/s\. .*",
-    ]
-    patterns += [
-        rf"{loop}, each by itself, 1 partition +\d\.\d\d to \d\.\d\d x NATS \(to reach: 1\.\d\)" for loop in loops
-    ]
+        cell = rf" +\d+\.\d{{3}} {unit}  (met|MISSED)" if unit else " +not measured"
+        patterns.append(goal + cell * len(loops))
+    for goal in ("cluster", "cluster, 16 partitions"):
+        cells = r" +\d+\.\d{3} x  (met|MISSED)" + " +not measured" * (len(loops) - 1)
+        patterns.append(rf"tasks, {goal}: ≥ 0\.9 x one server{cells}")
     return [*patterns, r"A short run: .*"]
 
 
@@ -67,9 +98,12 @@ def told(*loops: str) -> list[str]:
     [((), ("asyncio", "uvloop")), (("--uvloop",), ("uvloop",))],
     ids=["both loops", "uvloop alone"],
 )
-def test_the_short_form_tells_all_that_the_long_one_does(arguments: tuple[str, ...], loops: tuple[str, ...]) -> None:
+def test_the_short_form_tells_all_that_the_long_one_does(
+    tmp_path: Path, arguments: tuple[str, ...], loops: tuple[str, ...]
+) -> None:
+    """It runs without NATS, whether NATS is installed or not."""
     pytest.importorskip("uvloop")
-    lines = benchmark("client", "--short", "--messages", "300", "--body", "64", *arguments)
+    lines = benchmark("client", "--short", "--messages", "300", "--body", "64", "--nats", str(tmp_path), *arguments)
     assert unlike(lines, told(*loops)) == ([], 0)
 
 
@@ -77,25 +111,98 @@ def test_a_number_that_makes_no_sense_is_refused() -> None:
     assert "--messages and --rounds must be 1 at least" in refused("client", "--messages", "-1")
 
 
-def results(batches: float, sixteen: float, median: float, slow: float) -> Results:
-    """Made-up ones: bare streams at 10,000 messages/s, and one partition at 17,600."""
-    speeds = {STREAMS: 10_000.0, BATCHES: batches * 10_000, ONE: 17_600.0, SIXTEEN: sixteen * 17_600}
-    works = {name: {"": Medians(speed, 1.0, 1.0)} for name, speed in speeds.items()}
-    return Results(works, {ONE: Idle(median, slow), SIXTEEN: Idle(9, 9)})
+# -- NATS --------------------------------------------------------------------------------------------------------------
+
+
+def test_a_nats_server_that_does_not_start_is_told_with_its_last_line(tmp_path: Path) -> None:
+    (tmp_path / "nats").mkdir()
+    (tmp_path / "bin").mkdir()
+    program = tmp_path / "bin" / "nats-server"
+    program.write_text("#!/bin/sh\necho starting\necho not on this machine\nexit 1\n")
+    program.chmod(0o755)
+    with (
+        pytest.raises(ServerUnsuitableError, match=r"^its server did not start: not on this machine"),
+        NatsServer(tmp_path),
+    ):
+        pass
+
+
+def test_where_nats_cannot_be_installed_a_line_says_so_and_nothing_is_left(tmp_path: Path) -> None:
+    for name in ("tools/nats", "requirements/nats.txt"):
+        (tmp_path / name).parent.mkdir()
+        shutil.copy(ROOT / name, tmp_path / name)
+    (tmp_path / ".venv").symlink_to(ROOT / ".venv")
+    environment = {**os.environ, "PIP_NO_INDEX": "1"}
+    done = subprocess.run(
+        [tmp_path / "tools/nats"], env=environment, capture_output=True, text=True, check=True, timeout=120
+    )
+    assert done.stdout.splitlines() == [
+        "nats: installing requirements/nats.txt into .cache/nats",
+        "nats: cannot be installed, so it is not measured; .cache/nats.log says why",
+    ]
+    assert [path.name for path in (tmp_path / ".cache").iterdir()] == ["nats.log"]
+
+
+# -- what is printed ---------------------------------------------------------------------------------------------------
+
+
+def speed(per_second: float, server: float = 1.0) -> dict[str, Medians]:
+    return {"": Medians(per_second, 1.0, server)}
+
+
+def results(*, nats: float, streams: float, server: float, sixteen: float, idle: Idle) -> Results:
+    """Make up what was measured: NATS and bare streams at 10,000 messages/s, and trips of 1 ms through NATS."""
+    works: dict[str, dict[str, Medians]] = {}
+    for shape in (IN_STEP, BACKLOG):
+        works |= {
+            Results.key(TASKS, shape, NATS): speed(10_000),
+            Results.key(TASKS, shape, ONE): speed(nats * 10_000),
+            Results.key(TASKS, shape, SIXTEEN): speed(nats * sixteen * 10_000),
+            Results.key(BATCHES, shape, STREAMS): speed(10_000),
+            Results.key(BATCHES, shape, ONE): speed(streams * 10_000, server),
+        }
+    return Results(works, {NATS: Idle(1.0, 1.0), ONE: idle})
+
+
+def cells(line: str) -> list[str]:
+    return re.split(r" {2,}", line.strip())[1:]
 
 
 def test_a_goal_that_is_met_and_one_that_is_missed_are_told_apart() -> None:
-    lines = verdicts({"asyncio": results(1.0, 0.6, 0.5, 2.0), "uvloop": results(0.998, 0.598, 0.502, 2.002)})
-    goals = [re.split(r" {2,}", line.strip()) for line in lines[1:5]]
-    assert [line[1:] for line in goals] == [
-        ["1.000 x", "met", "0.998 x", "MISSED"],
-        ["0.600 x", "met", "0.598 x", "MISSED"],
-        ["0.500 ms", "met", "0.502 ms", "MISSED"],
+    met = results(nats=1.5, streams=1.1, server=1.5, sixteen=0.9, idle=Idle(1.4, 2.0))
+    missed = results(nats=1.498, streams=1.098, server=1.502, sixteen=0.898, idle=Idle(1.402, 2.002))
+    assert [cells(line) for line in verdicts({"asyncio": met, "uvloop": missed})[1:]] == [
+        *[["1.500 x", "met", "1.498 x", "MISSED"]] * 2,
+        ["1.400 x", "met", "1.402 x", "MISSED"],
         ["2.000 ms", "met", "2.002 ms", "MISSED"],
+        *[["1.100 x", "met", "1.098 x", "MISSED"]] * 2,
+        *[["1.500 x", "met", "1.502 x", "MISSED"]] * 2,
+        *[["0.900 x", "met", "0.898 x", "MISSED"]] * 2,
+        *[["not measured", "not measured"]] * 2,
     ]
 
 
-def test_what_was_measured_elsewhere_is_said_to_be_and_is_no_goal() -> None:
-    *said, ratio = verdicts({"asyncio": results(1, 1, 0, 0)})[5:]
-    assert " ".join(said).startswith("Measured elsewhere, on 2 cores, and not here, where there is no NATS")
-    assert re.split(r" {2,}", ratio.strip())[1] == "0.82 to 1.00 x NATS (to reach: 1.2)"
+def test_the_goal_beside_nats_is_higher_with_uvloop() -> None:
+    made = results(nats=1.4, streams=1, server=1, sixteen=1, idle=Idle(1, 1))
+    assert cells(verdicts({"asyncio": made, "uvloop": made})[1]) == ["1.400 x", "met", "1.400 x", "MISSED"]
+
+
+def test_a_row_has_the_ratio_to_each_peer_that_was_measured() -> None:
+    works = {
+        Results.key(TASKS, BACKLOG, NATS): speed(10_000),
+        Results.key(TASKS, BACKLOG, ONE): speed(15_000),
+        Results.key(TASKS, BACKLOG, CLUSTER_ONE): speed(7_500),
+        Results.key(BATCHES, BACKLOG, STREAMS): speed(40_000),
+        Results.key(BATCHES, BACKLOG, NATS): speed(10_000),
+        Results.key(BATCHES, BACKLOG, ONE): speed(20_000),
+    }
+    lines = [line for line in table(Results(works, {NATS: Idle(0.25, 1.5)})) if "µs" in line or "ms" in line]
+    assert [re.split(r" {2,}", line.strip()) for line in lines] == [
+        ["NATS JetStream through nats-py", "10,000", "1.0 µs", "1.0 µs"],
+        ["sbredis", "15,000", "1.0 µs", "1.0 µs", "1.50 x NATS"],
+        ["sbredis, on the cluster", "7,500", "1.0 µs", "1.0 µs", "0.50 x one"],
+        ["bare streams through redis-py", "40,000", "1.0 µs", "1.0 µs"],
+        ["NATS JetStream through nats-py", "10,000", "1.0 µs", "1.0 µs", "0.25 x streams"],
+        ["sbredis", "20,000", "1.0 µs", "1.0 µs", "0.50 x streams", "2.00 x NATS"],
+        ["NATS JetStream through nats-py", "p50 0.25 ms", "p99 1.50 ms"],
+    ]

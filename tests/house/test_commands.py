@@ -13,7 +13,7 @@ import pytest
 from tools.repository import ROOT
 
 MAKEFILE = (ROOT / "Makefile").read_text("utf-8")
-SCRIPTS = ["tools/environment", "tools/system-packages", ".ci/run"]
+SCRIPTS = ["tools/environment", "tools/nats", "tools/system-packages", ".ci/run"]
 
 
 def make(*arguments: str) -> str:
@@ -51,7 +51,7 @@ def test_a_script_can_be_run_and_is_well_formed(script: str) -> None:
     subprocess.run([shell, "-n", path], check=True, timeout=60)
 
 
-@pytest.mark.parametrize("name", ["test.txt", "check.txt"])
+@pytest.mark.parametrize("name", ["test.txt", "check.txt", "nats.txt"])
 def test_requirements_are_exact_so_that_a_run_can_be_repeated(name: str) -> None:
     assert pins(name)
     assert {package for package, version in pins(name).items() if not re.fullmatch(r"[\w.]+", version)} == set()

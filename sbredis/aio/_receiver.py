@@ -104,7 +104,7 @@ class ServiceBusReceiver(Settler, AsyncIterator[ServiceBusReceivedMessage]):
 
     @property
     def entity_path(self) -> str:
-        """The queue that it receives from, with the sub-queue if it is one."""
+        """The queue or subscription that it receives from, with the sub-queue if it is one."""
         if self._sub_queue is ServiceBusSubQueue.DEAD_LETTER:
             return f"{self._name}/$DeadLetterQueue"
         if self._sub_queue is ServiceBusSubQueue.TRANSFER_DEAD_LETTER:

@@ -22,6 +22,7 @@ from sbredis.model import (
     ServiceBusSubQueue,
     TopicOptions,
 )
+from sbredis.sync._docstrings import documented_by
 from sbredis.sync._handlers import Handlers
 from sbredis.sync._options import ReceiverKeywords
 from sbredis.sync._paging import ItemPaged
@@ -34,32 +35,13 @@ __all__ = ["ServiceBusClient", "check_connection"]
 
 
 @public
+@documented_by(aio.ServiceBusClient, then_own=True)
 class ServiceBusClient(Handlers):
-    """Connects to a namespace on Redis or Valkey, and makes senders and receivers.
+    """Any number of threads may use it, its senders and its receivers at once.
 
-    ``fully_qualified_namespace`` is a connection string: ``redis://host:6379?namespace=orders``,
-    ``redis+cluster://…``, ``embedded:///folder``, ``memory://name`` and the others of the documentation; ``namespace``
-    stands above the one in it. ``credential`` is a user and a password, or a credential provider of redis-py, which is
-    asked anew for every connection. Nothing is connected to before it is needed.
-
-    A call is repeated, as long as that cannot do it twice, until its time-out: after ``retry_backoff_factor`` seconds
-    and then twice as long each time, up to ``retry_backoff_max``, with ``retry_mode="fixed"`` always the same; at most
-    ``retry_total`` times, if that is given: 0 is one attempt. What has to be sent again because a partition has moved,
-    or because settings have changed, is no repetition. A call has 60 seconds where it is not given a ``timeout``.
-
-    ``partition_count`` is how many partitions the namespace is made with if it
-    does not exist yet: 16 unless said.
-
-    With ``maintenance`` the client offers to do, beside its own work, what one client does for all. It hands messages
-    that were scheduled on a topic to the topic's subscriptions when their time has come. It also visits queues and
-    subscriptions when something is due in them and nobody calls: it activates scheduled messages, ends locks, and
-    moves expired messages to the dead-letter queue. One of the clients that offer does it at a time. As long as there
-    is none, messages scheduled on topics wait, and the rest is done by the next call to the queue or subscription.
-
-    Any number of threads may use it, its senders and its receivers at once. All of them share one connection, which
-    lives in a background thread until :meth:`close`. It may be made before a fork, and its senders and
-    receivers too: each process then has a connection of its own. Once used it belongs to the process that used it:
-    after a fork, make another one there.
+    All of them share one connection, which lives in a background thread until :meth:`close`. It may be made before a
+    fork, and its senders and receivers too: each process then has a connection of its own. Once used it belongs to the
+    process that used it: after a fork, make another one there.
     """
 
     def __init__(
@@ -100,7 +82,6 @@ class ServiceBusClient(Handlers):
 
     @classmethod
     def from_connection_string(cls, conn_str: str, **kwargs: Unpack[ClientOptions]) -> Self:
-        """The same, under the name that Azure gives it."""
         return cls(conn_str, **kwargs)
 
     @classmethod
@@ -117,10 +98,6 @@ class ServiceBusClient(Handlers):
         connect_timeout: float = 5.0,
         maintenance: bool = False,
     ) -> Self:
-        """A client for the server or the cluster that a client of redis-py is for: ``Redis`` or ``RedisCluster``.
-
-        Its addresses, credentials and TLS settings are used, and nothing else of it: it stays its owner's.
-        """
         made = cls.__new__(cls)
         made._hold(
             aio.ServiceBusClient.from_redis(
@@ -139,7 +116,6 @@ class ServiceBusClient(Handlers):
 
     @property
     def namespace(self) -> str:
-        """The namespace that it works in."""
         return self._aio.namespace
 
     def __enter__(self) -> Self:
@@ -170,12 +146,6 @@ class ServiceBusClient(Handlers):
         max_in_flight_bytes: int = 32 * 1024 * 1024,
         **kwargs: Unpack[NoOptions],
     ) -> ServiceBusSender:
-        """A sender to a queue.
-
-        ``create_if_missing``: whether to create the queue if there is none, with the properties that are given as a
-        mapping or with those of Azure. ``max_in_flight`` messages of ``max_in_flight_bytes`` together are under way at
-        most; who would send more waits.
-        """
         warn_of_unknown("get_queue_sender", kwargs)
         sender = self._portal.make(
             self._aio.get_queue_sender,
@@ -199,7 +169,6 @@ class ServiceBusClient(Handlers):
         max_in_flight_bytes: int = 32 * 1024 * 1024,
         **kwargs: Unpack[NoOptions],
     ) -> ServiceBusSender:
-        """A sender to a topic; the options are those of :meth:`get_queue_sender`."""
         warn_of_unknown("get_topic_sender", kwargs)
         sender = self._portal.make(
             self._aio.get_topic_sender,
@@ -248,14 +217,6 @@ class ServiceBusClient(Handlers):
         create_if_missing: bool | QueueOptions = False,
         **kwargs: Unpack[NoOptions],
     ) -> ServiceBusReceiver:
-        """A receiver from a queue or, with ``sub_queue``, from its dead-letter queue.
-
-        With ``session_id`` it receives from that session, which it accepts when it is opened, or from the next one that
-        is free: ``NEXT_AVAILABLE_SESSION``. ``max_wait_time`` is how long to wait for a message, or for a session to be
-        free, where a call does not say it; it ends an iteration. ``prefetch_count`` messages, 0 to 50,000, are fetched
-        ahead; with ``adaptive_prefetch`` as many of them as are handled in two seconds or a quarter of a lock. All
-        messages, or the session, are registered with ``auto_lock_renewer``.
-        """
         warn_of_unknown("get_queue_receiver", kwargs)
         receiver = self._portal.make(
             self._aio.get_queue_receiver,
@@ -312,7 +273,6 @@ class ServiceBusClient(Handlers):
         create_if_missing: bool | NewSubscriptionOptions = False,
         **kwargs: Unpack[NoOptions],
     ) -> ServiceBusReceiver:
-        """A receiver from a subscription of a topic; the options are those of :meth:`get_queue_receiver`."""
         warn_of_unknown("get_subscription_receiver", kwargs)
         receiver = self._portal.make(
             self._aio.get_subscription_receiver,
@@ -348,11 +308,6 @@ class ServiceBusClient(Handlers):
         create_if_missing: bool | QueueOrSubscriptionOptions = False,
         **kwargs: Unpack[NoOptions],
     ) -> ServiceBusSessionReceiver | None:
-        """A receiver of the next session of a queue or a subscription that is free, or ``None`` if there is none within
-        ``max_wait_time`` seconds, 65 unless said. The other options are those of :meth:`get_queue_receiver`.
-
-        An addition of sbredis: with the session filter of Azure, that there is none is an error.
-        """
         refuse_unfit(kwargs)
         warn_of_unknown("accept_next_session", kwargs)
         renewer = self._renewer_of(auto_lock_renewer)
@@ -391,10 +346,6 @@ class ServiceBusClient(Handlers):
         top: int | None = None,
         timeout: float | None = None,
     ) -> ItemPaged[str]:
-        """The sessions of a queue that have active messages or a state; or those whose state was set after a time.
-
-        The first ``skip`` are left out, and at most ``top`` are listed. ``timeout`` bounds the reading of each page.
-        """
         listed = self._aio.list_queue_sessions(
             queue_name, state_updated_after=state_updated_after, skip=skip, top=top, timeout=timeout
         )
@@ -410,25 +361,17 @@ class ServiceBusClient(Handlers):
         top: int | None = None,
         timeout: float | None = None,
     ) -> ItemPaged[str]:
-        """The same for a subscription."""
         listed = self._aio.list_subscription_sessions(
             topic_name, subscription_name, state_updated_after=state_updated_after, skip=skip, top=top, timeout=timeout
         )
         return ItemPaged(self._portal, listed)
 
     def describe_entity(self, entity_path: str, *, timeout: float | None = None) -> EntityInfo:
-        """The kind, the sub-queue and the settings of an entity, by a path such as ``news/Subscriptions/all``, behind
-        which may stand ``/$DeadLetterQueue`` or ``/$Transfer/$DeadLetterQueue``; in letters of any case.
-        """
         return self._portal.call(self._aio.describe_entity, entity_path, timeout=timeout)
 
     def ensure_queue(
         self, queue_name: str, *, timeout: float | None = None, **properties: Unpack[QueueOptions]
     ) -> QueueProperties:
-        """The properties of a queue, created with these where there is none. One that is there stays as it is.
-
-        Raises :class:`ValueError` if that differs from ``properties`` in what cannot be changed.
-        """
         return self._portal.call(self._aio.ensure_queue, queue_name, timeout=timeout, **properties)
 
     def close(self) -> None:

@@ -7,7 +7,9 @@ from typing import TYPE_CHECKING, Unpack, overload
 
 from sbredis._public import public_name
 from sbredis.aio._arguments import NoOptions, warn_of_unknown
+from sbredis.aio._handlers import Handlers as AioHandlers
 from sbredis.model import ServiceBusReceiveMode, ServiceBusSessionFilter, ServiceBusSubQueue
+from sbredis.sync._docstrings import documented_by
 from sbredis.sync._options import ReceiverKeywords
 from sbredis.sync._receiver import ServiceBusReceiver, ServiceBusSessionReceiver, receiver_for
 from sbredis.sync._renewer import AutoLockRenewer
@@ -21,9 +23,8 @@ if TYPE_CHECKING:
 __all__ = ["Handlers"]
 
 
+@documented_by(AioHandlers)
 class Handlers:
-    """The senders and receivers of a client: the part of it that makes them."""
-
     _aio: aio.ServiceBusClient
     _portal: Portal
 
@@ -37,10 +38,6 @@ class Handlers:
         max_in_flight_bytes: int = 32 * 1024 * 1024,
         **kwargs: Unpack[NoOptions],
     ) -> ServiceBusSender:
-        """A sender to the queue or the topic of this name, whichever it is. It must exist.
-
-        The options are those of :meth:`get_queue_sender`.
-        """
         warn_of_unknown("get_sender", kwargs)
         sender = self._portal.make(
             self._aio.get_sender,
@@ -81,11 +78,6 @@ class Handlers:
         adaptive_prefetch: bool = False,
         **kwargs: Unpack[NoOptions],
     ) -> ServiceBusReceiver:
-        """A receiver from what a path leads to: ``orders``, ``orders/$DeadLetterQueue``, ``news/Subscriptions/all``.
-
-        The path is one that :meth:`describe_entity` takes. The entity must exist. The options are those of
-        :meth:`get_queue_receiver`.
-        """
         warn_of_unknown("get_receiver", kwargs)
         receiver = self._portal.make(
             self._aio.get_receiver,
@@ -103,11 +95,6 @@ class Handlers:
         return receiver_for(self._portal, receiver)
 
     def get_settler(self, entity_path: str) -> ServiceBusSettler:
-        """What settles messages of a queue, a subscription or a sub-queue that another process has received.
-
-        It takes handles, which :meth:`ServiceBusReceiver.get_lock_handle` and :attr:`ServiceBusSession.lock_handle`
-        make. The path is one that :meth:`describe_entity` takes.
-        """
         return ServiceBusSettler(self._portal, self._portal.make(self._aio.get_settler, entity_path))
 
     def _renewer_of(self, given: AutoLockRenewer | None) -> aio.AutoLockRenewer | None:

@@ -5,8 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Generic, Self, TypeVar
 
+from sbredis.aio._paging import AsyncItemPaged, AsyncPages
+from sbredis.sync._docstrings import documented_by
+
 if TYPE_CHECKING:
-    from sbredis.aio.management import AsyncItemPaged, AsyncPages
     from sbredis.sync._portal import Portal
 
 __all__ = ["ItemPaged", "Pages"]
@@ -14,6 +16,7 @@ __all__ = ["ItemPaged", "Pages"]
 T = TypeVar("T")
 
 
+@documented_by(AsyncPages)
 class Pages(Iterator[Iterator[T]], Generic[T]):
     """The pages of a list."""
 
@@ -40,9 +43,8 @@ class Pages(Iterator[Iterator[T]], Generic[T]):
             raise StopIteration from None
 
 
+@documented_by(AsyncItemPaged)
 class ItemPaged(Iterator[T], Generic[T]):
-    """A list to be gone through with ``for``, once. The first page is read when the first item is asked for."""
-
     def __init__(self, portal: Portal, paged: AsyncItemPaged[T]) -> None:
         self._portal = portal
         self._paged = paged
@@ -64,5 +66,4 @@ class ItemPaged(Iterator[T], Generic[T]):
         return "<ItemPaged: for item in it, or its pages, by_page()>"
 
     def by_page(self, continuation_token: str | None = None) -> Pages[T]:
-        """Its pages, from the beginning, or from where a ``continuation_token`` says."""
         return Pages(self._portal, self._paged.by_page(continuation_token))

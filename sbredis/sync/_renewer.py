@@ -17,6 +17,7 @@ from sbredis._public import public_name
 from sbredis.aio._arguments import seconds_of
 from sbredis.exceptions import ServiceBusError
 from sbredis.model import ServiceBusReceivedMessage
+from sbredis.sync._docstrings import documented_by
 from sbredis.sync._receiver import ServiceBusReceiver
 from sbredis.sync._session import ServiceBusSession, session_for
 
@@ -33,6 +34,7 @@ LockRenewFailureCallback = Callable[[Any, Exception | None], Any]
 _Told = Callable[[ServiceBusReceivedMessage | aio.ServiceBusSession, Exception | None], Awaitable[None]]
 
 
+@documented_by(aio.AutoLockRenewer)
 class AutoLockRenewer:
     """Renews the locks of the messages and sessions that are registered with it, for a limited time each.
 
@@ -79,10 +81,6 @@ class AutoLockRenewer:
         max_lock_renewal_duration: float | None = None,
         on_lock_renew_failure: LockRenewFailureCallback | None = None,
     ) -> None:
-        """Renew the lock of a message or a session from now on, until it is settled or the duration has passed.
-
-        Raises :class:`ValueError` for a message without a lock, and :class:`TypeError` for what is neither.
-        """
         if not isinstance(receiver, ServiceBusReceiver):  # pyright: ignore[reportUnnecessaryIsInstance]  # callers are not all typed
             raise TypeError(
                 f"A receiver of sbredis is needed, not {public_name(receiver)}: what is "
@@ -127,11 +125,9 @@ class AutoLockRenewer:
 
     @property
     def closed(self) -> bool:
-        """Whether it was closed."""
         return self._closed
 
     def check_open(self) -> None:
-        """Raise if it was closed."""
         if self._closed:
             raise ServiceBusError("The AutoLockRenewer is closed and cannot be used again: make another one.")
 

@@ -10,11 +10,12 @@ from functools import partial
 from queue import SimpleQueue
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple, Self
 
+from sbredis import aio
 from sbredis.aio import SendResult
 from sbredis.exceptions import Outcome, ServiceBusError
+from sbredis.sync._docstrings import documented_by
 
 if TYPE_CHECKING:
-    from sbredis import aio
     from sbredis.sync._portal import Portal
 
 __all__ = ["SendStream"]
@@ -58,6 +59,7 @@ class _Channel(AsyncIterator[Any]):
         raise StopAsyncIteration
 
 
+@documented_by(aio.SendStream)
 class SendStream(Iterator[SendResult]):
     """The messages of a source on their way. Iterate over it for the results, or :meth:`count` them.
 

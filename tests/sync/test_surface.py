@@ -35,6 +35,13 @@ SPECIAL = {
     "aclose": "close",
 }
 MADE_BY_USERS = {"ServiceBusClient", "ServiceBusAdministrationClient"}
+RETURNS = {
+    "AsyncItemPaged": "ItemPaged",
+    "AsyncPages": "Pages",
+    "AsyncIterator": "Iterator",
+    "AsyncGenerator": "Generator",
+}
+"""How the classes that are returned are called on the other side."""
 OTHERWISE = {
     "AutoLockRenewer.close",  # Azure's: it can be told not to wait
     "SendStream.count",
@@ -75,6 +82,13 @@ def parameters(routine: Any) -> list[tuple[str, Any, Any, str]]:
     return [(each.name, each.kind, each.default, plain(each.annotation)) for each in found]
 
 
+def returned(routine: Any) -> str:
+    text = plain(inspect.signature(getattr(routine, "__func__", routine)).return_annotation)
+    for theirs, ours in RETURNS.items():
+        text = text.replace(theirs, ours)
+    return text
+
+
 @pytest.mark.parametrize(("theirs", "ours", "name"), methods())
 def test_every_method_has_a_synchronous_one_of_the_same_signature(theirs: Any, ours: type, name: str) -> None:
     found = inspect.getattr_static(ours, name, None)
@@ -86,6 +100,37 @@ def test_every_method_has_a_synchronous_one_of_the_same_signature(theirs: Any, o
     assert isinstance(found, classmethod) == isinstance(theirs, classmethod)
     if f"{ours.__name__}.{name}" not in OTHERWISE:
         assert parameters(found) == parameters(theirs)
+        assert returned(found) == returned(theirs)
+
+
+PROMISES_MORE = {
+    *("AutoLockRenewer", "AutoLockRenewer.close", "ServiceBusAdministrationClient.close", "ServiceBusClient.close"),
+    *("ServiceBusSender.send_stream", "SendStream", "Pages", "Pages.next_page"),
+}
+"""What has a docstring of its own, because it is used otherwise or promises something else."""
+AND_MORE = {
+    *("ServiceBusAdministrationClient", "ServiceBusClient", "ServiceBusReceiver", "ServiceBusSender"),
+    *("ServiceBusSession", "ServiceBusSettler"),
+}
+"""What has a further paragraph."""
+
+
+def said(of: Any) -> str:
+    return re.sub(r"\basync (for|with)\b", r"\1", inspect.cleandoc(getattr(of, "__doc__", None) or ""))
+
+
+@pytest.mark.parametrize(("theirs", "ours"), PAIRS.items(), ids=lambda cls: cls.__name__)
+def test_every_docstring_is_the_asynchronous_one_unless_it_has_to_differ(theirs: type, ours: type) -> None:
+    both: dict[str, tuple[Any, Any]] = {ours.__name__: (theirs, ours)}
+    both |= {f"{ours.__name__}.{name}": (value, vars(ours).get(name)) for name, value in members(theirs).items()}
+    differ: set[str] = set()
+    for name, (one, other) in both.items():
+        if name in AND_MORE:
+            assert said(other).startswith(f"{said(one)}\n\n")
+        elif other is not None and "._" not in name and said(one) and said(one) != said(other):
+            differ.add(name)
+        assert "async " not in (getattr(other, "__doc__", None) or "")
+    assert differ == {name for name in PROMISES_MORE if name.partition(".")[0] == ours.__name__}
 
 
 @pytest.mark.parametrize("ours", PAIRS.values(), ids=lambda ours: ours.__name__)

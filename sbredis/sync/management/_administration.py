@@ -10,6 +10,7 @@ from sbredis.aio import management as aio
 from sbredis.aio._client_options import AdministrationClientOptions, InternalOptions, clock_in
 from sbredis.aio._credentials import Credential, Provider
 from sbredis.model import ApiVersion, NamespaceProperties
+from sbredis.sync._docstrings import documented_by
 from sbredis.sync._portal import Portal
 from sbredis.sync.management._queues import QueueAdministration
 from sbredis.sync.management._rules import RuleAdministration
@@ -20,19 +21,14 @@ __all__ = ["ServiceBusAdministrationClient"]
 
 
 @public
+@documented_by(aio.ServiceBusAdministrationClient, then_own=True)
 class ServiceBusAdministrationClient(
     QueueAdministration, TopicAdministration, SubscriptionAdministration, RuleAdministration
 ):
-    """Creates, finds, changes, counts, lists and deletes queues, topics, subscriptions and rules of a namespace.
+    """Several threads may use it at once.
 
-    Nothing is connected to before the first call. Every call ends within its ``timeout`` in seconds, or the client's,
-    and may be made from several threads at once. Names are compared without regard to the case of ASCII letters. What
-    is wrong about names, properties, filters or actions is a :class:`ValueError` or :class:`TypeError` before anything
-    is sent.
-
-    A creation, change or deletion that fails in the middle says so in its error; the next call that names the entity
-    goes on with it. A client may be made before a fork; once used it belongs to the process that used it:
-    after a fork, make another one there.
+    A client may be made before a fork. Once used it belongs to the process that used it: after a fork, make another one
+    there.
     """
 
     def __init__(
@@ -47,14 +43,6 @@ class ServiceBusAdministrationClient(
         api_version: str | ApiVersion | None = None,
         **kwargs: Unpack[InternalOptions],
     ) -> None:
-        """``fully_qualified_namespace`` is a connection string such as ``redis://localhost:6379?namespace=orders``.
-
-        ``namespace`` stands above the one in it. ``credential`` is a user and a password, or a credential provider of
-        redis-py, which is asked anew for every connection. ``partition_count`` is the number of partitions that a new
-        namespace is made with, 16 unless said; if the namespace is there and has another number, the first call raises
-        :class:`~sbredis.exceptions.NamespacePartitionsError`. ``api_version`` is Azure's, and has no effect; of what
-        else is given a warning is issued.
-        """
         clock = clock_in("ServiceBusAdministrationClient", kwargs)
         self._aio = aio.ServiceBusAdministrationClient(
             fully_qualified_namespace,
@@ -78,7 +66,6 @@ class ServiceBusAdministrationClient(
         timeout: float = 60.0,
         **kwargs: Unpack[AdministrationClientOptions],
     ) -> Self:
-        """The same, under the name that Azure gives it; what else is given is given to the constructor."""
         return cls(conn_str, credential_provider, partition_count=partition_count, timeout=timeout, **kwargs)
 
     def __enter__(self) -> Self:
@@ -99,5 +86,4 @@ class ServiceBusAdministrationClient(
     # -- the namespace -------------------------------------------------------------------------------------------------
 
     def get_namespace_properties(self, *, timeout: float | None = None) -> NamespaceProperties:
-        """What the namespace is; it is made, if it is not there yet."""
         return self._portal.call(self._aio.get_namespace_properties, timeout=timeout)

@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 from datetime import timedelta
 from typing import Any, Unpack
 
+from sbredis.aio.management._queues import QueueAdministration as Twin
 from sbredis.model import (
     AuthorizationRule,
     EntityStatus,
@@ -13,15 +14,15 @@ from sbredis.model import (
     QueueProperties,
     QueueRuntimeProperties,
 )
+from sbredis.sync._docstrings import documented_by
 from sbredis.sync._paging import ItemPaged
 from sbredis.sync.management._calls import Calls
 
 __all__ = ["QueueAdministration"]
 
 
+@documented_by(Twin)
 class QueueAdministration(Calls):
-    """What an administration client does with queues."""
-
     def create_queue(
         self,
         queue_name: str,
@@ -47,11 +48,6 @@ class QueueAdministration(Calls):
         status: EntityStatus | str | None = None,
         timeout: float | None = None,
     ) -> QueueProperties:
-        """Create a queue; the arguments are explained in :class:`~sbredis.management.QueueProperties`.
-
-        Raises :class:`~sbredis.exceptions.MessagingEntityAlreadyExistsError` if there is an entity of this name, and
-        :class:`~sbredis.exceptions.MessagingEntityNotFoundError` if there is none of the name ``colocate_with``.
-        """
         return self._portal.call(
             self._aio.create_queue,
             queue_name,
@@ -80,32 +76,15 @@ class QueueAdministration(Calls):
     def ensure_queue(
         self, queue_name: str, *, timeout: float | None = None, **properties: Unpack[QueueOptions]
     ) -> QueueProperties:
-        """The queue of this name, created with ``properties``, those of :meth:`create_queue`, where there is none.
-
-        A queue that is there stays as it is: what can be changed and differs from ``properties`` is left to
-        :meth:`update_queue`. A difference in what cannot be changed (partitions, duplicate detection, sessions, the
-        neighbour) is a :class:`ValueError` that names it. Any number of clients may call this at once. An addition of
-        sbredis.
-        """
         return self._portal.call(self._aio.ensure_queue, queue_name, timeout=timeout, **properties)
 
     def get_queue(self, queue_name: str, *, timeout: float | None = None) -> QueueProperties:
-        """The properties of a queue.
-
-        Raises :class:`~sbredis.exceptions.MessagingEntityNotFoundError` if there is none of this name.
-        """
         return self._portal.call(self._aio.get_queue, queue_name, timeout=timeout)
 
     def queue_exists(self, queue_name: str, *, timeout: float | None = None) -> bool:
-        """Whether there is a queue of this name. An addition of sbredis."""
         return self._portal.call(self._aio.queue_exists, queue_name, timeout=timeout)
 
     def get_queue_runtime_properties(self, queue_name: str, *, timeout: float | None = None) -> QueueRuntimeProperties:
-        """What is in a queue, counted in all its partitions at once.
-
-        A partition that does not answer is no error: ``availability_status`` is then ``Limited``,
-        ``unreachable_partitions`` names it, and the counts are those of the others.
-        """
         return self._portal.call(self._aio.get_queue_runtime_properties, queue_name, timeout=timeout)
 
     def update_queue(
@@ -115,34 +94,13 @@ class QueueAdministration(Calls):
         timeout: float | None = None,
         **kwargs: Unpack[QueueOptions],
     ) -> None:
-        """Give a queue other properties: those of ``queue``, and above them those that are given by name.
-
-        ``queue`` is what :meth:`get_queue` returned, with some assigned anew, or a mapping with ``name``. What it does
-        not say stays as it is. Of several who change a queue at once the last one wins, in what it says: so a mapping
-        of what is to change only, ``update_queue({"name": "orders"}, max_delivery_count=5)``, leaves the changes of
-        others alone.
-
-        Changed settings hold for calls that come after. A change of what cannot be changed is a :class:`ValueError`. If
-        a partition could not be told, that is raised, and the next call that reaches the partition tells it.
-        """
         self._portal.call(self._aio.update_queue, queue, timeout=timeout, **kwargs)
 
     def delete_queue(self, queue_name: str, *, timeout: float | None = None) -> None:
-        """Delete a queue with all its messages. Raises
-        :class:`~sbredis.exceptions.MessagingEntityNotFoundError` if there is none of this name.
-        """
         self._portal.call(self._aio.delete_queue, queue_name, timeout=timeout)
 
     def list_queues(self, *, timeout: float | None = None) -> ItemPaged[QueueProperties]:
-        """All queues by name, to be gone through with ``for``; ``timeout`` is for each page of 100.
-
-        Those that are half made or half deleted are listed as such by their status.
-        """
         return ItemPaged(self._portal, self._aio.list_queues(timeout=timeout))
 
     def list_queues_runtime_properties(self, *, timeout: float | None = None) -> ItemPaged[QueueRuntimeProperties]:
-        """What is in all queues, by name, to be gone through with ``for``; ``timeout`` is for each page of 100.
-
-        Those that are half made or half deleted, or are deleted meanwhile, are left out.
-        """
         return ItemPaged(self._portal, self._aio.list_queues_runtime_properties(timeout=timeout))

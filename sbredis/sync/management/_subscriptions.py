@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 from datetime import timedelta
 from typing import Any, Unpack
 
+from sbredis.aio.management._subscriptions import SubscriptionAdministration as Twin
 from sbredis.model import (
     EntityStatus,
     RuleProperties,
@@ -13,15 +14,15 @@ from sbredis.model import (
     SubscriptionProperties,
     SubscriptionRuntimeProperties,
 )
+from sbredis.sync._docstrings import documented_by
 from sbredis.sync._paging import ItemPaged
 from sbredis.sync.management._calls import Calls
 
 __all__ = ["SubscriptionAdministration"]
 
 
+@documented_by(Twin)
 class SubscriptionAdministration(Calls):
-    """What an administration client does with subscriptions."""
-
     def create_subscription(
         self,
         topic_name: str,
@@ -42,13 +43,6 @@ class SubscriptionAdministration(Calls):
         rules: Sequence[RuleProperties] | None = None,
         timeout: float | None = None,
     ) -> SubscriptionProperties:
-        """Create a subscription; the arguments are explained in :class:`~sbredis.management.SubscriptionProperties`.
-
-        It has the rule ``$Default``, which takes every message, unless ``rules`` are given: then it has those from its
-        first moment on, and with an empty list it takes nothing. That is an addition of sbredis. Raises
-        :class:`~sbredis.exceptions.MessagingEntityAlreadyExistsError` if there is a subscription of this name, and
-        :class:`~sbredis.exceptions.MessagingEntityNotFoundError` if there is no such topic.
-        """
         return self._portal.call(
             self._aio.create_subscription,
             topic_name,
@@ -78,12 +72,6 @@ class SubscriptionAdministration(Calls):
         timeout: float | None = None,
         **properties: Unpack[SubscriptionOptions],
     ) -> SubscriptionProperties:
-        """The subscription of this name, created as by :meth:`create_subscription` where there is none.
-
-        A subscription that is there stays as it is, with its rules: what can be changed and differs from ``properties``
-        is left to :meth:`update_subscription`. A difference in what cannot be changed (sessions) is a
-        :class:`ValueError` that names it. Any number of clients may call this at once. An addition of sbredis.
-        """
         return self._portal.call(
             self._aio.ensure_subscription, topic_name, subscription_name, rules=rules, timeout=timeout, **properties
         )
@@ -91,27 +79,14 @@ class SubscriptionAdministration(Calls):
     def get_subscription(
         self, topic_name: str, subscription_name: str, *, timeout: float | None = None
     ) -> SubscriptionProperties:
-        """The properties of a subscription.
-
-        Raises :class:`~sbredis.exceptions.MessagingEntityNotFoundError` if there is none of this name, or no such
-        topic.
-        """
         return self._portal.call(self._aio.get_subscription, topic_name, subscription_name, timeout=timeout)
 
     def subscription_exists(self, topic_name: str, subscription_name: str, *, timeout: float | None = None) -> bool:
-        """Whether there is a subscription of this name; there is none where there is no such topic. An addition of
-        sbredis.
-        """
         return self._portal.call(self._aio.subscription_exists, topic_name, subscription_name, timeout=timeout)
 
     def get_subscription_runtime_properties(
         self, topic_name: str, subscription_name: str, *, timeout: float | None = None
     ) -> SubscriptionRuntimeProperties:
-        """What is in a subscription, counted in all its partitions at once.
-
-        A partition that does not answer is no error: ``availability_status`` is then ``Limited``,
-        ``unreachable_partitions`` names it, and the counts are those of the others.
-        """
         return self._portal.call(
             self._aio.get_subscription_runtime_properties, topic_name, subscription_name, timeout=timeout
         )
@@ -124,39 +99,15 @@ class SubscriptionAdministration(Calls):
         timeout: float | None = None,
         **kwargs: Unpack[SubscriptionOptions],
     ) -> None:
-        """Give a subscription other properties: those of ``subscription``, and above them those that are given by name.
-
-        ``subscription`` is what :meth:`get_subscription` returned, with some assigned anew, or a mapping with ``name``.
-        What it does not say stays as it is. Of several who change a subscription at once the last one wins, in what it
-        says: so a mapping of what is to change only leaves the changes of others alone.
-
-        Changed settings hold for calls that come after. A change of what cannot be changed is a :class:`ValueError`. If
-        a partition could not be told, that is raised, and the next call that reaches the partition tells it.
-        """
         self._portal.call(self._aio.update_subscription, topic_name, subscription, timeout=timeout, **kwargs)
 
     def delete_subscription(self, topic_name: str, subscription_name: str, *, timeout: float | None = None) -> None:
-        """Delete a subscription with its rules and all its messages. Raises
-        :class:`~sbredis.exceptions.MessagingEntityNotFoundError` if there is none of this name, or no such topic.
-        """
         self._portal.call(self._aio.delete_subscription, topic_name, subscription_name, timeout=timeout)
 
     def list_subscriptions(self, topic_name: str, *, timeout: float | None = None) -> ItemPaged[SubscriptionProperties]:
-        """All subscriptions of a topic by name, to be gone through with ``for``; ``timeout`` is for each page of
-        100.
-
-        Those that are half made or half deleted are listed as such by their status. Raises
-        :class:`~sbredis.exceptions.MessagingEntityNotFoundError`, when it is gone through, if there is no such topic.
-        """
         return ItemPaged(self._portal, self._aio.list_subscriptions(topic_name, timeout=timeout))
 
     def list_subscriptions_runtime_properties(
         self, topic_name: str, *, timeout: float | None = None
     ) -> ItemPaged[SubscriptionRuntimeProperties]:
-        """What is in all subscriptions of a topic, by name, to be gone through with ``for``; ``timeout`` is for
-        each page of 100.
-
-        Those that are half made or half deleted, or are deleted meanwhile, are left out. Raises
-        :class:`~sbredis.exceptions.MessagingEntityNotFoundError`, when it is gone through, if there is no such topic.
-        """
         return ItemPaged(self._portal, self._aio.list_subscriptions_runtime_properties(topic_name, timeout=timeout))

@@ -1,0 +1,95 @@
+"""The synchronous classes take over the docstrings of the asynchronous ones, with the words that must differ."""
+
+from __future__ import annotations
+
+import inspect
+
+from sbredis.sync._docstrings import documented_by
+
+
+class Asynchronous:
+    """Receives with ``async for``.
+
+    More of it.
+    """
+
+    async def receive(self) -> int:
+        """Receive; used inside ``async with receiver``."""
+        return 1
+
+    async def close(self) -> None:
+        """Close, and cancel."""
+
+    @property
+    def name(self) -> str:
+        """The name."""
+        return "a"
+
+    @classmethod
+    def make(cls) -> Asynchronous:
+        """Make one."""
+        return cls()
+
+
+@documented_by(Asynchronous)
+class Synchronous:
+    def receive(self) -> int:
+        return 1
+
+    def close(self) -> None:
+        """Close, and wait."""
+
+    def other(self) -> None:
+        pass
+
+    @property
+    def name(self) -> str:
+        return "s"
+
+    @classmethod
+    def make(cls) -> Synchronous:
+        return cls()
+
+
+def test_what_has_no_docstring_gets_the_one_of_the_asynchronous_class() -> None:
+    assert inspect.getdoc(Synchronous) == "Receives with ``for``.\n\nMore of it."
+    assert Synchronous.receive.__doc__ == "Receive; used inside ``with receiver``."
+    assert Synchronous.name.__doc__ == "The name."
+    assert Synchronous.make.__doc__ == "Make one."
+
+
+def test_a_docstring_of_its_own_stays_and_nothing_is_made_up() -> None:
+    assert Synchronous.close.__doc__ == "Close, and wait."
+    assert Synchronous.other.__doc__ is None
+    assert Asynchronous.close.__doc__ == "Close, and cancel."
+
+
+def test_the_docstring_of_a_class_may_be_a_further_paragraph() -> None:
+    @documented_by(Asynchronous, then_own=True)
+    class Further:
+        """From threads.
+
+        At once.
+        """
+
+    @documented_by(Asynchronous)
+    class Own:
+        """Something else."""
+
+    assert inspect.getdoc(Further) == "Receives with ``for``.\n\nMore of it.\n\nFrom threads.\n\nAt once."
+    assert Own.__doc__ == "Something else."
+
+
+def test_without_docstrings_there_is_nothing_to_take_over() -> None:
+    """Python leaves them out with ``-OO``."""
+
+    class Bare:
+        def close(self) -> None:
+            pass
+
+    @documented_by(Bare, then_own=True)
+    class Facade:
+        def close(self) -> None:
+            pass
+
+    assert (Facade.__doc__, Facade.close.__doc__) == (None, None)

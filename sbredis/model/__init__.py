@@ -30,6 +30,7 @@ from sbredis.model._fields import Described
 from sbredis.model._id_kinds import comparable_id
 from sbredis.model._ids import keep_id, use_id
 from sbredis.model._kept import KeptEntity, entity_created, entity_differences, entity_revised, entity_values
+from sbredis.model._keywords import names_keywords
 from sbredis.model._message import (
     MessageType,
     MessageTypes,
@@ -144,6 +145,7 @@ __all__ = [
     "keep_id",
     "message_key",
     "moment",
+    "names_keywords",
     "outgoing",
     "routing_key",
     "rule_created",

@@ -16,6 +16,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from copy import copy
 from datetime import timedelta
 from enum import Enum
+from types import MappingProxyType
 from typing import Any, ClassVar, Generic, Self, TypeVar, cast, overload
 
 from sbredis._quoting import quoted
@@ -44,11 +45,21 @@ class Described:  # noqa: PLW1641 -- it can be changed, and so has no hash
         self._given: dict[str, Any] = {}
         self._unassigned: dict[str, list[Any]] = {}
         for field_name, value in given.items():
+            if field_name not in self._fields:
+                raise TypeError(
+                    f"{type(self).__name__}.__init__() got an unexpected keyword argument {quoted(field_name)}"
+                )
             if value is not None:
                 setattr(self, field_name, value)
 
     def __init_subclass__(cls) -> None:
-        cls._fields = {name: field for name, field in vars(cls).items() if isinstance(field, Field)}
+        fields: dict[str, Field[Any, Any]] = {}
+        for parent in cls.__mro__:
+            fields |= {name: field for name, field in vars(parent).items() if isinstance(field, Field)}
+        for name, field in fields.items():
+            if name not in vars(cls):
+                setattr(cls, name, field.inherited_by(cls))
+        cls._fields = {name: vars(cls)[name] for name in fields}
 
     @property
     def name(self) -> str:
@@ -150,8 +161,10 @@ class Field(Generic[T, G]):
     """One property, of type ``T``; what is assigned to it may be a ``G``, or ``None`` for the default."""
 
     name: str
-    owner: type
-    """The class in which it stands."""
+    owner: type[Described]
+    """The class whose property it is."""
+    declared_in: type
+    """The class in which its line stands: the owner or a parent of it."""
     least: T | None = None
     most: T | None = None
 
@@ -166,7 +179,8 @@ class Field(Generic[T, G]):
     ) -> None:
         """``setting`` is the field of the partitions' settings that keeps it, if they need to know it.
 
-        ``fixed`` is what cannot change, ``told`` what cannot be set at all, ``planned`` the feature that is missing.
+        ``fixed`` is what cannot change, ``told`` what cannot be set at all, ``planned`` the feature that is missing, in
+        which ``{kind}`` stands for the kind of entity.
         """
         self.default = default
         self.setting = setting
@@ -174,8 +188,15 @@ class Field(Generic[T, G]):
         self.told = told
         self.planned = planned
 
-    def __set_name__(self, owner: type, name: str) -> None:
-        self.owner, self.name = owner, name
+    def __set_name__(self, owner: type[Described], name: str) -> None:
+        self.owner, self.declared_in, self.name = owner, owner, name
+
+    def inherited_by(self, owner: type[Described]) -> Self:
+        """The same property of a class whose parent declares it."""
+        mine = copy(self)
+        mine.owner = owner
+        vars(mine).pop("__doc__", None)
+        return mine
 
     @overload
     def __get__(self, holder: None, _: type) -> Self: ...
@@ -199,7 +220,8 @@ class Field(Generic[T, G]):
         """Refuse what is beyond the limits, or is not to be had yet."""
         if self.planned is not None and value != self.default:
             raise ValueError(
-                f"{self.name}={quoted(value)}: {self.planned} not available in this release of sbredis. "
+                f"{self.name}={quoted(value)}: {self.planned.format(kind=self.owner.kind.lower())} not available in "
+                "this release of sbredis. "
                 f"Leave {self.name} out."
             )
 
@@ -218,7 +240,7 @@ class Field(Generic[T, G]):
     def _explained(self) -> Self:
         """Itself, as ``help()`` and others find it that look at the class: with what is said there."""
         if "__doc__" not in vars(self):
-            self.__doc__ = explanations(self.owner).get(self.name)
+            self.__doc__ = explanations(self.declared_in).get(self.name)
         return self
 
     def _wrong_type(self, given: object, what: str) -> TypeError:
@@ -335,13 +357,23 @@ class Neighbour(Text):
 
 
 class Choice(Field[E, E | str]):
-    """One of an enumeration, given as that or as its value; only some of them can be set."""
+    """One of an enumeration, given as that or as its value. A kind of entity can be set to those in ``settable``."""
 
     def __init__(
-        self, default: E, *, settable: Sequence[E] = (), setting: str | None = None, told: bool = False
+        self,
+        default: E,
+        *,
+        settable: Mapping[str, Sequence[E]] = MappingProxyType({}),
+        setting: str | None = None,
+        told: bool = False,
     ) -> None:
         super().__init__(default, setting=setting, told=told)
-        self.settable = settable
+        self._settable = settable
+
+    @property
+    def settable(self) -> Sequence[E]:
+        """Those that its owner can be set to."""
+        return self._settable.get(self.owner.kind, ())
 
     def read(self, given: E | str) -> E:
         kind = type(self.default)

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from datetime import timedelta
+from collections.abc import Mapping
 from typing import Any, Unpack
 
 from sbredis.aio._counting import queue_counts
@@ -11,7 +10,12 @@ from sbredis.aio._definitions import QUEUES, given_in
 from sbredis.aio._paging import AsyncItemPaged
 from sbredis.aio.management._calls import Calls
 from sbredis.engine import entity_name
-from sbredis.model import AuthorizationRule, EntityStatus, QueueOptions, QueueProperties, QueueRuntimeProperties
+from sbredis.model import (
+    QueueOptions,
+    QueueProperties,
+    QueueRuntimeProperties,
+    names_keywords,
+)
 from sbredis.registry import EntityRecord
 
 __all__ = ["QueueAdministration"]
@@ -20,57 +24,19 @@ __all__ = ["QueueAdministration"]
 class QueueAdministration(Calls):
     """What an administration client does with queues."""
 
+    @names_keywords(QueueOptions)
     async def create_queue(
         self,
         queue_name: str,
         *,
-        authorization_rules: Sequence[AuthorizationRule] | None = None,
-        auto_delete_on_idle: timedelta | str | None = None,
-        dead_lettering_on_message_expiration: bool | None = None,
-        default_message_time_to_live: timedelta | str | None = None,
-        duplicate_detection_history_time_window: timedelta | str | None = None,
-        enable_batched_operations: bool | None = None,
-        enable_express: bool | None = None,
-        enable_partitioning: bool | None = None,
-        lock_duration: timedelta | str | None = None,
-        max_delivery_count: int | None = None,
-        max_size_in_megabytes: int | None = None,
-        requires_duplicate_detection: bool | None = None,
-        requires_session: bool | None = None,
-        forward_to: str | None = None,
-        user_metadata: str | None = None,
-        forward_dead_lettered_messages_to: str | None = None,
-        max_message_size_in_kilobytes: int | None = None,
-        colocate_with: str | None = None,
-        status: EntityStatus | str | None = None,
         timeout: float | None = None,
+        **properties: Unpack[QueueOptions],
     ) -> QueueProperties:
         """Create a queue; the arguments are explained in :class:`~sbredis.management.QueueProperties`.
 
         Raises :class:`~sbredis.exceptions.MessagingEntityAlreadyExistsError` if there is an entity of this name, and
         :class:`~sbredis.exceptions.MessagingEntityNotFoundError` if there is none of the name ``colocate_with``.
         """
-        properties: QueueOptions = {
-            "authorization_rules": authorization_rules,
-            "auto_delete_on_idle": auto_delete_on_idle,
-            "dead_lettering_on_message_expiration": dead_lettering_on_message_expiration,
-            "default_message_time_to_live": default_message_time_to_live,
-            "duplicate_detection_history_time_window": duplicate_detection_history_time_window,
-            "enable_batched_operations": enable_batched_operations,
-            "enable_express": enable_express,
-            "enable_partitioning": enable_partitioning,
-            "lock_duration": lock_duration,
-            "max_delivery_count": max_delivery_count,
-            "max_size_in_megabytes": max_size_in_megabytes,
-            "requires_duplicate_detection": requires_duplicate_detection,
-            "requires_session": requires_session,
-            "forward_to": forward_to,
-            "user_metadata": user_metadata,
-            "forward_dead_lettered_messages_to": forward_dead_lettered_messages_to,
-            "max_message_size_in_kilobytes": max_message_size_in_kilobytes,
-            "colocate_with": colocate_with,
-            "status": status,
-        }
         kept = QUEUES.check("create_queue", queue_name, properties, clock=self._connection.clock.kind)
         return self._described(
             QUEUES,

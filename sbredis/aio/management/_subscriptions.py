@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from datetime import timedelta
 from typing import Any, Unpack
 
 from sbredis.aio._counting import subscription_counts
@@ -12,11 +11,11 @@ from sbredis.aio._paging import AsyncItemPaged, Page
 from sbredis.aio.management._calls import Calls, Reading
 from sbredis.engine import entity_name
 from sbredis.model import (
-    EntityStatus,
     RuleProperties,
     SubscriptionOptions,
     SubscriptionProperties,
     SubscriptionRuntimeProperties,
+    names_keywords,
 )
 from sbredis.registry import EntityRecord
 
@@ -26,25 +25,15 @@ __all__ = ["SubscriptionAdministration"]
 class SubscriptionAdministration(Calls):
     """What an administration client does with subscriptions."""
 
+    @names_keywords(SubscriptionOptions)
     async def create_subscription(
         self,
         topic_name: str,
         subscription_name: str,
         *,
-        lock_duration: timedelta | str | None = None,
-        requires_session: bool | None = None,
-        default_message_time_to_live: timedelta | str | None = None,
-        dead_lettering_on_message_expiration: bool | None = None,
-        dead_lettering_on_filter_evaluation_exceptions: bool | None = None,
-        max_delivery_count: int | None = None,
-        enable_batched_operations: bool | None = None,
-        forward_to: str | None = None,
-        user_metadata: str | None = None,
-        forward_dead_lettered_messages_to: str | None = None,
-        auto_delete_on_idle: timedelta | str | None = None,
-        status: EntityStatus | str | None = None,
         rules: Sequence[RuleProperties] | None = None,
         timeout: float | None = None,
+        **properties: Unpack[SubscriptionOptions],
     ) -> SubscriptionProperties:
         """Create a subscription; the arguments are explained in :class:`~sbredis.management.SubscriptionProperties`.
 
@@ -53,20 +42,6 @@ class SubscriptionAdministration(Calls):
         :class:`~sbredis.exceptions.MessagingEntityAlreadyExistsError` if there is a subscription of this name, and
         :class:`~sbredis.exceptions.MessagingEntityNotFoundError` if there is no such topic.
         """
-        properties: SubscriptionOptions = {
-            "lock_duration": lock_duration,
-            "requires_session": requires_session,
-            "default_message_time_to_live": default_message_time_to_live,
-            "dead_lettering_on_message_expiration": dead_lettering_on_message_expiration,
-            "dead_lettering_on_filter_evaluation_exceptions": dead_lettering_on_filter_evaluation_exceptions,
-            "max_delivery_count": max_delivery_count,
-            "enable_batched_operations": enable_batched_operations,
-            "forward_to": forward_to,
-            "user_metadata": user_metadata,
-            "forward_dead_lettered_messages_to": forward_dead_lettered_messages_to,
-            "auto_delete_on_idle": auto_delete_on_idle,
-            "status": status,
-        }
         path = subscription_path(topic_name, subscription_name)
         clock = self._connection.clock.kind
         kept = SUBSCRIPTIONS.check("create_subscription", subscription_name, properties, clock=clock)

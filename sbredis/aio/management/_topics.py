@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from datetime import timedelta
+from collections.abc import Mapping
 from typing import Any, Unpack
 
 import anyio
@@ -13,7 +12,12 @@ from sbredis.aio._definitions import TOPICS, given_in
 from sbredis.aio._paging import AsyncItemPaged
 from sbredis.aio.management._calls import Calls
 from sbredis.engine import entity_name
-from sbredis.model import AuthorizationRule, EntityStatus, TopicOptions, TopicProperties, TopicRuntimeProperties
+from sbredis.model import (
+    TopicOptions,
+    TopicProperties,
+    TopicRuntimeProperties,
+    names_keywords,
+)
 from sbredis.registry import EntityRecord
 
 __all__ = ["TopicAdministration"]
@@ -22,27 +26,13 @@ __all__ = ["TopicAdministration"]
 class TopicAdministration(Calls):
     """What an administration client does with topics."""
 
+    @names_keywords(TopicOptions)
     async def create_topic(
         self,
         topic_name: str,
         *,
-        default_message_time_to_live: timedelta | str | None = None,
-        max_size_in_megabytes: int | None = None,
-        requires_duplicate_detection: bool | None = None,
-        duplicate_detection_history_time_window: timedelta | str | None = None,
-        enable_batched_operations: bool | None = None,
-        size_in_bytes: int | None = None,
-        filtering_messages_before_publishing: bool | None = None,
-        authorization_rules: Sequence[AuthorizationRule] | None = None,
-        support_ordering: bool | None = None,
-        auto_delete_on_idle: timedelta | str | None = None,
-        enable_partitioning: bool | None = None,
-        enable_express: bool | None = None,
-        user_metadata: str | None = None,
-        max_message_size_in_kilobytes: int | None = None,
-        colocate_with: str | None = None,
-        status: EntityStatus | str | None = None,
         timeout: float | None = None,
+        **properties: Unpack[TopicOptions],
     ) -> TopicProperties:
         """Create a topic; the arguments are explained in :class:`~sbredis.management.TopicProperties`.
 
@@ -50,24 +40,6 @@ class TopicAdministration(Calls):
         :class:`~sbredis.exceptions.MessagingEntityAlreadyExistsError` if there is an entity of this name, and
         :class:`~sbredis.exceptions.MessagingEntityNotFoundError` if there is none of the name ``colocate_with``.
         """
-        properties: TopicOptions = {
-            "default_message_time_to_live": default_message_time_to_live,
-            "max_size_in_megabytes": max_size_in_megabytes,
-            "requires_duplicate_detection": requires_duplicate_detection,
-            "duplicate_detection_history_time_window": duplicate_detection_history_time_window,
-            "enable_batched_operations": enable_batched_operations,
-            "size_in_bytes": size_in_bytes,
-            "filtering_messages_before_publishing": filtering_messages_before_publishing,
-            "authorization_rules": authorization_rules,
-            "support_ordering": support_ordering,
-            "auto_delete_on_idle": auto_delete_on_idle,
-            "enable_partitioning": enable_partitioning,
-            "enable_express": enable_express,
-            "user_metadata": user_metadata,
-            "max_message_size_in_kilobytes": max_message_size_in_kilobytes,
-            "colocate_with": colocate_with,
-            "status": status,
-        }
         kept = TOPICS.check("create_topic", topic_name, properties, clock=self._connection.clock.kind)
         return self._described(
             TOPICS,

@@ -3,16 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from datetime import timedelta
 from typing import Any, Unpack
 
 from sbredis.aio.management._subscriptions import SubscriptionAdministration as Twin
 from sbredis.model import (
-    EntityStatus,
     RuleProperties,
     SubscriptionOptions,
     SubscriptionProperties,
     SubscriptionRuntimeProperties,
+    names_keywords,
 )
 from sbredis.sync._docstrings import documented_by
 from sbredis.sync._paging import ItemPaged
@@ -23,44 +22,18 @@ __all__ = ["SubscriptionAdministration"]
 
 @documented_by(Twin)
 class SubscriptionAdministration(Calls):
+    @names_keywords(SubscriptionOptions)
     def create_subscription(
         self,
         topic_name: str,
         subscription_name: str,
         *,
-        lock_duration: timedelta | str | None = None,
-        requires_session: bool | None = None,
-        default_message_time_to_live: timedelta | str | None = None,
-        dead_lettering_on_message_expiration: bool | None = None,
-        dead_lettering_on_filter_evaluation_exceptions: bool | None = None,
-        max_delivery_count: int | None = None,
-        enable_batched_operations: bool | None = None,
-        forward_to: str | None = None,
-        user_metadata: str | None = None,
-        forward_dead_lettered_messages_to: str | None = None,
-        auto_delete_on_idle: timedelta | str | None = None,
-        status: EntityStatus | str | None = None,
         rules: Sequence[RuleProperties] | None = None,
         timeout: float | None = None,
+        **properties: Unpack[SubscriptionOptions],
     ) -> SubscriptionProperties:
         return self._portal.call(
-            self._aio.create_subscription,
-            topic_name,
-            subscription_name,
-            lock_duration=lock_duration,
-            requires_session=requires_session,
-            default_message_time_to_live=default_message_time_to_live,
-            dead_lettering_on_message_expiration=dead_lettering_on_message_expiration,
-            dead_lettering_on_filter_evaluation_exceptions=dead_lettering_on_filter_evaluation_exceptions,
-            max_delivery_count=max_delivery_count,
-            enable_batched_operations=enable_batched_operations,
-            forward_to=forward_to,
-            user_metadata=user_metadata,
-            forward_dead_lettered_messages_to=forward_dead_lettered_messages_to,
-            auto_delete_on_idle=auto_delete_on_idle,
-            status=status,
-            rules=rules,
-            timeout=timeout,
+            self._aio.create_subscription, topic_name, subscription_name, rules=rules, timeout=timeout, **properties
         )
 
     def ensure_subscription(

@@ -1,0 +1,37 @@
+"""Functions that take options by name, as readers see them: each option is a keyword of the function."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable
+from typing import Any, TypeVar
+
+__all__ = ["names_keywords"]
+
+F = TypeVar("F", bound=Callable[..., Any])
+
+
+def names_keywords(options: type) -> Callable[[F], F]:
+    """Let ``help()`` and :func:`inspect.signature` show the keywords of a function that takes ``**`` of ``options``.
+
+    ``options`` is a ``TypedDict``. Type checkers read it in the annotation; this is for whoever looks at runtime.
+    """
+
+    def decorate(function: F) -> F:
+        signature = inspect.signature(function)
+        named = [
+            inspect.Parameter(
+                name,
+                inspect.Parameter.KEYWORD_ONLY,
+                default=None,
+                annotation=getattr(kind, "__forward_arg__", kind),  # the text in the module, as of other parameters
+            )
+            for name, kind in options.__annotations__.items()
+        ]
+        own = [each for each in signature.parameters.values() if each.kind is not each.VAR_KEYWORD]
+        by_place = [each for each in own if each.kind is not each.KEYWORD_ONLY]
+        by_name = [each for each in own if each.kind is each.KEYWORD_ONLY]
+        function.__dict__["__signature__"] = signature.replace(parameters=[*by_place, *named, *by_name])
+        return function
+
+    return decorate

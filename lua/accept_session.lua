@@ -32,7 +32,7 @@ if p.repeated and token then
   return repeated(p, { 0, due, till and till - p.logical or 0, outcome, session or string.sub(ARGV[7], 2) })
 end
 local session, unfit = session_named(p, ARGV[7])
-if unfit or not p.seats then
+if unfit or not p.index then
   return unfit or refuse('SESSIONS', 'none')
 end
 local take, waiter, waiting_for = whole(ARGV[8], 0, 1), ARGV[10], whole(ARGV[11], 0, 1)

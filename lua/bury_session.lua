@@ -38,10 +38,10 @@ if p.more == 1 then
 end
 local moved, others = 0, 0
 for _, letter in ipairs({ 'h', 'a', 'p' }) do
-  local seats = moved < share and index_entries(p, session, letter, 0, 0, share - moved) or {}
+  local indexed = moved < share and index_entries(p, session, letter, 0, 0, share - moved) or {}
   local members, numbers = {}, {}
-  for i = 1, #seats do
-    members[i] = index_name(seats[i])
+  for i = 1, #indexed do
+    members[i] = index_name(indexed[i])
   end
   local entries = gather('HMGET', p.entries, members)
   for i = 1, #members do

@@ -48,7 +48,7 @@ if #missing == 0 then
     p.taken[#p.taken + 1] = member
     p.unawaited[#p.unawaited + 1] = due_name('a', member)
     local key = bucket(p.keys, tonumber(member))
-    if p.seats then
+    if p.index then
       index_remove(p, session_in(redis.call('HGET', key, member)), 's', tonumber(member))
     end
     drop(p, member, redis.call('HSTRLEN', key, member), 0)

@@ -17,7 +17,7 @@ if not p then
   return refusal
 end
 local wanted, since, skip = whole(ARGV[7], 1, 1000), whole(ARGV[9], 0, NEVER), 0
-if not p.seats then
+if not p.index then
   return refuse('SESSIONS', 'none')
 end
 local after, unfit
@@ -44,7 +44,7 @@ end
 -- One step for each session, whatever it has: what it has first of all says whether it counts.
 local place, looked, onwards = after and '(' .. after .. '\255\255' or '-', 0, ''
 while #names < wanted and looked < 4 * wanted do
-  local first = redis.call('ZRANGE', p.seats, place, '+', 'BYLEX', 'LIMIT', 0, 1)[1]
+  local first = redis.call('ZRANGE', p.index, place, '+', 'BYLEX', 'LIMIT', 0, 1)[1]
   if not first then
     return { more, names, times, '' }
   end

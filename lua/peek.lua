@@ -62,9 +62,9 @@ local function show(name, number, letter)
   end
 end
 
-for letter, seats in pairs(session and { a = 'a', l = 'h', f = 'p', s = 's' } or {}) do
+for letter, doing in pairs(session and { a = 'a', l = 'h', f = 'p', s = 's' } or {}) do
   if string.find(ARGV[11], letter, 1, true) then
-    local found = index_entries(p, session, seats, from, 0, wanted + #o.moved)
+    local found = index_entries(p, session, doing, from, 0, wanted + #o.moved)
     for j = 1, #found do
       local name, number = index_name(found[j])
       show(name, number, letter)

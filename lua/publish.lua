@@ -116,7 +116,7 @@ for i = 1, incoming.count do
       local own = number + nth
       local till, named = math.min(copy.ttl and p.now + math.min(copy.ttl, p.ttl) or expires, p.now + target.ttl, NEVER), nth > 0 and string.format('%.0f', number) or ''
       p.bytes = p.bytes + #changes
-      if copy.dead or target.seats and not session then
+      if copy.dead or target.index and not session then
         -- Numbers that a failover may have lost must not come again, also where it was not noticed yet (see work_off).
         target.dead_seq = target.dead_seq + (target.leaps and 16777217 or 1)
         target.changed.dead_seq, target.leaps = target.dead_seq, false
@@ -135,7 +135,7 @@ for i = 1, incoming.count do
           target.entered[#target.entered + 1] = string.format('            %sa-00000%013.0f%d;%s;', level, till, #record, named) .. changes
         end
         await_expiry(target, own, till)
-        if target.seats then
+        if target.index then
           index_add(target, session, 'a', own)
           target.touched[session] = 'ready'
         end

@@ -50,9 +50,9 @@ local function next_of(range, first, last)
       members[i], scores[i] = found[2 * i - 1], tonumber(found[2 * i])
     end
   elseif range[4] then -- those of a session have no level, and none of them is delayed
-    local seats = index_entries(p, session, range[4], first - range[1], 0, most)
-    for i = 1, #seats do
-      local name, number = index_name(seats[i])
+    local indexed = index_entries(p, session, range[4], first - range[1], 0, most)
+    for i = 1, #indexed do
+      local name, number = index_name(indexed[i])
       members[i], scores[i] = name, range[1] + number
     end
   end
@@ -79,7 +79,7 @@ for r = 1, #ranges do
       local member = members[i]
       if tonumber(string.sub(bodies[i], 3, 15)) < before then
         local e = living(entries[i], bodies[i])
-        if p.seats and side.prefix == '' then
+        if p.index and side.prefix == '' then
           if kind ~= '' then
             index_expire(p, member, bodies[i])
           else

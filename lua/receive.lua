@@ -47,7 +47,7 @@ end
 if wanted == 0 and p.lane ~= '' then
   return refuse('BADCALL', 'a look has no place in a lane')
 end
-if p.seats and not session and side.prefix == '' then
+if p.index and not session and side.prefix == '' then
   return refuse('SESSIONS', 'required')
 end
 if session then

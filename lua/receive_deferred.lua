@@ -50,7 +50,7 @@ if p.status == 'ReceiveDisabled' or p.status == 'Disabled' then
 end
 
 for i = 1, #members do
-  if p.seats and not session and string.byte(members[i]) ~= 100 then
+  if p.index and not session and string.byte(members[i]) ~= 100 then
     return refuse('SESSIONS', 'required')
   end
 end
@@ -62,18 +62,18 @@ if session and mode == 'lock' and held_in(p, session) + #members > MOST_HELD the
 end
 
 advance(p, 100)
-local scores, missing, seats = gather('ZMSCORE', p.order, members), {}, nil
+local scores, missing, indexed = gather('ZMSCORE', p.order, members), {}, nil
 if session then
-  seats = {}
+  indexed = {}
   for i = 1, #members do
-    seats[i] = session .. '\255p' .. index_text(tonumber(members[i]) or 0)
+    indexed[i] = session .. '\255p' .. index_text(tonumber(members[i]) or 0)
   end
-  seats = gather('ZMSCORE', p.seats, seats)
+  indexed = gather('ZMSCORE', p.index, indexed)
 end
 local entries, there = gather('HMGET', p.entries, members), {}
 for i = 1, #members do
   local side, number = side_of(members[i])
-  there[i] = scores[i] and tonumber(scores[i]) == side.deferred + number and (not session or seats[i])
+  there[i] = scores[i] and tonumber(scores[i]) == side.deferred + number and (not session or indexed[i])
   if not there[i] and p.more == 1 then
     return put_off(p)
   end
@@ -82,7 +82,7 @@ for i = 1, #members do
   if not there[i] then
     missing[#missing + 1] = members[i]
   elseif tonumber(string.sub(entries[i], 21, 33)) <= p.now then
-    if p.seats then
+    if p.index then
       index_remove(p, session, 'p', tonumber(members[i]))
     end
     expire(p, members[i], entry(entries[i]))

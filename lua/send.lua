@@ -26,7 +26,7 @@ local incoming, refused = check_incoming(p, ARGV, ARGV[7], 'tlid', 8)
 if not incoming then
   return refused
 end
-if p.seats and incoming.without then
+if p.index and incoming.without then
   return refuse('SESSIONS', string.format('%d', incoming.without))
 end
 

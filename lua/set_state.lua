@@ -27,7 +27,7 @@ end
 if not lock_of(p, session, token) then
   return refuse('LOST', 'session')
 end
-local field, seat = '=' .. session, session .. '\255k'
+local field, stated = '=' .. session, session .. '\255k'
 local limits = redis.call('HMGET', p.store, 'bytes', 'quota', 'largest')
 local growth = #ARGV[10] - redis.call('HSTRLEN', p.states, field)
 if #ARGV[10] > tonumber(limits[3]) then
@@ -45,11 +45,11 @@ advance(p, 100)
 if ARGV[9] == '1' then
   redis.call('HSET', p.states, field, ARGV[10])
   redis.call('ZADD', p.turns, TURNS.stated + p.now, 't' .. session)
-  redis.call('ZADD', p.seats, 0, seat)
+  redis.call('ZADD', p.index, 0, stated)
 else
   redis.call('HDEL', p.states, field)
   redis.call('ZREM', p.turns, 't' .. session)
-  redis.call('ZREM', p.seats, seat)
+  redis.call('ZREM', p.index, stated)
 end
 p.bytes = p.bytes + growth
 redis.call('HINCRBY', p.state, 'kept', growth)

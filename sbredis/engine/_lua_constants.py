@@ -60,7 +60,7 @@ CONSTANTS: Final[Mapping[str, Value]] = MappingProxyType(
         "sentinel": {"name": SENTINEL, "score": SENTINEL_BAND * BAND_WIDTH},
         "sides": {room: {"prefix": room, "room": number} for room, number in WAITING_ROOMS.items()}
         | {side.value: _side(side) for side in Side},
-        "state_bands": tuple(bands.start for (_, state), bands in BANDS.items() if len(bands) == 1),
+        "state_bands": tuple(bands.start for bands in BANDS.values() if len(bands) == 1),
         "turns": {name: number * BAND_WIDTH for name, number in SESSION_BANDS.items()},
     }
 )

@@ -204,7 +204,7 @@ def numbered(source: str, table: str = "keys") -> dict[str, int]:
 
 def test_keys_stand_in_the_order_in_which_the_scripts_take_them() -> None:
     found = numbered(fragment("begin"))
-    assert "seats = sessions and keys[28] or nil" in fragment("begin")
+    assert "index = sessions and keys[28] or nil" in fragment("begin")
     found["sessions"] = 28  # nil where there are none
     assert found == {kind: place for place, kind in enumerate(KINDS, 1) if kind in found}
     assert set(found) == {kind for kind in KINDS if not re.fullmatch(r"m\d+", kind)}
@@ -232,7 +232,7 @@ def test_publishing_takes_the_keys_of_a_target_in_their_order() -> None:
     )
     assert [name for name, _ in found] == list(_TARGET_KINDS)
     assert [int(place or 0) for _, place in found] == list(range(len(_TARGET_KINDS)))
-    assert "list[i].seats, list[i].turns, list[i].states = keys[at], keys[at + 1], keys[at + 2]" in source
+    assert "list[i].index, list[i].turns, list[i].states = keys[at], keys[at + 1], keys[at + 2]" in source
     assert f"words(incarnations), {{}}, {len(KINDS) + 1}" in source
     assert (len(KINDS), len(_TARGET_KINDS), len(SESSION_KINDS)) == (30, 5, 3)
     with_sessions = Partition("n", "abc", "u", "of-u", 7, PartitionSettings(shared=True, sessions=True), store="e")

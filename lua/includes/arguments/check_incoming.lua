@@ -27,7 +27,7 @@ local function check_incoming(p, argv, columns, letters, at)
   local ttl, level, due = place.t, place.l, place.d
   local limits = redis.call('HMGET', p.store, 'bytes', 'quota', 'largest')
   local largest, total, changes, without = tonumber(limits[3]), 0, 0, nil
-  local sessions = (p.seats or p.topic) and {} or nil
+  local sessions = (p.index or p.topic) and {} or nil
   for i = 1, count do
     local first = at + (i - 1) * stride
     local size = #argv[first + stride - 1]

@@ -5,7 +5,7 @@ local function session_named(p, text, needed)
   if text == '' and not needed then
     return nil
   end
-  if not p.seats then
+  if not p.index then
     return nil, refuse('SESSIONS', 'none')
   end
   if string.byte(text) ~= 61 or #text > 513 or string.find(text, '\255', 1, true) then

@@ -93,8 +93,8 @@ local function begin(keys, argv, name, count, variadic)
     dead_seq = tonumber(s[STATE.dead_seq]), head = tonumber(s[STATE.head]), horizon = tonumber(s[STATE.horizon]),
     next_lock = tonumber(s[STATE.next_lock]), next_due = tonumber(s[STATE.next_due]), waiting = s[STATE.waiting] == '1',
     biggest = tonumber(s[STATE.biggest]), announced = tonumber(s[STATE.announced]),
-    seats = sessions and keys[28] or nil, turns = keys[29], states = keys[30],
-    seated = {}, unseated = {}, touched = {},
+    index = sessions and keys[28] or nil, turns = keys[29], states = keys[30],
+    index_added = {}, index_removed = {}, touched = {},
     changed = {}, placed = {}, taken = {}, entered = {}, forgotten = {}, awaited = {}, unawaited = {},
     dropped = {}, dropped_sizes = {}, bytes = 0, more = 0, sooner = math.huge,
   }

@@ -32,14 +32,14 @@ local function flush(p)
     end
     p.awaited = {}
   end
-  if p.seats then
-    if #p.unseated > 0 then
-      variadic('ZREM', p.seats, p.unseated)
-      p.unseated = {}
+  if p.index then
+    if #p.index_removed > 0 then
+      variadic('ZREM', p.index, p.index_removed)
+      p.index_removed = {}
     end
-    if #p.seated > 0 then
-      variadic('ZADD', p.seats, p.seated)
-      p.seated = {}
+    if #p.index_added > 0 then
+      variadic('ZADD', p.index, p.index_added)
+      p.index_added = {}
     end
   end
   if #p.dropped > 0 then

@@ -1,5 +1,5 @@
--- Takes what was settled off its lease; a lease that holds nothing any more goes. The lock on a session stays; there may be room
--- for other messages of it now, for which who has it may be waiting.
+-- Takes settled messages off their lease, and deletes a lease that holds no more. The lock on a session stays; its holder may be
+-- waiting because it has too many messages out, so its session is looked at again.
 local function release_from_lease(p, mine, count)
   if count == 0 then
     return

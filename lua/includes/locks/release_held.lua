@@ -1,9 +1,9 @@
 -- Releases what the lock on a session holds, which counts no delivery. Returns how many messages that were.
 -- @use entry gather index_entries index_name most_held release
 local function release_held(p, session)
-  local seats, members = index_entries(p, session, 'h', 0, 0, MOST_HELD), {}
-  for i = 1, #seats do
-    members[i] = index_name(seats[i])
+  local indexed, members = index_entries(p, session, 'h', 0, 0, MOST_HELD), {}
+  for i = 1, #indexed do
+    members[i] = index_name(indexed[i])
   end
   local found = gather('HMGET', p.entries, members)
   for i = 1, #members do

@@ -1,4 +1,4 @@
--- How many messages of a session are held by who has its lock.
+-- How many messages of a session its holder has out.
 local function held_in(p, session)
-  return redis.call('ZLEXCOUNT', p.seats, '[' .. session .. '\255h', '(' .. session .. '\255i')
+  return redis.call('ZLEXCOUNT', p.index, '[' .. session .. '\255h', '(' .. session .. '\255i')
 end

@@ -1,7 +1,7 @@
--- What stands in `sessions` of one session under one letter, in order, from a number on, after the first so many of them.
+-- Members of the index of one session under one letter, in order, from a number on: at most `most`, after the first `skip`.
 -- @use index_text
 local function index_entries(p, session, letter, from, skip, most)
   local place = session .. '\255'
-  return redis.call('ZRANGE', p.seats, '[' .. place .. letter .. index_text(from),
+  return redis.call('ZRANGE', p.index, '[' .. place .. letter .. index_text(from),
     '(' .. place .. string.char(string.byte(letter) + 1), 'BYLEX', 'LIMIT', skip, most)
 end

@@ -1,5 +1,5 @@
--- Takes a message of a session that could be received from its place there, since it is to be gone: whether there is another
--- one is certain no longer.
+-- Removes a message that could be received, and is to be gone, from the index of its session. Whether the session has another such
+-- message is no longer known.
 -- @use index_remove session_in
 local function index_expire(p, member, record)
   local session = session_in(record)

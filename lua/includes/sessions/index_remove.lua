@@ -1,5 +1,5 @@
--- Takes a message of a session from where it stands in `sessions` under this letter.
+-- Removes a message of a session from the index, where it is under this letter.
 -- @use index_text
 local function index_remove(p, session, letter, number)
-  p.unseated[#p.unseated + 1] = session .. '\255' .. letter .. index_text(number)
+  p.index_removed[#p.index_removed + 1] = session .. '\255' .. letter .. index_text(number)
 end

@@ -1,5 +1,5 @@
--- Finds out anew what those sessions do of which something has changed: `touched` says of each whether it is certain that it
--- has something to be received. Wakes who waits for the next message of one.
+-- Finds out again what the sessions do in which something has changed. `touched` says of each whether it certainly has something to
+-- be received. Wakes a receiver that waits for the next message of its session.
 -- @use gather held_in index_entries most_held turns variadic
 local function update_session_turns(p)
   local names, members = {}, {}

@@ -42,7 +42,7 @@ local function foresee(p, share, turning)
     local turn = o.turns[name]
     if not turn then
       local score = tonumber(redis.call('ZSCORE', p.turns, 's' .. name) or -1)
-      turn = { ready = redis.call('ZLEXCOUNT', p.seats, '[' .. name .. '\255a', '(' .. name .. '\255b'), does = 'none' }
+      turn = { ready = redis.call('ZLEXCOUNT', p.index, '[' .. name .. '\255a', '(' .. name .. '\255b'), does = 'none' }
       if score >= TURNS.blocked then
         turn.does = 'blocked'
       elseif score >= TURNS.locked then
@@ -193,7 +193,7 @@ local function foresee(p, share, turning)
   -- An active message expires, as of `at`. `record` is there if it was read already.
   local function fade(member, e, record, at)
     local stored = e and e.record ~= '' and e.record or member
-    if p.seats and not record then
+    if p.index and not record then
       record = redis.call('HGET', bucket(p.keys, tonumber(stored)), stored)
     end
     if not e then
@@ -201,7 +201,7 @@ local function foresee(p, share, turning)
       e = { level = '0', home = 'a', reason = '-', failures = 0, expires = '', size = size, record = '', changes = '' }
     end
     local m = touch(member, 'e', e)
-    m.session = p.seats and session_in(record)
+    m.session = p.index and session_in(record)
     room = room - e.size
     expire(m, at)
     return m
@@ -228,7 +228,7 @@ local function foresee(p, share, turning)
     o.seq = o.seq or tonumber(redis.call('HGET', p.store, 'seq')) + o.leap
     o.seq = o.seq + 1
     m.number, m.name, m.head, m.record = o.seq, string.format('%.0f', o.seq), head, record
-    m.session = p.seats and session_in(record)
+    m.session = p.index and session_in(record)
     o.activated[#o.activated + 1] = m
     room = room - m.e.size
     m.is, m.indexed = 'ready', expires < o.horizon
@@ -245,9 +245,9 @@ local function foresee(p, share, turning)
       o.leases[#o.leases + 1] = { token = token }
       return 1
     end
-    local seats, members = index_entries(p, name, 'h', 0, 0, share), {}
-    for i = 1, #seats do
-      members[i] = index_name(seats[i])
+    local indexed, members = index_entries(p, name, 'h', 0, 0, share), {}
+    for i = 1, #indexed do
+      members[i] = index_name(indexed[i])
     end
     local found = gather('HMGET', p.entries, members)
     for i = 1, #members do

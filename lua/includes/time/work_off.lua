@@ -19,7 +19,7 @@ local function work_off(p, share)
     end
     return
   end
-  local o = foresee(p, share, p.seats)
+  local o = foresee(p, share, p.index)
   local stored, old, sooner = {}, {}, p.sooner
 
   for i = 1, #o.moved do

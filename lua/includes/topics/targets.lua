@@ -29,8 +29,8 @@ local function targets(p, keys, incarnations)
     }
     at = at + 5
     if sessions == '+' then
-      list[i].seats, list[i].turns, list[i].states = keys[at], keys[at + 1], keys[at + 2]
-      list[i].touched, list[i].seated, list[i].unseated = {}, {}, none
+      list[i].index, list[i].turns, list[i].states = keys[at], keys[at + 1], keys[at + 2]
+      list[i].touched, list[i].index_added, list[i].index_removed = {}, {}, none
       at = at + 3
     end
   end

@@ -1,4 +1,4 @@
--- Whether a channel lies in the slot of a key: to publish elsewhere would end a later script in the middle.
+-- Whether a channel is in the slot of a key. To publish to another slot would end a later script in the middle.
 local function same_slot(key, channel)
   local tag = string.sub(key, 1, string.find(key, '}', 1, true))
   return string.sub(channel, 1, #tag) == tag

@@ -242,7 +242,7 @@ BUGS = (
     ),
     Bug("who waited in a session waits on", "includes/unlock", "  if waiter then\n", "  if false then\n", "sessions"),
     Bug("a state weighs nothing", "set_state", "p.bytes = p.bytes + growth", "p.bytes = p.bytes", "sessions"),
-    Bug("a state without a place", "set_state", "redis.call('ZREM', p.seats, seat)", "local _ = seat", "sessions"),
+    Bug("a state without a place", "set_state", "redis.call('ZREM', p.index, stated)", "local _ = stated", "sessions"),
     Bug(
         "locks that hold nothing weigh nothing",
         "includes/foresee",
@@ -253,7 +253,7 @@ BUGS = (
     Bug(
         "a deferred message of another session",
         "receive_deferred",
-        " and (not session or seats[i])",
+        " and (not session or indexed[i])",
         "",
         "sessions",
     ),
@@ -271,8 +271,8 @@ BUGS = (
     ),
     Bug("copies under one number", "publish", "local own = number + nth", "local own = number", "topic"),
     Bug("a copy without its record", "publish", "nth > 0 and string.format('%.0f', number) or ''", "''", "topic"),
-    Bug("a failed rule is no dead letter", "publish", "if copy.dead or target.seats", "if target.seats", "topic"),
-    Bug("what has no session is let in", "publish", "copy.dead or target.seats and not session", "copy.dead", "topic"),
+    Bug("a failed rule is no dead letter", "publish", "if copy.dead or target.index", "if target.index", "topic"),
+    Bug("what has no session is let in", "publish", "copy.dead or target.index and not session", "copy.dead", "topic"),
     Bug("a copy lives as long as its record", "publish", "if till < expires or changes", "if changes", "topic"),
     Bug("a copy that is released lives as long as its record", "includes/make_ready", " and not p.shared", "", "topic"),
     Bug(

@@ -105,13 +105,24 @@ def table(results: Results) -> list[str]:
 
 def _rows(results: Results, way: str, shape: str, who: str) -> Iterator[str]:
     steps = results.works.get(Results.key(way, shape, who), {})
-    ratios = {other: results.ratio(way, shape, who, other) for other in BESIDE.get(who, ())}
-    told = "".join(f"   {ratio:.2f} x {CALLED[other]}" for other, ratio in ratios.items() if ratio is not None)
+    told = "".join(_compared(results, way, shape, who, other) for other in BESIDE.get(who, ()))
     if steps:
         yield f"{f'      {who}':<{WIDTH}}{figures(steps[ALL])}{told}"
     for step, measured in steps.items():
         if step != ALL:
             yield f"{f'        {step}':<{WIDTH}}{figures(measured)}"
+
+
+def _compared(results: Results, way: str, shape: str, who: str, reference: str) -> str:
+    """Tell the speed, and the client's processor time, in terms of another.
+
+    A busy machine distorts the processor time less than the speed.
+    """
+    one, other = results.of(way, shape, who), results.of(way, shape, reference)
+    if one is None or other is None:
+        return ""
+    speed, cpu = one.per_second / other.per_second, one.client / other.client
+    return f"   {speed:.2f} x {CALLED[reference]} (CPU {cpu:.2f} x)"
 
 
 # -- the goals ---------------------------------------------------------------------------------------------------------

@@ -40,7 +40,7 @@ SINGLE = [
 
 def row(name: str, *beside: str) -> str:
     """What a line of the table is to look like, without NATS."""
-    return rf"{name} +{SPEED}" + "".join(rf" +\d+\.\d\d x {other}" for other in beside)
+    return rf"{name} +{SPEED}" + "".join(rf" +\d+\.\d\d x {other} \(CPU \d+\.\d\d x\)" for other in beside)
 
 
 def rows(*, cluster: bool) -> list[str]:
@@ -146,8 +146,8 @@ def test_where_nats_cannot_be_installed_a_line_says_so_and_nothing_is_left(tmp_p
 # -- what is printed ---------------------------------------------------------------------------------------------------
 
 
-def speed(per_second: float, server: float = 1.0) -> dict[str, Medians]:
-    return {"": Medians(per_second, 1.0, server)}
+def speed(per_second: float, server: float = 1.0, client: float = 1.0) -> dict[str, Medians]:
+    return {"": Medians(per_second, client, server)}
 
 
 def results(*, nats: float, streams: float, server: float, sixteen: float, idle: Idle) -> Results:
@@ -190,7 +190,7 @@ def test_the_goal_beside_nats_is_higher_with_uvloop() -> None:
 def test_a_row_has_the_ratio_to_each_peer_that_was_measured() -> None:
     works = {
         Results.key(TASKS, BACKLOG, NATS): speed(10_000),
-        Results.key(TASKS, BACKLOG, ONE): speed(15_000),
+        Results.key(TASKS, BACKLOG, ONE): speed(15_000, client=0.5),
         Results.key(TASKS, BACKLOG, CLUSTER_ONE): speed(7_500),
         Results.key(BATCHES, BACKLOG, STREAMS): speed(40_000),
         Results.key(BATCHES, BACKLOG, NATS): speed(10_000),
@@ -199,10 +199,10 @@ def test_a_row_has_the_ratio_to_each_peer_that_was_measured() -> None:
     lines = [line for line in table(Results(works, {NATS: Idle(0.25, 1.5)})) if "µs" in line or "ms" in line]
     assert [re.split(r" {2,}", line.strip()) for line in lines] == [
         ["NATS JetStream through nats-py", "10,000", "1.0 µs", "1.0 µs"],
-        ["sbredis", "15,000", "1.0 µs", "1.0 µs", "1.50 x NATS"],
-        ["sbredis, on the cluster", "7,500", "1.0 µs", "1.0 µs", "0.50 x one"],
+        ["sbredis", "15,000", "0.5 µs", "1.0 µs", "1.50 x NATS (CPU 0.50 x)"],
+        ["sbredis, on the cluster", "7,500", "1.0 µs", "1.0 µs", "0.50 x one (CPU 2.00 x)"],
         ["bare streams through redis-py", "40,000", "1.0 µs", "1.0 µs"],
-        ["NATS JetStream through nats-py", "10,000", "1.0 µs", "1.0 µs", "0.25 x streams"],
-        ["sbredis", "20,000", "1.0 µs", "1.0 µs", "0.50 x streams", "2.00 x NATS"],
+        ["NATS JetStream through nats-py", "10,000", "1.0 µs", "1.0 µs", "0.25 x streams (CPU 1.00 x)"],
+        ["sbredis", "20,000", "1.0 µs", "1.0 µs", "0.50 x streams (CPU 1.00 x)", "2.00 x NATS (CPU 1.00 x)"],
         ["NATS JetStream through nats-py", "p50 0.25 ms", "p99 1.50 ms"],
     ]

@@ -9,21 +9,21 @@
 -- Result: { more }
 -- Refusals: GONE (another incarnation is here), LAYOUT, BADCALL
 -- @use bucket drop flush gather record_of refuse sentinel whole
-local s = redis.call('HMGET', KEYS[1], 'layout', 'incarnation', 'shared', 'kept')
+local layout, incarnation, shared, kept = unpack(redis.call('HMGET', KEYS[1], 'layout', 'incarnation', 'shared', 'kept'))
 local share = whole(ARGV[7], 1, 1000)
 if not share or #ARGV ~= 7 then
   return refuse('BADCALL', 'share')
 end
-if not s[1] then
+if not layout then
   return { 0 }
 end
-if s[1] ~= '1' then
-  return refuse('LAYOUT', s[1])
+if layout ~= '1' then
+  return refuse('LAYOUT', layout)
 end
-if s[2] ~= ARGV[2] then
+if incarnation ~= ARGV[2] then
   return refuse('GONE', 'partition')
 end
-if s[3] ~= '1' then
+if shared ~= '1' then
   redis.call('UNLINK', unpack(KEYS))
   return { 0 }
 end
@@ -51,7 +51,7 @@ flush(p)
 if #members == share then
   return { 1 }
 end
-redis.call('HINCRBY', KEYS[10], 'bytes', 0 - tonumber(s[4])) -- not -0, which Redis 7.0 hands on as no integer
+redis.call('HINCRBY', KEYS[10], 'bytes', 0 - tonumber(kept)) -- not -0, which Redis 7.0 hands on as no integer
 redis.call('UNLINK', unpack(KEYS, 28, 30))
 redis.call('UNLINK', unpack(KEYS, 1, 9))
 return { 0 }

@@ -28,17 +28,17 @@ if not lock_of(p, session, token) then
   return refuse('LOST', 'session')
 end
 local field, stated = '=' .. session, session .. '\255k'
-local limits = redis.call('HMGET', p.store, 'bytes', 'quota', 'largest')
+local limits = redis.call('HMGET', p.store, unpack(STORE))
 local growth = #ARGV[10] - redis.call('HSTRLEN', p.states, field)
-if #ARGV[10] > tonumber(limits[3]) then
+if #ARGV[10] > tonumber(limits[STORE.largest]) then
   return refuse('TOOLARGE', '0')
 end
 local function full(bytes)
-  limits[1] = bytes
-  return growth > 0 and tonumber(bytes) + growth > tonumber(limits[2])
+  limits[STORE.bytes] = bytes
+  return growth > 0 and tonumber(bytes) + growth > tonumber(limits[STORE.quota])
 end
-if full(limits[1]) then
-  return overdue(p) and put_off(p, full) or refuse('QUOTA', limits[1] .. ' ' .. limits[2])
+if full(limits[STORE.bytes]) then
+  return overdue(p) and put_off(p, full) or refuse('QUOTA', limits[STORE.bytes] .. ' ' .. limits[STORE.quota])
 end
 
 advance(p, 100)

@@ -18,12 +18,13 @@ for i = 1, #KEYS do
   local announced = redis.call('HGET', KEYS[i], 'announced')
   reply[i] = ''
   if announced and tonumber(announced) < NEVER then
-    local s = redis.call('HMGET', KEYS[i], 'layout', 'next_due', 'head', 'next_lock', 'offset', 'clock', 'status')
-    local now = s[6] == 'test' and told or s[6] == 'server' and time
-    if s[1] == '1' and now and s[7] ~= 'Deleting' then
-      local first = math.min(tonumber(s[2]), tonumber(s[3]))
-      if tonumber(s[4]) < NEVER then
-        first = math.min(first, tonumber(s[4]) - tonumber(s[5]))
+    local layout, next_due, head, next_lock, offset, clock, status =
+      unpack(redis.call('HMGET', KEYS[i], 'layout', 'next_due', 'head', 'next_lock', 'offset', 'clock', 'status'))
+    local now = clock == 'test' and told or clock == 'server' and time
+    if layout == '1' and now and status ~= 'Deleting' then
+      local first = math.min(tonumber(next_due), tonumber(head))
+      if tonumber(next_lock) < NEVER then
+        first = math.min(first, tonumber(next_lock) - tonumber(offset))
       end
       if first < NEVER then
         reply[i] = string.format('%.0f', math.max(0, first - now))

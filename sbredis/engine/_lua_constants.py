@@ -1,4 +1,4 @@
-"""The constants of the scripts, written in Lua from the numbers of the life cycle.
+"""The constants of the scripts, written in Lua from the numbers of the life cycle and the declarations of settings.
 
 A script or a fragment names a constant in a line ``-- @use``, as it names a fragment, and then has a local in upper
 case: ``-- @use never`` gives it ``local NEVER = 9999999999999``. So ``_lifecycle.py`` is the one place that says what a
@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from types import MappingProxyType
-from typing import Final, TypeAlias
+from typing import Final
 
 from sbredis.engine._lifecycle import (
     BAND_WIDTH,
@@ -25,17 +25,16 @@ from sbredis.engine._lifecycle import (
     Side,
     State,
 )
+from sbredis.engine._state import LuaValue, settings_table
 
 __all__ = ["CONSTANTS", "GENERATED"]
-
-Value: TypeAlias = "int | str | tuple[Value, ...] | Mapping[str, Value]"
 
 
 def _first_score(side: Side, state: State) -> int:
     return BANDS[side, state].start * BAND_WIDTH
 
 
-def _side(side: Side) -> dict[str, Value]:
+def _side(side: Side) -> dict[str, LuaValue]:
     """The first score of each state of a side; the range of what can be received also as text, for commands."""
     ready = BANDS[side, State.ACTIVE]
     states = [state for of, state in BANDS if of is side and state is not State.ACTIVE and (of, state) not in RESERVED]
@@ -49,7 +48,7 @@ def _side(side: Side) -> dict[str, Value]:
     }
 
 
-CONSTANTS: Final[Mapping[str, Value]] = MappingProxyType(
+CONSTANTS: Final[Mapping[str, LuaValue]] = MappingProxyType(
     {
         "band": BAND_WIDTH,
         "epoch_leap": EPOCH_LEAP,
@@ -58,6 +57,7 @@ CONSTANTS: Final[Mapping[str, Value]] = MappingProxyType(
         "never_text": str(NEVER),
         "scheduled": _first_score(Side.MAIN, State.SCHEDULED),
         "sentinel": {"name": SENTINEL, "score": SENTINEL_BAND * BAND_WIDTH},
+        "settings": settings_table(),
         "sides": {room: {"prefix": room, "room": number} for room, number in WAITING_ROOMS.items()}
         | {side.value: _side(side) for side in Side},
         "state_bands": tuple(bands.start for bands in BANDS.values() if len(bands) == 1),
@@ -70,6 +70,7 @@ CONSTANTS: Final[Mapping[str, Value]] = MappingProxyType(
 - ``epoch_leap``, ``levels``, ``never``, as in ``_lifecycle.py``; ``never_text`` is how entries and settings hold it.
 - ``scheduled``: the first score of scheduled messages.
 - ``sentinel``: the name and score of what is in ``order`` and in ``entries`` and is no message.
+- ``settings``: what each setting of a partition may be, as ``_settings.py`` declares it.
 - ``sides``: the two queues of a partition, by the letter before the numbers of their messages, with the first score of
   each state; and by h and s the rooms in which receivers wait for a message of their session, and for a session.
 - ``state_bands``: the bands of all states of both sides, in order, but for those with a band for each level.
@@ -79,7 +80,9 @@ CONSTANTS: Final[Mapping[str, Value]] = MappingProxyType(
 """
 
 
-def _literal(value: Value) -> str:
+def _literal(value: LuaValue) -> str:
+    if isinstance(value, bool):
+        return str(value).lower()
     if isinstance(value, int):
         return str(value)
     if isinstance(value, str):

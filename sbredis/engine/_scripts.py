@@ -18,15 +18,13 @@ from dataclasses import dataclass
 from functools import cache
 from importlib.resources import files
 from importlib.resources.abc import Traversable
-from types import MappingProxyType
-from typing import Final, NoReturn
+from typing import NoReturn
 
-from sbredis.engine import _lua_constants, _state
+from sbredis.engine._lua_constants import GENERATED
 from sbredis.engine._state import UnknownFieldError, with_positions
 from sbredis.transport import Script
 
 __all__ = [
-    "GENERATED",
     "Contract",
     "ScriptFormatError",
     "contract",
@@ -428,9 +426,6 @@ def _codes(section: _Section) -> tuple[str, ...]:
 
 
 # -- the files of this package -----------------------------------------------------------------------------------------
-
-GENERATED: Final[Mapping[str, str]] = MappingProxyType({**_lua_constants.GENERATED, **_state.GENERATED})
-"""The fragments that no Lua file holds, by the names under which files of fragments are read."""
 
 # Through importlib.resources, because sbredis may be imported from a zipped wheel.
 

@@ -1,4 +1,4 @@
-"""The fields of a partition's ``state``, by name: one list that Python and the scripts share. Pure.
+"""The fields of a partition's ``state`` and ``store``, by name: lists that Python and the scripts share. Pure.
 
 A script reads many fields with one HMGET, which answers by position. No Lua file counts these positions. It names a
 list of fields instead, and the loader (:mod:`sbredis.engine._scripts`) puts in what this module knows of the list::
@@ -10,7 +10,7 @@ list of fields instead, and the loader (:mod:`sbredis.engine._scripts`) puts in 
 The loader replaces the text of the script, so a call costs what it would cost with positions written by hand: a table
 of names would be made again for every call. A name that is not in the list is an error when the script is loaded.
 
-``configure`` checks and stores settings by a table, the fragment ``settings``, which comes from here as well.
+``configure`` checks and stores settings by a table, the constant ``settings``, which comes from here as well.
 """
 
 from __future__ import annotations
@@ -18,11 +18,14 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping
 from types import MappingProxyType
-from typing import Final
+from typing import Final, TypeAlias
 
 from sbredis.engine._settings import SETTINGS, Setting
 
-__all__ = ["FIELD_LISTS", "GENERATED", "UnknownFieldError", "with_positions"]
+__all__ = ["FIELD_LISTS", "LuaValue", "UnknownFieldError", "settings_table", "with_positions"]
+
+LuaValue: TypeAlias = "bool | int | str | tuple[LuaValue, ...] | Mapping[str, LuaValue]"
+"""What a script can have as a constant."""
 
 
 class UnknownFieldError(LookupError):
@@ -43,9 +46,15 @@ FIELD_LISTS: Final[Mapping[str, tuple[str, ...]]] = MappingProxyType(
             *("next_lock", "next_due", "waiting", "biggest", "announced"),
             *("status", "ttl", "sessions"),
         ),
+        "STORE": ("bytes", *(setting.stored for setting in SETTINGS.values() if setting.with_records)),
     }
 )
-"""The fields that scripts read together: all that a call may need, and what publishing needs of a subscription."""
+"""The fields that scripts read together, by the name of the list.
+
+- ``STATE``: all that a call may need of a partition.
+- ``TARGET``: what publishing needs of a subscription.
+- ``STORE``: what bounds the records, which is in the key ``store`` beside them.
+"""
 
 _USED = re.compile(
     rf"\b(?:unpack\((?P<all>{'|'.join(FIELD_LISTS)})\)"
@@ -80,28 +89,23 @@ def _of_its_type(setting: Setting, stored: str) -> str:
     return f"{stored} == '1'" if setting.least is None else f"tonumber({stored})"
 
 
-def _settings_fragment() -> str:
-    """The fragment ``settings``: what each setting may be, in the order in which ``configure`` takes them."""
-    return "\n".join(("local SETTINGS = {", *(f"  {{ {_entry(setting)} }}," for setting in SETTINGS.values()), "}"))
+def settings_table() -> tuple[Mapping[str, LuaValue], ...]:
+    """What ``configure`` knows of each setting, in the order in which it takes them."""
+    return tuple(map(_entry, SETTINGS.values()))
 
 
-def _entry(setting: Setting) -> str:
-    parts = [f"name = '{setting.stored}'"]
-    if setting.least is not None:
-        parts.append(f"least = {setting.least}, most = {setting.most}")
+def _entry(setting: Setting) -> Mapping[str, LuaValue]:
+    entry: dict[str, LuaValue] = {"name": setting.stored}
+    if setting.least is not None and setting.most is not None:
+        entry |= {"least": setting.least, "most": setting.most}
     else:
-        words = setting.words or ("0", "1")
-        parts.append("words = { " + ", ".join(f"['{word}'] = true" for word in words) + " }")
+        entry["words"] = dict.fromkeys(setting.words or ("0", "1"), True)
     if setting.optional:
-        parts.append("optional = true")
+        entry["optional"] = True
     if setting.fixed is not None:
-        parts.append("fixed = true")
+        entry["fixed"] = True
     if setting.with_records:
-        parts.append("with_records = true")
+        entry["with_records"] = True
     else:
-        parts.append(f"position = {FIELD_LISTS['STATE'].index(setting.stored) + 1}")
-    return ", ".join(parts)
-
-
-GENERATED: Final[Mapping[str, str]] = MappingProxyType({"includes/settings": _settings_fragment()})
-"""The fragments that no Lua file holds, by the names under which files of fragments are read."""
+        entry["position"] = FIELD_LISTS["STATE"].index(setting.stored) + 1
+    return entry

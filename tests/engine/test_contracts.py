@@ -49,10 +49,11 @@ from sbredis.engine._lifecycle import (
     score,
     split_member,
 )
+from sbredis.engine._lua_constants import GENERATED
 from sbredis.engine._partition import _TARGET_KINDS, MAXIMUM_CALL_BYTES, MAXIMUM_CALL_MESSAGES
 from sbredis.engine._refusals import REFUSALS
 from sbredis.engine._settings import SETTINGS
-from sbredis.engine._state import FIELD_LISTS, GENERATED
+from sbredis.engine._state import FIELD_LISTS
 from tests.engine.bench import Bench
 from tests.engine.contracts import COMMON_REFUSALS, OF_A_PARTITION, OF_EVERY_CALL, contract_of, fragment, source_of
 from tests.engine.proof.picture import SENTINEL, SENTINEL_SCORE
@@ -477,6 +478,7 @@ async def test_a_partition_stores_each_setting_under_the_name_that_its_declarati
     of_state = {setting.stored for setting in SETTINGS.values() if not setting.with_records}
     assert of_state <= set(FIELD_LISTS["STATE"])
     assert set(FIELD_LISTS["TARGET"]) <= set(FIELD_LISTS["STATE"]) <= {field.decode() for field in state}
+    assert set(FIELD_LISTS["STORE"]) <= {field.decode() for field in store}
 
 
 def test_the_scripts_know_of_each_setting_what_its_declaration_says() -> None:

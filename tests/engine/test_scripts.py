@@ -18,8 +18,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from sbredis.engine._lua_constants import GENERATED
 from sbredis.engine._scripts import (
-    GENERATED,
     Contract,
     ScriptFormatError,
     _folders,
@@ -32,6 +32,7 @@ from sbredis.engine._scripts import (
     read_source,
     refusals,
 )
+from sbredis.engine._settings import SETTINGS
 from sbredis.engine._state import FIELD_LISTS
 from sbredis.transport import Script
 from tools.repository import ROOT
@@ -633,10 +634,15 @@ def test_a_field_that_its_list_does_not_have_is_found_when_the_script_is_loaded(
 
 
 @every_file
-def test_no_file_counts_the_positions_of_fields_that_come_from_a_list(name: str) -> None:
+def test_no_file_counts_the_positions_of_settings(name: str) -> None:
     text = text_of(name)
-    for reply in re.findall(r"local (\w+) = redis\.call\([^\n]*unpack\((?:STATE|TARGET)\)", text):
-        assert not re.findall(rf"\b{reply}\[\d+\]", text)
+    read_at_once = re.findall(r"local (\w+) = redis\.call\('HMGET', [\w.\[\]]+, ([^\n]*)", text)
+    settings = {setting.stored for setting in SETTINGS.values()}
+    for reply, names in read_at_once:
+        if names.startswith("unpack("):
+            assert not re.findall(rf"\b{reply}\[\d+\]", text)
+        else:
+            assert settings & set(re.findall(r"'(\w+)'", names)) == set()
 
 
 def test_operations_are_the_files_beside_the_fragments() -> None:

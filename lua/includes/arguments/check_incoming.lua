@@ -25,8 +25,8 @@ local function check_incoming(p, argv, columns, letters, at)
     return nil, refuse('DISABLED', p.status)
   end
   local ttl, level, due = place.t, place.l, place.d
-  local limits = redis.call('HMGET', p.store, 'bytes', 'quota', 'largest')
-  local largest, total, changes, without = tonumber(limits[3]), 0, 0, nil
+  local limits = redis.call('HMGET', p.store, unpack(STORE))
+  local largest, total, changes, without = tonumber(limits[STORE.largest]), 0, 0, nil
   local sessions = (p.index or p.topic) and {} or nil
   for i = 1, count do
     local first = at + (i - 1) * stride
@@ -57,11 +57,11 @@ local function check_incoming(p, argv, columns, letters, at)
     return nil, refuse('BADCALL', 'messages')
   end
   local function full(bytes)
-    limits[1] = bytes
-    return total > 0 and tonumber(bytes) + total + changes > tonumber(limits[2])
+    limits[STORE.bytes] = bytes
+    return total > 0 and tonumber(bytes) + total + changes > tonumber(limits[STORE.quota])
   end
-  if full(limits[1]) then
-    return nil, overdue(p) and put_off(p, full) or refuse('QUOTA', limits[1] .. ' ' .. limits[2])
+  if full(limits[STORE.bytes]) then
+    return nil, overdue(p) and put_off(p, full) or refuse('QUOTA', limits[STORE.bytes] .. ' ' .. limits[STORE.quota])
   end
   return {
     at = at, stride = stride, count = count, ttl = ttl, level = level, id = place.i, due = due, route = place.r,

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
-from sbredis.engine import MAXIMUM_CALL_MESSAGES, MAXIMUM_MESSAGE_BYTES, NEVER
+from sbredis.engine import MAXIMUM_CALL_MESSAGES, NEVER, PartitionSettings
 from sbredis.engine._lifecycle import BAND_WIDTH
 from sbredis.engine._settings import SETTINGS
 from sbredis.transport import Argument
@@ -14,20 +14,6 @@ __all__ = ["NOT_NAMES", "OTHER_TOKEN", "SETTING", "TOKEN", "WELL_FORMED", "Malfo
 
 TOKEN, OTHER_TOKEN = "aaaaaaaaaaaa", "bbbbbbbbbbbb"
 
-_CONFIGURED: dict[str, Argument] = {
-    "status": "Active",
-    "lock": 30_000,
-    "deliveries": 3,
-    "ttl": NEVER,
-    "dead": 0,
-    "window": "",
-    "quota": 1 << 30,
-    "largest": 1 << 20,
-    "clock": "test",
-    "shared": 0,
-    "sessions": 0,
-    "topic": 0,
-}
 SETTING = {setting.stored: place for place, setting in enumerate(SETTINGS.values(), 2)}
 """Where each setting stands among the arguments of `configure`."""
 
@@ -43,7 +29,11 @@ WELL_FORMED: dict[str, tuple[Argument, ...]] = {
     "abandon": ("1", TOKEN, 1, "1", "", 0),
     "cancel": ("1",),
     "complete": (TOKEN, 1, "1"),
-    "configure": ("0", "sb:bench:{abc}:wake:due", *(_CONFIGURED[name] for name in SETTING)),
+    "configure": (
+        "0",
+        "sb:bench:{abc}:wake:due",
+        *PartitionSettings(clock="test", lock_duration=30_000, max_delivery_count=3).arguments(),
+    ),
     "count": (),
     "dead_letter": (TOKEN, 1, "1", ""),
     "defer": (TOKEN, 1, "1", ""),
@@ -66,11 +56,9 @@ NEW_TOKEN: dict[str, int] = {"accept_session": 2, "receive": 4, "receive_deferre
 _NUMBERS: dict[str, dict[int, tuple[int, int]]] = {
     "abandon": {5: (0, NEVER)},
     "configure": {
-        SETTING["lock"]: (1, NEVER),
-        SETTING["deliveries"]: (1, 99_999),
-        SETTING["ttl"]: (1, NEVER),
-        SETTING["quota"]: (0, 999_999_999_999_999),
-        SETTING["largest"]: (0, MAXIMUM_MESSAGE_BYTES),
+        SETTING[setting.stored]: (setting.least, setting.most)
+        for setting in SETTINGS.values()
+        if setting.least is not None and setting.most is not None and not setting.optional
     },
     "accept_session": {1: (0, 1), 4: (0, 1)},
     "bury_session": {2: (1, MAXIMUM_CALL_MESSAGES)},
@@ -95,13 +83,18 @@ _CHOICES: dict[str, dict[int, tuple[Argument, ...]]] = {
     "configure": {
         0: ("", "2", "yes"),
         1: ("", "elsewhere", "sb:bench:{other}:wake:due", "{abc}"),
-        SETTING["clock"]: ("", "Server", "none"),
-        SETTING["status"]: ("", "active", "Deleting", "Active "),
-        SETTING["dead"]: ("", "2", "-"),
         SETTING["window"]: ("0", "-1", "x", str(NEVER + 1)),
-        SETTING["shared"]: ("", "2"),
-        SETTING["sessions"]: ("", "2"),
-        SETTING["topic"]: ("", "2"),
+        **{
+            SETTING[setting.stored]: (
+                "",
+                "2",
+                "-",
+                "Deleting",
+                *(wrong for word in setting.words for wrong in (f"{word} ", word.swapcase())),
+            )
+            for setting in SETTINGS.values()
+            if setting.least is None
+        },
     },
     "peek": {0: ("x", "D", "t", "dd", "0"), 4: ("", "x", "alx", "A", "a,l", " ")},
     "purge": {0: ("x", "D", "t", "dd", "0"), 3: ("", "x", "-1", "1.5", "1e3", "9" * 17)},

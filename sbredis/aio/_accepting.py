@@ -16,8 +16,8 @@ from typing import TYPE_CHECKING, Any, ClassVar
 from sbredis.aio._arguments import AT_ONCE
 from sbredis.aio._lanes import CallJob
 from sbredis.aio._session import ServiceBusSession, lane_for
-from sbredis.aio._spot import passing
 from sbredis.aio._waking import REGISTERED, listen
+from sbredis.aio._watcher import passing
 from sbredis.engine import (
     Accepted,
     Partition,

@@ -30,6 +30,7 @@ from sbredis.model import Lease, ServiceBusReceivedMessage
 
 if TYPE_CHECKING:
     from sbredis.aio._entity import Entity
+    from sbredis.transport import Transport
 
 __all__ = ["Desk"]
 
@@ -76,6 +77,24 @@ class Desk:
 
     def __str__(self) -> str:
         return f"{self.entity.name}, partition {self.number}"
+
+    @property
+    def transport(self) -> Transport:
+        """What its calls go through."""
+        return self.entity.connection.transport
+
+    @property
+    def base(self) -> int:
+        """What is added to the partition's own numbers to make sequence numbers."""
+        return self.entity.base(self.number)
+
+    @property
+    def connected(self) -> bool:
+        """Whether there is a connection to the server that the partition is on."""
+        entity = self.entity
+        if self.number not in entity.numbers:
+            return False
+        return entity.connection.transport.server_of(entity.partition(self.number).keys[0]) is not None
 
     def channel(self, identity: str) -> bytes:
         """Where somebody who waits at this partition is woken."""

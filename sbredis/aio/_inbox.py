@@ -1,19 +1,12 @@
 # pyright: reportPrivateUsage=false
-"""Where the messages of a receiver come in: fetched as they are asked for, and given to those who wait in their order.
+"""The inbox of a receiver: messages are fetched as callers ask for them, and given to the callers in their order.
 
-Nothing here waits but those who want messages. What happens (somebody asks, a call is answered, a partition wakes us,
-a time has come) leads to :meth:`Inbox.pump`, which makes the calls that are wanted now:
+Nothing here waits but the callers. Whatever happens (somebody asks, a call is answered, a partition wakes us, a time
+has come) leads to :meth:`Inbox.pump`, which makes the calls that are wanted now. :mod:`sbredis.aio.core._fetching`
+decides which these are, by what :mod:`sbredis.aio.core._watching` knows of each partition.
 
-* Without prefetching, no more is asked for than somebody waits for, and of one partition at a time, so no message is
-  locked that nobody asked for. What nobody waits for any more when it comes is given back, uncounted.
-* A partition is *lively* as long as it may have something. One that has nothing has us registered, in the same run of
-  its script, and wakes us; until then it is left alone, but for a look before the registration ends or when something
-  is due in it.
-* Of several partitions of which nothing is known, all are looked at first, at once, which locks nothing. Those that are
-  known to have something are asked in turns.
-* Who is woken and wants nothing any more looks without waiting, so that the partition wakes the next one in its place;
-  so does who was told that something will be due, when it is.
-* A call whose answer is late keeps its place and is answered in the end; meanwhile the other partitions are asked.
+A message that nobody waits for any more when it comes is kept, if there is room for it, or given back uncounted. A call
+whose answer is late is answered in the end; meanwhile the other partitions are asked.
 """
 
 from __future__ import annotations
@@ -27,7 +20,8 @@ from typing import TYPE_CHECKING
 
 from sbredis.aio._arguments import AT_ONCE
 from sbredis.aio._buffer import Buffer
-from sbredis.aio._spot import Spot, passing
+from sbredis.aio._watcher import PartitionWatcher, passing
+from sbredis.aio.core._fetching import Stock, fetches, keep_for, passings
 from sbredis.engine import Side
 from sbredis.exceptions import (
     OperationTimeoutError,
@@ -51,7 +45,6 @@ _GATHERING = 0.2
 """Who has got something waits no longer than this for more,"""
 _LONGEST_GATHERING = 1.0
 """and no longer than this, or a quarter of a lock, for all of it."""
-_MOST = 1000
 _CHECKING = 1.0
 """So often those who wait make sure that there is still a connection over which they can be woken."""
 
@@ -65,7 +58,7 @@ class _Caller:
         self.missing = missing
         self.gathers = gathers
         """It waits for more when it has got something."""
-        self.unanswered: dict[Spot, int] | None = None
+        self.unanswered: dict[PartitionWatcher, int] | None = None
         """Of one that wants what is there now: the partitions that have not said yet that they have nothing more, each
         with the number of the last call before it came. ``None`` of one that waits.
         """
@@ -107,8 +100,13 @@ class Inbox:
         self.identity = identity
         self.side: Side = side
         self.mode = mode
-        self.buffer = Buffer(self, prefetch, adaptive=adaptive)
         self._loop = asyncio.get_running_loop()
+        self._clock = entity.connection.clock
+        self.buffer = Buffer()
+        """The messages that were fetched ahead."""
+        lock = entity.record.settings.lock_duration / 1000
+        self.stock = Stock(prefetch, adaptive=adaptive, lock=lock, now=self._loop.time())
+        """How many are fetched ahead."""
         self._callers: deque[_Caller] = deque()
         self.session = session
         """The one whose messages these are."""
@@ -118,12 +116,13 @@ class Inbox:
         """What is being given back to a session, in which order matters."""
         self._empty = empty
         self._numbers = entity.numbers
-        self._spots = self._new_spots()
-        self._at = 0
+        self._watchers = self._new_watchers()
+        self._turn = 0
+        """With which partition to start the next time."""
         self._closed = False
         self._timer: asyncio.TimerHandle | None = None
         self._trouble: ServiceBusError | None = None
-        self._ended_moving = entity.connection.clock.when_moved(self._clock_moved)
+        self._ended_moving = self._clock.when_moved(self._clock_moved)
         entity.watchers.add(self._entity_changed)
 
     # -- for callers ---------------------------------------------------------------------------------------------------
@@ -137,7 +136,7 @@ class Inbox:
         deadline = None if seconds is None else self._loop.time() + seconds
         while True:
             got = await self._take(wanted, deadline, gather=gather, at_once=seconds == 0)
-            now = self.entity.connection.clock.now()
+            now = self._clock.now()
             if all(lease is None or lease.until > now for lease in {message._lease for message in got}):
                 return got
             # The process was stopped, or the clock of a test was moved, while the call was under way.
@@ -145,13 +144,26 @@ class Inbox:
             if live:
                 return live
 
+    def next_kept(self) -> ServiceBusReceivedMessage | None:
+        """The oldest message that was fetched ahead, if there is one whose lock holds. Nobody waits for it."""
+        message = self.buffer.pop(self._clock.now())
+        if message is not None:
+            self.stock.took(1)
+        if len(self.buffer) <= self.stock.refill_at:
+            self.pump()
+        return message
+
     async def _take(
         self, wanted: int, deadline: float | None, *, gather: bool, at_once: bool
     ) -> list[ServiceBusReceivedMessage]:
-        kept = self.buffer.take(wanted)
-        if len(kept) == wanted or (kept and not gather):
-            self.pump()
-            return kept
+        kept: list[ServiceBusReceivedMessage] = []
+        if len(self.buffer):
+            kept = self.buffer.take(wanted, self._clock.now())
+            self.stock.took(len(kept))
+            if len(kept) == wanted or (kept and not gather):
+                if len(self.buffer) <= self.stock.refill_at:
+                    self.pump()
+                return kept
         caller = _Caller(wanted - len(kept), gathers=gather)
         caller.got = kept
         if at_once:
@@ -160,8 +172,8 @@ class Inbox:
         self._callers.append(caller)
         before = len(kept)
         try:
-            for spot in self._spots:
-                spot.try_anew()
+            for watcher in self._watchers:
+                watcher.wanted()
             self.pump()
             if at_once:
                 await self._answers(caller)
@@ -176,9 +188,9 @@ class Inbox:
             if not caller.got:
                 raise caller.error
             _log.warning("receiving ended early: %s", caller.error)
-        elif not caller.got and self._spots and all(spot.troubled for spot in self._spots):
+        elif not caller.got and self._watchers and all(watcher.troubled for watcher in self._watchers):
             raise self._unreachable()
-        self.buffer.consumed(len(caller.got) - before)
+        self.stock.took(len(caller.got) - before)
         return caller.got
 
     async def _gather(self, caller: _Caller, deadline: float | None) -> None:
@@ -204,9 +216,9 @@ class Inbox:
 
     def _ask_all(self, caller: _Caller) -> None:
         """Have each partition asked for who wants what is there now."""
-        caller.unanswered = {spot: spot.calls for spot in self._spots}
-        for spot in self._spots:
-            spot.enliven()
+        caller.unanswered = {watcher: watcher.watch.calls for watcher in self._watchers}
+        for watcher in self._watchers:
+            watcher.watch.wanted_now()
 
     async def _answers(self, caller: _Caller) -> None:
         """Wait until all partitions have answered, or it has what it wants."""
@@ -220,30 +232,32 @@ class Inbox:
                     return
             caller.news = self._loop.create_future()
 
-    def answered(self, spot: Spot) -> None:
+    def answered(self, watcher: PartitionWatcher) -> None:
         """A partition has nothing more, or cannot say: who wants what is there now need not wait for it."""
         for caller in self._callers:
             unanswered = caller.unanswered
-            if unanswered is None or spot not in unanswered:
+            if unanswered is None or watcher not in unanswered:
                 continue
-            if spot.calls > unanswered[spot]:
-                del unanswered[spot]
+            if watcher.watch.calls > unanswered[watcher]:
+                del unanswered[watcher]
                 caller.tell()
             else:
-                spot.enliven()  # the call was made before the caller came
+                watcher.watch.wanted_now()  # the call was made before the caller came
 
     def _pass_over_late(self) -> None:
         """Who has heard of some partitions does not wait for those that do not answer."""
         for caller in self._callers:
             unanswered = caller.unanswered
-            if unanswered and len(unanswered) < len(self._spots) and all(spot.late for spot in unanswered):
+            if not unanswered or len(unanswered) == len(self._watchers):
+                continue
+            if all(watcher.watch.late for watcher in unanswered):
                 unanswered.clear()
                 caller.tell()
 
     @property
     def only_wants_what_is_there(self) -> bool:
         """Whether those who want messages now wait for none."""
-        if self.buffer.wants_more or not self._callers:
+        if self.stock.wants_more(len(self.buffer)) or not self._callers:
             return False
         return all(caller.unanswered is not None for caller in self._callers)
 
@@ -253,7 +267,7 @@ class Inbox:
             return self._trouble.twin()
         name, target = self.entity.name, self.entity.connection.target
         error: ServiceBusError
-        if any(spot.late for spot in self._spots):
+        if any(watcher.watch.late for watcher in self._watchers):
             error = OperationTimeoutError(f"{target} does not answer.", outcome=Outcome.UNKNOWN)
         else:
             error = ServiceBusConnectionError(f"{target} cannot be reached.", outcome=Outcome.NEVER_SENT)
@@ -272,42 +286,43 @@ class Inbox:
         if self._closed or self._holds or self._returning:
             return  # it is called again when that is over
         demand = self.demand
-        wanted = demand + self.buffer.room(waited_for=demand > 0)
-        missing = wanted - sum(spot.asked for spot in self._spots if not spot.late)
+        wanted = demand + self._room(waited_for=demand > 0)
+        watches = [watcher.watch for watcher in self._watchers]
+        missing = wanted - sum(watch.wanted for watch in watches if not watch.late)
         if missing > 0:
-            self._fetch(missing)
+            only: set[int] | None = None
+            if self.only_wants_what_is_there:
+                # Somebody who wants what is there now does not have a partition asked again that has said so.
+                unanswered = {watcher for caller in self._callers for watcher in caller.unanswered or ()}
+                only = {place for place, watcher in enumerate(self._watchers) if watcher in unanswered}
+            calls, self._turn = fetches(watches, self._turn, missing, only)
+            for call in calls:
+                self._watchers[call.place].make(call)
         elif not wanted:
-            for spot in self._spots:
-                if spot.awaits:
-                    spot.look(0)  # who is woken and does not come holds up those who would
+            for call in passings(watches):
+                self._watchers[call.place].make(call)
         self._set_timer()
 
-    def _fetch(self, missing: int) -> None:
-        """Ask those that are known to have something, taking turns, until it is enough, and look at the others."""
-        spots, unknown, waiting_for = self._spots, list[Spot](), missing
-        # Who wants what is there now does not have a partition asked again that has said so.
-        wanted = None
-        if self.only_wants_what_is_there:
-            wanted = {spot for caller in self._callers for spot in caller.unanswered or ()}
-        for place in range(self._at, self._at + len(spots)):
-            spot = spots[place % len(spots)]
-            if not spot.idle or (wanted is not None and spot not in wanted):
-                continue
-            if not spot.known:
-                unknown.append(spot)
-            elif missing > 0:
-                missing -= self._ask(spot, missing)
-        if len(unknown) == 1 and missing > 0:
-            self._ask(unknown[0], missing)
-            return
-        for spot in unknown:
-            spot.look(waiting_for)
+    def _room(self, *, waited_for: bool) -> int:
+        """How many messages to fetch ahead now."""
+        stock = self.stock
+        if not stock.most:
+            return 0
+        stock.lock = self.entity.record.settings.lock_duration / 1000
+        if self._session_ends_soon:
+            return 0
+        return stock.room(len(self.buffer), self._loop.time(), waited_for=waited_for)
 
-    def _ask(self, spot: Spot, missing: int) -> int:
-        wanted = min(missing, _MOST)
-        spot.ask(wanted)
-        self._at = (self._spots.index(spot) + 1) % len(self._spots)
-        return wanted
+    @property
+    def _session_ends_soon(self) -> bool:
+        """Whether what is fetched now could not be kept: the lock on its session is about to end."""
+        if self.session is None or self.mode is ServiceBusReceiveMode.RECEIVE_AND_DELETE:
+            return False
+        return self._kept_for(self.session._lease.until) <= 0
+
+    def _kept_for(self, ends: float) -> float:
+        """For how many seconds a message may still be kept, of which the lock ends at this time."""
+        return keep_for(ends - self._clock.now(), self.stock.lock, in_session=self.session is not None)
 
     def received(self, messages: list[ServiceBusReceivedMessage]) -> None:
         """A call was answered, with these."""
@@ -318,41 +333,38 @@ class Inbox:
             self._take_back(messages)
         self.pump()
 
-    def failed(self, spot: Spot, error: ServiceBusError) -> None:
+    def failed(self, watcher: PartitionWatcher, error: ServiceBusError) -> None:
         """A call failed: what another attempt may mend is tried again, beside the others; the rest is told to all."""
         self._trouble = error
-        self.answered(spot)
+        self.answered(watcher)
         if self.session is not None and isinstance(error, SessionLockLostError):
             self.session._lose()
         if passing(error):
-            _log.info("%s: %s", spot.desk, error)
+            _log.info("%s: %s", watcher.desk, error)
         else:
             for caller in self._callers:
                 caller.error = caller.error or error.twin()
                 caller.tell()
         self._set_timer()
 
-    def woken(self, spot: Spot, *, known: bool) -> None:
-        """A partition has something, or may have: it is asked, or, if nobody wants anything, passes it on."""
-        spot.rouse(known=known)
-        self.pump()
-
-    def _new_spots(self) -> list[Spot]:
+    def _new_watchers(self) -> list[PartitionWatcher]:
+        if self._empty:
+            return []
         numbers = self._numbers if self.session is None else (self.session._number,)
-        return [] if self._empty else [Spot(self, number) for number in numbers]
+        return [PartitionWatcher(self, self.entity.desk(number), self.identity) for number in numbers]
 
     def _entity_changed(self) -> None:
         """The queue may have been deleted and created again, and be in other partitions now: begin anew with all."""
         if self._numbers != self.entity.numbers:
-            for spot in self._spots:
-                spot.leave()
-            self._numbers, self._at = self.entity.numbers, 0
-            self._spots = self._new_spots()
+            for watcher in self._watchers:
+                watcher.leave()
+            self._numbers, self._turn = self.entity.numbers, 0
+            self._watchers = self._new_watchers()
             for caller in self._callers:
                 if caller.unanswered is not None:
                     self._ask_all(caller)
-        for spot in self._spots:
-            spot.rouse(known=False)
+        for watcher in self._watchers:
+            watcher.watch.missed()
         self._loop.call_soon(self.pump)  # after who has learnt of it
 
     def _take_back(self, messages: list[ServiceBusReceivedMessage], *, first: bool = False) -> None:
@@ -374,7 +386,7 @@ class Inbox:
         if self.mode is ServiceBusReceiveMode.PEEK_LOCK:
             if first:
                 left = [*left, *self.buffer.empty()]  # what there is no space for are the youngest of all
-            space = 0 if self._closed else self.buffer.space
+            space = 0 if self._closed else self.stock.space(len(self.buffer))
             self.buffer.put(left[:space])
             self.give_back(left[space:])
         elif self._closed:
@@ -384,7 +396,7 @@ class Inbox:
 
     def give_back(self, messages: Sequence[ServiceBusReceivedMessage]) -> None:
         """Give messages back to the partition unread, which counts no delivery."""
-        now = self.entity.connection.clock.now()
+        now = self._clock.now()
         for message in messages:
             if message._lock_expired(now):
                 continue
@@ -406,8 +418,8 @@ class Inbox:
         """
         self._holds += 1
         try:
-            for spot in self._spots:
-                await spot.answered(deadline)
+            for watcher in self._watchers:
+                await watcher.answered(deadline)
             self.give_back(self.buffer.empty())
             if self._returning:
                 await asyncio.wait(self._returning, timeout=max(0.0, deadline - self._loop.time()))
@@ -419,13 +431,15 @@ class Inbox:
     # -- time ----------------------------------------------------------------------------------------------------------
 
     def _set_timer(self) -> None:
-        """Be called when the next partition is to be looked at, or what is kept is to be given back."""
-        when = self.buffer.until
-        wanted = bool(self._callers) or self.buffer.wants_more
-        for spot in self._spots:
-            look_at = spot.look_at if wanted or spot.relied_on else None
-            if look_at is not None and (when is None or look_at < when):
-                when = look_at
+        """Have :meth:`_on_time` called when a partition is to be looked at, or what is kept is to be given back."""
+        when: float | None = None
+        if len(self.buffer) and self.mode is ServiceBusReceiveMode.PEEK_LOCK:
+            when = self._loop.time() + max(0.0, self._kept_for(self._first_end()))
+        wanted = bool(self._callers) or self.stock.wants_more(len(self.buffer))
+        for watcher in self._watchers:
+            watch = watcher.watch
+            if watch.look_at is not None and (wanted or watch.alone_knows):
+                when = watch.look_at if when is None else min(when, watch.look_at)
         if self._callers:
             check = self._loop.time() + _CHECKING
             when = check if when is None else min(when, check)
@@ -441,17 +455,32 @@ class Inbox:
         if self._closed:
             return
         now = self._loop.time()
-        for spot in self._spots:
-            spot.on_time(now)
+        for watcher in self._watchers:
+            watcher.on_time(now)
         self._pass_over_late()
-        self.buffer.on_time()
+        self._give_back_late()
         self.pump()
 
     def _clock_moved(self) -> None:
-        for spot in self._spots:
-            spot.rouse(known=False)
-        self.buffer.on_time()
+        for watcher in self._watchers:
+            watcher.watch.missed()
+        self._give_back_late()
         self.pump()
+
+    def _give_back_late(self) -> None:
+        """Give back what was kept for too long."""
+        if not len(self.buffer) or self.mode is ServiceBusReceiveMode.RECEIVE_AND_DELETE:
+            return
+        now = self._clock.now()
+        late = self.buffer.take_until(now - self._kept_for(now) + 0.001)  # what must be left of a lock, from now on
+        if late:
+            self.stock.gave_back()
+            self.give_back(late)
+
+    def _first_end(self) -> float:
+        """When the lock of the oldest message that is kept ends."""
+        lease = self.buffer.first._lease
+        return 0.0 if lease is None else lease.until
 
     # -- the end -------------------------------------------------------------------------------------------------------
 
@@ -468,7 +497,7 @@ class Inbox:
             caller.error = ServiceBusError("The receiver was closed.", outcome=Outcome.NEVER_SENT, is_transient=False)
             caller.tell()
         self._take_back(self.buffer.empty())
-        await asyncio.gather(*(spot.aclose() for spot in self._spots))
+        await asyncio.gather(*(watcher.aclose() for watcher in self._watchers))
         for desk in {self.entity.desk(number) for number in self.entity.numbers}:
             await desk.given_back()
 

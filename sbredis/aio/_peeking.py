@@ -34,8 +34,7 @@ class Peeking:
 
     def passed(self, messages: Sequence[ServiceBusReceivedMessage]) -> None:
         """These were received: go on after them, but never back to what was shown already."""
-        last = {message._base: message for message in messages}  # of each partition, for they come in order
-        for message in last.values():
+        for message in messages:
             partition, own = self._entity.place(message.sequence_number)
             if own >= self._onwards.get(partition, own + 1):
                 self._onwards[partition] = own + 1

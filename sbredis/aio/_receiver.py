@@ -97,6 +97,8 @@ class ServiceBusReceiver(Settler, AsyncIterator[ServiceBusReceivedMessage]):
         self._inbox: Inbox | None = None
         self._peekings: dict[str | None, Peeking] = {}
         """How far it has looked, in all there is and in sessions by name."""
+        self._last_received: dict[int, ServiceBusReceivedMessage] = {}
+        """The last message of each partition that was received since it looked."""
         self._on_close = on_close
         self._ending: asyncio.Future[None] | None = None
 
@@ -171,6 +173,12 @@ class ServiceBusReceiver(Settler, AsyncIterator[ServiceBusReceivedMessage]):
 
     async def __anext__(self) -> ServiceBusReceivedMessage:
         """The next message. Waits for ever, unless the receiver has a ``max_wait_time``, which ends the iteration."""
+        inbox = self._inbox
+        if inbox is not None and len(inbox.buffer) and self._only_hands_over and not inbox.entity.gone:
+            message = inbox.next_kept()
+            if message is not None:
+                self._note(message)
+                return message
         messages = await self._receive(1, self._max_wait_time)
         if not messages:
             raise StopAsyncIteration
@@ -195,9 +203,21 @@ class ServiceBusReceiver(Settler, AsyncIterator[ServiceBusReceivedMessage]):
             self._session._check()  # what was deleted when it was received is given out all the same
         messages = await inbox.take(wanted, seconds, gather=gather)
         if messages:
-            self._peeking_of(inbox.entity, self._own_session).passed(messages)
+            for message in messages:
+                self._note(message)
             self._hand_over(messages)
         return messages
+
+    @property
+    def _only_hands_over(self) -> bool:
+        """Whether a message that was fetched ahead needs nothing but to be given to its caller."""
+        return self._renewer is None and self._session is None and not self._closed and not self._telemetry.watching
+
+    def _note(self, message: ServiceBusReceivedMessage) -> None:
+        """Remember the last message of each partition that was received: peeking goes on behind it."""
+        before = self._last_received.get(message._base)
+        if before is None or (len(before._name), before._name) < (len(message._name), message._name):
+            self._last_received[message._base] = message
 
     def _hand_over(self, messages: Sequence[ServiceBusReceivedMessage]) -> None:
         """These are in the hands of a caller from now on."""
@@ -262,6 +282,9 @@ class ServiceBusReceiver(Settler, AsyncIterator[ServiceBusReceivedMessage]):
 
     def _peeking_of(self, entity: Entity, session: str | None) -> Peeking:
         peeking = self._peekings.pop(session, None) or Peeking(entity, self._side, session)
+        if self._last_received and session == self._own_session:
+            peeking.passed(list(self._last_received.values()))
+            self._last_received.clear()
         self._peekings[session] = peeking
         if len(self._peekings) > _MOST_PEEKED:
             del self._peekings[next(iter(self._peekings))]

@@ -159,7 +159,7 @@ class ServiceBusSender:
             made = outgoing(message, detects_duplicates=entity.detects_duplicates)
             message_id = use_id(message._content)
             try:
-                await self._send((message,), (made,), len(made.payload), entity, deadline)
+                await self._first_of((message,), (made,), len(made.payload), entity, deadline)
             except BaseException:
                 keep_id(message._content, message_id)
                 raise
@@ -349,13 +349,24 @@ class ServiceBusSender:
         entity: Entity,
         deadline: float,
     ) -> list[int]:
+        job, first = await self._first_of(messages, made, size, entity, deadline)
+        return job.numbers(first)
+
+    async def _first_of(
+        self,
+        messages: Sequence[ServiceBusMessage],
+        made: Sequence[Outgoing],
+        size: int,
+        entity: Entity,
+        deadline: float,
+    ) -> tuple[SendJob, int]:
+        """Send messages. Returns their job and the number of the first one."""
         job = await self._begin(messages, made, size, entity, deadline)
         try:
-            first: int = await job.future
+            return job, await job.future
         except asyncio.CancelledError:
             _untaken(job.future)
             raise
-        return job.numbers(first)
 
     async def _begin(
         self,

@@ -370,16 +370,16 @@ class Settler:
     def _check(self, message: ServiceBusReceivedMessage, what: str) -> Lease:
         """Whether a message may be settled or renewed: the checks that need no call, in Azure's order."""
         lease = self._check_fit(message, what)
+        if lease.until > self._connection.clock.now():
+            return lease
         self._check_session(message)
-        if lease.until <= self._connection.clock.now():
-            error = MessageLockLostError(
-                f"The lock on message {message.sequence_number} has ended. "
-                "Receive it again, and renew the lock of what takes longer.",
-                outcome=Outcome.NEVER_SENT,
-            )
-            error.entity = self._name
-            raise error
-        return lease
+        error = MessageLockLostError(
+            f"The lock on message {message.sequence_number} has ended. "
+            "Receive it again, and renew the lock of what takes longer.",
+            outcome=Outcome.NEVER_SENT,
+        )
+        error.entity = self._name
+        raise error
 
     def _check_session(self, message: ServiceBusReceivedMessage) -> None:
         """Whether the lock on the session of a message holds, if it has one."""

@@ -9,6 +9,7 @@ import pytest
 
 from sbredis.aio import ServiceBusReceiver
 from sbredis.aio._buffer import Buffer
+from sbredis.aio.core._fetching import Stock
 from sbredis.model import ServiceBusReceiveMode
 from tests.aio.standing import Calls, HandClock, bodies, both, in_memory, queue_at
 from tests.waiting import eventually
@@ -86,7 +87,7 @@ async def test_what_nobody_came_for_is_given_back_before_its_lock_ends(url: str,
                     await asyncio.sleep(0)
                 await queue.fill(2, at=-1, start=8)
                 clock.move(60)
-                await eventually(lambda: not any(spot._busy for spot in receiver._inbox._spots))  # type: ignore[union-attr]
+                await eventually(lambda: not any(one.watch.under_way for one in receiver._inbox._watchers))  # type: ignore[union-attr]
                 assert calls.by_script["receive"] <= len(queue.partitions)  # a clock that is moved is worth a look
             assert await queue.are(10, 0)
             messages = await receiver.receive_messages(1, 20)
@@ -167,7 +168,7 @@ async def test_messages_whose_lock_ends_first_are_handed_over_first(url: str) ->
         buffer = buffer_of(receiver)
         buffer.put(new)
         buffer.put(old)
-        assert bodies(buffer.take(4)) == ["0", "1", "2", "3"]
+        assert bodies(buffer.take(4, clock.now())) == ["0", "1", "2", "3"]
         buffer.put(old)
         buffer.put(new, first=True)
         assert bodies(buffer.empty()) == ["0", "1", "2", "3"]
@@ -199,51 +200,6 @@ async def test_without_a_count_as_many_are_received_as_are_fetched_ahead(url: st
 
 
 @in_memory
-async def test_an_adaptive_buffer_holds_what_is_worked_through_soon(url: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Two seconds' worth, or a quarter of a lock's: it grows and shrinks with the rate at which messages are taken."""
-    async with queue_at(url, lock_duration=60_000) as queue:
-        receiver = queue.receiver(prefetch_count=500, adaptive_prefetch=True)
-        await receiver.receive_messages(1, 0.01)
-        buffer = buffer_of(receiver)
-        loop = asyncio.get_running_loop()
-        now = loop.time()
-        monkeypatch.setattr(buffer, "_loop", type("Hand", (), {"time": lambda _: now})())
-        assert buffer.target == 10
-        for _ in range(40):
-            now += 0.5
-            buffer.consumed(50)
-        assert 190 <= buffer.target <= 200
-        for _ in range(40):
-            now += 0.5
-            buffer.consumed(1000)
-        assert buffer.target == 500
-        for _ in range(40):
-            now += 0.5
-            buffer.consumed(1)
-        assert buffer.target == 4
-        for _ in range(40):
-            now += 60
-            buffer.consumed(1)
-        assert buffer.target == 1
-
-
-@in_memory
-async def test_an_adaptive_buffer_looks_no_further_ahead_than_a_quarter_of_a_lock(
-    url: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    async with queue_at(url, lock_duration=1000) as queue:
-        receiver = queue.receiver(prefetch_count=500, adaptive_prefetch=True)
-        await receiver.receive_messages(1, 0.01)
-        buffer = buffer_of(receiver)
-        now = asyncio.get_running_loop().time()
-        monkeypatch.setattr(buffer, "_loop", type("Hand", (), {"time": lambda _: now})())
-        for _ in range(40):
-            now += 0.5
-            buffer.consumed(50)
-        assert buffer.target == 25
-
-
-@in_memory
 async def test_what_is_taken_is_counted_once(url: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """Be it from the buffer or, the rest of the same call, from the queue."""
     async with queue_at(url) as queue:
@@ -251,13 +207,13 @@ async def test_what_is_taken_is_counted_once(url: str, monkeypatch: pytest.Monke
         async with queue.receiver(prefetch_count=10, adaptive_prefetch=True) as receiver:
             await filled(receiver, 10)
             counted: list[int] = []
-            buffer, consumed = buffer_of(receiver), Buffer.consumed
+            buffer, consumed = buffer_of(receiver), Stock.took
 
-            def noted(self: Buffer, count: int) -> None:
+            def noted(self: Stock, count: int) -> None:
                 counted.append(count)
                 consumed(self, count)
 
-            monkeypatch.setattr(Buffer, "consumed", noted)
+            monkeypatch.setattr(Stock, "took", noted)
             assert len(await receiver.receive_messages(25, 20)) == 25
             assert sum(counted) == 25
             assert buffer is buffer_of(receiver)

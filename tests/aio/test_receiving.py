@@ -9,8 +9,8 @@ from typing import Any
 import pytest
 
 from sbredis.aio import ServiceBusReceiver
-from sbredis.aio import _spot as spot_module
 from sbredis.aio._clock import Clock
+from sbredis.aio.core import _watching as watching
 from sbredis.engine import PartitionSettings
 from sbredis.exceptions import (
     MessagingEntityDisabledError,
@@ -168,12 +168,13 @@ async def test_a_partition_is_looked_at_again_although_another_one_has_always_so
         assert bodies(await receiver.receive_messages(1, 20)) == ["0"]
         inbox = receiver._inbox
         assert inbox is not None
-        await eventually(lambda: [spot.idle for spot in inbox._spots] == [True, False, False])
+        await eventually(lambda: [watcher.watch.may_ask for watcher in inbox._watchers] == [True, False, False])
         for partition in queue.partitions:
             await queue.transport.command("DEL", partition.keys[8], key=partition.keys[8])  # who waits
         await queue.send("rare", at=2)
-        for spot in inbox._spots[1:]:
-            spot._roused, spot._lively, spot.known = False, True, False
+        for watcher in inbox._watchers[1:]:
+            assert watcher.watch.look_at is not None
+            watcher.on_time(watcher.watch.look_at)
         received = [str(await anext(receiver)) for _ in range(20)]
         assert "rare" in received
 
@@ -314,8 +315,7 @@ async def test_a_queue_that_may_not_be_received_from_says_so_to_all_who_ask(
     url: str, partitioned: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """At once, each time, and works again as soon as that is changed."""
-    monkeypatch.setattr(spot_module, "_FIRST_PAUSE", 15.0)
-    monkeypatch.setattr(spot_module, "_LONGEST_PAUSE", 15.0)
+    monkeypatch.setattr(watching, "_PAUSES", (15.0, 15.0))
     begun = passed()
     async with queue_at(url, partitioned=partitioned, status="ReceiveDisabled") as queue:
         await queue.send("a")
@@ -335,7 +335,7 @@ async def test_a_queue_that_may_not_be_received_from_says_so_to_all_who_ask(
 async def test_who_waits_at_a_queue_that_is_deleted_learns_that_it_is_gone(
     url: str, partitioned: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(spot_module, "REGISTERED", 0.1)
+    monkeypatch.setattr(watching, "REGISTERED", 0.1)
     async with queue_at(url, partitioned=partitioned) as queue:
         receiver = queue.receiver()
         task = asyncio.create_task(receiver.receive_messages(1, 20))

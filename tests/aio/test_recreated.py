@@ -55,7 +55,7 @@ async def test_one_who_waits_meanwhile_gets_what_comes_then(url: str, partitione
         receiver, sender = queue.receiver(), queue.client.get_queue_sender(queue.entity.name)
         waiting = asyncio.ensure_future(receiver.receive_messages(1, 20))
         await eventually(
-            lambda: receiver._inbox is not None and all(spot._registered for spot in receiver._inbox._spots)
+            lambda: receiver._inbox is not None and all(one.watch.registered for one in receiver._inbox._watchers)
         )
         await queue.client._connection.namespace.delete_entity(queue.entity.name)
         await queue.client.ensure_queue(queue.entity.name, enable_partitioning=not partitioned)

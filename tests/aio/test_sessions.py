@@ -199,8 +199,8 @@ async def test_what_comes_while_something_returns_to_the_session_does_not_overta
             await steps(5)
             asking.open()
             assert receiver._inbox is not None
-            (spot,) = receiver._inbox._spots
-            await eventually(lambda: not spot._busy)
+            (watcher,) = receiver._inbox._watchers
+            await eventually(lambda: not watcher.watch.under_way)
             returning.open()
             received = await following
             received += await receiver.receive_messages(4 - len(received), 20) if len(received) < 4 else []

@@ -41,8 +41,8 @@ async def one(receiver: ServiceBusReceiver) -> ServiceBusReceivedMessage:
 
 async def quiet(*receivers: ServiceBusReceiver) -> None:
     """Until they ask for nothing any more."""
-    spots = [spot for receiver in receivers if receiver._inbox is not None for spot in receiver._inbox._spots]
-    await eventually(lambda: all(spot.asked == 0 and not spot._busy for spot in spots))
+    watchers = [each for receiver in receivers if receiver._inbox is not None for each in receiver._inbox._watchers]
+    await eventually(lambda: not any(each.watch.under_way for each in watchers))
 
 
 async def refused(queue: Queue, done: Awaitable[Any], error: type[Exception], text: str = "") -> Exception:

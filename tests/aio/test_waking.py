@@ -97,9 +97,9 @@ async def test_who_knew_when_something_is_due_and_goes_away_leaves_nobody_asleep
         receivers = queue.receiver(), queue.receiver()
         tasks = [await waits(queue, each, seconds=60) for each in receivers]
         await queue.send("a", at=-1, due=round(time.time() * 1000) + 10_000)  # all before the wait takes much less
-        spots = [each._inbox._spots[-1] for each in receivers if each._inbox is not None]
-        await eventually(lambda: any(spot.relied_on for spot in spots))
-        told = [spot.relied_on for spot in spots].index(True)
+        watches = [each._inbox._watchers[-1].watch for each in receivers if each._inbox is not None]
+        await eventually(lambda: any(watch.alone_knows for watch in watches))
+        told = [watch.alone_knows for watch in watches].index(True)
         assert await registered(queue, 2 * len(queue.partitions))
         tasks[told].cancel()
         await asyncio.gather(tasks[told], return_exceptions=True)
@@ -229,8 +229,8 @@ async def test_a_receiver_that_nobody_asks_does_not_wait_again_when_it_came_too_
             await asyncio.gather(queue.send("a", at=-1), queue.take(at=-1))
             await eventually(lambda: registered(queue, len(queue.partitions) - 1))
             assert receiver._inbox is not None
-            spots = receiver._inbox._spots
-            await eventually(lambda: not any(spot._busy for spot in spots))
+            watchers = receiver._inbox._watchers
+            await eventually(lambda: not any(watcher.watch.under_way for watcher in watchers))
             assert calls.by_script["receive"] == 2
         assert await queue.waiters() == len(queue.partitions) - 1
         task = asyncio.create_task(receiver.receive_messages(1, 20))
@@ -332,9 +332,9 @@ async def test_a_receiver_comes_again_before_it_is_forgotten(url: str) -> None:
         task = await waits(queue, receiver)
         inbox = receiver._inbox
         assert inbox is not None
-        (spot,) = inbox._spots
-        assert spot.look_at is not None
-        assert 20 < spot.look_at - asyncio.get_running_loop().time() <= 25
+        (watcher,) = inbox._watchers
+        assert watcher.watch.look_at is not None
+        assert 20 < watcher.watch.look_at - asyncio.get_running_loop().time() <= 25
         await perform(queue.transport, queue.partitions[0].due(queue.turn))
         task.cancel()
         await asyncio.gather(task, return_exceptions=True)

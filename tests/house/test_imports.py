@@ -39,7 +39,7 @@ RESERVED: dict[str, str] = {
     "sbredis.servers": r"sbredis\.(servers(\..+)?|transport\._open\w*)",
     "sbredis.transport": (
         r"sbredis\.((transport|engine)(\..+)?"
-        r"|aio\.(_(check|client|connection|credentials|rigs|spot|waking)|management\._administration))"
+        r"|aio\.(_(check|client|connection|credentials|desk|rigs|waking)|management\._administration))"
     ),
 }
 

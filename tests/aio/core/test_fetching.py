@@ -160,6 +160,28 @@ def test_an_adaptive_stock_holds_what_is_used_up_soon(steps: list[tuple[int, flo
 
 
 @pytest.mark.parametrize(
+    ("lock", "taken", "every", "target"),
+    [
+        (60.0, 0, 0.5, 10),
+        (60.0, 50, 0.5, 200),
+        (60.0, 1000, 0.5, 500),
+        (60.0, 1, 0.5, 4),
+        (60.0, 1, 60.0, 1),
+        (1.0, 50, 0.5, 25),
+    ],
+)
+def test_an_adaptive_stock_settles_at_what_is_used_up_in_two_seconds_or_a_quarter_of_a_lock(
+    lock: float, taken: int, every: float, target: int
+) -> None:
+    made, now = stock(500, adaptive=True, lock=lock), 0.0
+    for _ in range(40):
+        now += every
+        made.took(taken)
+        made.room(0, now, waited_for=False)
+    assert made.target == target
+
+
+@pytest.mark.parametrize(
     ("left", "lock", "in_session", "seconds"),
     [(60, 60, False, 30), (30, 60, False, 0), (60, 60, True, 57), (3, 60, True, 0), (5, 5, True, 4), (1, 5, True, 0)],
 )

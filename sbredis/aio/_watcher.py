@@ -1,0 +1,296 @@
+# pyright: reportPrivateUsage=false
+"""One partition, as a receiver watches it: makes the calls and listens, as :mod:`sbredis.aio.core` decides."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Protocol, TypeVar
+
+from sbredis.aio._lanes import CallJob
+from sbredis.aio._waking import WakeChannel
+from sbredis.aio.core._fetching import Fetch
+from sbredis.aio.core._watching import Watch
+from sbredis.engine import Looked, Mode, Partition, Received, Request, Side, Turn, new_token
+from sbredis.exceptions import MessagingEntityDisabledError, ServiceBusError
+from sbredis.model import ServiceBusReceivedMessage, ServiceBusReceiveMode, delivered
+
+if TYPE_CHECKING:
+    from sbredis.aio._desk import Desk
+    from sbredis.aio._session import ServiceBusSession
+
+__all__ = ["PartitionWatcher", "WatchOwner", "passing"]
+
+T = TypeVar("T")
+_log = logging.getLogger("sbredis.client")
+_PATIENCE = 60.0
+_CLOSING, _FORGETTING = 10.0, 2.0
+_MOST_WAITING = 100
+
+
+class WatchOwner(Protocol):
+    """What a watcher tells its receiver, and asks it."""
+
+    side: Side
+    mode: ServiceBusReceiveMode
+    session: ServiceBusSession | None
+
+    @property
+    def only_wants_what_is_there(self) -> bool:
+        """Whether nobody waits for anything."""
+        ...
+
+    def answered(self, watcher: PartitionWatcher) -> None:
+        """It has nothing more, or cannot say."""
+        ...
+
+    def received(self, messages: list[ServiceBusReceivedMessage]) -> None:
+        """A call was answered, with these messages."""
+        ...
+
+    def failed(self, watcher: PartitionWatcher, error: ServiceBusError) -> None:
+        """A call failed, or the attempt to listen."""
+        ...
+
+    def pump(self) -> None:
+        """Something has changed: make the calls that are wanted now."""
+        ...
+
+
+class PartitionWatcher:
+    """A partition to receive from."""
+
+    def __init__(self, owner: WatchOwner, desk: Desk, identity: str) -> None:
+        self.desk = desk
+        self.watch = Watch()
+        """What is known of it."""
+        self._owner = owner
+        self._look_lane = f"k{identity}"
+        # Looks go in a lane of their own. They are not counted there, and a receive after one would seem to follow one
+        # that was lost.
+        self._receive_lane: str | None = None
+        self._job: CallJob[Received] | CallJob[Looked] | None = None
+        self._left = False
+        self._loop = asyncio.get_running_loop()
+        self._channel = WakeChannel(
+            desk,
+            identity,
+            woken=lambda: self._woken(known=True),
+            missed=lambda: self._woken(known=False),
+            heard=self._heard,
+            failed=self._cannot_listen,
+        )
+
+    @property
+    def troubled(self) -> bool:
+        """Whether the last calls to it failed, or the one under way has trouble."""
+        return self.watch.troubled or (self.watch.under_way and not self.desk.connected)
+
+    # -- calls ---------------------------------------------------------------------------------------------------------
+
+    def make(self, fetch: Fetch) -> None:
+        """Make a call that was decided on."""
+        if fetch.wanted:
+            self._receive(fetch.wanted)
+        else:
+            self._look(fetch.waiting_for)
+
+    def _receive(self, wanted: int) -> None:
+        owner, waiter = self._owner, self._channel.name
+        session, side = owner.session, owner.side
+        token = new_token() if session is None else session._lease.token
+        mode: Mode = "lock" if owner.mode is ServiceBusReceiveMode.PEEK_LOCK else "delete"
+        waiting_for = min(wanted, _MOST_WAITING)
+        session_id = None if session is None else session.session_id
+
+        def make(partition: Partition, turn: Turn) -> Request[Received]:
+            return partition.receive(
+                turn,
+                token,
+                wanted,
+                side=side,
+                mode=mode,
+                waiter=waiter,
+                waiting_for=waiting_for,
+                session=session_id,
+            )
+
+        def orphaned(result: Received) -> None:
+            owner.received(self._delivered(result, token, job.since))
+
+        self.watch.ask(self._loop.time(), wanted)
+        job = CallJob(make, self._loop.time() + _PATIENCE, orphaned)
+        self._job = job
+        if self._receive_lane is None:
+            self._receive_lane = self.desk.borrow()
+        future = self.desk.calling(self._receive_lane).submit(job)
+        future.add_done_callback(lambda done: self._received(done, token, job, registered=bool(waiter)))
+
+    def _look(self, waiting_for: int) -> None:
+        """Find out whether there is something, without receiving it."""
+        make, registered = self._looking(waiting_for), bool(self._channel.name)
+        self.watch.ask(self._loop.time())
+        job = CallJob(make, self._loop.time() + _PATIENCE)
+        self._job = job
+        future = self.desk.calling(self._look_lane).submit(job)
+        future.add_done_callback(lambda done: self._looked(done, waits=waiting_for > 0, registered=registered))
+
+    def _looking(self, waiting_for: int) -> Callable[[Partition, Turn], Request[Looked]]:
+        side, waiter, session = self._owner.side, self._channel.name, self._owner.session
+        lock = None if session is None else session._lock
+
+        def make(partition: Partition, turn: Turn) -> Request[Looked]:
+            return partition.look(
+                side=side,
+                waiter=waiter,
+                waiting_for=min(waiting_for, _MOST_WAITING),
+                turn=Turn("", 0, turn.now),
+                session=lock,
+            )
+
+        return make
+
+    # -- answers -------------------------------------------------------------------------------------------------------
+
+    def _received(
+        self, done: asyncio.Future[Received], token: str, job: CallJob[Received], *, registered: bool
+    ) -> None:
+        result = self._result(done)
+        if result is None:
+            return
+        if result.messages:
+            self.watch.found()
+        elif result.more:
+            self.watch.busy_with_due(registered=registered)
+        else:
+            self._nothing(result.due, registered=registered)
+        self._owner.received(self._delivered(result, token, job.since))
+
+    def _looked(self, done: asyncio.Future[Looked], *, waits: bool, registered: bool) -> None:
+        result = self._result(done)
+        if result is None:
+            return
+        if result.found:
+            self.watch.found()
+        elif not waits:
+            self.watch.passed_on()
+        elif result.more:
+            self.watch.busy_with_due(registered=registered)
+        else:
+            self._nothing(result.due, registered=registered)
+        self._owner.received([])
+
+    def _nothing(self, due: int, *, registered: bool) -> None:
+        self.watch.nothing(self._loop.time(), due / 1000, registered=registered)
+        if self.watch.unheard:
+            if self._channel.name:
+                self.watch.heard()
+            elif not self._owner.only_wants_what_is_there:
+                self._channel.open()
+        self._owner.answered(self)
+
+    def _delivered(self, result: Received, token: str, since: float) -> list[ServiceBusReceivedMessage]:
+        if not result.messages:
+            return []
+        owner, desk = self._owner, self.desk
+        lease = None
+        if owner.mode is ServiceBusReceiveMode.PEEK_LOCK:
+            lease = desk.lease(token, result.lock, since) if owner.session is None else owner.session._lease
+        base, mode, entity = desk.base, owner.mode, desk.entity
+        return [delivered(each, base, mode, lease, entity) for each in result.messages]
+
+    def _result(self, done: asyncio.Future[T]) -> T | None:
+        self._job = None
+        if done.cancelled():
+            return None  # the receiver was closed
+        error = done.exception()
+        if error is None:
+            return done.result()
+        self.watch.failed(self._loop.time(), refused=not passing(error))
+        self._tell(error)
+        return None
+
+    def _tell(self, error: BaseException) -> None:
+        if isinstance(error, ServiceBusError):
+            self._owner.failed(self, error)
+
+    # -- what happens --------------------------------------------------------------------------------------------------
+
+    def on_time(self, now: float) -> None:
+        """Look again if it is time, or if no connection is left over which it could wake us."""
+        watch = self.watch
+        watch.time_passed(now)
+        if not watch.under_way and not watch.may_ask and not watch.troubled and not self.desk.connected:
+            watch.disconnected()
+
+    def wanted(self) -> None:
+        """Somebody comes who waits for messages."""
+        self.watch.anew()
+        if self.watch.unheard and not self._channel.opening:
+            self.watch.wanted_now()  # nobody has waited until now
+
+    def _woken(self, *, known: bool) -> None:
+        if known:
+            self.watch.woken()
+        else:
+            self.watch.missed()
+        self._owner.pump()
+
+    def _heard(self) -> None:
+        self.watch.heard()
+        self._owner.pump()
+
+    def _cannot_listen(self, error: ServiceBusError) -> None:
+        self.watch.cannot_listen(self._loop.time(), refused=not passing(error))
+        self._tell(error)
+
+    # -- the end -------------------------------------------------------------------------------------------------------
+
+    def leave(self) -> None:
+        """The queue is not here any more."""
+        self._left = True
+        self.watch.leave()
+        if self._job is not None:
+            self._job.future.cancel()
+        self._channel.abandon()
+        self._leave_lanes()
+
+    def _leave_lanes(self) -> None:
+        if self._receive_lane is not None:
+            self.desk.hand_in(self._receive_lane)
+            self._receive_lane = None
+        self.desk.dismiss(self._look_lane)
+
+    async def answered(self, deadline: float) -> None:
+        """Wait for the answer that is under way."""
+        if (job := self._job) is not None:
+            await asyncio.wait((job.future,), timeout=max(0.0, deadline - self._loop.time()))
+
+    async def aclose(self) -> None:
+        """Wait for the answer that is under way, and be forgotten by the partition."""
+        self._left = True
+        await self._channel.stop_opening()
+        if (job := self._job) is not None:
+            await asyncio.wait((job.future,), timeout=_CLOSING if self.desk.connected else 0)
+            job.future.cancel()  # if it is not answered: what it brings in the end is given back
+        if self._channel.name:
+            await self._be_forgotten()
+        self._channel.abandon()
+        self.watch.leave()
+        self._leave_lanes()
+
+    async def _be_forgotten(self) -> None:
+        if not self.watch.registered or not self.desk.connected:
+            return
+        try:
+            await self.desk.call(self._look_lane, self._looking(0), self._loop.time() + _FORGETTING)
+        except ServiceBusError as error:
+            _log.debug("%s was not told that a receiver has gone: %s", self.desk, error)
+
+
+def passing(error: BaseException) -> bool:
+    """Return whether another attempt may end better."""
+    if not isinstance(error, ServiceBusError):
+        return True
+    return error.is_transient and not isinstance(error, MessagingEntityDisabledError)

@@ -19,7 +19,8 @@ class Job:
         self.done = False
         """It was done, whether or not somebody still waits for it."""
         self.over = False
-        self.future: asyncio.Future[Any]
+        self.future: asyncio.Future[Any] = asyncio.get_running_loop().create_future()
+        """Brings the result."""
         self.since = 0.0
         """When its call was made, by the client's clock. A lock that the call brings lasts at least from then on."""
 

@@ -15,28 +15,23 @@ import asyncio
 import logging
 from abc import ABC, abstractmethod
 from collections import deque
-from collections.abc import Awaitable, Sequence
+from collections.abc import Sequence
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any, ClassVar, Generic, TypeVar
 
-from sbredis.aio._fates import OF_ONE_CALLER, DefectError, DisplacedError, Full, Then, UnmadeError, forgotten
 from sbredis.aio._job import Job
+from sbredis.aio.core._delivering import DefectError, Delivery, DisplacedError, Halving, NextStep, UnmadeError
 from sbredis.engine import (
-    LaneUnknownError,
     Partition,
     Request,
-    SettingsBehindError,
-    SettingsStaleError,
     Turn,
     perform,
 )
 from sbredis.exceptions import (
-    MessagingEntityNotFoundError,
     OperationTimeoutError,
     Outcome,
     ServiceBusConnectionError,
     ServiceBusError,
-    ServiceBusQuotaExceededError,
 )
 
 if TYPE_CHECKING:
@@ -50,7 +45,7 @@ _TICK = 0.25
 _GRACE = 0.05
 _MUCH = 16
 """So many jobs are worth two calls."""
-_UNANSWERED = (Outcome.NEVER_SENT, Outcome.UNKNOWN)
+_MENDING = (NextStep.TELL, NextStep.RELOAD, NextStep.RECOVER)
 
 OTHER_LOOP = (
     "The client is used in another event loop than the one in which it was opened. Make a client for each event loop, "
@@ -109,34 +104,28 @@ class Lane(ABC, Generic[J, R]):
         del jobs
         return seconds
 
-    def elsewhere(self, jobs: list[J]) -> list[J]:
-        """What stays here of these, which have not run, of a partition that cannot be reached; the rest was taken
-        elsewhere, and what has gathered for the next call as well.
+    def unreachable(self) -> None:
+        """Take note that the partition could not be reached, or did not answer."""
+
+    def move(self, jobs: list[J]) -> list[J]:
+        """Move jobs that have not run off an unreachable partition, and what waits for the next call; return those
+        that must stay.
         """
         return jobs
 
     # -- for callers ---------------------------------------------------------------------------------------------------
 
     def submit(self, job: J) -> asyncio.Future[Any]:
-        """Put a job into the next call. The future brings its outcome."""
-        self.add(job)
-        return job.future
-
-    def add(self, job: J) -> None:
-        """The same; the job's future brings the outcome."""
-        if asyncio.get_running_loop() is not self._loop:
+        """Queue a job; its result arrives on ``job.future``, which is returned."""
+        future = job.future
+        if future.get_loop() is not self._loop:
             job.end()
             raise RuntimeError(OTHER_LOOP)
-        job.future = self._loop.create_future()
-        self.take_over(job)
-
-    def take_over(self, job: J) -> None:
-        """The same for a job that another lane had, with its future."""
         if self._closed or self.desk.entity.connection.closed:
-            if not job.future.done():
-                job.future.set_exception(self._closing(sent=False))
+            if not future.done():
+                future.set_exception(self._closing(sent=False))
             job.end()
-            return
+            return future
         self._queue.append(job)
         if not self._woken:
             for track in self._tracks:
@@ -146,6 +135,7 @@ class Lane(ABC, Generic[J, R]):
                     break
         if self._timer is None or job.deadline < self._timer_at:
             self._watch(min(job.deadline, self._loop.time() + _TICK))
+        return future
 
     @property
     def busy(self) -> bool:
@@ -319,11 +309,24 @@ class _Track(Generic[J, R]):
                 lane.fail(jobs, DefectError(error, Outcome.UNKNOWN))
             self.in_flight = []
 
-    async def _deliver(self, jobs: list[J], full: Full | None = None) -> Full | None:
-        """Bring these to their end; what the partition had no room for, if it had not."""
+    async def _deliver(self, jobs: list[J]) -> None:
+        """Bring jobs to their end: in one call, or, if one of them is refused, in parts."""
+        lane, search, part = self._lane, Halving[J](), jobs
+        while part:
+            error = await self._call(part)
+            if error is not None and not search.split(part, error):
+                if isinstance(error, UnmadeError):
+                    self._fail_unmade(part[0], error)
+                lane.fail(part, error)
+            part, refused, full = search.next_part()
+            if full is not None:
+                lane.fail(refused, full)
+
+    async def _call(self, jobs: list[J]) -> ServiceBusError | None:
+        """Deliver one call for these jobs, which ends them; or return the error that one of them may have caused."""
         lane, entity, until = self._lane, self._lane.desk.entity, max(job.deadline for job in jobs)
+        delivery = Delivery(lane_is_known=self._known)
         request: Request[R] | None = None
-        maybe_ran = False
         while jobs:
             record, begun = entity.record, self._loop.time()
             seconds = until - begun
@@ -332,30 +335,85 @@ class _Track(Generic[J, R]):
                     if lane.desk.number not in entity.numbers:
                         raise lane.displaced()
                     request = self._made(jobs)
-                if not maybe_ran:
+                if not delivery.maybe_ran:
                     seconds = lane.patience(jobs, seconds)
                 result = await perform(entity.connection.transport, request, timeout=seconds)
             except ServiceBusError as error:
-                if maybe_ran and (error.outcome is Outcome.NEVER_SENT or isinstance(error, LaneUnknownError)):
-                    error.outcome = Outcome.UNKNOWN  # this attempt did not run; one before it may have
-                # Less time than an attempt takes: it was not given up for another reason.
+                # It was given up because its time ran out, and not for another reason; and that was not all the time.
                 ran_out = self._loop.time() + entity.connection.retry.first >= begun + seconds
-                then = await self._after(error, jobs, record, until, goes_on=ran_out and begun + seconds < until)
-                if then is Then.ANEW:
-                    request, maybe_ran = None, False
-                elif then is Then.ONE_BY_ONE:
-                    return await self._one_by_one(jobs, error, full)
-                elif then is Then.AGAIN:
-                    maybe_ran = error.outcome is Outcome.UNKNOWN
-                else:
-                    lane.fail(jobs, then)
+                time_is_left = ran_out and begun + seconds < until
+                step = delivery.failed(error, time_is_left=time_is_left)
+                step = await self._carried_out(step, delivery, jobs, record, until, time_is_left=time_is_left)
+                if step is NextStep.ANEW:
+                    delivery, request = Delivery(lane_is_known=self._known), None
+                elif step is not NextStep.AGAIN:
+                    assert delivery.error is not None
+                    if step is NextStep.SPLIT:
+                        return delivery.error
+                    lane.fail(jobs, delivery.error)
             else:
                 self._known = True
                 lane.answer(jobs, result)
                 for job in jobs:
                     job.end()
-                break
-        return full
+                return None
+        return None
+
+    async def _carried_out(
+        self,
+        step: NextStep,
+        delivery: Delivery,
+        jobs: list[J],
+        record: EntityRecord,
+        until: float,
+        *,
+        time_is_left: bool,
+    ) -> NextStep:
+        """Carry out a step that leads to another one. Returns the last one: AGAIN, ANEW, SPLIT or END."""
+        if delivery.unreachable:
+            self._lane.unreachable()
+        if step is NextStep.MOVE:
+            step = delivery.moved(some=self._move(jobs), time_is_left=time_is_left)
+        elif step in _MENDING:
+            assert delivery.error is not None
+            step = delivery.mended(await self._mend(step, delivery.error, record, until))
+        self._known = delivery.lane_is_known
+        if delivery.leaves_lane:
+            self._begin_anew()
+        return step
+
+    def _move(self, jobs: list[J]) -> bool:
+        """Take jobs out that other partitions can do as well. Returns whether there were any."""
+        stay = self._lane.move(jobs)
+        if len(stay) == len(jobs):
+            return False
+        moved = {id(job) for job in jobs}.difference(map(id, stay))
+        self.in_flight = [job for job in self.in_flight if id(job) not in moved]
+        jobs[:] = stay
+        return True
+
+    async def _mend(
+        self, step: NextStep, error: ServiceBusError, record: EntityRecord, until: float
+    ) -> ServiceBusError | None:
+        """Remove what is in the way of a call that was made by what ``record`` says. Returns why it cannot be."""
+        lane, entity = self._lane, self._lane.desk.entity
+        try:
+            if step is NextStep.TELL:
+                await lane.desk.tell(until)
+            elif step is NextStep.RELOAD:
+                await entity.reload(record, until)
+            else:
+                await entity.recover(record, until)
+        except ServiceBusError as worse:
+            return worse
+        except Exception as broken:
+            if entity.connection.closed:
+                raise
+            self._tell(broken)
+            return DefectError(broken, error.outcome)
+        now = entity.record
+        elsewhere = (now.partitioned, now.partitions) != (record.partitioned, record.partitions)
+        return lane.displaced() if elsewhere else None
 
     def _made(self, jobs: Sequence[J]) -> Request[R]:
         """The call for these, in the next place of the lane; what could not be made takes none."""
@@ -373,90 +431,6 @@ class _Track(Generic[J, R]):
         for job in jobs:
             job.since = since
         return request
-
-    async def _after(
-        self, error: ServiceBusError, jobs: list[J], record: EntityRecord, until: float, *, goes_on: bool
-    ) -> Then | ServiceBusError:
-        """What to do about an error of a call that was made by what ``record`` says: or the error to end with.
-
-        ``goes_on``: the call was not tried for as long as there is time.
-        """
-        then = await self._decided(error, jobs, record, until, goes_on=goes_on)
-        if then is not Then.AGAIN and not self._known:
-            self._begin_anew()
-        return then
-
-    async def _decided(
-        self, error: ServiceBusError, jobs: list[J], record: EntityRecord, until: float, *, goes_on: bool
-    ) -> Then | ServiceBusError:
-        lane, entity = self._lane, self._lane.desk.entity
-        mending: Awaitable[None] | None = None
-        if isinstance(error, DisplacedError):
-            return error
-        if isinstance(error, SettingsBehindError):
-            mending = lane.desk.tell(until)
-        elif isinstance(error, SettingsStaleError):
-            mending = entity.reload(record, until)
-        elif isinstance(error, MessagingEntityNotFoundError):
-            mending = entity.recover(record, until)
-        if mending is not None:
-            return await self._mended(mending, error, record)
-        if isinstance(error, LaneUnknownError):
-            self._known = False
-            return forgotten(error) if error.outcome is Outcome.UNKNOWN else Then.ANEW
-        if error.is_transient and error.outcome in _UNANSWERED:
-            movable = jobs if error.outcome is Outcome.NEVER_SENT else []
-            stay = lane.elsewhere(movable)
-            if len(stay) < len(movable):
-                moved = {id(job) for job in jobs}.difference(map(id, stay))
-                self.in_flight = [job for job in self.in_flight if id(job) not in moved]
-                jobs[:] = stay
-                return Then.ANEW
-            if goes_on:
-                return Then.AGAIN
-        return Then.ONE_BY_ONE if isinstance(error, OF_ONE_CALLER) else error
-
-    async def _mended(
-        self, mending: Awaitable[None], error: ServiceBusError, record: EntityRecord
-    ) -> Then | ServiceBusError:
-        """What to do once that is mended of which an error told."""
-        lane, entity = self._lane, self._lane.desk.entity
-        try:
-            await mending
-        except ServiceBusError as worse:
-            worse.outcome = error.outcome  # what is known of the call, not of the question about it
-            return worse
-        except Exception as broken:
-            if entity.connection.closed:
-                raise
-            self._tell(broken)
-            return DefectError(broken, error.outcome)
-        now = entity.record
-        elsewhere = (now.partitioned, now.partitions) != (record.partitioned, record.partitions)
-        return lane.displaced() if elsewhere else Then.ANEW
-
-    async def _one_by_one(self, jobs: list[J], error: ServiceBusError, full: Full | None) -> Full | None:
-        """Find out whose part was refused, or could not be made: the halves, each by itself, and what is no smaller
-        than what there was no room for.
-        """
-        lane = self._lane
-        if len(jobs) == 1:
-            if isinstance(error, ServiceBusQuotaExceededError):
-                full = Full(jobs[0].size, error)
-            if isinstance(error, UnmadeError):
-                self._fail_unmade(jobs[0], error)
-            lane.fail(jobs, error)
-            return full
-        middle = len(jobs) // 2
-        for half in (jobs[:middle], jobs[middle:]):
-            fit = half
-            if full is not None:
-                fit = [job for job in half if job.size < full.size]
-                lane.fail([job for job in half if job.size >= full.size], full.error)
-            if fit:
-                full = await self._deliver(fit, full)
-        jobs.clear()
-        return full
 
     def _fail_unmade(self, job: J, error: UnmadeError) -> None:
         """Of which no call can be made by itself either."""

@@ -68,7 +68,7 @@ _STRETCH = 0.3
 class SendJob(Job):
     """Messages that one caller sends: all of them, or none. Brings the sequence number of the first one."""
 
-    __slots__ = ("facts", "messages", "moves", "ordered", "throttle", "widths")
+    __slots__ = ("facts", "messages", "movable", "ordered", "throttle", "widths")
 
     def __init__(
         self,
@@ -76,8 +76,8 @@ class SendJob(Job):
         size: int,
         deadline: float,
         throttle: Throttle,
-        moves: Callable[[SendJob], bool] | None,
         *,
+        movable: bool,
         ordered: bool = False,
         facts: Sequence[Facts | None] = (),
     ) -> None:
@@ -88,8 +88,8 @@ class SendJob(Job):
         self.widths: Sequence[int] = ()
         """How many numbers each of them takes, where that is not one each."""
         self.throttle = throttle
-        self.moves = moves
-        """Takes it to another partition, if that is possible; ``None`` for what belongs to this one."""
+        self.movable = movable
+        """It may be sent to any partition."""
         self.ordered = ordered
         """It must not overtake what was sent before it."""
 
@@ -202,7 +202,7 @@ class SendLane(Lane[SendJob, Sent]):
         if (
             not entity.partitioned
             or self._is_limited
-            or (self.desk.down_until and all(job.moves is None for job in jobs))
+            or (self.desk.down_until and not any(job.movable for job in jobs))
         ):
             return seconds
         return min(seconds, max(_STRETCH, 3 * entity.connection.retry.first))
@@ -211,18 +211,26 @@ class SendLane(Lane[SendJob, Sent]):
     def _is_limited(self) -> bool:
         return self.desk.entity.connection.retry.repetitions is not None
 
-    def elsewhere(self, jobs: list[SendJob]) -> list[SendJob]:
-        """What another partition would take as well goes there, of these and of those behind them."""
-        if not self.desk.entity.partitioned:
+    def unreachable(self) -> None:
+        """Send nothing here for a while that may be sent to any partition, and move what waits for the next call."""
+        if self.desk.entity.partitioned:
+            self.desk.missed()
+            waiting = list(self._queue)
+            self._queue.clear()
+            self._queue.extend(self.move(waiting))
+
+    def move(self, jobs: list[SendJob]) -> list[SendJob]:
+        """Move jobs to partitions that can be reached; return those that must stay."""
+        if not self.desk.entity.partitioned or self._is_limited:
             return jobs
-        self.desk.missed()
-        if self._is_limited:
-            return jobs
-        stay = [job for job in jobs if job.moves is None or not job.moves(job)]
-        gathered = list(self._queue)
-        self._queue.clear()
-        self._queue.extend(job for job in gathered if job.moves is None or not job.moves(job))
-        return stay
+        return [job for job in jobs if not (job.movable and self._moved(job))]
+
+    def _moved(self, job: SendJob) -> bool:
+        desk = self.desk.entity.next_desk()
+        if desk.down_until:
+            return False
+        _ = desk.sending.submit(job)  # its caller has the future already
+        return True
 
 
 def _facts(message: Outgoing) -> Facts:
@@ -347,12 +355,12 @@ class RenewLane(Lane[RenewJob, Renewed]):
         self._token = ""
         self._last: dict[str, RenewJob] = {}
 
-    def take_over(self, job: RenewJob) -> None:
-        """Put a job into the next call."""
+    def submit(self, job: RenewJob) -> asyncio.Future[Any]:
+        """Queue a job, and remember it as the last one of its message."""
         name = job.lock.name
         self._last[name] = job
         job.gone.add_done_callback(lambda _: self._last.pop(name) if self._last.get(name) is job else None)
-        super().take_over(job)
+        return super().submit(job)
 
     def of(self, message: Held) -> asyncio.Future[None] | None:
         """The end of the last renewal of a message that is waiting or under way."""

@@ -20,11 +20,11 @@ from typing import TYPE_CHECKING
 import anyio
 
 from sbredis.aio._census import Census
-from sbredis.aio._fates import DefectError
 from sbredis.aio._publishing import Watch
 from sbredis.aio._role import Role, Standing
 from sbredis.aio._visiting import Visitor
 from sbredis.aio._waking import listen
+from sbredis.aio.core._delivering import DefectError
 from sbredis.engine import RoleLostError, registry_salt, waiting_channel
 from sbredis.exceptions import MessagingEntityNotFoundError, ServiceBusError
 

@@ -10,9 +10,9 @@ from typing import TYPE_CHECKING
 import anyio.to_thread
 
 from sbredis.aio._aside import Aside
-from sbredis.aio._fates import OF_ONE_CALLER
 from sbredis.aio._routing import facts_of
 from sbredis.aio._waking import REGISTERED, listen
+from sbredis.aio.core._delivering import OF_ONE_JOB
 from sbredis.engine import (
     MAXIMUM_CALL_BYTES,
     MAXIMUM_CALL_MESSAGES,
@@ -149,7 +149,7 @@ class Watch:
         try:
             judged = await self._judged(messages, facts, sum(len(each.record) for each, _ in part))
             await self.desk.call("o", make, asyncio.get_running_loop().time() + _CALLING)
-        except (*OF_ONE_CALLER, _UnpublishedError) as error:
+        except (*OF_ONE_JOB, _UnpublishedError) as error:
             if len(part) == 1:
                 if isinstance(error, ServiceBusQuotaExceededError):
                     raise  # all wait until there is room

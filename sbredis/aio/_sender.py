@@ -12,12 +12,12 @@ from typing import TYPE_CHECKING, Any, Literal, Self, Unpack
 
 from sbredis._quoting import quoted
 from sbredis.aio._arguments import NoOptions, count_of, deadline_of, sequence_numbers_of, warn_of_unknown
-from sbredis.aio._fates import UnmadeError
 from sbredis.aio._lanes import SendJob
 from sbredis.aio._routing import facts_of
 from sbredis.aio._sendable import require_sessions, scheduled, too_large
 from sbredis.aio._stream import SendStream
 from sbredis.aio._throttle import Throttle
+from sbredis.aio.core._delivering import UnmadeError
 from sbredis.engine import (
     MAXIMUM_CALL_BYTES,
     MAXIMUM_CALL_MESSAGES,
@@ -409,10 +409,10 @@ class ServiceBusSender:
                 facts = self._for_a_topic(entity, messages, made)
             if pinned is not None:
                 sending = pinned.sending
-                job = SendJob(made, size, deadline, throttle, None, ordered=ordered, facts=facts)
+                job = SendJob(made, size, deadline, throttle, movable=False, ordered=ordered, facts=facts)
             else:
                 sending = entity.next_desk().sending
-                job = SendJob(made, size, deadline, throttle, self._move, facts=facts)
+                job = SendJob(made, size, deadline, throttle, movable=True, facts=facts)
         except BaseException as error:
             throttle.release(count, size)
             if not isinstance(error, Exception) or isinstance(error, (ServiceBusError, TypeError, ValueError)):
@@ -421,7 +421,7 @@ class ServiceBusSender:
             unmade = UnmadeError(error)
             unmade.entity = entity.name
             raise unmade from error
-        sending.add(job)
+        _ = sending.submit(job)  # the job has the future
         return job
 
     def _for_a_topic(
@@ -449,16 +449,6 @@ class ServiceBusSender:
 
         undone = await entity.desk(partition).call("x", make, deadline)
         return [int(name) for name in undone.missing]
-
-    def _move(self, job: SendJob) -> bool:
-        """Take a message that belongs nowhere in particular to another partition, if one can be reached."""
-        entity = self._entity
-        assert entity is not None  # it has sent
-        desk = entity.next_desk()
-        if desk.down_until:
-            return False
-        desk.sending.take_over(job)
-        return True
 
     def _key(self, messages: Sequence[ServiceBusMessage], entity: Entity) -> str | bytes | None:
         """What says which partition messages belong to: one key for all of them, or none."""

@@ -58,7 +58,17 @@ from sbredis.exceptions import (
     ServiceBusQuotaExceededError,
 )
 
-__all__ = ["DefectError", "Delivery", "DisplacedError", "Halving", "NextStep", "NoRoom", "UnmadeError", "forgotten"]
+__all__ = [
+    "OF_ONE_JOB",
+    "DefectError",
+    "Delivery",
+    "DisplacedError",
+    "Halving",
+    "NextStep",
+    "NoRoom",
+    "UnmadeError",
+    "forgotten",
+]
 
 
 class NextStep(enum.Enum):
@@ -147,7 +157,8 @@ class Delivery:
         """What TELL, RELOAD or RECOVER asked for was done, or ended with another error."""
         assert self.error is not None
         if worse is not None:
-            worse.outcome = self.error.outcome  # what is known of the call, not of the question about it
+            if not isinstance(worse, DisplacedError):
+                worse.outcome = self.error.outcome  # what is known of the call, not of the question about it
             return self._then(NextStep.END, worse)
         return self._then(NextStep.ANEW, self.error)
 
@@ -215,12 +226,12 @@ class NoRoom(NamedTuple):
 
 
 class Halving(Generic[J]):
-    """The search for the job that makes a call fail: parts of it, each delivered by itself."""
+    """The search for the job that makes a call fail: parts of the call, each delivered by itself."""
 
     __slots__ = ("_no_room", "_parts")
 
-    def __init__(self, jobs: Sequence[J]) -> None:
-        self._parts: list[list[J]] = [list(jobs)]
+    def __init__(self) -> None:
+        self._parts: list[list[J]] = []
         self._no_room: NoRoom | None = None
 
     def next_part(self) -> tuple[list[J], list[J], ServiceBusError | None]:
@@ -232,7 +243,7 @@ class Halving(Generic[J]):
         while self._parts:
             part = self._parts.pop()
             if self._no_room is None:
-                return part, [], None
+                return part, refused, None
             size = self._no_room.size
             refused += [job for job in part if job.size >= size]
             fitting = [job for job in part if job.size < size]

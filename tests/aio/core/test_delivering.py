@@ -168,18 +168,18 @@ class Partition:
 
 def search(jobs: list[Job], partition: Partition) -> dict[int, type[ServiceBusError]]:
     """Deliver all. Returns what became of those that were refused."""
-    halving = Halving(jobs)
+    halving = Halving[Job]()
     failed: dict[int, type[ServiceBusError]] = {}
-    while True:
+    part = jobs
+    while part:
+        answer = partition.take(part)
+        if answer is not None and not halving.split(part, answer):
+            failed[part[0].name] = type(answer)
         part, refused, error = halving.next_part()
         for job in refused:
             assert error is not None
             failed[job.name] = type(error)
-        if not part:
-            return failed
-        answer = partition.take(part)
-        if answer is not None and not halving.split(part, answer):
-            failed[part[0].name] = type(answer)
+    return failed
 
 
 jobs_drawn = st.lists(st.tuples(st.integers(0, 9), st.sampled_from([False, False, False, True])), max_size=40).map(

@@ -256,7 +256,7 @@ def test_threads_share_sessions_and_each_message_comes_once(
     client: ServiceBusClient, sender: ServiceBusSender, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("sbredis.aio._accepting._LATE", 60.0)  # a busy machine answers late
-    monkeypatch.setattr("sbredis.aio._spot._LATE", 60.0)
+    monkeypatch.setattr("sbredis.aio.core._watching.LATE", 60.0)
     names, each = [f"s{number}" for number in range(12)], 5
     for name in names:
         send(sender, name, *map(str, range(each)))

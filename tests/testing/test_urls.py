@@ -121,7 +121,7 @@ async def test_who_waits_in_another_thread_notices_that_the_clock_was_moved(bus:
 
 async def test_many_threads_share_one_bus(bus: Bus, monkeypatch: pytest.MonkeyPatch) -> None:
     """Each with a client, a sender and a receiver of its own, while the clock is moved: every message comes once."""
-    monkeypatch.setattr("sbredis.aio._spot._LATE", 60.0)  # a busy machine answers late
+    monkeypatch.setattr("sbredis.aio.core._watching.LATE", 60.0)  # a busy machine answers late
     await bus.create_queue("orders", lock_duration=timedelta(minutes=5), enable_partitioning=True)
     threads, each = 4, 50
     got: list[bytes] = []

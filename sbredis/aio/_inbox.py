@@ -20,6 +20,7 @@ from typing import TYPE_CHECKING
 
 from sbredis.aio._arguments import AT_ONCE
 from sbredis.aio._buffer import Buffer
+from sbredis.aio._caller import Caller
 from sbredis.aio._watcher import PartitionWatcher, passing
 from sbredis.aio.core._fetching import Stock, fetches, keep_for, passings
 from sbredis.engine import Side
@@ -49,38 +50,6 @@ _CHECKING = 1.0
 """So often those who wait make sure that there is still a connection over which they can be woken."""
 
 
-class _Caller:
-    """Somebody who waits for messages."""
-
-    __slots__ = ("error", "gathers", "got", "missing", "news", "unanswered")
-
-    def __init__(self, missing: int, *, gathers: bool) -> None:
-        self.missing = missing
-        self.gathers = gathers
-        """It waits for more when it has got something."""
-        self.unanswered: dict[PartitionWatcher, int] | None = None
-        """Of one that wants what is there now: the partitions that have not said yet that they have nothing more, each
-        with the number of the last call before it came. ``None`` of one that waits.
-        """
-        self.got: list[ServiceBusReceivedMessage] = []
-        self.error: ServiceBusError | None = None
-        self.news: asyncio.Future[None]
-
-    @property
-    def waits(self) -> bool:
-        """Whether it is there for more."""
-        return self.missing > 0 and self.error is None
-
-    @property
-    def content(self) -> bool:
-        """Whether it has got something and does not gather more."""
-        return bool(self.got) and not self.gathers
-
-    def tell(self) -> None:
-        if not self.news.done():
-            self.news.set_result(None)
-
-
 class Inbox:
     """The messages of one receiver: of the entity itself or its dead-letter queue."""
 
@@ -107,7 +76,7 @@ class Inbox:
         lock = entity.record.settings.lock_duration / 1000
         self.stock = Stock(prefetch, adaptive=adaptive, lock=lock, now=self._loop.time())
         """How many are fetched ahead."""
-        self._callers: deque[_Caller] = deque()
+        self._callers: deque[Caller] = deque()
         self.session = session
         """The one whose messages these are."""
         self._holds = 0
@@ -164,7 +133,7 @@ class Inbox:
                 if len(self.buffer) <= self.stock.refill_at:
                     self.pump()
                 return kept
-        caller = _Caller(wanted - len(kept), gathers=gather)
+        caller = Caller(wanted - len(kept), gathers=gather)
         caller.got = kept
         if at_once:
             self._ask_all(caller)
@@ -193,7 +162,7 @@ class Inbox:
         self.stock.took(len(caller.got) - before)
         return caller.got
 
-    async def _gather(self, caller: _Caller, deadline: float | None) -> None:
+    async def _gather(self, caller: Caller, deadline: float | None) -> None:
         """Wait for the first message until the deadline, and then for more while they come soon, though not for long:
         the first one's lock ticks.
         """
@@ -214,13 +183,13 @@ class Inbox:
                     return
             caller.news = self._loop.create_future()
 
-    def _ask_all(self, caller: _Caller) -> None:
+    def _ask_all(self, caller: Caller) -> None:
         """Have each partition asked for who wants what is there now."""
         caller.unanswered = {watcher: watcher.watch.calls for watcher in self._watchers}
         for watcher in self._watchers:
             watcher.watch.wanted_now()
 
-    async def _answers(self, caller: _Caller) -> None:
+    async def _answers(self, caller: Caller) -> None:
         """Wait until all partitions have answered, or it has what it wants."""
         until = self._loop.time() + AT_ONCE
         while caller.waits and caller.unanswered and not caller.content:

@@ -1,14 +1,16 @@
 """Pauses between attempts that grow while they fail. Pure, but for the random part of a pause.
 
-The arithmetic is tenacity's. Half of each pause is fixed, so an attempt never follows at once on one that failed. The
-other half is random, so clients that failed together do not come back together.
+The arithmetic is tenacity's, which is imported at the first failure. Half of each pause is fixed, so an attempt never
+follows at once on one that failed. The other half is random, so clients that failed together do not come back together.
 """
 
 from __future__ import annotations
 
-from typing import cast
+from typing import TYPE_CHECKING, cast
 
-from tenacity import RetryCallState, wait_combine, wait_exponential, wait_random_exponential
+if TYPE_CHECKING:
+    from tenacity import RetryCallState
+    from tenacity.wait import wait_base
 
 __all__ = ["Pauses"]
 
@@ -25,14 +27,12 @@ class _Failures:
 class Pauses:
     """The pauses of one thing that is tried again and again."""
 
-    __slots__ = ("_failures", "_wait")
+    __slots__ = ("_failures", "_first", "_longest", "_wait")
 
     def __init__(self, first: float, longest: float) -> None:
-        half_first, half_longest = first / 2, longest / 2
-        self._wait = wait_combine(
-            wait_exponential(multiplier=half_first, max=half_longest),
-            wait_random_exponential(multiplier=half_first, max=half_longest),
-        )
+        self._first = first
+        self._longest = longest
+        self._wait: wait_base | None = None
         self._failures = _Failures()
 
     def __bool__(self) -> bool:
@@ -42,8 +42,18 @@ class Pauses:
     def next(self) -> float:
         """Count a failure. Returns for how many seconds to wait before the next attempt."""
         self._failures.attempt_number += 1
+        if self._wait is None:
+            self._wait = _growing(self._first / 2, self._longest / 2)
         return self._wait(cast("RetryCallState", self._failures))
 
     def reset(self) -> None:
         """Begin anew: an attempt succeeded."""
         self._failures.attempt_number = 0
+
+
+def _growing(first: float, longest: float) -> wait_base:
+    from tenacity import wait_combine, wait_exponential, wait_random_exponential  # costs 40 ms
+
+    return wait_combine(
+        wait_exponential(multiplier=first, max=longest), wait_random_exponential(multiplier=first, max=longest)
+    )

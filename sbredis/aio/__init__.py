@@ -2,14 +2,14 @@
 
 from sbredis.aio._check import ConnectionReport, ServerReport, check_connection
 from sbredis.aio._client import ServiceBusClient
-from sbredis.aio._entity_info import EntityInfo
 from sbredis.aio._receiver import ServiceBusReceiver
 from sbredis.aio._renewer import AutoLockRenewer
 from sbredis.aio._sender import ServiceBusSender
-from sbredis.aio._session import ServiceBusSession
 from sbredis.aio._session_receiver import ServiceBusSessionReceiver
 from sbredis.aio._settler import ServiceBusSettler
 from sbredis.aio._stream import SendResult, SendStream
+from sbredis.aio.entities._entity_info import EntityInfo
+from sbredis.aio.receiving._session import ServiceBusSession
 
 __all__ = [
     "AutoLockRenewer",

@@ -10,22 +10,28 @@ import anyio
 
 from sbredis._public import public
 from sbredis._quoting import quoted
-from sbredis.aio._accepting import NoSessionError
-from sbredis.aio._arguments import NoOptions, deadline_of, seconds_of, warn_of_unknown
 from sbredis.aio._client_options import ClientOptions, InternalOptions, clock_in, creation_of, refuse_unfit
-from sbredis.aio._connection import Connection
 from sbredis.aio._credentials import Credential, credited
-from sbredis.aio._definitions import QUEUES, queue_creation, subscription_creation, subscription_path, topic_creation
-from sbredis.aio._entity_info import EntityInfo, describe
 from sbredis.aio._handlers import Handlers
 from sbredis.aio._options import ReceiverKeywords, ReceiverOptions, split_sub_queue
-from sbredis.aio._paging import AsyncItemPaged
 from sbredis.aio._receiver import ServiceBusReceiver
 from sbredis.aio._renewer import AutoLockRenewer
 from sbredis.aio._sender import ServiceBusSender
-from sbredis.aio._session_lists import sessions_of
 from sbredis.aio._session_receiver import ServiceBusSessionReceiver
-from sbredis.aio._telemetry import Telemetry
+from sbredis.aio.calls._arguments import NoOptions, deadline_of, seconds_of, warn_of_unknown
+from sbredis.aio.calls._connection import Connection
+from sbredis.aio.entities._definitions import (
+    QUEUES,
+    queue_creation,
+    subscription_creation,
+    subscription_path,
+    topic_creation,
+)
+from sbredis.aio.entities._entity_info import EntityInfo, describe
+from sbredis.aio.entities._paging import AsyncItemPaged
+from sbredis.aio.entities._session_lists import sessions_of
+from sbredis.aio.receiving._accepting import NoSessionError
+from sbredis.aio.telemetry._telemetry import Telemetry
 from sbredis.engine import entity_name
 from sbredis.model import (
     NEXT_AVAILABLE_SESSION,
@@ -41,7 +47,7 @@ from sbredis.model import (
 from sbredis.transport import Backoff, Target, parse_target, target_of
 
 if TYPE_CHECKING:
-    from sbredis.aio._clock import Clock
+    from sbredis.aio.calls._clock import Clock
 
 __all__ = ["ServiceBusClient"]
 

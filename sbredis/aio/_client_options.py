@@ -11,9 +11,9 @@ from sbredis.model import warn_of_unknown
 if TYPE_CHECKING:
     from collections.abc import Callable, MutableMapping
 
-    from sbredis.aio._clock import Clock
-    from sbredis.aio._connection import Connection, Creation
     from sbredis.aio._credentials import Credential
+    from sbredis.aio.calls._clock import Clock
+    from sbredis.aio.calls._connection import Connection, Creation
     from sbredis.model import ApiVersion
 
 __all__ = ["AdministrationClientOptions", "ClientOptions", "InternalOptions", "clock_in", "creation_of", "refuse_unfit"]

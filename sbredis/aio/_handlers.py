@@ -5,19 +5,19 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Unpack, overload
 
 from sbredis._quoting import quoted
-from sbredis.aio._arguments import NoOptions, identifier_of, warn_of_unknown
 from sbredis.aio._options import ReceiverKeywords, ReceiverOptions, split_sub_queue
 from sbredis.aio._receiver import ServiceBusReceiver
 from sbredis.aio._renewer import AutoLockRenewer
 from sbredis.aio._sender import ServiceBusSender
 from sbredis.aio._session_receiver import ServiceBusSessionReceiver
 from sbredis.aio._settler import ServiceBusSettler
+from sbredis.aio.calls._arguments import NoOptions, identifier_of, warn_of_unknown
 from sbredis.model import ServiceBusReceiveMode, ServiceBusSessionFilter, ServiceBusSubQueue
 from sbredis.registry import path_of, split_path
 
 if TYPE_CHECKING:
-    from sbredis.aio._connection import Connection, Creation
-    from sbredis.aio._telemetry import Telemetry
+    from sbredis.aio.calls._connection import Connection, Creation
+    from sbredis.aio.telemetry._telemetry import Telemetry
 
 __all__ = ["Handlers"]
 

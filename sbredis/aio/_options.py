@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING, TypedDict
 
 from sbredis._public import public_name
 from sbredis._quoting import quoted
-from sbredis.aio._arguments import count_of, seconds_of
 from sbredis.aio._renewer import AutoLockRenewer
+from sbredis.aio.calls._arguments import count_of, seconds_of
 from sbredis.engine import identifier
 from sbredis.model import ServiceBusReceiveMode, ServiceBusSessionFilter, ServiceBusSubQueue
 

@@ -11,7 +11,7 @@ from types import TracebackType
 from typing import TYPE_CHECKING, Any, Self, Unpack
 
 from sbredis._public import public
-from sbredis.aio._arguments import (
+from sbredis.aio.calls._arguments import (
     NoOptions,
     count_of,
     deadline_of,
@@ -20,13 +20,13 @@ from sbredis.aio._arguments import (
     waiting_deadline,
     warn_of_unknown,
 )
-from sbredis.aio._changes import milliseconds_of
-from sbredis.aio._deferred import Deferred, not_found
-from sbredis.aio._inbox import Inbox
-from sbredis.aio._kinds import require_messages, require_no_sessions
-from sbredis.aio._peeking import Peeking
-from sbredis.aio._session import ServiceBusSession
-from sbredis.aio._settling import Settler
+from sbredis.aio.calls._kinds import require_messages, require_no_sessions
+from sbredis.aio.receiving._changes import milliseconds_of
+from sbredis.aio.receiving._deferred import Deferred, not_found
+from sbredis.aio.receiving._inbox import Inbox
+from sbredis.aio.receiving._peeking import Peeking
+from sbredis.aio.receiving._session import ServiceBusSession
+from sbredis.aio.receiving._settling import Settler
 from sbredis.engine import (
     MAXIMUM_CALL_MESSAGES,
     NEVER,
@@ -44,10 +44,10 @@ from sbredis.model import (
 )
 
 if TYPE_CHECKING:
-    from sbredis.aio._connection import Connection, Creation
-    from sbredis.aio._entity import Entity
     from sbredis.aio._options import ReceiverOptions
-    from sbredis.aio._telemetry import Telemetry
+    from sbredis.aio.calls._connection import Connection, Creation
+    from sbredis.aio.calls._entity import Entity
+    from sbredis.aio.telemetry._telemetry import Telemetry
 
 __all__ = ["ServiceBusReceiver"]
 
@@ -250,7 +250,7 @@ class ServiceBusReceiver(Settler, AsyncIterator[ServiceBusReceivedMessage]):
 
     def _give_back(self, entity: Entity, messages: list[ServiceBusReceivedMessage]) -> None:
         for message in messages:
-            entity.desk_of(message).give_back(message)
+            entity.partition_client_of(message).give_back(message)
 
     async def peek_messages(
         self,
@@ -364,7 +364,7 @@ class ServiceBusReceiver(Settler, AsyncIterator[ServiceBusReceivedMessage]):
                     ) -> Request[Purged]:
                         return partition.purge(turn, until, side=side, share=share, start=start, session=session)
 
-                    purged = await entity.desk(number).call("g", make, deadline)
+                    purged = await entity.partition_client(number).call("g", make, deadline)
                     deleted += purged.count
                     start = purged.onwards
             operation.counted(deleted)

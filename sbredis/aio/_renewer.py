@@ -13,16 +13,16 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Self
 
 from sbredis._public import public_name
-from sbredis.aio._arguments import seconds_of
-from sbredis.aio._log_text import named, shortened
-from sbredis.aio._session import ServiceBusSession
-from sbredis.aio._settling import Settler
+from sbredis.aio.calls._arguments import seconds_of
+from sbredis.aio.receiving._session import ServiceBusSession
+from sbredis.aio.receiving._settling import Settler
+from sbredis.aio.telemetry._log_text import named, shortened
 from sbredis.exceptions import AutoLockRenewFailed, AutoLockRenewTimeout, Outcome, ServiceBusError
 from sbredis.model import ServiceBusReceivedMessage, ServiceBusReceiveMode
 
 if TYPE_CHECKING:
-    from sbredis.aio._clock import Clock
     from sbredis.aio._receiver import ServiceBusReceiver
+    from sbredis.aio.calls._clock import Clock
 
 __all__ = ["AutoLockRenewer", "LockRenewFailureCallback"]
 

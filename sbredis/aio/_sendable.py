@@ -12,7 +12,7 @@ from sbredis.exceptions import MessageSizeExceededError, Outcome, ServiceBusErro
 from sbredis.model import ServiceBusMessage, copied, due_time, from_content
 
 if TYPE_CHECKING:
-    from sbredis.aio._entity import Entity
+    from sbredis.aio.calls._entity import Entity
 
 __all__ = ["require_sessions", "scheduled", "too_large"]
 

@@ -11,12 +11,12 @@ from functools import partial
 from typing import TYPE_CHECKING, Any, Literal, Self, Unpack
 
 from sbredis._quoting import quoted
-from sbredis.aio._arguments import NoOptions, count_of, deadline_of, sequence_numbers_of, warn_of_unknown
-from sbredis.aio._lanes import SendJob
-from sbredis.aio._routing import facts_of
 from sbredis.aio._sendable import require_sessions, scheduled, too_large
 from sbredis.aio._stream import SendStream
-from sbredis.aio._throttle import Throttle
+from sbredis.aio.calls._arguments import NoOptions, count_of, deadline_of, sequence_numbers_of, warn_of_unknown
+from sbredis.aio.calls._lane_kinds import SendJob
+from sbredis.aio.calls._routing import facts_of
+from sbredis.aio.calls._throttle import Throttle
 from sbredis.aio.core._delivering import UnmadeError
 from sbredis.engine import (
     MAXIMUM_CALL_BYTES,
@@ -49,9 +49,9 @@ from sbredis.model import (
 )
 
 if TYPE_CHECKING:
-    from sbredis.aio._connection import Connection, Creation
-    from sbredis.aio._entity import Entity
-    from sbredis.aio._telemetry import Telemetry
+    from sbredis.aio.calls._connection import Connection, Creation
+    from sbredis.aio.calls._entity import Entity
+    from sbredis.aio.telemetry._telemetry import Telemetry
     from sbredis.rules import Facts
 
 __all__ = ["ServiceBusSender"]
@@ -392,7 +392,7 @@ class ServiceBusSender:
             key = self._key(messages, entity)
             pinned = None if key is None else entity.pinned(key)
         else:
-            pinned = entity.desk(entity.numbers[0])
+            pinned = entity.partition_client(entity.numbers[0])
         throttle = self._throttle
         waits = not throttle.try_take(count, size)
         if waits:
@@ -411,7 +411,7 @@ class ServiceBusSender:
                 sending = pinned.sending
                 job = SendJob(made, size, deadline, throttle, movable=False, ordered=ordered, facts=facts)
             else:
-                sending = entity.next_desk().sending
+                sending = entity.next_partition_client().sending
                 job = SendJob(made, size, deadline, throttle, movable=True, facts=facts)
         except BaseException as error:
             throttle.release(count, size)
@@ -447,7 +447,7 @@ class ServiceBusSender:
         def make(partition: Partition, turn: Turn) -> Request[Undone]:
             return partition.cancel(turn, names)
 
-        undone = await entity.desk(partition).call("x", make, deadline)
+        undone = await entity.partition_client(partition).call("x", make, deadline)
         return [int(name) for name in undone.missing]
 
     def _key(self, messages: Sequence[ServiceBusMessage], entity: Entity) -> str | bytes | None:

@@ -10,20 +10,20 @@ from types import TracebackType
 from typing import TYPE_CHECKING, Any
 
 from sbredis._public import public
-from sbredis.aio._accepting import accept_named, accept_next
-from sbredis.aio._arguments import deadline_of
-from sbredis.aio._kinds import require_sessions
-from sbredis.aio._leaving import is_failed_delivery
 from sbredis.aio._receiver import ServiceBusReceiver
+from sbredis.aio.calls._arguments import deadline_of
+from sbredis.aio.calls._kinds import require_sessions
+from sbredis.aio.calls._leaving import is_failed_delivery
+from sbredis.aio.receiving._accepting import accept_named, accept_next
 from sbredis.exceptions import OperationTimeoutError, Outcome
 from sbredis.model import ServiceBusReceivedMessage, ServiceBusReceiveMode
 
 if TYPE_CHECKING:
-    from sbredis.aio._connection import Connection, Creation
-    from sbredis.aio._entity import Entity
     from sbredis.aio._options import ReceiverOptions
-    from sbredis.aio._session import ServiceBusSession
-    from sbredis.aio._telemetry import Telemetry
+    from sbredis.aio.calls._connection import Connection, Creation
+    from sbredis.aio.calls._entity import Entity
+    from sbredis.aio.receiving._session import ServiceBusSession
+    from sbredis.aio.telemetry._telemetry import Telemetry
 
 __all__ = ["ServiceBusSessionReceiver"]
 

@@ -9,21 +9,21 @@ from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Literal, Self
 
-from sbredis.aio._arguments import deadline_of
-from sbredis.aio._changes import changes_of, delay_of, require_modification, require_reason
-from sbredis.aio._entity_info import SUFFIXES
-from sbredis.aio._handles import LockHandle, read_handle
-from sbredis.aio._kinds import require_messages
-from sbredis.aio._lanes import RenewJob, SettleJob, lock_lost
-from sbredis.aio._session import ServiceBusSession, state_bytes
+from sbredis.aio.calls._arguments import deadline_of
+from sbredis.aio.calls._kinds import require_messages
+from sbredis.aio.calls._lane_kinds import RenewJob, SettleJob, lock_lost
+from sbredis.aio.core._handles import LockHandle, read_handle
+from sbredis.aio.entities._entity_info import SUFFIXES
+from sbredis.aio.receiving._changes import changes_of, delay_of, require_modification, require_reason
+from sbredis.aio.receiving._session import ServiceBusSession, state_bytes
 from sbredis.engine import Lock, Partition, Peeked, Request, SessionLock, Side, Turn
 from sbredis.model import Lease, PrimitiveTypes, ServiceBusReceiveMode, ServiceBusSubQueue, delivered
 
 if TYPE_CHECKING:
-    from sbredis.aio._connection import Connection
-    from sbredis.aio._desk import Desk
-    from sbredis.aio._entity import Entity
-    from sbredis.aio._telemetry import Operation, Telemetry
+    from sbredis.aio.calls._connection import Connection
+    from sbredis.aio.calls._entity import Entity
+    from sbredis.aio.calls._partition_client import PartitionClient
+    from sbredis.aio.telemetry._telemetry import Operation, Telemetry
 
 __all__ = ["ServiceBusSettler"]
 
@@ -34,7 +34,7 @@ class _Held:
 
     _name: str
     _lease: Lease | None
-    desk: Desk
+    partition_client: PartitionClient
     lock: Lock
 
 
@@ -152,7 +152,7 @@ class ServiceBusSettler:
         with self._telemetry.operation("renew_message_lock", self.entity_path) as operation:
             held = await self._held(given, deadline, operation)
             assert held._lease is not None
-            await held.desk.renewing.submit(RenewJob(held.lock, deadline, held))
+            await held.partition_client.renewing.submit(RenewJob(held.lock, deadline, held))
             return datetime.fromtimestamp(held._lease.until_utc, UTC)
 
     async def _settle(
@@ -178,7 +178,7 @@ class ServiceBusSettler:
             if modify is not None or reason is not None or description is not None:
                 lock = lock._replace(changes=await self._changes(given, held, modify, reason, description, deadline))
             job = SettleJob(lock._replace(delay=delay), deadline, None, given.session)
-            await held.desk.settling(kind).submit(job)
+            await held.partition_client.settling(kind).submit(job)
 
     async def _changes(  # noqa: PLR0917 -- what changes, of what
         self,
@@ -196,11 +196,13 @@ class ServiceBusSettler:
         def make(partition: Partition, turn: Turn) -> Request[Peeked]:
             return partition.peek(number, 1, side=side, room=1, turn=Turn("", 0, turn.now))
 
-        shown = (await held.desk.read("p", make, deadline)).messages
+        shown = (await held.partition_client.read("p", make, deadline)).messages
         if not shown or shown[0].name != given.name:
-            raise lock_lost(held.desk, given.name, given.session)
-        base = held.desk.entity.base(given.partition)
-        message = delivered(shown[0], base, ServiceBusReceiveMode.PEEK_LOCK, None, held.desk.entity, peeked=True)
+            raise lock_lost(held.partition_client, given.name, given.session)
+        base = held.partition_client.entity.base(given.partition)
+        message = delivered(
+            shown[0], base, ServiceBusReceiveMode.PEEK_LOCK, None, held.partition_client.entity, peeked=True
+        )
         return changes_of(message, modify, reason, description)
 
     def _of_message(self, handle: str) -> LockHandle:
@@ -214,10 +216,13 @@ class ServiceBusSettler:
         return given
 
     async def _held(self, given: LockHandle, deadline: float, operation: Operation) -> _Held:
-        desk = await self._desk(given, deadline)
-        operation.numbered([desk.entity.base(desk.number) + int(given.name.removeprefix("d"))])
+        partition_client = await self._partition_client(given, deadline)
+        operation.numbered([partition_client.entity.base(partition_client.number) + int(given.name.removeprefix("d"))])
         return _Held(
-            given.name, Lease(given.token, math.inf, math.inf, given.session), desk, Lock(given.token, given.name)
+            given.name,
+            Lease(given.token, math.inf, math.inf, given.session),
+            partition_client,
+            Lock(given.token, given.name),
         )
 
     # -- sessions ------------------------------------------------------------------------------------------------------
@@ -263,10 +268,10 @@ class ServiceBusSettler:
     async def _session(self, given: LockHandle, deadline: float) -> ServiceBusSession:
         """A session whose lock holds as far as this process knows."""
         assert given.session is not None
-        desk = await self._desk(given, deadline)
+        partition_client = await self._partition_client(given, deadline)
         return ServiceBusSession(
-            desk.entity,
-            desk.number,
+            partition_client.entity,
+            partition_client.number,
             SessionLock(given.session, given.token),
             Lease(given.token, math.inf, math.inf, given.session),
             self._telemetry,
@@ -281,7 +286,7 @@ class ServiceBusSettler:
         require_messages(entity.record)
         return entity
 
-    async def _desk(self, given: LockHandle, deadline: float) -> Desk:
+    async def _partition_client(self, given: LockHandle, deadline: float) -> PartitionClient:
         """Where calls about a lock come together, if it is one of this entity."""
         entity = await self._entity(deadline)
         seen = entity.record
@@ -295,7 +300,7 @@ class ServiceBusSettler:
                 f"The handle is not one of {entity.name!r}: it was made for another entity, or for one of this name "
                 "that was deleted since."
             )
-        return entity.desk(given.partition)
+        return entity.partition_client(given.partition)
 
     def _check_open(self) -> None:
         if self._closed:

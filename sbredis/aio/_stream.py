@@ -14,13 +14,13 @@ from typing import TYPE_CHECKING, Any, Literal
 
 import anyio
 
-from sbredis.aio._arguments import deadline_of
+from sbredis.aio.calls._arguments import deadline_of
 from sbredis.exceptions import Outcome, ServiceBusError
 from sbredis.model import ServiceBusMessage, as_message, keep_id, outgoing, use_id
 
 if TYPE_CHECKING:
     from sbredis.aio._sender import ServiceBusSender
-    from sbredis.aio._telemetry import Operation
+    from sbredis.aio.telemetry._telemetry import Operation
 
 __all__ = ["SendResult", "SendStream"]
 

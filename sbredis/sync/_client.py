@@ -9,9 +9,9 @@ from typing import Any, Self, Unpack, overload
 from sbredis import aio
 from sbredis._public import public
 from sbredis.aio import EntityInfo
-from sbredis.aio._arguments import NoOptions, warn_of_unknown
 from sbredis.aio._client_options import ClientOptions, InternalOptions, clock_in, refuse_unfit
 from sbredis.aio._credentials import Credential
+from sbredis.aio.calls._arguments import NoOptions, warn_of_unknown
 from sbredis.model import (
     NewSubscriptionOptions,
     QueueOptions,

@@ -6,8 +6,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Unpack, overload
 
 from sbredis._public import public_name
-from sbredis.aio._arguments import NoOptions, warn_of_unknown
 from sbredis.aio._handlers import Handlers as AioHandlers
+from sbredis.aio.calls._arguments import NoOptions, warn_of_unknown
 from sbredis.model import ServiceBusReceiveMode, ServiceBusSessionFilter, ServiceBusSubQueue
 from sbredis.sync._docstrings import documented_by
 from sbredis.sync._options import ReceiverKeywords

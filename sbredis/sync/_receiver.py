@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Self, Unpack
 
 from sbredis import aio
 from sbredis.aio import ServiceBusSessionReceiver as AioSessionReceiver
-from sbredis.aio._arguments import NoOptions, warn_of_unknown
+from sbredis.aio.calls._arguments import NoOptions, warn_of_unknown
 from sbredis.model import PrimitiveTypes, ServiceBusReceivedMessage, ServiceBusReceiveMode
 from sbredis.sync._docstrings import documented_by
 from sbredis.sync._session import ServiceBusSession, session_for

@@ -8,7 +8,7 @@ from datetime import datetime
 from typing import TYPE_CHECKING, Any, Literal, Self, Unpack
 
 from sbredis import aio
-from sbredis.aio._arguments import NoOptions, warn_of_unknown
+from sbredis.aio.calls._arguments import NoOptions, warn_of_unknown
 from sbredis.model import MessageTypes, ServiceBusMessageBatch
 from sbredis.sync._docstrings import documented_by
 from sbredis.sync._stream import SendStream

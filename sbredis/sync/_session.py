@@ -9,7 +9,7 @@ from datetime import datetime
 from typing import TYPE_CHECKING, Unpack
 
 from sbredis import aio
-from sbredis.aio._arguments import NoOptions, warn_of_unknown
+from sbredis.aio.calls._arguments import NoOptions, warn_of_unknown
 from sbredis.sync._docstrings import documented_by
 
 if TYPE_CHECKING:

@@ -11,11 +11,11 @@ from datetime import datetime
 from typing import TYPE_CHECKING, Self, Unpack, final, overload
 
 from sbredis.aio import ServiceBusClient
-from sbredis.aio._arguments import deadline_of
-from sbredis.aio._peeking import Peeking
-from sbredis.aio._publishing import Watch
-from sbredis.aio._rigs import dismantle, set_up
+from sbredis.aio.calls._arguments import deadline_of
+from sbredis.aio.calls._test_hooks import dismantle, set_up
+from sbredis.aio.maintenance._publishing import Watch
 from sbredis.aio.management import ServiceBusAdministrationClient
+from sbredis.aio.receiving._peeking import Peeking
 from sbredis.engine import MAXIMUM_CALL_MESSAGES, Awoken, Outgoing, Partition, Request, Side, Turn, decode, name_key
 from sbredis.exceptions import MessagingEntityDisabledError
 from sbredis.model import (
@@ -42,7 +42,7 @@ from sbredis.registry import path_of, split_path
 from sbredis.testing._clock import MovableClock, TestClock
 
 if TYPE_CHECKING:
-    from sbredis.aio._entity import Entity
+    from sbredis.aio.calls._entity import Entity
 
 __all__ = ["Bus", "Rules"]
 
@@ -51,7 +51,7 @@ Rules = Sequence[RuleProperties] | Mapping[str, RuleFilter | str]
 """Rules of a subscription; or their filters by their names, and of a filter in SQL the text alone."""
 
 
-class _Rig:
+class _Hooks:
     """What all clients find that connect to the URL of a bus."""
 
     def __init__(self, clock: MovableClock) -> None:
@@ -78,13 +78,13 @@ class Bus:
         """``begins`` is the time that the clock begins with; now unless said."""
         self._clock = TestClock(begins)
         self._name = f"test-{secrets.token_hex(8)}"
-        self._rig = _Rig(self._clock._clock)
+        self._hooks = _Hooks(self._clock._clock)
         self._clients: list[ServiceBusClient | ServiceBusAdministrationClient] = []
         self._client: ServiceBusClient | None = None
         self._own: ServiceBusAdministrationClient | None = None
         self._loop: asyncio.AbstractEventLoop | None = None
         self._closed = False
-        set_up(self._name, self._rig)
+        set_up(self._name, self._hooks)
 
     async def __aenter__(self) -> Self:
         return self
@@ -177,7 +177,7 @@ class Bus:
         is no such queue or topic.
         """
         own = self._administration()._connection
-        written = self._rig.written.get((own.target.namespace, name_key(queue_or_topic_name)))
+        written = self._hooks.written.get((own.target.namespace, name_key(queue_or_topic_name)))
         if written is None:
             record = await own.record(queue_or_topic_name, deadline_of(None))
             if record.kind == "subscription":
@@ -351,7 +351,7 @@ class Bus:
             if topic is not None:
                 with suppress(MessagingEntityDisabledError):  # then it waits
                     await Watch(topic, number, asyncio.Event()).publish_due(None)
-            while (await entity.desk(number).call("u", make, deadline_of(None))).more:
+            while (await entity.partition_client(number).call("u", make, deadline_of(None))).more:
                 continue
 
 

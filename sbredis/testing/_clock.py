@@ -9,7 +9,7 @@ from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
 from typing import Literal, final
 
-from sbredis.aio._clock import Clock
+from sbredis.aio.calls._clock import Clock
 
 __all__ = ["MovableClock", "TestClock"]
 

@@ -9,7 +9,7 @@ from datetime import UTC, datetime, timedelta
 from typing import Any
 
 from sbredis.aio import ServiceBusClient, ServiceBusReceiver, ServiceBusSender
-from sbredis.aio._entity import Entity
+from sbredis.aio.calls._entity import Entity
 from sbredis.aio.management import ServiceBusAdministrationClient
 from sbredis.engine import Turn, perform
 from sbredis.management import RuleProperties

@@ -8,7 +8,7 @@ from contextlib import asynccontextmanager
 from typing import Any
 
 from sbredis.aio import ServiceBusClient, ServiceBusReceiver, ServiceBusSessionReceiver
-from sbredis.aio._session import ServiceBusSession
+from sbredis.aio.receiving._session import ServiceBusSession
 from sbredis.model import ServiceBusMessage
 from tests.aio.standing import Queue, queue_at
 

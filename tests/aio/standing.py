@@ -11,8 +11,8 @@ from typing import Any, Literal, Self
 import pytest
 
 from sbredis.aio import ServiceBusClient, ServiceBusReceiver
-from sbredis.aio._clock import Clock
-from sbredis.aio._entity import Entity
+from sbredis.aio.calls._clock import Clock
+from sbredis.aio.calls._entity import Entity
 from sbredis.engine import Counts, Lock, Outgoing, Partition, PartitionSettings, Side, Turn, new_token, perform
 from sbredis.exceptions import MessagingEntityNotFoundError
 from sbredis.model import ServiceBusMessage, ServiceBusReceivedMessage, outgoing

@@ -12,7 +12,7 @@ from typing import Any, Self
 import pytest
 
 from sbredis.aio import AutoLockRenewer, ServiceBusClient, ServiceBusReceiver
-from sbredis.aio import _accepting as accepting
+from sbredis.aio.receiving import _accepting as accepting
 from sbredis.exceptions import (
     MessagingEntityDisabledError,
     MessagingEntityNotFoundError,

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from sbredis.aio._agenda import Agenda, Pace, Place, Read, Sleep, Visit
+from sbredis.aio.core._agenda import Agenda, Pace, Place, Read, Sleep, Visit
 
 PACE = Pace(together=2, batch=3, between_reads=0.5, round=100.0)
 A, B, C = Place(0, "a"), Place(0, "b"), Place(1, "c")

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from sbredis.aio import AutoLockRenewer, ServiceBusReceiver
-from sbredis.aio._lane import Lane
+from sbredis.aio.calls._lane import Lane
 from sbredis.exceptions import MessageAlreadySettled
 from sbredis.model import ServiceBusReceivedMessage, ServiceBusReceiveMode
 from tests.aio.standing import bodies, both, in_memory, queue_at
@@ -156,9 +156,11 @@ async def test_settling_many(url: str, partitioned: bool) -> None:
 def _came_to_rest(receiver: ServiceBusReceiver) -> bool:
     entity = receiver._entity
     assert entity is not None
-    desks = [entity.desk(number) for number in entity.numbers]
-    lanes: list[Lane[Any, Any]] = [lane for desk in desks for lane in desk._settling.values()]
-    lanes += [lane for desk in desks for lane in desk._calling.values()]
+    partition_clients = [entity.partition_client(number) for number in entity.numbers]
+    lanes: list[Lane[Any, Any]] = [
+        lane for partition_client in partition_clients for lane in partition_client._settling.values()
+    ]
+    lanes += [lane for partition_client in partition_clients for lane in partition_client._calling.values()]
     return not any(jobs for lane in lanes for jobs, _ in lane._all())
 
 
@@ -207,7 +209,7 @@ async def test_closing(url: str, partitioned: bool) -> None:
             await asyncio.gather(task, return_exceptions=True)
             if not task.cancelled() and task.exception() is None:
                 for message in task.result():
-                    queue.entity.desk(queue.entity.numbers[-1]).give_back(message)
+                    queue.entity.partition_client(queue.entity.numbers[-1]).give_back(message)
             await eventually(lambda: queue.are(5, 0))
             assert await queue.waiters() == 0
 

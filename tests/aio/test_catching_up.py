@@ -8,7 +8,7 @@ from typing import Any, cast
 
 import pytest
 
-from sbredis.aio._desk import Desk
+from sbredis.aio.calls._partition_client import PartitionClient
 
 pytestmark = pytest.mark.anyio
 
@@ -21,7 +21,7 @@ class _Shown:
 
 @dataclass
 class _Busy:
-    """A desk in whose partition something else has become due at each read."""
+    """A partition_client in whose partition something else has become due at each read."""
 
     left: int = 0
     """How many times there is more to do than one call does."""
@@ -43,6 +43,6 @@ class _Busy:
 async def test_reading_a_partition_in_which_something_is_always_due_comes_to_an_end() -> None:
     """It is brought up to date once, in as many calls as that takes, and then it is shown as it is."""
     busy = _Busy(left=2)
-    shown = await Desk.read(cast("Desk", busy), "w", cast("Any", None), 60.0)
+    shown = await PartitionClient.read(cast("PartitionClient", busy), "w", cast("Any", None), 60.0)
     assert shown.nth == 2
     assert busy.calls == ["read", "due", "due", "read"]

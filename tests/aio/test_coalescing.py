@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from sbredis.aio import ServiceBusClient, ServiceBusSender
-from sbredis.aio._lanes import SendJob, SendLane
+from sbredis.aio.calls._lane_kinds import SendJob, SendLane
 from sbredis.exceptions import (
     MessageSizeExceededError,
     MessagingEntityDisabledError,
@@ -207,7 +207,7 @@ async def test_a_defect_ends_callers_instead_of_hanging_them(
 ) -> None:
     async with queue_at(url) as queue, queue.client.get_queue_sender("q") as sender:
         await sender.send_messages([])
-        lane = queue.entity.desk(queue.entity.numbers[0]).sending
+        lane = queue.entity.partition_client(queue.entity.numbers[0]).sending
         with monkeypatch.context() as patched:
 
             def broken(*_: Any) -> None:
@@ -247,7 +247,7 @@ async def test_of_what_no_call_can_be_made_fails_alone_and_was_never_sent(
     """Its neighbours are sent, in their order; and the lane goes on as if it had not been there."""
     async with queue_at(url) as queue, queue.client.get_queue_sender("q") as sender:
         await sender.send_messages([])
-        lane = queue.entity.desk(queue.entity.numbers[0]).sending
+        lane = queue.entity.partition_client(queue.entity.numbers[0]).sending
         bodies = [f"{number:02}" for number in range(20)]
         with unmakeable(lane, ZeroDivisionError("oh"), b"03", b"17", b"18"), Calls(queue.transport) as calls:
             found = await ended(sends(sender, *bodies))
@@ -263,7 +263,7 @@ async def test_of_what_no_call_can_be_made_fails_alone_and_was_never_sent(
         # Once for each of the calls that the senders had come together in, and not for each attempt.
         assert 1 <= sum("broke on a defect" in record.getMessage() for record in caplog.records) <= 2
         # None of the calls was refused, because its number was out of the row.
-        made = [track._number for track in lane._tracks]
+        made = [pipeline._number for pipeline in lane._pipelines]
         assert sum(made) == calls.by_script["send"]
 
 
@@ -271,7 +271,7 @@ async def test_of_what_no_call_can_be_made_fails_alone_and_was_never_sent(
 async def test_the_first_call_of_a_lane_that_cannot_be_made_leaves_it_as_it_was(url: str) -> None:
     async with queue_at(url) as queue, queue.client.get_queue_sender("q") as sender:
         await sender.send_messages([])
-        lane = queue.entity.desk(queue.entity.numbers[0]).sending
+        lane = queue.entity.partition_client(queue.entity.numbers[0]).sending
         with unmakeable(lane, ZeroDivisionError("oh"), b"a"):
             for _ in range(2):
                 (error,) = await ended(sends(sender, "a"))
@@ -310,7 +310,7 @@ async def test_a_message_beyond_what_any_call_takes_is_its_senders_own_error(
 async def test_who_has_no_room_and_who_cannot_be_made_get_each_their_own_error(url: str) -> None:
     async with queue_at(url, quota=20_000) as queue, queue.client.get_queue_sender("q") as sender:
         await sender.send_messages([])
-        lane = queue.entity.desk(queue.entity.numbers[0]).sending
+        lane = queue.entity.partition_client(queue.entity.numbers[0]).sending
         bodies = [b"a", bytes(30_000), b"b", b"odd", bytes(25_000), b"c", bytes(26_000), b"odd"]
         with unmakeable(lane, ZeroDivisionError("oh"), b"odd"):
             found = await ended(sends(sender, *bodies))

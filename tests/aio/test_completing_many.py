@@ -134,7 +134,9 @@ async def test_who_goes_away_in_the_middle_has_completed_them_all_the_same(url: 
                 await completing
             gate.open()
             await eventually(lambda: all(message._settled for message in messages) and not gate.waiting)
-            await eventually(lambda: not queue.entity.desk(queue.entity.numbers[0]).calling("m")._all()[0][0])
+            await eventually(
+                lambda: not queue.entity.partition_client(queue.entity.numbers[0]).calling("m")._all()[0][0]
+            )
         assert (await queue.counts()).locked == 0
 
 

@@ -18,7 +18,7 @@ from hypothesis import strategies as st
 from opentelemetry.trace import StatusCode
 
 from sbredis.aio import ServiceBusClient, ServiceBusReceiver, ServiceBusSettler
-from sbredis.aio._handles import LockHandle, read_handle
+from sbredis.aio.core._handles import LockHandle, read_handle
 from sbredis.aio.management import ServiceBusAdministrationClient
 from sbredis.exceptions import (
     MessageAlreadySettled,

@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 
 from sbredis.aio import ServiceBusSender
-from sbredis.aio._lane import Lane
+from sbredis.aio.calls._lane import Lane
 from sbredis.engine import PartitionSettings, SettingsStaleError, perform
 from sbredis.exceptions import (
     MessageLockLostError,
@@ -80,9 +80,9 @@ def in_short_stretches(queue: Queue, monkeypatch: pytest.MonkeyPatch) -> Iterato
     """What may go elsewhere tries for 3 ms only to reach its partition."""
     connection = queue.client._connection
     with monkeypatch.context() as patched:
-        patched.setattr("sbredis.aio._lanes._STRETCH", 0.0)
-        patched.setattr("sbredis.aio._desk._FIRST_PAUSE", 60.0)  # what cannot be reached stays so
-        patched.setattr("sbredis.aio._desk._LONGEST_PAUSE", 60.0)
+        patched.setattr("sbredis.aio.calls._lane_kinds._STRETCH", 0.0)
+        patched.setattr("sbredis.aio.calls._partition_client._FIRST_PAUSE", 60.0)  # what cannot be reached stays so
+        patched.setattr("sbredis.aio.calls._partition_client._LONGEST_PAUSE", 60.0)
         patched.setattr(connection, "retry", replace(connection.retry, first=0.001))
         yield
 
@@ -540,13 +540,17 @@ async def test_the_time_runs_out_in_every_part_of_a_call(url: str) -> None:
 async def test_no_two_lanes_of_a_client_have_one_name(url: str) -> None:
     """However often one of them began anew: else a call would be taken for the repetition of another one's."""
     async with queue_at(url) as queue:
-        desk = queue.entity.desk(queue.entity.numbers[0])
-        lanes: list[Lane[Any, Any]] = [desk.sending, desk.renewing, desk.settling("complete")]
-        lanes += [desk.calling(letter) for letter in ("i1", "i11", "i111", "y1", "q")]
+        partition_client = queue.entity.partition_client(queue.entity.numbers[0])
+        lanes: list[Lane[Any, Any]] = [
+            partition_client.sending,
+            partition_client.renewing,
+            partition_client.settling("complete"),
+        ]
+        lanes += [partition_client.calling(letter) for letter in ("i1", "i11", "i111", "y1", "q")]
         names: list[str] = []
         for lane in lanes:
-            for track in lane._tracks:
+            for pipeline in lane._pipelines:
                 for _ in range(120):
-                    names.append(track._name)
-                    track._begin_anew()
+                    names.append(pipeline._name)
+                    pipeline._begin_anew()
         assert len(set(names)) == len(names)

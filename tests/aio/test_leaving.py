@@ -8,7 +8,7 @@ from contextlib import AbstractContextManager
 import pytest
 
 from sbredis.aio import AutoLockRenewer
-from sbredis.aio._leaving import is_failed_delivery
+from sbredis.aio.calls._leaving import is_failed_delivery
 from sbredis.exceptions import MessageLockLostError, ServiceBusConnectionError, SessionLockLostError
 from sbredis.model import ServiceBusReceivedMessage, ServiceBusReceiveMode
 from tests.aio.gates import Gate

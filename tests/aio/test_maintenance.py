@@ -14,14 +14,14 @@ from typing import Any
 import pytest
 
 from sbredis.aio import ServiceBusClient
-from sbredis.aio import _aside as aside
-from sbredis.aio import _maintenance as maintenance
-from sbredis.aio import _publishing as publishing
-from sbredis.aio._aside import Aside
-from sbredis.aio._judging import Judge
-from sbredis.aio._maintenance import Maintenance
-from sbredis.aio._publishing import Watch
-from sbredis.aio._role import Role, Standing
+from sbredis.aio.calls._judging import Judge
+from sbredis.aio.maintenance import _maintenance as maintenance
+from sbredis.aio.maintenance import _publishing as publishing
+from sbredis.aio.maintenance import _unpublishable as aside
+from sbredis.aio.maintenance._maintenance import Maintenance
+from sbredis.aio.maintenance._publishing import Watch
+from sbredis.aio.maintenance._role import Role, Standing
+from sbredis.aio.maintenance._unpublishable import Unpublishable
 from sbredis.engine import Outgoing, perform, registry_salt, role_keys
 from sbredis.exceptions import MessageNotFoundError, MessagingEntityNotFoundError, Outcome, ServiceBusConnectionError
 from sbredis.management import RuleProperties, SqlRuleAction, SqlRuleFilter
@@ -284,7 +284,7 @@ def complaints(caplog: pytest.LogCaptureFixture) -> list[str]:
 
 
 def watch_at(client: ServiceBusClient, number: int) -> Watch:
-    (watch,) = (each for each in offer_of(client)._watches.values() if each.desk.number == number)
+    (watch,) = (each for each in offer_of(client)._watches.values() if each.partition_client.number == number)
     return watch
 
 
@@ -310,7 +310,7 @@ async def test_a_message_that_breaks_the_rules_stays_scheduled_and_holds_nobody_
             await eventually(lambda: trouble.met > met)
             assert await subject.scheduled() == 1
             (complaint,) = complaints(caplog)
-            assert complaint.startswith(f"{watch.desk}: the scheduled message {number} cannot be published")
+            assert complaint.startswith(f"{watch.partition_client}: the scheduled message {number} cannot be published")
             assert complaint.endswith("ZeroDivisionError: oh")
             trouble.lasts = False
             await subject.counts_to("one", 8)
@@ -365,7 +365,7 @@ async def test_what_cannot_be_read_is_not_lost(
             watch = watch_at(holder, (await subject.at()).entity.numbers[0])
             await eventually(lambda: complaints(caplog))
             (complaint,) = complaints(caplog)
-            assert f"{watch.desk}: the scheduled message {number} cannot be published" in complaint
+            assert f"{watch.partition_client}: the scheduled message {number} cannot be published" in complaint
             assert "CodecError" in complaint
             await sender.cancel_scheduled_messages(number)
             await lay(subject, "c")
@@ -394,7 +394,7 @@ async def test_too_many_that_cannot_be_published_do_not_make_it_spin(
             assert sum("behind too much" in text for text in complaints(caplog)) == 1
             trouble.lasts = False
             offer_of(holder)._look_anew()
-            watch._aside = Aside()
+            watch._aside = Unpublishable()
             await subject.counts_to("one", 8)
 
 

@@ -10,8 +10,8 @@ from uuid import UUID
 
 import pytest
 
-from sbredis.aio._log_text import named
-from sbredis.aio._tracing import look_at
+from sbredis.aio.telemetry._log_text import named
+from sbredis.aio.telemetry._tracing import look_at
 from sbredis.amqp import AmqpAnnotatedMessage
 from sbredis.engine import partition_for_key
 from sbredis.exceptions import MessageSizeExceededError

@@ -8,8 +8,8 @@ import logging
 import pytest
 
 from sbredis.aio import ServiceBusReceiver
-from sbredis.aio._buffer import Buffer
 from sbredis.aio.core._fetching import Stock
+from sbredis.aio.receiving._buffer import Buffer
 from sbredis.model import ServiceBusReceiveMode
 from tests.aio.standing import Calls, HandClock, bodies, both, in_memory, queue_at
 from tests.waiting import eventually

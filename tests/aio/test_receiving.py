@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from sbredis.aio import ServiceBusReceiver
-from sbredis.aio._clock import Clock
+from sbredis.aio.calls._clock import Clock
 from sbredis.aio.core import _watching as watching
 from sbredis.engine import PartitionSettings
 from sbredis.exceptions import (
@@ -126,7 +126,9 @@ async def test_more_than_a_call_carries_is_received_in_one(
     url: str, partitioned: bool, mode: ServiceBusReceiveMode, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     for name in ("_GATHERING", "_LONGEST_GATHERING"):
-        monkeypatch.setattr(f"sbredis.aio._inbox.{name}", 10.0)  # how fast the machine is does not matter here
+        monkeypatch.setattr(
+            f"sbredis.aio.receiving._inbox.{name}", 10.0
+        )  # how fast the machine is does not matter here
     async with queue_at(url, partitioned=partitioned, partitions=2) as queue:
         for place in range(len(queue.partitions)):
             await queue.fill(1250, at=place, start=place * 1250)
@@ -298,7 +300,7 @@ async def test_receivers_that_were_closed_leave_nothing_behind_in_their_client(u
 
 def lanes_of(queue: Queue) -> int:
     """How many lanes for calls there are."""
-    return sum(len(queue.entity.desk(number)._calling) for number in queue.entity.numbers)
+    return sum(len(queue.entity.partition_client(number)._calling) for number in queue.entity.numbers)
 
 
 @in_memory

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from sbredis.aio import AutoLockRenewer, ServiceBusReceiver
-from sbredis.aio._session import ServiceBusSession
+from sbredis.aio.receiving._session import ServiceBusSession
 from sbredis.exceptions import AutoLockRenewFailed, AutoLockRenewTimeout, MessageLockLostError, ServiceBusError
 from sbredis.model import ServiceBusReceivedMessage, ServiceBusReceiveMode
 from tests.aio.standing import Calls, HandClock, Queue, both, in_memory, queue_at

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from sbredis.aio._role import Role
+from sbredis.aio.maintenance._role import Role
 from sbredis.engine import registry_salt, role_keys
 from tests.aio.standing import queue_at
 

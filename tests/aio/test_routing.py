@@ -195,8 +195,8 @@ async def test_while_nothing_can_be_reached_it_is_waited_for(binary: str | None)
             await sender.send_messages([])
             await in_thread(server.kill)
             sends = [asyncio.create_task(sender.send_messages(ServiceBusMessage(str(n)))) for n in range(20)]
-            desks = [queue.entity.desk(number) for number in queue.entity.numbers]
-            await eventually(lambda: all(desk.down_until for desk in desks))
+            partition_clients = [queue.entity.partition_client(number) for number in queue.entity.numbers]
+            await eventually(lambda: all(partition_client.down_until for partition_client in partition_clients))
             await turns(20)
             assert not any(send.done() for send in sends)
             await in_thread(server.restart)

@@ -15,10 +15,11 @@ from opentelemetry.sdk.trace import ReadableSpan
 from opentelemetry.trace import SpanKind, StatusCode
 
 from sbredis import exceptions
-from sbredis.aio import AutoLockRenewer, ServiceBusClient, ServiceBusReceiver, _telemetry
-from sbredis.aio._accepting import NoSessionError
-from sbredis.aio._log_text import MOST_NAMED, named
-from sbredis.aio._tracing import error_type
+from sbredis.aio import AutoLockRenewer, ServiceBusClient, ServiceBusReceiver
+from sbredis.aio.receiving._accepting import NoSessionError
+from sbredis.aio.telemetry import _telemetry
+from sbredis.aio.telemetry._log_text import MOST_NAMED, named
+from sbredis.aio.telemetry._tracing import error_type
 from sbredis.exceptions import (
     MessageLockLostError,
     MessagingEntityNotFoundError,

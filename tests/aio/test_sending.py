@@ -615,7 +615,7 @@ async def test_so_is_one_whose_caller_is_cancelled_in_the_moment_of_failing(
         message = ServiceBusMessage(bytes(200))
         with caplog.at_level(logging.WARNING, "sbredis"):
             send = asyncio.create_task(sender.send_messages([message] if listed else message))
-            lane = queue.entity.desk(queue.entity.numbers[0]).sending
+            lane = queue.entity.partition_client(queue.entity.numbers[0]).sending
             fail = lane.fail
 
             def failed(jobs: Any, error: ServiceBusError) -> None:

@@ -12,7 +12,7 @@ import pytest
 
 from benchmarks.faults import in_thread
 from sbredis.aio import AutoLockRenewer, ServiceBusClient, ServiceBusReceiver
-from sbredis.aio import _session_lists as session_lists
+from sbredis.aio.entities import _session_lists as session_lists
 from sbredis.exceptions import (
     AutoLockRenewFailed,
     MessageAlreadySettled,
@@ -170,13 +170,13 @@ async def test_a_receive_that_is_cancelled_leaves_the_order_as_it_was(url: str, 
                 outcome = (await asyncio.gather(task, return_exceptions=True))[0]
                 if isinstance(outcome, list):
                     for message in reversed(outcome):
-                        queue.entity.desk_of(message).give_back(message)
-                    await queue.entity.desk_of(outcome[0]).given_back()
+                        queue.entity.partition_client_of(message).give_back(message)
+                    await queue.entity.partition_client_of(outcome[0]).given_back()
                 received = await receiver.receive_messages(4, 20)
                 assert bodies(received) == list("1234"), count
                 for message in received:
-                    queue.entity.desk_of(message).give_back(message)
-                await queue.entity.desk_of(received[0]).given_back()
+                    queue.entity.partition_client_of(message).give_back(message)
+                await queue.entity.partition_client_of(received[0]).given_back()
 
 
 @both
@@ -1008,11 +1008,11 @@ async def test_sessions_that_come_and_go_leave_nothing_in_the_client_and_little_
                     await receiver.receive_messages(1, 0.001)
 
         def kept() -> list[int]:
-            desks = queue.entity._desks.values()
+            partition_clients = queue.entity._partition_clients.values()
             return [
                 len(client._handlers),
                 len(queue.entity.watchers),
-                sum(len(desk._calling) for desk in desks),
+                sum(len(partition_client._calling) for partition_client in partition_clients),
                 len(client._connection._seen_off),
                 len(client._connection._entities),
             ]

@@ -21,8 +21,8 @@ from opentelemetry.semconv._incubating.metrics import messaging_metrics
 from opentelemetry.semconv.schemas import Schemas
 from opentelemetry.trace import NoOpTracerProvider, SpanKind, StatusCode
 
-from sbredis.aio import _metrics
-from sbredis.aio._telemetry import OperationName, Telemetry
+from sbredis.aio.telemetry import _metrics
+from sbredis.aio.telemetry._telemetry import OperationName, Telemetry
 from sbredis.exceptions import MessageLockLostError, Outcome, ServiceBusError
 from sbredis.model import ServiceBusMessage, ServiceBusReceivedMessage
 from tests.aio.listening import Listener, attributes, context_of, linked, listener, traceparent
@@ -92,7 +92,7 @@ def python(code: str, **environment: str) -> str:
     """What a fresh interpreter prints that runs this code."""
     prelude = """
 import sys
-from sbredis.aio._telemetry import Telemetry
+from sbredis.aio.telemetry._telemetry import Telemetry
 class Message:
     application_properties = None
 def use(telemetry):

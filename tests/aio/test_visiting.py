@@ -14,8 +14,8 @@ from typing import Any
 import pytest
 
 from sbredis.aio import ServiceBusClient
-from sbredis.aio import _maintenance as maintenance
-from sbredis.aio import _visiting as visiting
+from sbredis.aio.maintenance import _maintenance as maintenance
+from sbredis.aio.maintenance import _visiting as visiting
 from sbredis.engine import PartitionSettings, Turn, accept_session, new_token, perform
 from sbredis.exceptions import Outcome, ServiceBusConnectionError
 from sbredis.model import ServiceBusMessage, outgoing

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from sbredis import exceptions
-from sbredis.aio import _metrics
+from sbredis.aio.telemetry import _metrics
 from sbredis.exceptions import ServiceBusError
 from sbredis.registry import EntityChangedError
 from sbredis.servers import ServerNotFoundError

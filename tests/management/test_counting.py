@@ -10,7 +10,7 @@ from typing import Any
 import anyio
 import pytest
 
-from sbredis.aio import _counting as counting
+from sbredis.aio.entities import _counting as counting
 from sbredis.aio.management import ServiceBusAdministrationClient
 from sbredis.engine import (
     Copy,

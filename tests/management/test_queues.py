@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from sbredis.aio._definitions import QUEUES, queue_creation
+from sbredis.aio.entities._definitions import QUEUES, queue_creation
 from sbredis.aio.management import ServiceBusAdministrationClient
 from sbredis.aio.management import _calls as calls
 from sbredis.engine import PartitionSettings, partition_for_name

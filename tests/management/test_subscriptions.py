@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from sbredis.aio._definitions import SUBSCRIPTIONS, subscription_creation
+from sbredis.aio.entities._definitions import SUBSCRIPTIONS, subscription_creation
 from sbredis.aio.management import ServiceBusAdministrationClient
 from sbredis.engine import PartitionSettings
 from sbredis.exceptions import (

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from sbredis.aio._definitions import TOPICS, topic_creation
+from sbredis.aio.entities._definitions import TOPICS, topic_creation
 from sbredis.aio.management import ServiceBusAdministrationClient
 from sbredis.aio.management import _calls as calls
 from sbredis.engine import PartitionSettings, partition_for_name

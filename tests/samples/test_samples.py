@@ -14,7 +14,7 @@ from typing import Any
 
 import pytest
 
-from sbredis.aio._definitions import QUEUES
+from sbredis.aio.entities._definitions import QUEUES
 from sbredis.aio.management import ServiceBusAdministrationClient
 from tests.samples.differences import ROWS, rows_named_in
 from tests.samples.outcomes import SAMPLES, Sample

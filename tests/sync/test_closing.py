@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from sbredis import AutoLockRenewer, ServiceBusClient, ServiceBusError, ServiceBusMessage, ServiceBusReceiver
-from sbredis.aio._inbox import Inbox
+from sbredis.aio.receiving._inbox import Inbox
 from sbredis.exceptions import ServiceBusConnectionError
 from tests.waiting import wait_until
 

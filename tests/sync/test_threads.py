@@ -141,7 +141,7 @@ async def given_back(receiver: ServiceBusReceiver) -> None:
     """Wait until what is being given back is in the queue."""
     entity = receiver._aio._entity
     assert entity is not None
-    await entity.desk(entity.numbers[0]).given_back()
+    await entity.partition_client(entity.numbers[0]).given_back()
 
 
 def test_an_interruption_before_the_call_has_begun_ends_it(

@@ -13,7 +13,8 @@ from uuid import UUID
 
 import pytest
 
-from sbredis.aio import ServiceBusClient, ServiceBusReceiver, _rigs
+from sbredis.aio import ServiceBusClient, ServiceBusReceiver
+from sbredis.aio.calls import _test_hooks
 from sbredis.exceptions import (
     MessageSizeExceededError,
     MessagingEntityAlreadyExistsError,
@@ -276,7 +277,7 @@ async def test_nothing_is_left_of_a_closed_bus() -> None:
     assert "closed" in repr(bus)
     assert asyncio.all_tasks() == before
     assert bus._name not in _memory._SERVERS
-    assert bus._name not in _rigs._rigs
+    assert bus._name not in _test_hooks._hooks
     await bus.close()
     with pytest.raises(ValueError, match="closed"):
         _ = bus.client
@@ -328,7 +329,7 @@ def test_a_bus_goes_through_several_loops() -> None:
 def test_a_bus_that_was_never_used_is_discarded() -> None:
     bus = Bus()
     bus.discard()
-    assert bus._name not in _rigs._rigs
+    assert bus._name not in _test_hooks._hooks
 
 
 # -- without an event loop ---------------------------------------------------------------------------------------------

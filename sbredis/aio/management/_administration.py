@@ -5,10 +5,10 @@ from __future__ import annotations
 from typing import Self, Unpack
 
 from sbredis._public import public
-from sbredis.aio._arguments import seconds_of
 from sbredis.aio._client_options import AdministrationClientOptions, InternalOptions, clock_in
-from sbredis.aio._connection import Connection
 from sbredis.aio._credentials import Credential, Provider, credited
+from sbredis.aio.calls._arguments import seconds_of
+from sbredis.aio.calls._connection import Connection
 from sbredis.aio.management._queues import QueueAdministration
 from sbredis.aio.management._rules import RuleAdministration
 from sbredis.aio.management._subscriptions import SubscriptionAdministration

@@ -8,11 +8,11 @@ from typing import TypeVar
 import anyio
 
 from sbredis._quoting import quoted
-from sbredis.aio._arguments import deadline_of
-from sbredis.aio._connection import Connection
-from sbredis.aio._counting import Counter, Tally
-from sbredis.aio._definitions import Definition
-from sbredis.aio._paging import AsyncItemPaged, Page
+from sbredis.aio.calls._arguments import deadline_of
+from sbredis.aio.calls._connection import Connection
+from sbredis.aio.entities._counting import Counter, Tally
+from sbredis.aio.entities._definitions import Definition
+from sbredis.aio.entities._paging import AsyncItemPaged, Page
 from sbredis.engine import entity_name, subscription_name
 from sbredis.exceptions import MessagingEntityNotFoundError, ServiceBusError
 from sbredis.model import Described

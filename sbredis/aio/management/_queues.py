@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, Unpack
 
-from sbredis.aio._counting import queue_counts
-from sbredis.aio._definitions import QUEUES, given_in
-from sbredis.aio._paging import AsyncItemPaged
+from sbredis.aio.entities._counting import queue_counts
+from sbredis.aio.entities._definitions import QUEUES, given_in
+from sbredis.aio.entities._paging import AsyncItemPaged
 from sbredis.aio.management._calls import Calls
 from sbredis.engine import entity_name
 from sbredis.model import (

@@ -7,8 +7,8 @@ from contextlib import suppress
 from functools import partial
 from typing import Any, Unpack
 
-from sbredis.aio._definitions import given_in, subscription_path
-from sbredis.aio._paging import AsyncItemPaged, Page
+from sbredis.aio.entities._definitions import given_in, subscription_path
+from sbredis.aio.entities._paging import AsyncItemPaged, Page
 from sbredis.aio.management._calls import PAGE, Calls, require_token
 from sbredis.engine import rule_name as named
 from sbredis.exceptions import MessagingEntityNotFoundError

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any, Unpack
 
-from sbredis.aio._counting import subscription_counts
-from sbredis.aio._definitions import SUBSCRIPTIONS, given_in, rules_of, subscription_path
-from sbredis.aio._paging import AsyncItemPaged, Page
+from sbredis.aio.entities._counting import subscription_counts
+from sbredis.aio.entities._definitions import SUBSCRIPTIONS, given_in, rules_of, subscription_path
+from sbredis.aio.entities._paging import AsyncItemPaged, Page
 from sbredis.aio.management._calls import Calls, Reading
 from sbredis.engine import entity_name
 from sbredis.model import (

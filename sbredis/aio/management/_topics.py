@@ -7,9 +7,9 @@ from typing import Any, Unpack
 
 import anyio
 
-from sbredis.aio._counting import Tally, topic_counts
-from sbredis.aio._definitions import TOPICS, given_in
-from sbredis.aio._paging import AsyncItemPaged
+from sbredis.aio.entities._counting import Tally, topic_counts
+from sbredis.aio.entities._definitions import TOPICS, given_in
+from sbredis.aio.entities._paging import AsyncItemPaged
 from sbredis.aio.management._calls import Calls
 from sbredis.engine import entity_name
 from sbredis.model import (

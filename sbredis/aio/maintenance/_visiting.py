@@ -2,7 +2,7 @@
 
 A partition does what is due when somebody calls it. Where nobody sends and nobody receives, somebody has to call it at
 the right time, or dead letters, counters and forwarded messages come late. Whoever maintains the namespace does that.
-What is to be visited when is decided by :mod:`sbredis.aio._agenda`; here it is carried out.
+What is to be visited when is decided by :mod:`sbredis.aio.core._agenda`; here it is carried out.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from collections.abc import Callable, Coroutine, Iterable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from sbredis.aio._agenda import Agenda, Pace, Place, Read, Sleep, Visit
+from sbredis.aio.core._agenda import Agenda, Pace, Place, Read, Sleep, Visit
 from sbredis.engine import (
     SettingsBehindError,
     SettingsStaleError,
@@ -27,8 +27,8 @@ from sbredis.engine import (
 from sbredis.exceptions import MessagingEntityNotFoundError, ServiceBusError
 
 if TYPE_CHECKING:
-    from sbredis.aio._connection import Connection
-    from sbredis.aio._waking import Listening
+    from sbredis.aio.calls._connection import Connection
+    from sbredis.aio.calls._waking import Listening
     from sbredis.registry import EntityRecord
 
 __all__ = ["Visitor"]
@@ -66,7 +66,7 @@ class Visitor:
         """``news`` is set when there may be something to do; ``strange`` is called when a partition has announced
         something whose entity is not known yet, or when that may have gone unheard.
         """
-        self._pace = Pace() if connection.rig is None else Pace(between_reads=0.0)
+        self._pace = Pace() if connection.test_hooks is None else Pace(between_reads=0.0)
         self.agenda = Agenda(self._pace)
         self._connection = connection
         self._news = news

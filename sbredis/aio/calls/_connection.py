@@ -19,13 +19,13 @@ import anyio
 import anyio.to_thread
 
 from sbredis._callers import calling_line, warn_of_line
-from sbredis.aio._arguments import count_of, seconds_of
-from sbredis.aio._clock import Clock
-from sbredis.aio._entity import Entity
-from sbredis.aio._lane import OTHER_LOOP
-from sbredis.aio._maintenance import ROUTING, Maintenance, call_routing
-from sbredis.aio._rigs import rig_for
-from sbredis.aio._role import is_held
+from sbredis.aio.calls._arguments import count_of, seconds_of
+from sbredis.aio.calls._clock import Clock
+from sbredis.aio.calls._entity import Entity
+from sbredis.aio.calls._lane import OTHER_LOOP
+from sbredis.aio.calls._test_hooks import hooks_for
+from sbredis.aio.maintenance._maintenance import ROUTING, Maintenance, call_routing
+from sbredis.aio.maintenance._role import is_held
 from sbredis.engine import MOST_PARTITIONS, load, name_key, namespace_name, operations
 from sbredis.exceptions import MessagingEntityNotFoundError, OperationTimeoutError, Outcome, ServiceBusError
 from sbredis.registry import EntityRecord, Namespace
@@ -73,9 +73,9 @@ class Connection:
         if partition_count is not None:
             count_of(partition_count, "partition_count", MOST_PARTITIONS)
         self.target = target
-        self.rig = rig_for(target)
+        self.test_hooks = hooks_for(target)
         """The test bus that it goes to, if it does."""
-        self.clock = clock or (Clock() if self.rig is None else self.rig.clock)
+        self.clock = clock or (Clock() if self.test_hooks is None else self.test_hooks.clock)
         self.id = ""
         """In the names of this client's lanes: drawn when it is opened, by the process that opens it."""
         self._credential_provider = credential_provider
@@ -84,7 +84,7 @@ class Connection:
         self.retry = retry or Backoff()
         """How calls are repeated."""
         self._announced: set[str] = set()
-        self._maintains = maintenance or self.rig is not None
+        self._maintains = maintenance or self.test_hooks is not None
         self.maintenance: Maintenance | None = None
         """What it does for all clients of the namespace, if it offered to."""
         self.count_dropped: Callable[[str, int], None] | None = None

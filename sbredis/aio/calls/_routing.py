@@ -16,7 +16,7 @@ from uuid import UUID
 
 import anyio.to_thread
 
-from sbredis.aio._judging import Judge
+from sbredis.aio.calls._judging import Judge
 from sbredis.engine import (
     MAXIMUM_CALL_BYTES,
     MAXIMUM_CALL_COPIES,

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 
 from sbredis.engine import Delivery
 
-__all__ = ["Aside"]
+__all__ = ["Unpublishable"]
 
 _FIRST_PAUSE, _LONGEST_PAUSE = 10.0, 300.0
 _MOST = 500
@@ -30,7 +30,7 @@ class _Kept:
     """Those by which it could not be published."""
 
 
-class Aside:
+class Unpublishable:
     """Those of one partition."""
 
     def __init__(self) -> None:

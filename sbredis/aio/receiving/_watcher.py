@@ -8,8 +8,8 @@ import logging
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Protocol, TypeVar
 
-from sbredis.aio._lanes import CallJob
-from sbredis.aio._waking import WakeChannel
+from sbredis.aio.calls._lane_kinds import CallJob
+from sbredis.aio.calls._waking import WakeChannel
 from sbredis.aio.core._fetching import Fetch
 from sbredis.aio.core._watching import Watch
 from sbredis.engine import Looked, Mode, Partition, Received, Request, Side, Turn, new_token
@@ -17,8 +17,8 @@ from sbredis.exceptions import MessagingEntityDisabledError, ServiceBusError
 from sbredis.model import ServiceBusReceivedMessage, ServiceBusReceiveMode, delivered
 
 if TYPE_CHECKING:
-    from sbredis.aio._desk import Desk
-    from sbredis.aio._session import ServiceBusSession
+    from sbredis.aio.calls._partition_client import PartitionClient
+    from sbredis.aio.receiving._session import ServiceBusSession
 
 __all__ = ["PartitionWatcher", "WatchOwner", "passing"]
 
@@ -61,8 +61,8 @@ class WatchOwner(Protocol):
 class PartitionWatcher:
     """A partition to receive from."""
 
-    def __init__(self, owner: WatchOwner, desk: Desk, identity: str) -> None:
-        self.desk = desk
+    def __init__(self, owner: WatchOwner, partition_client: PartitionClient, identity: str) -> None:
+        self.partition_client = partition_client
         self.watch = Watch()
         """What is known of it."""
         self._owner = owner
@@ -74,7 +74,7 @@ class PartitionWatcher:
         self._left = False
         self._loop = asyncio.get_running_loop()
         self._channel = WakeChannel(
-            desk,
+            partition_client,
             identity,
             woken=lambda: self._woken(known=True),
             missed=lambda: self._woken(known=False),
@@ -85,7 +85,7 @@ class PartitionWatcher:
     @property
     def troubled(self) -> bool:
         """Whether the last calls to it failed, or the one under way has trouble."""
-        return self.watch.troubled or (self.watch.under_way and not self.desk.connected)
+        return self.watch.troubled or (self.watch.under_way and not self.partition_client.connected)
 
     # -- calls ---------------------------------------------------------------------------------------------------------
 
@@ -123,8 +123,8 @@ class PartitionWatcher:
         job = CallJob(make, self._loop.time() + _PATIENCE, orphaned)
         self._job = job
         if self._receive_lane is None:
-            self._receive_lane = self.desk.borrow()
-        future = self.desk.calling(self._receive_lane).submit(job)
+            self._receive_lane = self.partition_client.borrow()
+        future = self.partition_client.calling(self._receive_lane).submit(job)
         future.add_done_callback(lambda done: self._received(done, token, job, registered=bool(waiter)))
 
     def _look(self, waiting_for: int) -> None:
@@ -133,7 +133,7 @@ class PartitionWatcher:
         self.watch.ask(self._loop.time())
         job = CallJob(make, self._loop.time() + _PATIENCE)
         self._job = job
-        future = self.desk.calling(self._look_lane).submit(job)
+        future = self.partition_client.calling(self._look_lane).submit(job)
         future.add_done_callback(lambda done: self._looked(done, waits=waiting_for > 0, registered=registered))
 
     def _looking(self, waiting_for: int) -> Callable[[Partition, Turn], Request[Looked]]:
@@ -193,11 +193,11 @@ class PartitionWatcher:
     def _delivered(self, result: Received, token: str, since: float) -> list[ServiceBusReceivedMessage]:
         if not result.messages:
             return []
-        owner, desk = self._owner, self.desk
+        owner, partition_client = self._owner, self.partition_client
         lease = None
         if owner.mode is ServiceBusReceiveMode.PEEK_LOCK:
-            lease = desk.lease(token, result.lock, since) if owner.session is None else owner.session._lease
-        base, mode, entity = desk.base, owner.mode, desk.entity
+            lease = partition_client.lease(token, result.lock, since) if owner.session is None else owner.session._lease
+        base, mode, entity = partition_client.base, owner.mode, partition_client.entity
         return [delivered(each, base, mode, lease, entity) for each in result.messages]
 
     def _result(self, done: asyncio.Future[T]) -> T | None:
@@ -221,7 +221,7 @@ class PartitionWatcher:
         """Look again if it is time, or if no connection is left over which it could wake us."""
         watch = self.watch
         watch.time_passed(now)
-        if not watch.under_way and not watch.may_ask and not watch.troubled and not self.desk.connected:
+        if not watch.under_way and not watch.may_ask and not watch.troubled and not self.partition_client.connected:
             watch.disconnected()
 
     def wanted(self) -> None:
@@ -258,9 +258,9 @@ class PartitionWatcher:
 
     def _leave_lanes(self) -> None:
         if self._receive_lane is not None:
-            self.desk.hand_in(self._receive_lane)
+            self.partition_client.hand_in(self._receive_lane)
             self._receive_lane = None
-        self.desk.dismiss(self._look_lane)
+        self.partition_client.dismiss(self._look_lane)
 
     async def answered(self, deadline: float) -> None:
         """Wait for the answer that is under way."""
@@ -272,7 +272,7 @@ class PartitionWatcher:
         self._left = True
         await self._channel.stop_opening()
         if (job := self._job) is not None:
-            await asyncio.wait((job.future,), timeout=_CLOSING if self.desk.connected else 0)
+            await asyncio.wait((job.future,), timeout=_CLOSING if self.partition_client.connected else 0)
             job.future.cancel()  # if it is not answered: what it brings in the end is given back
         if self._channel.name:
             await self._be_forgotten()
@@ -281,12 +281,12 @@ class PartitionWatcher:
         self._leave_lanes()
 
     async def _be_forgotten(self) -> None:
-        if not self.watch.registered or not self.desk.connected:
+        if not self.watch.registered or not self.partition_client.connected:
             return
         try:
-            await self.desk.call(self._look_lane, self._looking(0), self._loop.time() + _FORGETTING)
+            await self.partition_client.call(self._look_lane, self._looking(0), self._loop.time() + _FORGETTING)
         except ServiceBusError as error:
-            _log.debug("%s was not told that a receiver has gone: %s", self.desk, error)
+            _log.debug("%s was not told that a receiver has gone: %s", self.partition_client, error)
 
 
 def passing(error: BaseException) -> bool:

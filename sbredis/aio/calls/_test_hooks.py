@@ -11,14 +11,14 @@ from sbredis.transport import forget_memory, require_memory
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from sbredis.aio._clock import Clock
+    from sbredis.aio.calls._clock import Clock
     from sbredis.engine import Outgoing
     from sbredis.transport import Target
 
-__all__ = ["Rig", "dismantle", "rig_for", "set_up"]
+__all__ = ["Hooks", "dismantle", "hooks_for", "set_up"]
 
 
-class Rig(Protocol):
+class Hooks(Protocol):
     """What stands beside an in-memory server."""
 
     @property
@@ -31,24 +31,24 @@ class Rig(Protocol):
         ...
 
 
-_rigs: dict[str, Rig] = {}
+_hooks: dict[str, Hooks] = {}
 
 
-def set_up(memory: str, rig: Rig) -> None:
-    """Have all who connect to ``memory://`` of this name from now on find ``rig`` there.
+def set_up(memory: str, hooks: Hooks) -> None:
+    """Have all who connect to ``memory://`` of this name from now on find ``hooks`` there.
 
     Raises :class:`~sbredis.exceptions.ServerUnsuitableError` if what an in-memory server needs is not installed.
     """
     require_memory()
-    _rigs[memory] = rig
+    _hooks[memory] = hooks
 
 
 def dismantle(memory: str) -> None:
-    """Give up the rig of this name, its server, and what that holds."""
-    _rigs.pop(memory, None)
+    """Give up the hooks of this name, its server, and what that holds."""
+    _hooks.pop(memory, None)
     forget_memory(memory)
 
 
-def rig_for(target: Target) -> Rig | None:
-    """The rig that a target leads to."""
-    return _rigs.get(target.path) if _rigs and target.kind == "memory" else None
+def hooks_for(target: Target) -> Hooks | None:
+    """The hooks that a target leads to."""
+    return _hooks.get(target.path) if _hooks and target.kind == "memory" else None

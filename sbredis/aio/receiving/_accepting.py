@@ -13,11 +13,11 @@ import secrets
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any, ClassVar
 
-from sbredis.aio._arguments import AT_ONCE
-from sbredis.aio._lanes import CallJob
-from sbredis.aio._session import ServiceBusSession, lane_for
-from sbredis.aio._waking import REGISTERED, listen
-from sbredis.aio._watcher import passing
+from sbredis.aio.calls._arguments import AT_ONCE
+from sbredis.aio.calls._lane_kinds import CallJob
+from sbredis.aio.calls._waking import REGISTERED, listen
+from sbredis.aio.receiving._session import ServiceBusSession, lane_for
+from sbredis.aio.receiving._watcher import passing
 from sbredis.engine import (
     Accepted,
     Partition,
@@ -34,10 +34,10 @@ from sbredis.exceptions import OperationTimeoutError, Outcome, ServiceBusError, 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from sbredis.aio._desk import Desk
-    from sbredis.aio._entity import Entity
-    from sbredis.aio._telemetry import Telemetry
-    from sbredis.aio._waking import Listening
+    from sbredis.aio.calls._entity import Entity
+    from sbredis.aio.calls._partition_client import PartitionClient
+    from sbredis.aio.calls._waking import Listening
+    from sbredis.aio.telemetry._telemetry import Telemetry
 
 __all__ = ["NoSessionError", "accept_named", "accept_next"]
 
@@ -58,9 +58,9 @@ class NoSessionError(OperationTimeoutError):
 
 async def accept_named(entity: Entity, name: str, deadline: float, telemetry: Telemetry) -> ServiceBusSession:
     """Lock a session, which need not have messages. Raises :class:`SessionCannotBeLockedError` if somebody else has."""
-    desk = entity.of_session(name)
+    partition_client = entity.of_session(name)
     while True:
-        session, found = await _accept(desk, name, deadline, telemetry)
+        session, found = await _accept(partition_client, name, deadline, telemetry)
         if session is not None:
             return session
         if found.outcome == "locked":
@@ -74,7 +74,7 @@ async def accept_named(entity: Entity, name: str, deadline: float, telemetry: Te
 
 
 async def _accept(  # noqa: PLR0917 -- what is asked, and who learns of it
-    desk: Desk,
+    partition_client: PartitionClient,
     name: str | None,
     deadline: float,
     telemetry: Telemetry,
@@ -82,7 +82,7 @@ async def _accept(  # noqa: PLR0917 -- what is asked, and who learns of it
     left: list[asyncio.Future[Accepted]] | None = None,
 ) -> tuple[ServiceBusSession | None, Accepted]:
     """Try once. What comes when nobody waits for it any more is given back; ``left`` then has what is under way."""
-    connection = desk.entity.connection
+    connection = partition_client.entity.connection
     token = new_token()
 
     def make(partition: Partition, turn: Turn) -> Request[Accepted]:
@@ -90,7 +90,7 @@ async def _accept(  # noqa: PLR0917 -- what is asked, and who learns of it
 
     def orphaned(result: Accepted) -> None:
         if result.outcome == "taken":
-            connection.see_off(_give_back(desk, SessionLock(result.session, token)))
+            connection.see_off(_give_back(partition_client, SessionLock(result.session, token)))
 
     async def see() -> None:
         await asyncio.wait((future,))
@@ -98,7 +98,9 @@ async def _accept(  # noqa: PLR0917 -- what is asked, and who learns of it
             orphaned(future.result())
 
     job = CallJob(make, deadline, orphaned)
-    future: asyncio.Future[Accepted] = desk.calling(lane_for("y", token if name is None else name)).submit(job)
+    future: asyncio.Future[Accepted] = partition_client.calling(lane_for("y", token if name is None else name)).submit(
+        job
+    )
     try:
         found = await asyncio.shield(future)
     except asyncio.CancelledError:
@@ -108,18 +110,18 @@ async def _accept(  # noqa: PLR0917 -- what is asked, and who learns of it
         raise
     if found.outcome != "taken":
         return None, found
-    lease = desk.lease(token, found.lock, job.since)
+    lease = partition_client.lease(token, found.lock, job.since)
     lease.session = found.session
     lock = SessionLock(found.session, token)
-    return ServiceBusSession(desk.entity, desk.number, lock, lease, telemetry), found
+    return ServiceBusSession(partition_client.entity, partition_client.number, lock, lease, telemetry), found
 
 
-async def _give_back(desk: Desk, lock: SessionLock) -> None:
+async def _give_back(partition_client: PartitionClient, lock: SessionLock) -> None:
     def make(partition: Partition, turn: Turn) -> Request[int]:
         return release_session(partition, turn, lock)
 
     with suppress(ServiceBusError):  # its lock ends by itself
-        await desk.call(lane_for("v", lock.name), make, asyncio.get_running_loop().time() + _FORGETTING)
+        await partition_client.call(lane_for("v", lock.name), make, asyncio.get_running_loop().time() + _FORGETTING)
 
 
 async def accept_next(entity: Entity, seconds: float, telemetry: Telemetry) -> ServiceBusSession:
@@ -198,7 +200,9 @@ class _Search:
     def _take_post(self) -> None:
         numbers = self._numbers = self.entity.numbers
         start = secrets.randbelow(len(numbers))
-        self._posts = [_Post(self, self.entity.desk(number)) for number in (*numbers[start:], *numbers[:start])]
+        self._posts = [
+            _Post(self, self.entity.partition_client(number)) for number in (*numbers[start:], *numbers[:start])
+        ]
 
     @property
     def over(self) -> bool:
@@ -266,13 +270,13 @@ class _Search:
 class _Post:
     """Where it waits at one partition."""
 
-    def __init__(self, search: _Search, desk: Desk) -> None:
+    def __init__(self, search: _Search, partition_client: PartitionClient) -> None:
         loop = asyncio.get_running_loop()
         self.news = asyncio.Event()
         self.asked: asyncio.Future[None] = loop.create_future()
         """Done when it has been asked once."""
         self._search = search
-        self._desk = desk
+        self._partition_client = partition_client
         self._loop = loop
         self._straight = False
         self._since = loop.time()
@@ -294,7 +298,7 @@ class _Post:
         if self._answered:
             return None
         if self._trouble is None and self._task is not None and self._loop.time() - self._since >= _LATE:
-            return OperationTimeoutError(f"{self._desk} does not answer.", outcome=Outcome.UNKNOWN)
+            return OperationTimeoutError(f"{self._partition_client} does not answer.", outcome=Outcome.UNKNOWN)
         return self._trouble
 
     async def _wait(self) -> None:
@@ -311,7 +315,7 @@ class _Post:
                     self._search.failed(error)
                     return
                 self._answered, self._trouble = False, error
-                _log.info("%s: %s", self._desk, error)
+                _log.info("%s: %s", self._partition_client, error)
                 wait = pause = min(max(_FIRST_PAUSE, pause * 2), _LONGEST_PAUSE)
             if wait:
                 self._say_asked()
@@ -349,12 +353,12 @@ class _Post:
         def make(partition: Partition, turn: Turn) -> Request[Accepted]:
             return look_for_session(partition, waiter=waiter, turn=Turn("", 0, turn.now))
 
-        return await self._desk.call(self._lane, make, self._loop.time() + _CALLING)
+        return await self._partition_client.call(self._lane, make, self._loop.time() + _CALLING)
 
     async def _take(self) -> Accepted:
         search = self._search
         until = self._loop.time() + _CALLING
-        session, found = await _accept(self._desk, None, until, search.telemetry, self._waiter, self._left)
+        session, found = await _accept(self._partition_client, None, until, search.telemetry, self._waiter, self._left)
         if session is not None:
             search.won(session)
         return found
@@ -384,7 +388,7 @@ class _Post:
         return b"" if self._subscription is None else self._channel()
 
     def _channel(self) -> bytes:
-        return self._desk.channel(self._search.identity)
+        return self._partition_client.channel(self._search.identity)
 
     def end(self) -> None:
         """Be forgotten where it waits, so that the next in line is woken."""
@@ -393,7 +397,7 @@ class _Post:
             task.cancel()
             self._search.entity.connection.see_off(self._leave(task))
         else:
-            self._desk.dismiss(self._lane)
+            self._partition_client.dismiss(self._lane)
 
     async def _leave(self, task: asyncio.Task[None]) -> None:
         await asyncio.wait((task,))
@@ -407,5 +411,5 @@ class _Post:
                 return look_for_session(partition, waiter=waiter, waiting_for=0, turn=Turn("", 0, turn.now))
 
             with suppress(ServiceBusError):  # it is given up by itself
-                await self._desk.call(self._lane, make, self._loop.time() + _FORGETTING)
-        self._desk.dismiss(self._lane)
+                await self._partition_client.call(self._lane, make, self._loop.time() + _FORGETTING)
+        self._partition_client.dismiss(self._lane)

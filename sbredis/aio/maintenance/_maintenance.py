@@ -2,10 +2,10 @@
 
 What is scheduled on a topic has to be judged by the rules of its moment, which no script can do: the client that holds
 the role does it. In queues and subscriptions any call does what is due; where none comes, the holder of the role visits
-them when something is due (:mod:`sbredis.aio._visiting`). Every other client that offers to waits until the role is
-free. The role carries a *fence*, and a topic's partition refuses one that is older than another it has seen; but even
-two that believed to hold it would do nothing twice: a message is published and taken off the schedule in one step, and
-a visit does only what is due.
+them when something is due (:mod:`sbredis.aio.maintenance._visiting`). Every other client that offers to waits until the
+role is free. The role carries a *fence*, and a topic's partition refuses one that is older than another it has seen;
+but even two that believed to hold it would do nothing twice: a message is published and taken off the schedule in one
+step, and a visit does only what is due.
 """
 
 from __future__ import annotations
@@ -19,19 +19,19 @@ from typing import TYPE_CHECKING
 
 import anyio
 
-from sbredis.aio._census import Census
-from sbredis.aio._publishing import Watch
-from sbredis.aio._role import Role, Standing
-from sbredis.aio._visiting import Visitor
-from sbredis.aio._waking import listen
+from sbredis.aio.calls._waking import listen
 from sbredis.aio.core._delivering import DefectError
+from sbredis.aio.maintenance._census import Census
+from sbredis.aio.maintenance._publishing import Watch
+from sbredis.aio.maintenance._role import Role, Standing
+from sbredis.aio.maintenance._visiting import Visitor
 from sbredis.engine import RoleLostError, registry_salt, waiting_channel
 from sbredis.exceptions import MessagingEntityNotFoundError, ServiceBusError
 
 if TYPE_CHECKING:
-    from sbredis.aio._connection import Connection
-    from sbredis.aio._entity import Entity
-    from sbredis.aio._waking import Listening
+    from sbredis.aio.calls._connection import Connection
+    from sbredis.aio.calls._entity import Entity
+    from sbredis.aio.calls._waking import Listening
     from sbredis.registry import EntityRecord
 
 __all__ = ["ROUTING", "Maintenance", "call_routing"]
@@ -80,7 +80,7 @@ class Maintenance:
     async def run(self) -> None:
         """Do it whenever nobody else does, until the client is closed."""
         role: Role | None = None  # every client of a test bus does it, so that no test waits for a role
-        if self._connection.rig is None:
+        if self._connection.test_hooks is None:
             role = Role(self._connection.transport, self._connection.namespace.name, ROUTING)
         loop = asyncio.get_running_loop()
         ended_moving = self._connection.clock.when_moved(self._look_anew)
@@ -138,7 +138,7 @@ class Maintenance:
     def _look_anew(self) -> None:
         for watch in self._watches.values():
             watch.look_at = 0.0
-        if self._connection.rig is not None:
+        if self._connection.test_hooks is not None:
             self._moved = True
             self._list_at = 0.0
         self._news.set()
@@ -181,7 +181,7 @@ class Maintenance:
         """Watch all topics there are, and no others, and visit everything else."""
         loop = asyncio.get_running_loop()
         await self._census.read()
-        if self._connection.rig is None:
+        if self._connection.test_hooks is None:
             self.visitor.there_are(self._census.others)
         elif self._moved:  # on a test bus nothing is due before the clock is moved: until then, visits cost nothing
             self._moved = False
@@ -222,13 +222,13 @@ class Maintenance:
             watch.look_at = asyncio.get_running_loop().time() + _PAUSE
             self._claim_at = 0.0  # find out who has it
         except DefectError as error:  # it stands in the log already
-            _log.info("%s: what is scheduled waits: %s", watch.desk, error)
+            _log.info("%s: what is scheduled waits: %s", watch.partition_client, error)
             watch.look_at = asyncio.get_running_loop().time() + _CLAIM
         except ServiceBusError as error:
-            _log.info("%s: what is scheduled waits: %s", watch.desk, error)
+            _log.info("%s: what is scheduled waits: %s", watch.partition_client, error)
             watch.look_at = asyncio.get_running_loop().time() + _PAUSE
         except Exception:  # noqa: BLE001  # a defect in one place must not make it spin
-            _log.exception("%s: what is scheduled waits, because of a defect", watch.desk)
+            _log.exception("%s: what is scheduled waits, because of a defect", watch.partition_client)
             watch.look_at = asyncio.get_running_loop().time() + _CLAIM
         finally:
             watch.busy = False

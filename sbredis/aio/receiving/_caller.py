@@ -9,7 +9,7 @@ from sbredis.exceptions import ServiceBusError
 from sbredis.model import ServiceBusReceivedMessage
 
 if TYPE_CHECKING:
-    from sbredis.aio._watcher import PartitionWatcher
+    from sbredis.aio.receiving._watcher import PartitionWatcher
 
 __all__ = ["Caller"]
 

@@ -10,10 +10,10 @@ from collections.abc import Callable, Sequence
 from itertools import accumulate
 from typing import TYPE_CHECKING, Any, ClassVar, Generic, Protocol, TypeVar
 
-from sbredis.aio._job import Job
-from sbredis.aio._lane import Lane
-from sbredis.aio._log_text import shortened
-from sbredis.aio._routing import facts_of
+from sbredis.aio.calls._job import Job
+from sbredis.aio.calls._lane import Lane
+from sbredis.aio.calls._routing import facts_of
+from sbredis.aio.telemetry._log_text import shortened
 from sbredis.engine import (
     MAXIMUM_CALL_BYTES,
     MAXIMUM_CALL_MESSAGES,
@@ -38,8 +38,8 @@ from sbredis.exceptions import (
 )
 
 if TYPE_CHECKING:
-    from sbredis.aio._desk import Desk
-    from sbredis.aio._throttle import Throttle
+    from sbredis.aio.calls._partition_client import PartitionClient
+    from sbredis.aio.calls._throttle import Throttle
     from sbredis.model import Lease, ServiceBusReceivedMessage
     from sbredis.rules import Facts
 
@@ -108,13 +108,13 @@ class SendLane(Lane[SendJob, Sent]):
     """Sends to one partition."""
 
     letter: ClassVar[str] = "s"
-    tracks: ClassVar[int] = 2
+    depth: ClassVar[int] = 2
 
     def gather(self, queue: deque[SendJob], most: int, *, ordered: bool) -> list[SendJob]:
         """As many as one call takes, in the order in which they came."""
         jobs: list[SendJob] = []
         count = size = 0
-        routing = self.desk.entity.routing
+        routing = self.partition_client.entity.routing
         largest = MAXIMUM_CALL_MESSAGES if routing is None else min(MAXIMUM_CALL_MESSAGES, routing.most)
         while queue and len(jobs) < most:
             job = queue[0]
@@ -133,7 +133,7 @@ class SendLane(Lane[SendJob, Sent]):
     def request(self, partition: Partition, turn: Turn, jobs: Sequence[SendJob]) -> Request[Sent]:
         """One send of all; to a topic, with what its rules make of each by now."""
         messages = [message for job in jobs for message in job.messages]
-        entity = self.desk.entity
+        entity = self.partition_client.entity
         routing = entity.routing
         if routing is None:
             if entity.record.kind == "topic":
@@ -142,7 +142,7 @@ class SendLane(Lane[SendJob, Sent]):
                 job.widths = ()
             return partition.send(turn, messages)
         facts = [each for job in jobs for each in (job.facts or map(_facts, job.messages))]
-        request, widths = routing.published(partition, self.desk.number, turn, messages, facts)
+        request, widths = routing.published(partition, self.partition_client.number, turn, messages, facts)
         at = 0
         for job in jobs:
             job.widths = widths[at : at + len(job.messages)]
@@ -159,24 +159,24 @@ class SendLane(Lane[SendJob, Sent]):
 
     def answer(self, jobs: Sequence[SendJob], result: Sent) -> None:
         """To each the number of its first message."""
-        number = self.desk.entity.base(self.desk.number) + result.first
+        number = self.partition_client.entity.base(self.partition_client.number) + result.first
         for job in jobs:
             if not job.future.done():
                 job.future.set_result(number)
             number += sum(job.widths) if job.widths else len(job.messages)
-        self.desk.reached()
+        self.partition_client.reached()
         if result.dropped:
             self._tell_of_dropped(jobs, result.dropped)
-        connection = self.desk.entity.connection
-        if connection.rig is not None:
+        connection = self.partition_client.entity.connection
+        if connection.test_hooks is not None:
             messages = [message for job in jobs for message in job.messages]
-            connection.rig.sent(connection.target.namespace, self.desk.entity.name, messages)
+            connection.test_hooks.sent(connection.target.namespace, self.partition_client.entity.name, messages)
         if result.more:
-            self.desk.catch_up()
+            self.partition_client.catch_up()
 
     def _tell_of_dropped(self, jobs: Sequence[SendJob], dropped: int) -> None:
         """Log and count duplicates. The partition says how many it has dropped, and not which."""
-        entity = self.desk.entity
+        entity = self.partition_client.entity
         known = [message.message_id for job in jobs for message in job.messages if message.message_id]
         ids = [shortened(message_id.decode(errors="replace")) for message_id in known]
         few = ", ".join(ids[:_SHOWN]) + (", …" if len(ids) > _SHOWN else "")
@@ -198,38 +198,38 @@ class SendLane(Lane[SendJob, Sent]):
         """What can go elsewhere does not wait for long; nor do the first who cannot reach the partition, because others
         wait behind them who can. Where the user has limited the repetitions, nothing goes elsewhere: that is one too.
         """
-        entity = self.desk.entity
+        entity = self.partition_client.entity
         if (
             not entity.partitioned
             or self._is_limited
-            or (self.desk.down_until and not any(job.movable for job in jobs))
+            or (self.partition_client.down_until and not any(job.movable for job in jobs))
         ):
             return seconds
         return min(seconds, max(_STRETCH, 3 * entity.connection.retry.first))
 
     @property
     def _is_limited(self) -> bool:
-        return self.desk.entity.connection.retry.repetitions is not None
+        return self.partition_client.entity.connection.retry.repetitions is not None
 
     def unreachable(self) -> None:
         """Send nothing here for a while that may be sent to any partition, and move what waits for the next call."""
-        if self.desk.entity.partitioned:
-            self.desk.missed()
+        if self.partition_client.entity.partitioned:
+            self.partition_client.missed()
             waiting = list(self._queue)
             self._queue.clear()
             self._queue.extend(self.move(waiting))
 
     def move(self, jobs: list[SendJob]) -> list[SendJob]:
         """Move jobs to partitions that can be reached; return those that must stay."""
-        if not self.desk.entity.partitioned or self._is_limited:
+        if not self.partition_client.entity.partitioned or self._is_limited:
             return jobs
         return [job for job in jobs if not (job.movable and self._moved(job))]
 
     def _moved(self, job: SendJob) -> bool:
-        desk = self.desk.entity.next_desk()
-        if desk.down_until:
+        partition_client = self.partition_client.entity.next_partition_client()
+        if partition_client.down_until:
             return False
-        _ = desk.sending.submit(job)  # its caller has the future already
+        _ = partition_client.sending.submit(job)  # its caller has the future already
         return True
 
 
@@ -269,12 +269,12 @@ Way = Callable[[Partition, Turn, Sequence[Lock]], Request[Settled]]
 class SettleLane(Lane[SettleJob, Settled]):
     """Settlements of one kind."""
 
-    tracks: ClassVar[int] = 2
+    depth: ClassVar[int] = 2
 
-    def __init__(self, desk: Desk, letter: str, way: Way) -> None:
+    def __init__(self, partition_client: PartitionClient, letter: str, way: Way) -> None:
         self.letter = letter  # type: ignore[misc]  # one class for all kinds
         self._way = way
-        super().__init__(desk)
+        super().__init__(partition_client)
 
     def gather(self, queue: deque[SettleJob], most: int, *, ordered: bool) -> list[SettleJob]:
         """As many as one call takes; of one message only once, since the answer goes by its name."""
@@ -304,9 +304,11 @@ class SettleLane(Lane[SettleJob, Settled]):
         if result.lost or result.unfit:
             lost = set(result.lost)
             failed = {
-                job.lock.name: lock_lost(self.desk, job.lock.name, job.session) for job in jobs if job.lock.name in lost
+                job.lock.name: lock_lost(self.partition_client, job.lock.name, job.session)
+                for job in jobs
+                if job.lock.name in lost
             }
-            failed |= {name: _unfit(self.desk, name) for name in result.unfit}
+            failed |= {name: _unfit(self.partition_client, name) for name in result.unfit}
         for job in jobs:
             error = failed.get(job.lock.name) if failed else None
             if error is None:
@@ -316,7 +318,7 @@ class SettleLane(Lane[SettleJob, Settled]):
             elif not job.future.done():
                 job.future.set_exception(error)
         if result.more:
-            self.desk.catch_up()
+            self.partition_client.catch_up()
 
 
 class Held(Protocol):
@@ -350,8 +352,8 @@ class RenewLane(Lane[RenewJob, Renewed]):
 
     letter: ClassVar[str] = "r"
 
-    def __init__(self, desk: Desk) -> None:
-        super().__init__(desk)
+    def __init__(self, partition_client: PartitionClient) -> None:
+        super().__init__(partition_client)
         self._token = ""
         self._last: dict[str, RenewJob] = {}
 
@@ -398,17 +400,17 @@ class RenewLane(Lane[RenewJob, Renewed]):
 
     def answer(self, jobs: Sequence[RenewJob], result: Renewed) -> None:
         """To each when its lock ends now; those that moved have another lease from here on."""
-        self.desk.renewed(jobs, result, self._token)
+        self.partition_client.renewed(jobs, result, self._token)
         lost = set(result.lost)
         for job in jobs:
             if job.future.done():
                 continue
             if job.lock.name in lost:
-                job.future.set_exception(lock_lost(self.desk, job.lock.name))
+                job.future.set_exception(lock_lost(self.partition_client, job.lock.name))
             else:
                 job.future.set_result(None)
         if result.more:
-            self.desk.catch_up()
+            self.partition_client.catch_up()
 
 
 class CallJob(Job, Generic[T]):
@@ -431,9 +433,9 @@ class CallJob(Job, Generic[T]):
 class CallLane(Lane[CallJob[Any], Any]):
     """Calls that are not shared, one after the other."""
 
-    def __init__(self, desk: Desk, letter: str) -> None:
+    def __init__(self, partition_client: PartitionClient, letter: str) -> None:
         self.letter = letter  # type: ignore[misc]  # one class for all kinds
-        super().__init__(desk)
+        super().__init__(partition_client)
 
     def gather(self, queue: deque[CallJob[Any]], most: int, *, ordered: bool) -> list[CallJob[Any]]:
         """One."""
@@ -457,38 +459,39 @@ class CallLane(Lane[CallJob[Any], Any]):
         elif job.orphaned is not None:
             job.orphaned(result)
         if getattr(result, "more", False):
-            self.desk.catch_up()
+            self.partition_client.catch_up()
 
 
-def _sequence_number(desk: Desk, name: str) -> str:
-    number = desk.entity.base(desk.number) + int(name.removeprefix("d"))
+def _sequence_number(partition_client: PartitionClient, name: str) -> str:
+    number = partition_client.entity.base(partition_client.number) + int(name.removeprefix("d"))
     return f"dead letter {number}" if name.startswith("d") else f"message {number}"
 
 
-def lock_lost(desk: Desk, name: str, session: str | None = None) -> ServiceBusError:
+def lock_lost(partition_client: PartitionClient, name: str, session: str | None = None) -> ServiceBusError:
     """The lock on a message has ended, or that on its ``session``."""
     error: ServiceBusError
     if session is None:
         error = MessageLockLostError(
-            f"The lock on {_sequence_number(desk, name)} has ended, or the message is gone. "
+            f"The lock on {_sequence_number(partition_client, name)} has ended, or the message is gone. "
             "It is not settled by this; receive it again, and renew the lock of what takes longer.",
             outcome=Outcome.REFUSED,
         )
     else:
+        number = _sequence_number(partition_client, name)
         error = SessionLockLostError(
-            f"The lock on the session {session!r} has ended, or its {_sequence_number(desk, name)} is gone. It is not "
-            "settled by this; accept the session again, and renew the lock of what takes longer.",
+            f"The lock on the session {session!r} has ended, or its {number} is gone. It is not settled by this; "
+            "accept the session again, and renew the lock of what takes longer.",
             outcome=Outcome.REFUSED,
         )
-    error.entity = desk.entity.name
+    error.entity = partition_client.entity.name
     return error
 
 
-def _unfit(desk: Desk, name: str) -> ServiceBusError:
+def _unfit(partition_client: PartitionClient, name: str) -> ServiceBusError:
     error = MessageNotFoundError(
-        f"The {_sequence_number(desk, name)} is on the dead-letter queue already, and stays locked. "
+        f"The {_sequence_number(partition_client, name)} is on the dead-letter queue already, and stays locked. "
         "Complete it, abandon it or defer it.",
         outcome=Outcome.REFUSED,
     )
-    error.entity = desk.entity.name
+    error.entity = partition_client.entity.name
     return error

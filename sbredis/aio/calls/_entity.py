@@ -13,14 +13,14 @@ from typing import TYPE_CHECKING
 
 import anyio
 
-from sbredis.aio._desk import Desk
-from sbredis.aio._routing import Routing, routing_for
+from sbredis.aio.calls._partition_client import PartitionClient
+from sbredis.aio.calls._routing import Routing, routing_for
 from sbredis.engine import Partition, SettingsBehindError, SettingsStaleError, Turn, partition_for_key, perform
 from sbredis.exceptions import MessagingEntityNotFoundError, NamespaceMissingError, Outcome, ServiceBusError
 from sbredis.registry import EntityRecord
 
 if TYPE_CHECKING:
-    from sbredis.aio._connection import Connection, Creation
+    from sbredis.aio.calls._connection import Connection, Creation
     from sbredis.model import ServiceBusReceivedMessage
 
 __all__ = ["Entity"]
@@ -35,7 +35,7 @@ class Entity:
     def __init__(self, connection: Connection, record: EntityRecord) -> None:
         self.connection = connection
         self._lock = anyio.Lock()
-        self._desks: dict[int, Desk] = {}
+        self._partition_clients: dict[int, PartitionClient] = {}
         self.routing: Routing | None = None
         """What becomes of messages, where they are sent to a topic."""
         self._routed = False
@@ -74,11 +74,11 @@ class Entity:
             found = self._partitions[number] = self.connection.namespace.partition(self.record, number)
         return found
 
-    def desk(self, number: int) -> Desk:
+    def partition_client(self, number: int) -> PartitionClient:
         """Where calls to a partition come together."""
-        found = self._desks.get(number)
+        found = self._partition_clients.get(number)
         if found is None:
-            found = self._desks[number] = Desk(self, number)
+            found = self._partition_clients[number] = PartitionClient(self, number)
         return found
 
     def base(self, number: int) -> int:
@@ -91,33 +91,33 @@ class Entity:
             return self.numbers[0], sequence_number
         return sequence_number >> 48, sequence_number & ((1 << 48) - 1)
 
-    def desk_of(self, message: ServiceBusReceivedMessage) -> Desk:
+    def partition_client_of(self, message: ServiceBusReceivedMessage) -> PartitionClient:
         """Where calls about a message of this entity come together."""
-        return self.desk(message._base >> 48 if self.partitioned else self.numbers[0])
+        return self.partition_client(message._base >> 48 if self.partitioned else self.numbers[0])
 
-    def of_session(self, name: str) -> Desk:
+    def of_session(self, name: str) -> PartitionClient:
         """Where a session lies."""
-        return self.pinned(name) if self.partitioned else self.desk(self.numbers[0])
+        return self.pinned(name) if self.partitioned else self.partition_client(self.numbers[0])
 
-    def pinned(self, key: str | bytes) -> Desk:
+    def pinned(self, key: str | bytes) -> PartitionClient:
         """The partition of a session id, a partition key or a message id."""
-        return self.desk(self.numbers[partition_for_key(key, len(self.numbers))])
+        return self.partition_client(self.numbers[partition_for_key(key, len(self.numbers))])
 
-    def next_desk(self) -> Desk:
+    def next_partition_client(self) -> PartitionClient:
         """The partition for what may go to any: one after the other, but no other while one still gathers for its next
         call, so that calls stay large; and past those that cannot be reached, which are tried again beside.
         """
-        desk = self.desk(self.numbers[self._at])
-        if 0 < desk.sending.gathering < _LARGE and not desk.down_until:
-            return desk
+        partition_client = self.partition_client(self.numbers[self._at])
+        if 0 < partition_client.sending.gathering < _LARGE and not partition_client.down_until:
+            return partition_client
         for _ in self.numbers:
             self._at = (self._at + 1) % len(self.numbers)
-            desk = self.desk(self.numbers[self._at])
-            if not desk.down_until:
-                return desk
-            if desk.down_until <= anyio.current_time():
-                desk.probe()
-        return desk
+            partition_client = self.partition_client(self.numbers[self._at])
+            if not partition_client.down_until:
+                return partition_client
+            if partition_client.down_until <= anyio.current_time():
+                partition_client.probe()
+        return partition_client
 
     async def reload(self, seen: EntityRecord, until: float) -> None:
         """Read the registry again, unless somebody else has done so since ``seen`` was current."""
@@ -212,5 +212,5 @@ class Entity:
 
     def close(self) -> None:
         """End what waits at its partitions."""
-        for desk in self._desks.values():
-            desk.close()
+        for partition_client in self._partition_clients.values():
+            partition_client.close()

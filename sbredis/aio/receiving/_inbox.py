@@ -18,11 +18,11 @@ from collections.abc import AsyncGenerator
 from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING
 
-from sbredis.aio._arguments import AT_ONCE
-from sbredis.aio._buffer import Buffer
-from sbredis.aio._caller import Caller
-from sbredis.aio._watcher import PartitionWatcher, passing
+from sbredis.aio.calls._arguments import AT_ONCE
 from sbredis.aio.core._fetching import Stock, fetches, keep_for, passings
+from sbredis.aio.receiving._buffer import Buffer
+from sbredis.aio.receiving._caller import Caller
+from sbredis.aio.receiving._watcher import PartitionWatcher, passing
 from sbredis.engine import Side
 from sbredis.exceptions import (
     OperationTimeoutError,
@@ -36,8 +36,8 @@ from sbredis.model import ServiceBusReceivedMessage, ServiceBusReceiveMode
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from sbredis.aio._entity import Entity
-    from sbredis.aio._session import ServiceBusSession
+    from sbredis.aio.calls._entity import Entity
+    from sbredis.aio.receiving._session import ServiceBusSession
 
 __all__ = ["Inbox"]
 
@@ -309,7 +309,7 @@ class Inbox:
         if self.session is not None and isinstance(error, SessionLockLostError):
             self.session._lose()
         if passing(error):
-            _log.info("%s: %s", watcher.desk, error)
+            _log.info("%s: %s", watcher.partition_client, error)
         else:
             for caller in self._callers:
                 caller.error = caller.error or error.twin()
@@ -320,7 +320,7 @@ class Inbox:
         if self._empty:
             return []
         numbers = self._numbers if self.session is None else (self.session._number,)
-        return [PartitionWatcher(self, self.entity.desk(number), self.identity) for number in numbers]
+        return [PartitionWatcher(self, self.entity.partition_client(number), self.identity) for number in numbers]
 
     def _entity_changed(self) -> None:
         """The queue may have been deleted and created again, and be in other partitions now: begin anew with all."""
@@ -369,7 +369,7 @@ class Inbox:
         for message in messages:
             if message._lock_expired(now):
                 continue
-            future = self.entity.desk_of(message).give_back(message)
+            future = self.entity.partition_client_of(message).give_back(message)
             if self.session is not None and future is not None:
                 self._returning.add(future)
                 future.add_done_callback(self._returned)
@@ -467,8 +467,8 @@ class Inbox:
             caller.tell()
         self._take_back(self.buffer.empty())
         await asyncio.gather(*(watcher.aclose() for watcher in self._watchers))
-        for desk in {self.entity.desk(number) for number in self.entity.numbers}:
-            await desk.given_back()
+        for partition_client in {self.entity.partition_client(number) for number in self.entity.numbers}:
+            await partition_client.given_back()
 
     def _lose(self, messages: Sequence[ServiceBusReceivedMessage]) -> None:
         _log.warning(

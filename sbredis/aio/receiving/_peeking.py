@@ -11,7 +11,7 @@ from sbredis.engine import MAXIMUM_CALL_MESSAGES, Partition, Peeked, Request, Si
 from sbredis.model import ServiceBusReceivedMessage, ServiceBusReceiveMode, delivered
 
 if TYPE_CHECKING:
-    from sbredis.aio._entity import Entity
+    from sbredis.aio.calls._entity import Entity
 
 __all__ = ["Peeking"]
 
@@ -79,4 +79,4 @@ class Peeking:
                 onwards, wanted, side=side, room=_PAGE_BYTES, session=session, turn=Turn("", 0, turn.now)
             )
 
-        return await self._entity.desk(number).read("p", make, deadline)
+        return await self._entity.partition_client(number).read("p", make, deadline)

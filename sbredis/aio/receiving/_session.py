@@ -11,10 +11,10 @@ from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any, TypeVar, Unpack
 from zlib import crc32
 
-from sbredis.aio._arguments import NoOptions, deadline_of, seconds_of, warn_of_unknown
-from sbredis.aio._changes import require_reason
-from sbredis.aio._handles import LockHandle
-from sbredis.aio._lanes import CallJob, SettleJob
+from sbredis.aio.calls._arguments import NoOptions, deadline_of, seconds_of, warn_of_unknown
+from sbredis.aio.calls._lane_kinds import CallJob, SettleJob
+from sbredis.aio.core._handles import LockHandle
+from sbredis.aio.receiving._changes import require_reason
 from sbredis.engine import (
     Changes,
     Lock,
@@ -34,10 +34,10 @@ from sbredis.exceptions import Outcome, ServiceBusError, SessionLockLostError
 from sbredis.model import Lease, ServiceBusReceivedMessage, ServiceBusReceiveMode
 
 if TYPE_CHECKING:
-    from sbredis.aio._desk import Desk
-    from sbredis.aio._entity import Entity
-    from sbredis.aio._inbox import Inbox
-    from sbredis.aio._telemetry import Telemetry
+    from sbredis.aio.calls._entity import Entity
+    from sbredis.aio.calls._partition_client import PartitionClient
+    from sbredis.aio.receiving._inbox import Inbox
+    from sbredis.aio.telemetry._telemetry import Telemetry
 
 __all__ = ["ServiceBusSession", "lane_for", "state_bytes"]
 
@@ -121,8 +121,8 @@ class ServiceBusSession:
         return SessionLock(self._name, self._lease.token)
 
     @property
-    def _desk(self) -> Desk:
-        return self._entity.desk(self._number)
+    def _partition_client(self) -> PartitionClient:
+        return self._entity.partition_client(self._number)
 
     # -- what is done with it ------------------------------------------------------------------------------------------
 
@@ -229,7 +229,7 @@ class ServiceBusSession:
             return renew_session(partition, turn, self._lock)
 
         job = CallJob(make, deadline)
-        renewed = self._desk.lease(self._lease.token, await self._carry_out("n", job), job.since)
+        renewed = self._partition_client.lease(self._lease.token, await self._carry_out("n", job), job.since)
         self._lease.until, self._lease.until_utc = renewed.until, renewed.until_utc
 
     def _begin_renewal(self, deadline: float) -> asyncio.Future[None]:
@@ -249,7 +249,7 @@ class ServiceBusSession:
             if lease is not None and not message._settled:
                 message._settled = True
                 jobs.append(SettleJob(Lock(lease.token, message._name), deadline, message))
-        lane = self._desk.settling("abandon")
+        lane = self._partition_client.settling("abandon")
         for error in await asyncio.gather(*map(lane.submit, jobs), return_exceptions=True):
             if error is not None:
                 _log.debug("%s: a failed delivery was not counted: %s", self._entity.name, error)
@@ -306,7 +306,7 @@ class ServiceBusSession:
 
     async def _carry_out(self, letter: str, job: CallJob[T]) -> T:
         try:
-            return await self._desk.carry_out(lane_for(letter, self._name), job)
+            return await self._partition_client.carry_out(lane_for(letter, self._name), job)
         except ServiceBusError as error:
             error.entity = error.entity or self._entity.name
             if isinstance(error, SessionLockLostError):

@@ -10,20 +10,20 @@ from dataclasses import replace
 from datetime import datetime, timedelta
 from typing import TYPE_CHECKING, Any, Literal, Unpack
 
-from sbredis.aio._arguments import NoOptions, deadline_of, warn_of_unknown
-from sbredis.aio._changes import changes_of, delay_of
-from sbredis.aio._handles import LockHandle
-from sbredis.aio._lanes import CallJob, RenewJob, SettleJob
-from sbredis.aio._session import ServiceBusSession
+from sbredis.aio.calls._arguments import NoOptions, deadline_of, warn_of_unknown
+from sbredis.aio.calls._lane_kinds import CallJob, RenewJob, SettleJob
+from sbredis.aio.core._handles import LockHandle
+from sbredis.aio.receiving._changes import changes_of, delay_of
+from sbredis.aio.receiving._session import ServiceBusSession
 from sbredis.engine import MAXIMUM_CALL_MESSAGES, Lock, Partition, Request, Settled, Turn
 from sbredis.exceptions import MessageAlreadySettled, MessageLockLostError, Outcome, SessionLockLostError
 from sbredis.model import Lease, PrimitiveTypes, ServiceBusReceivedMessage, ServiceBusReceiveMode
 
 if TYPE_CHECKING:
-    from sbredis.aio._connection import Connection, Creation
-    from sbredis.aio._desk import Desk
-    from sbredis.aio._entity import Entity
-    from sbredis.aio._telemetry import Telemetry
+    from sbredis.aio.calls._connection import Connection, Creation
+    from sbredis.aio.calls._entity import Entity
+    from sbredis.aio.calls._partition_client import PartitionClient
+    from sbredis.aio.telemetry._telemetry import Telemetry
 
 __all__ = ["Settler"]
 
@@ -125,16 +125,21 @@ class Settler:
                 entity = await self._entity_of(message, deadline)
             live, lost = self._live_and_lost(listed)  # somebody else may have settled one meanwhile
         assert entity is not None
-        places: dict[Desk, list[ServiceBusReceivedMessage]] = {}
+        places: dict[PartitionClient, list[ServiceBusReceivedMessage]] = {}
         for message in live:
             message._settled = True
-            places.setdefault(entity.desk_of(message), []).append(message)
+            places.setdefault(entity.partition_client_of(message), []).append(message)
         jobs = [
-            (desk, _Completion(part[at : at + MAXIMUM_CALL_MESSAGES], deadline))
-            for desk, part in places.items()
+            (partition_client, _Completion(part[at : at + MAXIMUM_CALL_MESSAGES], deadline))
+            for partition_client, part in places.items()
             for at in range(0, len(part), MAXIMUM_CALL_MESSAGES)
         ]
-        renewals = [future for desk, job in jobs for each in job.messages if (future := desk.renewing.of(each))]
+        renewals = [
+            future
+            for partition_client, job in jobs
+            for each in job.messages
+            if (future := partition_client.renewing.of(each))
+        ]
         if renewals:
             try:
                 await asyncio.wait(renewals, timeout=deadline - asyncio.get_running_loop().time())
@@ -142,7 +147,7 @@ class Settler:
                 for _, job in jobs:
                     job.end()
                 raise
-        futures = [desk.calling("m").submit(job) for desk, job in jobs]
+        futures = [partition_client.calling("m").submit(job) for partition_client, job in jobs]
         for outcome in await asyncio.gather(*futures, return_exceptions=True):
             if isinstance(outcome, BaseException):
                 raise outcome
@@ -283,7 +288,7 @@ class Settler:
                 await self._renewal(message, deadline, alone=True)
         entity = await self._entity_of(message, deadline)
         lease = self._check(message, "hand on")
-        number = entity.desk_of(message).number
+        number = entity.partition_client_of(message).number
         return LockHandle(entity.record.incarnation, number, lease.token, message._name, lease.session).text()
 
     def _begin_renewal(
@@ -303,7 +308,7 @@ class Settler:
         lease = message._lease
         assert lease is not None  # it was received in a mode that locks
         job = RenewJob(Lock(lease.token, message._name), deadline, message, alone=alone)
-        return entity.desk_of(message).renewing.submit(job)
+        return entity.partition_client_of(message).renewing.submit(job)
 
     async def _settle(
         self,
@@ -339,9 +344,9 @@ class Settler:
         if entity is None or message._owner is not entity:
             entity = await self._entity_of(message, deadline)
             self._check(message, kind)  # somebody else may have settled it meanwhile
-        desk = entity.desk_of(message)
+        partition_client = entity.partition_client_of(message)
         message._settled = True
-        if (renewal := desk.renewing.of(message)) is not None:
+        if (renewal := partition_client.renewing.of(message)) is not None:
             try:
                 await asyncio.wait((renewal,), timeout=deadline - asyncio.get_running_loop().time())
             except BaseException:
@@ -349,7 +354,7 @@ class Settler:
                 raise
             lease = message._lease or lease  # it may have moved to another one
         job = SettleJob(Lock(lease.token, message._name, changes, delay), deadline, message)
-        await desk.settling(kind).submit(job)
+        await partition_client.settling(kind).submit(job)
 
     def _check_fit(self, message: ServiceBusReceivedMessage, what: str) -> Lease:
         """Whether a message may be settled or renewed, as far as it depends on us."""

@@ -9,10 +9,10 @@ from typing import TYPE_CHECKING
 
 import anyio.to_thread
 
-from sbredis.aio._aside import Aside
-from sbredis.aio._routing import facts_of
-from sbredis.aio._waking import REGISTERED, listen
+from sbredis.aio.calls._routing import facts_of
+from sbredis.aio.calls._waking import REGISTERED, listen
 from sbredis.aio.core._delivering import OF_ONE_JOB
+from sbredis.aio.maintenance._unpublishable import Unpublishable
 from sbredis.engine import (
     MAXIMUM_CALL_BYTES,
     MAXIMUM_CALL_MESSAGES,
@@ -29,10 +29,10 @@ from sbredis.engine import (
 from sbredis.exceptions import Outcome, ServiceBusError, ServiceBusQuotaExceededError
 
 if TYPE_CHECKING:
-    from sbredis.aio._desk import Desk
-    from sbredis.aio._entity import Entity
-    from sbredis.aio._routing import Routed, Routing
-    from sbredis.aio._waking import Listening
+    from sbredis.aio.calls._entity import Entity
+    from sbredis.aio.calls._partition_client import PartitionClient
+    from sbredis.aio.calls._routing import Routed, Routing
+    from sbredis.aio.calls._waking import Listening
     from sbredis.rules import Facts
 
 __all__ = ["Watch"]
@@ -61,7 +61,7 @@ class Watch:
 
     def __init__(self, entity: Entity, number: int, news: asyncio.Event) -> None:
         self.entity = entity
-        self.desk: Desk = entity.desk(number)
+        self.partition_client: PartitionClient = entity.partition_client(number)
         self.look_at = 0.0
         self.busy = False
         """It is being looked at."""
@@ -72,7 +72,7 @@ class Watch:
         """
         self._news = news
         self._subscription: Listening | None = None
-        self._aside = Aside()
+        self._aside = Unpublishable()
         self._stuck = False
         """There are more of those than can be set aside."""
 
@@ -110,7 +110,9 @@ class Watch:
                 return True
             if not await self._publish(wanted, fence):
                 if not self._stuck:
-                    _log.error("%s: what is scheduled waits behind too much that cannot be published", self.desk)
+                    _log.error(
+                        "%s: what is scheduled waits behind too much that cannot be published", self.partition_client
+                    )
                 self._stuck = True
                 return False
 
@@ -148,7 +150,7 @@ class Watch:
 
         try:
             judged = await self._judged(messages, facts, sum(len(each.record) for each, _ in part))
-            await self.desk.call("o", make, asyncio.get_running_loop().time() + _CALLING)
+            await self.partition_client.call("o", make, asyncio.get_running_loop().time() + _CALLING)
         except (*OF_ONE_JOB, _UnpublishedError) as error:
             if len(part) == 1:
                 if isinstance(error, ServiceBusQuotaExceededError):
@@ -182,7 +184,7 @@ class Watch:
         _log.log(
             logging.ERROR if kept and not known else logging.DEBUG,
             "%s: the scheduled message %d cannot be published; it stays scheduled and is tried again: %s: %s",
-            self.desk,
+            self.partition_client,
             self.entity.base(self._number) + int(message.name),
             type(broken).__name__,
             broken,
@@ -199,7 +201,7 @@ class Watch:
         def make(partition: Partition, turn: Turn) -> Request[tuple[Delivery, ...]]:
             return partition.ripe(wanted, room=room, turn=Turn("", 0, turn.now))
 
-        return await self.desk.call("j", make, asyncio.get_running_loop().time() + _CALLING)
+        return await self.partition_client.call("j", make, asyncio.get_running_loop().time() + _CALLING)
 
     async def _look(self) -> Looked:
         waiter = self._channel()
@@ -207,7 +209,7 @@ class Watch:
         def make(partition: Partition, turn: Turn) -> Request[Looked]:
             return partition.look(waiter=waiter, turn=Turn("", 0, turn.now))
 
-        return await self.desk.call("j", make, asyncio.get_running_loop().time() + _CALLING)
+        return await self.partition_client.call("j", make, asyncio.get_running_loop().time() + _CALLING)
 
     def close(self) -> None:
         """It is watched no longer."""
@@ -220,4 +222,4 @@ class Watch:
         self._news.set()
 
     def _channel(self) -> bytes:
-        return self.desk.channel(self._identity)
+        return self.partition_client.channel(self._identity)

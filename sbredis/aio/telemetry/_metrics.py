@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Final
 if TYPE_CHECKING:
     from opentelemetry.metrics import Histogram, Meter
 
-    from sbredis.aio._tracing import Attributes
+    from sbredis.aio.telemetry._tracing import Attributes
 
 __all__ = ["Metrics", "histogram"]
 

@@ -8,8 +8,8 @@ from typing import NamedTuple, TypedDict
 
 import anyio
 
-from sbredis.aio._catching_up import do_due, read_after_due
-from sbredis.aio._clock import Clock
+from sbredis.aio.calls._catching_up import do_due, read_after_due
+from sbredis.aio.calls._clock import Clock
 from sbredis.engine import Caller, Counts, SettingsBehindError, SettingsStaleError, Turn, perform
 from sbredis.exceptions import (
     MessagingEntityNotFoundError,

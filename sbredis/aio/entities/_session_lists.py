@@ -6,13 +6,13 @@ from collections.abc import Sequence
 from datetime import datetime
 from typing import TYPE_CHECKING, NamedTuple
 
-from sbredis.aio._arguments import count_of, deadline_of, seconds_of
-from sbredis.aio._changes import milliseconds_of
-from sbredis.aio._paging import AsyncItemPaged, Page
+from sbredis.aio.calls._arguments import count_of, deadline_of, seconds_of
+from sbredis.aio.entities._paging import AsyncItemPaged, Page
+from sbredis.aio.receiving._changes import milliseconds_of
 from sbredis.engine import NEVER, Partition, Request, SessionsListed, Turn, list_sessions, list_sessions_since
 
 if TYPE_CHECKING:
-    from sbredis.aio._connection import Connection
+    from sbredis.aio.calls._connection import Connection
 
 __all__ = ["sessions_of"]
 
@@ -77,7 +77,7 @@ def sessions_of(
     async def read_on(place: _Place, deadline: float) -> tuple[Sequence[str], _Place | None]:
         """The next sessions, without those that are skipped, and where to go on; ``None`` at the end."""
         entity = await connection.entity(path, deadline)
-        desk = entity.desk(entity.numbers[place.at])
+        partition_client = entity.partition_client(entity.numbers[place.at])
         wanted = min(_PAGE, place.skip or _PAGE if place.left is None else place.skip + place.left)
         told, _, skipped = place.onwards.partition(" ")
 
@@ -87,7 +87,7 @@ def sessions_of(
                 return list_sessions(partition, wanted, place.onwards[1:] if place.onwards else None, reading)
             return list_sessions_since(partition, wanted, int(told or since), int(skipped or 0), reading)
 
-        found = await desk.read("w", make, deadline)
+        found = await partition_client.read("w", make, deadline)
         onwards = ""
         if since is None:
             onwards = "" if found.onwards is None else f"={found.onwards}"

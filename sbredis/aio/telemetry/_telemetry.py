@@ -48,9 +48,9 @@ from types import TracebackType
 from typing import TYPE_CHECKING, Final, Literal, Self, TypeAlias, get_args
 
 from sbredis._version import __version__
-from sbredis.aio._log_text import named
-from sbredis.aio._metrics import Metrics
-from sbredis.aio._tracing import Attributes, TelemetryMessage, Tracing, error_type, is_failure, look_at
+from sbredis.aio.telemetry._log_text import named
+from sbredis.aio.telemetry._metrics import Metrics
+from sbredis.aio.telemetry._tracing import Attributes, TelemetryMessage, Tracing, error_type, is_failure, look_at
 from sbredis.exceptions import ServiceBusError
 
 if TYPE_CHECKING:

@@ -6,14 +6,14 @@ from dataclasses import dataclass
 from datetime import timedelta
 from typing import TYPE_CHECKING, Any, Literal
 
-from sbredis.aio._definitions import QUEUES, SUBSCRIPTIONS, TOPICS
 from sbredis.aio._options import split_sub_queue
+from sbredis.aio.entities._definitions import QUEUES, SUBSCRIPTIONS, TOPICS
 from sbredis.exceptions import MessagingEntityNotFoundError, Outcome
 from sbredis.model import QueueProperties, ServiceBusSubQueue, SubscriptionProperties, TopicProperties
 from sbredis.registry import split_path
 
 if TYPE_CHECKING:
-    from sbredis.aio._connection import Connection
+    from sbredis.aio.calls._connection import Connection
 
 __all__ = ["SUFFIXES", "EntityInfo", "describe"]
 

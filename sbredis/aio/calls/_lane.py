@@ -19,7 +19,7 @@ from collections.abc import Sequence
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any, ClassVar, Generic, TypeVar
 
-from sbredis.aio._job import Job
+from sbredis.aio.calls._job import Job
 from sbredis.aio.core._delivering import DefectError, Delivery, DisplacedError, Halving, NextStep, UnmadeError
 from sbredis.engine import (
     Partition,
@@ -35,7 +35,7 @@ from sbredis.exceptions import (
 )
 
 if TYPE_CHECKING:
-    from sbredis.aio._desk import Desk
+    from sbredis.aio.calls._partition_client import PartitionClient
     from sbredis.registry import EntityRecord
 
 __all__ = ["OTHER_LOOP", "Lane"]
@@ -62,14 +62,14 @@ class Lane(ABC, Generic[J, R]):
 
     letter: ClassVar[str]
     """Tells the lanes of a client apart."""
-    tracks: ClassVar[int] = 1
+    depth: ClassVar[int] = 1
     """How many calls may be under way: with two, one is made while the other is being answered."""
 
-    def __init__(self, desk: Desk) -> None:
-        self.desk = desk
+    def __init__(self, partition_client: PartitionClient) -> None:
+        self.partition_client = partition_client
         self._loop = asyncio.get_running_loop()
         self._queue: deque[J] = deque()
-        self._tracks = [_Track(self, number) for number in range(self.tracks)]
+        self._pipelines = [_Pipeline(self, number) for number in range(self.depth)]
         self._timer: asyncio.TimerHandle | None = None
         self._timer_at = 0.0
         self._woken = False
@@ -121,17 +121,17 @@ class Lane(ABC, Generic[J, R]):
         if future.get_loop() is not self._loop:
             job.end()
             raise RuntimeError(OTHER_LOOP)
-        if self._closed or self.desk.entity.connection.closed:
+        if self._closed or self.partition_client.entity.connection.closed:
             if not future.done():
                 future.set_exception(self._closing(sent=False))
             job.end()
             return future
         self._queue.append(job)
         if not self._woken:
-            for track in self._tracks:
-                if not track.busy:
+            for pipeline in self._pipelines:
+                if not pipeline.busy:
                     self._woken = True  # it will gather what comes until its turn
-                    track.wake()
+                    pipeline.wake()
                     break
         if self._timer is None or job.deadline < self._timer_at:
             self._watch(min(job.deadline, self._loop.time() + _TICK))
@@ -140,7 +140,7 @@ class Lane(ABC, Generic[J, R]):
     @property
     def busy(self) -> bool:
         """Whether a call is under way, or about to be."""
-        return bool(self._queue) or any(track.busy for track in self._tracks)
+        return bool(self._queue) or any(pipeline.busy for pipeline in self._pipelines)
 
     @property
     def gathering(self) -> int:
@@ -163,28 +163,28 @@ class Lane(ABC, Generic[J, R]):
     def retire(self) -> None:
         """Nobody uses it again: it ends with what is under way."""
         self.retired = True
-        for track in self._tracks:
-            track.end()
+        for pipeline in self._pipelines:
+            pipeline.end()
 
-    def next_jobs(self, track: _Track[J, R]) -> list[J]:
-        """What the next call of a track carries; if another track is free, one half of much."""
+    def next_jobs(self, pipeline: _Pipeline[J, R]) -> list[J]:
+        """What the next call of a pipeline carries; if another pipeline is free, one half of much."""
         self._woken = False
         most = waiting = len(self._queue)
         if waiting >= _MUCH:
-            free = next((other for other in self._tracks if other is not track and not other.busy), None)
+            free = next((other for other in self._pipelines if other is not pipeline and not other.busy), None)
             if free is not None:
                 most = (waiting + 1) // 2
                 self._woken = True
                 free.wake()
-        return self.gather(self._queue, most, ordered=track is self._tracks[0])
+        return self.gather(self._queue, most, ordered=pipeline is self._pipelines[0])
 
     def _all(self) -> list[tuple[list[J] | deque[J], bool]]:
         """All jobs there are, and whether they have been sent."""
-        return [*((track.in_flight, True) for track in self._tracks), (self._queue, False)]
+        return [*((pipeline.in_flight, True) for pipeline in self._pipelines), (self._queue, False)]
 
     def fail(self, jobs: list[J] | deque[J], error: ServiceBusError) -> None:
         """End jobs with an error, each with its own."""
-        entity = self.desk.entity.name
+        entity = self.partition_client.entity.name
         error.entity = entity
         for job in jobs:
             if not job.future.done():
@@ -199,8 +199,9 @@ class Lane(ABC, Generic[J, R]):
 
         Another one has come in its place.
         """
+        entity = self.partition_client.entity
         error = DisplacedError(
-            f"The {self.desk.entity.record.kind} '{self.desk.entity.name}' was deleted, and another one of this name "
+            f"The {entity.record.kind} '{entity.name}' was deleted, and another one of this name "
             "was created in other partitions. Messages for it must be sent again. Those that were received from the "
             "old one are gone.",
             outcome=Outcome.REFUSED,
@@ -239,19 +240,19 @@ class Lane(ABC, Generic[J, R]):
     def _closing(self, *, sent: bool) -> ServiceBusError:
         outcome = Outcome.UNKNOWN if sent else Outcome.NEVER_SENT
         error = ServiceBusConnectionError("The client was closed meanwhile.", outcome=outcome, is_transient=False)
-        error.entity = self.desk.entity.name
+        error.entity = self.partition_client.entity.name
         return error
 
     def _late(self, *, sent: bool) -> ServiceBusError:
         what = "no answer came" if sent else "the calls before it took all the time"
         outcome = Outcome.UNKNOWN if sent else Outcome.NEVER_SENT
         error = OperationTimeoutError(f"The operation did not end in time: {what}.", outcome=outcome)
-        error.entity = self.desk.entity.name
+        error.entity = self.partition_client.entity.name
         _log.info("%s", error)
         return error
 
 
-class _Track(Generic[J, R]):
+class _Pipeline(Generic[J, R]):
     """One call after the other."""
 
     def __init__(self, lane: Lane[J, R], number: int) -> None:
@@ -279,7 +280,7 @@ class _Track(Generic[J, R]):
                 self._wanted.set_result(None)
         elif not self._started:
             self._started = True
-            self._lane.desk.entity.connection.tasks.start_soon(self._work)
+            self._lane.partition_client.entity.connection.tasks.start_soon(self._work)
 
     def end(self) -> None:
         """There is nothing to do any more."""
@@ -302,10 +303,10 @@ class _Track(Generic[J, R]):
             try:
                 await self._deliver(jobs)
             except Exception as error:  # noqa: BLE001  # a defect must not leave callers waiting for ever
-                if lane.desk.entity.connection.closed:
+                if lane.partition_client.entity.connection.closed:
                     lane.close()
                     return
-                _log.exception("%s: a call broke on a defect", lane.desk)
+                _log.exception("%s: a call broke on a defect", lane.partition_client)
                 lane.fail(jobs, DefectError(error, Outcome.UNKNOWN))
             self.in_flight = []
 
@@ -324,7 +325,7 @@ class _Track(Generic[J, R]):
 
     async def _call(self, jobs: list[J]) -> ServiceBusError | None:
         """Deliver one call for these jobs, which ends them; or return the error that one of them may have caused."""
-        lane, entity, until = self._lane, self._lane.desk.entity, max(job.deadline for job in jobs)
+        lane, entity, until = self._lane, self._lane.partition_client.entity, max(job.deadline for job in jobs)
         delivery = Delivery(lane_is_known=self._known)
         request: Request[R] | None = None
         while jobs:
@@ -332,7 +333,7 @@ class _Track(Generic[J, R]):
             seconds = until - begun
             try:
                 if request is None:
-                    if lane.desk.number not in entity.numbers:
+                    if lane.partition_client.number not in entity.numbers:
                         raise lane.displaced()
                     request = self._made(jobs)
                 if not delivery.maybe_ran:
@@ -396,10 +397,10 @@ class _Track(Generic[J, R]):
         self, step: NextStep, error: ServiceBusError, record: EntityRecord, until: float
     ) -> ServiceBusError | None:
         """Remove what is in the way of a call that was made by what ``record`` says. Returns why it cannot be."""
-        lane, entity = self._lane, self._lane.desk.entity
+        lane, entity = self._lane, self._lane.partition_client.entity
         try:
             if step is NextStep.TELL:
-                await lane.desk.tell(until)
+                await lane.partition_client.tell(until)
             elif step is NextStep.RELOAD:
                 await entity.reload(record, until)
             else:
@@ -417,11 +418,11 @@ class _Track(Generic[J, R]):
 
     def _made(self, jobs: Sequence[J]) -> Request[R]:
         """The call for these, in the next place of the lane; what could not be made takes none."""
-        lane, entity = self._lane, self._lane.desk.entity
+        lane, entity = self._lane, self._lane.partition_client.entity
         try:
             since = entity.connection.clock.now()
             turn = Turn(self._name, self._number + 1, entity.connection.clock.told())
-            request = lane.request(entity.partition(lane.desk.number), turn, jobs)
+            request = lane.request(entity.partition(lane.partition_client.number), turn, jobs)
         except ServiceBusError as error:
             error.outcome = error.outcome or Outcome.NEVER_SENT
             raise
@@ -436,7 +437,7 @@ class _Track(Generic[J, R]):
         """Of which no call can be made by itself either."""
         lane, own = self._lane, None
         with suppress(ServiceBusError):
-            own = lane.own_error(lane.desk.entity.partition(lane.desk.number), job)
+            own = lane.own_error(lane.partition_client.entity.partition(lane.partition_client.number), job)
         if own is None:
             self._tell(error.__cause__)
         elif not job.future.done():
@@ -446,7 +447,7 @@ class _Track(Generic[J, R]):
         """Have it in the log, once for all that is delivered together."""
         if not self._told:
             self._told = True
-            _log.error("%s: a call broke on a defect", self._lane.desk, exc_info=defect)
+            _log.error("%s: a call broke on a defect", self._lane.partition_client, exc_info=defect)
 
     def _begin_anew(self) -> None:
         """Begin another lane of calls at this partition.
@@ -458,4 +459,4 @@ class _Track(Generic[J, R]):
         self._generation += 1
         self._number = 0
         self._known = False
-        self._name = f"{self._lane.desk.entity.connection.id}{self._letter}.{self._generation}"
+        self._name = f"{self._lane.partition_client.entity.connection.id}{self._letter}.{self._generation}"

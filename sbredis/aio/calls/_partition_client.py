@@ -10,9 +10,9 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import anyio
 
-from sbredis.aio._catching_up import Shown, do_due, read_after_due
-from sbredis.aio._lane import Lane
-from sbredis.aio._lanes import CallJob, CallLane, RenewJob, RenewLane, SendLane, SettleJob, SettleLane, Way
+from sbredis.aio.calls._catching_up import Shown, do_due, read_after_due
+from sbredis.aio.calls._lane import Lane
+from sbredis.aio.calls._lane_kinds import CallJob, CallLane, RenewJob, RenewLane, SendLane, SettleJob, SettleLane, Way
 from sbredis.engine import (
     Lock,
     Partition,
@@ -29,10 +29,10 @@ from sbredis.exceptions import MessagingEntityNotFoundError, Outcome, ServiceBus
 from sbredis.model import Lease, ServiceBusReceivedMessage
 
 if TYPE_CHECKING:
-    from sbredis.aio._entity import Entity
+    from sbredis.aio.calls._entity import Entity
     from sbredis.transport import Transport
 
-__all__ = ["Desk"]
+__all__ = ["PartitionClient"]
 
 T = TypeVar("T")
 _log = logging.getLogger("sbredis.client")
@@ -57,7 +57,7 @@ _WAYS: dict[str, tuple[str, Way]] = {
 }
 
 
-class Desk:
+class PartitionClient:
     """One partition of one entity, as all who use it in this client share it."""
 
     def __init__(self, entity: Entity, number: int) -> None:

@@ -12,15 +12,15 @@ import asyncio
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from sbredis.aio._lanes import CallJob, SettleJob
+from sbredis.aio.calls._lane_kinds import CallJob, SettleJob
 from sbredis.engine import MAXIMUM_CALL_MESSAGES, Lock, Mode, Partition, Received, Request, Side, Turn, new_token
 from sbredis.exceptions import MessageLockLostError, MessageNotFoundError, Outcome, ServiceBusError
 from sbredis.model import ServiceBusReceivedMessage, ServiceBusReceiveMode, delivered
 
 if TYPE_CHECKING:
-    from sbredis.aio._desk import Desk
-    from sbredis.aio._entity import Entity
-    from sbredis.aio._session import ServiceBusSession
+    from sbredis.aio.calls._entity import Entity
+    from sbredis.aio.calls._partition_client import PartitionClient
+    from sbredis.aio.receiving._session import ServiceBusSession
 
 __all__ = ["Deferred", "next_names", "not_found"]
 
@@ -75,8 +75,8 @@ class Deferred:
             # Only what one call brings is deleted at once: of several calls, the second may find that one is missing.
             self._mode = "delete"
         try:
-            for desk, names in places.items():
-                await self._fetch(desk, names)
+            for partition_client, names in places.items():
+                await self._fetch(partition_client, names)
             if self._mode == "lock":
                 await self._replace_ended()
             if deletes and self._mode == "lock":
@@ -86,28 +86,28 @@ class Deferred:
             raise
         return [self._found[number] for number in numbers if number in self._found]
 
-    def _places(self, numbers: Sequence[int]) -> tuple[dict[Desk, list[str]], list[int]]:
+    def _places(self, numbers: Sequence[int]) -> tuple[dict[PartitionClient, list[str]], list[int]]:
         """Which partition is to be asked for which messages, and what no partition can have."""
         entity = self._entity
-        places: dict[Desk, list[str]] = {}
+        places: dict[PartitionClient, list[str]] = {}
         missing: list[int] = []
         for number in numbers:
             partition, own = entity.place(number)
             if partition in entity.numbers and 0 < own < 10**15:
-                places.setdefault(entity.desk(partition), []).append(f"{self._side}{own}")
+                places.setdefault(entity.partition_client(partition), []).append(f"{self._side}{own}")
             else:
                 missing.append(number)
         return places, missing
 
-    async def _fetch(self, desk: Desk, names: list[str]) -> None:
+    async def _fetch(self, partition_client: PartitionClient, names: list[str]) -> None:
         """Receive all of these from their partition."""
         rest, asked = names, names[:MAXIMUM_CALL_MESSAGES]
         while rest:
-            result, messages = await self._call(desk, asked)
+            result, messages = await self._call(partition_client, asked)
             for message in messages:
                 self._found[message.sequence_number] = message
             if result.missing:
-                base = self._entity.base(desk.number)
+                base = self._entity.base(partition_client.number)
                 raise not_found(self._entity, [base + int(name.removeprefix("d")) for name in result.missing])
             fitted = len(asked) - result.left
             if not fitted:  # what does not fit into one call is not deleted by one
@@ -119,10 +119,12 @@ class Deferred:
                 rest += [name for name in asked[:fitted] if name not in given]
             asked = next_names(rest, fitted) if result.left else rest[:MAXIMUM_CALL_MESSAGES]
 
-    async def _call(self, desk: Desk, names: list[str]) -> tuple[Received, list[ServiceBusReceivedMessage]]:
+    async def _call(
+        self, partition_client: PartitionClient, names: list[str]
+    ) -> tuple[Received, list[ServiceBusReceivedMessage]]:
         session, mode = self._session, self._mode
         token = new_token() if session is None else session._lease.token
-        base = self._entity.base(desk.number)
+        base = self._entity.base(partition_client.number)
 
         def make(partition: Partition, turn: Turn) -> Request[Received]:
             name = None if session is None else session.session_id
@@ -131,17 +133,17 @@ class Deferred:
         def made(result: Received) -> list[ServiceBusReceivedMessage]:
             lease = None
             if mode == "lock":
-                lease = desk.lease(token, result.lock, job.since) if session is None else session._lease
+                lease = partition_client.lease(token, result.lock, job.since) if session is None else session._lease
             return [delivered(each, base, self._receive_mode, lease, self._entity) for each in result.messages]
 
         job = CallJob(make, self._deadline, lambda result: self._give_back(made(result)))
         try:
-            result = await desk.carry_out("f", job)
+            result = await partition_client.carry_out("f", job)
         except ServiceBusError as error:
             if error.outcome is Outcome.UNKNOWN and mode == "lock" and session is None:
                 # If the call ran after all, they are locked for nobody. The token of a session's lock may hold them for
                 # another caller, so there they stay until the session is given back.
-                desk.give_back_named(token, names)
+                partition_client.give_back_named(token, names)
             raise
         return result, made(result)
 
@@ -158,13 +160,13 @@ class Deferred:
             if not left:
                 break
             # The partition may take it that the locks last longer than we do.
-            given = [self._entity.desk_of(message).give_back(message) for message in ended]
+            given = [self._entity.partition_client_of(message).give_back(message) for message in ended]
             await asyncio.wait([future for future in given if future is not None])
             places, _ = self._places([message.sequence_number for message in ended])
             for message in ended:
                 del self._found[message.sequence_number]
-            for desk, names in places.items():
-                await self._fetch(desk, names)
+            for partition_client, names in places.items():
+                await self._fetch(partition_client, names)
         error = MessageLockLostError(
             "Locks ended before all of the deferred messages were here. None was received: ask for fewer at once.",
             outcome=Outcome.REFUSED,
@@ -176,14 +178,17 @@ class Deferred:
         """Delete what was locked, now that all of it is here."""
         found = list(self._found.values())
         jobs = [
-            (self._entity.desk_of(message), SettleJob(Lock(lease.token, message._name), self._deadline, message))
+            (
+                self._entity.partition_client_of(message),
+                SettleJob(Lock(lease.token, message._name), self._deadline, message),
+            )
             for message in found
             if (lease := message._lease) is not None
         ]
-        await asyncio.gather(*(desk.settling("complete").submit(job) for desk, job in jobs))
+        await asyncio.gather(*(partition_client.settling("complete").submit(job) for partition_client, job in jobs))
         for message in found:
             message._lease, message._settled = None, False
 
     def _give_back(self, messages: Sequence[ServiceBusReceivedMessage]) -> None:
         for message in messages:
-            self._entity.desk_of(message).give_back(message)
+            self._entity.partition_client_of(message).give_back(message)

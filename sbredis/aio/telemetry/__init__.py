@@ -1,0 +1,5 @@
+"""What is told about operations: spans, metrics and the log."""
+
+from __future__ import annotations
+
+__all__: list[str] = []

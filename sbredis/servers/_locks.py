@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import contextlib
 import errno
+import operator
 import os
 import time
 import weakref
@@ -39,24 +40,36 @@ class FileLock:
         import fcntl  # not everywhere; whoever comes here has checked
 
         operation = (fcntl.LOCK_SH if shared else fcntl.LOCK_EX) | fcntl.LOCK_NB
-        pause = 0.001
-        while True:
-            try:
-                fcntl.flock(self.descriptor, operation)
-            except BlockingIOError:
-                if time.monotonic() >= until:
-                    return False
-            except OSError as error:
-                if error.errno not in (errno.ENOLCK, errno.ENOTSUP, errno.ENOSYS, errno.EINVAL):
-                    raise
-                raise ServerUnsuitableError(
-                    f"The file system of {self.path.parent} has no file locks ({error.strerror}), which sharing an"
-                    " embedded server needs. Put the folder on a local disk."
-                ) from error
-            else:
-                return True
-            time.sleep(pause)
-            pause = min(pause * 2, 0.02)
+        if self._try(operation):
+            return True
+        return time.monotonic() < until and self._keep_trying(operation, until)
+
+    def _try(self, operation: int) -> bool:
+        import fcntl
+
+        try:
+            fcntl.flock(self.descriptor, operation)
+        except BlockingIOError:
+            return False
+        except OSError as error:
+            if error.errno not in (errno.ENOLCK, errno.ENOTSUP, errno.ENOSYS, errno.EINVAL):
+                raise
+            raise ServerUnsuitableError(
+                f"The file system of {self.path.parent} has no file locks ({error.strerror}), which sharing an"
+                " embedded server needs. Put the folder on a local disk."
+            ) from error
+        return True
+
+    def _keep_trying(self, operation: int, until: float) -> bool:
+        from tenacity import Retrying, retry_if_result, wait_exponential, wait_random  # costs 40 ms
+
+        attempts = Retrying(
+            retry=retry_if_result(operator.not_),
+            stop=lambda _: time.monotonic() >= until,
+            wait=wait_exponential(multiplier=0.001, max=0.01) + wait_random(0, 0.01),
+            retry_error_callback=lambda _: False,
+        )
+        return attempts(self._try, operation)
 
     def drop(self) -> None:
         """Give the lock up, for all who share this opening of the file: for forked children too."""

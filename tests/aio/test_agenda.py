@@ -106,12 +106,15 @@ def test_a_place_that_failed_is_left_alone_for_longer_each_time_up_to_a_bound() 
         assert at is not None
         pauses.append(at - clock)
         clock = at
-    assert pauses == [1.0, 2.0, 4.0, 8.0, 16.0, 30.0, 30.0]
+    for pause, ceiling in zip(pauses, [1.0, 2.0, 4.0, 8.0, 16.0, 30.0, 30.0], strict=True):
+        assert ceiling / 2 <= pause <= ceiling
     assert agenda.next(clock, clock) == Visit(A)
     agenda.has_visited(A, clock)
     assert agenda.next(clock, clock) == Visit(A)
     agenda.visit_failed(A, clock)
-    assert agenda.due_at(A) == clock + 1.0
+    at = agenda.due_at(A)
+    assert at is not None
+    assert 0.5 <= at - clock <= 1.0
 
 
 def test_new_entities_are_read_slot_by_slot_in_batches_and_not_too_fast() -> None:
@@ -158,7 +161,9 @@ def test_a_slot_that_cannot_be_read_is_read_later_and_holds_up_no_other() -> Non
     assert agenda.next(1.0, 1.0) == second
     agenda.has_read(second, [None])
     agenda.read_failed(first, 5.0)
-    assert agenda.next(5.5, 5.5) == Sleep(0.5)
+    pause = agenda.next(5.0, 5.0)
+    assert isinstance(pause, Sleep)
+    assert 0.5 <= pause.seconds <= 1.0
     assert agenda.next(6.0, 6.0) == first
 
 

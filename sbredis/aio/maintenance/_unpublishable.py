@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass
 
+from sbredis.aio.core._pauses import Pauses
 from sbredis.engine import Delivery
 
 __all__ = ["Unpublishable"]
@@ -25,7 +26,7 @@ class _Kept:
 
     size: int
     until: float
-    pause: float
+    pauses: Pauses
     rules: object
     """Those by which it could not be published."""
 
@@ -64,8 +65,8 @@ class Unpublishable:
         size = len(message.record)
         if before is None and self._kept and (len(self._kept) >= _MOST or self.size + size > _MOST_BYTES):
             return False
-        pause = _FIRST_PAUSE if before is None else min(before.pause * 2, _LONGEST_PAUSE)
-        self._kept[message.name] = _Kept(size, now + pause, pause, rules)
+        pauses = Pauses(_FIRST_PAUSE, _LONGEST_PAUSE) if before is None else before.pauses
+        self._kept[message.name] = _Kept(size, now + pauses.next(), pauses, rules)
         return True
 
     def published(self, messages: Iterable[Delivery]) -> None:

@@ -6,8 +6,6 @@ import asyncio
 from datetime import datetime
 from typing import TYPE_CHECKING, Any, Self, Unpack, overload
 
-import anyio
-
 from sbredis._public import public
 from sbredis._quoting import quoted
 from sbredis.aio._client_options import ClientOptions, InternalOptions, clock_in, creation_of, refuse_unfit
@@ -20,6 +18,7 @@ from sbredis.aio._sender import ServiceBusSender
 from sbredis.aio._session_receiver import ServiceBusSessionReceiver
 from sbredis.aio.calls._arguments import NoOptions, deadline_of, seconds_of, warn_of_unknown
 from sbredis.aio.calls._connection import Connection
+from sbredis.aio.calls._sharing import to_the_end
 from sbredis.aio.entities._definitions import (
     QUEUES,
     queue_creation,
@@ -30,6 +29,7 @@ from sbredis.aio.entities._definitions import (
 from sbredis.aio.entities._entity_info import EntityInfo, describe
 from sbredis.aio.entities._paging import AsyncItemPaged
 from sbredis.aio.entities._session_lists import sessions_of
+from sbredis.aio.maintenance._offer import MaintenanceOffer
 from sbredis.aio.receiving._accepting import NoSessionError
 from sbredis.aio.telemetry._telemetry import Telemetry
 from sbredis.engine import entity_name
@@ -116,6 +116,7 @@ class ServiceBusClient(Handlers):
         *,
         maintenance: bool,
     ) -> None:
+        self._offer = MaintenanceOffer(made=maintenance)
         self._connection = Connection(
             target,
             namespace=namespace,
@@ -124,7 +125,7 @@ class ServiceBusClient(Handlers):
             partition_count=partition_count,
             retry=retry,
             clock=clock,
-            maintenance=maintenance,
+            when_opened=self._offer.begin,
         )
         endpoint = target.endpoints[0] if target.endpoints else None
         self._telemetry = Telemetry(
@@ -432,7 +433,7 @@ class ServiceBusClient(Handlers):
         deadline = deadline_of(timeout)
         name = entity_name(queue_name)
         await self._connection.open(deadline)
-        seconds = deadline - anyio.current_time()
+        seconds = deadline - asyncio.get_running_loop().time()
         record = await QUEUES.create_or_get(
             self._connection.namespace, name, seconds, properties, clock=self._connection.clock.kind
         )
@@ -449,8 +450,7 @@ class ServiceBusClient(Handlers):
                 await asyncio.gather(*(handler.close() for handler in list(self._handlers)))
                 await self._connection.all_seen_off()
         finally:
-            with anyio.CancelScope(shield=True):
-                await self._connection.aclose()
+            await to_the_end(self._connection.aclose())
 
 
 def _backoff(total: int | None, factor: float, longest: float, mode: str) -> Backoff:

@@ -13,7 +13,8 @@ if TYPE_CHECKING:
 
     from sbredis.aio._credentials import Credential
     from sbredis.aio.calls._clock import Clock
-    from sbredis.aio.calls._connection import Connection, Creation
+    from sbredis.aio.calls._connection import Connection
+    from sbredis.aio.calls._entity_state import Creation
     from sbredis.model import ApiVersion
 
 __all__ = ["AdministrationClientOptions", "ClientOptions", "InternalOptions", "clock_in", "creation_of", "refuse_unfit"]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import TYPE_CHECKING, Unpack, overload
 
 from sbredis._quoting import quoted
@@ -16,7 +17,9 @@ from sbredis.model import ServiceBusReceiveMode, ServiceBusSessionFilter, Servic
 from sbredis.registry import path_of, split_path
 
 if TYPE_CHECKING:
-    from sbredis.aio.calls._connection import Connection, Creation
+    from sbredis.aio.calls._connection import Connection
+    from sbredis.aio.calls._entity_state import Creation
+    from sbredis.aio.maintenance._offer import MaintenanceOffer
     from sbredis.aio.telemetry._telemetry import Telemetry
 
 __all__ = ["Handlers"]
@@ -26,6 +29,7 @@ class Handlers:
     """The senders and receivers of a client: the part of it that makes them."""
 
     _connection: Connection
+    _offer: MaintenanceOffer
     _telemetry: Telemetry
     _handlers: set[ServiceBusSender | ServiceBusReceiver]
 
@@ -63,6 +67,7 @@ class Handlers:
             create=create,
             max_in_flight=messages,
             max_in_flight_bytes=size,
+            scheduled_on=partial(self._offer.scheduled_on, self._connection),
             on_close=self._handlers.discard,
         )
         self._handlers.add(sender)

@@ -45,8 +45,9 @@ from sbredis.model import (
 
 if TYPE_CHECKING:
     from sbredis.aio._options import ReceiverOptions
-    from sbredis.aio.calls._connection import Connection, Creation
+    from sbredis.aio.calls._connection import Connection
     from sbredis.aio.calls._entity import Entity
+    from sbredis.aio.calls._entity_state import Creation
     from sbredis.aio.telemetry._telemetry import Telemetry
 
 __all__ = ["ServiceBusReceiver"]

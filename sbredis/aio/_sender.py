@@ -14,22 +14,18 @@ from sbredis._quoting import quoted
 from sbredis.aio._sendable import require_sessions, scheduled, too_large
 from sbredis.aio._stream import SendStream
 from sbredis.aio.calls._arguments import NoOptions, count_of, deadline_of, sequence_numbers_of, warn_of_unknown
-from sbredis.aio.calls._lane_kinds import SendJob
+from sbredis.aio.calls._cancelling import cancel_scheduled
 from sbredis.aio.calls._routing import facts_of
+from sbredis.aio.calls._send_lane import SendJob
 from sbredis.aio.calls._throttle import Throttle
 from sbredis.aio.core._delivering import UnmadeError
 from sbredis.engine import (
     MAXIMUM_CALL_BYTES,
     MAXIMUM_CALL_MESSAGES,
     Outgoing,
-    Partition,
-    Request,
-    Turn,
-    Undone,
     decode,
 )
 from sbredis.exceptions import (
-    MessageNotFoundError,
     MessagingEntityNotFoundError,
     OperationTimeoutError,
     Outcome,
@@ -49,8 +45,9 @@ from sbredis.model import (
 )
 
 if TYPE_CHECKING:
-    from sbredis.aio.calls._connection import Connection, Creation
+    from sbredis.aio.calls._connection import Connection
     from sbredis.aio.calls._entity import Entity
+    from sbredis.aio.calls._entity_state import Creation
     from sbredis.aio.telemetry._telemetry import Telemetry
     from sbredis.rules import Facts
 
@@ -79,6 +76,7 @@ class ServiceBusSender:
         create: Creation | None,
         max_in_flight: int,
         max_in_flight_bytes: int,
+        scheduled_on: Callable[[Entity], None],
         on_close: Callable[[Any], None],
     ) -> None:
         self._connection = connection
@@ -91,6 +89,8 @@ class ServiceBusSender:
         self._window = max_in_flight
         self._streams: set[SendStream] = set()
         self._entity: Entity | None = None
+        self._scheduled_on = scheduled_on
+        """Told of a topic that something is scheduled on."""
         self._on_close = on_close
         self._closed = False
 
@@ -210,36 +210,7 @@ class ServiceBusSender:
             operation.numbered(numbers)
             entity = await self._ready(deadline)
             if numbers:
-                await self._cancel_all(entity, numbers, deadline)
-
-    async def _cancel_all(self, entity: Entity, numbers: Sequence[int], deadline: float) -> None:
-        places: dict[int, list[int]] = {}
-        for number in numbers:
-            partition, own = entity.place(number)
-            places.setdefault(partition, []).append(own)
-        cancelled: list[int] = []
-        missing = [
-            entity.base(at) + own
-            for at, owns in places.items()
-            for own in owns
-            if at not in entity.numbers or not 0 < own < 10**15
-        ]
-        for partition, owns in () if missing else places.items():
-            base = entity.base(partition)
-            for at in range(0, len(owns), MAXIMUM_CALL_MESSAGES):
-                part = owns[at : at + MAXIMUM_CALL_MESSAGES]
-                gone = [] if missing else await self._cancel(entity, partition, part, deadline)
-                missing += [base + own for own in gone]
-                if not missing:
-                    cancelled += [base + own for own in part]
-        if missing:
-            done = f" These were cancelled before: {cancelled}." if cancelled else " None was cancelled."
-            error = MessageNotFoundError(
-                f"Not scheduled, or no longer: {', '.join(map(str, missing))}.{done}",
-                outcome=Outcome.UNKNOWN if cancelled else Outcome.REFUSED,
-            )
-            error.entity = entity.name
-            raise error
+                await cancel_scheduled(entity, numbers, deadline)
 
     def send_stream(
         self,
@@ -433,22 +404,12 @@ class ServiceBusSender:
         """
         now = self._connection.clock.utc() * 1000
         if any(one.due is not None and one.due > now for one in made):
-            self._connection.scheduled_on(entity)
+            self._scheduled_on(entity)
         near = now + _CLOCKS_APART
         return [
             facts_of(message._content) if one.due is None or one.due <= near else None
             for message, one in zip(messages, made, strict=True)
         ]
-
-    async def _cancel(self, entity: Entity, partition: int, owns: list[int], deadline: float) -> list[int]:
-        """Cancel scheduled messages of one partition; which are not scheduled there, and then none was cancelled."""
-        names = [str(own) for own in owns]
-
-        def make(partition: Partition, turn: Turn) -> Request[Undone]:
-            return partition.cancel(turn, names)
-
-        undone = await entity.partition_client(partition).call("x", make, deadline)
-        return [int(name) for name in undone.missing]
 
     def _key(self, messages: Sequence[ServiceBusMessage], entity: Entity) -> str | bytes | None:
         """What says which partition messages belong to: one key for all of them, or none."""

@@ -20,8 +20,9 @@ from sbredis.model import ServiceBusReceivedMessage, ServiceBusReceiveMode
 
 if TYPE_CHECKING:
     from sbredis.aio._options import ReceiverOptions
-    from sbredis.aio.calls._connection import Connection, Creation
+    from sbredis.aio.calls._connection import Connection
     from sbredis.aio.calls._entity import Entity
+    from sbredis.aio.calls._entity_state import Creation
     from sbredis.aio.receiving._session import ServiceBusSession
     from sbredis.aio.telemetry._telemetry import Telemetry
 

@@ -270,8 +270,7 @@ class ServiceBusSettler:
         assert given.session is not None
         partition_client = await self._partition_client(given, deadline)
         return ServiceBusSession(
-            partition_client.entity,
-            partition_client.number,
+            partition_client,
             SessionLock(given.session, given.token),
             Lease(given.token, math.inf, math.inf, given.session),
             self._telemetry,

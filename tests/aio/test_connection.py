@@ -280,11 +280,11 @@ async def test_who_has_no_time_to_wait_for_the_connection_is_told(caplog: pytest
             await client.ensure_queue("q", timeout=20)
         with pytest.raises(OperationTimeoutError):
             await client.ensure_queue("q", timeout=0.05)
-        opening = client._connection._opening
+        opening = client._connection._opening.task
         assert opening is not None
         await asyncio.wait((opening,))
         del opening
-        client._connection._opening = None
+        client._connection._opening.task = None
         gc.collect()
         await client.close()
     assert "never retrieved" not in caplog.text
@@ -420,7 +420,7 @@ async def test_a_defect_beside_the_callers_closes_the_client_and_hangs_nobody(
             async def broken() -> None:
                 raise ZeroDivisionError
 
-            queue.client._connection.tasks.start_soon(broken)
+            queue.client._connection.start(broken())
             with pytest.raises(ServiceBusConnectionError, match="closed meanwhile") as caught:
                 await send
             assert caught.value.outcome is Outcome.UNKNOWN

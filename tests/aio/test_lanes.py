@@ -80,9 +80,9 @@ def in_short_stretches(queue: Queue, monkeypatch: pytest.MonkeyPatch) -> Iterato
     """What may go elsewhere tries for 3 ms only to reach its partition."""
     connection = queue.client._connection
     with monkeypatch.context() as patched:
-        patched.setattr("sbredis.aio.calls._lane_kinds._STRETCH", 0.0)
-        patched.setattr("sbredis.aio.calls._partition_client._FIRST_PAUSE", 60.0)  # what cannot be reached stays so
-        patched.setattr("sbredis.aio.calls._partition_client._LONGEST_PAUSE", 60.0)
+        patched.setattr("sbredis.aio.calls._send_lane._STRETCH", 0.0)
+        patched.setattr("sbredis.aio.calls._partition_link._FIRST_PAUSE", 60.0)  # what cannot be reached stays so
+        patched.setattr("sbredis.aio.calls._partition_link._LONGEST_PAUSE", 60.0)
         patched.setattr(connection, "retry", replace(connection.retry, first=0.001))
         yield
 

@@ -47,7 +47,7 @@ async def maintained(subject: Subject) -> AsyncIterator[ServiceBusClient]:
 
 
 def offer_of(client: ServiceBusClient) -> Maintenance:
-    offer = client._connection.maintenance
+    offer = client._offer.maintenance
     assert offer is not None
     return offer
 

@@ -33,7 +33,7 @@ def passed() -> float:
 
 
 def offer_of(client: ServiceBusClient) -> Any:
-    return client._connection.maintenance
+    return client._offer.maintenance
 
 
 @asynccontextmanager

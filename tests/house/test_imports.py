@@ -39,7 +39,7 @@ RESERVED: dict[str, str] = {
     "sbredis.servers": r"sbredis\.(servers(\..+)?|transport\._open\w*)",
     "sbredis.transport": (
         r"sbredis\.((transport|engine)(\..+)?"
-        r"|aio\.(_(check|client|credentials)|calls\._(connection|partition_client|test_hooks|waking)|management\._administration))"
+        r"|aio\.(_(check|client|credentials)|calls\._(connection|partition_link|runtime|test_hooks|waking)|management\._administration))"
     ),
 }
 

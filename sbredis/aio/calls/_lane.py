@@ -17,6 +17,7 @@ from abc import ABC, abstractmethod
 from collections import deque
 from collections.abc import Sequence
 from contextlib import suppress
+from operator import attrgetter
 from typing import TYPE_CHECKING, Any, ClassVar, Generic, TypeVar
 
 from sbredis.aio.calls._job import Job
@@ -35,7 +36,7 @@ from sbredis.exceptions import (
 )
 
 if TYPE_CHECKING:
-    from sbredis.aio.calls._partition_client import PartitionClient
+    from sbredis.aio.calls._partition_link import PartitionLink
     from sbredis.registry import EntityRecord
 
 __all__ = ["OTHER_LOOP", "Lane"]
@@ -45,6 +46,7 @@ _TICK = 0.25
 _GRACE = 0.05
 _MUCH = 16
 """So many jobs are worth two calls."""
+_deadline = attrgetter("deadline")
 _MENDING = (NextStep.TELL, NextStep.RELOAD, NextStep.RECOVER)
 
 OTHER_LOOP = (
@@ -64,9 +66,13 @@ class Lane(ABC, Generic[J, R]):
     """Tells the lanes of a client apart."""
     depth: ClassVar[int] = 1
     """How many calls may be under way: with two, one is made while the other is being answered."""
+    notes_time: ClassVar[bool] = False
+    """Whether jobs are told when their call was made."""
 
-    def __init__(self, partition_client: PartitionClient) -> None:
-        self.partition_client = partition_client
+    def __init__(self, link: PartitionLink) -> None:
+        self.link = link
+        self.entity = link.entity
+        self.runtime = link.runtime
         self._loop = asyncio.get_running_loop()
         self._queue: deque[J] = deque()
         self._pipelines = [_Pipeline(self, number) for number in range(self.depth)]
@@ -121,7 +127,7 @@ class Lane(ABC, Generic[J, R]):
         if future.get_loop() is not self._loop:
             job.end()
             raise RuntimeError(OTHER_LOOP)
-        if self._closed or self.partition_client.entity.connection.closed:
+        if self._closed or self.runtime.closed:
             if not future.done():
                 future.set_exception(self._closing(sent=False))
             job.end()
@@ -184,7 +190,7 @@ class Lane(ABC, Generic[J, R]):
 
     def fail(self, jobs: list[J] | deque[J], error: ServiceBusError) -> None:
         """End jobs with an error, each with its own."""
-        entity = self.partition_client.entity.name
+        entity = self.entity.name
         error.entity = entity
         for job in jobs:
             if not job.future.done():
@@ -199,7 +205,7 @@ class Lane(ABC, Generic[J, R]):
 
         Another one has come in its place.
         """
-        entity = self.partition_client.entity
+        entity = self.entity
         error = DisplacedError(
             f"The {entity.record.kind} '{entity.name}' was deleted, and another one of this name "
             "was created in other partitions. Messages for it must be sent again. Those that were received from the "
@@ -240,14 +246,14 @@ class Lane(ABC, Generic[J, R]):
     def _closing(self, *, sent: bool) -> ServiceBusError:
         outcome = Outcome.UNKNOWN if sent else Outcome.NEVER_SENT
         error = ServiceBusConnectionError("The client was closed meanwhile.", outcome=outcome, is_transient=False)
-        error.entity = self.partition_client.entity.name
+        error.entity = self.entity.name
         return error
 
     def _late(self, *, sent: bool) -> ServiceBusError:
         what = "no answer came" if sent else "the calls before it took all the time"
         outcome = Outcome.UNKNOWN if sent else Outcome.NEVER_SENT
         error = OperationTimeoutError(f"The operation did not end in time: {what}.", outcome=outcome)
-        error.entity = self.partition_client.entity.name
+        error.entity = self.entity.name
         _log.info("%s", error)
         return error
 
@@ -280,7 +286,7 @@ class _Pipeline(Generic[J, R]):
                 self._wanted.set_result(None)
         elif not self._started:
             self._started = True
-            self._lane.partition_client.entity.connection.tasks.start_soon(self._work)
+            self._lane.runtime.start(self._work())
 
     def end(self) -> None:
         """There is nothing to do any more."""
@@ -303,10 +309,10 @@ class _Pipeline(Generic[J, R]):
             try:
                 await self._deliver(jobs)
             except Exception as error:  # noqa: BLE001  # a defect must not leave callers waiting for ever
-                if lane.partition_client.entity.connection.closed:
+                if lane.runtime.closed:
                     lane.close()
                     return
-                _log.exception("%s: a call broke on a defect", lane.partition_client)
+                _log.exception("%s: a call broke on a defect", lane.link)
                 lane.fail(jobs, DefectError(error, Outcome.UNKNOWN))
             self.in_flight = []
 
@@ -325,7 +331,7 @@ class _Pipeline(Generic[J, R]):
 
     async def _call(self, jobs: list[J]) -> ServiceBusError | None:
         """Deliver one call for these jobs, which ends them; or return the error that one of them may have caused."""
-        lane, entity, until = self._lane, self._lane.partition_client.entity, max(job.deadline for job in jobs)
+        lane, entity, until = self._lane, self._lane.entity, max(map(_deadline, jobs))
         delivery = Delivery(lane_is_known=self._known)
         request: Request[R] | None = None
         while jobs:
@@ -333,15 +339,15 @@ class _Pipeline(Generic[J, R]):
             seconds = until - begun
             try:
                 if request is None:
-                    if lane.partition_client.number not in entity.numbers:
+                    if lane.link.number not in entity.numbers:
                         raise lane.displaced()
                     request = self._made(jobs)
                 if not delivery.maybe_ran:
                     seconds = lane.patience(jobs, seconds)
-                result = await perform(entity.connection.transport, request, timeout=seconds)
+                result = await perform(lane.runtime.transport, request, timeout=seconds)
             except ServiceBusError as error:
                 # It was given up because its time ran out, and not for another reason; and that was not all the time.
-                ran_out = self._loop.time() + entity.connection.retry.first >= begun + seconds
+                ran_out = self._loop.time() + lane.runtime.retry.first >= begun + seconds
                 time_is_left = ran_out and begun + seconds < until
                 step = delivery.failed(error, time_is_left=time_is_left)
                 step = await self._carried_out(step, delivery, jobs, record, until, time_is_left=time_is_left)
@@ -397,10 +403,10 @@ class _Pipeline(Generic[J, R]):
         self, step: NextStep, error: ServiceBusError, record: EntityRecord, until: float
     ) -> ServiceBusError | None:
         """Remove what is in the way of a call that was made by what ``record`` says. Returns why it cannot be."""
-        lane, entity = self._lane, self._lane.partition_client.entity
+        lane, entity = self._lane, self._lane.entity
         try:
             if step is NextStep.TELL:
-                await lane.partition_client.tell(until)
+                await lane.link.tell(until)
             elif step is NextStep.RELOAD:
                 await entity.reload(record, until)
             else:
@@ -408,7 +414,7 @@ class _Pipeline(Generic[J, R]):
         except ServiceBusError as worse:
             return worse
         except Exception as broken:
-            if entity.connection.closed:
+            if lane.runtime.closed:
                 raise
             self._tell(broken)
             return DefectError(broken, error.outcome)
@@ -418,26 +424,27 @@ class _Pipeline(Generic[J, R]):
 
     def _made(self, jobs: Sequence[J]) -> Request[R]:
         """The call for these, in the next place of the lane; what could not be made takes none."""
-        lane, entity = self._lane, self._lane.partition_client.entity
+        lane = self._lane
         try:
-            since = entity.connection.clock.now()
-            turn = Turn(self._name, self._number + 1, entity.connection.clock.told())
-            request = lane.request(entity.partition(lane.partition_client.number), turn, jobs)
+            since = lane.runtime.clock.now()
+            turn = Turn(self._name, self._number + 1, lane.runtime.clock.told())
+            request = lane.request(lane.link.partition, turn, jobs)
         except ServiceBusError as error:
             error.outcome = error.outcome or Outcome.NEVER_SENT
             raise
         except Exception as error:
             raise UnmadeError(error) from error
         self._number += 1
-        for job in jobs:
-            job.since = since
+        if lane.notes_time:
+            for job in jobs:
+                job.since = since
         return request
 
     def _fail_unmade(self, job: J, error: UnmadeError) -> None:
         """Of which no call can be made by itself either."""
         lane, own = self._lane, None
         with suppress(ServiceBusError):
-            own = lane.own_error(lane.partition_client.entity.partition(lane.partition_client.number), job)
+            own = lane.own_error(lane.link.partition, job)
         if own is None:
             self._tell(error.__cause__)
         elif not job.future.done():
@@ -447,7 +454,7 @@ class _Pipeline(Generic[J, R]):
         """Have it in the log, once for all that is delivered together."""
         if not self._told:
             self._told = True
-            _log.error("%s: a call broke on a defect", self._lane.partition_client, exc_info=defect)
+            _log.error("%s: a call broke on a defect", self._lane.link, exc_info=defect)
 
     def _begin_anew(self) -> None:
         """Begin another lane of calls at this partition.
@@ -459,4 +466,4 @@ class _Pipeline(Generic[J, R]):
         self._generation += 1
         self._number = 0
         self._known = False
-        self._name = f"{self._lane.partition_client.entity.connection.id}{self._letter}.{self._generation}"
+        self._name = f"{self._lane.runtime.id}{self._letter}.{self._generation}"

@@ -11,7 +11,7 @@ from sbredis.aio.core._watching import REGISTERED
 from sbredis.exceptions import ServiceBusError
 
 if TYPE_CHECKING:
-    from sbredis.aio.calls._partition_client import PartitionClient
+    from sbredis.aio.calls._partition_link import PartitionLink
     from sbredis.transport import Transport
 
 __all__ = ["REGISTERED", "Listening", "WakeChannel", "listen"]
@@ -56,7 +56,7 @@ class WakeChannel:
 
     def __init__(
         self,
-        partition_client: PartitionClient,
+        link: PartitionLink,
         identity: str,
         *,
         woken: Callable[[], None],
@@ -64,7 +64,7 @@ class WakeChannel:
         heard: Callable[[], None],
         failed: Callable[[ServiceBusError], None],
     ) -> None:
-        self._partition_client = partition_client
+        self._link = link
         self._identity = identity
         self._told = woken, missed, heard, failed
         self._listening: Listening | None = None
@@ -85,9 +85,9 @@ class WakeChannel:
 
     async def _open(self) -> None:
         woken, missed, heard, failed = self._told
-        name = self._partition_client.channel(self._identity)
+        name = self._link.channel(self._identity)
         try:
-            listening = await listen(self._partition_client.transport, name, woken=woken, missed=missed)
+            listening = await listen(self._link.transport, name, woken=woken, missed=missed)
         except ServiceBusError as error:
             failed(error)
             return

@@ -48,7 +48,7 @@ from sbredis.rules import Rule
 if TYPE_CHECKING:
     from typing import Unpack
 
-    from sbredis.aio.calls._connection import Creation
+    from sbredis.aio.calls._entity_state import Creation
 
 __all__ = [
     "QUEUES",

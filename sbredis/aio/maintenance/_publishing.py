@@ -80,7 +80,7 @@ class Watch:
         """Publish what is due, and find out when something else will be."""
         loop = asyncio.get_running_loop()
         if self._subscription is None:
-            transport = self.entity.connection.transport
+            transport = self.entity.runtime.transport
             self._subscription = await listen(transport, self._channel(), woken=self._woken, missed=self._woken)
         if not await self.publish_due(fence):
             self.look_at = loop.time() + _FULL_PAUSE

@@ -82,7 +82,7 @@ async def _accept(  # noqa: PLR0917 -- what is asked, and who learns of it
     left: list[asyncio.Future[Accepted]] | None = None,
 ) -> tuple[ServiceBusSession | None, Accepted]:
     """Try once. What comes when nobody waits for it any more is given back; ``left`` then has what is under way."""
-    connection = partition_client.entity.connection
+    connection = partition_client.entity.runtime
     token = new_token()
 
     def make(partition: Partition, turn: Turn) -> Request[Accepted]:
@@ -113,7 +113,7 @@ async def _accept(  # noqa: PLR0917 -- what is asked, and who learns of it
     lease = partition_client.lease(token, found.lock, job.since)
     lease.session = found.session
     lock = SessionLock(found.session, token)
-    return ServiceBusSession(partition_client.entity, partition_client.number, lock, lease, telemetry), found
+    return ServiceBusSession(partition_client, lock, lease, telemetry), found
 
 
 async def _give_back(partition_client: PartitionClient, lock: SessionLock) -> None:
@@ -169,7 +169,7 @@ class _Search:
     async def run(self) -> ServiceBusSession:
         """The session."""
         self.entity.watchers.add(self._entity_changed)
-        self._ended_moving = self.entity.connection.clock.when_moved(self._ask_anew)
+        self._ended_moving = self.entity.runtime.clock.when_moved(self._ask_anew)
         self._take_post()
         first = self._posts[0]
         first.start(straight=True)
@@ -374,7 +374,7 @@ class _Post:
             await search.nobody_finds_one()
             if search.over:
                 return 0
-            transport = search.entity.connection.transport
+            transport = search.entity.runtime.transport
             self._subscription = await listen(transport, self._channel(), woken=self.news.set, missed=self.news.set)
             return 0  # what came before we were heard was not said: ask once more
         return min(REGISTERED, found.due / 1000 if found.due else REGISTERED)
@@ -395,7 +395,7 @@ class _Post:
         task = self._task
         if task is not None and (not task.done() or self._subscription is not None):
             task.cancel()
-            self._search.entity.connection.see_off(self._leave(task))
+            self._search.entity.runtime.see_off(self._leave(task))
         else:
             self._partition_client.dismiss(self._lane)
 

@@ -153,7 +153,7 @@ class Deferred:
             self._session._check()
             return
         for left in reversed(range(_ROUNDS + 1)):
-            now = self._entity.connection.clock.now()
+            now = self._entity.runtime.clock.now()
             ended = [message for message in self._found.values() if message._lock_expired(now)]
             if not ended:
                 return

@@ -70,7 +70,7 @@ class Inbox:
         self.side: Side = side
         self.mode = mode
         self._loop = asyncio.get_running_loop()
-        self._clock = entity.connection.clock
+        self._clock = entity.runtime.clock
         self.buffer = Buffer()
         """The messages that were fetched ahead."""
         lock = entity.record.settings.lock_duration / 1000
@@ -234,7 +234,7 @@ class Inbox:
         """Why nothing was received, when that says nothing about what there is."""
         if self._trouble is not None:
             return self._trouble.twin()
-        name, target = self.entity.name, self.entity.connection.target
+        name, target = self.entity.name, self.entity.runtime.target
         error: ServiceBusError
         if any(watcher.watch.late for watcher in self._watchers):
             error = OperationTimeoutError(f"{target} does not answer.", outcome=Outcome.UNKNOWN)
@@ -319,7 +319,7 @@ class Inbox:
     def _new_watchers(self) -> list[PartitionWatcher]:
         if self._empty:
             return []
-        numbers = self._numbers if self.session is None else (self.session._number,)
+        numbers = self._numbers if self.session is None else (self.session._partition_client.number,)
         return [PartitionWatcher(self, self.entity.partition_client(number), self.identity) for number in numbers]
 
     def _entity_changed(self) -> None:

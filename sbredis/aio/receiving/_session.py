@@ -34,7 +34,6 @@ from sbredis.exceptions import Outcome, ServiceBusError, SessionLockLostError
 from sbredis.model import Lease, ServiceBusReceivedMessage, ServiceBusReceiveMode
 
 if TYPE_CHECKING:
-    from sbredis.aio.calls._entity import Entity
     from sbredis.aio.calls._partition_client import PartitionClient
     from sbredis.aio.receiving._inbox import Inbox
     from sbredis.aio.telemetry._telemetry import Telemetry
@@ -69,9 +68,12 @@ class ServiceBusSession:
     auto_renew_error: Exception | None = None
     """Why its lock could not be renewed automatically; ``None`` as long as nothing went wrong."""
 
-    def __init__(self, entity: Entity, number: int, lock: SessionLock, lease: Lease, telemetry: Telemetry) -> None:
-        self._entity = entity
-        self._number = number
+    def __init__(
+        self, partition_client: PartitionClient, lock: SessionLock, lease: Lease, telemetry: Telemetry
+    ) -> None:
+        self._partition_client = partition_client
+        self._entity = partition_client.entity
+        self._runtime = partition_client.runtime
         self._name = lock.name
         self._lease: Lease = lease
         self._telemetry = telemetry
@@ -105,7 +107,7 @@ class ServiceBusSession:
     @property
     def locked(self) -> bool:
         """Whether its lock holds, as far as this client knows; not when it has ended or the session was given back."""
-        return not self._settled and not self._lock_expired(self._entity.connection.clock.now())
+        return not self._settled and not self._lock_expired(self._runtime.clock.now())
 
     @property
     def lock_handle(self) -> str:
@@ -114,15 +116,13 @@ class ServiceBusSession:
         It stays the same as long as the session is locked. Whoever has it can do so: keep it out of logs.
         """
         self._check()
-        return LockHandle(self._entity.record.incarnation, self._number, self._lease.token, "", self._name).text()
+        return LockHandle(
+            self._entity.record.incarnation, self._partition_client.number, self._lease.token, "", self._name
+        ).text()
 
     @property
     def _lock(self) -> SessionLock:
         return SessionLock(self._name, self._lease.token)
-
-    @property
-    def _partition_client(self) -> PartitionClient:
-        return self._entity.partition_client(self._number)
 
     # -- what is done with it ------------------------------------------------------------------------------------------
 
@@ -185,7 +185,7 @@ class ServiceBusSession:
 
         The lock is lost when its time has passed by the clock of this process, or a call was told that it is lost.
         """
-        loop, clock = asyncio.get_running_loop(), self._entity.connection.clock
+        loop, clock = asyncio.get_running_loop(), self._runtime.clock
         ends = None if timeout is None else loop.time() + seconds_of(timeout, "timeout")
         changed = asyncio.Event()
         self._waiting.add(changed)
@@ -240,7 +240,7 @@ class ServiceBusSession:
 
     async def _abandon(self, messages: Sequence[ServiceBusReceivedMessage]) -> None:
         """Count a failed delivery for these; if that cannot be said, the end of the lock counts it."""
-        if self._settled or self._lock_expired(self._entity.connection.clock.now()):
+        if self._settled or self._lock_expired(self._runtime.clock.now()):
             return
         deadline = asyncio.get_running_loop().time() + _RELEASING
         jobs: list[SettleJob] = []
@@ -264,7 +264,7 @@ class ServiceBusSession:
         watchers, self._watchers = self._watchers, ()
         for watcher in watchers:
             watcher(self)
-        if self._lease.until > self._entity.connection.clock.now():
+        if self._lease.until > self._runtime.clock.now():
             try:
                 await self._hand_back(asyncio.get_running_loop().time() + _RELEASING)
             except ServiceBusError as error:
@@ -274,7 +274,7 @@ class ServiceBusSession:
 
     def _lose(self) -> None:
         """A call was told that its lock is lost."""
-        self._lease.until = min(self._lease.until, self._entity.connection.clock.now())
+        self._lease.until = min(self._lease.until, self._runtime.clock.now())
         self._tell_waiting()
 
     def _tell_waiting(self) -> None:
@@ -283,13 +283,13 @@ class ServiceBusSession:
 
     def _give_back(self) -> None:
         """The same beside everything else."""
-        self._entity.connection.see_off(self._release())
+        self._runtime.see_off(self._release())
 
     def _check(self) -> None:
         if self._settled:
             raise ValueError("The session was given back: accept it again.")
-        self._entity.connection.check_open()
-        if self._lease.until <= self._entity.connection.clock.now():
+        self._runtime.check_open()
+        if self._lease.until <= self._runtime.clock.now():
             raise self._lost()
 
     def _lost(self) -> SessionLockLostError:

@@ -20,8 +20,9 @@ from sbredis.exceptions import MessageAlreadySettled, MessageLockLostError, Outc
 from sbredis.model import Lease, PrimitiveTypes, ServiceBusReceivedMessage, ServiceBusReceiveMode
 
 if TYPE_CHECKING:
-    from sbredis.aio.calls._connection import Connection, Creation
+    from sbredis.aio.calls._connection import Connection
     from sbredis.aio.calls._entity import Entity
+    from sbredis.aio.calls._entity_state import Creation
     from sbredis.aio.calls._partition_client import PartitionClient
     from sbredis.aio.telemetry._telemetry import Telemetry
 

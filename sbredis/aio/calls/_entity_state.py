@@ -1,0 +1,181 @@
+# pyright: reportPrivateUsage=false
+"""What a client knows of an entity: what the registry says, its partitions, and what becomes of messages there.
+
+What a client knows may be old. A partition tells it so, and it reads the registry again and goes on: with other
+settings, with the entity that has come in the place of the one it knew, or not at all.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Callable, Coroutine
+from typing import TYPE_CHECKING, Any
+
+from sbredis.aio.calls._routing import Routing, routing_for
+from sbredis.engine import Partition, SettingsBehindError, SettingsStaleError, Turn, perform
+from sbredis.exceptions import MessagingEntityNotFoundError, NamespaceMissingError, Outcome, ServiceBusError
+from sbredis.registry import EntityRecord, Namespace
+
+if TYPE_CHECKING:
+    from sbredis.aio.calls._runtime import Runtime
+
+__all__ = ["Creation", "EntityState"]
+
+_log = logging.getLogger("sbredis.client")
+Creation = Callable[[Namespace, str, float], Coroutine[Any, Any, EntityRecord]]
+"""Creates an entity of this name within so many seconds, for a user who asked for that where it is missing."""
+
+
+class EntityState:
+    """What a client knows of a queue, topic or subscription."""
+
+    def __init__(self, runtime: Runtime, record: EntityRecord) -> None:
+        self.runtime = runtime
+        self._loop = asyncio.get_running_loop()
+        self._lock = asyncio.Lock()
+        self.routing: Routing | None = None
+        """What becomes of messages, where they are sent to a topic."""
+        self._routed = False
+        self.create: Creation | None = None
+        """Creates it again where the namespace has vanished, because a user of it said ``create_if_missing``."""
+        self.watchers: set[Callable[[], None]] = set()
+        """Called when the registry has said something else than before."""
+        self.adopt(record)
+
+    def adopt(self, record: EntityRecord, routing: Routing | None = None) -> None:
+        """Go by what the registry says now; of a topic, ``routing`` is what belongs to that."""
+        self.record = record
+        self.routing = routing
+        self.gone = False
+        """The registry does not know it any more."""
+        self.name = record.path
+        self.partitioned = record.partitioned
+        self.numbers = record.partitions
+        self.detects_duplicates = record.settings.duplicate_window is not None
+        self.largest_message = record.settings.largest_message
+        self._partitions: dict[int, Partition] = {}
+        for watcher in list(self.watchers):
+            watcher()
+
+    def partition(self, number: int) -> Partition:
+        """A partition, by what is known of it now."""
+        found = self._partitions.get(number)
+        if found is None:
+            if number not in self.numbers:
+                raise ServiceBusError(
+                    f"'{self.name}' has been deleted and created again, and is elsewhere now: get another sender or "
+                    "receiver from another client.",
+                    outcome=Outcome.NEVER_SENT,
+                )
+            found = self._partitions[number] = self.runtime.namespace.partition(self.record, number)
+        return found
+
+    def base(self, number: int) -> int:
+        """What is added to a partition's own numbers to make sequence numbers."""
+        return number << 48 if self.partitioned else 0
+
+    def place(self, sequence_number: int) -> tuple[int, int]:
+        """Partition and own number of a sequence number; a partition that is not there holds nothing either."""
+        if not self.partitioned:
+            return self.numbers[0], sequence_number
+        return sequence_number >> 48, sequence_number & ((1 << 48) - 1)
+
+    async def reload(self, seen: EntityRecord, until: float) -> None:
+        """Read the registry again, unless somebody else has done so since ``seen`` was current."""
+        async with self._lock:
+            if self.record is not seen:
+                return
+            found, routing = await self._found(until)
+            learnt = self.routing is None and routing is not None  # it has come in the place of a queue
+            if found.incarnation == seen.incarnation and found.version <= seen.version and not learnt:
+                if routing is not None and await self._mended(routing, until):
+                    self.adopt(found, routing)
+                    return
+                raise SettingsStaleError(
+                    f"A partition of '{self.name}' has newer settings than version {found.version}, which is what the "
+                    "registry has: a failover has lost a change. Change the settings again for this to be possible."
+                )
+            self.adopt(found, routing)
+            _log.debug("%s: version %d of the settings", self.name, self.record.version)
+
+    async def recover(self, seen: EntityRecord, until: float) -> None:
+        """A partition says that the entity is not there: find out whether it is, and have it made again if so.
+
+        Raises :class:`~sbredis.exceptions.MessagingEntityNotFoundError` if the registry does not know it either.
+        """
+        async with self._lock:
+            if self.record is not seen:
+                return
+            found, routing = await self._found(until)
+            if found.incarnation == seen.incarnation:
+                _log.warning("%s: a failover has lost a partition; it is made again, empty", self.name)
+                found = await self.runtime.namespace.restore_entity(found, timeout=until - self._loop.time())
+                if routing is not None:
+                    found, routing = await self._found(until)
+            self.adopt(found, routing)
+
+    async def load_routing(self, until: float) -> None:
+        """Find out what becomes of messages that are sent to this topic, and from now on keep up with it."""
+        async with self._lock:
+            if self.routing is None:
+                self._routed = True
+                self.adopt(*await self._found(until))
+
+    async def _found(self, until: float) -> tuple[EntityRecord, Routing | None]:
+        try:
+            return await self._read(until)
+        except NamespaceMissingError:
+            if self.create is None:
+                raise
+            _log.warning("%s: the namespace has vanished, its servers came back empty; creating it again", self.name)
+            await self.create(self.runtime.namespace, self.name, until - self._loop.time())
+            self.gone = False
+            return await self._read(until)
+
+    async def _read(self, until: float) -> tuple[EntityRecord, Routing | None]:
+        try:
+            if not self._routed:
+                record = await self._record(until)
+                if record.kind != "topic":
+                    return record, None
+            namespace, known = self.runtime.namespace, self.routing
+            try:
+                routes = await namespace.routes(
+                    self.name, None if known is None else known.judge.routes, timeout=until - self._loop.time()
+                )
+            except MessagingEntityNotFoundError:
+                record = await self._record(until)
+                if record.kind == "topic":
+                    raise
+                self._routed = False  # a queue has come in its place
+                return record, None
+            self._routed = True
+            return routes.topic, await routing_for(namespace, routes, known)
+        except MessagingEntityNotFoundError:
+            self.gone = True
+            raise
+
+    async def _record(self, until: float) -> EntityRecord:
+        self.runtime.check_open()
+        try:
+            return await self.runtime.namespace.get_entity(self.name, timeout=until - self._loop.time())
+        except ServiceBusError as error:
+            error.entity = self.name
+            raise
+
+    async def _mended(self, routing: Routing, until: float) -> bool:
+        """Whether a partition of a subscription was missing, which a failover has lost; it is made again, empty."""
+        namespace, transport = self.runtime.namespace, self.runtime.transport
+        turn, mended = Turn("", 0, self.runtime.clock.told()), False
+        for number in self.numbers:
+            for record, partition in routing.partitions(number):
+                try:
+                    await perform(transport, partition.count(turn), timeout=until - self._loop.time())
+                except MessagingEntityNotFoundError:
+                    _log.warning("%s: a failover has lost a partition; it is made again, empty", record.path)
+                    await namespace.restore_entity(record, timeout=until - self._loop.time())
+                    mended = True
+                except (SettingsBehindError, SettingsStaleError):
+                    continue  # it is there
+        return mended

@@ -1,0 +1,216 @@
+# pyright: reportPrivateUsage=false
+"""Sends to one partition: what one caller sends, and the lane in which sends come together."""
+
+from __future__ import annotations
+
+import logging
+from collections import deque
+from collections.abc import Callable, Sequence
+from itertools import accumulate
+from typing import TYPE_CHECKING, ClassVar
+
+from sbredis.aio.calls._job import Job
+from sbredis.aio.calls._lane import Lane
+from sbredis.aio.calls._routing import facts_of
+from sbredis.aio.telemetry._log_text import shortened
+from sbredis.engine import (
+    MAXIMUM_CALL_BYTES,
+    MAXIMUM_CALL_MESSAGES,
+    Outgoing,
+    Partition,
+    Request,
+    Sent,
+    SettingsStaleError,
+    Turn,
+    decode,
+)
+
+if TYPE_CHECKING:
+    from sbredis.aio.calls._partition_link import PartitionLink
+    from sbredis.aio.calls._throttle import Throttle
+    from sbredis.rules import Facts
+
+__all__ = ["SendJob", "SendLane"]
+
+_log = logging.getLogger("sbredis.client")
+_SHOWN = 10
+"""How many ids of messages the log shows at most."""
+_STRETCH = 0.3
+"""So long a call with messages that may go elsewhere tries to reach its partition."""
+
+
+class SendJob(Job):
+    """Messages that one caller sends: all of them, or none. Brings the sequence number of the first one."""
+
+    __slots__ = ("facts", "messages", "movable", "ordered", "throttle", "widths")
+
+    def __init__(
+        self,
+        messages: Sequence[Outgoing],
+        size: int,
+        deadline: float,
+        throttle: Throttle,
+        *,
+        movable: bool,
+        ordered: bool = False,
+        facts: Sequence[Facts | None] = (),
+    ) -> None:
+        super().__init__(deadline, size)
+        self.messages = messages
+        self.facts = facts
+        """What the rules of a topic see of each; ``None`` for one that is scheduled, and judged then."""
+        self.widths: Sequence[int] = ()
+        """How many numbers each of them takes, where that is not one each."""
+        self.throttle = throttle
+        self.movable = movable
+        """It may be sent to any partition."""
+        self.ordered = ordered
+        """It must not overtake what was sent before it."""
+
+    def numbers(self, first: int) -> list[int]:
+        """The number of each, when that of the first one is known."""
+        if not self.widths:
+            return list(range(first, first + len(self.messages)))
+        return list(accumulate(self.widths[:-1], initial=first))
+
+    def ended(self) -> None:
+        """Make room for others."""
+        self.throttle.release(len(self.messages), self.size)
+
+
+class SendLane(Lane[SendJob, Sent]):
+    """Sends to one partition."""
+
+    letter: ClassVar[str] = "s"
+    depth: ClassVar[int] = 2
+
+    def __init__(self, link: PartitionLink, elsewhere: Callable[[], SendLane]) -> None:
+        """``elsewhere`` names the lane for what may go to any partition."""
+        super().__init__(link)
+        self._elsewhere = elsewhere
+
+    def gather(self, queue: deque[SendJob], most: int, *, ordered: bool) -> list[SendJob]:
+        """As many as one call takes, in the order in which they came."""
+        jobs: list[SendJob] = []
+        count = size = 0
+        routing = self.entity.routing
+        largest = MAXIMUM_CALL_MESSAGES if routing is None else min(MAXIMUM_CALL_MESSAGES, routing.most)
+        while queue and len(jobs) < most:
+            job = queue[0]
+            if job.future.done():
+                queue.popleft().end()
+                continue
+            if job.ordered and not ordered:
+                break
+            count += len(job.messages)
+            size += job.size
+            if jobs and (count > largest or size > MAXIMUM_CALL_BYTES):
+                break
+            jobs.append(queue.popleft())
+        return jobs
+
+    def request(self, partition: Partition, turn: Turn, jobs: Sequence[SendJob]) -> Request[Sent]:
+        """One send of all; to a topic, with what its rules make of each by now."""
+        messages = [message for job in jobs for message in job.messages]
+        entity = self.entity
+        routing = entity.routing
+        if routing is None:
+            if entity.record.kind == "topic":
+                raise SettingsStaleError("It has become a topic, of which the rules are not known yet.")
+            for job in jobs:
+                job.widths = ()
+            return partition.send(turn, messages)
+        facts = [each for job in jobs for each in (job.facts or map(_facts, job.messages))]
+        request, widths = routing.published(partition, self.link.number, turn, messages, facts)
+        at = 0
+        for job in jobs:
+            job.widths = widths[at : at + len(job.messages)]
+            at += len(job.messages)
+        return request
+
+    def own_error(self, partition: Partition, job: SendJob) -> Exception | None:
+        """What is wrong with a message itself."""
+        try:
+            partition._check_outgoing(job.messages)
+        except (TypeError, ValueError) as error:
+            return error
+        return None
+
+    def answer(self, jobs: Sequence[SendJob], result: Sent) -> None:
+        """To each the number of its first message."""
+        number = self.link.base + result.first
+        for job in jobs:
+            if not job.future.done():
+                job.future.set_result(number)
+            number += sum(job.widths) if job.widths else len(job.messages)
+        self.link.reached()
+        if result.dropped:
+            self._tell_of_dropped(jobs, result.dropped)
+        hooks = self.runtime.test_hooks
+        if hooks is not None:
+            messages = [message for job in jobs for message in job.messages]
+            hooks.sent(self.runtime.target.namespace, self.entity.name, messages)
+        if result.more:
+            self.link.catch_up()
+
+    def _tell_of_dropped(self, jobs: Sequence[SendJob], dropped: int) -> None:
+        """Log and count duplicates. The partition says how many it has dropped, and not which."""
+        entity = self.entity
+        known = [message.message_id for job in jobs for message in job.messages if message.message_id]
+        ids = [shortened(message_id.decode(errors="replace")) for message_id in known]
+        few = ", ".join(ids[:_SHOWN]) + (", …" if len(ids) > _SHOWN else "")
+        if dropped == len(ids):
+            which = f"message ids {few}" if dropped > 1 else f"message id {few}"
+        else:
+            which = f"they are among the {len(ids)} messages of one call, with the ids {few}"
+        _log.info(
+            "%s: %d duplicate%s dropped, because duplicate detection had seen the id before: %s",
+            entity.name,
+            dropped,
+            " was" if dropped == 1 else "s were",
+            which,
+        )
+        self.runtime.count_dropped(entity.name, dropped)
+
+    def patience(self, jobs: Sequence[SendJob], seconds: float) -> float:
+        """What can go elsewhere does not wait for long; nor do the first who cannot reach the partition, because others
+        wait behind them who can. Where the user has limited the repetitions, nothing goes elsewhere: that is one too.
+        """
+        entity = self.entity
+        if (
+            not entity.partitioned
+            or self._is_limited
+            or (self.link.down_until and not any(job.movable for job in jobs))
+        ):
+            return seconds
+        return min(seconds, max(_STRETCH, 3 * self.runtime.retry.first))
+
+    @property
+    def _is_limited(self) -> bool:
+        return self.runtime.retry.repetitions is not None
+
+    def unreachable(self) -> None:
+        """Send nothing here for a while that may be sent to any partition, and move what waits for the next call."""
+        if self.entity.partitioned:
+            self.link.missed()
+            waiting = list(self._queue)
+            self._queue.clear()
+            self._queue.extend(self.move(waiting))
+
+    def move(self, jobs: list[SendJob]) -> list[SendJob]:
+        """Move jobs to partitions that can be reached; return those that must stay."""
+        if not self.entity.partitioned or self._is_limited:
+            return jobs
+        return [job for job in jobs if not (job.movable and self._moved(job))]
+
+    def _moved(self, job: SendJob) -> bool:
+        lane = self._elsewhere()
+        if lane.link.down_until:
+            return False
+        _ = lane.submit(job)  # its caller has the future already
+        return True
+
+
+def _facts(message: Outgoing) -> Facts:
+    """What rules see of one that was meant for a queue."""
+    return facts_of(decode(message.payload))

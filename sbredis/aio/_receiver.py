@@ -37,11 +37,7 @@ from sbredis.engine import (
     Turn,
     identifier,
 )
-from sbredis.model import (
-    ServiceBusReceivedMessage,
-    ServiceBusReceiveMode,
-    ServiceBusSubQueue,
-)
+from sbredis.model import Hold, ServiceBusReceivedMessage, ServiceBusReceiveMode, ServiceBusSubQueue, hold_of
 
 if TYPE_CHECKING:
     from sbredis.aio._options import ReceiverOptions
@@ -98,7 +94,7 @@ class ServiceBusReceiver(Settler, AsyncIterator[ServiceBusReceivedMessage]):
         self._inbox: Inbox | None = None
         self._peekings: dict[str | None, Peeking] = {}
         """How far it has looked, in all there is and in sessions by name."""
-        self._last_received: dict[int, ServiceBusReceivedMessage] = {}
+        self._last_received: dict[int, Hold] = {}
         """The last message of each partition that was received since it looked."""
         self._on_close = on_close
         self._ending: asyncio.Future[None] | None = None
@@ -216,9 +212,11 @@ class ServiceBusReceiver(Settler, AsyncIterator[ServiceBusReceivedMessage]):
 
     def _note(self, message: ServiceBusReceivedMessage) -> None:
         """Remember the last message of each partition that was received: peeking goes on behind it."""
-        before = self._last_received.get(message._base)
-        if before is None or (len(before._name), before._name) < (len(message._name), message._name):
-            self._last_received[message._base] = message
+        hold = hold_of(message)
+        base, name = hold.source.base, hold.name
+        before = self._last_received.get(base)
+        if before is None or (len(before.name), before.name) < (len(name), name):
+            self._last_received[base] = hold
 
     def _hand_over(self, messages: Sequence[ServiceBusReceivedMessage]) -> None:
         """These are in the hands of a caller from now on."""
@@ -251,7 +249,8 @@ class ServiceBusReceiver(Settler, AsyncIterator[ServiceBusReceivedMessage]):
 
     def _give_back(self, entity: Entity, messages: list[ServiceBusReceivedMessage]) -> None:
         for message in messages:
-            entity.partition_client_of(message).give_back(message)
+            hold = hold_of(message)
+            entity.partition_client_of(hold).give_back(hold)
 
     async def peek_messages(
         self,

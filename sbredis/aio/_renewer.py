@@ -14,11 +14,11 @@ from typing import TYPE_CHECKING, Any, Self
 
 from sbredis._public import public_name
 from sbredis.aio.calls._arguments import seconds_of
-from sbredis.aio.receiving._session import ServiceBusSession
+from sbredis.aio.receiving._session import ServiceBusSession, SessionHold, session_hold_of
 from sbredis.aio.receiving._settling import Settler
 from sbredis.aio.telemetry._log_text import named, shortened
 from sbredis.exceptions import AutoLockRenewFailed, AutoLockRenewTimeout, Outcome, ServiceBusError
-from sbredis.model import ServiceBusReceivedMessage, ServiceBusReceiveMode
+from sbredis.model import Hold, ServiceBusReceivedMessage, ServiceBusReceiveMode, hold_of
 
 if TYPE_CHECKING:
     from sbredis.aio._receiver import ServiceBusReceiver
@@ -52,15 +52,22 @@ class _Watched:
     """For how long they are to be renewed."""
     on_failure: LockRenewFailureCallback | None
     messages: dict[int, Renewable] = field(default_factory=dict[int, Renewable])
+    """By the identity of their holds."""
 
-    def drop(self, message: Renewable) -> None:
+    def drop(self, hold: Hold | SessionHold) -> None:
         """It was settled."""
-        self.messages.pop(id(message), None)
+        self.messages.pop(id(hold), None)
 
-    def release(self, message: Renewable) -> None:
+    def release(self, renewable: Renewable) -> None:
         """It is not renewed here any longer."""
-        self.drop(message)
-        message._watchers = tuple(watcher for watcher in message._watchers if watcher != self.drop)
+        hold = _hold(renewable)
+        self.drop(hold)
+        hold.watchers = tuple(watcher for watcher in hold.watchers if watcher != self.drop)
+
+    def first_end(self) -> float | None:
+        """When the first of the locks ends; ``None`` if there is none left."""
+        ends = [hold.lease.until for hold in map(_hold, self.messages.values()) if hold.lease is not None]
+        return min(ends, default=None)
 
 
 class AutoLockRenewer:
@@ -119,10 +126,11 @@ class AutoLockRenewer:
             raise TypeError(
                 f"What is renewed is a message that was received, or a session, not {type(renewable).__name__}."
             )
-        lease = renewable._lease
-        if lease is None or renewable._mode is not ServiceBusReceiveMode.PEEK_LOCK:
+        hold = _hold(renewable)
+        lease = hold.lease
+        if lease is None or (isinstance(hold, Hold) and hold.source.mode is not ServiceBusReceiveMode.PEEK_LOCK):
             raise ValueError("The message has no lock that could be renewed: it was peeked, or received and deleted.")
-        if renewable._settled:
+        if hold.settled:
             what = "session" if isinstance(renewable, ServiceBusSession) else "message"
             raise ValueError(f"The {what} has no lock that could be renewed: it was settled.")
         if lease.session is not None and not isinstance(renewable, ServiceBusSession):
@@ -144,9 +152,9 @@ class AutoLockRenewer:
         ):
             last = self._last = _Watched(receiver, lease.until, now + asked, asked, on_failure)
             self._plan(last, lease.until)
-        last.messages[id(renewable)] = renewable
-        if last.drop not in renewable._watchers:
-            renewable._watchers = (*renewable._watchers, last.drop)
+        last.messages[id(hold)] = renewable
+        if last.drop not in hold.watchers:
+            hold.watchers = (*hold.watchers, last.drop)
 
     async def close(self) -> None:
         """Renew no more. Locks run on for as long as they have been renewed; nobody is called for that.
@@ -215,9 +223,9 @@ class AutoLockRenewer:
         """Locks have less left, or nothing: put all of them in the line anew. What is late is found out at once."""
         planned, self._due = self._due, []
         for _, _, watched in planned:
-            left = [message._lease.until for message in watched.messages.values() if message._lease is not None]
-            if left:
-                self._plan(watched, min(left))
+            first = watched.first_end()
+            if first is not None:
+                self._plan(watched, first)
 
     def _renew(self) -> None:
         self._timer = None
@@ -247,11 +255,12 @@ class AutoLockRenewer:
             self._give_up(watched, [(each, AutoLockRenewTimeout(said)) for each in watched.messages.values()])
             return
         # What is being settled is left alone: a renewal would take its lock from under the settlement.
-        messages = [message for message in watched.messages.values() if not message._settled]
+        messages = [message for message in watched.messages.values() if not _hold(message).settled]
         loop = asyncio.get_running_loop()
         renewals: list[asyncio.Future[Any]] = []
         for message in messages:
-            left = 0.0 if message._lease is None else message._lease.until - now
+            lease = _hold(message).lease
+            left = 0.0 if lease is None else lease.until - now
             renewals.append(receiver._begin_renewal(message, loop.time() + max(left, _AGAIN)))
         together = asyncio.gather(*renewals, return_exceptions=True)
         self._renewals.add(together)
@@ -272,20 +281,22 @@ class AutoLockRenewer:
         again = len(messages) < len(watched.messages)
         failed: list[tuple[Renewable, Exception]] = []
         for message, error in zip(messages, errors, strict=True):
-            lease = message._lease
-            if error is None or id(message) not in watched.messages or lease is None:
+            hold = _hold(message)
+            lease = hold.lease
+            if error is None or id(hold) not in watched.messages or lease is None:
                 continue
             if isinstance(error, ServiceBusError) and error.is_transient and lease.until > now:
                 again = True
-            elif not message._settled:
+            elif not hold.settled:
                 failed.append((message, _failed(error)))
         self._give_up(watched, failed)
         for message in list(watched.messages.values()):
-            if message._settled and message._lock_expired(now):
+            hold = _hold(message)
+            if hold.settled and hold.lock_expired(now):
                 watched.release(message)  # its settlement tells what became of it
-        left = [message._lease.until for message in watched.messages.values() if message._lease is not None]
-        if left:
-            self._plan(watched, min(left), soon=again)
+        first = watched.first_end()
+        if first is not None:
+            self._plan(watched, first, soon=again)
 
     def _give_up(self, watched: _Watched, failed: list[tuple[Renewable, Exception]]) -> None:
         """Renew these no longer, and tell why: the log, spans and metrics, and the application."""
@@ -302,6 +313,11 @@ class AutoLockRenewer:
     def _let_go(self, watched: _Watched) -> None:
         for message in list(watched.messages.values()):
             watched.release(message)
+
+
+def _hold(renewable: Renewable) -> Hold | SessionHold:
+    """What this client knows of a lock that is renewed."""
+    return session_hold_of(renewable) if isinstance(renewable, ServiceBusSession) else hold_of(renewable)
 
 
 def _callable(given: LockRenewFailureCallback | None) -> LockRenewFailureCallback | None:

@@ -1,4 +1,3 @@
-# pyright: reportPrivateUsage=false
 """What can be said of messages before they are sent: their times, and whether they can be sent at all."""
 
 from __future__ import annotations
@@ -9,7 +8,7 @@ from typing import TYPE_CHECKING, cast
 
 from sbredis.engine import MAXIMUM_CALL_BYTES, MAXIMUM_CALL_MESSAGES, MAXIMUM_MESSAGE_BYTES
 from sbredis.exceptions import MessageSizeExceededError, Outcome, ServiceBusError
-from sbredis.model import ServiceBusMessage, copied, due_time, from_content
+from sbredis.model import ServiceBusMessage, content_of, copied, due_time, from_content
 
 if TYPE_CHECKING:
     from sbredis.aio.calls._entity import Entity
@@ -41,9 +40,9 @@ def scheduled(messages: list[ServiceBusMessage], when: object) -> list[ServiceBu
     listed: list[ServiceBusMessage] = []
     seen: set[int] = set()
     for message, due in zip(messages, checked, strict=True):
-        one = from_content(copied(message._content)) if id(message) in seen else message
+        one = from_content(copied(content_of(message))) if id(message) in seen else message
         seen.add(id(message))
-        one._content.scheduled = due
+        content_of(one).scheduled = due
         listed.append(one)
     return listed
 
@@ -51,7 +50,7 @@ def scheduled(messages: list[ServiceBusMessage], when: object) -> list[ServiceBu
 def require_sessions(entity: Entity, messages: Sequence[ServiceBusMessage]) -> None:
     """Refuse a message without a session where each must have one."""
     for message in messages:
-        if message._content.session_id is None:
+        if message.session_id is None:
             error = ServiceBusError(
                 f"The SessionId was not set on a message, and it cannot be sent to {entity.name!r}: entities that "
                 "require sessions take only messages that have one.",

@@ -1,4 +1,3 @@
-# pyright: reportPrivateUsage=false
 """Sending messages to a queue or a topic."""
 
 from __future__ import annotations
@@ -36,6 +35,8 @@ from sbredis.model import (
     ServiceBusMessage,
     ServiceBusMessageBatch,
     as_messages,
+    content_of,
+    contents_of,
     from_content,
     keep_id,
     message_key,
@@ -157,11 +158,11 @@ class ServiceBusSender:
             entity = await self._ready(deadline)
         if type(message) is ServiceBusMessage:
             made = outgoing(message, detects_duplicates=entity.detects_duplicates)
-            message_id = use_id(message._content)
+            message_id = use_id(message)
             try:
                 await self._first_of((message,), (made,), len(made.payload), entity, deadline)
             except BaseException:
-                keep_id(message._content, message_id)
+                keep_id(message, message_id)
                 raise
             return
         if isinstance(message, ServiceBusMessageBatch):
@@ -246,7 +247,7 @@ class ServiceBusSender:
                 f"up to {largest} bytes"
             )
         batch = ServiceBusMessageBatch(largest if max_size_in_bytes is None else max_size_in_bytes)
-        batch._prepare = partial(self._telemetry.create, entity.name)
+        contents_of(batch).prepare = partial(self._telemetry.create, entity.name)
         return batch
 
     async def close(self) -> None:
@@ -264,9 +265,9 @@ class ServiceBusSender:
         """A batch is encoded already, as for a queue that detects duplicates."""
         if not len(batch):
             return []
-        round_ = batch._use_ids()
-        messages = [message for message, _ in batch._outgoing]
-        made = [one for _, one in batch._outgoing]
+        contents = contents_of(batch)
+        round_ = contents.use_ids()
+        messages, made = contents.messages, list(contents.outgoing)
         if not entity.detects_duplicates:
             made = [one._replace(message_id=b"") for one in made]
         if entity.routing is not None or entity.partitioned or entity.record.settings.sessions:
@@ -275,13 +276,13 @@ class ServiceBusSender:
         try:
             return await self._send(messages, made, batch.size_in_bytes, entity, deadline)
         except BaseException:
-            batch._keep_ids(round_)
+            contents.keep_ids(round_)
             raise
 
     async def _send_watched(self, message: MessageTypes | ServiceBusMessageBatch, deadline: float) -> None:
         """Send, and have it in spans, metrics and the log: from before the entity is looked for, which may fail."""
         batch = message if isinstance(message, ServiceBusMessageBatch) else None
-        listed = as_messages(message) if batch is None else [each for each, _ in batch._outgoing]
+        listed = as_messages(message) if batch is None else list(contents_of(batch).messages)
         if not listed:
             await self._ready(deadline)
             return
@@ -305,11 +306,11 @@ class ServiceBusSender:
         try:
             for message in messages:
                 made.append(outgoing(message, detects_duplicates=detects))
-                ids.append(use_id(message._content))  # at once: the same object may come again
+                ids.append(use_id(message))  # at once: the same object may come again
             return await self._send(messages, made, sum(len(one.payload) for one in made), entity, deadline)
         except BaseException:
             for message, message_id in zip(messages, ids, strict=False):  # which of them have got an id by then
-                keep_id(message._content, message_id)
+                keep_id(message, message_id)
             raise
 
     async def _send(
@@ -407,7 +408,7 @@ class ServiceBusSender:
             self._scheduled_on(entity)
         near = now + _CLOCKS_APART
         return [
-            facts_of(message._content) if one.due is None or one.due <= near else None
+            facts_of(content_of(message)) if one.due is None or one.due <= near else None
             for message, one in zip(messages, made, strict=True)
         ]
 

@@ -16,7 +16,7 @@ from sbredis.aio.calls._kinds import require_sessions
 from sbredis.aio.calls._leaving import is_failed_delivery
 from sbredis.aio.receiving._accepting import accept_named, accept_next
 from sbredis.exceptions import OperationTimeoutError, Outcome
-from sbredis.model import ServiceBusReceivedMessage, ServiceBusReceiveMode
+from sbredis.model import Hold, ServiceBusReceivedMessage, ServiceBusReceiveMode, hold_of
 
 if TYPE_CHECKING:
     from sbredis.aio._options import ReceiverOptions
@@ -67,7 +67,7 @@ class ServiceBusSessionReceiver(ServiceBusReceiver):
         self._accepting = asyncio.Lock()
         self._opening: asyncio.Task[ServiceBusSession] | None = None
         """Accepts the session."""
-        self._in_hand: dict[int, ServiceBusReceivedMessage] = {}
+        self._in_hand: dict[int, Hold] = {}
         """The messages that were handed to callers and are not settled."""
         self._failed = False
         """The receiver was left by an error that counts as a failed delivery."""
@@ -93,16 +93,16 @@ class ServiceBusSessionReceiver(ServiceBusReceiver):
     def _hand_over(self, messages: Sequence[ServiceBusReceivedMessage]) -> None:
         super()._hand_over(messages)
         if self._mode is ServiceBusReceiveMode.PEEK_LOCK:
-            for message in messages:
-                self._in_hand[id(message)] = message
-                message._watchers = (*message._watchers, self._settled)
+            for hold in map(hold_of, messages):
+                self._in_hand[id(hold)] = hold
+                hold.watchers = (*hold.watchers, self._settled)
 
-    def _settled(self, message: ServiceBusReceivedMessage) -> None:
-        self._in_hand.pop(id(message), None)
+    def _settled(self, hold: Hold) -> None:
+        self._in_hand.pop(id(hold), None)
 
     def _recalled(self, message: ServiceBusReceivedMessage, timeout: float | None) -> AbstractAsyncContextManager[None]:
         session, inbox = self._session, self._inbox
-        if session is None or inbox is None or not self._prefetch or message._lease is not session._lease:
+        if session is None or inbox is None or not self._prefetch or hold_of(message).lease is not session._hold.lease:
             return nullcontext()
         self._check(message, "abandon")
         return inbox.recalled(deadline_of(timeout))

@@ -17,7 +17,7 @@ from sbredis.aio.entities._entity_info import SUFFIXES
 from sbredis.aio.receiving._changes import changes_of, delay_of, require_modification, require_reason
 from sbredis.aio.receiving._session import ServiceBusSession, state_bytes
 from sbredis.engine import Lock, Partition, Peeked, Request, SessionLock, Side, Turn
-from sbredis.model import Lease, PrimitiveTypes, ServiceBusReceiveMode, ServiceBusSubQueue, delivered
+from sbredis.model import Lease, PrimitiveTypes, ServiceBusReceiveMode, ServiceBusSubQueue, Source, delivered, hold_of
 
 if TYPE_CHECKING:
     from sbredis.aio.calls._connection import Connection
@@ -32,8 +32,8 @@ __all__ = ["ServiceBusSettler"]
 class _Held:
     """A message as far as its lock goes: what its handle tells, and where calls about it come together."""
 
-    _name: str
-    _lease: Lease | None
+    name: str
+    lease: Lease | None
     partition_client: PartitionClient
     lock: Lock
 
@@ -151,9 +151,9 @@ class ServiceBusSettler:
             )
         with self._telemetry.operation("renew_message_lock", self.entity_path) as operation:
             held = await self._held(given, deadline, operation)
-            assert held._lease is not None
+            assert held.lease is not None
             await held.partition_client.renewing.submit(RenewJob(held.lock, deadline, held))
-            return datetime.fromtimestamp(held._lease.until_utc, UTC)
+            return datetime.fromtimestamp(held.lease.until_utc, UTC)
 
     async def _settle(
         self,
@@ -200,10 +200,8 @@ class ServiceBusSettler:
         if not shown or shown[0].name != given.name:
             raise lock_lost(held.partition_client, given.name, given.session)
         base = held.partition_client.entity.base(given.partition)
-        message = delivered(
-            shown[0], base, ServiceBusReceiveMode.PEEK_LOCK, None, held.partition_client.entity, peeked=True
-        )
-        return changes_of(message, modify, reason, description)
+        source = Source(base, ServiceBusReceiveMode.PEEK_LOCK, held.partition_client.entity, peeked=True)
+        return changes_of(hold_of(delivered(shown[0], source, None)), modify, reason, description)
 
     def _of_message(self, handle: str) -> LockHandle:
         given = read_handle(handle, "message")

@@ -240,7 +240,7 @@ class SendStream(AsyncIterator[SendResult]):
             entity = await sender._ready(deadline)
             message = as_message(message)
             made = outgoing(message, detects_duplicates=entity.detects_duplicates)
-            message_id = use_id(message._content)
+            message_id = use_id(message)
             job = await sender._begin([message], [made], len(made.payload), entity, deadline, ordered=True)
             future: asyncio.Future[int] = job.future
         except Exception as error:  # noqa: BLE001  # the message's own
@@ -248,7 +248,7 @@ class SendStream(AsyncIterator[SendResult]):
             future.set_exception(error)
         except BaseException as error:
             if message_id is not None:
-                keep_id(message._content, message_id)
+                keep_id(message, message_id)
             if operation is not None:
                 operation.end(error)
             raise
@@ -281,7 +281,7 @@ async def _each(source: AsyncIterable[Any] | Iterable[Any]) -> AsyncGenerator[An
 def _keep_id(pending: _Pending) -> None:
     """A message that was not sent, or is not known to be, keeps its id for the next time."""
     if isinstance(pending.message, ServiceBusMessage):
-        keep_id(pending.message._content, pending.message_id)
+        keep_id(pending.message, pending.message_id)
 
 
 def _untaken(future: asyncio.Future[int]) -> None:

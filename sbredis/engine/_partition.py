@@ -126,7 +126,7 @@ class Partition:
 
     def send(self, turn: Turn, messages: Sequence[Outgoing]) -> Request[Sent]:
         """Take messages in, each active at once or scheduled; all of them or none."""
-        self._check_outgoing(messages)
+        self.check_outgoing(messages)
         letters, rest = in_columns(messages)
         return self.request("send", turn, _sent, {"columns": letters}, rest)
 
@@ -145,7 +145,7 @@ class Partition:
         of targets. One that is scheduled may be without, and then waits in any case; one that has waited is named by
         ``origin``. ``fence`` is that of who holds the role of routing.
         """
-        self._check_outgoing(messages)
+        self.check_outgoing(messages)
         if len(routes) != len(messages):
             raise ValueError("every message has a route, though it may be empty")
         if any(route is None and message.due is None for route, message in zip(routes, messages, strict=True)):
@@ -436,7 +436,8 @@ class Partition:
         repeatable = bool(lane) or name in _HARMLESS
         return Request(load(name), self.keys, (*common, *scalars.values(), *rest), read, repeatable)
 
-    def _check_outgoing(self, messages: Sequence[Outgoing]) -> None:
+    def check_outgoing(self, messages: Sequence[Outgoing]) -> None:
+        """Raise for messages that no call of this partition can take."""
         check_outgoing(messages, self.settings.largest_message)
 
 

@@ -8,7 +8,7 @@ from sbredis.model._amqp import (
     AmqpMessageHeader,
     AmqpMessageProperties,
 )
-from sbredis.model._batch import ServiceBusMessageBatch
+from sbredis.model._batch import BatchContents, ServiceBusMessageBatch, contents_of
 from sbredis.model._checks import MAXIMUM_PROPERTY_BYTES, due_time, moment
 from sbredis.model._entity_enums import (
     AccessRights,
@@ -27,8 +27,8 @@ from sbredis.model._enums import (
     TransportType,
 )
 from sbredis.model._fields import Described
+from sbredis.model._hold import Hold, Lease, Source
 from sbredis.model._id_kinds import comparable_id
-from sbredis.model._ids import keep_id, use_id
 from sbredis.model._kept import KeptEntity, entity_created, entity_differences, entity_revised, entity_values
 from sbredis.model._keywords import names_keywords
 from sbredis.model._message import (
@@ -39,14 +39,13 @@ from sbredis.model._message import (
     ServiceBusMessage,
     as_message,
     as_messages,
+    content_of,
     copied,
     from_content,
-    message_key,
-    outgoing,
-    routing_key,
 )
+from sbredis.model._outgoing import keep_id, message_key, outgoing, routing_key, use_id
 from sbredis.model._properties import NamespaceProperties, QueueOptions, QueueProperties
-from sbredis.model._received import Lease, ServiceBusReceivedMessage, delivered
+from sbredis.model._received import ServiceBusReceivedMessage, delivered, hold_of
 from sbredis.model._rights import AuthorizationRule
 from sbredis.model._rule_properties import (
     DEFAULT_RULE,
@@ -89,11 +88,13 @@ __all__ = [
     "AmqpMessageProperties",
     "ApiVersion",
     "AuthorizationRule",
+    "BatchContents",
     "CorrelationRuleFilter",
     "Described",
     "EntityAvailabilityStatus",
     "EntityStatus",
     "FalseRuleFilter",
+    "Hold",
     "KeptEntity",
     "Lease",
     "MessageCountDetails",
@@ -121,6 +122,7 @@ __all__ = [
     "ServiceBusReceivedMessage",
     "ServiceBusSessionFilter",
     "ServiceBusSubQueue",
+    "Source",
     "SqlRuleAction",
     "SqlRuleFilter",
     "SubscriptionOptions",
@@ -134,6 +136,8 @@ __all__ = [
     "as_message",
     "as_messages",
     "comparable_id",
+    "content_of",
+    "contents_of",
     "copied",
     "delivered",
     "due_time",
@@ -142,6 +146,7 @@ __all__ = [
     "entity_revised",
     "entity_values",
     "from_content",
+    "hold_of",
     "keep_id",
     "message_key",
     "moment",

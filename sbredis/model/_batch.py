@@ -11,78 +11,50 @@ from typing import Any
 from sbredis.engine import MAXIMUM_CALL_MESSAGES, Outgoing, decode
 from sbredis.exceptions import MessageSizeExceededError
 from sbredis.model._amqp import AmqpAnnotatedMessage
-from sbredis.model._ids import keep_id, use_id
-from sbredis.model._message import ServiceBusMessage, as_message, from_content, outgoing
+from sbredis.model._message import ServiceBusMessage, as_message, from_content
+from sbredis.model._outgoing import keep_id, outgoing, use_id
 
-__all__ = ["DEFAULT_BATCH_BYTES", "ServiceBusMessageBatch"]
+__all__ = ["DEFAULT_BATCH_BYTES", "BatchContents", "ServiceBusMessageBatch", "contents_of"]
 
 DEFAULT_BATCH_BYTES = 1024 * 1024
 """What the messages of a batch may weigh together unless it is said otherwise."""
 
 
-class ServiceBusMessageBatch:
-    """Messages that are sent together: all of them or none.
+class BatchContents:
+    """The messages of a batch, and how they are sent."""
 
-    Its size is the sum of what the broker counts of each message: its body and its properties, encoded. It takes
-    messages up to :attr:`max_size_in_bytes`, and 1,000 of them at most. A message is taken as it is at that moment.
-    A batch that was sent can be sent again: ids that sbredis has assigned are then drawn anew, as for other messages.
-    """
+    __slots__ = ("_assigned", "_round", "_used", "messages", "outgoing", "prepare", "size")
 
-    __slots__ = ("_assigned", "_max_size", "_outgoing", "_prepare", "_round", "_size", "_used")
-
-    def __init__(self, max_size_in_bytes: int | None = None) -> None:
-        size = DEFAULT_BATCH_BYTES if max_size_in_bytes is None else max_size_in_bytes
-        if isinstance(size, bool) or not isinstance(size, int):  # pyright: ignore[reportUnnecessaryIsInstance]  # callers are not all typed
-            raise TypeError(f"max_size_in_bytes must be a whole number or None, not {type(size).__name__}")
-        if size < 1:
-            raise ValueError(f"max_size_in_bytes must be 1 or more, not {size}")
-        self._max_size = size
-        self._size = 0
-        self._outgoing: list[tuple[ServiceBusMessage, Outgoing]] = []
-        """The messages, and each as it is sent to an entity that detects duplicates."""
+    def __init__(self) -> None:
+        self.messages: list[ServiceBusMessage] = []
+        self.outgoing: list[Outgoing] = []
+        """Each as it is sent to an entity that detects duplicates."""
+        self.size = 0
+        """How many bytes they have together."""
+        self.prepare: Callable[[Sequence[ServiceBusMessage]], None] | None = None
+        """Called with a message before it is encoded. The sender that makes a batch adds trace contexts with it."""
         self._assigned: list[str | None] = []
         """The id of each that sbredis has assigned."""
         self._used = False
         """The batch was sent under these ids, or is being sent."""
         self._round = 0
-        self._prepare: Callable[[Sequence[ServiceBusMessage]], None] | None = None
-        """Called with a message before it is encoded. The sender that makes a batch adds trace contexts with it."""
 
-    @property
-    def max_size_in_bytes(self) -> int:
-        """How large it may become."""
-        return self._max_size
-
-    @property
-    def size_in_bytes(self) -> int:
-        """How large it is."""
-        return self._size
-
-    def add_message(self, message: ServiceBusMessage | AmqpAnnotatedMessage | Mapping[str, Any]) -> None:
-        """Put a message in.
-
-        Raises :class:`~sbredis.exceptions.MessageSizeExceededError` and leaves the batch as it was if the message does
-        not fit: send the batch, and put the message into another.
-        """
-        taken = as_message(message)
-        if len(self._outgoing) >= MAXIMUM_CALL_MESSAGES:
-            raise MessageSizeExceededError(
-                f"The batch is full: it has {MAXIMUM_CALL_MESSAGES} messages, the most that one call takes. Send the "
-                "batch, and put the message into another batch."
-            )
-        if self._prepare is not None:
-            self._prepare([taken])
-        sent = outgoing(taken, detects_duplicates=True)
-        size = self._size + len(sent.payload)
-        message_id = use_id(taken._content)
-        if size > self._max_size:
-            keep_id(taken._content, message_id)
-            raise MessageSizeExceededError(_no_room(len(sent.payload), self._size, self._max_size))
-        self._outgoing.append((taken, sent))
+    def add(self, message: ServiceBusMessage, most: int) -> None:
+        """Put a message in, unless all of them would be larger than ``most`` then."""
+        if self.prepare is not None:
+            self.prepare([message])
+        sent = outgoing(message, detects_duplicates=True)
+        size = self.size + len(sent.payload)
+        message_id = use_id(message)
+        if size > most:
+            keep_id(message, message_id)
+            raise MessageSizeExceededError(_no_room(len(sent.payload), self.size, most))
+        self.messages.append(message)
+        self.outgoing.append(sent)
         self._assigned.append(message_id)
-        self._size = size
+        self.size = size
 
-    def _use_ids(self) -> int:
+    def use_ids(self) -> int:
         """Note that the batch is being sent: under new assigned ids if it was sent before. Returns which time it is."""
         if self._used:
             for place, message_id in enumerate(self._assigned):
@@ -93,28 +65,76 @@ class ServiceBusMessageBatch:
         return self._round
 
     def _assign(self, place: int, before: str) -> None:
-        message, sent = self._outgoing[place]
+        message, sent = self.messages[place], self.outgoing[place]
         anew = from_content(decode(sent.payload))  # as it was when it was added, whatever was done to it since
         anew._content.message_id = None
-        made = outgoing(anew, detects_duplicates=True)
-        self._outgoing[place] = message, made
-        self._size += len(made.payload) - len(sent.payload)
-        self._assigned[place] = use_id(anew._content)
+        made = self.outgoing[place] = outgoing(anew, detects_duplicates=True)
+        self.size += len(made.payload) - len(sent.payload)
+        self._assigned[place] = use_id(anew)
         if message._content.message_id is message._content.assigned == before:
             message._content.message_id = message._content.assigned = self._assigned[place]
 
-    def _keep_ids(self, round_: int) -> None:
+    def keep_ids(self, round_: int) -> None:
         """Note that a send of the batch has failed: the next one, also of its messages, uses the same ids."""
         if round_ == self._round:
             self._used = False
-            for (message, _), message_id in zip(self._outgoing, self._assigned, strict=True):
-                keep_id(message._content, message_id)
+            for message, message_id in zip(self.messages, self._assigned, strict=True):
+                keep_id(message, message_id)
+
+
+class ServiceBusMessageBatch:
+    """Messages that are sent together: all of them or none.
+
+    Its size is the sum of what the broker counts of each message: its body and its properties, encoded. It takes
+    messages up to :attr:`max_size_in_bytes`, and 1,000 of them at most. A message is taken as it is at that moment.
+    A batch that was sent can be sent again: ids that sbredis has assigned are then drawn anew, as for other messages.
+    """
+
+    __slots__ = ("_contents", "_max_size")
+
+    def __init__(self, max_size_in_bytes: int | None = None) -> None:
+        size = DEFAULT_BATCH_BYTES if max_size_in_bytes is None else max_size_in_bytes
+        if isinstance(size, bool) or not isinstance(size, int):  # pyright: ignore[reportUnnecessaryIsInstance]  # callers are not all typed
+            raise TypeError(f"max_size_in_bytes must be a whole number or None, not {type(size).__name__}")
+        if size < 1:
+            raise ValueError(f"max_size_in_bytes must be 1 or more, not {size}")
+        self._max_size = size
+        self._contents = BatchContents()
+
+    @property
+    def max_size_in_bytes(self) -> int:
+        """How large it may become."""
+        return self._max_size
+
+    @property
+    def size_in_bytes(self) -> int:
+        """How large it is."""
+        return self._contents.size
+
+    def add_message(self, message: ServiceBusMessage | AmqpAnnotatedMessage | Mapping[str, Any]) -> None:
+        """Put a message in.
+
+        Raises :class:`~sbredis.exceptions.MessageSizeExceededError` and leaves the batch as it was if the message does
+        not fit: send the batch, and put the message into another.
+        """
+        taken = as_message(message)
+        if len(self) >= MAXIMUM_CALL_MESSAGES:
+            raise MessageSizeExceededError(
+                f"The batch is full: it has {MAXIMUM_CALL_MESSAGES} messages, the most that one call takes. Send the "
+                "batch, and put the message into another batch."
+            )
+        self._contents.add(taken, self._max_size)
 
     def __len__(self) -> int:
-        return len(self._outgoing)
+        return len(self._contents.messages)
 
     def __repr__(self) -> str:
-        return f"<ServiceBusMessageBatch {len(self)} messages, {self._size} of {self._max_size} bytes>"
+        return f"<ServiceBusMessageBatch {len(self)} messages, {self._contents.size} of {self._max_size} bytes>"
+
+
+def contents_of(batch: ServiceBusMessageBatch) -> BatchContents:
+    """The messages of a batch, and how they are sent."""
+    return batch._contents
 
 
 def _no_room(message: int, batch: int, most: int) -> str:

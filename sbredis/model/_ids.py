@@ -13,7 +13,7 @@ from itertools import count
 
 from sbredis.engine import Content
 
-__all__ = ["assign_id", "keep_id", "use_id"]
+__all__ = ["assign_id"]
 
 
 class _Ids:
@@ -40,15 +40,3 @@ def assign_id(content: Content) -> str:
     content.message_id = content.assigned = message_id = f"{_ids.prefix}{next(_ids.number):x}"
     content.id_used = False
     return message_id
-
-
-def use_id(content: Content) -> str | None:
-    """Note that the message is being sent under its id. Returns the id if it is an assigned one."""
-    content.id_used = True
-    return content.assigned if content.message_id is content.assigned else None
-
-
-def keep_id(content: Content, message_id: str | None) -> None:
-    """Note that the send under this assigned id has failed: the next send of the message uses the id again."""
-    if message_id is not None and content.message_id is content.assigned and content.assigned == message_id:
-        content.id_used = False

@@ -1,4 +1,4 @@
-"""A message as an application makes it, and what becomes of it when it is sent."""
+"""A message as an application makes it."""
 
 # The modules of this package share what a message is made of.
 # pyright: reportPrivateUsage=false
@@ -10,11 +10,10 @@ from dataclasses import replace
 from datetime import datetime, timedelta
 from typing import Any, TypeAlias, Unpack, cast
 
-from sbredis.engine import Content, MessageId, Outgoing, Value, encode
-from sbredis.model._amqp import BODY_SECTIONS, AmqpAnnotatedMessage, AmqpMessageBodyType, body_of, tidy, view
+from sbredis.engine import Content, MessageId, Value
+from sbredis.model._amqp import AmqpAnnotatedMessage, AmqpMessageBodyType, body_of, view
 from sbredis.model._body import Body
 from sbredis.model._checks import (
-    MAXIMUM_PROPERTY_BYTES,
     body_bytes,
     due_time,
     encoded_bytes,
@@ -23,12 +22,10 @@ from sbredis.model._checks import (
     moment,
     named_values,
     require_one_key,
-    require_small_header,
     text,
     text_keys,
 )
-from sbredis.model._id_kinds import comparable_id, correlation, duplicate_key, message_identifier
-from sbredis.model._ids import assign_id
+from sbredis.model._id_kinds import correlation, message_identifier
 from sbredis.model._warnings import NoOptions, warn_of_unknown
 
 __all__ = [
@@ -39,9 +36,9 @@ __all__ = [
     "ServiceBusMessage",
     "as_message",
     "as_messages",
-    "message_key",
-    "outgoing",
-    "routing_key",
+    "content_of",
+    "copied",
+    "from_content",
 ]
 
 _new: Any = object.__new__
@@ -345,61 +342,6 @@ MessageTypes: TypeAlias = (
 """One of what is taken as a message, or several."""
 
 
-# -- what is sent ------------------------------------------------------------------------------------------------------
-
-
-def outgoing(message: ServiceBusMessage, *, detects_duplicates: bool) -> Outgoing:
-    """The message as a partition takes it. It gets an id if it has none, or one that another send has used.
-
-    Raises :class:`TypeError` or :class:`ValueError` for a property that cannot be kept, and
-    :class:`~sbredis.exceptions.MessageSizeExceededError` for properties that are too large.
-    """
-    content = message._content
-    message_id = content.message_id
-    if message_id is None or (content.id_used and message_id is content.assigned):
-        message_id = assign_id(content)
-    if content.annotations is not None:
-        tidy(content)
-    payload = encode(content) if content.properties is None else _with_properties(content, content.properties)
-    if len(payload) > MAXIMUM_PROPERTY_BYTES and len(payload) - len(content.body) > MAXIMUM_PROPERTY_BYTES:
-        require_small_header(content, BODY_SECTIONS)
-    due = content.scheduled
-    if due is None and content.time_to_live is None and not detects_duplicates:
-        return Outgoing(payload)
-    return Outgoing(
-        payload,
-        content.time_to_live,
-        message_id=duplicate_key(message_id) if detects_duplicates else b"",
-        due=None if due is None else max(due, 0),
-    )
-
-
-def _with_properties(content: Content, properties: dict[str, Value]) -> bytes:
-    try:
-        payload = encode(content)
-    except TypeError:
-        names: Iterable[object] = properties  # more than the types say may have been put in since
-        if not any(isinstance(name, bytes) for name in names):
-            raise
-        content.properties = properties = text_keys(properties)
-        payload = encode(content)
-    return payload
-
-
-def message_key(message: ServiceBusMessage) -> str | bytes | None:
-    """What decides on the partition where duplicates are detected and nothing else decides: the message id."""
-    message_id = message._content.message_id
-    return None if message_id is None else comparable_id(message_id)
-
-
-def routing_key(message: ServiceBusMessage) -> str | None:
-    """What decides on the partition: the session id, else the partition key; ``None`` if any will do."""
-    content = message._content
-    if content.annotations is not None:
-        tidy(content)
-    return content.partition_key if content.session_id is None else content.session_id
-
-
 # -- what is taken as a message ----------------------------------------------------------------------------------------
 
 _FIELDS = frozenset(
@@ -449,6 +391,11 @@ def as_messages(value: object) -> list[ServiceBusMessage]:
     if isinstance(value, Iterable) and not isinstance(value, (str, bytes, bytearray, memoryview, Mapping)):
         return [as_message(item) for item in cast("Iterable[object]", value)]
     return [as_message(value)]  # pyright: ignore[reportUnknownArgumentType]  # looked at there
+
+
+def content_of(message: ServiceBusMessage) -> Content:
+    """What the message consists of: its own, not a copy."""
+    return message._content
 
 
 def from_content(content: Content) -> ServiceBusMessage:

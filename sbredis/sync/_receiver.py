@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Self, Unpack
 from sbredis import aio
 from sbredis.aio import ServiceBusSessionReceiver as AioSessionReceiver
 from sbredis.aio.calls._arguments import NoOptions, warn_of_unknown
-from sbredis.model import PrimitiveTypes, ServiceBusReceivedMessage, ServiceBusReceiveMode
+from sbredis.model import PrimitiveTypes, ServiceBusReceivedMessage, ServiceBusReceiveMode, hold_of
 from sbredis.sync._docstrings import documented_by
 from sbredis.sync._session import ServiceBusSession, session_for
 
@@ -135,7 +135,7 @@ class ServiceBusReceiver(Iterator[ServiceBusReceivedMessage]):
     def _let_go(messages: list[ServiceBusReceivedMessage]) -> None:
         """Renew their locks no longer."""
         for message in messages:
-            message._let_go()
+            hold_of(message).let_go()
 
     # -- deleting ------------------------------------------------------------------------------------------------------
 

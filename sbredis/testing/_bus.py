@@ -37,6 +37,7 @@ from sbredis.model import (
     TopicProperties,
     TrueRuleFilter,
     from_content,
+    hold_of,
 )
 from sbredis.registry import path_of, split_path
 from sbredis.testing._clock import MovableClock, TestClock
@@ -204,14 +205,14 @@ class Bus:
         Among them are those that are :meth:`locked`, and those that were abandoned with a delay.
         """
         found = await self._kept(queue_or_topic_name, subscription_name)
-        return [each for each in found if each._delivery.state not in ("f", "s")]
+        return [each for each in found if hold_of(each).delivery.state not in ("f", "s")]
 
     async def locked(
         self, queue_or_topic_name: str, subscription_name: str | None = None
     ) -> list[ServiceBusReceivedMessage]:
         """Messages of a queue or a subscription that somebody has received and not settled yet."""
         found = await self._kept(queue_or_topic_name, subscription_name)
-        return [each for each in found if each._delivery.state in ("l", "g")]
+        return [each for each in found if hold_of(each).delivery.state in ("l", "g")]
 
     async def scheduled(self, queue_or_topic_name: str) -> list[ServiceBusReceivedMessage]:
         """Messages of a queue or a topic whose time has not come yet; until then they are in no subscription."""
@@ -225,7 +226,7 @@ class Bus:
     ) -> list[ServiceBusReceivedMessage]:
         """Messages of a queue or a subscription that were deferred."""
         found = await self._kept(queue_or_topic_name, subscription_name)
-        return [each for each in found if each._delivery.state == "f"]
+        return [each for each in found if hold_of(each).delivery.state == "f"]
 
     async def dead_lettered(
         self, queue_or_topic_name: str, subscription_name: str | None = None

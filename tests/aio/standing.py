@@ -15,7 +15,7 @@ from sbredis.aio.calls._clock import Clock
 from sbredis.aio.calls._entity import Entity
 from sbredis.engine import Counts, Lock, Outgoing, Partition, PartitionSettings, Side, Turn, new_token, perform
 from sbredis.exceptions import MessagingEntityNotFoundError
-from sbredis.model import ServiceBusMessage, ServiceBusReceivedMessage, outgoing
+from sbredis.model import ServiceBusMessage, ServiceBusReceivedMessage, hold_of, outgoing
 from sbredis.transport import Transport
 from tests.engine.bench import Everything, everything
 from tests.waiting import eventually
@@ -155,9 +155,9 @@ class Queue:
 
     async def lose(self, message: ServiceBusReceivedMessage) -> None:
         """End the lock of a message of the last partition behind its receiver's back."""
-        lease = message._lease
+        lease = hold_of(message).lease
         assert lease is not None
-        await self.abandon([Lock(lease.token, message._name)], at=-1)
+        await self.abandon([Lock(lease.token, hold_of(message).name)], at=-1)
 
     async def counts(self) -> Counts:
         """All partitions together."""

@@ -11,7 +11,7 @@ import pytest
 from sbredis.aio import AutoLockRenewer, ServiceBusReceiver
 from sbredis.aio.calls._lane import Lane
 from sbredis.exceptions import MessageAlreadySettled
-from sbredis.model import ServiceBusReceivedMessage, ServiceBusReceiveMode
+from sbredis.model import ServiceBusReceivedMessage, ServiceBusReceiveMode, hold_of
 from tests.aio.standing import bodies, both, in_memory, queue_at
 from tests.waiting import eventually
 
@@ -124,7 +124,7 @@ async def test_settling(url: str, partitioned: bool, what: str) -> None:
             await after(steps, ways[what](message))
         await eventually(lambda: _came_to_rest(receiver))
         for message in messages:
-            if message._settled:
+            if hold_of(message).settled:
                 with pytest.raises(MessageAlreadySettled):
                     await receiver.complete_message(message)
             else:
@@ -147,8 +147,8 @@ async def test_settling_many(url: str, partitioned: bool) -> None:
             await after(steps, receiver.complete_messages(messages))
             await asyncio.gather(*renewals, return_exceptions=True)
             await eventually(lambda: _came_to_rest(receiver))
-            assert len({message._settled for message in messages}) == 1
-            if not messages[0]._settled:
+            assert len({hold_of(message).settled for message in messages}) == 1
+            if not hold_of(messages[0]).settled:
                 await receiver.complete_messages(messages)
             assert (await queue.counts()).bytes == 0
 
@@ -209,7 +209,7 @@ async def test_closing(url: str, partitioned: bool) -> None:
             await asyncio.gather(task, return_exceptions=True)
             if not task.cancelled() and task.exception() is None:
                 for message in task.result():
-                    queue.entity.partition_client(queue.entity.numbers[-1]).give_back(message)
+                    queue.entity.partition_client(queue.entity.numbers[-1]).give_back(hold_of(message))
             await eventually(lambda: queue.are(5, 0))
             assert await queue.waiters() == 0
 

@@ -8,7 +8,7 @@ import pytest
 
 from sbredis.aio import AutoLockRenewer
 from sbredis.exceptions import MessageAlreadySettled, MessageLockLostError, MessagingEntityNotFoundError
-from sbredis.model import ServiceBusReceivedMessage, ServiceBusReceiveMode
+from sbredis.model import ServiceBusReceivedMessage, ServiceBusReceiveMode, hold_of
 from tests.aio.gates import Gate
 from tests.aio.standing import Calls, HandClock, both, in_memory, queue_at
 from tests.waiting import eventually
@@ -42,17 +42,17 @@ async def test_those_whose_lock_is_lost_are_named_and_the_others_completed(url: 
         async with other:
             # The lock of the second is taken away on the server: as if it had ended and somebody else had come.
             stolen = messages[1]
-            token = stolen._lease
+            token = hold_of(stolen).lease
             assert token is not None
             await receiver.renew_message_lock(stolen)  # it has a lease of its own now
-            before = stolen._lease
+            before = hold_of(stolen).lease
             assert before is not None
-            mine, stolen._lease = stolen._lease, type(before)("x" * 12, before.until, before.until_utc)
+            mine, hold_of(stolen).lease = hold_of(stolen).lease, type(before)("x" * 12, before.until, before.until_utc)
             with pytest.raises(MessageLockLostError) as raised:
                 await receiver.complete_messages(messages)
             assert raised.value.sequence_numbers == (stolen.sequence_number,)
             assert raised.value.entity == queue.entity.name
-            stolen._lease = mine
+            hold_of(stolen).lease = mine
         counts = await queue.counts()
         assert (counts.active, counts.locked) == (0, 1)
         await receiver.complete_message(stolen)
@@ -117,7 +117,7 @@ async def test_a_failure_leaves_all_of_them_to_be_settled(url: str) -> None:
         await queue.client._connection.namespace.delete_entity(queue.entity.name)
         with pytest.raises(MessagingEntityNotFoundError):
             await receiver.complete_messages(messages)
-        assert not any(message._settled for message in messages)
+        assert not any(hold_of(message).settled for message in messages)
 
 
 async def test_who_goes_away_in_the_middle_has_completed_them_all_the_same(url: str) -> None:
@@ -133,7 +133,7 @@ async def test_who_goes_away_in_the_middle_has_completed_them_all_the_same(url: 
             with pytest.raises(asyncio.CancelledError):
                 await completing
             gate.open()
-            await eventually(lambda: all(message._settled for message in messages) and not gate.waiting)
+            await eventually(lambda: all(hold_of(message).settled for message in messages) and not gate.waiting)
             await eventually(
                 lambda: not queue.entity.partition_client(queue.entity.numbers[0]).calling("m")._all()[0][0]
             )

@@ -6,6 +6,7 @@ import asyncio
 
 import pytest
 
+from sbredis.model import hold_of
 from tests.aio.standing import both, queue_at
 from tests.waiting import eventually
 
@@ -33,7 +34,7 @@ async def test_a_trickle_is_not_waited_for_until_the_first_lock_has_lapsed(url: 
                 numbers = [message.sequence_number for message in messages]
                 assert 0 < len(numbers) == len(set(numbers))
                 now = queue.client._connection.clock.now()
-                assert not any(message._lock_expired(now) for message in messages)
+                assert not any(hold_of(message).lock_expired(now) for message in messages)
                 assert {message.delivery_count for message in messages} == {1}
                 await receiver.complete_messages(messages)
         finally:

@@ -26,7 +26,7 @@ from sbredis.exceptions import (
     MessagingEntityNotFoundError,
     SessionLockLostError,
 )
-from sbredis.model import ServiceBusMessage, ServiceBusReceivedMessage, ServiceBusReceiveMode
+from sbredis.model import ServiceBusMessage, ServiceBusReceivedMessage, ServiceBusReceiveMode, hold_of
 from tests.aio.listening import Listener, listener
 from tests.aio.seated import seats_at
 from tests.aio.standing import Calls, HandClock, Queue, bodies, both, in_memory, on_servers, queue_at
@@ -135,7 +135,7 @@ async def test_handles_that_are_made_at_once_are_independent(url: str, partition
         making = [receiver.get_lock_handle(message) for message in messages[:3]]
         *handles, _ = await asyncio.gather(*making, receiver.renew_message_lock(messages[3]))
         tokens = [read_handle(str(handle), "message").token for handle in handles]
-        assert len({*tokens, messages[3]._lease.token if messages[3]._lease else ""}) == 4
+        assert len({*tokens, lease.token if (lease := hold_of(messages[3]).lease) else ""}) == 4
         clock.move(40)
         await receiver.renew_message_lock(messages[0])
         await settler.renew_message_lock(str(handles[1]))

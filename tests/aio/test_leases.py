@@ -8,7 +8,7 @@ import pytest
 
 from sbredis.aio import AutoLockRenewer
 from sbredis.exceptions import MessageLockLostError, Outcome, SessionLockLostError
-from sbredis.model import ServiceBusReceivedMessage
+from sbredis.model import ServiceBusReceivedMessage, hold_of
 from tests.aio.gates import Gate
 from tests.aio.seated import seats_at, session_of
 from tests.aio.standing import Calls, HandClock, both, queue_at
@@ -68,8 +68,9 @@ async def test_the_lock_on_a_message_counts_from_before_the_call(url: str, parti
             clock.passed += DELAY
             gate.open()
             message = await call
-        assert message._lease is not None
-        assert begun + LOCK - 0.1 < message._lease.until <= begun + LOCK
+        lease = hold_of(message).lease
+        assert lease is not None
+        assert begun + LOCK - 0.1 < lease.until <= begun + LOCK
         assert message.locked_until_utc is not None
         assert message.locked_until_utc.timestamp() <= clock.utc() - DELAY + LOCK
         clock.passed += LOCK - DELAY
@@ -100,8 +101,9 @@ async def test_a_call_that_waits_for_the_one_before_it_counts_from_when_it_is_ma
             await asyncio.gather(*renewals)
             assert len(gate.came) == 2
         for message, made in ((first, BEGUN), (second, BEGUN + DELAY)):
-            assert message._lease is not None
-            assert made + LOCK - 0.1 < message._lease.until <= made + LOCK
+            lease = hold_of(message).lease
+            assert lease is not None
+            assert made + LOCK - 0.1 < lease.until <= made + LOCK
 
 
 @both
@@ -123,7 +125,7 @@ async def test_the_lock_on_a_session_counts_from_before_the_call(url: str, parti
             gate.open()
             await call
         session = session_of(receiver)
-        assert BEGUN + LOCK - 0.1 < session._lease.until <= BEGUN + LOCK
+        assert BEGUN + LOCK - 0.1 < session._hold.lease.until <= BEGUN + LOCK
         assert session.locked_until_utc.timestamp() <= clock.utc() - DELAY + LOCK
         clock.passed += LOCK - DELAY
         with Calls(queue.transport) as calls, pytest.raises(SessionLockLostError) as caught:
@@ -140,8 +142,8 @@ async def test_a_session_that_is_given_back_is_renewed_no_longer(url: str, parti
     async with seats_at(url, partitioned=partitioned, clock=clock) as queue, AutoLockRenewer() as renewer:
         async with queue.session("a", auto_lock_renewer=renewer) as receiver:
             session = session_of(receiver)
-            assert session._watchers
+            assert session._hold.watchers
             assert [each for _, _, watched in renewer._due for each in watched.messages.values()] == [session]
-        assert session._watchers == ()
+        assert session._hold.watchers == ()
         assert [each for _, _, watched in renewer._due for each in watched.messages.values()] == []
         assert session.auto_renew_error is None

@@ -11,7 +11,7 @@ import pytest
 from sbredis.aio import AutoLockRenewer, ServiceBusReceiver
 from sbredis.aio.receiving._session import ServiceBusSession
 from sbredis.exceptions import AutoLockRenewFailed, AutoLockRenewTimeout, MessageLockLostError, ServiceBusError
-from sbredis.model import ServiceBusReceivedMessage, ServiceBusReceiveMode
+from sbredis.model import ServiceBusReceivedMessage, ServiceBusReceiveMode, hold_of
 from tests.aio.standing import Calls, HandClock, Queue, both, in_memory, queue_at
 from tests.waiting import eventually
 
@@ -79,7 +79,8 @@ async def test_messages_are_renewed_together(url: str, partitioned: bool, prefet
             messages += [await one(receiver) for _ in range(20)]
             with Calls(queue.transport) as calls:
                 clock.move(41)
-                await eventually(lambda: all(message._lease.until > 1070 for message in messages if message._lease))
+                holds = [hold_of(message) for message in messages]
+                await eventually(lambda: all(hold.lease.until > 1070 for hold in holds if hold.lease))
                 assert calls.by_script["renew"] <= 4
             await asyncio.gather(*(receiver.complete_message(message) for message in messages))
         assert await queue.locked() == 0
@@ -119,10 +120,10 @@ async def test_a_lock_is_renewed_for_no_longer_than_was_asked_for(url: str, part
             await eventually(lambda: told)
             assert told == [(message, message.auto_renew_error)]
             assert isinstance(message.auto_renew_error, AutoLockRenewTimeout)
-            assert not message._lock_expired(clock.now())
+            assert not hold_of(message).lock_expired(clock.now())
             with Calls(queue.transport) as calls:
                 clock.move(60)
-                assert message._lock_expired(clock.now())
+                assert hold_of(message).lock_expired(clock.now())
                 await queue.look_after()
                 assert not calls.by_script["renew"]
 
@@ -182,7 +183,7 @@ async def test_who_comes_too_late_to_renew_is_told_as_well(url: str, partitioned
 
 
 def _ends_soon(message: ServiceBusReceivedMessage, clock: HandClock) -> bool:
-    lease = message._lease
+    lease = hold_of(message).lease
     return lease is None or lease.until < clock.now() + 50
 
 
@@ -203,7 +204,7 @@ async def test_messages_can_be_settled_at_any_moment_of_their_renewal(url: str, 
                 for _ in range(turns // 2):
                     await asyncio.sleep(0)
                 await receiver.complete_message(message)
-                await eventually(lambda: messages[-1]._settled or not _ends_soon(messages[-1], clock))
+                await eventually(lambda: hold_of(messages[-1]).settled or not _ends_soon(messages[-1], clock))
         assert told == []
         assert await queue.locked() == 0
 
@@ -227,7 +228,7 @@ async def test_a_settled_message_is_let_go(url: str) -> None:
             await settle(messages.pop())
         gc.collect()
         received = [each for each in gc.get_objects() if type(each) is ServiceBusReceivedMessage]
-        assert [message for message in received if message._owner is queue.entity] == []
+        assert [message for message in received if hold_of(message).source.owner is queue.entity] == []
         assert not any(watched.messages for _, _, watched in renewer._due)
 
 
@@ -384,7 +385,7 @@ async def test_a_client_that_is_closed_during_a_renewal_is_no_failure_of_it(url:
         await under_way.wait()
         queue.transport.call = call  # type: ignore[method-assign]
         await queue.client.close()
-        await eventually(lambda: not message._watchers)
+        await eventually(lambda: not hold_of(message).watchers)
         assert (told, message.auto_renew_error) == ([], None)
 
 
@@ -410,7 +411,8 @@ async def test_a_message_that_is_being_settled_is_not_renewed(url: str, partitio
         settled = asyncio.create_task(receiver.complete_message(messages[1]))
         await held.wait()
         clock.move(41)
-        await eventually(lambda: messages[2]._lease is not None and messages[2]._lease.until > clock.now() + 50)
+        last = hold_of(messages[2])
+        await eventually(lambda: last.lease is not None and last.lease.until > clock.now() + 50)
         queue.transport.call = call  # type: ignore[method-assign]
         released.set()
         await settled

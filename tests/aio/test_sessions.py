@@ -28,6 +28,7 @@ from sbredis.model import (
     ServiceBusMessage,
     ServiceBusReceivedMessage,
     ServiceBusReceiveMode,
+    hold_of,
 )
 from sbredis.servers import LocalCluster, LocalServer
 from sbredis.transport import key_slot
@@ -170,13 +171,13 @@ async def test_a_receive_that_is_cancelled_leaves_the_order_as_it_was(url: str, 
                 outcome = (await asyncio.gather(task, return_exceptions=True))[0]
                 if isinstance(outcome, list):
                     for message in reversed(outcome):
-                        queue.entity.partition_client_of(message).give_back(message)
-                    await queue.entity.partition_client_of(outcome[0]).given_back()
+                        queue.entity.partition_client_of(hold_of(message)).give_back(hold_of(message))
+                    await queue.entity.partition_client_of(hold_of(outcome[0])).given_back()
                 received = await receiver.receive_messages(4, 20)
                 assert bodies(received) == list("1234"), count
                 for message in received:
-                    queue.entity.partition_client_of(message).give_back(message)
-                await queue.entity.partition_client_of(received[0]).given_back()
+                    queue.entity.partition_client_of(hold_of(message)).give_back(hold_of(message))
+                await queue.entity.partition_client_of(hold_of(received[0])).given_back()
 
 
 @both

@@ -18,7 +18,7 @@ from sbredis.exceptions import (
     OperationTimeoutError,
     Outcome,
 )
-from sbredis.model import ServiceBusReceivedMessage, ServiceBusReceiveMode
+from sbredis.model import ServiceBusReceivedMessage, ServiceBusReceiveMode, hold_of
 from tests.aio.standing import Calls, HandClock, Queue, bodies, both, in_memory, queue_at
 from tests.waiting import eventually
 
@@ -323,7 +323,7 @@ async def test_a_message_is_completed_once_also_among_many(url: str, partitioned
             return_exceptions=True,
         )
         assert [type(result) for result in results] == [type(None), *[MessageAlreadySettled] * 3]
-        assert [message._settled for message in messages] == [True, True]
+        assert [hold_of(message).settled for message in messages] == [True, True]
         assert await queue.locked() == 0
 
 

@@ -12,6 +12,7 @@ import pytest
 import sbredis
 from sbredis.aio import AutoLockRenewer
 from sbredis.exceptions import MessageLockLostError
+from sbredis.model import hold_of
 from tests.aio.gates import Gate
 from tests.aio.standing import HandClock, in_memory, queue_at
 
@@ -26,7 +27,7 @@ async def test_a_message_that_is_registered_twice_is_let_go_by_both(url: str) ->
         one.register(receiver, message, max_lock_renewal_duration=1000)
         other.register(receiver, message)
         await receiver.complete_message(message)
-        assert not message._watchers
+        assert not hold_of(message).watchers
         assert not [watched for renewer in (one, other) for _, _, watched in renewer._due if watched.messages]
 
 

@@ -13,6 +13,7 @@ from sbredis.model import (
     ServiceBusMessage,
     ServiceBusReceivedMessage,
     ServiceBusReceiveMode,
+    Source,
     delivered,
     outgoing,
 )
@@ -97,4 +98,4 @@ def received(
         head = b"s0%013d" % 9_000_000_000_000
     changed = encode_changes(changes) if changes else b""
     delivery = Delivery(name, head + payload, failures, reason, changed, state, expires_here)
-    return delivered(delivery, base, mode, lock, None, peeked=peeked)
+    return delivered(delivery, Source(base, mode, None, peeked=peeked), lock)

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from sbredis.engine import MAXIMUM_CALL_MESSAGES, decode
 from sbredis.exceptions import MessageSizeExceededError
-from sbredis.model import AmqpAnnotatedMessage, ServiceBusMessage, ServiceBusMessageBatch, outgoing
+from sbredis.model import AmqpAnnotatedMessage, ServiceBusMessage, ServiceBusMessageBatch, contents_of, outgoing
 
 BATCH: Any = ServiceBusMessageBatch
 
@@ -27,7 +27,7 @@ def test_a_batch_is_as_large_as_its_messages_and_takes_what_fits(bodies: list[by
         else:
             with pytest.raises(MessageSizeExceededError, match="does not fit"):
                 batch.add_message(message)
-        assert [sent.payload for _, sent in batch._outgoing] == expected
+        assert [sent.payload for sent in contents_of(batch).outgoing] == expected
         assert batch.size_in_bytes == sum(map(len, expected)) <= batch.max_size_in_bytes
         assert len(batch) == len(expected)
 
@@ -47,8 +47,12 @@ def test_a_batch_takes_what_is_taken_as_a_message() -> None:
     batch.add_message({"body": "a"})
     batch.add_message(AmqpAnnotatedMessage(data_body="b"))
     batch.add_message(ServiceBusMessage("c"))
-    assert [decode(sent.payload).body for _, sent in batch._outgoing] == [b"a", b"b", b"c"]
-    assert all(sent.message_id == str(message.message_id).encode() for message, sent in batch._outgoing)
+    contents = contents_of(batch)
+    assert [decode(sent.payload).body for sent in contents.outgoing] == [b"a", b"b", b"c"]
+    assert all(
+        sent.message_id == str(message.message_id).encode()
+        for message, sent in zip(contents.messages, contents.outgoing, strict=True)
+    )
     assert batch.max_size_in_bytes == 1024 * 1024
 
 
@@ -56,7 +60,7 @@ def test_a_message_is_taken_as_it_is_at_that_moment() -> None:
     batch, message = ServiceBusMessageBatch(), ServiceBusMessage("x", subject="before")
     batch.add_message(message)
     message.subject = "after"
-    assert decode(batch._outgoing[0][1].payload).subject == "before"
+    assert decode(contents_of(batch).outgoing[0].payload).subject == "before"
 
 
 def test_a_batch_takes_as_many_messages_as_a_call() -> None:

@@ -20,9 +20,11 @@ from sbredis.model import (
     ServiceBusMessageState,
     ServiceBusReceivedMessage,
     ServiceBusReceiveMode,
+    Source,
     as_message,
     as_messages,
     delivered,
+    hold_of,
     outgoing,
 )
 from tests.model.givens import ARGUMENTS, ENQUEUED, lease, received
@@ -33,7 +35,7 @@ WHEN = datetime(1970, 1, 1, tzinfo=UTC) + timedelta(milliseconds=ENQUEUED)
 
 def corrupt() -> ServiceBusReceivedMessage:
     """A message whose content cannot be read."""
-    return delivered(Delivery("7", b"a0%d\x09nonsense" % ENQUEUED), 0, PEEK_LOCK, None, None)
+    return delivered(Delivery("7", b"a0%d\x09nonsense" % ENQUEUED), Source(0, PEEK_LOCK, None), None)
 
 
 @given(ARGUMENTS)
@@ -112,13 +114,13 @@ def test_a_locked_message_has_a_token_and_an_end() -> None:
     message = received(ServiceBusMessage("x"), lock=lease(until=100.0, until_utc=1_700_000_060.0))
     assert type(message.lock_token) is UUID
     assert message.locked_until_utc == datetime.fromtimestamp(1_700_000_060, UTC)
-    assert [message._lock_expired(now) for now in (99.9, 100.0, 101.0)] == [False, True, True]
+    assert [hold_of(message).lock_expired(now) for now in (99.9, 100.0, 101.0)] == [False, True, True]
 
 
 def test_a_token_stays_through_renewals_and_differs_between_deliveries() -> None:
     first = received(ServiceBusMessage("x"), lock=lease("aaaaaaaaaaaa"))
     token = first.lock_token
-    first._lease = lease("bbbbbbbbbbbb", until_utc=1_700_000_999.0)
+    hold_of(first).lease = lease("bbbbbbbbbbbb", until_utc=1_700_000_999.0)
     assert first.lock_token == token
     assert first.locked_until_utc == datetime.fromtimestamp(1_700_000_999, UTC)
     others = [
@@ -145,7 +147,7 @@ def test_what_is_not_locked_has_neither(message: ServiceBusReceivedMessage) -> N
 
 def test_a_settled_message_has_neither_and_is_still_read() -> None:
     message = received(ServiceBusMessage("x"), lock=lease())
-    message._settled = True
+    hold_of(message).settled = True
     assert (message.lock_token, message.locked_until_utc, message.body) == (None, None, b"x")
 
 
@@ -221,7 +223,7 @@ def test_the_brokers_reason_stands_before_one_left_over() -> None:
 )
 def test_a_received_message_shows_its_lock_and_not_its_body(message: ServiceBusReceivedMessage, shown: str) -> None:
     assert repr(message) == f"<ServiceBusReceivedMessage {shown}, message_id='m', body of 6 bytes>"
-    message._settled, message._peeked = True, False
+    hold_of(message).settled, hold_of(message).source.peeked = True, False
     assert ", settled, " in repr(message)
 
 
@@ -262,12 +264,12 @@ def test_sending_it_again_does_not_touch_what_was_received() -> None:
 @pytest.mark.parametrize("again", [copy.copy, copy.deepcopy, lambda message: pickle.loads(pickle.dumps(message))])  # noqa: S301
 def test_a_copy_says_the_same_and_has_no_lock(again: Any) -> None:
     message = received(ServiceBusMessage("x", application_properties={"a": 1}), lock=lease(), failures=2)
-    message._owner = open  # stands for a receiver
+    hold_of(message).source.owner = open  # stands for a receiver
     copied = again(message)
     assert type(copied) is ServiceBusReceivedMessage
     assert copied._content == message._content
     assert (copied.sequence_number, copied.delivery_count, copied.enqueued_time_utc) == (7, 3, WHEN)
-    assert (copied.lock_token, copied._owner) == (None, None)
+    assert (copied.lock_token, hold_of(copied).source.owner) == (None, None)
     assert copied.application_properties is not None
     copied.application_properties["a"] = 2
     assert message.application_properties == {"a": 1}

@@ -18,6 +18,7 @@ from sbredis import (
     ServiceBusReceiver,
 )
 from sbredis.exceptions import AutoLockRenewFailed, AutoLockRenewTimeout
+from sbredis.model import hold_of
 from tests.waiting import wait_until
 
 Told = list[tuple[ServiceBusReceivedMessage, Exception | None]]
@@ -118,10 +119,10 @@ def test_a_lost_lock_is_told(client: ServiceBusClient, receiver: ServiceBusRecei
     with AutoLockRenewer(on_lock_renew_failure=lambda *said: told.append(said)) as renewer:
         message = receiver.next()
         renewer.register(receiver, message)
-        lock, message._settled = message._lease, False
+        lock, hold_of(message).settled = hold_of(message).lease, False
         with client.get_queue_receiver("q") as another:
             another.complete_message(message)  # which the renewer does not learn of:
-        message._settled, message._lease = False, lock
+        hold_of(message).settled, hold_of(message).lease = False, lock
         renewer.register(receiver, message)
         wait_until(lambda: told)
     assert isinstance(told[0][1], AutoLockRenewFailed)

@@ -11,6 +11,7 @@ import pytest
 
 from sbredis import AutoLockRenewer, ServiceBusClient, ServiceBusMessage, ServiceBusReceivedMessage, ServiceBusReceiver
 from sbredis.exceptions import MessageAlreadySettled
+from sbredis.model import hold_of
 from tests.sync.interruptions import interrupted_when
 from tests.waiting import wait_until
 
@@ -106,7 +107,7 @@ def test_what_comes_in_the_moment_of_the_interruption_is_given_back(
         monkeypatch.setattr(receiver._aio, inner, receives)
         with pytest.raises(KeyboardInterrupt):
             getattr(receiver, way)(*numbers)
-        assert [message._watchers for message in brought] == [()]
+        assert [hold_of(message).watchers for message in brought] == [()]
         if numbers:
             client._portal.call(given_back, receiver)
             (message,) = another.receive_deferred_messages(numbers)

@@ -19,6 +19,7 @@ from sbredis import (
 )
 from sbredis.exceptions import MessageNotFoundError, MessagingEntityNotFoundError
 from sbredis.management import RuleProperties, ServiceBusAdministrationClient, SqlRuleAction, SqlRuleFilter
+from sbredis.model import hold_of
 from tests.sync.interruptions import interrupted_when
 
 SOON = 5.0
@@ -165,7 +166,7 @@ def test_a_renewer_renews_what_comes_from_a_subscription(client: ServiceBusClien
         client.get_subscription_receiver("news", "all", auto_lock_renewer=renewer, max_wait_time=SOON) as receiver,
     ):
         message = receiver.next()
-        assert message._watchers
+        assert hold_of(message).watchers
         receiver.complete_message(message)
     with pytest.raises(TypeError, match=r"is a sbredis\.AutoLockRenewer, not"):
         client.get_subscription_receiver("news", "all", auto_lock_renewer="yes")  # type: ignore[call-overload]  # pyright: ignore[reportArgumentType]

@@ -10,7 +10,7 @@ from sbredis.engine import partition_for_key
 
 if TYPE_CHECKING:
     from sbredis.aio.calls._runtime import Runtime
-    from sbredis.model import ServiceBusReceivedMessage
+    from sbredis.model import Hold
     from sbredis.registry import EntityRecord
 
 __all__ = ["Entity"]
@@ -33,9 +33,9 @@ class Entity(EntityState):
             found = self._partition_clients[number] = PartitionClient(self, number, self.next_partition_client)
         return found
 
-    def partition_client_of(self, message: ServiceBusReceivedMessage) -> PartitionClient:
+    def partition_client_of(self, hold: Hold) -> PartitionClient:
         """Where calls about a message of this entity come together."""
-        return self.partition_client(message._base >> 48 if self.partitioned else self.numbers[0])
+        return self.partition_client(hold.source.base >> 48 if self.partitioned else self.numbers[0])
 
     def of_session(self, name: str) -> PartitionClient:
         """Where a session lies."""

@@ -1,4 +1,3 @@
-# pyright: reportPrivateUsage=false
 """What a client knows of an entity: what the registry says, its partitions, and what becomes of messages there.
 
 What a client knows may be old. A partition tells it so, and it reads the registry again and goes on: with other

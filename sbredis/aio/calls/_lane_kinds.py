@@ -1,4 +1,3 @@
-# pyright: reportPrivateUsage=false
 """The kinds of lanes beside sending: settling in its several ways, renewing, and calls that are not shared."""
 
 from __future__ import annotations
@@ -31,7 +30,7 @@ from sbredis.exceptions import (
 
 if TYPE_CHECKING:
     from sbredis.aio.calls._partition_link import PartitionLink
-    from sbredis.model import Lease, ServiceBusReceivedMessage
+    from sbredis.model import Hold, Lease
 
 __all__ = [
     "CallJob",
@@ -51,26 +50,24 @@ T = TypeVar("T")
 class SettleJob(Job):
     """A message that is to be settled."""
 
-    __slots__ = ("lock", "message", "session")
+    __slots__ = ("hold", "lock", "session")
 
-    def __init__(
-        self, lock: Lock, deadline: float, message: ServiceBusReceivedMessage | None, session: str | None = None
-    ) -> None:
+    def __init__(self, lock: Lock, deadline: float, hold: Hold | None, session: str | None = None) -> None:
         super().__init__(deadline, len(lock.changes))
         self.lock = lock
-        self.message = message
-        self.session = message._lease.session if message is not None and message._lease is not None else session
+        self.hold = hold
+        self.session = hold.lease.session if hold is not None and hold.lease is not None else session
         """Whose lock it is, if it is that of a session."""
 
     def ended(self) -> None:
         """What was not settled can be."""
-        message = self.message
-        if message is None:
+        hold = self.hold
+        if hold is None:
             return
         if not self.done:
-            message._settled = False
-        elif message._watchers:
-            message._let_go()
+            hold.settled = False
+        elif hold.watchers:
+            hold.let_go()
 
 
 Way = Callable[[Partition, Turn, Sequence[Lock]], Request[Settled]]
@@ -132,23 +129,23 @@ class SettleLane(Lane[SettleJob, Settled]):
 class Held(Protocol):
     """A message as far as its lock goes."""
 
-    _name: str
-    _lease: Lease | None
+    name: str
+    lease: Lease | None
 
 
 class RenewJob(Job):
     """A message whose lock is to begin anew."""
 
-    __slots__ = ("alone", "gone", "lock", "message")
+    __slots__ = ("alone", "gone", "hold", "lock")
 
-    def __init__(self, lock: Lock, deadline: float, message: Held, *, alone: bool = False) -> None:
+    def __init__(self, lock: Lock, deadline: float, hold: Held, *, alone: bool = False) -> None:
         super().__init__(deadline)
         self.alone = alone
         """In a call of its own, after which it shares its lease with no other message, and never moves again."""
         self.gone: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         """Done when it is over, also if nobody waited for it any more."""
         self.lock = lock
-        self.message = message
+        self.hold = hold
 
     def ended(self) -> None:
         """Who wants to settle the message knows under which token it is held now."""
@@ -173,11 +170,11 @@ class RenewLane(Lane[RenewJob, Renewed]):
         job.gone.add_done_callback(lambda _: self._last.pop(name) if self._last.get(name) is job else None)
         return super().submit(job)
 
-    def of(self, message: Held) -> asyncio.Future[None] | None:
+    def of(self, hold: Held) -> asyncio.Future[None] | None:
         """The end of the last renewal of a message that is waiting or under way."""
         if not self._last:
             return None
-        job = self._last.get(message._name)
+        job = self._last.get(hold.name)
         return None if job is None else job.gone
 
     def gather(self, queue: deque[RenewJob], most: int, *, ordered: bool) -> list[RenewJob]:
@@ -202,9 +199,9 @@ class RenewLane(Lane[RenewJob, Renewed]):
         """One call for all."""
         self._token = new_token()
         for job in jobs:
-            if job.message._lease is not None:
+            if job.hold.lease is not None:
                 # The renewal before this one may have moved it.
-                job.lock = job.lock._replace(token=job.message._lease.token)
+                job.lock = job.lock._replace(token=job.hold.lease.token)
         return partition.renew(turn, self._token, [job.lock for job in jobs])
 
     def answer(self, jobs: Sequence[RenewJob], result: Renewed) -> None:
@@ -228,10 +225,10 @@ class RenewLane(Lane[RenewJob, Renewed]):
         """Let the lease of a message begin anew, or give it another one, which it shares with all that move."""
         token = self._token if moves else job.lock.token
         lease = self.link.lease(token, milliseconds, job.since)
-        before = job.message._lease
+        before = job.hold.lease
         if moves:
             fresh = fresh or lease
-            job.message._lease = fresh
+            job.hold.lease = fresh
         elif before is not None:
             before.until, before.until_utc = lease.until, lease.until_utc
         return fresh

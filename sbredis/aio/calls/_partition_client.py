@@ -1,4 +1,3 @@
-# pyright: reportPrivateUsage=false
 """Where all that a client wants of one partition comes together: its lanes."""
 
 from __future__ import annotations
@@ -17,7 +16,7 @@ from sbredis.engine import Lock, Partition, Request, Settled, Turn
 
 if TYPE_CHECKING:
     from sbredis.aio.calls._entity_state import EntityState
-    from sbredis.model import ServiceBusReceivedMessage
+    from sbredis.model import Hold
 
 __all__ = ["PartitionClient"]
 
@@ -85,10 +84,10 @@ class PartitionClient(PartitionLink):
         else:
             self._spare.append(letter)
 
-    def give_back(self, message: ServiceBusReceivedMessage) -> asyncio.Future[None] | None:
+    def give_back(self, hold: Hold) -> asyncio.Future[None] | None:
         """Give a message back unread, beside everything else. The future brings the outcome, if it has a lock."""
-        lease = message._lease
-        return None if lease is None else self.give_back_named(lease.token, [message._name])[0]
+        lease = hold.lease
+        return None if lease is None else self.give_back_named(lease.token, [hold.name])[0]
 
     def give_back_named(self, token: str, names: Sequence[str]) -> list[asyncio.Future[None]]:
         """Give messages back unread that are locked under this token, or may be."""

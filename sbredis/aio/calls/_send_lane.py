@@ -1,4 +1,3 @@
-# pyright: reportPrivateUsage=false
 """Sends to one partition: what one caller sends, and the lane in which sends come together."""
 
 from __future__ import annotations
@@ -131,7 +130,7 @@ class SendLane(Lane[SendJob, Sent]):
     def own_error(self, partition: Partition, job: SendJob) -> Exception | None:
         """What is wrong with a message itself."""
         try:
-            partition._check_outgoing(job.messages)
+            partition.check_outgoing(job.messages)
         except (TypeError, ValueError) as error:
             return error
         return None

@@ -1,4 +1,3 @@
-# pyright: reportPrivateUsage=false
 """The messages that were fetched ahead, the oldest lock first.
 
 Their locks tick. No message is given out whose lock has ended. How many are kept, and for how long, is decided in
@@ -11,7 +10,7 @@ from collections import deque
 from collections.abc import Sequence
 from itertools import islice, pairwise
 
-from sbredis.model import ServiceBusReceivedMessage
+from sbredis.model import ServiceBusReceivedMessage, hold_of
 
 __all__ = ["Buffer"]
 
@@ -49,7 +48,7 @@ class Buffer:
         messages = self._messages
         while messages:
             message = messages.popleft()
-            lease = message._lease
+            lease = hold_of(message).lease
             if lease is None or lease.until > now:
                 return message
         return None
@@ -60,7 +59,7 @@ class Buffer:
         taken: list[ServiceBusReceivedMessage] = []
         while messages and len(taken) < wanted:
             message = messages.popleft()
-            if not message._lock_expired(now):
+            if not hold_of(message).lock_expired(now):
                 taken.append(message)
         return taken
 
@@ -80,5 +79,5 @@ class Buffer:
 
 def _end(message: ServiceBusReceivedMessage) -> float:
     """When the lock of a message ends; all the same for those that have none."""
-    lease = message._lease
+    lease = hold_of(message).lease
     return 0.0 if lease is None else lease.until

@@ -1,4 +1,3 @@
-# pyright: reportPrivateUsage=false
 """What a settlement changes about a message, and times and durations, as the engine takes them."""
 
 from __future__ import annotations
@@ -7,9 +6,9 @@ from collections.abc import Mapping
 from datetime import datetime, timedelta
 
 from sbredis._quoting import quoted
-from sbredis.engine import NEVER, Changes, decode, decode_changes, encode_changes
+from sbredis.engine import NEVER, Changes, decode, decode_changes, encode_changes, read_record
 from sbredis.exceptions import MessageSizeExceededError, Outcome
-from sbredis.model import PrimitiveTypes, ServiceBusReceivedMessage
+from sbredis.model import Hold, PrimitiveTypes
 
 __all__ = ["changes_of", "delay_of", "milliseconds_of", "require_modification", "require_reason"]
 
@@ -18,18 +17,18 @@ _LONGEST_REASON = 4096
 
 
 def changes_of(
-    message: ServiceBusReceivedMessage,
+    hold: Hold,
     modify: Mapping[str, PrimitiveTypes] | None,
     reason: str | None,
     description: str | None,
 ) -> bytes:
     """The changes of a settlement, those that were made before included."""
-    changes = decode_changes(message._delivery.changes)
+    changes = decode_changes(hold.delivery.changes)
     require_modification(modify)
     if modify is not None:
         before = changes.properties
         if before is None:
-            before = decode(message._record.payload).properties or {}
+            before = decode(read_record(hold.delivery.record).payload).properties or {}
         changes.properties = {**before, **modify}
     require_reason(reason, description)
     made = encode_changes(
@@ -42,7 +41,7 @@ def changes_of(
     )
     if len(made) > _MOST_BYTES:
         raise MessageSizeExceededError(
-            f"The properties of message {message.sequence_number} would have {len(made)} bytes; a message may have "
+            f"The properties of message {hold.sequence_number} would have {len(made)} bytes; a message may have "
             f"{_MOST_BYTES}.",
             outcome=Outcome.NEVER_SENT,
         )

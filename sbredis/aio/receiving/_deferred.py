@@ -13,9 +13,9 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from sbredis.aio.calls._lane_kinds import CallJob, SettleJob
-from sbredis.engine import MAXIMUM_CALL_MESSAGES, Lock, Mode, Partition, Received, Request, Side, Turn, new_token
+from sbredis.engine import MAXIMUM_CALL_MESSAGES, Mode, Partition, Received, Request, Side, Turn, new_token
 from sbredis.exceptions import MessageLockLostError, MessageNotFoundError, Outcome, ServiceBusError
-from sbredis.model import ServiceBusReceivedMessage, ServiceBusReceiveMode, delivered
+from sbredis.model import ServiceBusReceivedMessage, ServiceBusReceiveMode, Source, delivered, hold_of
 
 if TYPE_CHECKING:
     from sbredis.aio.calls._entity import Entity
@@ -115,7 +115,9 @@ class Deferred:
                 continue
             rest = rest[fitted:]
             if self._mode == "lock" and len(messages) < fitted:
-                given = {message._name for message in messages}  # the rest lapsed before a repetition was answered
+                given = {
+                    hold_of(message).name for message in messages
+                }  # the rest lapsed before a repetition was answered
                 rest += [name for name in asked[:fitted] if name not in given]
             asked = next_names(rest, fitted) if result.left else rest[:MAXIMUM_CALL_MESSAGES]
 
@@ -123,8 +125,8 @@ class Deferred:
         self, partition_client: PartitionClient, names: list[str]
     ) -> tuple[Received, list[ServiceBusReceivedMessage]]:
         session, mode = self._session, self._mode
-        token = new_token() if session is None else session._lease.token
-        base = self._entity.base(partition_client.number)
+        token = new_token() if session is None else session._hold.lease.token
+        source = Source(self._entity.base(partition_client.number), self._receive_mode, self._entity)
 
         def make(partition: Partition, turn: Turn) -> Request[Received]:
             name = None if session is None else session.session_id
@@ -133,8 +135,10 @@ class Deferred:
         def made(result: Received) -> list[ServiceBusReceivedMessage]:
             lease = None
             if mode == "lock":
-                lease = partition_client.lease(token, result.lock, job.since) if session is None else session._lease
-            return [delivered(each, base, self._receive_mode, lease, self._entity) for each in result.messages]
+                lease = (
+                    partition_client.lease(token, result.lock, job.since) if session is None else session._hold.lease
+                )
+            return [delivered(each, source, lease) for each in result.messages]
 
         job = CallJob(make, self._deadline, lambda result: self._give_back(made(result)))
         try:
@@ -154,17 +158,17 @@ class Deferred:
             return
         for left in reversed(range(_ROUNDS + 1)):
             now = self._entity.runtime.clock.now()
-            ended = [message for message in self._found.values() if message._lock_expired(now)]
+            ended = [hold for hold in map(hold_of, self._found.values()) if hold.lock_expired(now)]
             if not ended:
                 return
             if not left:
                 break
             # The partition may take it that the locks last longer than we do.
-            given = [self._entity.partition_client_of(message).give_back(message) for message in ended]
+            given = [self._entity.partition_client_of(hold).give_back(hold) for hold in ended]
             await asyncio.wait([future for future in given if future is not None])
-            places, _ = self._places([message.sequence_number for message in ended])
-            for message in ended:
-                del self._found[message.sequence_number]
+            places, _ = self._places([hold.sequence_number for hold in ended])
+            for hold in ended:
+                del self._found[hold.sequence_number]
             for partition_client, names in places.items():
                 await self._fetch(partition_client, names)
         error = MessageLockLostError(
@@ -176,19 +180,17 @@ class Deferred:
 
     async def _delete(self) -> None:
         """Delete what was locked, now that all of it is here."""
-        found = list(self._found.values())
+        found = [hold_of(message) for message in self._found.values()]
         jobs = [
-            (
-                self._entity.partition_client_of(message),
-                SettleJob(Lock(lease.token, message._name), self._deadline, message),
-            )
-            for message in found
-            if (lease := message._lease) is not None
+            (self._entity.partition_client_of(hold), SettleJob(hold.lock(), self._deadline, hold))
+            for hold in found
+            if hold.lease is not None
         ]
         await asyncio.gather(*(partition_client.settling("complete").submit(job) for partition_client, job in jobs))
-        for message in found:
-            message._lease, message._settled = None, False
+        for hold in found:
+            hold.lease, hold.settled = None, False
 
     def _give_back(self, messages: Sequence[ServiceBusReceivedMessage]) -> None:
         for message in messages:
-            self._entity.partition_client_of(message).give_back(message)
+            hold = hold_of(message)
+            self._entity.partition_client_of(hold).give_back(hold)

@@ -31,7 +31,7 @@ from sbredis.exceptions import (
     ServiceBusError,
     SessionLockLostError,
 )
-from sbredis.model import ServiceBusReceivedMessage, ServiceBusReceiveMode
+from sbredis.model import ServiceBusReceivedMessage, ServiceBusReceiveMode, hold_of
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -106,10 +106,10 @@ class Inbox:
         while True:
             got = await self._take(wanted, deadline, gather=gather, at_once=seconds == 0)
             now = self._clock.now()
-            if all(lease is None or lease.until > now for lease in {message._lease for message in got}):
+            if all(lease is None or lease.until > now for lease in {hold_of(message).lease for message in got}):
                 return got
             # The process was stopped, or the clock of a test was moved, while the call was under way.
-            live = [message for message in got if not message._lock_expired(now)]
+            live = [message for message in got if not hold_of(message).lock_expired(now)]
             if live:
                 return live
 
@@ -287,7 +287,7 @@ class Inbox:
         """Whether what is fetched now could not be kept: the lock on its session is about to end."""
         if self.session is None or self.mode is ServiceBusReceiveMode.RECEIVE_AND_DELETE:
             return False
-        return self._kept_for(self.session._lease.until) <= 0
+        return self._kept_for(self.session._hold.lease.until) <= 0
 
     def _kept_for(self, ends: float) -> float:
         """For how many seconds a message may still be kept, of which the lock ends at this time."""
@@ -367,9 +367,10 @@ class Inbox:
         """Give messages back to the partition unread, which counts no delivery."""
         now = self._clock.now()
         for message in messages:
-            if message._lock_expired(now):
+            hold = hold_of(message)
+            if hold.lock_expired(now):
                 continue
-            future = self.entity.partition_client_of(message).give_back(message)
+            future = self.entity.partition_client_of(hold).give_back(hold)
             if self.session is not None and future is not None:
                 self._returning.add(future)
                 future.add_done_callback(self._returned)
@@ -448,7 +449,7 @@ class Inbox:
 
     def _first_end(self) -> float:
         """When the lock of the oldest message that is kept ends."""
-        lease = self.buffer.first._lease
+        lease = hold_of(self.buffer.first).lease
         return 0.0 if lease is None else lease.until
 
     # -- the end -------------------------------------------------------------------------------------------------------

@@ -1,4 +1,3 @@
-# pyright: reportPrivateUsage=false
 """Looking at what is in a queue: every partition once, page by page."""
 
 from __future__ import annotations
@@ -8,7 +7,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from sbredis.engine import MAXIMUM_CALL_MESSAGES, Partition, Peeked, Request, Side, Turn
-from sbredis.model import ServiceBusReceivedMessage, ServiceBusReceiveMode, delivered
+from sbredis.model import Hold, ServiceBusReceivedMessage, ServiceBusReceiveMode, Source, delivered
 
 if TYPE_CHECKING:
     from sbredis.aio.calls._entity import Entity
@@ -32,10 +31,10 @@ class Peeking:
         self._at = 0
         self._turns = asyncio.Lock()
 
-    def passed(self, messages: Sequence[ServiceBusReceivedMessage]) -> None:
+    def passed(self, holds: Sequence[Hold]) -> None:
         """These were received: go on after them, but never back to what was shown already."""
-        for message in messages:
-            partition, own = self._entity.place(message.sequence_number)
+        for hold in holds:
+            partition, own = self._entity.place(hold.sequence_number)
             if own >= self._onwards.get(partition, own + 1):
                 self._onwards[partition] = own + 1
 
@@ -64,10 +63,10 @@ class Peeking:
                 visited += 1
                 continue
             self._onwards[number] = int(page.messages[-1].name.removeprefix("d")) + 1
-            base = entity.base(number)
+            source = Source(entity.base(number), ServiceBusReceiveMode.PEEK_LOCK, entity, peeked=True)
             for each in page.messages:
                 size += len(each.record)
-                found.append(delivered(each, base, ServiceBusReceiveMode.PEEK_LOCK, None, entity, peeked=True))
+                found.append(delivered(each, source, None))
         return found
 
     async def _page(self, number: int, wanted: int, deadline: float) -> Peeked:

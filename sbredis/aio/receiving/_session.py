@@ -7,6 +7,7 @@ import asyncio
 import logging
 from collections.abc import Callable, Sequence
 from contextlib import nullcontext, suppress
+from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any, TypeVar, Unpack
 from zlib import crc32
@@ -17,7 +18,6 @@ from sbredis.aio.core._handles import LockHandle
 from sbredis.aio.receiving._changes import require_reason
 from sbredis.engine import (
     Changes,
-    Lock,
     Partition,
     Purged,
     Request,
@@ -31,14 +31,14 @@ from sbredis.engine import (
     set_state,
 )
 from sbredis.exceptions import Outcome, ServiceBusError, SessionLockLostError
-from sbredis.model import Lease, ServiceBusReceivedMessage, ServiceBusReceiveMode
+from sbredis.model import Hold, Lease
 
 if TYPE_CHECKING:
     from sbredis.aio.calls._partition_client import PartitionClient
     from sbredis.aio.receiving._inbox import Inbox
     from sbredis.aio.telemetry._telemetry import Telemetry
 
-__all__ = ["ServiceBusSession", "lane_for", "state_bytes"]
+__all__ = ["ServiceBusSession", "SessionHold", "lane_for", "session_hold_of", "state_bytes"]
 
 T = TypeVar("T")
 _log = logging.getLogger("sbredis.client")
@@ -58,6 +58,27 @@ def state_bytes(state: str | bytes | bytearray | None) -> bytes | None:
     return state.encode() if isinstance(state, str) else None if state is None else bytes(state)
 
 
+@dataclass(slots=True, eq=False)
+class SessionHold:
+    """The lock on a session, as those see it that receive from the session and renew its lock."""
+
+    lease: Lease
+    settled: bool = False
+    """It was given back."""
+    watchers: tuple[Callable[[Any], None], ...] = ()
+    """Called once when the session is given back."""
+
+    def lock_expired(self, now: float) -> bool:
+        """Whether the lock has ended by the clock of this process."""
+        return self.lease.until <= now
+
+    def let_go(self) -> None:
+        """Tell all watchers that nobody needs to watch over the lock any more."""
+        watchers, self.watchers = self.watchers, ()
+        for watcher in watchers:
+            watcher(self)
+
+
 class ServiceBusSession:
     """The session that a receiver has accepted: :attr:`ServiceBusReceiver.session`.
 
@@ -75,21 +96,17 @@ class ServiceBusSession:
         self._entity = partition_client.entity
         self._runtime = partition_client.runtime
         self._name = lock.name
-        self._lease: Lease = lease
+        self._hold = SessionHold(lease)
         self._telemetry = telemetry
-        self._settled = False
-        """It was given back."""
-        self._mode = ServiceBusReceiveMode.PEEK_LOCK
         self._inbox: Inbox | None = None
         """Of its receiver: what was fetched ahead."""
         self._given_back = False
         """It was given back while its lock held."""
         self._waiting: set[asyncio.Event] = set()
         """Of those who wait for the end of the lock: set when something about it has changed."""
-        self._watchers: tuple[Callable[[Any], None], ...] = ()
 
     def __repr__(self) -> str:
-        state = "given back" if self._settled else f"locked until {self.locked_until_utc.isoformat()}"
+        state = "given back" if self._hold.settled else f"locked until {self.locked_until_utc.isoformat()}"
         return f"<ServiceBusSession {self._name!r} of {self._entity.name!r}, {state}>"
 
     # -- what it is ----------------------------------------------------------------------------------------------------
@@ -102,12 +119,12 @@ class ServiceBusSession:
     @property
     def locked_until_utc(self) -> datetime:
         """When its lock ends, unless it is renewed."""
-        return datetime.fromtimestamp(self._lease.until_utc, UTC)
+        return datetime.fromtimestamp(self._hold.lease.until_utc, UTC)
 
     @property
     def locked(self) -> bool:
         """Whether its lock holds, as far as this client knows; not when it has ended or the session was given back."""
-        return not self._settled and not self._lock_expired(self._runtime.clock.now())
+        return not self._hold.settled and not self._hold.lock_expired(self._runtime.clock.now())
 
     @property
     def lock_handle(self) -> str:
@@ -117,12 +134,12 @@ class ServiceBusSession:
         """
         self._check()
         return LockHandle(
-            self._entity.record.incarnation, self._partition_client.number, self._lease.token, "", self._name
+            self._entity.record.incarnation, self._partition_client.number, self._hold.lease.token, "", self._name
         ).text()
 
     @property
     def _lock(self) -> SessionLock:
-        return SessionLock(self._name, self._lease.token)
+        return SessionLock(self._name, self._hold.lease.token)
 
     # -- what is done with it ------------------------------------------------------------------------------------------
 
@@ -195,7 +212,7 @@ class ServiceBusSession:
                 if ends is not None and loop.time() >= ends:
                     return False
                 changed.clear()
-                wake = loop.time() + self._lease.until - clock.now()
+                wake = loop.time() + self._hold.lease.until - clock.now()
                 with suppress(TimeoutError):
                     async with asyncio.timeout_at(wake if ends is None else min(wake, ends)):
                         await changed.wait()
@@ -229,26 +246,22 @@ class ServiceBusSession:
             return renew_session(partition, turn, self._lock)
 
         job = CallJob(make, deadline)
-        renewed = self._partition_client.lease(self._lease.token, await self._carry_out("n", job), job.since)
-        self._lease.until, self._lease.until_utc = renewed.until, renewed.until_utc
+        renewed = self._partition_client.lease(self._hold.lease.token, await self._carry_out("n", job), job.since)
+        self._hold.lease.until, self._hold.lease.until_utc = renewed.until, renewed.until_utc
 
     def _begin_renewal(self, deadline: float) -> asyncio.Future[None]:
         return asyncio.ensure_future(self._renew(deadline))
 
-    def _lock_expired(self, now: float) -> bool:
-        return self._lease.until <= now
-
-    async def _abandon(self, messages: Sequence[ServiceBusReceivedMessage]) -> None:
+    async def _abandon(self, holds: Sequence[Hold]) -> None:
         """Count a failed delivery for these; if that cannot be said, the end of the lock counts it."""
-        if self._settled or self._lock_expired(self._runtime.clock.now()):
+        if self._hold.settled or self._hold.lock_expired(self._runtime.clock.now()):
             return
         deadline = asyncio.get_running_loop().time() + _RELEASING
         jobs: list[SettleJob] = []
-        for message in messages:
-            lease = message._lease
-            if lease is not None and not message._settled:
-                message._settled = True
-                jobs.append(SettleJob(Lock(lease.token, message._name), deadline, message))
+        for hold in holds:
+            if hold.lease is not None and not hold.settled:
+                hold.settled = True
+                jobs.append(SettleJob(hold.lock(), deadline, hold))
         lane = self._partition_client.settling("abandon")
         for error in await asyncio.gather(*map(lane.submit, jobs), return_exceptions=True):
             if error is not None:
@@ -256,15 +269,13 @@ class ServiceBusSession:
 
     async def _release(self) -> None:
         """Give it back, with what is held of it; if that cannot be said, its lock ends by itself."""
-        if self._settled:
+        if self._hold.settled:
             return
         self._given_back = self.locked
-        self._settled = True
+        self._hold.settled = True
         self._tell_waiting()
-        watchers, self._watchers = self._watchers, ()
-        for watcher in watchers:
-            watcher(self)
-        if self._lease.until > self._runtime.clock.now():
+        self._hold.let_go()
+        if self._hold.lease.until > self._runtime.clock.now():
             try:
                 await self._hand_back(asyncio.get_running_loop().time() + _RELEASING)
             except ServiceBusError as error:
@@ -274,7 +285,7 @@ class ServiceBusSession:
 
     def _lose(self) -> None:
         """A call was told that its lock is lost."""
-        self._lease.until = min(self._lease.until, self._runtime.clock.now())
+        self._hold.lease.until = min(self._hold.lease.until, self._runtime.clock.now())
         self._tell_waiting()
 
     def _tell_waiting(self) -> None:
@@ -286,10 +297,10 @@ class ServiceBusSession:
         self._runtime.see_off(self._release())
 
     def _check(self) -> None:
-        if self._settled:
+        if self._hold.settled:
             raise ValueError("The session was given back: accept it again.")
         self._runtime.check_open()
-        if self._lease.until <= self._runtime.clock.now():
+        if self._hold.lease.until <= self._runtime.clock.now():
             raise self._lost()
 
     def _lost(self) -> SessionLockLostError:
@@ -312,3 +323,8 @@ class ServiceBusSession:
             if isinstance(error, SessionLockLostError):
                 self._lose()
             raise
+
+
+def session_hold_of(session: ServiceBusSession) -> SessionHold:
+    """The lock on a session."""
+    return session._hold

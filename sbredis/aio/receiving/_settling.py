@@ -15,9 +15,9 @@ from sbredis.aio.calls._lane_kinds import CallJob, RenewJob, SettleJob
 from sbredis.aio.core._handles import LockHandle
 from sbredis.aio.receiving._changes import changes_of, delay_of
 from sbredis.aio.receiving._session import ServiceBusSession
-from sbredis.engine import MAXIMUM_CALL_MESSAGES, Lock, Partition, Request, Settled, Turn
+from sbredis.engine import MAXIMUM_CALL_MESSAGES, Partition, Request, Settled, Turn
 from sbredis.exceptions import MessageAlreadySettled, MessageLockLostError, Outcome, SessionLockLostError
-from sbredis.model import Lease, PrimitiveTypes, ServiceBusReceivedMessage, ServiceBusReceiveMode
+from sbredis.model import Hold, PrimitiveTypes, ServiceBusReceivedMessage, ServiceBusReceiveMode, hold_of
 
 if TYPE_CHECKING:
     from sbredis.aio.calls._connection import Connection
@@ -34,15 +34,14 @@ _SHOWN = 10
 class _Completion(CallJob[Settled]):
     """Messages that are completed in one call. It notes itself which of them were: its caller may be gone by then."""
 
-    __slots__ = ("messages",)
+    __slots__ = ("holds",)
 
-    def __init__(self, messages: Sequence[ServiceBusReceivedMessage], deadline: float) -> None:
+    def __init__(self, holds: Sequence[Hold], deadline: float) -> None:
         super().__init__(self._made, deadline)
-        self.messages = messages
+        self.holds = holds
 
     def _made(self, partition: Partition, turn: Turn) -> Request[Settled]:
-        leases = [(message, message._lease) for message in self.messages]
-        request = partition.complete(turn, [Lock(lease.token, each._name) for each, lease in leases if lease])
+        request = partition.complete(turn, [hold.lock() for hold in self.holds if hold.lease is not None])
 
         def read(reply: Any) -> Settled:
             return self._noted(request.read(reply))
@@ -52,17 +51,17 @@ class _Completion(CallJob[Settled]):
     def _noted(self, settled: Settled) -> Settled:
         self.done = True
         lost = set(settled.lost)
-        for message in self.messages:
-            message._settled = message._name not in lost
-            if message._settled:
-                message._let_go()
+        for hold in self.holds:
+            hold.settled = hold.name not in lost
+            if hold.settled:
+                hold.let_go()
         return settled
 
     def ended(self) -> None:
         """What was not settled can be."""
         if not self.done:
-            for message in self.messages:
-                message._settled = False
+            for hold in self.holds:
+                hold.settled = False
 
 
 class Settler:
@@ -121,15 +120,16 @@ class Settler:
         if not listed:
             return
         entity = self._entity
-        if entity is None or any(message._owner is not entity for message in listed):
-            for message in listed:
-                entity = await self._entity_of(message, deadline)
+        holds = [*live, *lost]
+        if entity is None or any(hold.source.owner is not entity for hold in holds):
+            for hold in holds:
+                entity = await self._entity_of(hold, deadline)
             live, lost = self._live_and_lost(listed)  # somebody else may have settled one meanwhile
         assert entity is not None
-        places: dict[PartitionClient, list[ServiceBusReceivedMessage]] = {}
-        for message in live:
-            message._settled = True
-            places.setdefault(entity.partition_client_of(message), []).append(message)
+        places: dict[PartitionClient, list[Hold]] = {}
+        for hold in live:
+            hold.settled = True
+            places.setdefault(entity.partition_client_of(hold), []).append(hold)
         jobs = [
             (partition_client, _Completion(part[at : at + MAXIMUM_CALL_MESSAGES], deadline))
             for partition_client, part in places.items()
@@ -138,7 +138,7 @@ class Settler:
         renewals = [
             future
             for partition_client, job in jobs
-            for each in job.messages
+            for each in job.holds
             if (future := partition_client.renewing.of(each))
         ]
         if renewals:
@@ -152,28 +152,26 @@ class Settler:
         for outcome in await asyncio.gather(*futures, return_exceptions=True):
             if isinstance(outcome, BaseException):
                 raise outcome
-        lost += [message for _, job in jobs for message in job.messages if not message._settled]
+        lost += [hold for _, job in jobs for hold in job.holds if not hold.settled]
         if lost:
             raise self._lost(lost)
 
-    def _live_and_lost(
-        self, messages: Sequence[ServiceBusReceivedMessage]
-    ) -> tuple[list[ServiceBusReceivedMessage], list[ServiceBusReceivedMessage]]:
+    def _live_and_lost(self, messages: Sequence[ServiceBusReceivedMessage]) -> tuple[list[Hold], list[Hold]]:
         """Those whose locks hold by our clock, and those whose do not."""
         now = self._connection.clock.now()
-        live: list[ServiceBusReceivedMessage] = []
-        lost: list[ServiceBusReceivedMessage] = []
+        live: list[Hold] = []
+        lost: list[Hold] = []
         for message in messages:
-            lease = self._check_fit(message, "complete")
-            (live if lease.until > now else lost).append(message)
+            hold = self._check_fit(message, "complete")
+            (lost if hold.lock_expired(now) else live).append(hold)
         if len(set(map(id, messages))) < len(messages):
             raise MessageAlreadySettled("A message is named twice; it cannot be settled twice.")
         return live, lost
 
-    def _lost(self, messages: Sequence[ServiceBusReceivedMessage]) -> MessageLockLostError | SessionLockLostError:
-        numbers = tuple(sorted(message.sequence_number for message in messages))
+    def _lost(self, holds: Sequence[Hold]) -> MessageLockLostError | SessionLockLostError:
+        numbers = tuple(sorted(hold.sequence_number for hold in holds))
         shown = ", ".join(map(str, numbers[:_SHOWN])) + (", …" if len(numbers) > _SHOWN else "")
-        of_session = any(each._lease is not None and each._lease.session is not None for each in messages)
+        of_session = any(hold.lease is not None and hold.lease.session is not None for hold in holds)
         error = (SessionLockLostError if of_session else MessageLockLostError)(
             f"The locks on {len(numbers)} of the messages have ended, or they are gone: {shown}. All others were "
             "completed. Receive these again, and renew the locks of what takes longer.",
@@ -239,8 +237,7 @@ class Settler:
     ) -> None:
         """Move a message to the dead-letter queue, with why it is there."""
         with self._telemetry.operation("dead_letter", self.entity_path, messages=(message,)):
-            self._check(message, "dead_letter")
-            if message._name.startswith("d"):
+            if self._check(message, "dead_letter").name.startswith("d"):
                 raise ValueError(
                     "The message is on the dead-letter queue already: complete it, abandon it or defer it."
                 )
@@ -261,14 +258,14 @@ class Settler:
         warn_of_unknown("renew_message_lock", kwargs)
         deadline = deadline_of(timeout)
         with self._telemetry.operation("renew_message_lock", self.entity_path, messages=(message,)):
-            lease = self._check(message, "renew")
-            if lease.session is not None:
+            hold = self._check(message, "renew")
+            if hold.lease is not None and hold.lease.session is not None:
                 raise TypeError(
                     "Renewing message lock is an invalid operation when working with sessions: renew the lock of the "
                     "session."
                 )
-            await self._entity_of(message, deadline)
-            await self._begin_renewal(message, deadline)
+            await self._entity_of(hold, deadline)
+            await self._renewal(hold, deadline)
         until = message.locked_until_utc
         if until is None:  # it was settled meanwhile
             raise MessageAlreadySettled
@@ -282,15 +279,17 @@ class Settler:
         message: keep it out of logs.
         """
         deadline = deadline_of(timeout)
-        lease = self._check(message, "hand on")
-        if lease.session is None:
+        hold = self._check(message, "hand on")
+        if hold.lease is not None and hold.lease.session is None:
             with self._telemetry.operation("renew_message_lock", self.entity_path, messages=(message,)):
-                await self._entity_of(message, deadline)
-                await self._renewal(message, deadline, alone=True)
-        entity = await self._entity_of(message, deadline)
-        lease = self._check(message, "hand on")
-        number = entity.partition_client_of(message).number
-        return LockHandle(entity.record.incarnation, number, lease.token, message._name, lease.session).text()
+                await self._entity_of(hold, deadline)
+                await self._renewal(hold, deadline, alone=True)
+        entity = await self._entity_of(hold, deadline)
+        self._check(message, "hand on")
+        lease = hold.lease
+        assert lease is not None  # it was received in a mode that locks
+        number = entity.partition_client_of(hold).number
+        return LockHandle(entity.record.incarnation, number, lease.token, hold.name, lease.session).text()
 
     def _begin_renewal(
         self, message: ServiceBusReceivedMessage | ServiceBusSession, deadline: float | None = None
@@ -299,17 +298,13 @@ class Settler:
         until = deadline_of(None) if deadline is None else deadline
         if isinstance(message, ServiceBusSession):
             return message._begin_renewal(until)
-        return self._renewal(message, until)
+        return self._renewal(hold_of(message), until)
 
-    def _renewal(
-        self, message: ServiceBusReceivedMessage, deadline: float, *, alone: bool = False
-    ) -> asyncio.Future[None]:
+    @staticmethod
+    def _renewal(hold: Hold, deadline: float, *, alone: bool = False) -> asyncio.Future[None]:
         """The same for a message; ``alone`` for one that is to share its lease with no other from then on."""
-        entity: Entity = message._owner  # type: ignore[assignment]
-        lease = message._lease
-        assert lease is not None  # it was received in a mode that locks
-        job = RenewJob(Lock(lease.token, message._name), deadline, message, alone=alone)
-        return entity.partition_client_of(message).renewing.submit(job)
+        entity: Entity = hold.source.owner  # type: ignore[assignment]
+        return entity.partition_client_of(hold).renewing.submit(RenewJob(hold.lock(), deadline, hold, alone=alone))
 
     async def _settle(
         self,
@@ -336,64 +331,65 @@ class Settler:
                     watched=False,
                 )
             return
-        lease = self._check(message, kind)
+        hold = self._check(message, kind)
         deadline = deadline_of(timeout)
         changes = b""
         if modify is not None or reason is not None or description is not None:
-            changes = changes_of(message, modify, reason, description)
+            changes = changes_of(hold, modify, reason, description)
         entity = self._entity
-        if entity is None or message._owner is not entity:
-            entity = await self._entity_of(message, deadline)
+        if entity is None or hold.source.owner is not entity:
+            entity = await self._entity_of(hold, deadline)
             self._check(message, kind)  # somebody else may have settled it meanwhile
-        partition_client = entity.partition_client_of(message)
-        message._settled = True
-        if (renewal := partition_client.renewing.of(message)) is not None:
+        partition_client = entity.partition_client_of(hold)
+        hold.settled = True
+        if (renewal := partition_client.renewing.of(hold)) is not None:
             try:
                 await asyncio.wait((renewal,), timeout=deadline - asyncio.get_running_loop().time())
             except BaseException:
-                message._settled = False
+                hold.settled = False
                 raise
-            lease = message._lease or lease  # it may have moved to another one
-        job = SettleJob(Lock(lease.token, message._name, changes, delay), deadline, message)
+        # Not before: the renewal may have moved it to another lease.
+        job = SettleJob(hold.lock(changes, delay), deadline, hold)
         await partition_client.settling(kind).submit(job)
 
-    def _check_fit(self, message: ServiceBusReceivedMessage, what: str) -> Lease:
+    def _check_fit(self, message: ServiceBusReceivedMessage, what: str) -> Hold:
         """Whether a message may be settled or renewed, as far as it depends on us."""
         if not isinstance(message, ServiceBusReceivedMessage):  # pyright: ignore[reportUnnecessaryIsInstance]  # callers are not all typed
             raise TypeError(f"A message that was received is needed, not {type(message).__name__}.")
-        if message._peeked:
+        hold = hold_of(message)
+        source = hold.source
+        if source.peeked:
             raise ValueError(f"The message was peeked, not received: it has no lock, and nothing to {what}.")
-        lease = message._lease
-        if message._owner is None:
+        if source.owner is None:
             raise ValueError(f"This is a copy of a message, which has no lock: {what} the one that was received.")
-        if lease is None or message._mode is ServiceBusReceiveMode.RECEIVE_AND_DELETE:
+        if hold.lease is None or source.mode is ServiceBusReceiveMode.RECEIVE_AND_DELETE:
             raise ValueError(f"The message was received and deleted: it has no lock, and nothing to {what}.")
-        if message._settled:
+        if hold.settled:
             raise MessageAlreadySettled
         self._check_open()
-        return lease
+        return hold
 
-    def _check(self, message: ServiceBusReceivedMessage, what: str) -> Lease:
+    def _check(self, message: ServiceBusReceivedMessage, what: str) -> Hold:
         """Whether a message may be settled or renewed: the checks that need no call, in Azure's order."""
-        lease = self._check_fit(message, what)
-        if lease.until > self._connection.clock.now():
-            return lease
-        self._check_session(message)
+        hold = self._check_fit(message, what)
+        if not hold.lock_expired(self._connection.clock.now()):
+            return hold
+        self._check_session(hold)
         error = MessageLockLostError(
-            f"The lock on message {message.sequence_number} has ended. "
+            f"The lock on message {hold.sequence_number} has ended. "
             "Receive it again, and renew the lock of what takes longer.",
             outcome=Outcome.NEVER_SENT,
         )
         error.entity = self._name
         raise error
 
-    def _check_session(self, message: ServiceBusReceivedMessage) -> None:
+    def _check_session(self, hold: Hold) -> None:
         """Whether the lock on the session of a message holds, if it has one."""
-        lease = message._lease
+        lease = hold.lease
         if lease is not None and lease.session is not None and lease.until <= self._connection.clock.now():
             error = SessionLockLostError(
                 f"The lock on the session {lease.session!r} has ended, and with it that on message "
-                f"{message.sequence_number}. Accept the session again, and renew the lock of what takes longer.",
+                f"{hold.sequence_number}. Accept the session again, and renew the lock of what takes longer.",
                 outcome=Outcome.NEVER_SENT,
             )
             error.entity = self._name
@@ -409,9 +405,9 @@ class Settler:
             self._check_open()
         return entity
 
-    async def _entity_of(self, message: ServiceBusReceivedMessage, deadline: float) -> Entity:
+    async def _entity_of(self, hold: Hold, deadline: float) -> Entity:
         entity = await self._ready(deadline)
-        if message._owner is not entity:
+        if hold.source.owner is not entity:
             raise ValueError(
                 f"The message was not received from {self._name!r} through this client: settle it through a receiver "
                 "of the queue that it came from."

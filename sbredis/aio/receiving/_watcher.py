@@ -14,7 +14,7 @@ from sbredis.aio.core._fetching import Fetch
 from sbredis.aio.core._watching import Watch
 from sbredis.engine import Looked, Mode, Partition, Received, Request, Side, Turn, new_token
 from sbredis.exceptions import MessagingEntityDisabledError, ServiceBusError
-from sbredis.model import ServiceBusReceivedMessage, ServiceBusReceiveMode, delivered
+from sbredis.model import ServiceBusReceivedMessage, ServiceBusReceiveMode, Source, delivered
 
 if TYPE_CHECKING:
     from sbredis.aio.calls._partition_client import PartitionClient
@@ -99,7 +99,7 @@ class PartitionWatcher:
     def _receive(self, wanted: int) -> None:
         owner, waiter = self._owner, self._channel.name
         session, side = owner.session, owner.side
-        token = new_token() if session is None else session._lease.token
+        token = new_token() if session is None else session._hold.lease.token
         mode: Mode = "lock" if owner.mode is ServiceBusReceiveMode.PEEK_LOCK else "delete"
         waiting_for = min(wanted, _MOST_WAITING)
         session_id = None if session is None else session.session_id
@@ -196,9 +196,13 @@ class PartitionWatcher:
         owner, partition_client = self._owner, self.partition_client
         lease = None
         if owner.mode is ServiceBusReceiveMode.PEEK_LOCK:
-            lease = partition_client.lease(token, result.lock, since) if owner.session is None else owner.session._lease
-        base, mode, entity = partition_client.base, owner.mode, partition_client.entity
-        return [delivered(each, base, mode, lease, entity) for each in result.messages]
+            lease = (
+                partition_client.lease(token, result.lock, since)
+                if owner.session is None
+                else owner.session._hold.lease
+            )
+        source = Source(partition_client.base, owner.mode, partition_client.entity)
+        return [delivered(each, source, lease) for each in result.messages]
 
     def _result(self, done: asyncio.Future[T]) -> T | None:
         self._job = None

@@ -55,7 +55,7 @@ async def test_who_does_not_wait_is_registered_nowhere(url: str, partitioned: bo
         assert await queue.waiters() == 0
         inbox = receiver._inbox
         assert inbox is not None
-        assert [watcher._channel.name for watcher in inbox._watchers] == [b""] * len(queue.partitions)
+        assert [watcher._live.waiter for watcher in inbox._watchers] == [b""] * len(queue.partitions)
 
 
 @both

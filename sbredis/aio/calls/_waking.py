@@ -3,18 +3,21 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
+import logging
+from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Protocol
 
-from sbredis.aio.core._watching import REGISTERED
-from sbredis.exceptions import ServiceBusError
+from sbredis.aio.core._watching import Watch
+from sbredis.exceptions import MessagingEntityDisabledError, ServiceBusError
 
 if TYPE_CHECKING:
     from sbredis.aio.calls._partition_link import PartitionLink
     from sbredis.transport import Transport
 
-__all__ = ["REGISTERED", "Listening", "WakeChannel", "listen"]
+__all__ = ["Listening", "LiveWatch", "WakeChannel", "listen", "passing"]
+
+_log = logging.getLogger("sbredis.client")
 
 
 class Listening(Protocol):
@@ -112,3 +115,118 @@ class WakeChannel:
         if self._listening is not None:
             self._listening.close()
             self._listening, self.name = None, b""
+
+
+class LiveWatch:
+    """A partition that is watched: what happens is told to the core's watch, and then to the owner.
+
+    The owner asks the partition what it has, and tells how that ended. Everything else is the same for all owners.
+    """
+
+    def __init__(
+        self,
+        link: PartitionLink,
+        identity: str,
+        *,
+        changed: Callable[[], None],
+        failed: Callable[[ServiceBusError], None],
+    ) -> None:
+        """``changed`` is called when there may be something to do, ``failed`` when it cannot be listened to."""
+        self._link = link
+        self.watch = Watch()
+        """What is known of it."""
+        self._changed = changed
+        self._failed = failed
+        self._loop = asyncio.get_running_loop()
+        self._channel = WakeChannel(
+            link,
+            identity,
+            woken=self._woken,
+            missed=self._missed,
+            heard=self._heard,
+            failed=self._cannot_listen,
+        )
+
+    @property
+    def waiter(self) -> bytes:
+        """The channel on which it is woken; empty as long as nobody listens."""
+        return self._channel.name
+
+    @property
+    def opening(self) -> bool:
+        """Whether it begins to listen."""
+        return self._channel.opening
+
+    @property
+    def troubled(self) -> bool:
+        """Whether the last calls to the partition failed, or the one under way has trouble."""
+        return self.watch.troubled or (self.watch.under_way and not self._link.connected)
+
+    # -- how calls end -------------------------------------------------------------------------------------------------
+
+    def nothing(self, due: int, *, registered: bool) -> None:
+        """End a call: there is nothing. Something is due in so many ms, or never if that is 0."""
+        self.watch.nothing(self._loop.time(), due / 1000, registered=registered)
+        if self.watch.unheard and self.waiter:
+            self.watch.heard()
+
+    def failed(self, error: BaseException) -> None:
+        """End a call: it failed."""
+        self.watch.failed(self._loop.time(), refused=not passing(error))
+
+    # -- what happens --------------------------------------------------------------------------------------------------
+
+    def listen(self) -> None:
+        """Listen to the partition, if it has nothing and cannot say yet when it has."""
+        if self.watch.unheard:
+            self._channel.open()
+
+    def on_time(self, now: float) -> None:
+        """Look again if it is time, or if no connection is left over which it could be woken."""
+        watch = self.watch
+        watch.time_passed(now)
+        if not watch.under_way and not watch.may_ask and not watch.troubled and not self._link.connected:
+            watch.disconnected()
+
+    def _woken(self) -> None:
+        self.watch.woken()
+        self._changed()
+
+    def _missed(self) -> None:
+        self.watch.missed()
+        self._changed()
+
+    def _heard(self) -> None:
+        self.watch.heard()
+        self._changed()
+
+    def _cannot_listen(self, error: ServiceBusError) -> None:
+        self.watch.cannot_listen(self._loop.time(), refused=not passing(error))
+        self._failed(error)
+
+    # -- the end -------------------------------------------------------------------------------------------------------
+
+    async def stop_opening(self) -> None:
+        """Begin to listen no more."""
+        await self._channel.stop_opening()
+
+    async def be_forgotten(self, tell: Callable[[], Awaitable[object]]) -> None:
+        """Watch the partition no longer, and ``tell`` it so if it may have the owner registered."""
+        if self.waiter and self.watch.may_be_registered and self._link.connected:
+            try:
+                await tell()
+            except ServiceBusError as error:
+                _log.debug("%s was not told that nobody waits any more: %s", self._link, error)
+        self.leave()
+
+    def leave(self) -> None:
+        """Watch the partition no longer."""
+        self.watch.leave()
+        self._channel.abandon()
+
+
+def passing(error: BaseException) -> bool:
+    """Return whether another attempt may end better."""
+    if not isinstance(error, ServiceBusError):
+        return True
+    return error.is_transient and not isinstance(error, MessagingEntityDisabledError)

@@ -167,7 +167,7 @@ class Watch:
         self.look_at: float | None = None
         """When :meth:`time_passed` changes something."""
         self.registered = False
-        """The partition has us registered, as far as we know, and should be told when we leave."""
+        """The partition has us registered, as far as we know."""
         self._pauses = Pauses(*_PAUSES)
 
     def __repr__(self) -> str:
@@ -204,6 +204,11 @@ class Watch:
     def alone_knows(self) -> bool:
         """Whether it must be looked at in time even if nothing is wanted."""
         return self.state is State.TRUSTED
+
+    @property
+    def may_be_registered(self) -> bool:
+        """Whether the partition should be told when we leave."""
+        return self.registered or self.under_way
 
     @property
     def unheard(self) -> bool:

@@ -10,8 +10,9 @@ from typing import TYPE_CHECKING
 import anyio.to_thread
 
 from sbredis.aio.calls._routing import facts_of
-from sbredis.aio.calls._waking import REGISTERED, listen
+from sbredis.aio.calls._waking import listen
 from sbredis.aio.core._delivering import OF_ONE_JOB
+from sbredis.aio.core._watching import REGISTERED
 from sbredis.aio.maintenance._unpublishable import Unpublishable
 from sbredis.engine import (
     MAXIMUM_CALL_BYTES,

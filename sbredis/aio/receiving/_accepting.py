@@ -11,13 +11,13 @@ import asyncio
 import logging
 import secrets
 from contextlib import suppress
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import TYPE_CHECKING, ClassVar
 
 from sbredis.aio.calls._arguments import AT_ONCE
 from sbredis.aio.calls._lane_kinds import CallJob
-from sbredis.aio.calls._waking import REGISTERED, listen
+from sbredis.aio.calls._waking import LiveWatch, passing
+from sbredis.aio.core._searching import Search
 from sbredis.aio.receiving._session import ServiceBusSession, lane_for
-from sbredis.aio.receiving._watcher import passing
 from sbredis.engine import (
     Accepted,
     Partition,
@@ -36,15 +36,14 @@ if TYPE_CHECKING:
 
     from sbredis.aio.calls._entity import Entity
     from sbredis.aio.calls._partition_client import PartitionClient
-    from sbredis.aio.calls._waking import Listening
+    from sbredis.aio.core._fetching import Fetch
     from sbredis.aio.telemetry._telemetry import Telemetry
 
 __all__ = ["NoSessionError", "accept_named", "accept_next"]
 
 _log = logging.getLogger("sbredis.client")
-_LATE = 1.0
-"""An answer that has not come after so many seconds is not waited for before the others are asked."""
-_FIRST_PAUSE, _LONGEST_PAUSE = 0.2, 5.0
+_CHECKING = 1.0
+"""So often the search makes sure that there is still a connection over which it can be woken."""
 _FORGETTING = 2.0
 _CALLING = 60.0
 
@@ -56,64 +55,42 @@ class NoSessionError(OperationTimeoutError):
     """To find none is no failure: spans, metrics and the log tell it like a receive that brought nothing."""
 
 
-async def accept_named(entity: Entity, name: str, deadline: float, telemetry: Telemetry) -> ServiceBusSession:
-    """Lock a session, which need not have messages. Raises :class:`SessionCannotBeLockedError` if somebody else has."""
-    partition_client = entity.of_session(name)
-    while True:
-        session, found = await _accept(partition_client, name, deadline, telemetry)
-        if session is not None:
-            return session
-        if found.outcome == "locked":
-            error = SessionCannotBeLockedError(
-                f"The requested session {name!r} cannot be accepted: another receiver has its lock. It is free when "
-                "that one is closed, or lets the lock end.",
-                outcome=Outcome.REFUSED,
-            )
-            error.entity = entity.name
-            raise error
+class _Acceptance:
+    """One call that accepts a session. A session that it brings when nobody waits for it any more is given back."""
 
+    def __init__(
+        self, partition_client: PartitionClient, name: str | None, deadline: float, waiter: bytes = b""
+    ) -> None:
+        self._partition_client = partition_client
+        self._token = new_token()
 
-async def _accept(  # noqa: PLR0917 -- what is asked, and who learns of it
-    partition_client: PartitionClient,
-    name: str | None,
-    deadline: float,
-    telemetry: Telemetry,
-    waiter: bytes = b"",
-    left: list[asyncio.Future[Accepted]] | None = None,
-) -> tuple[ServiceBusSession | None, Accepted]:
-    """Try once. What comes when nobody waits for it any more is given back; ``left`` then has what is under way."""
-    connection = partition_client.entity.runtime
-    token = new_token()
+        def make(partition: Partition, turn: Turn) -> Request[Accepted]:
+            return accept_session(partition, turn, self._token, name, waiter=waiter)
 
-    def make(partition: Partition, turn: Turn) -> Request[Accepted]:
-        return accept_session(partition, turn, token, name, waiter=waiter)
+        self._job = CallJob(make, deadline, self.give_back)
+        lane = partition_client.calling(lane_for("y", self._token if name is None else name))
+        self.future: asyncio.Future[Accepted] = lane.submit(self._job)
+        """Brings the answer."""
 
-    def orphaned(result: Accepted) -> None:
-        if result.outcome == "taken":
-            connection.see_off(_give_back(partition_client, SessionLock(result.session, token)))
+    def session(self, found: Accepted, telemetry: Telemetry) -> ServiceBusSession:
+        """Return the session that the answer brought."""
+        partition_client = self._partition_client
+        lease = partition_client.lease(self._token, found.lock, self._job.since)
+        lease.session = found.session
+        lock = SessionLock(found.session, self._token)
+        return ServiceBusSession(partition_client, lock, lease, telemetry)
 
-    async def see() -> None:
-        await asyncio.wait((future,))
-        if not future.cancelled() and future.exception() is None:
-            orphaned(future.result())
+    def give_back(self, found: Accepted) -> None:
+        """Give back the session that the answer brought, if it did."""
+        if found.outcome == "taken":
+            lock = SessionLock(found.session, self._token)
+            self._partition_client.runtime.see_off(_give_back(self._partition_client, lock))
 
-    job = CallJob(make, deadline, orphaned)
-    future: asyncio.Future[Accepted] = partition_client.calling(lane_for("y", token if name is None else name)).submit(
-        job
-    )
-    try:
-        found = await asyncio.shield(future)
-    except asyncio.CancelledError:
-        connection.see_off(see())
-        if left is not None:
-            left.append(future)
-        raise
-    if found.outcome != "taken":
-        return None, found
-    lease = partition_client.lease(token, found.lock, job.since)
-    lease.session = found.session
-    lock = SessionLock(found.session, token)
-    return ServiceBusSession(partition_client, lock, lease, telemetry), found
+    async def wanted_no_more(self) -> None:
+        """Wait for the answer, and give back what it brings."""
+        await asyncio.wait((self.future,))
+        if not self.future.cancelled() and self.future.exception() is None:
+            self.give_back(self.future.result())
 
 
 async def _give_back(partition_client: PartitionClient, lock: SessionLock) -> None:
@@ -124,13 +101,35 @@ async def _give_back(partition_client: PartitionClient, lock: SessionLock) -> No
         await partition_client.call(lane_for("v", lock.name), make, asyncio.get_running_loop().time() + _FORGETTING)
 
 
+async def accept_named(entity: Entity, name: str, deadline: float, telemetry: Telemetry) -> ServiceBusSession:
+    """Lock a session, which need not have messages. Raises :class:`SessionCannotBeLockedError` if somebody else has."""
+    partition_client = entity.of_session(name)
+    while True:
+        acceptance = _Acceptance(partition_client, name, deadline)
+        try:
+            found = await asyncio.shield(acceptance.future)
+        except asyncio.CancelledError:
+            entity.runtime.see_off(acceptance.wanted_no_more())
+            raise
+        if found.outcome == "taken":
+            return acceptance.session(found, telemetry)
+        if found.outcome == "locked":
+            error = SessionCannotBeLockedError(
+                f"The requested session {name!r} cannot be accepted: another receiver has its lock. It is free when "
+                "that one is closed, or lets the lock end.",
+                outcome=Outcome.REFUSED,
+            )
+            error.entity = entity.name
+            raise error
+
+
 async def accept_next(entity: Entity, seconds: float, telemetry: Telemetry) -> ServiceBusSession:
     """Lock the next session that is free, as soon as there is one.
 
     Raises :class:`OperationTimeoutError` if there was none within so many seconds. With 0 seconds each partition is
     asked, and none is waited at.
     """
-    search = _Search(entity, telemetry, waits=seconds != 0)
+    search = _SessionSearch(entity, telemetry, waits=seconds != 0)
     try:
         async with asyncio.timeout(seconds or AT_ONCE):
             return await search.run()
@@ -143,273 +142,200 @@ async def accept_next(entity: Entity, seconds: float, telemetry: Telemetry) -> S
         search.end()
 
 
-class _Search:
-    """Waiting for a session at all partitions of an entity at once.
+class _SessionSearch:
+    """Waiting for a session at all partitions of an entity at once, as :mod:`sbredis.aio.core._searching` decides.
 
-    One of them, another one each time, is asked for a session straight away. If it has none, all are looked at, at
-    once, which locks nothing; of those that have one, one is asked at a time. One that does not answer keeps nobody
-    from the others.
+    Whatever happens (an answer, a wake-up, a time that has come) leads to :meth:`pump`.
     """
 
-    def __init__(self, entity: Entity, telemetry: Telemetry, *, waits: bool = True) -> None:
-        self.entity = entity
-        self.waits = waits
-        """Whether it waits for a session to become free, or wants one that is free now."""
+    def __init__(self, entity: Entity, telemetry: Telemetry, *, waits: bool) -> None:
         self.telemetry = telemetry
         self.identity = secrets.token_hex(5)
-        self.turn = asyncio.Lock()
-        """Of who asks a partition for a session: so there is no more than one that nobody wants in the end."""
+        """Its name among those who wait."""
+        self._entity = entity
+        self._waits = waits
+        """Whether it waits for a session to become free, or wants one that is free now."""
         self._loop = asyncio.get_running_loop()
         self._won: asyncio.Future[ServiceBusSession] = self._loop.create_future()
         self._handed_over = False
-        self._posts: list[_Post] = []
+        self._begin(straight=True)
+        self._timer: asyncio.TimerHandle | None = None
         self._ended_moving: Callable[[], None] | None = None
-        self._numbers = entity.numbers
 
     async def run(self) -> ServiceBusSession:
-        """The session."""
-        self.entity.watchers.add(self._entity_changed)
-        self._ended_moving = self.entity.runtime.clock.when_moved(self._ask_anew)
-        self._take_post()
-        first = self._posts[0]
-        first.start(straight=True)
-        if len(self._posts) > 1:
-            await asyncio.wait((self._won, first.asked), timeout=_LATE, return_when=asyncio.FIRST_COMPLETED)
-            for post in () if self._won.done() else self._posts:
-                post.start(straight=False)
-        if not self.waits:
-            await self._all_asked()
+        """Return the session."""
+        self._entity.watchers.add(self._entity_changed)
+        self._ended_moving = self._entity.runtime.clock.when_moved(self._look_anew)
+        self.pump()
         session = await self._won
         self._handed_over = True
         return session
 
-    async def _all_asked(self) -> None:
-        """Return when there is a session; :class:`TimeoutError` if no partition that answers has one."""
-        asking = self._loop.create_task(self.nobody_finds_one())
-        try:
-            await asyncio.wait((self._won, asking), return_when=asyncio.FIRST_COMPLETED)
-        finally:
-            asking.cancel()
-            await asyncio.wait((asking,))
-        if not self._won.done() and self.trouble() is not None:
-            first: list[asyncio.Future[Any]] = [self._won, *(post.asked for post in self._posts)]
-            await asyncio.wait(first, return_when=asyncio.FIRST_COMPLETED)
-        if not self._won.done():
-            raise TimeoutError
+    def _begin(self, *, straight: bool) -> None:
+        self._numbers = self._entity.numbers
+        self._watchers = [_SessionWatcher(self, self._entity.partition_client(number)) for number in self._numbers]
+        watches = [watcher.live.watch for watcher in self._watchers]
+        self._search = Search(watches, secrets.randbelow(len(watches)), straight=straight)
 
-    def _take_post(self) -> None:
-        numbers = self._numbers = self.entity.numbers
-        start = secrets.randbelow(len(numbers))
-        self._posts = [
-            _Post(self, self.entity.partition_client(number)) for number in (*numbers[start:], *numbers[:start])
-        ]
-
-    @property
-    def over(self) -> bool:
-        """Whether nobody waits any more."""
-        return self._won.done()
-
-    @property
-    def alone(self) -> bool:
-        """Whether there is one partition only."""
-        return len(self._numbers) == 1
-
-    async def nobody_finds_one(self) -> None:
-        """Return when all have been asked, and nobody is about to get what was found; late ones are not waited for."""
-        await asyncio.wait([post.asked for post in self._posts], timeout=_LATE)
-        async with self.turn:
-            pass
+    def pump(self) -> None:
+        """Make the calls that are wanted now."""
+        if self._won.done():
+            return
+        for call in self._search.calls():
+            self._watchers[call.place].make(call)
+        if self._waits:
+            for place in self._search.listens():
+                self._watchers[place].live.listen()
+        elif self._search.found_nothing:
+            self._won.set_exception(TimeoutError())
+            return
+        self._set_timer()
 
     def won(self, session: ServiceBusSession) -> None:
-        """Here it is."""
+        """A session was accepted."""
         if self._won.done():
             session._give_back()
         else:
             self._won.set_result(session)
 
-    def failed(self, error: ServiceBusError) -> None:
-        """Another attempt would not mend this."""
-        if not self._won.done():
+    def failed(self, watcher: _SessionWatcher, error: ServiceBusError) -> None:
+        """A call failed: what another attempt may mend is tried again, the rest ends the search."""
+        if passing(error):
+            _log.info("%s: %s", watcher.partition_client, error)
+        elif not self._won.done():
             self._won.set_exception(error.twin())
+        self.pump()
 
     def trouble(self) -> ServiceBusError | None:
         """Why nothing can be said of any partition, if that is so."""
-        troubles = [post.trouble for post in self._posts]
-        if any(trouble is None for trouble in troubles):
+        if not all(watcher.live.troubled for watcher in self._watchers):
             return None
-        return next((trouble.twin() for trouble in troubles if trouble is not None), None)
+        errors = (watcher.error for watcher in self._watchers if watcher.error is not None)
+        error = next(errors, None)
+        if error is not None:
+            return error.twin()
+        return OperationTimeoutError(f"{self._entity.name!r} does not answer.", outcome=Outcome.UNKNOWN)
 
-    def _ask_anew(self) -> None:
-        for post in self._posts:
-            post.news.set()
+    # -- what happens --------------------------------------------------------------------------------------------------
+
+    def _set_timer(self) -> None:
+        times = [watcher.live.watch.look_at for watcher in self._watchers]
+        when = min([self._loop.time() + _CHECKING, *(time for time in times if time is not None)])
+        if self._timer is not None:
+            self._timer.cancel()
+        self._timer = self._loop.call_at(when, self._on_time)
+
+    def _on_time(self) -> None:
+        now = self._loop.time()
+        for watcher in self._watchers:
+            watcher.live.on_time(now)
+        self.pump()
+
+    def _look_anew(self) -> None:
+        for watcher in self._watchers:
+            watcher.live.watch.missed()
+        self.pump()
 
     def _entity_changed(self) -> None:
         """The queue may have been deleted and created again, and be in other partitions now."""
-        if self._numbers == self.entity.numbers:
-            self._ask_anew()
-            return
-        for post in self._posts:
-            post.end()
-        self._take_post()
-        for post in self._posts:
-            post.start(straight=self.alone)
+        if self._numbers != self._entity.numbers:
+            self._leave()
+            self._begin(straight=False)
+        self._loop.call_soon(self._look_anew)  # after who has learnt of it
 
     def end(self) -> None:
         """Wait no longer. What came and was not handed over is given back."""
-        self.entity.watchers.discard(self._entity_changed)
+        self._entity.watchers.discard(self._entity_changed)
         if self._ended_moving is not None:
             self._ended_moving()
+        if self._timer is not None:
+            self._timer.cancel()
         if not self._won.done():
             self._won.cancel()
         elif not self._handed_over and not self._won.cancelled() and self._won.exception() is None:
             self._won.result()._give_back()
-        for post in self._posts:
-            post.end()
+        self._leave()
+
+    def _leave(self) -> None:
+        for watcher in self._watchers:
+            watcher.end()
 
 
-class _Post:
-    """Where it waits at one partition."""
+class _SessionWatcher:
+    """A partition in which a session is searched for."""
 
-    def __init__(self, search: _Search, partition_client: PartitionClient) -> None:
-        loop = asyncio.get_running_loop()
-        self.news = asyncio.Event()
-        self.asked: asyncio.Future[None] = loop.create_future()
-        """Done when it has been asked once."""
+    def __init__(self, search: _SessionSearch, partition_client: PartitionClient) -> None:
+        self.partition_client = partition_client
+        self.live = LiveWatch(partition_client, search.identity, changed=search.pump, failed=self._failed)
+        self.error: ServiceBusError | None = None
+        """Why the last call failed, if it did."""
         self._search = search
-        self._partition_client = partition_client
-        self._loop = loop
-        self._straight = False
-        self._since = loop.time()
-        self._trouble: ServiceBusError | None = None
-        self._answered = False
-        self._subscription: Listening | None = None
-        self._left: list[asyncio.Future[Accepted]] = []
-        self._task: asyncio.Task[None] | None = None
+        self._lane = f"k{search.identity}"
+        self._loop = asyncio.get_running_loop()
+        self._answer: asyncio.Future[Accepted] | None = None
+        """Of the call under way."""
 
-    def start(self, *, straight: bool) -> None:
-        """Begin, if that was not done yet; without looking first, if ``straight``."""
-        if self._task is None:
-            self._straight, self._since = straight, self._loop.time()
-            self._task = self._loop.create_task(self._wait())
+    def make(self, fetch: Fetch) -> None:
+        """Make a call that was decided on."""
+        self.live.watch.ask(self._loop.time(), fetch.wanted)
+        registered = bool(self.live.waiter)
+        if fetch.wanted:
+            acceptance = _Acceptance(self.partition_client, None, self._loop.time() + _CALLING, waiter=self.live.waiter)
+            self._answer = acceptance.future
+        else:
+            acceptance = None
+            job = CallJob(self._looking(1), self._loop.time() + _CALLING)
+            self._answer = self.partition_client.calling(self._lane).submit(job)
+        self._answer.add_done_callback(lambda done: self._answered(done, acceptance, registered=registered))
 
-    @property
-    def trouble(self) -> ServiceBusError | None:
-        """Why nothing is known of it, if that is so."""
-        if self._answered:
-            return None
-        if self._trouble is None and self._task is not None and self._loop.time() - self._since >= _LATE:
-            return OperationTimeoutError(f"{self._partition_client} does not answer.", outcome=Outcome.UNKNOWN)
-        return self._trouble
-
-    async def _wait(self) -> None:
-        pause = 0.0
-        while True:
-            self.news.clear()
-            try:
-                wait, pause = await self._ask(), 0.0
-                self._answered = True
-                if self._search.over:
-                    return
-            except ServiceBusError as error:
-                if not passing(error):
-                    self._search.failed(error)
-                    return
-                self._answered, self._trouble = False, error
-                _log.info("%s: %s", self._partition_client, error)
-                wait = pause = min(max(_FIRST_PAUSE, pause * 2), _LONGEST_PAUSE)
-            if wait:
-                self._say_asked()
-                with suppress(TimeoutError):
-                    async with asyncio.timeout(wait):
-                        await self.news.wait()
-
-    def _say_asked(self) -> None:
-        if not self.asked.done():
-            self.asked.set_result(None)
-
-    async def _ask(self) -> float:
-        """Take a session if there is one; else in how many seconds to ask again."""
-        straight, self._straight = self._straight, False
-        if not straight and not self._search.alone:
-            looked = await self._look()
-            if looked.outcome != "found":
-                return await self._nothing(looked)
-        async with self._search.turn:
-            taking = asyncio.ensure_future(self._take())
-            try:
-                await asyncio.wait((taking,), timeout=_LATE)
-            except BaseException:
-                taking.cancel()
-                raise
-        found = await taking
-        if found.outcome != "none":
-            return 0
-        return await self._nothing(found)
-
-    async def _look(self) -> Accepted:
-        """Whether it has a free session."""
-        waiter = self._waiter
+    def _looking(self, waiting_for: int) -> Callable[[Partition, Turn], Request[Accepted]]:
+        waiter = self.live.waiter
 
         def make(partition: Partition, turn: Turn) -> Request[Accepted]:
-            return look_for_session(partition, waiter=waiter, turn=Turn("", 0, turn.now))
+            return look_for_session(partition, waiter=waiter, waiting_for=waiting_for, turn=Turn("", 0, turn.now))
 
-        return await self._partition_client.call(self._lane, make, self._loop.time() + _CALLING)
+        return make
 
-    async def _take(self) -> Accepted:
-        search = self._search
-        until = self._loop.time() + _CALLING
-        session, found = await _accept(self._partition_client, None, until, search.telemetry, self._waiter, self._left)
-        if session is not None:
-            search.won(session)
-        return found
+    def _answered(self, done: asyncio.Future[Accepted], acceptance: _Acceptance | None, *, registered: bool) -> None:
+        self._answer = None
+        if done.cancelled():
+            return  # nobody waits any more; what it brings is given back
+        if (error := done.exception()) is not None:
+            self.live.failed(error)
+            if isinstance(error, ServiceBusError):
+                self._failed(error)
+            return
+        self.error, found = None, done.result()
+        if found.outcome in {"found", "taken"}:
+            self.live.watch.found()
+        elif found.more:
+            self.live.watch.busy_with_due(registered=registered)
+        else:
+            self.live.nothing(found.due, registered=registered)
+        if acceptance is not None and found.outcome == "taken":
+            self._search.won(acceptance.session(found, self._search.telemetry))
+        self._search.pump()
 
-    async def _nothing(self, found: Accepted) -> float:
-        if found.more:
-            return 0
-        self._say_asked()
-        search = self._search
-        if not search.waits:
-            return REGISTERED
-        if self._subscription is None:
-            await search.nobody_finds_one()
-            if search.over:
-                return 0
-            transport = search.entity.runtime.transport
-            self._subscription = await listen(transport, self._channel(), woken=self.news.set, missed=self.news.set)
-            return 0  # what came before we were heard was not said: ask once more
-        return min(REGISTERED, found.due / 1000 if found.due else REGISTERED)
-
-    @property
-    def _lane(self) -> str:
-        return f"k{self._search.identity}"
-
-    @property
-    def _waiter(self) -> bytes:
-        return b"" if self._subscription is None else self._channel()
-
-    def _channel(self) -> bytes:
-        return self._partition_client.channel(self._search.identity)
+    def _failed(self, error: ServiceBusError) -> None:
+        self.error = error
+        self._search.failed(self, error)
 
     def end(self) -> None:
-        """Be forgotten where it waits, so that the next in line is woken."""
-        task = self._task
-        if task is not None and (not task.done() or self._subscription is not None):
-            task.cancel()
-            self._search.entity.runtime.see_off(self._leave(task))
+        """Be forgotten by the partition, so that the next in line is woken."""
+        if self._answer is not None or self.live.waiter or self.live.opening:
+            self.partition_client.runtime.see_off(self._leave())
         else:
-            self._partition_client.dismiss(self._lane)
+            self.live.leave()
+            self.partition_client.dismiss(self._lane)
 
-    async def _leave(self, task: asyncio.Task[None]) -> None:
-        await asyncio.wait((task,))
-        if self._left:
-            await asyncio.wait(self._left, timeout=_FORGETTING)  # they may have it registered
-        waiter = self._waiter
-        if self._subscription is not None:
-            self._subscription.close()
+    async def _leave(self) -> None:
+        await self.live.stop_opening()
+        if (answer := self._answer) is not None:
+            await asyncio.wait((answer,), timeout=_FORGETTING)
+            answer.cancel()
+        await self.live.be_forgotten(self._stop_waiting)
+        self.partition_client.dismiss(self._lane)
 
-            def make(partition: Partition, turn: Turn) -> Request[Accepted]:
-                return look_for_session(partition, waiter=waiter, waiting_for=0, turn=Turn("", 0, turn.now))
-
-            with suppress(ServiceBusError):  # it is given up by itself
-                await self._partition_client.call(self._lane, make, self._loop.time() + _FORGETTING)
-        self._partition_client.dismiss(self._lane)
+    async def _stop_waiting(self) -> None:
+        deadline = self._loop.time() + _FORGETTING
+        await self.partition_client.call(self._lane, self._looking(0), deadline)

@@ -19,10 +19,11 @@ from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING
 
 from sbredis.aio.calls._arguments import AT_ONCE
+from sbredis.aio.calls._waking import passing
 from sbredis.aio.core._fetching import Stock, fetches, keep_for, passings
 from sbredis.aio.receiving._buffer import Buffer
 from sbredis.aio.receiving._caller import Caller
-from sbredis.aio.receiving._watcher import PartitionWatcher, passing
+from sbredis.aio.receiving._watcher import PartitionWatcher
 from sbredis.engine import Side
 from sbredis.exceptions import (
     OperationTimeoutError,

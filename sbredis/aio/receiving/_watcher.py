@@ -4,26 +4,23 @@
 from __future__ import annotations
 
 import asyncio
-import logging
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Protocol, TypeVar
 
 from sbredis.aio.calls._lane_kinds import CallJob
-from sbredis.aio.calls._waking import WakeChannel
+from sbredis.aio.calls._waking import LiveWatch
 from sbredis.aio.core._fetching import Fetch
-from sbredis.aio.core._watching import Watch
 from sbredis.engine import Looked, Mode, Partition, Received, Request, Side, Turn, new_token
-from sbredis.exceptions import MessagingEntityDisabledError, ServiceBusError
+from sbredis.exceptions import ServiceBusError
 from sbredis.model import ServiceBusReceivedMessage, ServiceBusReceiveMode, Source, delivered
 
 if TYPE_CHECKING:
     from sbredis.aio.calls._partition_client import PartitionClient
     from sbredis.aio.receiving._session import ServiceBusSession
 
-__all__ = ["PartitionWatcher", "WatchOwner", "passing"]
+__all__ = ["PartitionWatcher", "WatchOwner"]
 
 T = TypeVar("T")
-_log = logging.getLogger("sbredis.client")
 _PATIENCE = 60.0
 _CLOSING, _FORGETTING = 10.0, 2.0
 _MOST_WAITING = 100
@@ -63,7 +60,8 @@ class PartitionWatcher:
 
     def __init__(self, owner: WatchOwner, partition_client: PartitionClient, identity: str) -> None:
         self.partition_client = partition_client
-        self.watch = Watch()
+        self._live = LiveWatch(partition_client, identity, changed=owner.pump, failed=self._tell)
+        self.watch = self._live.watch
         """What is known of it."""
         self._owner = owner
         self._look_lane = f"k{identity}"
@@ -71,21 +69,12 @@ class PartitionWatcher:
         # that was lost.
         self._receive_lane: str | None = None
         self._job: CallJob[Received] | CallJob[Looked] | None = None
-        self._left = False
         self._loop = asyncio.get_running_loop()
-        self._channel = WakeChannel(
-            partition_client,
-            identity,
-            woken=lambda: self._woken(known=True),
-            missed=lambda: self._woken(known=False),
-            heard=self._heard,
-            failed=self._cannot_listen,
-        )
 
     @property
     def troubled(self) -> bool:
         """Whether the last calls to it failed, or the one under way has trouble."""
-        return self.watch.troubled or (self.watch.under_way and not self.partition_client.connected)
+        return self._live.troubled
 
     # -- calls ---------------------------------------------------------------------------------------------------------
 
@@ -97,7 +86,7 @@ class PartitionWatcher:
             self._look(fetch.waiting_for)
 
     def _receive(self, wanted: int) -> None:
-        owner, waiter = self._owner, self._channel.name
+        owner, waiter = self._owner, self._live.waiter
         session, side = owner.session, owner.side
         token = new_token() if session is None else session._hold.lease.token
         mode: Mode = "lock" if owner.mode is ServiceBusReceiveMode.PEEK_LOCK else "delete"
@@ -129,7 +118,7 @@ class PartitionWatcher:
 
     def _look(self, waiting_for: int) -> None:
         """Find out whether there is something, without receiving it."""
-        make, registered = self._looking(waiting_for), bool(self._channel.name)
+        make, registered = self._looking(waiting_for), bool(self._live.waiter)
         self.watch.ask(self._loop.time())
         job = CallJob(make, self._loop.time() + _PATIENCE)
         self._job = job
@@ -137,7 +126,7 @@ class PartitionWatcher:
         future.add_done_callback(lambda done: self._looked(done, waits=waiting_for > 0, registered=registered))
 
     def _looking(self, waiting_for: int) -> Callable[[Partition, Turn], Request[Looked]]:
-        side, waiter, session = self._owner.side, self._channel.name, self._owner.session
+        side, waiter, session = self._owner.side, self._live.waiter, self._owner.session
         lock = None if session is None else session._lock
 
         def make(partition: Partition, turn: Turn) -> Request[Looked]:
@@ -182,12 +171,9 @@ class PartitionWatcher:
         self._owner.received([])
 
     def _nothing(self, due: int, *, registered: bool) -> None:
-        self.watch.nothing(self._loop.time(), due / 1000, registered=registered)
-        if self.watch.unheard:
-            if self._channel.name:
-                self.watch.heard()
-            elif not self._owner.only_wants_what_is_there:
-                self._channel.open()
+        self._live.nothing(due, registered=registered)
+        if not self._owner.only_wants_what_is_there:
+            self._live.listen()
         self._owner.answered(self)
 
     def _delivered(self, result: Received, token: str, since: float) -> list[ServiceBusReceivedMessage]:
@@ -211,7 +197,7 @@ class PartitionWatcher:
         error = done.exception()
         if error is None:
             return done.result()
-        self.watch.failed(self._loop.time(), refused=not passing(error))
+        self._live.failed(error)
         self._tell(error)
         return None
 
@@ -223,41 +209,21 @@ class PartitionWatcher:
 
     def on_time(self, now: float) -> None:
         """Look again if it is time, or if no connection is left over which it could wake us."""
-        watch = self.watch
-        watch.time_passed(now)
-        if not watch.under_way and not watch.may_ask and not watch.troubled and not self.partition_client.connected:
-            watch.disconnected()
+        self._live.on_time(now)
 
     def wanted(self) -> None:
         """Somebody comes who waits for messages."""
         self.watch.anew()
-        if self.watch.unheard and not self._channel.opening:
+        if self.watch.unheard and not self._live.opening:
             self.watch.wanted_now()  # nobody has waited until now
-
-    def _woken(self, *, known: bool) -> None:
-        if known:
-            self.watch.woken()
-        else:
-            self.watch.missed()
-        self._owner.pump()
-
-    def _heard(self) -> None:
-        self.watch.heard()
-        self._owner.pump()
-
-    def _cannot_listen(self, error: ServiceBusError) -> None:
-        self.watch.cannot_listen(self._loop.time(), refused=not passing(error))
-        self._tell(error)
 
     # -- the end -------------------------------------------------------------------------------------------------------
 
     def leave(self) -> None:
         """The queue is not here any more."""
-        self._left = True
-        self.watch.leave()
         if self._job is not None:
             self._job.future.cancel()
-        self._channel.abandon()
+        self._live.leave()
         self._leave_lanes()
 
     def _leave_lanes(self) -> None:
@@ -273,28 +239,12 @@ class PartitionWatcher:
 
     async def aclose(self) -> None:
         """Wait for the answer that is under way, and be forgotten by the partition."""
-        self._left = True
-        await self._channel.stop_opening()
+        await self._live.stop_opening()
         if (job := self._job) is not None:
             await asyncio.wait((job.future,), timeout=_CLOSING if self.partition_client.connected else 0)
             job.future.cancel()  # if it is not answered: what it brings in the end is given back
-        if self._channel.name:
-            await self._be_forgotten()
-        self._channel.abandon()
-        self.watch.leave()
+        await self._live.be_forgotten(self._stop_waiting)
         self._leave_lanes()
 
-    async def _be_forgotten(self) -> None:
-        if not self.watch.registered or not self.partition_client.connected:
-            return
-        try:
-            await self.partition_client.call(self._look_lane, self._looking(0), self._loop.time() + _FORGETTING)
-        except ServiceBusError as error:
-            _log.debug("%s was not told that a receiver has gone: %s", self.partition_client, error)
-
-
-def passing(error: BaseException) -> bool:
-    """Return whether another attempt may end better."""
-    if not isinstance(error, ServiceBusError):
-        return True
-    return error.is_transient and not isinstance(error, MessagingEntityDisabledError)
+    async def _stop_waiting(self) -> None:
+        await self.partition_client.call(self._look_lane, self._looking(0), self._loop.time() + _FORGETTING)

@@ -137,6 +137,12 @@ def test_a_failure_pauses_for_longer_each_time_until_an_answer_comes(state: Stat
     assert watch.look_at - now <= 0.1
 
 
+@pytest.mark.parametrize("state", State)
+def test_a_partition_is_told_that_we_leave_if_it_has_us_registered_or_may_have(state: State) -> None:
+    registered = {State.WAITING, State.TRUSTED, State.ASKED, State.OVERTAKEN}
+    assert watch_in(state).may_be_registered == (state in registered)
+
+
 def test_a_due_time_after_the_end_of_the_registration_is_no_reason_to_come() -> None:
     watch = Watch()
     watch.ask(0)

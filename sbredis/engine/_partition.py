@@ -9,7 +9,6 @@ from __future__ import annotations
 import re
 import secrets
 from collections.abc import Callable, Sequence
-from dataclasses import replace
 from typing import Any, Literal, NamedTuple, TypeVar
 
 from sbredis._quoting import quoted
@@ -52,7 +51,7 @@ from sbredis.engine._results import (
 from sbredis.engine._scripts import load
 from sbredis.engine._settings import PartitionSettings
 from sbredis.exceptions import MessageSizeExceededError
-from sbredis.transport import Argument
+from sbredis.transport import Argument, Keys
 
 __all__ = [
     "MAXIMUM_CALL_BYTES",
@@ -116,7 +115,7 @@ class Partition:
         within("version", version, 1, 999_999_999_999_999)
         if not _INCARNATION.fullmatch(incarnation):
             raise ValueError(f"{quoted(incarnation)} is no incarnation")
-        self.keys = partition_keys(namespace, salt, entity, store)
+        self.keys = Keys(partition_keys(namespace, salt, entity, store))
         self.channel = due_channel(namespace, salt)
         self.incarnation = incarnation
         self.version = version
@@ -171,7 +170,7 @@ class Partition:
             "incarnations": " ".join(target.incarnation + "+" * target.settings.sessions for target in targets),
             "fence": "" if fence is None else fence,
         }
-        return replace(self.request("publish", turn, _published, scalars, rest), keys=keys)
+        return self.request("publish", turn, _published, scalars, rest)._replace(keys=keys)
 
     @property
     def target_keys(self) -> tuple[bytes, ...]:
@@ -264,7 +263,7 @@ class Partition:
             "waiting_for": waiting_for,
             "session": signed(None if session is None else session.name),
         }
-        return replace(self.request("receive", turn, read, scalars), repeatable=True)
+        return self.request("receive", turn, read, scalars)._replace(repeatable=True)
 
     def receive_deferred(
         self,

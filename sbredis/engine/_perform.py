@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Mapping, Sequence
 from typing import Any, Literal, Protocol, TypeVar
-
-import anyio
 
 from sbredis.engine._refusals import REFUSALS, Refusal, refused
 from sbredis.engine._request import Request
@@ -47,7 +46,7 @@ async def perform(
     ``refusals`` says what the codes of the script mean, where they are not those of a partition. A partition puts a
     call off if it has more due work than one call does. Such a call is made again as long as there is time.
     """
-    until = anyio.current_time() + timeout
+    until = time.monotonic() + timeout
     while True:
         try:
             reply = await transport.call(
@@ -59,7 +58,7 @@ async def perform(
                 durability=durability,
             )
         except ScriptRefusedError as error:
-            timeout = until - anyio.current_time()
+            timeout = until - time.monotonic()
             if error.reply_code == "DUE" and timeout > 0:
                 continue
             raise refused(error, refusals) from None

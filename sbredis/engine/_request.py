@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
-from typing import Any, Generic, TypeVar
+from typing import Any, Generic, NamedTuple, TypeVar
 
 from sbredis.transport import Argument, Script
 
@@ -13,8 +12,7 @@ __all__ = ["Request"]
 T = TypeVar("T")
 
 
-@dataclass(frozen=True, slots=True)
-class Request(Generic[T]):
+class Request(NamedTuple, Generic[T]):
     """One call of one script. Sent again, it is the same call, and the scripts answer it as the first time."""
 
     script: Script

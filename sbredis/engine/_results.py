@@ -76,8 +76,7 @@ class Delivery(NamedTuple):
     """When it expires, if that is another time than its record says: a copy has a life of its own."""
 
 
-@dataclass(frozen=True, slots=True)
-class Sent:
+class Sent(NamedTuple):
     """What became of a send."""
 
     more: bool
@@ -90,8 +89,7 @@ class Sent:
     """On a topic: the numbers of those that are to be published later."""
 
 
-@dataclass(frozen=True, slots=True)
-class Received:
+class Received(NamedTuple):
     """What was given out."""
 
     more: bool
@@ -106,8 +104,7 @@ class Received:
     """How many of the last names found no room in the answer. They are still deferred."""
 
 
-@dataclass(frozen=True, slots=True)
-class Looked:
+class Looked(NamedTuple):
     """What a look found."""
 
     more: bool
@@ -117,8 +114,7 @@ class Looked:
     """There is something to be received, unless it has expired; if not, whoever looked waits from then on."""
 
 
-@dataclass(frozen=True, slots=True)
-class Accepted:
+class Accepted(NamedTuple):
     """What became of an attempt to lock a session."""
 
     more: bool
@@ -146,8 +142,7 @@ class SessionsListed:
     """Something was due that may change the list: :meth:`Partition.due` does it."""
 
 
-@dataclass(frozen=True, slots=True)
-class Settled:
+class Settled(NamedTuple):
     """What became of a settlement: all but those named were settled."""
 
     more: bool
@@ -157,8 +152,7 @@ class Settled:
     """What is a dead letter already and cannot become one."""
 
 
-@dataclass(frozen=True, slots=True)
-class Renewed:
+class Renewed(NamedTuple):
     """What became of a renewal."""
 
     more: bool

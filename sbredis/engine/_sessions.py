@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from typing import Any
 
 from sbredis.engine._packing import (
@@ -49,7 +48,7 @@ def look_for_session(
 
     With ``waiting_for`` 0 the caller does not wait, and is forgotten if it did. It has no place in a lane.
     """
-    return replace(_accepting(partition, turn, new_token(), None, 0, waiter, waiting_for), repeatable=True)
+    return _accepting(partition, turn, new_token(), None, 0, waiter, waiting_for)._replace(repeatable=True)
 
 
 def _accepting(  # noqa: PLR0917 -- the arguments of the script

@@ -13,7 +13,7 @@ from sbredis.transport._borrowed import target_of
 from sbredis.transport._facts import ServerFacts
 from sbredis.transport._memory import forget_memory, require_memory
 from sbredis.transport._open import open_transport, require_asyncio
-from sbredis.transport._script import Argument, Script
+from sbredis.transport._script import Argument, Keys, Script
 from sbredis.transport._slots import SLOTS, key_slot
 
 if TYPE_CHECKING:
@@ -27,6 +27,7 @@ __all__ = [
     "Backoff",
     "Durability",
     "Endpoint",
+    "Keys",
     "Listener",
     "Script",
     "ServerFacts",

@@ -110,7 +110,6 @@ class Transport:
             self._as_sent(script) if self._dialer.strips_shebang else script,
             keys,
             arguments,
-            slot=key_slot(keys[0]) if keys else None,
             repeatable=repeatable,
         )
         started = self._loop.time()

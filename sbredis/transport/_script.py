@@ -4,10 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from functools import cached_property
 from hashlib import sha1
 from typing import Any
 
-__all__ = ["Argument", "Call", "Command", "Script", "pack"]
+from sbredis.transport._slots import key_slot
+
+__all__ = ["Argument", "Call", "Command", "Keys", "Script", "pack"]
 
 Argument = bytes | str | int
 
@@ -71,6 +74,20 @@ class Script:
         return Script(self.name, newline + rest, self.takes_run_id)
 
 
+class Keys(tuple[bytes, ...]):  # noqa: SLOT001 -- what is computed once is kept in the instance
+    """Keys that many calls have in common: they are packed, and their slot is computed, once for all of them."""
+
+    @cached_property
+    def slot(self) -> int:
+        """The hash slot that all of them lie in."""
+        return key_slot(self[0])
+
+    @cached_property
+    def packed(self) -> bytes:
+        """Their number and themselves, as they are sent."""
+        return _packed(b"", (len(self), *self))
+
+
 class Call:
     """One call of one script: where it goes and what is sent. The same object is sent again when a call is repeated."""
 
@@ -103,22 +120,21 @@ class Call:
         keys: Sequence[bytes],
         arguments: Sequence[Argument],
         *,
-        slot: int | None,
         repeatable: bool = False,
     ) -> None:
+        if type(keys) is not Keys:
+            keys = Keys(keys)
         self.script: Script | None = script
         self.sha = script.sha
-        self.slot = slot
+        self.slot = keys.slot if keys else None
         self.repeatable = repeatable
-        count = len(keys)
         if not script.takes_run_id:
-            head = script.head % (3 + count + len(arguments))
-            self._before_run_id = _packed(head, (count, *keys, *arguments)) + b"\r\n"
+            head = script.head % (3 + len(keys) + len(arguments)) + keys.packed
+            self._before_run_id = _packed(head, arguments) + b"\r\n"
             self._after_run_id: bytes | None = None
             self.size = len(self._before_run_id)
         else:
-            head = script.head % (4 + count + len(arguments))
-            self._before_run_id = _packed(head, (count, *keys))
+            self._before_run_id = script.head % (4 + len(keys) + len(arguments)) + keys.packed
             self._after_run_id = _packed(b"", arguments) + b"\r\n"
             self.size = len(self._before_run_id) + len(self._after_run_id) + 50
 

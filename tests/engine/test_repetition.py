@@ -370,7 +370,7 @@ async def test_the_answer_of_a_call_is_kept_while_others_go_on(bench: Bench, arr
     if arrange is renew_session_:
         assert second == first - 5000
     elif getattr(first, "lock", 0) and not getattr(first, "missing", ()):
-        assert second == replace(first, lock=first.lock - 5000)
+        assert second == first._replace(lock=first.lock - 5000)
     else:
         assert second == first
     assert await bench.whole() == after
@@ -385,7 +385,7 @@ async def test_a_call_that_is_made_again_tells_anew_in_how_many_ms_something_is_
 
     async def again() -> int:
         before, after = request.arguments[:4], request.arguments[5:]
-        told: int = (await bench.tell(replace(request, arguments=(*before, bench.now, *after)))).due
+        told: int = (await bench.tell(request._replace(arguments=(*before, bench.now, *after)))).due
         return told
 
     await bench.tell(request)

@@ -160,7 +160,7 @@ async def test_a_repeated_accept_is_about_the_session_that_the_first_one_got(ben
     assert await bench.tell(request) == first
     bench.later(LOCK)
     arguments = (*request.arguments[:4], bench.now, *request.arguments[5:])
-    again = await bench.tell(replace(request, arguments=arguments))
+    again = await bench.tell(request._replace(arguments=arguments))
     assert (again.outcome, again.session, again.lock) == ("none", "a", 0)
 
 

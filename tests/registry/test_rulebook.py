@@ -283,7 +283,7 @@ async def test_an_active_subscription_or_topic_is_not_taken_out(transport: Trans
 async def test_a_subscription_of_many_rules_is_taken_out_in_steps(transport: Transport) -> None:
     _, record = await with_subscription(transport, *(Rule(f"r{number}") for number in range(10)))
     ended = (await ask(transport, REGISTRY.revise_subscription(replace(record, state="deleting"), FOURTH))).record
-    request = replace(REGISTRY.unregister(ended), arguments=(*REGISTRY.unregister(ended).arguments[:-1], 4))
+    request = REGISTRY.unregister(ended)._replace(arguments=(*REGISTRY.unregister(ended).arguments[:-1], 4))
     assert [await ask(transport, request) for _ in range(4)] == [
         (True, True),
         (True, True),

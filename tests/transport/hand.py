@@ -91,7 +91,7 @@ async def running(
 
 def call(argument: bytes | str | int = b"", *, script: Script = SCRIPT, repeatable: bool = False) -> Call:
     """A call that is recognised by its argument."""
-    return Call(script, [b"k"], [argument], slot=0, repeatable=repeatable)
+    return Call(script, [b"k"], [argument], repeatable=repeatable)
 
 
 def in_seconds(seconds: float) -> float:

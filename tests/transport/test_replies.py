@@ -89,7 +89,7 @@ ENDS = [
 
 
 def call(*, repeatable: bool = False) -> Call:
-    return Call(Script("send", "return 1"), [b"k"], [], slot=0, repeatable=repeatable)
+    return Call(Script("send", "return 1"), [b"k"], [], repeatable=repeatable)
 
 
 @pytest.mark.parametrize(("reply", "kind", "outcome", "again"), REPLIES, ids=[reply[0][:40] for reply in REPLIES])

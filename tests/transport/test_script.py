@@ -66,7 +66,7 @@ def test_what_redis_could_only_guess_at_is_refused(argument: Any) -> None:
     with pytest.raises(TypeError, match=type(argument).__name__):
         pack([b"SET", argument])
     with pytest.raises(TypeError, match=type(argument).__name__):
-        Call(Script("s", "return 1"), [b"k"], [argument], slot=0)
+        Call(Script("s", "return 1"), [b"k"], [argument])
 
 
 # -- scripts -----------------------------------------------------------------------------------------------------------
@@ -105,7 +105,7 @@ ARGUMENTS = st.lists(ARGUMENT, max_size=4)
 @given(KEYS, ARGUMENTS)
 def test_a_call_is_evalsha_with_the_number_of_keys(keys: list[bytes], arguments: list[bytes | str | int]) -> None:
     script = Script("s", "return 1")
-    call = Call(script, keys, arguments, slot=None)
+    call = Call(script, keys, arguments)
     assert call.payload(RUN_ID) == packed_by_redis_py("EVALSHA", script.sha, len(keys), *keys, *arguments)
     assert call.size >= len(call.payload(RUN_ID))
 
@@ -115,7 +115,7 @@ def test_the_run_id_is_the_first_argument_of_a_script_that_takes_it(
     keys: list[bytes], arguments: list[bytes | str | int], run_id: bytes
 ) -> None:
     script = Script("s", "return 1", takes_run_id=True)
-    call = Call(script, keys, arguments, slot=None)
+    call = Call(script, keys, arguments)
     assert call.payload(run_id) == packed_by_redis_py("EVALSHA", script.sha, len(keys), *keys, run_id, *arguments)
     assert call.size >= len(call.payload(run_id))
 
@@ -123,7 +123,7 @@ def test_the_run_id_is_the_first_argument_of_a_script_that_takes_it(
 def test_a_payload_is_frozen_when_the_call_is_made() -> None:
     keys, arguments, buffer = [b"k"], [b"a"], bytearray(b"b")
     script = Script("s", "return 1", takes_run_id=True)
-    call = Call(script, keys, [*arguments, buffer], slot=0)  # type: ignore[list-item]  # taken all the same
+    call = Call(script, keys, [*arguments, buffer])  # type: ignore[list-item]  # taken all the same
     before = call.payload(RUN_ID)
     keys.append(b"other")
     arguments.clear()
@@ -137,5 +137,5 @@ def test_a_command_says_its_name_and_never_its_arguments() -> None:
     assert command.payload(RUN_ID) == packed_by_redis_py("AUTH", "secret")
     assert str(command) == "command AUTH"
     assert str(Command("PING")) == "command PING"
-    assert str(Call(Script("send", "return 1"), [], [], slot=None)) == "script send"
+    assert str(Call(Script("send", "return 1"), [], [])) == "script send"
     assert command.script_source == b""

@@ -307,20 +307,21 @@ class _Pipeline(Generic[J, R]):
                 continue
             self._told = False
             try:
-                await self._deliver(jobs)
-            except Exception as error:  # noqa: BLE001  # a defect must not leave callers waiting for ever
+                error = await self._call(jobs)
+                if error is not None:
+                    await self._in_parts(jobs, error)
+            except Exception as defect:  # noqa: BLE001  # a defect must not leave callers waiting for ever
                 if lane.runtime.closed:
                     lane.close()
                     return
                 _log.exception("%s: a call broke on a defect", lane.link)
-                lane.fail(jobs, DefectError(error, Outcome.UNKNOWN))
+                lane.fail(jobs, DefectError(defect, Outcome.UNKNOWN))
             self.in_flight = []
 
-    async def _deliver(self, jobs: list[J]) -> None:
-        """Bring jobs to their end: in one call, or, if one of them is refused, in parts."""
-        lane, search, part = self._lane, Halving[J](), jobs
+    async def _in_parts(self, part: list[J], error: ServiceBusError | None) -> None:
+        """Deliver jobs in parts after a call of all failed with an error that one of them may have caused."""
+        lane, search = self._lane, Halving[J]()
         while part:
-            error = await self._call(part)
             if error is not None and not search.split(part, error):
                 if isinstance(error, UnmadeError):
                     self._fail_unmade(part[0], error)
@@ -328,11 +329,12 @@ class _Pipeline(Generic[J, R]):
             part, refused, full = search.next_part()
             if full is not None:
                 lane.fail(refused, full)
+            error = await self._call(part) if part else None
 
     async def _call(self, jobs: list[J]) -> ServiceBusError | None:
         """Deliver one call for these jobs, which ends them; or return the error that one of them may have caused."""
         lane, entity, until = self._lane, self._lane.entity, max(map(_deadline, jobs))
-        delivery = Delivery(lane_is_known=self._known)
+        delivery: Delivery | None = None  # made when the first attempt fails
         request: Request[R] | None = None
         while jobs:
             record, begun = entity.record, self._loop.time()
@@ -342,17 +344,18 @@ class _Pipeline(Generic[J, R]):
                     if lane.link.number not in entity.numbers:
                         raise lane.displaced()
                     request = self._made(jobs)
-                if not delivery.maybe_ran:
+                if delivery is None or not delivery.maybe_ran:
                     seconds = lane.patience(jobs, seconds)
                 result = await perform(lane.runtime.transport, request, timeout=seconds)
             except ServiceBusError as error:
                 # It was given up because its time ran out, and not for another reason; and that was not all the time.
                 ran_out = self._loop.time() + lane.runtime.retry.first >= begun + seconds
                 time_is_left = ran_out and begun + seconds < until
+                delivery = delivery or Delivery(lane_is_known=self._known)
                 step = delivery.failed(error, time_is_left=time_is_left)
                 step = await self._carried_out(step, delivery, jobs, record, until, time_is_left=time_is_left)
                 if step is NextStep.ANEW:
-                    delivery, request = Delivery(lane_is_known=self._known), None
+                    delivery = request = None
                 elif step is not NextStep.AGAIN:
                     assert delivery.error is not None
                     if step is NextStep.SPLIT:

@@ -63,6 +63,8 @@ _PAUSES: Final = 0.1, 10.0
 class State(Enum):
     """What is known of a partition."""
 
+    __hash__ = object.__hash__  # that of an Enum is computed in Python, and states are looked up all the time
+
     UNKNOWN = "it may have something"
     STOCKED = "it had something at the last answer"
     CALLED = "it has woken us since we last asked"
@@ -79,6 +81,8 @@ class State(Enum):
 
 class Event(Enum):
     """What may happen to a watch."""
+
+    __hash__ = object.__hash__
 
     ASK = "a call is made"
     FOUND = "the answer: it has something"

@@ -6,7 +6,6 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Iterable, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager, AbstractContextManager, nullcontext
-from dataclasses import replace
 from datetime import datetime, timedelta
 from typing import TYPE_CHECKING, Any, Literal, Unpack
 
@@ -46,7 +45,7 @@ class _Completion(CallJob[Settled]):
         def read(reply: Any) -> Settled:
             return self._noted(request.read(reply))
 
-        return replace(request, read=read)
+        return request._replace(read=read)
 
     def _noted(self, settled: Settled) -> Settled:
         self.done = True

@@ -177,7 +177,7 @@ class Comparison:
         request = step.make(partition, NO_TURN if step.operation == "destroy" else turn)
         if how.defect == "malformed":
             options = breakages(step.operation)
-            request = replace(request, arguments=options[how.breakage % len(options)](request.arguments))
+            request = request._replace(arguments=options[how.breakage % len(options)](request.arguments))
             call = replace(call, sound=False)
         elif call.lane and how.defect != "layout":
             self.frozen[call.lane] = Frozen(step, call, request)
@@ -189,7 +189,7 @@ class Comparison:
         call = replace(call, now=self.now, run_id=self.run_id)
         arguments = list(request.arguments)
         arguments[4] = self.now
-        return self._both(step, call, replace(request, arguments=tuple(arguments)), How())
+        return self._both(step, call, request._replace(arguments=tuple(arguments)), How())
 
     def _call(self, how: How) -> m.Call:
         """The call as it is, or as it is wrong."""

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Self, Unpack, final, overload
 from sbredis.aio import ServiceBusClient
 from sbredis.aio.calls._arguments import deadline_of
 from sbredis.aio.calls._test_hooks import dismantle, set_up
-from sbredis.aio.maintenance._publishing import Watch
+from sbredis.aio.maintenance._publishing import TopicPublisher
 from sbredis.aio.management import ServiceBusAdministrationClient
 from sbredis.aio.receiving._peeking import Peeking
 from sbredis.engine import MAXIMUM_CALL_MESSAGES, Awoken, Outgoing, Partition, Request, Side, Turn, decode, name_key
@@ -351,7 +351,7 @@ class Bus:
         for number in entity.numbers:
             if topic is not None:
                 with suppress(MessagingEntityDisabledError):  # then it waits
-                    await Watch(topic, number, asyncio.Event()).publish_due(None)
+                    await TopicPublisher(topic, number).publish_due(None)
             while (await entity.partition_client(number).call("u", make, deadline_of(None))).more:
                 continue
 

@@ -19,8 +19,8 @@ from sbredis.aio.maintenance import _maintenance as maintenance
 from sbredis.aio.maintenance import _publishing as publishing
 from sbredis.aio.maintenance import _unpublishable as aside
 from sbredis.aio.maintenance._maintenance import Maintenance
-from sbredis.aio.maintenance._publishing import Watch
 from sbredis.aio.maintenance._role import Role, Standing
+from sbredis.aio.maintenance._topic_watcher import TopicWatcher
 from sbredis.aio.maintenance._unpublishable import Unpublishable
 from sbredis.engine import Outgoing, perform, registry_salt, role_keys
 from sbredis.exceptions import MessageNotFoundError, MessagingEntityNotFoundError, Outcome, ServiceBusConnectionError
@@ -188,10 +188,8 @@ async def test_waiting_for_what_is_due_costs_next_to_nothing(url: str, partition
     async with topic_at(url, {"one": None}, partitioned=partitioned, maintenance=True) as subject:
         async with subject.sender() as sender:
             await sender.schedule_messages(ServiceBusMessage("x"), soon(3600))
-        watches = offer_of(subject.client)._watches
-        await eventually(
-            lambda: watches and all(watch.look_at > passed() + 5 and not watch.busy for watch in watches.values())
-        )
+        watchers = offer_of(subject.client)._watchers
+        await eventually(lambda: watchers and all(rests(watcher, 5) for watcher in watchers.values()))
         with Calls(subject.client._connection.transport) as calls:
             await asyncio.sleep(1.2)
         del calls.by_script["upcoming"]  # each slot is read once, some time after the role was taken
@@ -283,9 +281,15 @@ def complaints(caplog: pytest.LogCaptureFixture) -> list[str]:
     ]
 
 
-def watch_at(client: ServiceBusClient, number: int) -> Watch:
-    (watch,) = (each for each in offer_of(client)._watches.values() if each.partition_client.number == number)
-    return watch
+def watcher_at(client: ServiceBusClient, number: int) -> TopicWatcher:
+    (watcher,) = (each for each in offer_of(client)._watchers.values() if each.partition_client.number == number)
+    return watcher
+
+
+def rests(watcher: TopicWatcher, seconds: float) -> bool:
+    """Whether it does nothing by itself for so many seconds."""
+    watch = watcher.watch
+    return not watch.under_way and watch.look_at is not None and watch.look_at > passed() + seconds
 
 
 @both
@@ -304,13 +308,15 @@ async def test_a_message_that_breaks_the_rules_stays_scheduled_and_holds_nobody_
                 await subject.counts_to(name, 4)
             await lay(subject, *"efg")
             await subject.counts_to("two", 7)
-            watch = watch_at(holder, (await subject.at()).entity.numbers[0])
-            await eventually(lambda: not watch.busy and watch.look_at > passed() + 0.5)  # it does not spin
+            watcher = watcher_at(holder, (await subject.at()).entity.numbers[0])
+            await eventually(lambda: rests(watcher, 0.5))  # it does not spin
             met = trouble.met
             await eventually(lambda: trouble.met > met)
             assert await subject.scheduled() == 1
             (complaint,) = complaints(caplog)
-            assert complaint.startswith(f"{watch.partition_client}: the scheduled message {number} cannot be published")
+            assert complaint.startswith(
+                f"{watcher.partition_client}: the scheduled message {number} cannot be published"
+            )
             assert complaint.endswith("ZeroDivisionError: oh")
             trouble.lasts = False
             await subject.counts_to("one", 8)
@@ -362,15 +368,15 @@ async def test_what_cannot_be_read_is_not_lost(
         async with maintained(subject) as holder:
             await subject.counts_to("one", 2)
             assert await subject.scheduled() == 1
-            watch = watch_at(holder, (await subject.at()).entity.numbers[0])
+            watcher = watcher_at(holder, (await subject.at()).entity.numbers[0])
             await eventually(lambda: complaints(caplog))
             (complaint,) = complaints(caplog)
-            assert f"{watch.partition_client}: the scheduled message {number} cannot be published" in complaint
+            assert f"{watcher.partition_client}: the scheduled message {number} cannot be published" in complaint
             assert "CodecError" in complaint
             await sender.cancel_scheduled_messages(number)
             await lay(subject, "c")
             await subject.counts_to("one", 3)
-            await eventually(lambda: not watch._aside)
+            await eventually(lambda: not watcher.publisher._unpublishable)
         assert await subject.texts("one") == list("abc")
         assert len(complaints(caplog)) == 1
 
@@ -387,14 +393,14 @@ async def test_too_many_that_cannot_be_published_do_not_make_it_spin(
         await lay(subject, *"abc")
         async with maintained(subject) as holder:
             await subject.counts_to("one", 3)
-            watch = watch_at(holder, (await subject.at()).entity.numbers[0])
-            await eventually(lambda: not watch.busy and watch.look_at > passed() + 5)
+            watcher = watcher_at(holder, (await subject.at()).entity.numbers[0])
+            await eventually(lambda: rests(watcher, 5))
             assert await subject.scheduled() == 5
             assert sum("cannot be published;" in text for text in complaints(caplog)) == 2
             assert sum("behind too much" in text for text in complaints(caplog)) == 1
             trouble.lasts = False
             offer_of(holder)._look_anew()
-            watch._aside = Unpublishable()
+            watcher.publisher._unpublishable = Unpublishable()
             await subject.counts_to("one", 8)
 
 
@@ -513,8 +519,8 @@ async def test_another_takes_over_when_the_first_is_killed(
 
 async def at_rest(client: ServiceBusClient) -> None:
     """Return when it watches, and would not look by itself for a while."""
-    watches = offer_of(client)._watches
-    await eventually(lambda: watches and all(watch.look_at > passed() + 15 for watch in watches.values()))
+    watchers = offer_of(client)._watchers
+    await eventually(lambda: watchers and all(rests(watcher, 15) for watcher in watchers.values()))
 
 
 @both
@@ -609,12 +615,12 @@ async def test_a_topic_that_was_deleted_is_watched_no_longer_and_one_in_its_plac
 ) -> None:
     monkeypatch.setattr(maintenance, "_LISTING", 0.2)
     async with topic_at(url, {"one": None}, partitioned=partitioned) as subject, maintained(subject) as holder:
-        watches = offer_of(holder)._watches
-        await eventually(lambda: watches)
+        watchers = offer_of(holder)._watchers
+        await eventually(lambda: watchers)
         async with subject.sender() as sender:
             await sender.schedule_messages(ServiceBusMessage("lost"), soon(0.5))
         await subject.admin.delete_topic("t")
-        await eventually(lambda: not watches)
+        await eventually(lambda: not watchers)
         for again in (partitioned, not partitioned):
             await subject.admin.create_topic("t", enable_partitioning=again)
             await subject.create({"one": None})

@@ -17,20 +17,20 @@ import random
 from contextlib import suppress
 from typing import TYPE_CHECKING
 
-import anyio
-
+from sbredis.aio.calls._sharing import to_the_end
 from sbredis.aio.calls._waking import listen
-from sbredis.aio.core._delivering import DefectError
 from sbredis.aio.maintenance._census import Census
-from sbredis.aio.maintenance._publishing import Watch
 from sbredis.aio.maintenance._role import Role, Standing
+from sbredis.aio.maintenance._topic_watcher import TopicWatcher
 from sbredis.aio.maintenance._visiting import Visitor
 from sbredis.engine import RoleLostError, registry_salt, waiting_channel
 from sbredis.exceptions import MessagingEntityNotFoundError, ServiceBusError
 
 if TYPE_CHECKING:
-    from sbredis.aio.calls._connection import Connection
+    from collections.abc import Awaitable, Callable
+
     from sbredis.aio.calls._entity import Entity
+    from sbredis.aio.calls._runtime import Runtime
     from sbredis.aio.calls._waking import Listening
     from sbredis.registry import EntityRecord
 
@@ -54,24 +54,25 @@ def routing_channel(namespace: str) -> bytes:
     return waiting_channel(namespace, registry_salt(), ROUTING)
 
 
-async def call_routing(connection: Connection) -> None:
+async def call_routing(runtime: Runtime) -> None:
     """Say that there may be a topic that nobody watches yet, or that the role is free."""
-    channel = routing_channel(connection.namespace.name)
-    await connection.transport.command("SPUBLISH", channel, b"", key=channel)
+    channel = routing_channel(runtime.namespace.name)
+    await runtime.transport.command("SPUBLISH", channel, b"", key=channel)
 
 
 class Maintenance:
     """One client's offer to do it."""
 
-    def __init__(self, connection: Connection) -> None:
-        self._connection = connection
+    def __init__(self, runtime: Runtime, find: Callable[[str, float], Awaitable[Entity]]) -> None:
+        """``find`` brings the entity of a name, by a time of the event loop."""
+        self._runtime = runtime
+        self._find = find
         self._news = asyncio.Event()
-        self._watches: dict[tuple[str, int], Watch] = {}
+        self._watchers: dict[tuple[str, int], TopicWatcher] = {}
         self._claim_at = self._list_at = self._listed_at = 0.0
-        self._census = Census(connection.namespace)
-        self.visitor = Visitor(connection, self._news, self._list_soon)
+        self._census = Census(runtime.namespace)
+        self.visitor = Visitor(runtime, self._news, self._list_soon)
         """Visits the partitions of queues and subscriptions."""
-        self._working: set[asyncio.Task[None]] = set()
         self._calls: Listening | None = None
         self._moved = False
         """The clock of a test bus was moved since the entities were listed."""
@@ -80,10 +81,10 @@ class Maintenance:
     async def run(self) -> None:
         """Do it whenever nobody else does, until the client is closed."""
         role: Role | None = None  # every client of a test bus does it, so that no test waits for a role
-        if self._connection.test_hooks is None:
-            role = Role(self._connection.transport, self._connection.namespace.name, ROUTING)
+        if self._runtime.test_hooks is None:
+            role = Role(self._runtime.transport, self._runtime.namespace.name, ROUTING)
         loop = asyncio.get_running_loop()
-        ended_moving = self._connection.clock.when_moved(self._look_anew)
+        ended_moving = self._runtime.clock.when_moved(self._look_anew)
         try:
             while True:
                 try:
@@ -93,7 +94,7 @@ class Maintenance:
                         self._claim_at = loop.time() + _CLAIM / 3  # from before the call: it may take long
                         self.standing = await role.claim(_CLAIM)
                     if role is None or self.standing.held:
-                        _log.debug("%s: this client maintains the namespace", self._connection.target)
+                        _log.debug("%s: this client maintains the namespace", self._runtime.target)
                         await self._hold(role)
                         continue
                     wait = min(self.standing.seconds, _CLAIM)
@@ -105,20 +106,22 @@ class Maintenance:
                         await self._news.wait()
         finally:
             ended_moving()
-            for task in self._working:
-                task.cancel()
             self._let_go()
             if self._calls is not None:
                 self._calls.close()
             if role is not None and self.standing.held:
-                with suppress(ServiceBusError), anyio.move_on_after(_PAUSE, shield=True):
-                    await role.give_up()
-                    await call_routing(self._connection)  # who waits for the role has it at once
+                await to_the_end(self._give_up(role))
+
+    async def _give_up(self, role: Role) -> None:
+        with suppress(ServiceBusError, TimeoutError):
+            async with asyncio.timeout(_PAUSE):
+                await role.give_up()
+                await call_routing(self._runtime)  # who waits for the role has it at once
 
     async def _be_heard(self) -> None:
         if self._calls is None:
-            channel = routing_channel(self._connection.namespace.name)
-            transport = self._connection.transport
+            channel = routing_channel(self._runtime.namespace.name)
+            transport = self._runtime.transport
             self._calls = await listen(transport, channel, woken=self._called, missed=self._called)
 
     def _called(self) -> None:
@@ -132,13 +135,13 @@ class Maintenance:
         self._news.set()
 
     def _let_go(self) -> None:
-        self._drop(list(self._watches))
+        self._drop(list(self._watchers))
         self.visitor.close()
 
     def _look_anew(self) -> None:
-        for watch in self._watches.values():
-            watch.look_at = 0.0
-        if self._connection.test_hooks is not None:
+        for watcher in self._watchers.values():
+            watcher.watch.missed()
+        if self._runtime.test_hooks is not None:
             self._moved = True
             self._list_at = 0.0
         self._news.set()
@@ -162,26 +165,35 @@ class Maintenance:
                 self._listed_at = now
                 self._list_at = now + _LISTING * max(1, self._census.pages)
                 await self._list()
-            # Each by itself: a partition that does not answer holds up no other.
-            for watch in self._watches.values():
-                if watch.look_at <= now and not watch.busy and len(self._working) < _TOGETHER:
-                    watch.busy = True
-                    task = loop.create_task(self._work(watch))
-                    self._working.add(task)
-                    task.add_done_callback(self._working.discard)
-            idle = [watch.look_at for watch in self._watches.values() if not watch.busy]
+            publishing_at = self._publish()
             claim_at = math.inf if role is None else self._claim_at
             visits_at = loop.time() + self.visitor.act()
-            until = min([claim_at, self._list_at, visits_at, *(idle if len(self._working) < _TOGETHER else ())])
+            until = min(claim_at, self._list_at, visits_at, publishing_at)
             with suppress(TimeoutError):
                 async with asyncio.timeout_at(until):
                     await self._news.wait()
+
+    def _publish(self) -> float:
+        """Publish in the partitions where something may be due. Returns when to come again.
+
+        A partition that does not answer holds up no other.
+        """
+        now, fence = asyncio.get_running_loop().time(), self.standing.fence if self.standing.held else None
+        watchers = self._watchers.values()
+        for watcher in watchers:
+            watcher.on_time(now)
+        room = _TOGETHER - sum(watcher.watch.under_way and not watcher.watch.late for watcher in watchers)
+        for watcher in watchers:
+            if room > 0 and watcher.watch.may_ask:
+                watcher.begin(fence)
+                room -= 1
+        return min((at for each in watchers if (at := each.watch.look_at) is not None), default=math.inf)
 
     async def _list(self) -> None:
         """Watch all topics there are, and no others, and visit everything else."""
         loop = asyncio.get_running_loop()
         await self._census.read()
-        if self._connection.test_hooks is None:
+        if self._runtime.test_hooks is None:
             self.visitor.there_are(self._census.others)
         elif self._moved:  # on a test bus nothing is due before the clock is moved: until then, visits cost nothing
             self._moved = False
@@ -191,11 +203,11 @@ class Maintenance:
         for record in self._census.topics:
             with suppress(MessagingEntityNotFoundError):  # it is gone again
                 found |= self._watch(await self._entity(record, loop.time() + _CALLING))
-        self._drop([place for place in self._watches if place not in found])
+        self._drop([place for place in self._watchers if place not in found])
 
     async def _entity(self, record: EntityRecord, until: float) -> Entity:
         """The topic of a record, which may have come in the place of the one that we know."""
-        entity = await self._connection.entity(record.path, until)
+        entity = await self._find(record.path, until)
         if entity.record.incarnation != record.incarnation:
             await entity.recover(entity.record, until)
         return entity
@@ -203,33 +215,18 @@ class Maintenance:
     def _watch(self, entity: Entity) -> set[tuple[str, int]]:
         places = {(entity.record.incarnation, number) for number in entity.numbers}
         for place in places:
-            if place not in self._watches:
-                self._watches[place] = Watch(entity, place[1], self._news)
+            if place not in self._watchers:
+                self._watchers[place] = TopicWatcher(entity, place[1], changed=self._news.set, failed=self._failed)
                 self._news.set()
         return places
 
     def _drop(self, places: list[tuple[str, int]]) -> None:
         for place in places:
-            self._watches.pop(place).close()
+            self._watchers.pop(place).close()
 
-    async def _work(self, watch: Watch) -> None:
-        try:
-            await watch.work(self.standing.fence if self.standing.held else None)
-        except MessagingEntityNotFoundError:
-            self._drop([place for place, other in self._watches.items() if other is watch])
-        except RoleLostError as error:
-            _log.info("%s", error)
-            watch.look_at = asyncio.get_running_loop().time() + _PAUSE
+    def _failed(self, watcher: TopicWatcher, error: BaseException) -> None:
+        if isinstance(error, MessagingEntityNotFoundError):
+            self._drop([place for place, other in self._watchers.items() if other is watcher])
+        elif isinstance(error, RoleLostError):
             self._claim_at = 0.0  # find out who has it
-        except DefectError as error:  # it stands in the log already
-            _log.info("%s: what is scheduled waits: %s", watch.partition_client, error)
-            watch.look_at = asyncio.get_running_loop().time() + _CLAIM
-        except ServiceBusError as error:
-            _log.info("%s: what is scheduled waits: %s", watch.partition_client, error)
-            watch.look_at = asyncio.get_running_loop().time() + _PAUSE
-        except Exception:  # noqa: BLE001  # a defect in one place must not make it spin
-            _log.exception("%s: what is scheduled waits, because of a defect", watch.partition_client)
-            watch.look_at = asyncio.get_running_loop().time() + _CLAIM
-        finally:
-            watch.busy = False
-            self._news.set()
+        self._news.set()

@@ -30,7 +30,7 @@ class MaintenanceOffer:
     def begin(self, connection: Connection) -> None:
         """Begin to maintain the namespace whenever nobody else does, if that was offered."""
         if self._made or connection.test_hooks is not None:
-            self.maintenance = Maintenance(connection)
+            self.maintenance = Maintenance(connection, connection.entity)
             connection.start(self.maintenance.run())
 
     def scheduled_on(self, connection: Connection, topic: Entity) -> None:

@@ -1,4 +1,4 @@
-"""A partition of a topic, as whoever publishes what was scheduled there watches it."""
+"""Publishing what was scheduled in a partition of a topic, by the client that holds the role."""
 
 from __future__ import annotations
 
@@ -7,12 +7,8 @@ import logging
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-import anyio.to_thread
-
 from sbredis.aio.calls._routing import facts_of
-from sbredis.aio.calls._waking import listen
 from sbredis.aio.core._delivering import OF_ONE_JOB
-from sbredis.aio.core._watching import REGISTERED
 from sbredis.aio.maintenance._unpublishable import Unpublishable
 from sbredis.engine import (
     MAXIMUM_CALL_BYTES,
@@ -33,17 +29,16 @@ if TYPE_CHECKING:
     from sbredis.aio.calls._entity import Entity
     from sbredis.aio.calls._partition_client import PartitionClient
     from sbredis.aio.calls._routing import Routed, Routing
-    from sbredis.aio.calls._waking import Listening
     from sbredis.rules import Facts
 
-__all__ = ["Watch"]
+__all__ = ["TopicPublisher"]
 
 _log = logging.getLogger("sbredis.maintenance")
-_WAITING = "route"
-_FULL_PAUSE = 10.0
-"""For how long a partition is left alone in which too much cannot be published."""
+_FULL_PAUSE = 10_000
+"""For how many ms a partition is left alone in which too much cannot be published."""
 _CALLING = 30.0
-_PAUSE = 1.0
+_PAUSE = 1000
+"""For how many ms a partition is left alone at least in which something cannot be published."""
 _RIPE = 500
 _OVERHEAD = 256
 """What a stored message has besides what its sender gave, at most."""
@@ -57,65 +52,53 @@ class _UnpublishedError(ServiceBusError):
         self.broken = broken
 
 
-class Watch:
-    """A partition of a topic, and when there is something to be done."""
+class TopicPublisher:
+    """Publishes what was scheduled in one partition of a topic."""
 
-    def __init__(self, entity: Entity, number: int, news: asyncio.Event) -> None:
+    def __init__(self, entity: Entity, number: int) -> None:
         self.entity = entity
         self.partition_client: PartitionClient = entity.partition_client(number)
-        self.look_at = 0.0
-        self.busy = False
-        """It is being looked at."""
         self._number = number
-        self._identity = f"{_WAITING}-{entity.record.id}"
-        """The same for whoever has the role: a partition wakes one of those that wait, and is not to choose one that
-        has died, or has lost the role and does not know it yet.
-        """
-        self._news = news
-        self._subscription: Listening | None = None
-        self._aside = Unpublishable()
+        self._unpublishable = Unpublishable()
         self._stuck = False
         """There are more of those than can be set aside."""
 
-    async def work(self, fence: int | None) -> None:
-        """Publish what is due, and find out when something else will be."""
-        loop = asyncio.get_running_loop()
-        if self._subscription is None:
-            transport = self.entity.runtime.transport
-            self._subscription = await listen(transport, self._channel(), woken=self._woken, missed=self._woken)
-        if not await self.publish_due(fence):
-            self.look_at = loop.time() + _FULL_PAUSE
-            return
-        looked = await self._look()
-        if looked.due:
-            seconds = looked.due / 1000
-            if self._aside:  # it is due already, which hides when what stands behind it will be, and is read each time
-                seconds = max(seconds, _PAUSE, self._aside.size / MAXIMUM_CALL_BYTES)
-            self.look_at = min(self.look_at, loop.time() + seconds)
+    async def next_due(self, waiter: bytes) -> int:
+        """Return in how many ms something else will be due, or 0 for never. Be woken on ``waiter`` if that changes."""
 
-    async def publish_due(self, fence: int | None) -> bool:
+        def make(partition: Partition, turn: Turn) -> Request[Looked]:
+            return partition.look(waiter=waiter, turn=Turn("", 0, turn.now))
+
+        looked = await self.partition_client.call("j", make, asyncio.get_running_loop().time() + _CALLING)
+        if self._stuck:
+            return _FULL_PAUSE
+        if looked.due and self._unpublishable:
+            # These are due already. That hides when what stands behind them will be, and they are read each time.
+            return max(looked.due, _PAUSE, 1000 * self._unpublishable.size // MAXIMUM_CALL_BYTES)
+        return looked.due
+
+    async def publish_due(self, fence: int | None) -> None:
         """Publish all that is due; what somebody else publishes in the same moment is published once all the same.
 
-        What cannot be published is set aside, and stays scheduled. Returns whether there was room for that.
+        What cannot be published is set aside, and stays scheduled.
         """
         loop = asyncio.get_running_loop()
         if self.entity.routing is None:
             await self.entity.load_routing(loop.time() + _CALLING)
         while True:
-            self.look_at = loop.time() + REGISTERED
             ripe = await self._ripe()
-            wanted = self._aside.without(ripe, loop.time(), self.entity.routing)
+            wanted = self._unpublishable.without(ripe, loop.time(), self.entity.routing)
             if not wanted:
-                self._aside.only(ripe)
+                self._unpublishable.only(ripe)
                 self._stuck = False
-                return True
+                return
             if not await self._publish(wanted, fence):
                 if not self._stuck:
                     _log.error(
                         "%s: what is scheduled waits behind too much that cannot be published", self.partition_client
                     )
                 self._stuck = True
-                return False
+                return
 
     async def _publish(self, ripe: list[Delivery], fence: int | None) -> bool:
         """Whether all of it was published, or set aside."""
@@ -160,7 +143,7 @@ class Watch:
             middle = len(part) // 2
             room = await self._together(part[:middle], fence)
             return await self._together(part[middle:], fence) and room
-        self._aside.published(each for each, _ in part)
+        self._unpublishable.published(each for each, _ in part)
         return True
 
     async def _judged(
@@ -171,7 +154,7 @@ class Watch:
         if routing is None or not routing.takes_long(size):
             return None, None
         try:
-            return routing, await anyio.to_thread.run_sync(routing.routed, messages, facts, abandon_on_cancel=True)
+            return routing, await asyncio.to_thread(routing.routed, messages, facts)
         except ServiceBusError:
             raise
         except Exception as error:
@@ -179,8 +162,8 @@ class Watch:
 
     def _set_aside(self, message: Delivery, error: Exception) -> bool:
         """Whether there was room for it."""
-        first, known = not self._aside, message in self._aside
-        kept = self._aside.put(message, asyncio.get_running_loop().time(), self.entity.routing)
+        first, known = not self._unpublishable, message in self._unpublishable
+        kept = self._unpublishable.put(message, asyncio.get_running_loop().time(), self.entity.routing)
         broken = error.broken if isinstance(error, _UnpublishedError) else error
         _log.log(
             logging.ERROR if kept and not known else logging.DEBUG,
@@ -195,32 +178,11 @@ class Watch:
 
     async def _ripe(self) -> tuple[Delivery, ...]:
         wanted, room = _RIPE, MAXIMUM_CALL_BYTES
-        if self._aside:  # it may stand before all else
-            wanted = min(wanted + len(self._aside), MAXIMUM_CALL_MESSAGES)
-            room = max(room, self.entity.largest_message + _OVERHEAD) + self._aside.size
+        if self._unpublishable:  # it may stand before all else
+            wanted = min(wanted + len(self._unpublishable), MAXIMUM_CALL_MESSAGES)
+            room = max(room, self.entity.largest_message + _OVERHEAD) + self._unpublishable.size
 
         def make(partition: Partition, turn: Turn) -> Request[tuple[Delivery, ...]]:
             return partition.ripe(wanted, room=room, turn=Turn("", 0, turn.now))
 
         return await self.partition_client.call("j", make, asyncio.get_running_loop().time() + _CALLING)
-
-    async def _look(self) -> Looked:
-        waiter = self._channel()
-
-        def make(partition: Partition, turn: Turn) -> Request[Looked]:
-            return partition.look(waiter=waiter, turn=Turn("", 0, turn.now))
-
-        return await self.partition_client.call("j", make, asyncio.get_running_loop().time() + _CALLING)
-
-    def close(self) -> None:
-        """It is watched no longer."""
-        if self._subscription is not None:
-            self._subscription.close()
-            self._subscription = None
-
-    def _woken(self) -> None:
-        self.look_at = 0.0
-        self._news.set()
-
-    def _channel(self) -> bytes:
-        return self.partition_client.channel(self._identity)

@@ -27,7 +27,7 @@ from sbredis.engine import (
 from sbredis.exceptions import MessagingEntityNotFoundError, ServiceBusError
 
 if TYPE_CHECKING:
-    from sbredis.aio.calls._connection import Connection
+    from sbredis.aio.calls._runtime import Runtime
     from sbredis.aio.calls._waking import Listening
     from sbredis.registry import EntityRecord
 
@@ -62,19 +62,19 @@ class _Ear:
 class Visitor:
     """One client's visits to the partitions of queues and subscriptions, as long as it maintains the namespace."""
 
-    def __init__(self, connection: Connection, news: asyncio.Event, strange: Callable[[], None]) -> None:
+    def __init__(self, runtime: Runtime, news: asyncio.Event, strange: Callable[[], None]) -> None:
         """``news`` is set when there may be something to do; ``strange`` is called when a partition has announced
         something whose entity is not known yet, or when that may have gone unheard.
         """
-        self._pace = Pace() if connection.test_hooks is None else Pace(between_reads=0.0)
+        self._pace = Pace() if runtime.test_hooks is None else Pace(between_reads=0.0)
         self.agenda = Agenda(self._pace)
-        self._connection = connection
+        self._runtime = runtime
         self._news = news
         self._strange = strange
         self._records: dict[str, EntityRecord] = {}
         self._listening: dict[int, Listening] = {}
         self._tasks: set[asyncio.Task[None]] = set()
-        self._salts = salts(connection.namespace.partitions)
+        self._salts = salts(runtime.namespace.partitions)
         self._begun = self._counted = False
 
     async def begin(self) -> None:
@@ -113,7 +113,7 @@ class Visitor:
 
     def act(self) -> float:
         """Begin what is to be done now. Returns in how many seconds there is more, unless something happens before."""
-        loop, clock = asyncio.get_running_loop(), self._connection.clock
+        loop, clock = asyncio.get_running_loop(), self._runtime.clock
         while True:
             todo = self.agenda.next(loop.time(), clock.now())
             match todo:
@@ -138,11 +138,11 @@ class Visitor:
     # -- listening -----------------------------------------------------------------------------------------------------
 
     async def _listen(self, number: int) -> None:
-        channel = due_channel(self._connection.namespace.name, self._salts[number])
+        channel = due_channel(self._runtime.namespace.name, self._salts[number])
         while True:
             try:
                 ear = _Ear(number, self._heard, self._missed)
-                self._listening[number] = await self._connection.transport.subscribe(channel, ear, timeout=_SUBSCRIBING)
+                self._listening[number] = await self._runtime.transport.subscribe(channel, ear, timeout=_SUBSCRIBING)
             except ServiceBusError as error:
                 _log.info("partition %d of each entity is not listened to yet: %s", number, error)
                 await asyncio.sleep(_PAUSE)
@@ -156,7 +156,7 @@ class Visitor:
         except ValueError:
             _log.warning("an announcement cannot be read: %r", payload[:100])
             return
-        clock = self._connection.clock
+        clock = self._runtime.clock
         told = clock.told()  # a clock that is moved by hand is theirs as well; other clocks may differ from ours
         milliseconds = announcement.due - (announcement.said if told is None else told)
         if self.agenda.announced(Place(number, announcement.entity), clock.now() + milliseconds / 1000 + _ROUNDING):
@@ -173,11 +173,11 @@ class Visitor:
 
     async def _read(self, read: Read) -> None:
         """Ask when something will be due; what cannot be asked is asked again later."""
-        connection, loop = self._connection, asyncio.get_running_loop()
-        since, agenda = connection.clock.now(), self.agenda
-        request = upcoming(connection.namespace.name, self._salts[read.number], read.entities, connection.clock.told())
+        runtime, loop = self._runtime, asyncio.get_running_loop()
+        since, agenda = runtime.clock.now(), self.agenda
+        request = upcoming(runtime.namespace.name, self._salts[read.number], read.entities, runtime.clock.told())
         try:
-            times = await perform(connection.transport, request, timeout=_READING)
+            times = await perform(runtime.transport, request, timeout=_READING)
         except ServiceBusError as error:
             _log.info("when something is due in partition %d of each entity is not known: %s", read.number, error)
             agenda.read_failed(read, loop.time())
@@ -189,7 +189,7 @@ class Visitor:
 
     async def _visit(self, place: Place) -> None:
         """Have done what is due; a place that cannot be visited is visited again later."""
-        clock, agenda = self._connection.clock, self.agenda
+        clock, agenda = self._runtime.clock, self.agenda
         record = self._records.get(place.entity)
         if record is None:
             agenda.gone(place.entity)
@@ -210,33 +210,33 @@ class Visitor:
 
     async def _due(self, place: Place, record: EntityRecord, since: float) -> float | None:
         """Do a share of what is due. Returns when to come again."""
-        connection = self._connection
-        partition = connection.namespace.partition(record, place.number)
-        turn = Turn("", 0, connection.clock.told())
+        runtime = self._runtime
+        partition = runtime.namespace.partition(record, place.number)
+        turn = Turn("", 0, runtime.clock.told())
         try:
-            awoken = await perform(connection.transport, partition.due(turn), timeout=_VISITING)
+            awoken = await perform(runtime.transport, partition.due(turn), timeout=_VISITING)
         except SettingsBehindError:
-            await perform(connection.transport, partition.configure(now=connection.clock.told()), timeout=_VISITING)
+            await perform(runtime.transport, partition.configure(now=runtime.clock.told()), timeout=_VISITING)
             return since
         except SettingsStaleError:
-            newer = await connection.namespace.get_entity(record.path, timeout=_VISITING)
+            newer = await runtime.namespace.get_entity(record.path, timeout=_VISITING)
             if newer.incarnation != record.incarnation or newer.version <= record.version:
                 raise
             self._records[place.entity] = newer
             return since
         if awoken.more:
-            return connection.clock.now()
+            return runtime.clock.now()
         return since + awoken.due / 1000 + _ROUNDING if awoken.due else None
 
     async def _look_up(self, place: Place, record: EntityRecord) -> None:
         """A partition is not there: because its entity is not, or because a failover has lost it."""
         try:
-            found = await self._connection.namespace.get_entity(record.path, timeout=_VISITING)
+            found = await self._runtime.namespace.get_entity(record.path, timeout=_VISITING)
         except MessagingEntityNotFoundError:
             self.agenda.gone(place.entity)
         except ServiceBusError as error:
             _log.info("%s: whether it is still there is not known: %s", record.path, error)
-            self.agenda.visit_failed(place, self._connection.clock.now())
+            self.agenda.visit_failed(place, self._runtime.clock.now())
         else:
             if found.incarnation == record.incarnation:
                 self.agenda.has_visited(place, None)  # who uses it has the partition made again, empty

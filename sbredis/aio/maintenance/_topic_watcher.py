@@ -1,0 +1,84 @@
+"""A partition of a topic, as the client watches it that publishes what was scheduled there."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Callable
+from typing import TYPE_CHECKING
+
+from sbredis.aio.calls._waking import LiveWatch
+from sbredis.aio.maintenance._publishing import TopicPublisher
+from sbredis.exceptions import ServiceBusError
+
+if TYPE_CHECKING:
+    from sbredis.aio.calls._entity import Entity
+
+__all__ = ["TopicWatcher"]
+
+_log = logging.getLogger("sbredis.maintenance")
+_WAITING = "route"
+
+
+class TopicWatcher:
+    """A partition of a topic, and when there is something to publish."""
+
+    def __init__(
+        self,
+        entity: Entity,
+        number: int,
+        *,
+        changed: Callable[[], None],
+        failed: Callable[[TopicWatcher, BaseException], None],
+    ) -> None:
+        """``changed`` is called when there may be something to do, ``failed`` with what has kept it from being done."""
+        self.partition_client = entity.partition_client(number)
+        self.publisher = TopicPublisher(entity, number)
+        # The same identity for whoever has the role: a partition wakes one of those that wait, and is not to choose one
+        # that has died, or has lost the role and does not know it yet.
+        identity = f"{_WAITING}-{entity.record.id}"
+        self._live = LiveWatch(self.partition_client, identity, changed=changed, failed=self._tell)
+        self.watch = self._live.watch
+        """What is known of the partition."""
+        self._changed = changed
+        self._failed = failed
+        self._task: asyncio.Task[None] | None = None
+
+    def on_time(self, now: float) -> None:
+        """Look again if it is time."""
+        self._live.on_time(now)
+
+    def begin(self, fence: int | None) -> None:
+        """Begin to publish what is due, and to find out when something else will be."""
+        loop = asyncio.get_running_loop()
+        self.watch.ask(loop.time())
+        self._task = loop.create_task(self._work(fence))
+        self._task.add_done_callback(self._ended)
+
+    async def _work(self, fence: int | None) -> None:
+        waiter = self._live.waiter
+        await self.publisher.publish_due(fence)
+        due = await self.publisher.next_due(waiter) if waiter else 0
+        self._live.nothing(due, registered=bool(waiter))
+        self._live.listen()
+
+    def _ended(self, task: asyncio.Task[None]) -> None:
+        if task.cancelled():
+            return
+        if (error := task.exception()) is not None and self.watch.under_way:
+            self._live.failed(error)
+            self._tell(error)
+        self._changed()
+
+    def _tell(self, error: BaseException) -> None:
+        if isinstance(error, ServiceBusError):
+            _log.info("%s: what is scheduled waits: %s", self.partition_client, error)
+        else:
+            _log.error("%s: what is scheduled waits, because of a defect", self.partition_client, exc_info=error)
+        self._failed(self, error)
+
+    def close(self) -> None:
+        """Watch it no longer."""
+        if self._task is not None:
+            self._task.cancel()
+        self._live.leave()

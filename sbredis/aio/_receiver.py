@@ -1,4 +1,3 @@
-# pyright: reportPrivateUsage=false
 """Receiving messages from a queue or a subscription, and settling them."""
 
 from __future__ import annotations
@@ -25,7 +24,6 @@ from sbredis.aio.receiving._changes import milliseconds_of
 from sbredis.aio.receiving._deferred import Deferred, not_found
 from sbredis.aio.receiving._inbox import Inbox
 from sbredis.aio.receiving._peeking import Peeking
-from sbredis.aio.receiving._session import ServiceBusSession
 from sbredis.aio.receiving._settling import Settler
 from sbredis.engine import (
     MAXIMUM_CALL_MESSAGES,
@@ -44,6 +42,8 @@ if TYPE_CHECKING:
     from sbredis.aio.calls._connection import Connection
     from sbredis.aio.calls._entity import Entity
     from sbredis.aio.calls._entity_state import Creation
+    from sbredis.aio.receiving._held_session import HeldSession
+    from sbredis.aio.receiving._session import ServiceBusSession
     from sbredis.aio.telemetry._telemetry import Telemetry
 
 __all__ = ["ServiceBusReceiver"]
@@ -89,8 +89,8 @@ class ServiceBusReceiver(Settler, AsyncIterator[ServiceBusReceivedMessage]):
         self._prefetch = options.prefetch_count
         self._adaptive = options.adaptive_prefetch
         self._session_id = options.session_id
-        self._session: ServiceBusSession | None = None
-        """The one that it has accepted: of a :class:`ServiceBusSessionReceiver`."""
+        self._held: HeldSession | None = None
+        """The session that it has accepted: of a :class:`ServiceBusSessionReceiver`."""
         self._inbox: Inbox | None = None
         self._peekings: dict[str | None, Peeking] = {}
         """How far it has looked, in all there is and in sessions by name."""
@@ -194,10 +194,8 @@ class ServiceBusReceiver(Settler, AsyncIterator[ServiceBusReceivedMessage]):
             self._renewer.check_open()
         if inbox is None or self._closed or inbox.entity.gone:
             inbox = await self._open(waiting_deadline(self._longest_wait if seconds is None else seconds), seconds)
-        elif self._session is not None and not (
-            len(inbox.buffer) and self._mode is not ServiceBusReceiveMode.PEEK_LOCK
-        ):
-            self._session._check()  # what was deleted when it was received is given out all the same
+        elif self._held is not None and not (len(inbox.buffer) and self._mode is not ServiceBusReceiveMode.PEEK_LOCK):
+            self._held.check()  # what was deleted when it was received is given out all the same
         messages = await inbox.take(wanted, seconds, gather=gather)
         if messages:
             for message in messages:
@@ -208,7 +206,7 @@ class ServiceBusReceiver(Settler, AsyncIterator[ServiceBusReceivedMessage]):
     @property
     def _only_hands_over(self) -> bool:
         """Whether a message that was fetched ahead needs nothing but to be given to its caller."""
-        return self._renewer is None and self._session is None and not self._closed and not self._telemetry.watching
+        return self._renewer is None and self._held is None and not self._closed and not self._telemetry.watching
 
     def _note(self, message: ServiceBusReceivedMessage) -> None:
         """Remember the last message of each partition that was received: peeking goes on behind it."""
@@ -220,7 +218,7 @@ class ServiceBusReceiver(Settler, AsyncIterator[ServiceBusReceivedMessage]):
 
     def _hand_over(self, messages: Sequence[ServiceBusReceivedMessage]) -> None:
         """These are in the hands of a caller from now on."""
-        if self._renewer is not None and not self._renewer.closed and self._session is None:
+        if self._renewer is not None and not self._renewer.closed and self._held is None:
             for message in messages:
                 self._renewer.register(self, message)
 
@@ -241,7 +239,7 @@ class ServiceBusReceiver(Settler, AsyncIterator[ServiceBusReceivedMessage]):
             entity = await self._ready(deadline)
             if self._empty and numbers:
                 raise not_found(entity, numbers)
-            deferred = Deferred(entity, self._session, self._side, self._mode, deadline)
+            deferred = Deferred(entity, self._held, self._side, self._mode, deadline)
             found = await deferred.receive(numbers)
             operation.received(found)
         self._hand_over(found)
@@ -293,8 +291,8 @@ class ServiceBusReceiver(Settler, AsyncIterator[ServiceBusReceivedMessage]):
     @property
     def _own_session(self) -> str | None:
         """The session that it has accepted, or is to accept by name."""
-        if self._session is not None:
-            return self._session.session_id
+        if self._held is not None:
+            return self._held.name
         return self._session_id if isinstance(self._session_id, str) else None
 
     def _check_named(self, session_id: str | None) -> None:
@@ -404,10 +402,10 @@ class ServiceBusReceiver(Settler, AsyncIterator[ServiceBusReceivedMessage]):
                 prefetch=self._prefetch,
                 adaptive=self._adaptive,
                 empty=self._empty,
-                session=self._session,
+                session=self._held,
             )
-            if self._session is not None:
-                self._session._inbox = self._inbox
+            if self._held is not None:
+                self._held.recalled = self._inbox.recalled
         return self._inbox
 
     async def close(self) -> None:

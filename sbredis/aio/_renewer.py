@@ -14,7 +14,8 @@ from typing import TYPE_CHECKING, Any, Self
 
 from sbredis._public import public_name
 from sbredis.aio.calls._arguments import seconds_of
-from sbredis.aio.receiving._session import ServiceBusSession, SessionHold, session_hold_of
+from sbredis.aio.receiving._held_session import HeldSession
+from sbredis.aio.receiving._session import ServiceBusSession, held_session
 from sbredis.aio.receiving._settling import Settler
 from sbredis.aio.telemetry._log_text import named, shortened
 from sbredis.exceptions import AutoLockRenewFailed, AutoLockRenewTimeout, Outcome, ServiceBusError
@@ -54,7 +55,7 @@ class _Watched:
     messages: dict[int, Renewable] = field(default_factory=dict[int, Renewable])
     """By the identity of their holds."""
 
-    def drop(self, hold: Hold | SessionHold) -> None:
+    def drop(self, hold: Hold | HeldSession) -> None:
         """It was settled."""
         self.messages.pop(id(hold), None)
 
@@ -315,9 +316,9 @@ class AutoLockRenewer:
             watched.release(message)
 
 
-def _hold(renewable: Renewable) -> Hold | SessionHold:
+def _hold(renewable: Renewable) -> Hold | HeldSession:
     """What this client knows of a lock that is renewed."""
-    return session_hold_of(renewable) if isinstance(renewable, ServiceBusSession) else hold_of(renewable)
+    return held_session(renewable) if isinstance(renewable, ServiceBusSession) else hold_of(renewable)
 
 
 def _callable(given: LockRenewFailureCallback | None) -> LockRenewFailureCallback | None:

@@ -1,4 +1,3 @@
-# pyright: reportPrivateUsage=false
 """Receiving the messages of one session."""
 
 from __future__ import annotations
@@ -15,6 +14,7 @@ from sbredis.aio.calls._arguments import deadline_of
 from sbredis.aio.calls._kinds import require_sessions
 from sbredis.aio.calls._leaving import is_failed_delivery
 from sbredis.aio.receiving._accepting import accept_named, accept_next
+from sbredis.aio.receiving._session import ServiceBusSession
 from sbredis.exceptions import OperationTimeoutError, Outcome
 from sbredis.model import Hold, ServiceBusReceivedMessage, ServiceBusReceiveMode, hold_of
 
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from sbredis.aio.calls._connection import Connection
     from sbredis.aio.calls._entity import Entity
     from sbredis.aio.calls._entity_state import Creation
-    from sbredis.aio.receiving._session import ServiceBusSession
+    from sbredis.aio.receiving._held_session import HeldSession
     from sbredis.aio.telemetry._telemetry import Telemetry
 
 __all__ = ["ServiceBusSessionReceiver"]
@@ -64,8 +64,10 @@ class ServiceBusSessionReceiver(ServiceBusReceiver):
             options=options,
             on_close=on_close,
         )
+        self._session: ServiceBusSession | None = None
+        """The one that it has accepted."""
         self._accepting = asyncio.Lock()
-        self._opening: asyncio.Task[ServiceBusSession] | None = None
+        self._opening: asyncio.Task[HeldSession] | None = None
         """Accepts the session."""
         self._in_hand: dict[int, Hold] = {}
         """The messages that were handed to callers and are not settled."""
@@ -101,8 +103,8 @@ class ServiceBusSessionReceiver(ServiceBusReceiver):
         self._in_hand.pop(id(hold), None)
 
     def _recalled(self, message: ServiceBusReceivedMessage, timeout: float | None) -> AbstractAsyncContextManager[None]:
-        session, inbox = self._session, self._inbox
-        if session is None or inbox is None or not self._prefetch or hold_of(message).lease is not session._hold.lease:
+        session, inbox = self._held, self._inbox
+        if session is None or inbox is None or not self._prefetch or hold_of(message).lease is not session.lease:
             return nullcontext()
         self._check(message, "abandon")
         return inbox.recalled(deadline_of(timeout))
@@ -115,11 +117,11 @@ class ServiceBusSessionReceiver(ServiceBusReceiver):
         """
         entity = await self._found(deadline)
         require_sessions(entity.record)
-        if self._session is None:
+        if self._held is None:
             await self._accept(entity, deadline, self._longest_wait if wait is None else wait)
-        session = self._session
+        session = self._held
         assert session is not None  # it was accepted
-        session._check()
+        session.check()
         return entity
 
     def _check_kind(self, entity: Entity) -> None:
@@ -142,7 +144,7 @@ class ServiceBusSessionReceiver(ServiceBusReceiver):
                 f"The session of {entity.name!r} was not accepted in time.", outcome=Outcome.NEVER_SENT
             ) from None
         try:
-            if self._session is None:
+            if self._held is None:
                 self._check_open()
                 if self._renewer is not None:
                     self._renewer.check_open()
@@ -159,26 +161,27 @@ class ServiceBusSessionReceiver(ServiceBusReceiver):
         finally:
             self._accepting.release()
 
-    async def _accepted(self, entity: Entity, deadline: float, wait: float | None) -> ServiceBusSession:
+    async def _accepted(self, entity: Entity, deadline: float, wait: float | None) -> HeldSession:
         with self._telemetry.operation("accept_session", self.entity_path):
             if isinstance(self._session_id, str):
-                return await accept_named(entity, self._session_id, deadline, self._telemetry)
+                return await accept_named(entity, self._session_id, deadline)
             left = deadline - asyncio.get_running_loop().time()
-            return await accept_next(entity, left if wait is None else min(wait, left), self._telemetry)
+            return await accept_next(entity, left if wait is None else min(wait, left))
 
-    def _opened(self, opening: asyncio.Task[ServiceBusSession]) -> None:
+    def _opened(self, opening: asyncio.Task[HeldSession]) -> None:
         """The session was accepted, or not."""
         if self._opening is opening:  # if it was cancelled, the next one may have begun
             self._opening = None
         if opening.cancelled() or opening.exception() is not None:
             return
-        session = opening.result()
+        held = opening.result()
         if self._closed:
-            session._give_back()
+            held.give_back()
             return
-        self._session = session
+        self._held = held
+        self._session = ServiceBusSession(held, self._telemetry)
         if self._renewer is not None and not self._renewer.closed:
-            self._renewer.register(self, session)
+            self._renewer.register(self, self._session)
 
     # -- the end -------------------------------------------------------------------------------------------------------
 
@@ -187,7 +190,7 @@ class ServiceBusSessionReceiver(ServiceBusReceiver):
             self._opening.cancel()
             await asyncio.wait((self._opening,))
         await super()._wind_up()
-        if self._session is not None:
+        if self._held is not None:
             if self._failed:
-                await self._session._abandon(list(self._in_hand.values()))
-            await self._session._release()
+                await self._held.abandon(list(self._in_hand.values()))
+            await self._held.release()

@@ -1,4 +1,3 @@
-# pyright: reportPrivateUsage=false
 """Settling messages and looking after sessions by handle: of locks that another process holds."""
 
 from __future__ import annotations
@@ -15,8 +14,8 @@ from sbredis.aio.calls._lane_kinds import RenewJob, SettleJob, lock_lost
 from sbredis.aio.core._handles import LockHandle, read_handle
 from sbredis.aio.entities._entity_info import SUFFIXES
 from sbredis.aio.receiving._changes import changes_of, delay_of, require_modification, require_reason
-from sbredis.aio.receiving._session import ServiceBusSession, state_bytes
-from sbredis.engine import Lock, Partition, Peeked, Request, SessionLock, Side, Turn
+from sbredis.aio.receiving._held_session import HeldSession, state_bytes
+from sbredis.engine import Lock, Partition, Peeked, Request, Side, Turn
 from sbredis.model import Lease, PrimitiveTypes, ServiceBusReceiveMode, ServiceBusSubQueue, Source, delivered, hold_of
 
 if TYPE_CHECKING:
@@ -231,15 +230,15 @@ class ServiceBusSettler:
         given = self._of_session(handle)
         with self._telemetry.operation("renew_session_lock", self.entity_path):
             session = await self._session(given, deadline)
-            await session._renew(deadline)
-        return session.locked_until_utc
+            await session.renew(deadline)
+        return datetime.fromtimestamp(session.lease.until_utc, UTC)
 
     async def get_session_state(self, handle: str, *, timeout: float | None = None) -> bytes | None:
         """What was kept for a session; ``None`` if nothing was, or no longer."""
         deadline = deadline_of(timeout)
         given = self._of_session(handle)
         with self._telemetry.operation("get_session_state", self.entity_path):
-            return await (await self._session(given, deadline))._read_state(deadline)
+            return await (await self._session(given, deadline)).read_state(deadline)
 
     async def set_session_state(
         self, handle: str, state: str | bytes | bytearray | None, *, timeout: float | None = None
@@ -248,14 +247,14 @@ class ServiceBusSettler:
         deadline = deadline_of(timeout)
         given, kept = self._of_session(handle), state_bytes(state)
         with self._telemetry.operation("set_session_state", self.entity_path):
-            await (await self._session(given, deadline))._write_state(kept, deadline)
+            await (await self._session(given, deadline)).write_state(kept, deadline)
 
     async def release_session(self, handle: str, *, timeout: float | None = None) -> None:
         """Give a session back with all that is held of it, for others to accept it. This counts no delivery."""
         deadline = deadline_of(timeout)
         given = self._of_session(handle)
         with self._telemetry.operation("release_session", self.entity_path):
-            await (await self._session(given, deadline))._hand_back(deadline)
+            await (await self._session(given, deadline)).unlock(deadline)
 
     def _of_session(self, handle: str) -> LockHandle:
         given = read_handle(handle, "session")
@@ -263,16 +262,12 @@ class ServiceBusSettler:
             raise ValueError(f"{self.entity_path!r} has no sessions: take the settler of the queue or subscription.")
         return given
 
-    async def _session(self, given: LockHandle, deadline: float) -> ServiceBusSession:
+    async def _session(self, given: LockHandle, deadline: float) -> HeldSession:
         """A session whose lock holds as far as this process knows."""
         assert given.session is not None
         partition_client = await self._partition_client(given, deadline)
-        return ServiceBusSession(
-            partition_client,
-            SessionLock(given.session, given.token),
-            Lease(given.token, math.inf, math.inf, given.session),
-            self._telemetry,
-        )
+        lease = Lease(given.token, math.inf, math.inf, given.session)
+        return HeldSession(partition_client, given.session, lease)
 
     # -- the entity ----------------------------------------------------------------------------------------------------
 

@@ -197,9 +197,9 @@ async def test_the_next_session_is_waited_for_as_long_as_azures_service_does(
     asked: list[float] = []
     real = accepting.accept_next
 
-    async def noted(entity: Any, seconds: float, telemetry: Any, *rest: Any) -> Any:
+    async def noted(entity: Any, seconds: float) -> Any:
         asked.append(seconds)
-        return await real(entity, 0.01, telemetry, *rest)
+        return await real(entity, 0.01)
 
     monkeypatch.setattr("sbredis.aio._session_receiver.accept_next", noted)
     async with seats_at(url) as queue:

@@ -125,7 +125,7 @@ async def test_the_lock_on_a_session_counts_from_before_the_call(url: str, parti
             gate.open()
             await call
         session = session_of(receiver)
-        assert BEGUN + LOCK - 0.1 < session._hold.lease.until <= BEGUN + LOCK
+        assert BEGUN + LOCK - 0.1 < session._held.lease.until <= BEGUN + LOCK
         assert session.locked_until_utc.timestamp() <= clock.utc() - DELAY + LOCK
         clock.passed += LOCK - DELAY
         with Calls(queue.transport) as calls, pytest.raises(SessionLockLostError) as caught:
@@ -142,8 +142,8 @@ async def test_a_session_that_is_given_back_is_renewed_no_longer(url: str, parti
     async with seats_at(url, partitioned=partitioned, clock=clock) as queue, AutoLockRenewer() as renewer:
         async with queue.session("a", auto_lock_renewer=renewer) as receiver:
             session = session_of(receiver)
-            assert session._hold.watchers
+            assert session._held.watchers
             assert [each for _, _, watched in renewer._due for each in watched.messages.values()] == [session]
-        assert session._hold.watchers == ()
+        assert session._held.watchers == ()
         assert [each for _, _, watched in renewer._due for each in watched.messages.values()] == []
         assert session.auto_renew_error is None

@@ -19,7 +19,7 @@ pytestmark = pytest.mark.anyio
 
 
 async def waits(session: ServiceBusSession, count: int = 1) -> None:
-    await eventually(lambda: len(session._waiting) == count)
+    await eventually(lambda: len(session._held._waiting) == count)
 
 
 def is_locked(session: ServiceBusSession) -> bool:
@@ -87,7 +87,7 @@ async def test_giving_a_session_back_is_no_loss(url: str, partitioned: bool) -> 
         assert not await waiting
         assert not is_locked(session)
         assert not await session.wait_lock_lost()
-        assert not session._waiting
+        assert not session._held._waiting
 
 
 @in_memory
@@ -102,7 +102,7 @@ async def test_waiting_for_the_end_of_a_lock_may_be_bounded_or_cancelled(url: st
         waiting.cancel()
         with pytest.raises(asyncio.CancelledError):
             await waiting
-        assert not session._waiting
+        assert not session._held._waiting
         with pytest.raises(ValueError, match="timeout"):
             await session.wait_lock_lost(timeout=0)
 

@@ -30,7 +30,7 @@ def test_giving_a_session_back_is_no_loss(client: ServiceBusClient) -> None:
             assert not session.wait_lock_lost(timeout=0.05)
             assert session.locked
             waiting = pool.submit(session.wait_lock_lost)
-            wait_until(lambda: session._aio._waiting)
+            wait_until(lambda: session._aio._held._waiting)
         assert not waiting.result()
 
 

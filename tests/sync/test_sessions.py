@@ -327,9 +327,9 @@ def test_each_registration_may_have_a_callback_of_its_own(client: ServiceBusClie
     with AutoLockRenewer() as renewer, client.get_queue_receiver("short", session_id="ann") as receiver:
         session = session_of(receiver)
         renewer.register(receiver, session, 60, lambda *said: told.append(said))
-        client._portal.call(session._aio._release)  # which nobody says here
-        assert session._aio._hold.watchers == ()
-        session._aio._hold.settled = False
+        client._portal.call(session._aio._held.release)  # which nobody says here
+        assert session._aio._held.watchers == ()
+        session._aio._held.settled = False
         renewer.register(receiver, session, 60, lambda *said: told.append(said))
         wait_until(lambda: told)
         assert told[0][0] is session
@@ -415,7 +415,7 @@ def test_a_session_that_comes_in_the_moment_of_the_interruption_is_given_back(
         patched.setattr(owner, name, accepts)
         with pytest.raises(KeyboardInterrupt):
             receiver.__enter__() if way == "with" else client.accept_next_session("q")
-    assert [(session.session_id, session._hold.settled) for session in came] == [("ann", True)]
+    assert [(session.session_id, session._held.settled) for session in came] == [("ann", True)]
     with client.get_queue_receiver("q", session_id="ann", max_wait_time=SOON) as another:
         assert another.next().delivery_count == 1
 

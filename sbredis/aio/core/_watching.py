@@ -39,7 +39,7 @@ those are asked for messages at once, while the others are looked at first, whic
 
 Events are methods. Those that something happened to (``woken``, ``missed``, ``time_passed``, ``disconnected``,
 ``heard``) may come in any state. Those that end a call (``found``, ``nothing``, ``passed_on``, ``failed``, …) come only
-while one is under way.
+while one is under way, or after the partition was left. Then they change nothing.
 """
 
 from __future__ import annotations
@@ -200,6 +200,11 @@ class Watch:
         return self.state in _UNDER_WAY
 
     @property
+    def left(self) -> bool:
+        """Whether nobody watches it any more."""
+        return self.state is State.LEFT
+
+    @property
     def troubled(self) -> bool:
         """Whether nothing is known of it: calls fail, or the answer is late."""
         return self.late or bool(self._pauses)
@@ -253,8 +258,8 @@ class Watch:
 
     def failed(self, now: float, *, refused: bool) -> None:
         """A call failed."""
-        self._end_call("it failed")
-        self._pause(now, refused=refused)
+        if self._ends_call("it failed"):
+            self._pause(now, refused=refused)
 
     def cannot_listen(self, now: float, *, refused: bool) -> None:
         """The attempt to listen to its channel failed."""
@@ -262,15 +267,19 @@ class Watch:
             self._pause(now, refused=refused)
 
     def _answered(self, event: Event, *, registered: bool) -> None:
-        self._end_call(event.value)
-        self._pauses.reset()
-        self.registered = registered
-        self._be(event)
+        if self._ends_call(event.value):
+            self._pauses.reset()
+            self.registered = registered
+            self._be(event)
 
-    def _end_call(self, how: str) -> None:
+    def _ends_call(self, how: str) -> bool:
+        """End the call that is under way. Returns whether that still matters."""
+        if self.left:
+            return False
         if self.state not in _UNDER_WAY:
             raise RuntimeError(f"no call is under way that could end: {how}")
         self.wanted, self.late, self.look_at = 0, False, None
+        return True
 
     def _pause(self, now: float, *, refused: bool) -> None:
         self._be(Event.REFUSE if refused else Event.FAIL)

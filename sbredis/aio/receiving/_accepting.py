@@ -1,4 +1,3 @@
-# pyright: reportPrivateUsage=false
 """Accepting a session: one by its name, or the next one that is free, in whichever partition that is.
 
 Whoever goes away in between leaves nothing behind. What a call brings that was under way is given back, a session that
@@ -17,7 +16,7 @@ from sbredis.aio.calls._arguments import AT_ONCE
 from sbredis.aio.calls._lane_kinds import CallJob
 from sbredis.aio.calls._waking import LiveWatch, passing
 from sbredis.aio.core._searching import Search
-from sbredis.aio.receiving._session import ServiceBusSession, lane_for
+from sbredis.aio.receiving._held_session import HeldSession, lane_for
 from sbredis.engine import (
     Accepted,
     Partition,
@@ -37,7 +36,6 @@ if TYPE_CHECKING:
     from sbredis.aio.calls._entity import Entity
     from sbredis.aio.calls._partition_client import PartitionClient
     from sbredis.aio.core._fetching import Fetch
-    from sbredis.aio.telemetry._telemetry import Telemetry
 
 __all__ = ["NoSessionError", "accept_named", "accept_next"]
 
@@ -72,13 +70,12 @@ class _Acceptance:
         self.future: asyncio.Future[Accepted] = lane.submit(self._job)
         """Brings the answer."""
 
-    def session(self, found: Accepted, telemetry: Telemetry) -> ServiceBusSession:
+    def session(self, found: Accepted) -> HeldSession:
         """Return the session that the answer brought."""
         partition_client = self._partition_client
         lease = partition_client.lease(self._token, found.lock, self._job.since)
         lease.session = found.session
-        lock = SessionLock(found.session, self._token)
-        return ServiceBusSession(partition_client, lock, lease, telemetry)
+        return HeldSession(partition_client, found.session, lease)
 
     def give_back(self, found: Accepted) -> None:
         """Give back the session that the answer brought, if it did."""
@@ -101,7 +98,7 @@ async def _give_back(partition_client: PartitionClient, lock: SessionLock) -> No
         await partition_client.call(lane_for("v", lock.name), make, asyncio.get_running_loop().time() + _FORGETTING)
 
 
-async def accept_named(entity: Entity, name: str, deadline: float, telemetry: Telemetry) -> ServiceBusSession:
+async def accept_named(entity: Entity, name: str, deadline: float) -> HeldSession:
     """Lock a session, which need not have messages. Raises :class:`SessionCannotBeLockedError` if somebody else has."""
     partition_client = entity.of_session(name)
     while True:
@@ -112,7 +109,7 @@ async def accept_named(entity: Entity, name: str, deadline: float, telemetry: Te
             entity.runtime.see_off(acceptance.wanted_no_more())
             raise
         if found.outcome == "taken":
-            return acceptance.session(found, telemetry)
+            return acceptance.session(found)
         if found.outcome == "locked":
             error = SessionCannotBeLockedError(
                 f"The requested session {name!r} cannot be accepted: another receiver has its lock. It is free when "
@@ -123,13 +120,13 @@ async def accept_named(entity: Entity, name: str, deadline: float, telemetry: Te
             raise error
 
 
-async def accept_next(entity: Entity, seconds: float, telemetry: Telemetry) -> ServiceBusSession:
+async def accept_next(entity: Entity, seconds: float) -> HeldSession:
     """Lock the next session that is free, as soon as there is one.
 
     Raises :class:`OperationTimeoutError` if there was none within so many seconds. With 0 seconds each partition is
     asked, and none is waited at.
     """
-    search = _SessionSearch(entity, telemetry, waits=seconds != 0)
+    search = _SessionSearch(entity, waits=seconds != 0)
     try:
         async with asyncio.timeout(seconds or AT_ONCE):
             return await search.run()
@@ -148,21 +145,20 @@ class _SessionSearch:
     Whatever happens (an answer, a wake-up, a time that has come) leads to :meth:`pump`.
     """
 
-    def __init__(self, entity: Entity, telemetry: Telemetry, *, waits: bool) -> None:
-        self.telemetry = telemetry
+    def __init__(self, entity: Entity, *, waits: bool) -> None:
         self.identity = secrets.token_hex(5)
         """Its name among those who wait."""
         self._entity = entity
         self._waits = waits
         """Whether it waits for a session to become free, or wants one that is free now."""
         self._loop = asyncio.get_running_loop()
-        self._won: asyncio.Future[ServiceBusSession] = self._loop.create_future()
+        self._won: asyncio.Future[HeldSession] = self._loop.create_future()
         self._handed_over = False
         self._begin(straight=True)
         self._timer: asyncio.TimerHandle | None = None
         self._ended_moving: Callable[[], None] | None = None
 
-    async def run(self) -> ServiceBusSession:
+    async def run(self) -> HeldSession:
         """Return the session."""
         self._entity.watchers.add(self._entity_changed)
         self._ended_moving = self._entity.runtime.clock.when_moved(self._look_anew)
@@ -191,10 +187,10 @@ class _SessionSearch:
             return
         self._set_timer()
 
-    def won(self, session: ServiceBusSession) -> None:
+    def won(self, session: HeldSession) -> None:
         """A session was accepted."""
         if self._won.done():
-            session._give_back()
+            session.give_back()
         else:
             self._won.set_result(session)
 
@@ -253,7 +249,7 @@ class _SessionSearch:
         if not self._won.done():
             self._won.cancel()
         elif not self._handed_over and not self._won.cancelled() and self._won.exception() is None:
-            self._won.result()._give_back()
+            self._won.result().give_back()
         self._leave()
 
     def _leave(self) -> None:
@@ -302,7 +298,7 @@ class _SessionWatcher:
             return  # nobody waits any more; what it brings is given back
         if (error := done.exception()) is not None:
             self.live.failed(error)
-            if isinstance(error, ServiceBusError):
+            if isinstance(error, ServiceBusError) and not self.live.watch.left:
                 self._failed(error)
             return
         self.error, found = None, done.result()
@@ -313,7 +309,7 @@ class _SessionWatcher:
         else:
             self.live.nothing(found.due, registered=registered)
         if acceptance is not None and found.outcome == "taken":
-            self._search.won(acceptance.session(found, self._search.telemetry))
+            self._search.won(acceptance.session(found))
         self._search.pump()
 
     def _failed(self, error: ServiceBusError) -> None:

@@ -1,4 +1,3 @@
-# pyright: reportPrivateUsage=false
 """Receiving deferred messages by their numbers: all that were asked for, or none.
 
 A call of the script gives out as much as may hold up the server, so many calls may be needed. The first call to a
@@ -20,7 +19,7 @@ from sbredis.model import ServiceBusReceivedMessage, ServiceBusReceiveMode, Sour
 if TYPE_CHECKING:
     from sbredis.aio.calls._entity import Entity
     from sbredis.aio.calls._partition_client import PartitionClient
-    from sbredis.aio.receiving._session import ServiceBusSession
+    from sbredis.aio.receiving._held_session import HeldSession
 
 __all__ = ["Deferred", "next_names", "not_found"]
 
@@ -52,7 +51,7 @@ class Deferred:
     def __init__(
         self,
         entity: Entity,
-        session: ServiceBusSession | None,
+        session: HeldSession | None,
         side: Side,
         receive_mode: ServiceBusReceiveMode,
         deadline: float,
@@ -125,19 +124,17 @@ class Deferred:
         self, partition_client: PartitionClient, names: list[str]
     ) -> tuple[Received, list[ServiceBusReceivedMessage]]:
         session, mode = self._session, self._mode
-        token = new_token() if session is None else session._hold.lease.token
+        token = new_token() if session is None else session.lease.token
         source = Source(self._entity.base(partition_client.number), self._receive_mode, self._entity)
 
         def make(partition: Partition, turn: Turn) -> Request[Received]:
-            name = None if session is None else session.session_id
+            name = None if session is None else session.name
             return partition.receive_deferred(turn, token, names, mode=mode, room=_ROOM, session=name)
 
         def made(result: Received) -> list[ServiceBusReceivedMessage]:
             lease = None
             if mode == "lock":
-                lease = (
-                    partition_client.lease(token, result.lock, job.since) if session is None else session._hold.lease
-                )
+                lease = partition_client.lease(token, result.lock, job.since) if session is None else session.lease
             return [delivered(each, source, lease) for each in result.messages]
 
         job = CallJob(make, self._deadline, lambda result: self._give_back(made(result)))
@@ -154,7 +151,7 @@ class Deferred:
     async def _replace_ended(self) -> None:
         """Ask again for what is not locked any more: no message is handed over whose lock has ended."""
         if self._session is not None:
-            self._session._check()
+            self._session.check()
             return
         for left in reversed(range(_ROUNDS + 1)):
             now = self._entity.runtime.clock.now()

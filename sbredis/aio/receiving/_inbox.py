@@ -1,4 +1,3 @@
-# pyright: reportPrivateUsage=false
 """The inbox of a receiver: messages are fetched as callers ask for them, and given to the callers in their order.
 
 Nothing here waits but the callers. Whatever happens (somebody asks, a call is answered, a partition wakes us, a time
@@ -38,7 +37,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from sbredis.aio.calls._entity import Entity
-    from sbredis.aio.receiving._session import ServiceBusSession
+    from sbredis.aio.receiving._held_session import HeldSession
 
 __all__ = ["Inbox"]
 
@@ -64,7 +63,7 @@ class Inbox:
         prefetch: int,
         adaptive: bool,
         empty: bool = False,
-        session: ServiceBusSession | None = None,
+        session: HeldSession | None = None,
     ) -> None:
         self.entity = entity
         self.identity = identity
@@ -288,7 +287,7 @@ class Inbox:
         """Whether what is fetched now could not be kept: the lock on its session is about to end."""
         if self.session is None or self.mode is ServiceBusReceiveMode.RECEIVE_AND_DELETE:
             return False
-        return self._kept_for(self.session._hold.lease.until) <= 0
+        return self._kept_for(self.session.lease.until) <= 0
 
     def _kept_for(self, ends: float) -> float:
         """For how many seconds a message may still be kept, of which the lock ends at this time."""
@@ -308,7 +307,7 @@ class Inbox:
         self._trouble = error
         self.answered(watcher)
         if self.session is not None and isinstance(error, SessionLockLostError):
-            self.session._lose()
+            self.session.lose()
         if passing(error):
             _log.info("%s: %s", watcher.partition_client, error)
         else:
@@ -320,7 +319,7 @@ class Inbox:
     def _new_watchers(self) -> list[PartitionWatcher]:
         if self._empty:
             return []
-        numbers = self._numbers if self.session is None else (self.session._partition_client.number,)
+        numbers = self._numbers if self.session is None else (self.session.partition_client.number,)
         return [PartitionWatcher(self, self.entity.partition_client(number), self.identity) for number in numbers]
 
     def _entity_changed(self) -> None:

@@ -1,4 +1,3 @@
-# pyright: reportPrivateUsage=false
 """Settling messages that were received, and renewing their locks."""
 
 from __future__ import annotations
@@ -13,7 +12,7 @@ from sbredis.aio.calls._arguments import NoOptions, deadline_of, warn_of_unknown
 from sbredis.aio.calls._lane_kinds import CallJob, RenewJob, SettleJob
 from sbredis.aio.core._handles import LockHandle
 from sbredis.aio.receiving._changes import changes_of, delay_of
-from sbredis.aio.receiving._session import ServiceBusSession
+from sbredis.aio.receiving._session import ServiceBusSession, held_session
 from sbredis.engine import MAXIMUM_CALL_MESSAGES, Partition, Request, Settled, Turn
 from sbredis.exceptions import MessageAlreadySettled, MessageLockLostError, Outcome, SessionLockLostError
 from sbredis.model import Hold, PrimitiveTypes, ServiceBusReceivedMessage, ServiceBusReceiveMode, hold_of
@@ -296,7 +295,7 @@ class Settler:
         """Have a lock renewed, of a message that has one, also after this receiver was closed; or of a session."""
         until = deadline_of(None) if deadline is None else deadline
         if isinstance(message, ServiceBusSession):
-            return message._begin_renewal(until)
+            return asyncio.ensure_future(held_session(message).renew(until))
         return self._renewal(hold_of(message), until)
 
     @staticmethod

@@ -1,4 +1,3 @@
-# pyright: reportPrivateUsage=false
 """One partition, as a receiver watches it: makes the calls and listens, as :mod:`sbredis.aio.core` decides."""
 
 from __future__ import annotations
@@ -16,7 +15,7 @@ from sbredis.model import ServiceBusReceivedMessage, ServiceBusReceiveMode, Sour
 
 if TYPE_CHECKING:
     from sbredis.aio.calls._partition_client import PartitionClient
-    from sbredis.aio.receiving._session import ServiceBusSession
+    from sbredis.aio.receiving._held_session import HeldSession
 
 __all__ = ["PartitionWatcher", "WatchOwner"]
 
@@ -31,7 +30,7 @@ class WatchOwner(Protocol):
 
     side: Side
     mode: ServiceBusReceiveMode
-    session: ServiceBusSession | None
+    session: HeldSession | None
 
     @property
     def only_wants_what_is_there(self) -> bool:
@@ -88,10 +87,10 @@ class PartitionWatcher:
     def _receive(self, wanted: int) -> None:
         owner, waiter = self._owner, self._live.waiter
         session, side = owner.session, owner.side
-        token = new_token() if session is None else session._hold.lease.token
+        token = new_token() if session is None else session.lease.token
         mode: Mode = "lock" if owner.mode is ServiceBusReceiveMode.PEEK_LOCK else "delete"
         waiting_for = min(wanted, _MOST_WAITING)
-        session_id = None if session is None else session.session_id
+        session_id = None if session is None else session.name
 
         def make(partition: Partition, turn: Turn) -> Request[Received]:
             return partition.receive(
@@ -127,7 +126,7 @@ class PartitionWatcher:
 
     def _looking(self, waiting_for: int) -> Callable[[Partition, Turn], Request[Looked]]:
         side, waiter, session = self._owner.side, self._live.waiter, self._owner.session
-        lock = None if session is None else session._lock
+        lock = None if session is None else session.lock
 
         def make(partition: Partition, turn: Turn) -> Request[Looked]:
             return partition.look(
@@ -182,11 +181,7 @@ class PartitionWatcher:
         owner, partition_client = self._owner, self.partition_client
         lease = None
         if owner.mode is ServiceBusReceiveMode.PEEK_LOCK:
-            lease = (
-                partition_client.lease(token, result.lock, since)
-                if owner.session is None
-                else owner.session._hold.lease
-            )
+            lease = partition_client.lease(token, result.lock, since) if owner.session is None else owner.session.lease
         source = Source(partition_client.base, owner.mode, partition_client.entity)
         return [delivered(each, source, lease) for each in result.messages]
 
@@ -202,7 +197,7 @@ class PartitionWatcher:
         return None
 
     def _tell(self, error: BaseException) -> None:
-        if isinstance(error, ServiceBusError):
+        if isinstance(error, ServiceBusError) and not self.watch.left:
             self._owner.failed(self, error)
 
     # -- what happens --------------------------------------------------------------------------------------------------

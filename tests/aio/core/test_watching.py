@@ -69,7 +69,7 @@ def watch_in(state: State, now: float = 100.0) -> Watch:
 def test_each_event_in_each_state_leads_where_the_table_says(state: State, event: Event) -> None:
     watch = watch_in(state)
     refused = event is Event.ASK and not watch.may_ask
-    refused = refused or (event in ENDS | {Event.FAIL, Event.REFUSE} and state not in ASKING)
+    refused = refused or (event in ENDS | {Event.FAIL, Event.REFUSE} and state not in {*ASKING, State.LEFT})
     before = (watch.state, watch.calls, watch.look_at, watch.registered)
     if refused:
         with pytest.raises(RuntimeError):
@@ -78,6 +78,8 @@ def test_each_event_in_each_state_leads_where_the_table_says(state: State, event
     else:
         BY_EVENT[event](watch, 100.0)
         assert watch.state is TABLE.get((state, event), state)
+        if state is State.LEFT:
+            assert (watch.state, watch.calls, watch.look_at, watch.registered) == before
 
 
 @pytest.mark.parametrize("state", State)

@@ -1,0 +1,235 @@
+"""A session whose lock this client has, as those know it that receive from the session, renew its lock or end it.
+
+Applications see it as a :class:`~sbredis.aio.ServiceBusSession`.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Callable, Sequence
+from contextlib import AbstractAsyncContextManager, nullcontext, suppress
+from typing import TYPE_CHECKING, Any, TypeVar
+from zlib import crc32
+
+from sbredis.aio.calls._lane_kinds import CallJob, SettleJob
+from sbredis.engine import (
+    Partition,
+    Purged,
+    Request,
+    SessionLock,
+    Turn,
+    bury_session,
+    get_state,
+    release_session,
+    renew_session,
+    set_state,
+)
+from sbredis.exceptions import Outcome, ServiceBusError, SessionLockLostError
+from sbredis.model import Hold, Lease
+
+if TYPE_CHECKING:
+    from sbredis.aio.calls._partition_client import PartitionClient
+
+__all__ = ["HeldSession", "lane_for", "state_bytes"]
+
+T = TypeVar("T")
+_log = logging.getLogger("sbredis.client")
+_LANES = 8
+_RELEASING = 5.0
+
+
+def lane_for(letter: str, session: str) -> str:
+    """A lane for calls about a session: a few of them share all sessions, so that no partition keeps one for each."""
+    return f"{letter}{crc32(session.encode()) % _LANES}"
+
+
+def state_bytes(state: str | bytes | bytearray | None) -> bytes | None:
+    """What is kept as the state of a session."""
+    if state is not None and not isinstance(state, (str, bytes, bytearray)):  # pyright: ignore[reportUnnecessaryIsInstance]  # callers are not all typed
+        raise TypeError(f"the state of a session is str, bytes or None, not {type(state).__name__}")
+    return state.encode() if isinstance(state, str) else None if state is None else bytes(state)
+
+
+class HeldSession:
+    """A session whose lock this client has."""
+
+    def __init__(self, partition_client: PartitionClient, name: str, lease: Lease) -> None:
+        self.partition_client = partition_client
+        self.entity = partition_client.entity
+        self.name = name
+        self.lease = lease
+        """Its lock, which all of its messages share."""
+        self.settled = False
+        """It was given back."""
+        self.watchers: tuple[Callable[[Any], None], ...] = ()
+        """Called once, with this object, when the session is given back."""
+        self.recalled: Callable[[float], AbstractAsyncContextManager[Any]] = nullcontext
+        """A while, up to a deadline, in which its receiver fetches and keeps none of its messages."""
+        self._runtime = partition_client.runtime
+        self._given_back = False
+        """It was given back while its lock held."""
+        self._waiting: set[asyncio.Event] = set()
+        """Of those who wait for the end of the lock: set when something about it has changed."""
+
+    @property
+    def lock(self) -> SessionLock:
+        """What a call needs that is made under the lock."""
+        return SessionLock(self.name, self.lease.token)
+
+    @property
+    def locked(self) -> bool:
+        """Whether its lock holds, as far as this client knows."""
+        return not self.settled and not self.lock_expired(self._runtime.clock.now())
+
+    def lock_expired(self, now: float) -> bool:
+        """Whether its lock has ended by the clock of this process."""
+        return self.lease.until <= now
+
+    def check(self) -> None:
+        """Raise if nothing can be done with it any more."""
+        if self.settled:
+            raise ValueError("The session was given back: accept it again.")
+        self._runtime.check_open()
+        if self.lock_expired(self._runtime.clock.now()):
+            error = SessionLockLostError(
+                f"The lock on the session {self.name!r} has ended. Accept it again, and renew the lock of what takes "
+                "longer.",
+                outcome=Outcome.NEVER_SENT,
+            )
+            error.entity = self.entity.name
+            raise error
+
+    # -- calls ---------------------------------------------------------------------------------------------------------
+
+    async def read_state(self, deadline: float) -> bytes | None:
+        """Return what is kept for the session."""
+
+        def make(partition: Partition, turn: Turn) -> Request[bytes | None]:
+            return get_state(partition, self.lock, Turn("", 0, turn.now))
+
+        return await self._call("q", make, deadline)
+
+    async def write_state(self, kept: bytes | None, deadline: float) -> None:
+        """Keep something for the session."""
+
+        def make(partition: Partition, turn: Turn) -> Request[bool]:
+            return set_state(partition, turn, self.lock, kept)
+
+        await self._call("t", make, deadline)
+
+    async def bury(self, changes: bytes, deadline: float) -> int:
+        """Move all of its messages to the dead-letter queue with these changes. Returns how many there were."""
+
+        def make(partition: Partition, turn: Turn) -> Request[Purged]:
+            return bury_session(partition, turn, self.lock, changes)
+
+        count = 0
+        while True:
+            step = await self._call("u", make, deadline)
+            count += step.count
+            if step.onwards is None:
+                return count
+
+    async def renew(self, deadline: float) -> None:
+        """Lock it for the full duration from now on."""
+
+        def make(partition: Partition, turn: Turn) -> Request[int]:
+            return renew_session(partition, turn, self.lock)
+
+        job, lease = CallJob(make, deadline), self.lease
+        renewed = self.partition_client.lease(lease.token, await self._carry_out("n", job), job.since)
+        lease.until, lease.until_utc = renewed.until, renewed.until_utc
+
+    async def unlock(self, deadline: float) -> None:
+        """Give the lock back to the partition."""
+
+        def make(partition: Partition, turn: Turn) -> Request[int]:
+            return release_session(partition, turn, self.lock)
+
+        await self._call("v", make, deadline)
+
+    async def _call(self, letter: str, make: Callable[[Partition, Turn], Request[T]], deadline: float) -> T:
+        return await self._carry_out(letter, CallJob(make, deadline))
+
+    async def _carry_out(self, letter: str, job: CallJob[T]) -> T:
+        try:
+            return await self.partition_client.carry_out(lane_for(letter, self.name), job)
+        except ServiceBusError as error:
+            error.entity = error.entity or self.entity.name
+            if isinstance(error, SessionLockLostError):
+                self.lose()
+            raise
+
+    # -- the end -------------------------------------------------------------------------------------------------------
+
+    async def abandon(self, holds: Sequence[Hold]) -> None:
+        """Count a failed delivery for these messages; if that cannot be said, the end of the lock counts it."""
+        if not self.locked:
+            return
+        deadline = asyncio.get_running_loop().time() + _RELEASING
+        jobs: list[SettleJob] = []
+        for hold in holds:
+            if hold.lease is not None and not hold.settled:
+                hold.settled = True
+                jobs.append(SettleJob(hold.lock(), deadline, hold))
+        lane = self.partition_client.settling("abandon")
+        for error in await asyncio.gather(*map(lane.submit, jobs), return_exceptions=True):
+            if error is not None:
+                _log.debug("%s: a failed delivery was not counted: %s", self.entity.name, error)
+
+    async def release(self) -> None:
+        """Give it back, with all messages that are held of it; if that cannot be said, its lock ends by itself."""
+        if self.settled:
+            return
+        self._given_back = self.locked
+        self.settled = True
+        self._tell_waiting()
+        self.let_go()
+        if not self.lock_expired(self._runtime.clock.now()):
+            try:
+                await self.unlock(asyncio.get_running_loop().time() + _RELEASING)
+            except ServiceBusError as error:
+                _log.debug(
+                    "%s: a session was not given back, and is free when its lock ends: %s", self.entity.name, error
+                )
+
+    def give_back(self) -> None:
+        """Give it back beside everything else."""
+        self._runtime.see_off(self.release())
+
+    def let_go(self) -> None:
+        """Tell all watchers that nobody needs to watch over its lock any more."""
+        watchers, self.watchers = self.watchers, ()
+        for watcher in watchers:
+            watcher(self)
+
+    def lose(self) -> None:
+        """Note that a call was told that the lock is lost."""
+        self.lease.until = min(self.lease.until, self._runtime.clock.now())
+        self._tell_waiting()
+
+    async def wait_lost(self, seconds: float | None) -> bool:
+        """Wait until the lock is lost. Returns ``False`` if it is given back, or the time has passed, before that."""
+        loop, clock = asyncio.get_running_loop(), self._runtime.clock
+        ends = None if seconds is None else loop.time() + seconds
+        changed = asyncio.Event()
+        self._waiting.add(changed)
+        unwatch = clock.when_moved(changed.set)
+        try:
+            while self.locked:
+                if ends is not None and loop.time() >= ends:
+                    return False
+                changed.clear()
+                wake = loop.time() + self.lease.until - clock.now()
+                with suppress(TimeoutError):
+                    async with asyncio.timeout_at(wake if ends is None else min(wake, ends)):
+                        await changed.wait()
+            return not self._given_back
+        finally:
+            unwatch()
+            self._waiting.discard(changed)
+
+    def _tell_waiting(self) -> None:
+        for changed in self._waiting:
+            changed.set()

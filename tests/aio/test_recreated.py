@@ -6,9 +6,12 @@ import asyncio
 
 import pytest
 
+from sbredis.aio.core._watching import State
+from sbredis.engine import Received
 from sbredis.exceptions import MessagingEntityNotFoundError, ServiceBusError
 from sbredis.model import ServiceBusMessage
-from tests.aio.standing import both, exists, queue_at
+from tests.aio.gates import Gate
+from tests.aio.standing import both, exists, in_memory, queue_at
 from tests.waiting import eventually
 
 pytestmark = pytest.mark.anyio
@@ -65,3 +68,26 @@ async def test_one_who_waits_meanwhile_gets_what_comes_then(url: str, partitione
             await sender.send_messages(ServiceBusMessage("new"))
         (message,) = await waiting
         assert message.body == b"new"
+
+
+@in_memory
+async def test_an_answer_that_comes_in_the_moment_in_which_a_partition_is_left_says_nothing(url: str) -> None:
+    errors: list[object] = []
+    asyncio.get_running_loop().set_exception_handler(lambda _, context: errors.append(context))
+    async with queue_at(url) as queue:
+        await queue.send("a")
+        receiver = queue.receiver()
+        with Gate(queue.client, "receive") as gate:
+            gate.shut = True
+            waiting = asyncio.create_task(receiver.receive_messages(1, 20))
+            await gate.reached()
+            assert receiver._inbox is not None
+            (watcher,) = receiver._inbox._watchers
+            assert watcher._job is not None
+            watcher._job.future.set_result(Received(more=False, due=0, lock=0, messages=()))
+            watcher.leave()
+            await asyncio.sleep(0)  # in which the answer is told
+            assert (watcher._job, watcher.watch.state) == (None, State.LEFT)
+            waiting.cancel()
+        await eventually(lambda: queue.are(1, 0))
+    assert errors == []

@@ -12,8 +12,7 @@ from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING, Any, Literal
 
-import anyio
-
+from sbredis._tasks import ended
 from sbredis.aio.calls._arguments import deadline_of
 from sbredis.exceptions import Outcome, ServiceBusError
 from sbredis.model import ServiceBusMessage, as_message, keep_id, outgoing, use_id
@@ -186,8 +185,7 @@ class SendStream(AsyncIterator[SendResult]):
     async def _stop(self) -> None:
         if self._feeder is not None and not self._feeder.done():
             self._feeder.cancel()
-            with anyio.CancelScope(shield=True):
-                await asyncio.wait((self._feeder,))
+            await ended(self._feeder)
             self._exhausted = True  # it may not even have begun
             self._changed.set()
 

@@ -10,12 +10,11 @@ import asyncio
 import logging
 from collections import deque
 from collections.abc import Awaitable, Callable
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import Any, Protocol
 
-import anyio
-import anyio.lowlevel
 from redis.exceptions import RedisError
 
+from sbredis._tasks import TaskScope, to_the_end
 from sbredis.exceptions import OperationTimeoutError, Outcome, ServiceBusError
 from sbredis.transport._address import Endpoint
 from sbredis.transport._backoff import Backoff
@@ -25,9 +24,6 @@ from sbredis.transport._resp import ReplyError
 from sbredis.transport._script import pack
 from sbredis.transport._slots import key_slot
 from sbredis.transport._stream import Stream, stream_over
-
-if TYPE_CHECKING:
-    from anyio.abc import TaskGroup
 
 __all__ = ["Listener", "Listening", "Subscription"]
 
@@ -91,7 +87,7 @@ class Listening:
     def __init__(
         self,
         dialer: Dialer,
-        tasks: TaskGroup,
+        tasks: TaskScope,
         owner: Callable[[int], Endpoint | None],
         trouble: Callable[[Endpoint], None],
         before_dial: Callable[[], Awaitable[None]] | None,
@@ -162,7 +158,7 @@ class Listening:
         ear = self._ears.get(channel.endpoint)
         if ear is None:
             ear = self._ears[channel.endpoint] = _Ear(self, channel.endpoint)
-            self._tasks.start_soon(self._listen, ear)
+            self._tasks.start(self._listen(ear))
         ear.want(channel)
 
     async def _listen(self, ear: _Ear) -> None:
@@ -214,7 +210,7 @@ class _Ear:
             if self._wanted:
                 failures = 1 if heard else failures + 1
                 self._listening.trouble(self.endpoint)
-                await anyio.sleep(backoff.delay(failures, 0))
+                await asyncio.sleep(backoff.delay(failures, 0))
 
     async def _connected_once(self) -> bool:
         """One connection from beginning to end; whether it ever was one."""
@@ -236,8 +232,7 @@ class _Ear:
         finally:
             was_connected, self._stream = self._stream is not None, None
             if link is not None:
-                with anyio.CancelScope(shield=True):
-                    await hang_up(link)
+                await to_the_end(hang_up(link))
         return was_connected
 
     async def _hear(self, stream: Stream) -> None:
@@ -252,17 +247,17 @@ class _Ear:
             self._silent = True
             self._over.set()
 
-        async with anyio.create_task_group() as tasks:
-            tasks.start_soon(stream.run, self._replied, lost, lambda: None)
-            tasks.start_soon(self._watch)
-            await anyio.lowlevel.checkpoint()  # the stream reads before anything is asked
+        async with TaskScope() as tasks:
+            tasks.start(stream.run(self._replied, lost, lambda: None))
+            tasks.start(self._watch())
+            await asyncio.sleep(0)  # the stream reads before anything is asked
             self._stream = stream
             for name in self._wanted:
                 self._ask(name)
             while self._wanted and not self._silent:
                 await self._over.wait()
                 self._over.clear()
-            tasks.cancel_scope.cancel()
+            tasks.cancel()
 
     def _replied(self, replies: list[Any]) -> None:
         self._heard_at = self._loop.time()
@@ -316,7 +311,7 @@ class _Ear:
     async def _watch(self) -> None:
         """Notice a connection that died without a word."""
         while self._loop.time() - self._heard_at < _SILENT:
-            await anyio.sleep(_QUIET / 3)
+            await asyncio.sleep(_QUIET / 3)
             if self._loop.time() - self._heard_at >= _QUIET and self._stream is not None:
                 self._stream.write(_PING)
         self._silent = True

@@ -8,9 +8,8 @@ from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Literal, Self, TypeVar
 
-import anyio
-
 from sbredis._quoting import quoted
+from sbredis._tasks import TaskScope, to_the_end
 from sbredis.exceptions import ServiceBusConnectionError, ServiceBusError
 from sbredis.transport._address import Endpoint, Target
 from sbredis.transport._backoff import Backoff, RefreshPacing
@@ -263,13 +262,12 @@ class Transport:
             self._apply(layout)
             judge(self.target, await self._reach_masters(patience), self._copies_of)
         except BaseException:
-            with anyio.CancelScope(shield=True):
-                await self.aclose()
+            await to_the_end(self.aclose())
             raise
 
     async def _live(self, started: asyncio.Future[None]) -> None:
         try:
-            async with anyio.create_task_group() as tasks:
+            async with TaskScope() as tasks:
                 self._opener = Opener(
                     self._dialer,
                     self._limits,
@@ -284,11 +282,11 @@ class Transport:
                 self._listening = Listening(
                     self._dialer, tasks, self._owner_endpoint, self._trouble_at, self._before_dial
                 )
-                tasks.start_soon(self._keep_layout)
+                tasks.start(self._keep_layout())
                 if not started.done():
                     started.set_result(None)
                 await self._closing.wait()
-                tasks.cancel_scope.cancel()
+                tasks.cancel()
         except Exception:  # noqa: BLE001  # whatever it is, it belongs in the log, and the calls must learn of the end
             _log.exception("the transport to %s broke on a defect and is closed", self.target)
         finally:
@@ -365,7 +363,7 @@ class Transport:
         asked, failed = -1000.0, 0
         while True:
             await self._refresh_wanted.wait()
-            await anyio.sleep(self._pacing.pause(self._loop.time() - asked, failed))
+            await asyncio.sleep(self._pacing.pause(self._loop.time() - asked, failed))
             self._refresh_wanted.clear()
             asked = self._loop.time()
             try:

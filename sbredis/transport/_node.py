@@ -107,7 +107,7 @@ class DurableLane:
         self._queue.append(waiting)
         if not self._flushing:
             self._flushing = True
-            self._opener.tasks.start_soon(self._flush_all)
+            self._opener.tasks.start(self._flush_all())
         try:
             async with asyncio.timeout_at(deadline):
                 return await waiting.future

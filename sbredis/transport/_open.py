@@ -12,8 +12,7 @@ from functools import partial
 from importlib import import_module
 from typing import TYPE_CHECKING, Protocol
 
-import anyio.to_thread
-
+from sbredis._threads import in_thread
 from sbredis.transport._address import Endpoint, Target, parse_target
 from sbredis.transport._backoff import Backoff
 from sbredis.transport._script import Script
@@ -62,7 +61,7 @@ async def _taken(acquire: Callable[[], _Lease]) -> _Lease:
         lease.release()
 
     try:
-        await anyio.to_thread.run_sync(take, abandon_on_cancel=True)
+        await in_thread(take)
         return taken.pop()
     finally:
         with lock:
@@ -93,7 +92,7 @@ async def open_transport(
     require_asyncio()
     target = parse_target(url) if isinstance(url, str) else url
     # Only now, and not in the event loop: importing redis-py costs a quarter of a second.
-    await anyio.to_thread.run_sync(import_module, "sbredis.transport._multiplexed")
+    await in_thread(lambda: import_module("sbredis.transport._multiplexed"))
     from sbredis.transport._multiplexed import Transport
 
     before_dial: Callable[[], Awaitable[None]] | None = None
@@ -105,7 +104,7 @@ async def open_transport(
         lease = await _taken(lambda: acquire(path, fsync=fsync, timeout=connect_timeout))
         target = replace(target, endpoints=(Endpoint(str(lease.socket_path), 0),))
 
-        before_dial = partial(anyio.to_thread.run_sync, lease.ensure_running, abandon_on_cancel=True)
+        before_dial = partial(in_thread, lease.ensure_running)
         on_close = lease.release
     elif target.kind == "memory":
         target = replace(target, endpoints=(Endpoint(f"memory://{target.path}", 0),))

@@ -8,11 +8,11 @@ import asyncio
 import logging
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, Literal
+from typing import Any, Literal
 
-import anyio
 from redis.exceptions import RedisError
 
+from sbredis._tasks import TaskScope, to_the_end
 from sbredis.exceptions import ServiceBusError
 from sbredis.transport._address import Endpoint
 from sbredis.transport._backoff import Backoff
@@ -24,9 +24,6 @@ from sbredis.transport._script import Script, pack
 from sbredis.transport._stream import stream_over
 from sbredis.transport._tls_probe import connect, with_tls_hint
 from sbredis.transport._wire import Wire, WireLimits
-
-if TYPE_CHECKING:
-    from anyio.abc import TaskGroup
 
 __all__ = ["Opener", "WireHolder"]
 
@@ -42,7 +39,7 @@ class Opener:
     dialer: Dialer
     limits: WireLimits
     connect_timeout: float
-    tasks: TaskGroup
+    tasks: TaskScope
     before_dial: Callable[[], Awaitable[None]] | None
     """Called before each dialling; it starts the embedded server again if that is gone."""
     on_trouble: Callable[[Endpoint], None]
@@ -92,8 +89,7 @@ class Opener:
             return Failure(FailureKind.UNREACHABLE, why, endpoint=endpoint)
         finally:
             if link is not None and not opened:
-                with anyio.CancelScope(shield=True):
-                    await hang_up(link)
+                await to_the_end(hang_up(link))
 
     async def _survey(self, link: Link, endpoint: Endpoint) -> ServerFacts | Failure:
         questions = [
@@ -163,7 +159,7 @@ class WireHolder:
             if self._last_failure is not None and loop.time() < self._not_before:
                 return self._last_failure
             opening = self._opening = loop.create_future()
-            self._opener.tasks.start_soon(self._open, opening)
+            self._opener.tasks.start(self._open(opening))
         await asyncio.wait((opening,), timeout=max(0.0, deadline - loop.time()))
         if opening.done():
             return opening.result()

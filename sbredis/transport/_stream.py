@@ -11,9 +11,9 @@ import asyncio
 from collections.abc import Callable
 from typing import Any
 
-import anyio
 from redis.exceptions import RedisError
 
+from sbredis._tasks import to_the_end
 from sbredis.transport._dial import Link, hang_up, reply_error, socket_of
 from sbredis.transport._resp import ProtocolError, reply_parser
 
@@ -76,10 +76,9 @@ class _SocketStream(Stream, asyncio.Protocol):
             self._transport.set_protocol(self)
             if not self._transport.is_reading():
                 self._transport.resume_reading()
-            await anyio.sleep_forever()
+            await asyncio.get_running_loop().create_future()
         finally:
-            with anyio.CancelScope(shield=True):
-                await hang_up(self._link)
+            await to_the_end(hang_up(self._link))
 
     def data_received(self, data: bytes) -> None:
         try:
@@ -113,8 +112,8 @@ class _PumpedStream(Stream):
 
     async def run(self, on_replies: OnReplies, on_lost: OnLost, on_resumed: Callable[[], None]) -> None:  # noqa: ARG002  # it never pauses
         try:
-            async with anyio.create_task_group() as tasks:
-                tasks.start_soon(self._send)
+            async with asyncio.TaskGroup() as tasks:
+                tasks.create_task(self._send())
                 while True:
                     try:
                         reply = await self._link.read_response(disable_decoding=True, disconnect_on_error=False)
@@ -122,11 +121,10 @@ class _PumpedStream(Stream):
                         reply = reply_error(error)
                         if reply is None:
                             on_lost(str(error))
-                            await anyio.sleep_forever()
+                            await asyncio.get_running_loop().create_future()
                     on_replies([reply])
         finally:
-            with anyio.CancelScope(shield=True):
-                await hang_up(self._link)
+            await to_the_end(hang_up(self._link))
 
     async def _send(self) -> None:
         while True:

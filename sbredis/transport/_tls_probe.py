@@ -10,8 +10,7 @@ from __future__ import annotations
 import asyncio
 import ssl
 
-import anyio
-
+from sbredis._tasks import ended
 from sbredis.transport._address import Endpoint
 from sbredis.transport._dial import Link
 from sbredis.transport._replies import Failure, FailureKind
@@ -36,8 +35,7 @@ async def connect(link: Link, endpoint: Endpoint, *, secure: bool) -> Failure | 
         await connecting
     finally:
         connecting.cancel()
-        with anyio.CancelScope(shield=True):
-            await asyncio.wait((connecting,))
+        await ended(connecting)
     return None
 
 

@@ -8,9 +8,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, Protocol
 
-import anyio
 from redis.exceptions import RedisError
 
+from sbredis._tasks import to_the_end
 from sbredis.transport._address import Endpoint, Target
 from sbredis.transport._dial import Dialer, Link, accepted, ask, dialling_failed, hang_up
 from sbredis.transport._replies import Failure, FailureKind, classify
@@ -172,8 +172,7 @@ class SentinelTopology:
                 else failure
             )
         finally:
-            with anyio.CancelScope(shield=True):
-                await hang_up(link)
+            await to_the_end(hang_up(link))
         if isinstance(address, ReplyError):
             if address.detail.startswith("unknown command"):
                 return Failure(FailureKind.UNSUITABLE, f"{sentinel} is not a Sentinel", endpoint=sentinel)

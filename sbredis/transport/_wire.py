@@ -15,8 +15,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import Any
 
-import anyio
-
+from sbredis._tasks import TaskScope
 from sbredis.exceptions import Outcome
 from sbredis.transport._facts import ServerFacts
 from sbredis.transport._replies import Failure, FailureKind, failure_of_reply
@@ -87,7 +86,7 @@ class Wire:
         self._unsent = 0
         self._timer: asyncio.TimerHandle | None = None
         self._timer_at = 0.0
-        self._ended: anyio.CancelScope = anyio.CancelScope()
+        self._ended = asyncio.Event()
         self._loads = 0
         self._load_of: dict[str, int] = {}
         self._load_errors: dict[str, Failure] = {}
@@ -154,10 +153,11 @@ class Wire:
     async def run(self) -> None:
         """Live until the connection is lost or this task is cancelled; then the socket is gone."""
         try:
-            with self._ended:
-                async with anyio.create_task_group() as tasks:
-                    tasks.start_soon(self._stay_alive)
-                    await self._stream.run(self._answer, self.fail, self._flush)
+            async with TaskScope() as tasks:
+                tasks.start(self._stream.run(self._answer, self.fail, self._flush))
+                tasks.start(self._stay_alive())
+                await self._ended.wait()
+                tasks.cancel()
         except Exception:  # noqa: BLE001  # a defect here must end as a lost connection, not as callers who wait for ever
             _log.exception("the connection to %s broke on a defect", self.facts.endpoint)
         finally:
@@ -184,11 +184,11 @@ class Wire:
             queue.clear()
         for place in self._line:
             place.wake()
-        self._ended.cancel()
+        self._ended.set()
 
     async def _stay_alive(self) -> None:
         while True:
-            await anyio.sleep(_IDLE)
+            await asyncio.sleep(_IDLE)
             if not self.owes and self._loop.time() - self._heard_at >= _IDLE / 2:
                 await self.submit(Command("PING"), self._loop.time() + _IDLE)
 

@@ -23,7 +23,7 @@ FLOORS: list[set[str]] = [
     {"transport"},
     {"servers"},
 ]
-EVERYWHERE = {"_callers", "_public", "_quoting", "_version", "exceptions"}
+EVERYWHERE = {"_callers", "_public", "_quoting", "_tasks", "_threads", "_version", "exceptions"}
 ALLOWED: dict[str, set[str]] = {
     folder: EVERYWHERE.union(*FLOORS[number + 1 :]) for number, floor in enumerate(FLOORS) for folder in floor
 }
@@ -107,6 +107,13 @@ def test_a_reserved_library_is_known_to_its_part_alone(module: Module) -> None:
         if inside(name, library) and not re.fullmatch(part, module.name)
     ]
     assert wrong == []
+
+
+@every_module
+def test_a_module_uses_anyio_or_asyncio_and_not_both(module: Module) -> None:
+    """They cancel tasks by different rules: in anyio a scope stays cancelled, in asyncio a task is cancelled once."""
+    used = {name.split(".")[0] for name in module.imports()} & {"anyio", "asyncio"}
+    assert len(used) <= 1, f"{module.name} uses {' and '.join(sorted(used))}"
 
 
 @pytest.mark.parametrize("name", sorted(PURE))

@@ -17,7 +17,7 @@ import random
 from contextlib import suppress
 from typing import TYPE_CHECKING
 
-from sbredis.aio.calls._sharing import to_the_end
+from sbredis._tasks import to_the_end
 from sbredis.aio.calls._waking import listen
 from sbredis.aio.maintenance._census import Census
 from sbredis.aio.maintenance._role import Role, Standing

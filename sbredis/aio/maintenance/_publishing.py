@@ -7,6 +7,7 @@ import logging
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
+from sbredis._threads import in_thread
 from sbredis.aio.calls._routing import facts_of
 from sbredis.aio.core._delivering import OF_ONE_JOB
 from sbredis.aio.maintenance._unpublishable import Unpublishable
@@ -154,7 +155,7 @@ class TopicPublisher:
         if routing is None or not routing.takes_long(size):
             return None, None
         try:
-            return routing, await asyncio.to_thread(routing.routed, messages, facts)
+            return routing, await in_thread(lambda: routing.routed(messages, facts))
         except ServiceBusError:
             raise
         except Exception as error:

@@ -1,0 +1,68 @@
+"""Ending tasks: a group that can be cancelled, and work that is not cut short."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Coroutine
+from types import TracebackType
+from typing import Any, Self
+
+__all__ = ["TaskScope", "ended", "to_the_end"]
+
+
+class TaskScope:
+    """A group of tasks that ends with its block. :meth:`cancel` ends the tasks early, and nothing else."""
+
+    def __init__(self) -> None:
+        self._loop = asyncio.get_running_loop()
+        self._group = asyncio.TaskGroup()
+        self._tasks: set[asyncio.Task[None]] = set()
+        self._cancelled = False
+
+    async def __aenter__(self) -> Self:
+        await self._group.__aenter__()
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        await self._group.__aexit__(kind, error, traceback)
+
+    def start(self, work: Coroutine[Any, Any, None]) -> None:
+        """Begin a task. In a scope that was cancelled, it is cancelled where it first waits."""
+        try:
+            task = self._group.create_task(work)
+        except RuntimeError:  # the block is over, or is being left because of an error
+            work.close()
+            return
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
+        if self._cancelled:
+            self._loop.call_soon(task.cancel)
+
+    def cancel(self) -> None:
+        """Cancel all tasks. One that has just been started gets to where it first waits, so it can clean up."""
+        self._cancelled = True
+        for task in self._tasks:
+            self._loop.call_soon(task.cancel)
+
+
+async def ended(task: asyncio.Future[Any]) -> None:
+    """Wait for the end of a task, also while the caller is cancelled. The caller is cancelled afterwards."""
+    cancelled: asyncio.CancelledError | None = None
+    while not task.done():
+        try:
+            await asyncio.wait((task,))
+        except asyncio.CancelledError as error:
+            cancelled = error
+    if cancelled is not None:
+        if not task.cancelled():
+            task.exception()  # nobody else asks for it
+        raise cancelled
+
+
+async def to_the_end(work: Coroutine[Any, Any, None]) -> None:
+    """Carry something out to its end, also while the caller is cancelled. The caller is cancelled afterwards."""
+    task = asyncio.get_running_loop().create_task(work)
+    await ended(task)
+    task.result()

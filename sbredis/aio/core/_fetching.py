@@ -8,8 +8,9 @@ A receiver fetches for two reasons: callers wait for messages, and it *stocks* m
 
 - *Without a stock, no message is locked that nobody waits for.* It asks one partition at a time, for no more than is
   waited for.
-- *A stock is filled when half of it is used up*, or along with a call that is made anyway. So most messages that are
-  taken from the stock cost no thought at all: :attr:`Stock.refill_at` says when the next thought is due.
+- *A stock is filled when half of it is used up*, or along with a call that is made anyway. What is on its way counts as
+  if it were there. So calls are large, and most messages that are taken from the stock cost no thought at all:
+  :attr:`Stock.refill_at` says when the next thought is due.
 - *What nobody asks for is given back in time.* That counts no delivery. Then the stock *rests*: nothing is fetched
   ahead until somebody asks again.
 
@@ -113,25 +114,26 @@ class Stock:
 
     @property
     def refill_at(self) -> int:
-        """With so few messages left, :meth:`room` finds that there is room for more; -1 for never."""
+        """With so few messages kept or on their way, :meth:`missing` finds that more are missing; -1 for never."""
         return -1 if self.resting or not self._most else self.target // 2
-
-    def space(self, kept: int) -> int:
-        """Return how many more may be kept."""
-        return max(0, self.target - kept)
 
     def wants_more(self, kept: int) -> bool:
         """Whether anything would be fetched ahead if it were there."""
         return self._most > 0 and not self.resting and kept < self.target
 
-    def room(self, kept: int, now: float, *, waited_for: bool) -> int:
-        """Return how many to fetch ahead now. ``waited_for``: a call is made anyway."""
-        if waited_for:
+    def missing(self, kept: int, coming: int, demand: int, now: float, *, stocks: bool = True) -> int:
+        """Return for how many more messages to ask now.
+
+        So many are kept; calls under way ask for ``coming``; callers wait for ``demand``. Without ``stocks`` nothing is
+        fetched ahead.
+        """
+        left = kept + coming - demand
+        if demand:
             self.resting = False
-        if not self._most or self.resting:
-            return 0
+        if not self._most or self.resting or not stocks:
+            return max(0, -left)
         self._measure(now)
-        return self.space(kept) if waited_for or kept <= self.refill_at else 0
+        return max(0, self.target - left) if left < 0 or left <= self.refill_at else 0
 
     def took(self, count: int) -> None:
         """Count messages that were given to those who asked."""

@@ -37,6 +37,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from sbredis.aio.calls._entity import Entity
+    from sbredis.aio.core._watching import Watch
     from sbredis.aio.receiving._held_session import HeldSession
 
 __all__ = ["Inbox"]
@@ -86,6 +87,8 @@ class Inbox:
         self._empty = empty
         self._numbers = entity.numbers
         self._watchers = self._new_watchers()
+        self._coming = 0
+        """For how many messages calls under way ask."""
         self._turn = 0
         """With which partition to start the next time."""
         self._closed = False
@@ -118,7 +121,7 @@ class Inbox:
         message = self.buffer.pop(self._clock.now())
         if message is not None:
             self.stock.took(1)
-        if len(self.buffer) <= self.stock.refill_at:
+        if len(self.buffer) + self._coming <= self.stock.refill_at:
             self.pump()
         return message
 
@@ -130,7 +133,7 @@ class Inbox:
             kept = self.buffer.take(wanted, self._clock.now())
             self.stock.took(len(kept))
             if len(kept) == wanted or (kept and not gather):
-                if len(self.buffer) <= self.stock.refill_at:
+                if len(self.buffer) + self._coming <= self.stock.refill_at:
                     self.pump()
                 return kept
         caller = Caller(wanted - len(kept), gathers=gather)
@@ -254,11 +257,9 @@ class Inbox:
         """Make the calls that are wanted now."""
         if self._closed or self._holds or self._returning:
             return  # it is called again when that is over
-        demand = self.demand
-        wanted = demand + self._room(waited_for=demand > 0)
         watches = [watcher.watch for watcher in self._watchers]
-        missing = wanted - sum(watch.wanted for watch in watches if not watch.late)
-        if missing > 0:
+        missing = self._missing(_coming(watches))
+        if missing:
             only: set[int] | None = None
             if self.only_wants_what_is_there:
                 # Somebody who wants what is there now does not have a partition asked again that has said so.
@@ -267,20 +268,18 @@ class Inbox:
             calls, self._turn = fetches(watches, self._turn, missing, only)
             for call in calls:
                 self._watchers[call.place].make(call)
-        elif not wanted:
+        elif not self._missing(0):  # nothing would be wanted, even if nothing were on its way
             for call in passings(watches):
                 self._watchers[call.place].make(call)
+        self._coming = _coming(watches)
         self._set_timer()
 
-    def _room(self, *, waited_for: bool) -> int:
-        """How many messages to fetch ahead now."""
+    def _missing(self, coming: int) -> int:
+        """For how many messages to ask now, if so many are on their way."""
         stock = self.stock
-        if not stock.most:
-            return 0
         stock.lock = self.entity.record.settings.lock_duration / 1000
-        if self._session_ends_soon:
-            return 0
-        return stock.room(len(self.buffer), self._loop.time(), waited_for=waited_for)
+        kept, stocks = len(self.buffer), stock.most > 0 and not self._session_ends_soon
+        return stock.missing(kept, coming, self.demand, self._loop.time(), stocks=stocks)
 
     @property
     def _session_ends_soon(self) -> bool:
@@ -355,7 +354,7 @@ class Inbox:
         if self.mode is ServiceBusReceiveMode.PEEK_LOCK:
             if first:
                 left = [*left, *self.buffer.empty()]  # what there is no space for are the youngest of all
-            space = 0 if self._closed else self.stock.space(len(self.buffer))
+            space = 0 if self._closed else max(0, self.stock.target - len(self.buffer))
             self.buffer.put(left[:space])
             self.give_back(left[space:])
         elif self._closed:
@@ -478,3 +477,8 @@ class Inbox:
             self.entity.name,
             len(messages),
         )
+
+
+def _coming(watches: Sequence[Watch]) -> int:
+    """Return for how many messages calls under way ask; late ones are not counted on."""
+    return sum(watch.wanted for watch in watches if not watch.late)

@@ -97,16 +97,29 @@ def stock(most: int = 100, *, adaptive: bool = False, lock: float = 60.0) -> Sto
 
 
 @pytest.mark.parametrize(
-    ("kept", "waited_for", "room"),
-    [(0, False, 100), (50, False, 50), (51, False, 0), (51, True, 49), (100, True, 0), (130, True, 0)],
+    ("kept", "coming", "demand", "missing"),
+    [
+        (0, 0, 0, 100),
+        (50, 0, 0, 50),
+        (51, 0, 0, 0),
+        (0, 51, 0, 0),  # what is on its way counts as if it were there
+        (20, 30, 0, 50),
+        (0, 0, 1, 101),  # a call is made anyway: it fills the stock
+        (0, 1, 1, 100),
+        (0, 60, 1, 0),
+        (0, 50, 60, 110),
+        (130, 0, 0, 0),
+    ],
 )
-def test_a_stock_is_filled_when_half_of_it_is_used_up(kept: int, waited_for: bool, room: int) -> None:
-    assert stock().room(kept, 1.0, waited_for=waited_for) == room
+def test_a_stock_is_filled_when_half_of_it_is_used_up(kept: int, coming: int, demand: int, missing: int) -> None:
+    assert stock().missing(kept, coming, demand, 1.0) == missing
 
 
-def test_without_a_stock_nothing_is_fetched_ahead() -> None:
+@pytest.mark.parametrize(("coming", "demand", "missing"), [(0, 0, 0), (0, 3, 3), (2, 3, 1), (5, 3, 0)])
+def test_without_a_stock_nothing_is_fetched_ahead(coming: int, demand: int, missing: int) -> None:
     none = stock(0)
-    assert none.room(0, 1.0, waited_for=True) == 0
+    assert none.missing(0, coming, demand, 1.0) == missing
+    assert stock().missing(0, coming, demand, 1.0, stocks=False) == missing
     assert not none.wants_more(0)
     assert none.refill_at == -1
 
@@ -114,20 +127,30 @@ def test_without_a_stock_nothing_is_fetched_ahead() -> None:
 def test_a_stock_that_was_given_back_rests_until_somebody_asks() -> None:
     kept = stock()
     kept.gave_back()
-    assert (kept.refill_at, kept.room(0, 1.0, waited_for=False), kept.wants_more(0)) == (-1, 0, False)
+    assert (kept.refill_at, kept.missing(0, 0, 0, 1.0), kept.wants_more(0)) == (-1, 0, False)
     kept.took(0)
-    assert kept.room(0, 1.0, waited_for=False) == 100
+    assert kept.missing(0, 0, 0, 1.0) == 100
     kept.gave_back()
-    assert kept.room(0, 1.0, waited_for=True) == 100
+    assert kept.missing(0, 0, 1, 1.0) == 101
 
 
 @settings(deadline=None)
-@given(st.integers(1, 1000), st.integers(0, 1000), st.booleans())
-def test_refill_at_tells_when_there_is_room(most: int, kept: int, adaptive: bool) -> None:
+@given(st.integers(1, 1000), st.integers(0, 1000), st.integers(0, 1000), st.booleans())
+def test_refill_at_tells_when_more_are_missing(most: int, kept: int, coming: int, adaptive: bool) -> None:
     """So a receiver need not ask before: nothing was missed."""
     made = stock(most, adaptive=adaptive)
-    assert (made.room(kept, 0.0, waited_for=False) > 0) == (kept <= made.refill_at and kept < made.target)
-    assert made.wants_more(kept) == (made.space(kept) > 0)
+    assert (made.missing(kept, coming, 0, 0.0) > 0) == (kept + coming <= made.refill_at)
+    assert made.wants_more(kept) == (kept < made.target)
+
+
+@settings(deadline=None)
+@given(st.integers(0, 1000), st.integers(0, 1000), st.integers(0, 1000), st.integers(0, 1000))
+def test_what_is_asked_for_covers_the_callers_and_fills_no_more_than_the_stock(
+    most: int, kept: int, coming: int, demand: int
+) -> None:
+    missing = stock(most).missing(kept, coming, demand, 0.0)
+    assert kept + coming + missing >= demand
+    assert missing == 0 or kept + coming + missing - demand <= most
 
 
 @settings(deadline=None)
@@ -144,7 +167,7 @@ def test_an_adaptive_stock_holds_what_is_used_up_soon(steps: list[tuple[int, flo
     for count, seconds in steps:
         made.took(count)
         taken, now = taken + count, now + seconds
-        made.room(0, now, waited_for=False)
+        made.missing(0, 0, 0, now)
         if taken and now - since >= 0.1:
             speeds.append(taken / (now - since))
             taken, since = 0, now
@@ -177,7 +200,7 @@ def test_an_adaptive_stock_settles_at_what_is_used_up_in_two_seconds_or_a_quarte
     for _ in range(40):
         now += every
         made.took(taken)
-        made.room(0, now, waited_for=False)
+        made.missing(0, 0, 0, now)
     assert made.target == target
 
 
@@ -206,12 +229,12 @@ class Broker:
         self.now = 0.0
 
     def pump(self) -> None:
-        wanted = self.waited_for + self.stock.room(self.kept, self.now, waited_for=self.waited_for > 0)
-        missing = wanted - sum(call.wanted for call in self.under_way)
+        coming = sum(call.wanted for call in self.under_way)
+        missing = self.stock.missing(self.kept, coming, self.waited_for, self.now)
         calls: list[Fetch] = []
-        if missing > 0:
+        if missing:
             calls, self.start = fetches(self.watches, self.start, missing)
-        elif not wanted:
+        elif not self.stock.missing(self.kept, 0, self.waited_for, self.now):
             calls = passings(self.watches)
         for call in calls:
             self.watches[call.place].ask(self.now, call.wanted)

@@ -263,7 +263,7 @@ async def test_leaving_the_loop_stops_the_reading(url: str, kind: str) -> None:
 
 def tasks_of_lanes() -> set[asyncio.Task[Any]]:
     """They live as long as the client does."""
-    return {task for task in asyncio.all_tasks() if "sbredis.aio.calls._lane" in task.get_name()}
+    return {task for task in asyncio.all_tasks() if "_Pipeline." in getattr(task.get_coro(), "__qualname__", "")}
 
 
 @in_memory

@@ -44,14 +44,14 @@ while one is under way, or after the partition was left. Then they change nothin
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from enum import Enum
 from types import MappingProxyType
 from typing import Final
 
 from sbredis.aio.core._pauses import Pauses
 
-__all__ = ["LATE", "REGISTERED", "TABLE", "Event", "State", "Watch"]
+__all__ = ["LATE", "REGISTERED", "TABLE", "Event", "State", "Watch", "to_ask"]
 
 REGISTERED: Final = 25.0
 """Look again after so many seconds: a partition forgets a waiter after 30."""
@@ -338,3 +338,9 @@ class Watch:
 
     def _be(self, event: Event) -> None:
         self.state = TABLE.get((self.state, event), self.state)
+
+
+def to_ask(watches: Sequence[Watch], together: int) -> list[int]:
+    """Return the partitions to ask now. At most so many calls are under way ``together``; late ones do not count."""
+    room = together - sum(watch.under_way and not watch.late for watch in watches)
+    return [place for place, watch in enumerate(watches) if watch.may_ask][: max(0, room)]

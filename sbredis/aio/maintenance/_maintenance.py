@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING
 
 from sbredis._tasks import to_the_end
 from sbredis.aio.calls._waking import listen
+from sbredis.aio.core._watching import to_ask
 from sbredis.aio.maintenance._census import Census
 from sbredis.aio.maintenance._role import Role, Standing
 from sbredis.aio.maintenance._topic_watcher import TopicWatcher
@@ -179,14 +180,11 @@ class Maintenance:
         A partition that does not answer holds up no other.
         """
         now, fence = asyncio.get_running_loop().time(), self.standing.fence if self.standing.held else None
-        watchers = self._watchers.values()
+        watchers = list(self._watchers.values())
         for watcher in watchers:
             watcher.on_time(now)
-        room = _TOGETHER - sum(watcher.watch.under_way and not watcher.watch.late for watcher in watchers)
-        for watcher in watchers:
-            if room > 0 and watcher.watch.may_ask:
-                watcher.begin(fence)
-                room -= 1
+        for place in to_ask([watcher.watch for watcher in watchers], _TOGETHER):
+            watchers[place].begin(fence)
         return min((at for each in watchers if (at := each.watch.look_at) is not None), default=math.inf)
 
     async def _list(self) -> None:

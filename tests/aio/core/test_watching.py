@@ -11,7 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from sbredis.aio.core import _watching as watching
-from sbredis.aio.core._watching import LATE, REGISTERED, TABLE, Event, State, Watch
+from sbredis.aio.core._watching import LATE, REGISTERED, TABLE, Event, State, Watch, to_ask
 
 ASKING = {State.ASKED, State.OVERTAKEN}
 ENDS = {Event.FOUND, Event.MORE, Event.NOTHING, Event.NOTHING_YET, Event.UNREGISTERED, Event.PASSED_ON}
@@ -143,6 +143,21 @@ def test_a_failure_pauses_for_longer_each_time_until_an_answer_comes(state: Stat
 def test_a_partition_is_told_that_we_leave_if_it_has_us_registered_or_may_have(state: State) -> None:
     registered = {State.WAITING, State.TRUSTED, State.ASKED, State.OVERTAKEN}
     assert watch_in(state).may_be_registered == (state in registered)
+
+
+@pytest.mark.parametrize(
+    ("together", "late", "places"),
+    [(5, False, [1, 3, 4]), (4, False, [1, 3]), (2, False, []), (0, False, []), (3, True, [1, 3, 4]), (1, True, [1])],
+)
+def test_only_so_many_are_asked_together_and_late_ones_hold_up_nobody(
+    together: int, late: bool, places: list[int]
+) -> None:
+    states = (State.ASKED, State.UNKNOWN, State.WAITING, State.CALLED, State.DOUBTFUL, State.OVERTAKEN, State.FAILED)
+    watches = [watch_in(state) for state in states]
+    if late:
+        watches[0].time_passed(1000.0)
+        watches[5].time_passed(1000.0)
+    assert to_ask(watches, together) == places
 
 
 def test_a_due_time_after_the_end_of_the_registration_is_no_reason_to_come() -> None:

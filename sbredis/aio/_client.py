@@ -11,12 +11,18 @@ from sbredis._quoting import quoted
 from sbredis.aio._client_options import ClientOptions, InternalOptions, clock_in, creation_of, refuse_unfit
 from sbredis.aio._credentials import Credential, credited
 from sbredis.aio._handlers import Handlers
-from sbredis.aio._options import ReceiverKeywords, ReceiverOptions, split_sub_queue
+from sbredis.aio._options import (
+    RECEIVER,
+    SENDER,
+    SESSION_RECEIVER,
+    ReceiverKeywords,
+    SenderKeywords,
+    SessionReceiverKeywords,
+)
 from sbredis.aio._receiver import ServiceBusReceiver
-from sbredis.aio._renewer import AutoLockRenewer
 from sbredis.aio._sender import ServiceBusSender
 from sbredis.aio._session_receiver import ServiceBusSessionReceiver
-from sbredis.aio.calls._arguments import NoOptions, deadline_of, seconds_of, warn_of_unknown
+from sbredis.aio.calls._arguments import deadline_of, seconds_of
 from sbredis.aio.calls._connection import Connection
 from sbredis.aio.calls._sharing import to_the_end
 from sbredis.aio.entities._definitions import (
@@ -29,6 +35,7 @@ from sbredis.aio.entities._definitions import (
 from sbredis.aio.entities._entity_info import EntityInfo, describe
 from sbredis.aio.entities._paging import AsyncItemPaged
 from sbredis.aio.entities._session_lists import sessions_of
+from sbredis.aio.entities._sub_queues import split_sub_queue
 from sbredis.aio.maintenance._offer import MaintenanceOffer
 from sbredis.aio.receiving._accepting import NoSessionError
 from sbredis.aio.telemetry._telemetry import Telemetry
@@ -39,10 +46,9 @@ from sbredis.model import (
     QueueOptions,
     QueueOrSubscriptionOptions,
     QueueProperties,
-    ServiceBusReceiveMode,
     ServiceBusSessionFilter,
-    ServiceBusSubQueue,
     TopicOptions,
+    names_keywords,
 )
 from sbredis.transport import Backoff, Target, parse_target, target_of
 
@@ -183,16 +189,9 @@ class ServiceBusClient(Handlers):
 
     # -- senders and receivers -----------------------------------------------------------------------------------------
 
+    @names_keywords(SenderKeywords, SENDER)
     def get_queue_sender(
-        self,
-        queue_name: str,
-        *,
-        client_identifier: str | None = None,
-        socket_timeout: float | None = None,
-        create_if_missing: bool | QueueOptions = False,
-        max_in_flight: int = 1000,
-        max_in_flight_bytes: int = 32 * 1024 * 1024,
-        **kwargs: Unpack[NoOptions],
+        self, queue_name: str, *, create_if_missing: bool | QueueOptions = False, **options: Unpack[SenderKeywords]
     ) -> ServiceBusSender:
         """A sender to a queue.
 
@@ -200,27 +199,16 @@ class ServiceBusClient(Handlers):
         mapping or with those of Azure. ``max_in_flight`` messages of ``max_in_flight_bytes`` together are under way at
         most; who would send more waits.
         """
-        del socket_timeout  # the calls' own time-outs bound all
-        warn_of_unknown("get_queue_sender", kwargs)
         create = creation_of(create_if_missing, self._connection, queue_creation)
-        return self._sender(entity_name(queue_name), create, client_identifier, max_in_flight, max_in_flight_bytes)
+        return self._sender("get_queue_sender", entity_name(queue_name), create, options)
 
+    @names_keywords(SenderKeywords, SENDER)
     def get_topic_sender(
-        self,
-        topic_name: str,
-        *,
-        client_identifier: str | None = None,
-        socket_timeout: float | None = None,
-        create_if_missing: bool | TopicOptions = False,
-        max_in_flight: int = 1000,
-        max_in_flight_bytes: int = 32 * 1024 * 1024,
-        **kwargs: Unpack[NoOptions],
+        self, topic_name: str, *, create_if_missing: bool | TopicOptions = False, **options: Unpack[SenderKeywords]
     ) -> ServiceBusSender:
         """A sender to a topic; the options are those of :meth:`get_queue_sender`."""
-        del socket_timeout  # the calls' own time-outs bound all
-        warn_of_unknown("get_topic_sender", kwargs)
         create = creation_of(create_if_missing, self._connection, topic_creation)
-        return self._sender(entity_name(topic_name), create, client_identifier, max_in_flight, max_in_flight_bytes)
+        return self._sender("get_topic_sender", entity_name(topic_name), create, options)
 
     @overload
     def get_queue_receiver(
@@ -242,21 +230,14 @@ class ServiceBusClient(Handlers):
         **options: Unpack[ReceiverKeywords],
     ) -> ServiceBusReceiver: ...
 
+    @names_keywords(ReceiverKeywords, RECEIVER)
     def get_queue_receiver(
         self,
         queue_name: str,
         *,
-        client_identifier: str | None = None,
-        socket_timeout: float | None = None,
         session_id: str | ServiceBusSessionFilter | None = None,
-        sub_queue: ServiceBusSubQueue | str | None = None,
-        receive_mode: ServiceBusReceiveMode | str = ServiceBusReceiveMode.PEEK_LOCK,
-        max_wait_time: float | None = None,
-        auto_lock_renewer: AutoLockRenewer | None = None,
-        prefetch_count: int = 0,
-        adaptive_prefetch: bool = False,
         create_if_missing: bool | QueueOptions = False,
-        **kwargs: Unpack[NoOptions],
+        **options: Unpack[ReceiverKeywords],
     ) -> ServiceBusReceiver:
         """A receiver from a queue or, with ``sub_queue``, from its dead-letter queue.
 
@@ -266,23 +247,9 @@ class ServiceBusClient(Handlers):
         ahead; with ``adaptive_prefetch`` as many of them as are handled in two seconds or a quarter of a lock. All
         messages, or the session, are registered with ``auto_lock_renewer``.
         """
-        del socket_timeout  # the calls' own time-outs bound all
-        warn_of_unknown("get_queue_receiver", kwargs)
-        name, sub_queue = split_sub_queue(queue_name, sub_queue)
-        return self._receiver(
-            entity_name(name),
-            creation_of(create_if_missing, self._connection, queue_creation),
-            client_identifier,
-            ReceiverOptions(
-                session_id=session_id,
-                sub_queue=sub_queue,
-                receive_mode=ServiceBusReceiveMode(receive_mode),
-                max_wait_time=max_wait_time,
-                auto_lock_renewer=auto_lock_renewer,
-                prefetch_count=prefetch_count,
-                adaptive_prefetch=adaptive_prefetch,
-            ),
-        )
+        name, sub_queue = split_sub_queue(queue_name, options.get("sub_queue"))
+        create = creation_of(create_if_missing, self._connection, queue_creation)
+        return self._receiver("get_queue_receiver", entity_name(name), create, session_id, sub_queue, options)
 
     @overload
     def get_subscription_receiver(
@@ -306,83 +273,49 @@ class ServiceBusClient(Handlers):
         **options: Unpack[ReceiverKeywords],
     ) -> ServiceBusReceiver: ...
 
+    @names_keywords(ReceiverKeywords, RECEIVER)
     def get_subscription_receiver(
         self,
         topic_name: str,
         subscription_name: str,
         *,
-        client_identifier: str | None = None,
-        socket_timeout: float | None = None,
         session_id: str | ServiceBusSessionFilter | None = None,
-        sub_queue: ServiceBusSubQueue | str | None = None,
-        receive_mode: ServiceBusReceiveMode | str = ServiceBusReceiveMode.PEEK_LOCK,
-        max_wait_time: float | None = None,
-        auto_lock_renewer: AutoLockRenewer | None = None,
-        prefetch_count: int = 0,
-        adaptive_prefetch: bool = False,
         create_if_missing: bool | NewSubscriptionOptions = False,
-        **kwargs: Unpack[NoOptions],
+        **options: Unpack[ReceiverKeywords],
     ) -> ServiceBusReceiver:
         """A receiver from a subscription of a topic; the options are those of :meth:`get_queue_receiver`."""
-        del socket_timeout  # the calls' own time-outs bound all
-        warn_of_unknown("get_subscription_receiver", kwargs)
-        name, sub_queue = split_sub_queue(subscription_name, sub_queue)
-        return self._receiver(
-            subscription_path(topic_name, name),
-            creation_of(create_if_missing, self._connection, subscription_creation),
-            client_identifier,
-            ReceiverOptions(
-                session_id=session_id,
-                sub_queue=sub_queue,
-                receive_mode=ServiceBusReceiveMode(receive_mode),
-                max_wait_time=max_wait_time,
-                auto_lock_renewer=auto_lock_renewer,
-                prefetch_count=prefetch_count,
-                adaptive_prefetch=adaptive_prefetch,
-            ),
-        )
+        name, sub_queue = split_sub_queue(subscription_name, options.get("sub_queue"))
+        path = subscription_path(topic_name, name)
+        create = creation_of(create_if_missing, self._connection, subscription_creation)
+        return self._receiver("get_subscription_receiver", path, create, session_id, sub_queue, options)
 
     # -- sessions ------------------------------------------------------------------------------------------------------
 
+    @names_keywords(SessionReceiverKeywords, SESSION_RECEIVER)
     async def accept_next_session(
         self,
         queue_or_topic_name: str,
         subscription_name: str | None = None,
         *,
-        client_identifier: str | None = None,
-        socket_timeout: float | None = None,
-        receive_mode: ServiceBusReceiveMode | str = ServiceBusReceiveMode.PEEK_LOCK,
-        max_wait_time: float | None = None,
-        auto_lock_renewer: AutoLockRenewer | None = None,
-        prefetch_count: int = 0,
-        adaptive_prefetch: bool = False,
         create_if_missing: bool | QueueOrSubscriptionOptions = False,
-        **kwargs: Unpack[NoOptions],
+        **options: Unpack[SessionReceiverKeywords],
     ) -> ServiceBusSessionReceiver | None:
         """A receiver of the next session of a queue or a subscription that is free, or ``None`` if there is none within
         ``max_wait_time`` seconds, 65 unless said. The other options are those of :meth:`get_queue_receiver`.
 
         An addition of sbredis: with the session filter of Azure, that there is none is an error.
         """
-        del socket_timeout  # the calls' own time-outs bound all
-        refuse_unfit(kwargs)
-        warn_of_unknown("accept_next_session", kwargs)
-        options: dict[str, Any] = {
-            "client_identifier": client_identifier,
-            "receive_mode": receive_mode,
-            "max_wait_time": max_wait_time,
-            "auto_lock_renewer": auto_lock_renewer,
-            "prefetch_count": prefetch_count,
-            "adaptive_prefetch": adaptive_prefetch,
-            "create_if_missing": create_if_missing,
-        }
-        receiver: ServiceBusSessionReceiver
+        refuse_unfit(options)
         if subscription_name is None:
-            receiver = self.get_queue_receiver(queue_or_topic_name, session_id=NEXT_AVAILABLE_SESSION, **options)
+            name, sub_queue = split_sub_queue(queue_or_topic_name, None)
+            path = entity_name(name)
+            create = creation_of(create_if_missing, self._connection, queue_creation)
         else:
-            receiver = self.get_subscription_receiver(
-                queue_or_topic_name, subscription_name, session_id=NEXT_AVAILABLE_SESSION, **options
-            )
+            name, sub_queue = split_sub_queue(subscription_name, None)
+            path = subscription_path(queue_or_topic_name, name)
+            create = creation_of(create_if_missing, self._connection, subscription_creation)
+        receiver = self._receiver("accept_next_session", path, create, NEXT_AVAILABLE_SESSION, sub_queue, options)
+        assert isinstance(receiver, ServiceBusSessionReceiver)  # it was made with a session
         try:
             return await receiver.__aenter__()
         except NoSessionError:

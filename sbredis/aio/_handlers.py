@@ -3,17 +3,25 @@
 from __future__ import annotations
 
 from functools import partial
-from typing import TYPE_CHECKING, Unpack, overload
+from typing import TYPE_CHECKING, Any, Unpack, overload
 
 from sbredis._quoting import quoted
-from sbredis.aio._options import ReceiverKeywords, ReceiverOptions, split_sub_queue
+from sbredis.aio._options import (
+    RECEIVER,
+    SENDER,
+    ReceiverKeywords,
+    SenderKeywords,
+    SessionReceiverKeywords,
+    receiver_options,
+    warn_of_others,
+)
 from sbredis.aio._receiver import ServiceBusReceiver
-from sbredis.aio._renewer import AutoLockRenewer
 from sbredis.aio._sender import ServiceBusSender
 from sbredis.aio._session_receiver import ServiceBusSessionReceiver
 from sbredis.aio._settler import ServiceBusSettler
-from sbredis.aio.calls._arguments import NoOptions, identifier_of, warn_of_unknown
-from sbredis.model import ServiceBusReceiveMode, ServiceBusSessionFilter, ServiceBusSubQueue
+from sbredis.aio.calls._arguments import identifier_of
+from sbredis.aio.entities._sub_queues import split_sub_queue
+from sbredis.model import ServiceBusSessionFilter, ServiceBusSubQueue, names_keywords
 from sbredis.registry import path_of, split_path
 
 if TYPE_CHECKING:
@@ -33,40 +41,31 @@ class Handlers:
     _telemetry: Telemetry
     _handlers: set[ServiceBusSender | ServiceBusReceiver]
 
-    def get_sender(
-        self,
-        entity_path: str,
-        *,
-        client_identifier: str | None = None,
-        socket_timeout: float | None = None,
-        max_in_flight: int = 1000,
-        max_in_flight_bytes: int = 32 * 1024 * 1024,
-        **kwargs: Unpack[NoOptions],
-    ) -> ServiceBusSender:
+    @names_keywords(SenderKeywords, SENDER)
+    def get_sender(self, entity_path: str, **options: Unpack[SenderKeywords]) -> ServiceBusSender:
         """A sender to the queue or the topic of this name, whichever it is. It must exist.
 
         The options are those of :meth:`get_queue_sender`.
         """
-        del socket_timeout  # the calls' own time-outs bound all
-        warn_of_unknown("get_sender", kwargs)
         path, sub_queue = split_sub_queue(entity_path, None)
         name, subscription = split_path(path)
         if sub_queue is not None or subscription is not None:
             raise ValueError(f"{quoted(entity_path)} is no queue and no topic: messages are sent to these only.")
-        return self._sender(name, None, client_identifier, max_in_flight, max_in_flight_bytes)
+        return self._sender("get_sender", name, None, options)
 
-    def _sender(
-        self, name: str, create: Creation | None, identifier: str | None, messages: int, size: int
-    ) -> ServiceBusSender:
+    def _sender(self, function: str, name: str, create: Creation | None, given: SenderKeywords) -> ServiceBusSender:
+        """Make a sender for a function that was called with these keywords."""
+        warn_of_others(function, given, SENDER)
+        asked: dict[str, Any] = {**SENDER, **given}
         self._connection.check_open()
         sender = ServiceBusSender(
             self._connection,
             name,
             self._telemetry,
-            client_identifier=identifier_of(identifier),
+            client_identifier=identifier_of(asked["client_identifier"]),
             create=create,
-            max_in_flight=messages,
-            max_in_flight_bytes=size,
+            max_in_flight=asked["max_in_flight"],
+            max_in_flight_bytes=asked["max_in_flight_bytes"],
             scheduled_on=partial(self._offer.scheduled_on, self._connection),
             on_close=self._handlers.discard,
         )
@@ -87,44 +86,23 @@ class Handlers:
         **options: Unpack[ReceiverKeywords],
     ) -> ServiceBusReceiver: ...
 
+    @names_keywords(ReceiverKeywords, RECEIVER)
     def get_receiver(
         self,
         entity_path: str,
         *,
-        client_identifier: str | None = None,
-        socket_timeout: float | None = None,
         session_id: str | ServiceBusSessionFilter | None = None,
-        sub_queue: ServiceBusSubQueue | str | None = None,
-        receive_mode: ServiceBusReceiveMode | str = ServiceBusReceiveMode.PEEK_LOCK,
-        max_wait_time: float | None = None,
-        auto_lock_renewer: AutoLockRenewer | None = None,
-        prefetch_count: int = 0,
-        adaptive_prefetch: bool = False,
-        **kwargs: Unpack[NoOptions],
+        **options: Unpack[ReceiverKeywords],
     ) -> ServiceBusReceiver:
         """A receiver from what a path leads to: ``orders``, ``orders/$DeadLetterQueue``, ``news/Subscriptions/all``.
 
         The path is one that :meth:`describe_entity` takes. The entity must exist. The options are those of
         :meth:`get_queue_receiver`.
         """
-        del socket_timeout  # the calls' own time-outs bound all
-        warn_of_unknown("get_receiver", kwargs)
-        path, sub_queue = split_sub_queue(entity_path, sub_queue)
+        path, sub_queue = split_sub_queue(entity_path, options.get("sub_queue"))
         name, subscription = split_path(path)
-        return self._receiver(
-            name if subscription is None else path_of(name, subscription),
-            None,
-            client_identifier,
-            ReceiverOptions(
-                session_id=session_id,
-                sub_queue=sub_queue,
-                receive_mode=ServiceBusReceiveMode(receive_mode),
-                max_wait_time=max_wait_time,
-                auto_lock_renewer=auto_lock_renewer,
-                prefetch_count=prefetch_count,
-                adaptive_prefetch=adaptive_prefetch,
-            ),
-        )
+        path = name if subscription is None else path_of(name, subscription)
+        return self._receiver("get_receiver", path, None, session_id, sub_queue, options)
 
     def get_settler(self, entity_path: str) -> ServiceBusSettler:
         """What settles messages of a queue, a subscription or a sub-queue that another process has received.
@@ -138,17 +116,25 @@ class Handlers:
         path = name if subscription is None else path_of(name, subscription)
         return ServiceBusSettler(self._connection, path, sub_queue, self._telemetry)
 
-    def _receiver(
-        self, path: str, create: Creation | None, identifier: str | None, options: ReceiverOptions
+    def _receiver(  # noqa: PLR0917 -- what the functions that make receivers were called with
+        self,
+        function: str,
+        path: str,
+        create: Creation | None,
+        session_id: str | ServiceBusSessionFilter | None,
+        sub_queue: ServiceBusSubQueue | None,
+        given: ReceiverKeywords | SessionReceiverKeywords,
     ) -> ServiceBusReceiver:
+        """Make a receiver for a function that was called with these keywords."""
+        warn_of_others(function, given, RECEIVER)
         self._connection.check_open()
-        options.check()
+        options = receiver_options(given, session_id, sub_queue)
         kind = ServiceBusReceiver if options.session_id is None else ServiceBusSessionReceiver
         receiver = kind(
             self._connection,
             path,
             self._telemetry,
-            client_identifier=identifier_of(identifier),
+            client_identifier=identifier_of(given.get("client_identifier")),
             create=create,
             options=options,
             on_close=self._handlers.discard,

@@ -1,81 +1,109 @@
-"""What a receiver is asked to be, checked before it is made."""
+"""What senders and receivers are asked to be, as callers write it."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, TypedDict
+from collections.abc import Mapping
+from types import MappingProxyType
+from typing import Any, Final, TypedDict
 
 from sbredis._public import public_name
-from sbredis._quoting import quoted
 from sbredis.aio._renewer import AutoLockRenewer
-from sbredis.aio.calls._arguments import count_of, seconds_of
-from sbredis.engine import identifier
-from sbredis.model import ServiceBusReceiveMode, ServiceBusSessionFilter, ServiceBusSubQueue
+from sbredis.aio.receiving._receiver_options import ReceiverOptions
+from sbredis.model import ServiceBusReceiveMode, ServiceBusSessionFilter, ServiceBusSubQueue, warn_of_unknown
 
-if TYPE_CHECKING:
-    from typing import Any
+__all__ = [
+    "RECEIVER",
+    "SENDER",
+    "SESSION_RECEIVER",
+    "HandlerKeywords",
+    "ReceiverKeywords",
+    "ReceivingKeywords",
+    "SenderKeywords",
+    "SessionReceiverKeywords",
+    "receiver_options",
+    "warn_of_others",
+]
 
-__all__ = ["ReceiverKeywords", "ReceiverOptions", "split_sub_queue"]
 
-_SUB_QUEUES = {
-    "/$transfer/$deadletterqueue": ServiceBusSubQueue.TRANSFER_DEAD_LETTER,
-    "/$deadletterqueue": ServiceBusSubQueue.DEAD_LETTER,  # the other one ends so as well
-}
-_MOST_PREFETCHED = 50_000
-
-
-class ReceiverKeywords(TypedDict, total=False):
-    """What a receiver is asked to be, whatever it receives from, as callers write it."""
+class HandlerKeywords(TypedDict, total=False):
+    """The keywords of all senders and receivers."""
 
     client_identifier: str | None
     socket_timeout: float | None
-    sub_queue: ServiceBusSubQueue | str | None
+
+
+class SenderKeywords(HandlerKeywords, total=False):
+    """What a sender is asked to be, whatever it sends to."""
+
+    max_in_flight: int
+    max_in_flight_bytes: int
+
+
+class ReceivingKeywords(HandlerKeywords, total=False):
+    """What a receiver is asked to be, but for who renews its locks."""
+
     receive_mode: ServiceBusReceiveMode | str
     max_wait_time: float | None
-    auto_lock_renewer: AutoLockRenewer | None
     prefetch_count: int
     adaptive_prefetch: bool
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ReceiverOptions:
-    """How messages are received, from where in an entity."""
+class SessionReceiverKeywords(ReceivingKeywords, total=False):
+    """What a receiver of a session is asked to be."""
 
-    session_id: str | ServiceBusSessionFilter | None = None
-    sub_queue: ServiceBusSubQueue | None = None
-    receive_mode: ServiceBusReceiveMode = ServiceBusReceiveMode.PEEK_LOCK
-    max_wait_time: float | None = None
-    auto_lock_renewer: AutoLockRenewer | None = None
-    prefetch_count: int = 0
-    adaptive_prefetch: bool = False
-
-    def check(self) -> None:
-        """Raise for what cannot be."""
-        count_of(self.prefetch_count, "prefetch_count", _MOST_PREFETCHED, least=0)
-        if self.max_wait_time is not None:
-            seconds_of(self.max_wait_time, "max_wait_time", zero=True)
-        session: Any = self.session_id
-        if session is not None and not isinstance(session, ServiceBusSessionFilter):
-            identifier(session, "session_id", may_be_empty=True)
-        if session is not None and self.sub_queue is not None:
-            raise ValueError("A dead-letter queue has no sessions: leave out session_id, or sub_queue.")
-        renewer: Any = self.auto_lock_renewer
-        if renewer is None:
-            return
-        if not isinstance(renewer, AutoLockRenewer):
-            raise TypeError(f"auto_lock_renewer is a sbredis.aio.AutoLockRenewer, not a {public_name(renewer)}")
-        if self.receive_mode is ServiceBusReceiveMode.RECEIVE_AND_DELETE and session is None:
-            raise ValueError("Messages that are received and deleted have no locks: leave out auto_lock_renewer.")
+    auto_lock_renewer: AutoLockRenewer | None
 
 
-def split_sub_queue(name: str, sub_queue: ServiceBusSubQueue | str | None) -> tuple[str, ServiceBusSubQueue | None]:
-    """A name and the sub-queue of it that is meant, which may stand behind the name as well."""
-    if sub_queue is not None:
-        sub_queue = ServiceBusSubQueue(sub_queue)
-    lowered = str(name).lower()
-    for suffix, kind in _SUB_QUEUES.items():
-        if lowered.endswith(suffix):
-            if sub_queue is not None and sub_queue is not kind:
-                raise ValueError(f"{quoted(name)} is another sub-queue than sub_queue={sub_queue!r}")
-            return name[: -len(suffix)], kind
-    return name, sub_queue
+class ReceiverKeywords(SessionReceiverKeywords, total=False):
+    """What a receiver is asked to be, whatever it receives from."""
+
+    sub_queue: ServiceBusSubQueue | str | None
+
+
+# What is taken for a keyword that is not given. A socket_timeout is ignored: the calls' own time-outs bound all.
+SENDER: Final[Mapping[str, Any]] = MappingProxyType(
+    {
+        "client_identifier": None,
+        "socket_timeout": None,
+        "max_in_flight": 1000,
+        "max_in_flight_bytes": 32 * 1024 * 1024,
+    }
+)
+SESSION_RECEIVER: Final[Mapping[str, Any]] = MappingProxyType(
+    {
+        "client_identifier": None,
+        "socket_timeout": None,
+        "receive_mode": ServiceBusReceiveMode.PEEK_LOCK,
+        "max_wait_time": None,
+        "prefetch_count": 0,
+        "adaptive_prefetch": False,
+        "auto_lock_renewer": None,
+    }
+)
+RECEIVER: Final[Mapping[str, Any]] = MappingProxyType({**SESSION_RECEIVER, "sub_queue": None})
+
+
+def warn_of_others(function: str, given: Mapping[str, object], known: Mapping[str, object]) -> None:
+    """Warn of keywords that ``function`` does not have. They are ignored."""
+    warn_of_unknown(function, {name: value for name, value in given.items() if name not in known})
+
+
+def receiver_options(
+    given: Mapping[str, Any], session_id: str | ServiceBusSessionFilter | None, sub_queue: ServiceBusSubQueue | None
+) -> ReceiverOptions:
+    """What the keywords of a receiver come to. Raises for what cannot be."""
+    asked = {**RECEIVER, **given}
+    renewer = asked["auto_lock_renewer"]
+    if renewer is not None and not isinstance(renewer, AutoLockRenewer):
+        raise TypeError(f"auto_lock_renewer is a sbredis.aio.AutoLockRenewer, not a {public_name(renewer)}")
+    options = ReceiverOptions(
+        session_id=session_id,
+        sub_queue=sub_queue,
+        receive_mode=ServiceBusReceiveMode(asked["receive_mode"]),
+        max_wait_time=asked["max_wait_time"],
+        auto_lock_renewer=renewer,
+        prefetch_count=asked["prefetch_count"],
+        adaptive_prefetch=asked["adaptive_prefetch"],
+    )
+    options.check()
+    return options

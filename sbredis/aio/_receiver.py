@@ -38,11 +38,11 @@ from sbredis.engine import (
 from sbredis.model import Hold, ServiceBusReceivedMessage, ServiceBusReceiveMode, ServiceBusSubQueue, hold_of
 
 if TYPE_CHECKING:
-    from sbredis.aio._options import ReceiverOptions
     from sbredis.aio.calls._connection import Connection
     from sbredis.aio.calls._entity import Entity
     from sbredis.aio.calls._entity_state import Creation
     from sbredis.aio.receiving._held_session import HeldSession
+    from sbredis.aio.receiving._receiver_options import ReceiverOptions
     from sbredis.aio.receiving._session import ServiceBusSession
     from sbredis.aio.telemetry._telemetry import Telemetry
 

@@ -19,11 +19,11 @@ from sbredis.exceptions import OperationTimeoutError, Outcome
 from sbredis.model import Hold, ServiceBusReceivedMessage, ServiceBusReceiveMode, hold_of
 
 if TYPE_CHECKING:
-    from sbredis.aio._options import ReceiverOptions
     from sbredis.aio.calls._connection import Connection
     from sbredis.aio.calls._entity import Entity
     from sbredis.aio.calls._entity_state import Creation
     from sbredis.aio.receiving._held_session import HeldSession
+    from sbredis.aio.receiving._receiver_options import ReceiverOptions
     from sbredis.aio.telemetry._telemetry import Telemetry
 
 __all__ = ["ServiceBusSessionReceiver"]

@@ -12,7 +12,7 @@ from sbredis.aio.calls._arguments import deadline_of
 from sbredis.aio.calls._kinds import require_messages
 from sbredis.aio.calls._lane_kinds import RenewJob, SettleJob, lock_lost
 from sbredis.aio.core._handles import LockHandle, read_handle
-from sbredis.aio.entities._entity_info import SUFFIXES
+from sbredis.aio.entities._sub_queues import SUFFIXES
 from sbredis.aio.receiving._changes import changes_of, delay_of, require_modification, require_reason
 from sbredis.aio.receiving._held_session import HeldSession, state_bytes
 from sbredis.engine import Lock, Partition, Peeked, Request, Side, Turn

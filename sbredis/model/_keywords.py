@@ -3,18 +3,20 @@
 from __future__ import annotations
 
 import inspect
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any, TypeVar
 
 __all__ = ["names_keywords"]
 
 F = TypeVar("F", bound=Callable[..., Any])
+_IGNORED = inspect.Parameter("kwargs", inspect.Parameter.VAR_KEYWORD, annotation="Unpack[NoOptions]")
 
 
-def names_keywords(options: type) -> Callable[[F], F]:
+def names_keywords(options: type, defaults: Mapping[str, object] | None = None) -> Callable[[F], F]:
     """Let ``help()`` and :func:`inspect.signature` show the keywords of a function that takes ``**`` of ``options``.
 
     ``options`` is a ``TypedDict``. Type checkers read it in the annotation; this is for whoever looks at runtime.
+    ``defaults`` is for a function that ignores other keywords with a warning: what it takes for those that are missing.
     """
 
     def decorate(function: F) -> F:
@@ -23,7 +25,7 @@ def names_keywords(options: type) -> Callable[[F], F]:
             inspect.Parameter(
                 name,
                 inspect.Parameter.KEYWORD_ONLY,
-                default=None,
+                default=None if defaults is None else defaults[name],
                 annotation=getattr(kind, "__forward_arg__", kind),  # the text in the module, as of other parameters
             )
             for name, kind in options.__annotations__.items()
@@ -31,7 +33,8 @@ def names_keywords(options: type) -> Callable[[F], F]:
         own = [each for each in signature.parameters.values() if each.kind is not each.VAR_KEYWORD]
         by_place = [each for each in own if each.kind is not each.KEYWORD_ONLY]
         by_name = [each for each in own if each.kind is each.KEYWORD_ONLY]
-        function.__dict__["__signature__"] = signature.replace(parameters=[*by_place, *named, *by_name])
+        further = [] if defaults is None else [_IGNORED]
+        function.__dict__["__signature__"] = signature.replace(parameters=[*by_place, *named, *by_name, *further])
         return function
 
     return decorate

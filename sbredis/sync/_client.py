@@ -11,24 +11,22 @@ from sbredis._public import public
 from sbredis.aio import EntityInfo
 from sbredis.aio._client_options import ClientOptions, InternalOptions, clock_in, refuse_unfit
 from sbredis.aio._credentials import Credential
-from sbredis.aio.calls._arguments import NoOptions, warn_of_unknown
+from sbredis.aio._options import RECEIVER, SENDER, SESSION_RECEIVER, SenderKeywords, warn_of_others
 from sbredis.model import (
     NewSubscriptionOptions,
     QueueOptions,
     QueueOrSubscriptionOptions,
     QueueProperties,
-    ServiceBusReceiveMode,
     ServiceBusSessionFilter,
-    ServiceBusSubQueue,
     TopicOptions,
+    names_keywords,
 )
 from sbredis.sync._docstrings import documented_by
 from sbredis.sync._handlers import Handlers
-from sbredis.sync._options import ReceiverKeywords
+from sbredis.sync._options import ReceiverKeywords, SessionReceiverKeywords
 from sbredis.sync._paging import ItemPaged
 from sbredis.sync._portal import Portal
 from sbredis.sync._receiver import ServiceBusReceiver, ServiceBusSessionReceiver, receiver_for
-from sbredis.sync._renewer import AutoLockRenewer
 from sbredis.sync._sender import ServiceBusSender
 
 __all__ = ["ServiceBusClient", "check_connection"]
@@ -135,49 +133,23 @@ class ServiceBusClient(Handlers):
 
     # -- senders and receivers -----------------------------------------------------------------------------------------
 
+    @names_keywords(SenderKeywords, SENDER)
     def get_queue_sender(
-        self,
-        queue_name: str,
-        *,
-        client_identifier: str | None = None,
-        socket_timeout: float | None = None,
-        create_if_missing: bool | QueueOptions = False,
-        max_in_flight: int = 1000,
-        max_in_flight_bytes: int = 32 * 1024 * 1024,
-        **kwargs: Unpack[NoOptions],
+        self, queue_name: str, *, create_if_missing: bool | QueueOptions = False, **options: Unpack[SenderKeywords]
     ) -> ServiceBusSender:
-        warn_of_unknown("get_queue_sender", kwargs)
+        warn_of_others("get_queue_sender", options, SENDER)
         sender = self._portal.make(
-            self._aio.get_queue_sender,
-            queue_name,
-            client_identifier=client_identifier,
-            socket_timeout=socket_timeout,
-            create_if_missing=create_if_missing,
-            max_in_flight=max_in_flight,
-            max_in_flight_bytes=max_in_flight_bytes,
+            self._aio.get_queue_sender, queue_name, create_if_missing=create_if_missing, **options
         )
         return ServiceBusSender(self._portal, sender)
 
+    @names_keywords(SenderKeywords, SENDER)
     def get_topic_sender(
-        self,
-        topic_name: str,
-        *,
-        client_identifier: str | None = None,
-        socket_timeout: float | None = None,
-        create_if_missing: bool | TopicOptions = False,
-        max_in_flight: int = 1000,
-        max_in_flight_bytes: int = 32 * 1024 * 1024,
-        **kwargs: Unpack[NoOptions],
+        self, topic_name: str, *, create_if_missing: bool | TopicOptions = False, **options: Unpack[SenderKeywords]
     ) -> ServiceBusSender:
-        warn_of_unknown("get_topic_sender", kwargs)
+        warn_of_others("get_topic_sender", options, SENDER)
         sender = self._portal.make(
-            self._aio.get_topic_sender,
-            topic_name,
-            client_identifier=client_identifier,
-            socket_timeout=socket_timeout,
-            create_if_missing=create_if_missing,
-            max_in_flight=max_in_flight,
-            max_in_flight_bytes=max_in_flight_bytes,
+            self._aio.get_topic_sender, topic_name, create_if_missing=create_if_missing, **options
         )
         return ServiceBusSender(self._portal, sender)
 
@@ -201,36 +173,20 @@ class ServiceBusClient(Handlers):
         **options: Unpack[ReceiverKeywords],
     ) -> ServiceBusReceiver: ...
 
+    @names_keywords(ReceiverKeywords, RECEIVER)
     def get_queue_receiver(
         self,
         queue_name: str,
         *,
-        client_identifier: str | None = None,
-        socket_timeout: float | None = None,
         session_id: str | ServiceBusSessionFilter | None = None,
-        sub_queue: ServiceBusSubQueue | str | None = None,
-        receive_mode: ServiceBusReceiveMode | str = ServiceBusReceiveMode.PEEK_LOCK,
-        max_wait_time: float | None = None,
-        auto_lock_renewer: AutoLockRenewer | None = None,
-        prefetch_count: int = 0,
-        adaptive_prefetch: bool = False,
         create_if_missing: bool | QueueOptions = False,
-        **kwargs: Unpack[NoOptions],
+        **options: Unpack[ReceiverKeywords],
     ) -> ServiceBusReceiver:
-        warn_of_unknown("get_queue_receiver", kwargs)
+        given = self._handed_on("get_queue_receiver", options)
         receiver = self._portal.make(
-            self._aio.get_queue_receiver,
-            queue_name,
-            client_identifier=client_identifier,
-            socket_timeout=socket_timeout,
-            session_id=session_id,
-            sub_queue=sub_queue,
-            receive_mode=receive_mode,
-            max_wait_time=max_wait_time,
-            auto_lock_renewer=self._renewer_of(auto_lock_renewer),
-            prefetch_count=prefetch_count,
-            adaptive_prefetch=adaptive_prefetch,
-            create_if_missing=create_if_missing,
+            lambda: self._aio.get_queue_receiver(
+                queue_name, session_id=session_id, create_if_missing=create_if_missing, **given
+            )
         )
         return receiver_for(self._portal, receiver)
 
@@ -256,75 +212,42 @@ class ServiceBusClient(Handlers):
         **options: Unpack[ReceiverKeywords],
     ) -> ServiceBusReceiver: ...
 
+    @names_keywords(ReceiverKeywords, RECEIVER)
     def get_subscription_receiver(
         self,
         topic_name: str,
         subscription_name: str,
         *,
-        client_identifier: str | None = None,
-        socket_timeout: float | None = None,
         session_id: str | ServiceBusSessionFilter | None = None,
-        sub_queue: ServiceBusSubQueue | str | None = None,
-        receive_mode: ServiceBusReceiveMode | str = ServiceBusReceiveMode.PEEK_LOCK,
-        max_wait_time: float | None = None,
-        auto_lock_renewer: AutoLockRenewer | None = None,
-        prefetch_count: int = 0,
-        adaptive_prefetch: bool = False,
         create_if_missing: bool | NewSubscriptionOptions = False,
-        **kwargs: Unpack[NoOptions],
+        **options: Unpack[ReceiverKeywords],
     ) -> ServiceBusReceiver:
-        warn_of_unknown("get_subscription_receiver", kwargs)
+        given = self._handed_on("get_subscription_receiver", options)
         receiver = self._portal.make(
-            self._aio.get_subscription_receiver,
-            topic_name,
-            subscription_name,
-            client_identifier=client_identifier,
-            socket_timeout=socket_timeout,
-            session_id=session_id,
-            sub_queue=sub_queue,
-            receive_mode=receive_mode,
-            max_wait_time=max_wait_time,
-            auto_lock_renewer=self._renewer_of(auto_lock_renewer),
-            prefetch_count=prefetch_count,
-            adaptive_prefetch=adaptive_prefetch,
-            create_if_missing=create_if_missing,
+            lambda: self._aio.get_subscription_receiver(
+                topic_name, subscription_name, session_id=session_id, create_if_missing=create_if_missing, **given
+            )
         )
         return receiver_for(self._portal, receiver)
 
     # -- sessions ------------------------------------------------------------------------------------------------------
 
+    @names_keywords(SessionReceiverKeywords, SESSION_RECEIVER)
     def accept_next_session(
         self,
         queue_or_topic_name: str,
         subscription_name: str | None = None,
         *,
-        client_identifier: str | None = None,
-        socket_timeout: float | None = None,
-        receive_mode: ServiceBusReceiveMode | str = ServiceBusReceiveMode.PEEK_LOCK,
-        max_wait_time: float | None = None,
-        auto_lock_renewer: AutoLockRenewer | None = None,
-        prefetch_count: int = 0,
-        adaptive_prefetch: bool = False,
         create_if_missing: bool | QueueOrSubscriptionOptions = False,
-        **kwargs: Unpack[NoOptions],
+        **options: Unpack[SessionReceiverKeywords],
     ) -> ServiceBusSessionReceiver | None:
-        refuse_unfit(kwargs)
-        warn_of_unknown("accept_next_session", kwargs)
-        renewer = self._renewer_of(auto_lock_renewer)
+        refuse_unfit(options)
+        given = self._handed_on("accept_next_session", options)
         accepted: list[ServiceBusSessionReceiver] = []
 
         async def accept() -> None:
             receiver = await self._aio.accept_next_session(
-                queue_or_topic_name,
-                subscription_name,
-                client_identifier=client_identifier,
-                socket_timeout=socket_timeout,
-                receive_mode=receive_mode,
-                max_wait_time=max_wait_time,
-                auto_lock_renewer=renewer,
-                prefetch_count=prefetch_count,
-                adaptive_prefetch=adaptive_prefetch,
-                create_if_missing=create_if_missing,
+                queue_or_topic_name, subscription_name, create_if_missing=create_if_missing, **given
             )
             if receiver is not None:
                 accepted.append(ServiceBusSessionReceiver(self._portal, receiver))

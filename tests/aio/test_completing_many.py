@@ -146,4 +146,4 @@ async def test_the_renewer_lets_them_go(url: str) -> None:
         receiver = queue.receiver(auto_lock_renewer=renewer)
         messages = await receiver.receive_messages(2, 20)
         await receiver.complete_messages(messages)
-        assert not any(watched.messages for _, _, watched in renewer._due)
+        assert not any(watched.messages for _, _, watched in renewer._renewals._due)

@@ -143,7 +143,7 @@ async def test_a_session_that_is_given_back_is_renewed_no_longer(url: str, parti
         async with queue.session("a", auto_lock_renewer=renewer) as receiver:
             session = session_of(receiver)
             assert session._held.watchers
-            assert [each for _, _, watched in renewer._due for each in watched.messages.values()] == [session]
+            assert [each for _, _, watched in renewer._renewals._due for each in watched.messages.values()] == [session]
         assert session._held.watchers == ()
-        assert [each for _, _, watched in renewer._due for each in watched.messages.values()] == []
+        assert [each for _, _, watched in renewer._renewals._due for each in watched.messages.values()] == []
         assert session.auto_renew_error is None

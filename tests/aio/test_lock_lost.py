@@ -132,7 +132,7 @@ async def test_a_renewal_that_hangs_does_not_hold_up_the_close_of_its_renewer(
             before = asyncio.get_running_loop().time()
             await renewer.close()
             assert asyncio.get_running_loop().time() - before < 4
-            await eventually(lambda: not renewer._renewals)
+            await eventually(lambda: not renewer._renewals._renewals)
             assert gate.waiting  # it is still not answered
 
 

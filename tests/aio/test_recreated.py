@@ -6,7 +6,6 @@ import asyncio
 
 import pytest
 
-from sbredis.aio.core._watching import State
 from sbredis.engine import Received
 from sbredis.exceptions import MessagingEntityNotFoundError, ServiceBusError
 from sbredis.model import ServiceBusMessage
@@ -83,11 +82,13 @@ async def test_an_answer_that_comes_in_the_moment_in_which_a_partition_is_left_s
             await gate.reached()
             assert receiver._inbox is not None
             (watcher,) = receiver._inbox._watchers
-            assert watcher._job is not None
-            watcher._job.future.set_result(Received(more=False, due=0, lock=0, messages=()))
+            job = watcher._job
+            assert job is not None
+            job.future.set_result(Received(more=False, due=0, lock=0, messages=()))
             watcher.leave()
             await asyncio.sleep(0)  # in which the answer is told
-            assert (watcher._job, watcher.watch.state) == (None, State.LEFT)
+            assert watcher._job is not job
+            assert watcher.watch.left
             waiting.cancel()
         await eventually(lambda: queue.are(1, 0))
     assert errors == []

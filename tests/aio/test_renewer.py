@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from sbredis.aio import AutoLockRenewer, ServiceBusReceiver
-from sbredis.aio.receiving._session import ServiceBusSession
+from sbredis.aio.calls._lane_kinds import RenewJob
 from sbredis.exceptions import AutoLockRenewFailed, AutoLockRenewTimeout, MessageLockLostError, ServiceBusError
 from sbredis.model import ServiceBusReceivedMessage, ServiceBusReceiveMode, hold_of
 from tests.aio.standing import Calls, HandClock, Queue, both, in_memory, queue_at
@@ -52,7 +52,7 @@ async def test_a_lock_is_renewed_until_its_message_is_settled(url: str, partitio
         assert (await queue.counts()).bytes == 0
         with Calls(queue.transport) as calls:
             clock.move(41)
-            await eventually(lambda: not renewer._due)
+            await eventually(lambda: not renewer._renewals._due)
             assert not calls.by_script["renew"]
 
 
@@ -94,7 +94,7 @@ async def test_what_was_registered_in_the_same_moment_is_one_thing_to_look_after
         messages = [await one(receiver) for _ in range(50)]
         for message in messages:
             renewer.register(receiver, message)
-        assert len(renewer._due) < 25
+        assert len(renewer._renewals._due) < 25
         await receiver.close()
 
 
@@ -216,7 +216,7 @@ async def test_a_settled_message_is_let_go(url: str) -> None:
         await queue.fill(4)
         receiver = queue.receiver(auto_lock_renewer=renewer)
         messages = await receiver.receive_messages(4, 20)
-        kept = [message for _, _, watched in renewer._due for message in watched.messages.values()]
+        kept = [message for _, _, watched in renewer._renewals._due for message in watched.messages.values()]
         assert len(kept) == 4
         del kept
         for settle in (
@@ -229,7 +229,7 @@ async def test_a_settled_message_is_let_go(url: str) -> None:
         gc.collect()
         received = [each for each in gc.get_objects() if type(each) is ServiceBusReceivedMessage]
         assert [message for message in received if hold_of(message).source.owner is queue.entity] == []
-        assert not any(watched.messages for _, _, watched in renewer._due)
+        assert not any(watched.messages for _, _, watched in renewer._renewals._due)
 
 
 @in_memory
@@ -307,20 +307,19 @@ async def test_a_renewal_that_fails_for_a_moment_is_tried_again(url: str) -> Non
         await queue.send("a")
         receiver = queue.receiver(auto_lock_renewer=renewer)
         message = await one(receiver)
-        begin, failures = receiver._begin_renewal, 0
+        lane = queue.entity.partition_client_of(hold_of(message)).renewing
+        submit, failures = lane.submit, 0
 
-        def flaky(
-            message: ServiceBusReceivedMessage | ServiceBusSession, deadline: float | None = None
-        ) -> asyncio.Future[None]:
+        def flaky(job: RenewJob) -> asyncio.Future[None]:
             nonlocal failures
             if failures == 2:
-                return begin(message, deadline)
+                return submit(job)
             failures += 1
             future: asyncio.Future[None] = asyncio.get_running_loop().create_future()
             future.set_exception(ServiceBusError("for a moment", is_transient=True))
             return future
 
-        receiver._begin_renewal = flaky  # type: ignore[method-assign]
+        lane.submit = flaky  # type: ignore[method-assign]
         await renewal(queue, clock)
         assert failures == 2
         assert message.auto_renew_error is None
@@ -361,7 +360,7 @@ async def test_locks_go_on_being_renewed_after_their_receiver_was_closed_but_not
             await renewal(queue, clock)
         await queue.client.close()
         clock.move(41)
-        await eventually(lambda: not renewer._due)
+        await eventually(lambda: not renewer._renewals._due)
         assert message.auto_renew_error is None
 
 

@@ -440,7 +440,7 @@ async def test_a_receiver_with_a_renewer_keeps_its_session(
         with Calls(queue.transport) as calls:
             await asyncio.sleep(0.7)
         assert not calls.by_script["renew_session"]
-        assert not [watched for _, _, watched in renewer._due if watched.messages]
+        assert not [watched for _, _, watched in renewer._renewals._due if watched.messages]
 
 
 @both

@@ -28,7 +28,7 @@ async def test_a_message_that_is_registered_twice_is_let_go_by_both(url: str) ->
         other.register(receiver, message)
         await receiver.complete_message(message)
         assert not hold_of(message).watchers
-        assert not [watched for renewer in (one, other) for _, _, watched in renewer._due if watched.messages]
+        assert not [watched for renewer in (one, other) for _, _, watched in renewer._renewals._due if watched.messages]
 
 
 async def test_a_message_is_let_go_whose_lock_lapses_while_it_is_being_settled(url: str) -> None:
@@ -44,8 +44,8 @@ async def test_a_message_is_let_go_whose_lock_lapses_while_it_is_being_settled(u
             clock.move(3600)
             for _ in range(20):
                 await asyncio.sleep(0)
-            renewer._renew()
-            assert not [watched for _, _, watched in renewer._due if watched.messages]
+            renewer._renewals._renew()
+            assert not [watched for _, _, watched in renewer._renewals._due if watched.messages]
             gate.open()
             with pytest.raises(MessageLockLostError):
                 await settling

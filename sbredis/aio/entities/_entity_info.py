@@ -6,8 +6,8 @@ from dataclasses import dataclass
 from datetime import timedelta
 from typing import TYPE_CHECKING, Any, Literal
 
-from sbredis.aio._options import split_sub_queue
 from sbredis.aio.entities._definitions import QUEUES, SUBSCRIPTIONS, TOPICS
+from sbredis.aio.entities._sub_queues import SUFFIXES, split_sub_queue
 from sbredis.exceptions import MessagingEntityNotFoundError, Outcome
 from sbredis.model import QueueProperties, ServiceBusSubQueue, SubscriptionProperties, TopicProperties
 from sbredis.registry import split_path
@@ -15,14 +15,9 @@ from sbredis.registry import split_path
 if TYPE_CHECKING:
     from sbredis.aio.calls._connection import Connection
 
-__all__ = ["SUFFIXES", "EntityInfo", "describe"]
+__all__ = ["EntityInfo", "describe"]
 
 _DEFINITIONS: dict[str, Any] = {"queue": QUEUES, "topic": TOPICS, "subscription": SUBSCRIPTIONS}
-SUFFIXES = {
-    None: "",
-    ServiceBusSubQueue.DEAD_LETTER: "/$DeadLetterQueue",
-    ServiceBusSubQueue.TRANSFER_DEAD_LETTER: "/$Transfer/$DeadLetterQueue",
-}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -1,5 +1,8 @@
 """Settling messages that were received, and renewing their locks."""
 
+# A function of this module hands out what the class holds.
+# pyright: reportPrivateUsage=false
+
 from __future__ import annotations
 
 import asyncio
@@ -9,10 +12,10 @@ from datetime import datetime, timedelta
 from typing import TYPE_CHECKING, Any, Literal, Unpack
 
 from sbredis.aio.calls._arguments import NoOptions, deadline_of, warn_of_unknown
-from sbredis.aio.calls._lane_kinds import CallJob, RenewJob, SettleJob
+from sbredis.aio.calls._lane_kinds import CallJob, SettleJob
 from sbredis.aio.core._handles import LockHandle
 from sbredis.aio.receiving._changes import changes_of, delay_of
-from sbredis.aio.receiving._session import ServiceBusSession, held_session
+from sbredis.aio.receiving._renewing import RenewalReport, renewal
 from sbredis.engine import MAXIMUM_CALL_MESSAGES, Partition, Request, Settled, Turn
 from sbredis.exceptions import MessageAlreadySettled, MessageLockLostError, Outcome, SessionLockLostError
 from sbredis.model import Hold, PrimitiveTypes, ServiceBusReceivedMessage, ServiceBusReceiveMode, hold_of
@@ -24,7 +27,7 @@ if TYPE_CHECKING:
     from sbredis.aio.calls._partition_client import PartitionClient
     from sbredis.aio.telemetry._telemetry import Telemetry
 
-__all__ = ["Settler"]
+__all__ = ["Settler", "report_of"]
 
 _SHOWN = 10
 
@@ -72,6 +75,7 @@ class Settler:
         self._create = create
         self._entity: Entity | None = None
         self._closed = False
+        self._report: RenewalReport | None = None
 
     @property
     def entity_path(self) -> str:
@@ -263,7 +267,7 @@ class Settler:
                     "session."
                 )
             await self._entity_of(hold, deadline)
-            await self._renewal(hold, deadline)
+            await renewal(hold, deadline)
         until = message.locked_until_utc
         if until is None:  # it was settled meanwhile
             raise MessageAlreadySettled
@@ -281,28 +285,13 @@ class Settler:
         if hold.lease is not None and hold.lease.session is None:
             with self._telemetry.operation("renew_message_lock", self.entity_path, messages=(message,)):
                 await self._entity_of(hold, deadline)
-                await self._renewal(hold, deadline, alone=True)
+                await renewal(hold, deadline, alone=True)
         entity = await self._entity_of(hold, deadline)
         self._check(message, "hand on")
         lease = hold.lease
         assert lease is not None  # it was received in a mode that locks
         number = entity.partition_client_of(hold).number
         return LockHandle(entity.record.incarnation, number, lease.token, hold.name, lease.session).text()
-
-    def _begin_renewal(
-        self, message: ServiceBusReceivedMessage | ServiceBusSession, deadline: float | None = None
-    ) -> asyncio.Future[None]:
-        """Have a lock renewed, of a message that has one, also after this receiver was closed; or of a session."""
-        until = deadline_of(None) if deadline is None else deadline
-        if isinstance(message, ServiceBusSession):
-            return asyncio.ensure_future(held_session(message).renew(until))
-        return self._renewal(hold_of(message), until)
-
-    @staticmethod
-    def _renewal(hold: Hold, deadline: float, *, alone: bool = False) -> asyncio.Future[None]:
-        """The same for a message; ``alone`` for one that is to share its lease with no other from then on."""
-        entity: Entity = hold.source.owner  # type: ignore[assignment]
-        return entity.partition_client_of(hold).renewing.submit(RenewJob(hold.lock(), deadline, hold, alone=alone))
 
     async def _settle(
         self,
@@ -416,3 +405,11 @@ class Settler:
         if self._closed:
             raise ValueError("The receiver is closed: get another one from the client.")
         self._connection.check_open()
+
+
+def report_of(settler: Settler) -> RenewalReport:
+    """Where failures are reported to renew the locks of what was received by a receiver."""
+    report = settler._report
+    if report is None:
+        report = settler._report = RenewalReport(settler._telemetry, settler.entity_path)
+    return report

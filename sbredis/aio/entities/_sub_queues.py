@@ -1,0 +1,32 @@
+"""Sub-queues, and the paths that lead to them."""
+
+from __future__ import annotations
+
+from sbredis._quoting import quoted
+from sbredis.model import ServiceBusSubQueue
+
+__all__ = ["SUFFIXES", "split_sub_queue"]
+
+SUFFIXES: dict[ServiceBusSubQueue | None, str] = {
+    None: "",
+    ServiceBusSubQueue.DEAD_LETTER: "/$DeadLetterQueue",
+    ServiceBusSubQueue.TRANSFER_DEAD_LETTER: "/$Transfer/$DeadLetterQueue",
+}
+"""What a path to a sub-queue has behind the path of its entity."""
+_BY_SUFFIX = {
+    "/$transfer/$deadletterqueue": ServiceBusSubQueue.TRANSFER_DEAD_LETTER,
+    "/$deadletterqueue": ServiceBusSubQueue.DEAD_LETTER,  # the other one ends so as well
+}
+
+
+def split_sub_queue(name: str, sub_queue: ServiceBusSubQueue | str | None) -> tuple[str, ServiceBusSubQueue | None]:
+    """A name and the sub-queue of it that is meant, which may stand behind the name as well."""
+    if sub_queue is not None:
+        sub_queue = ServiceBusSubQueue(sub_queue)
+    lowered = str(name).lower()
+    for suffix, kind in _BY_SUFFIX.items():
+        if lowered.endswith(suffix):
+            if sub_queue is not None and sub_queue is not kind:
+                raise ValueError(f"{quoted(name)} is another sub-queue than sub_queue={sub_queue!r}")
+            return name[: -len(suffix)], kind
+    return name, sub_queue

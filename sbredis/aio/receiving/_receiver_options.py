@@ -1,0 +1,65 @@
+"""What a receiver is asked to be."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+from sbredis.aio.calls._arguments import count_of, seconds_of
+from sbredis.aio.receiving._session import ServiceBusSession
+from sbredis.engine import identifier
+from sbredis.model import (
+    ServiceBusReceivedMessage,
+    ServiceBusReceiveMode,
+    ServiceBusSessionFilter,
+    ServiceBusSubQueue,
+)
+
+__all__ = ["LockRenewer", "ReceiverOptions"]
+
+_MOST_PREFETCHED = 50_000
+
+
+class LockRenewer(Protocol):
+    """What a receiver wants of an ``AutoLockRenewer``."""
+
+    @property
+    def closed(self) -> bool:
+        """Whether it was closed."""
+        ...
+
+    def check_open(self) -> None:
+        """Raise if it was closed."""
+        ...
+
+    def register(self, receiver: Any, renewable: ServiceBusReceivedMessage | ServiceBusSession) -> None:
+        """Renew a lock from now on."""
+        ...
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ReceiverOptions:
+    """How messages are received, from where in an entity."""
+
+    session_id: str | ServiceBusSessionFilter | None = None
+    sub_queue: ServiceBusSubQueue | None = None
+    receive_mode: ServiceBusReceiveMode = ServiceBusReceiveMode.PEEK_LOCK
+    max_wait_time: float | None = None
+    auto_lock_renewer: LockRenewer | None = None
+    prefetch_count: int = 0
+    adaptive_prefetch: bool = False
+
+    def check(self) -> None:
+        """Raise for what cannot be."""
+        count_of(self.prefetch_count, "prefetch_count", _MOST_PREFETCHED, least=0)
+        if self.max_wait_time is not None:
+            seconds_of(self.max_wait_time, "max_wait_time", zero=True)
+        session: Any = self.session_id
+        if session is not None and not isinstance(session, ServiceBusSessionFilter):
+            identifier(session, "session_id", may_be_empty=True)
+        if session is not None and self.sub_queue is not None:
+            raise ValueError("A dead-letter queue has no sessions: leave out session_id, or sub_queue.")
+        if self.auto_lock_renewer is None:
+            return
+        if self.receive_mode is ServiceBusReceiveMode.RECEIVE_AND_DELETE and session is None:
+            raise ValueError("Messages that are received and deleted have no locks: leave out auto_lock_renewer.")

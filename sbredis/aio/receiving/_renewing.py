@@ -1,0 +1,322 @@
+"""The loop that renews the locks of messages and sessions.
+
+Locks that end at the same moment are one :class:`_Group`. The groups wait in a heap for their times, with one timer for
+the first of them.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import heapq
+import inspect
+import itertools
+import logging
+from collections.abc import Awaitable, Callable, Sequence
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, cast
+
+from sbredis.aio.calls._lane_kinds import RenewJob
+from sbredis.aio.receiving._held_session import HeldSession
+from sbredis.aio.receiving._session import ServiceBusSession, held_session
+from sbredis.aio.telemetry._log_text import named, shortened
+from sbredis.exceptions import AutoLockRenewFailed, AutoLockRenewTimeout, Outcome, ServiceBusError
+from sbredis.model import Hold, ServiceBusReceivedMessage, hold_of
+
+if TYPE_CHECKING:
+    from sbredis.aio.calls._clock import Clock
+    from sbredis.aio.calls._entity import Entity
+    from sbredis.aio.calls._entity_state import EntityState
+    from sbredis.aio.telemetry._telemetry import Telemetry
+
+__all__ = ["LockRenewFailureCallback", "Renewable", "RenewalReport", "Renewals", "hold_on", "renewal"]
+
+_log = logging.getLogger("sbredis.client")
+Renewable = ServiceBusReceivedMessage | ServiceBusSession
+LockRenewFailureCallback = Callable[[Any, Exception | None], Awaitable[None] | None]
+"""Called with what could not be renewed, and why."""
+_TOGETHER = 0.05
+"""What is due within so many seconds is renewed together."""
+_AGAIN = 0.5
+_CLOSING = 5.0
+"""How long closing waits for callbacks that are running."""
+
+
+def hold_on(renewable: Renewable) -> Hold | HeldSession:
+    """What this client knows of a lock that is renewed."""
+    return held_session(renewable) if isinstance(renewable, ServiceBusSession) else hold_of(renewable)
+
+
+def renewal(hold: Hold, deadline: float, *, alone: bool = False) -> asyncio.Future[None]:
+    """Have the lock on a message renewed; ``alone`` if it is to share its lease with no other from then on."""
+    partition_client = cast("Entity", hold.source.owner).partition_client_of(hold)
+    return partition_client.renewing.submit(RenewJob(hold.lock(), deadline, hold, alone=alone))
+
+
+def _entity(hold: Hold | HeldSession) -> EntityState:
+    return hold.entity if isinstance(hold, HeldSession) else cast("Entity", hold.source.owner)
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class RenewalReport:
+    """Where failures to renew are reported: in the telemetry, under the path of a receiver."""
+
+    telemetry: Telemetry
+    path: str
+
+    def failed(self, failures: Sequence[tuple[Renewable, Exception]]) -> None:
+        """Tell the log, spans and metrics what is renewed no longer: once for each kind of error."""
+        by_kind: dict[type[BaseException], list[tuple[Renewable, Exception]]] = {}
+        for renewable, error in failures:
+            by_kind.setdefault(type(error.__cause__ or error), []).append((renewable, error))
+        for group in by_kind.values():
+            error = group[0][1]
+            reason = error.__cause__ or error
+            messages = [each for each, _ in group if not isinstance(each, ServiceBusSession)]
+            sessions = [each for each, _ in group if isinstance(each, ServiceBusSession)]
+            if messages:
+                _log.warning("%s: the lock on %s is not renewed any longer: %s", self.path, named(messages), error)
+                self.telemetry.failed("renew_message_lock", self.path, reason, messages)
+            for session in sessions:
+                name = shortened(session.session_id)
+                _log.warning("%s: the lock on the session %s is not renewed any longer: %s", self.path, name, error)
+                self.telemetry.failed("renew_session_lock", self.path, reason)
+
+
+@dataclass(slots=True, eq=False)
+class _Group:
+    """Messages that were registered in the same moment, with locks that end in the same moment: they are renewed
+    together. A session is alone.
+    """
+
+    entity: EntityState
+    report: RenewalReport
+    until: float
+    """When the first of their locks ended, when they were registered."""
+    ends: float
+    """When they are not renewed any longer."""
+    asked: float
+    """For how long they are to be renewed."""
+    on_failure: LockRenewFailureCallback | None
+    messages: dict[int, Renewable] = field(default_factory=dict[int, Renewable])
+    """By the identity of their holds."""
+
+    def drop(self, hold: Hold | HeldSession) -> None:
+        """It was settled."""
+        self.messages.pop(id(hold), None)
+
+    def release(self, renewable: Renewable) -> None:
+        """It is not renewed here any longer."""
+        hold = hold_on(renewable)
+        self.drop(hold)
+        hold.watchers = tuple(watcher for watcher in hold.watchers if watcher != self.drop)
+
+    def release_all(self) -> None:
+        """None of them is renewed any longer."""
+        for renewable in list(self.messages.values()):
+            self.release(renewable)
+
+    def first_end(self) -> float | None:
+        """When the first of the locks ends; ``None`` if there is none left."""
+        ends = [hold.lease.until for hold in map(hold_on, self.messages.values()) if hold.lease is not None]
+        return min(ends, default=None)
+
+
+class Renewals:
+    """The locks that one renewer renews."""
+
+    def __init__(self) -> None:
+        self.closed = False
+        """Whether it renews no more."""
+        self._due: list[tuple[float, int, _Group]] = []
+        self._numbers = itertools.count()
+        self._last: _Group | None = None
+        self._timer: asyncio.TimerHandle | None = None
+        self._calling: set[asyncio.Task[None]] = set()
+        self._renewals: set[asyncio.Future[Any]] = set()
+        """Renewals that are under way."""
+        self._unwatched: dict[Clock, Callable[[], None]] = {}
+
+    def add(
+        self,
+        renewable: Renewable,
+        until: float,
+        asked: float,
+        report: RenewalReport,
+        on_failure: LockRenewFailureCallback | None,
+    ) -> None:
+        """Renew a lock that ends at ``until``, for so many seconds."""
+        hold, last = hold_on(renewable), self._last
+        entity = _entity(hold)
+        now = entity.runtime.clock.now()
+        if (
+            last is None
+            or not 0 <= until - last.until < _TOGETHER
+            or not 0 <= now + asked - last.ends < _TOGETHER
+            or last.asked != asked
+            or last.on_failure is not on_failure
+            or last.report is not report
+            or last.entity is not entity
+        ):
+            last = self._last = _Group(entity, report, until, now + asked, asked, on_failure)
+            self._plan(last, until)
+        last.messages[id(hold)] = renewable
+        if last.drop not in hold.watchers:
+            hold.watchers = (*hold.watchers, last.drop)
+
+    async def close(self) -> None:
+        """Renew no more, and wait for callbacks that are running, though not for long."""
+        self.closed = True
+        for each in list(self._renewals):
+            each.cancel()
+        if self._timer is not None:
+            self._timer.cancel()
+        for _, _, group in self._due:
+            group.release_all()
+        self._due.clear()
+        self._last = None
+        for unwatch in self._unwatched.values():
+            unwatch()
+        self._unwatched.clear()
+        calling = [task for task in self._calling if task is not asyncio.current_task()]
+        await asyncio.sleep(0)  # so that the renewals end
+        if calling:
+            _, late = await asyncio.wait(calling, timeout=_CLOSING)
+            for task in late:
+                task.cancel()
+            if late:
+                _log.warning(
+                    "the AutoLockRenewer is closed; %d calls of on_lock_renew_failure had not ended after %g s and are "
+                    "cancelled",
+                    len(late),
+                    _CLOSING,
+                )
+                await asyncio.sleep(0)  # so that they begin to end
+
+    # -- the loop ------------------------------------------------------------------------------------------------------
+
+    def _plan(self, group: _Group, until: float, *, soon: bool = False) -> None:
+        """Put a group in the line, whose first lock ends at ``until``."""
+        clock = group.entity.runtime.clock
+        if clock.kind == "test" and clock not in self._unwatched:
+            self._unwatched[clock] = clock.when_moved(self._clock_moved)
+        left = until - clock.now()
+        lock = group.entity.record.settings.lock_duration / 1000
+        wait = min(_AGAIN, max(left / 2, _TOGETHER * 2)) if soon else left - min(lock / 2, max(10.0, lock / 3))
+        wait = min(wait, group.ends - clock.now())
+        loop = asyncio.get_running_loop()
+        heapq.heappush(self._due, (loop.time() + max(0.0, wait), next(self._numbers), group))
+        when = self._due[0][0]
+        if self._timer is None or self._timer.cancelled() or when < self._timer.when():
+            if self._timer is not None:
+                self._timer.cancel()
+            self._timer = loop.call_at(when, self._renew)
+
+    def _clock_moved(self) -> None:
+        """Locks have less left, or nothing: put all of them in the line anew. What is late is found out at once."""
+        planned, self._due = self._due, []
+        for _, _, group in planned:
+            first = group.first_end()
+            if first is not None:
+                self._plan(group, first)
+
+    def _renew(self) -> None:
+        self._timer = None
+        if self.closed:
+            return
+        loop = asyncio.get_running_loop()
+        now = loop.time()
+        while self._due and self._due[0][0] <= now + _TOGETHER:
+            _, _, group = heapq.heappop(self._due)
+            if group is self._last:
+                self._last = None  # what is registered from now on has a time of its own
+            if group.messages:
+                self._renew_one(group)
+        if self._due and self._timer is None:
+            self._timer = loop.call_at(self._due[0][0], self._renew)
+
+    def _renew_one(self, group: _Group) -> None:
+        """Begin the renewal of a group, or let it go if it is enough."""
+        runtime = group.entity.runtime
+        if runtime.closed:
+            group.release_all()
+            return
+        now = runtime.clock.now()
+        if group.ends <= now + _TOGETHER:
+            said = f"The lock was renewed for {group.asked:g} s, and is not renewed any longer."
+            self._give_up(group, [(each, AutoLockRenewTimeout(said)) for each in group.messages.values()])
+            return
+        # What is being settled is left alone: a renewal would take its lock from under the settlement.
+        messages = [each for each in group.messages.values() if not hold_on(each).settled]
+        loop = asyncio.get_running_loop()
+        renewals: list[asyncio.Future[Any]] = []
+        for hold in map(hold_on, messages):
+            left = 0.0 if hold.lease is None else hold.lease.until - now
+            deadline = loop.time() + max(left, _AGAIN)
+            if isinstance(hold, HeldSession):
+                renewals.append(asyncio.ensure_future(hold.renew(deadline)))
+            else:
+                renewals.append(renewal(hold, deadline))
+        together = asyncio.gather(*renewals, return_exceptions=True)
+        self._renewals.add(together)
+        together.add_done_callback(lambda done: self._renewed(group, messages, done))
+
+    def _renewed(
+        self, group: _Group, messages: list[Renewable], done: asyncio.Future[list[BaseException | None]]
+    ) -> None:
+        self._renewals.discard(done)
+        if not done.cancelled():
+            self._finish(group, messages, done.result())
+
+    def _finish(self, group: _Group, messages: list[Renewable], errors: Sequence[BaseException | None]) -> None:
+        runtime = group.entity.runtime
+        if self.closed or runtime.closed:
+            group.release_all()
+            return
+        now = runtime.clock.now()
+        again = len(messages) < len(group.messages)
+        failed: list[tuple[Renewable, Exception]] = []
+        for message, error in zip(messages, errors, strict=True):
+            hold = hold_on(message)
+            lease = hold.lease
+            if error is None or id(hold) not in group.messages or lease is None:
+                continue
+            if isinstance(error, ServiceBusError) and error.is_transient and lease.until > now:
+                again = True
+            elif not hold.settled:
+                failed.append((message, _failed(error)))
+        self._give_up(group, failed)
+        for message in list(group.messages.values()):
+            hold = hold_on(message)
+            if hold.settled and hold.lock_expired(now):
+                group.release(message)  # its settlement tells what became of it
+        first = group.first_end()
+        if first is not None:
+            self._plan(group, first, soon=again)
+
+    def _give_up(self, group: _Group, failed: list[tuple[Renewable, Exception]]) -> None:
+        """Renew these no longer, and tell why: the log, spans and metrics, and the application."""
+        if failed:
+            group.report.failed(failed)
+        for renewable, error in failed:
+            group.release(renewable)
+            renewable.auto_renew_error = error
+            if group.on_failure is not None:
+                task = asyncio.get_running_loop().create_task(_tell(group.on_failure, renewable, error))
+                self._calling.add(task)
+                task.add_done_callback(self._calling.discard)
+
+
+def _failed(cause: BaseException) -> AutoLockRenewFailed:
+    said = cause.message if isinstance(cause, ServiceBusError) else f"{type(cause).__name__}: {cause}"
+    error = AutoLockRenewFailed(f"The lock could not be renewed. {said}", outcome=Outcome.REFUSED)
+    error.__cause__ = cause
+    return error
+
+
+async def _tell(callback: LockRenewFailureCallback, renewable: Renewable, error: Exception) -> None:
+    try:
+        said = callback(renewable, error)
+        if inspect.isawaitable(said):
+            await said
+    except Exception:  # noqa: BLE001  # the application's own
+        _log.exception("on_lock_renew_failure failed")

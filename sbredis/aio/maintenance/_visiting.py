@@ -14,6 +14,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from sbredis.aio.core._agenda import Agenda, Pace, Place, Read, Sleep, Visit
+from sbredis.aio.core._pauses import Pauses
 from sbredis.engine import (
     SettingsBehindError,
     SettingsStaleError,
@@ -37,7 +38,7 @@ _log = logging.getLogger("sbredis.maintenance")
 _VISITING = 30.0
 _READING = 5.0
 _SUBSCRIBING = 5.0
-_PAUSE = 1.0
+_PAUSE, _LONGEST_PAUSE = 1.0, 5.0
 _ROUNDING = 0.001
 """The servers count whole milliseconds: who comes so much later comes once."""
 
@@ -139,13 +140,14 @@ class Visitor:
 
     async def _listen(self, number: int) -> None:
         channel = due_channel(self._runtime.namespace.name, self._salts[number])
+        pauses = Pauses(_PAUSE, _LONGEST_PAUSE)
         while True:
             try:
                 ear = _Ear(number, self._heard, self._missed)
                 self._listening[number] = await self._runtime.transport.subscribe(channel, ear, timeout=_SUBSCRIBING)
             except ServiceBusError as error:
                 _log.info("partition %d of each entity is not listened to yet: %s", number, error)
-                await asyncio.sleep(_PAUSE)
+                await asyncio.sleep(pauses.next())
             else:
                 self.agenda.missed(number)
                 return

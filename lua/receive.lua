@@ -1,6 +1,7 @@
 #!lua flags=allow-oom
 -- Gives out the oldest messages of a side that can be received: locked under a token for one lock duration, or deleted at
--- once. What has expired is not given out. A receiver that finds nothing may have itself woken. A repetition
+-- once. What has expired is not given out. A receiver may have itself woken if it finds nothing, or all there is and wants more:
+-- then it need not ask again to learn that nothing is left. A repetition
 -- gives out what the token holds; where messages were deleted, that is nothing: whoever deletes at once takes each message at
 -- most once.
 --
@@ -15,12 +16,13 @@
 -- ARGV[9]    wanted      how many messages at most; 0 for a look
 -- ARGV[10]   room        how many bytes at most, though always one message
 -- ARGV[11]   token       of the lease, chosen at random by the caller
--- ARGV[12]   waiter      the channel on which the receiver waits if it finds nothing, or nothing
+-- ARGV[12]   waiter      the channel on which the receiver waits if it finds less than it wants, or nothing
 -- ARGV[13]   waiting_for how many messages it will want then; 0 if it does not wait, and waits no longer if it did
 -- ARGV[14]   session     the one whose next messages are meant, behind a sign; the token is that of its lock
 --
--- Result: { more, in how many ms something is due if nothing was given out, or 0, lock duration, names, records, for some:
---   place, failures, reason, expiry, changes }; a look that found something says -1 where others say when something is due
+-- Result: { more, in how many ms something is due if nothing is left, or 0, lock duration, names, records, for some:
+--   place, failures, reason, expiry, changes, and 1 if messages are given out and the receiver waits for others }; a look that
+--   found something says -1 where others say when something is due
 -- Refusals: call, DISABLED (receiving is), SESSIONS (the entity requires them, or has none), LOST (the lock on the
 --   session)
 -- @use advance begin delivery_extras discard due_name entry finish flush gather hand_again held_in hold index_add
@@ -84,7 +86,7 @@ if session then
 end
 
 local names, numbers, found, extras, entered = {}, {}, {}, {}, {}
-local n, seen, full, late, spent = 0, 0, false, 0, 0
+local n, seen, full, late, spent, emptied = 0, 0, false, 0, 0, false
 local header, length, tail = nil, nil, nil
 local main, from = side.prefix == '', #side.prefix + 1
 while n < most and not full do
@@ -99,6 +101,7 @@ while n < most and not full do
   end
   local asked = #members
   if asked == 0 then
+    emptied = late == 0
     break
   end
   local entries, counted, stored = gather('HMGET', p.entries, members), {}, members
@@ -187,7 +190,7 @@ elseif n > 0 then
   end
 end
 
-local due = 0
+local due, waits = 0, 0
 local there = false
 if wanted == 0 and session then
   there = most == 0 and #index_entries(p, session, 'a', 0, 0, 1) > 0
@@ -206,6 +209,10 @@ elseif n == 0 then
       redis.call('HSET', p.states, 'w' .. session, waiter)
     end
   end
+elseif emptied and not session and waiter ~= '' and waiting_for > 0 then
+  flush(p)
+  due, waits = next_due(p), 1
+  wait_here(p, waits_at, waiter, math.min(waiting_for, wanted - n))
 end
 finish(p, session and n > 0 and runs('', numbers) or '')
-return { p.more, due, p.lock, names, found, extras }
+return { p.more, due, p.lock, names, found, extras, waits }

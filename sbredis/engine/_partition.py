@@ -460,7 +460,8 @@ def _published(reply: list[Any]) -> Sent:
 
 
 def _received(reply: list[Any]) -> Received:
-    return Received(bool(reply[0]), reply[1], reply[2], deliveries(reply[3], reply[4], reply[5]))
+    given = deliveries(reply[3], reply[4], reply[5])
+    return Received(bool(reply[0]), reply[1], reply[2], given, waits=len(reply) > 6 and bool(reply[6]))
 
 
 def _received_deferred(reply: list[Any]) -> Received:

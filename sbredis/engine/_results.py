@@ -94,7 +94,7 @@ class Received(NamedTuple):
 
     more: bool
     due: int
-    """In how many ms something is due in the partition, if nothing was given out; 0 for never."""
+    """In how many ms something is due in the partition, if nothing is left to give out; 0 for never."""
     lock: int
     """For how many ms the messages are locked, from when the script ran."""
     messages: tuple[Delivery, ...]
@@ -102,6 +102,8 @@ class Received(NamedTuple):
     """What was asked for by name and is not there; then nothing was given out."""
     left: int = 0
     """How many of the last names found no room in the answer. They are still deferred."""
+    waits: bool = False
+    """The messages are all there are, and the receiver waits for others."""
 
 
 class Looked(NamedTuple):

@@ -36,6 +36,43 @@ async def test_a_receiver_that_finds_something_does_not_wait(bench: Bench, liste
     await receiver.woken(0)
 
 
+async def test_a_receiver_that_is_given_all_there_is_waits_for_the_rest(bench: Bench, listening: Receivers) -> None:
+    """It wants more than it was given, so it need not ask again to learn that nothing is left."""
+    receiver = await listening("a")
+    await bench.send(b"m", b"n")
+    assert await receiver.receive(5) == [b"m", b"n"]
+    await bench.send(b"o")
+    await receiver.woken(1)
+    assert await receiver.receive(1) == [b"o"]  # that is all it wants
+    await bench.send(b"p")
+    await receiver.woken(0)
+
+
+async def test_a_receiver_waits_for_as_many_as_it_was_not_given(bench: Bench, listening: Receivers) -> None:
+    """Whoever came behind it is woken for what it does not want."""
+    one, two = await listening("a"), await listening("b")
+    await bench.send(b"m")
+    assert await one.receive(3) == [b"m"]
+    bench.later(10)
+    assert await two.receive(1) == []
+    await bench.send(b"n", b"o")
+    await one.woken(1)
+    await two.woken(0)
+    await bench.send(b"p")
+    await two.woken(1)
+
+
+@pytest.mark.parametrize("waits", [True, False])
+async def test_a_result_says_whether_the_receiver_waits(bench: Bench, waits: bool) -> None:
+    await bench.send(b"m", b"n")
+    waiter = waiting_channel(NAMESPACE, SALT, "a") if waits else b""
+    for wanted, said in ((1, False), (5, waits)):
+        request = bench.partition.receive(bench.turn(), new_token(), wanted, waiter=waiter, waiting_for=wanted)
+        result = await bench.tell(request)
+        assert (len(result.messages), result.waits) == (1, said)
+        assert (result.due > 0) is said  # when its lock ends
+
+
 async def test_only_as_many_are_woken_as_are_needed_in_the_order_in_which_they_came(
     bench: Bench, listening: Receivers
 ) -> None:

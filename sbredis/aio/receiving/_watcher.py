@@ -147,7 +147,7 @@ class PartitionWatcher:
         result = self._result(done)
         if result is None:
             return
-        if result.messages:
+        if result.messages and not result.waits:
             self.watch.found()
         elif result.more:
             self.watch.busy_with_due(registered=registered)

@@ -164,7 +164,7 @@ class Model(Mechanics):
             self._wait_no_longer(waits_at, waiter)
             found = given
             late: list[int] = []
-            full = False
+            full = emptied = False
             wanted = most if session is None else self._most_of(session, most, call.now)
             for message in self._ready_in(session, side):
                 if len(found) == wanted or full:
@@ -177,10 +177,17 @@ class Model(Mechanics):
                     break
                 else:
                     found.append(message)
-            if not found and waiter and waiting_for:
-                self._wait(waits_at, waiter, waiting_for, call.now // 10, session)
+            else:
+                emptied = len(found) < wanted and not late and session is None
+            waits = bool(waiter) and waiting_for > 0 and (emptied or not found)
+            if waits:
+                wanted_then = min(waiting_for, most - len(found)) if found else waiting_for
+                self._wait(waits_at, waiter, wanted_then, call.now // 10, session)
             event = Event.RECEIVE if mode == "lock" else Event.RECEIVE_AND_DELETE
-            return self._give_out(found, event, token, call.now)
+            given_out = self._give_out(found, event, token, call.now)
+            if waits and found:
+                return replace(given_out, due=self._next_due(call.now, self.offset), waits=True)
+            return given_out
 
         sound = 1 <= most <= MOST and room >= 1 and 0 <= waiting_for <= MOST
         return self._perform(

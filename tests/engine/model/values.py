@@ -130,10 +130,11 @@ class Sent:
 class Received:
     messages: tuple[Delivery, ...] = ()
     lock: int = 0  # how long they are locked, from now; 0 where they are deleted or there are none
-    due: int = 0  # in how many ms something is due, if nothing was given out; 0 for never
+    due: int = 0  # in how many ms something is due, if nothing is left; 0 for never
     missing: tuple[str, ...] = ()
     left: int = 0  # so many of the last ones asked for found no room
     more: bool = False
+    waits: bool = False  # it was given all there was, and waits for more
 
 
 @dataclass(frozen=True)

@@ -35,7 +35,7 @@ from sbredis.engine import (
     Turn,
     identifier,
 )
-from sbredis.model import Hold, ServiceBusReceivedMessage, ServiceBusReceiveMode, ServiceBusSubQueue, hold_of
+from sbredis.model import ServiceBusReceivedMessage, ServiceBusReceiveMode, ServiceBusSubQueue, hold_of
 
 if TYPE_CHECKING:
     from sbredis.aio.calls._connection import Connection
@@ -94,8 +94,8 @@ class ServiceBusReceiver(Settler, AsyncIterator[ServiceBusReceivedMessage]):
         self._inbox: Inbox | None = None
         self._peekings: dict[str | None, Peeking] = {}
         """How far it has looked, in all there is and in sessions by name."""
-        self._last_received: dict[int, Hold] = {}
-        """The last message of each partition that was received since it looked."""
+        self._last_received: dict[int, str] = {}
+        """The name of the last message that was received since it looked, by the base of its partition."""
         self._on_close = on_close
         self._ending: asyncio.Future[None] | None = None
 
@@ -212,9 +212,9 @@ class ServiceBusReceiver(Settler, AsyncIterator[ServiceBusReceivedMessage]):
         """Remember the last message of each partition that was received: peeking goes on behind it."""
         hold = hold_of(message)
         base, name = hold.source.base, hold.name
-        before = self._last_received.get(base)
-        if before is None or (len(before.name), before.name) < (len(name), name):
-            self._last_received[base] = hold
+        before = self._last_received.get(base, "")
+        if (len(before), before) < (len(name), name):
+            self._last_received[base] = name
 
     def _hand_over(self, messages: Sequence[ServiceBusReceivedMessage]) -> None:
         """These are in the hands of a caller from now on."""
@@ -281,7 +281,7 @@ class ServiceBusReceiver(Settler, AsyncIterator[ServiceBusReceivedMessage]):
     def _peeking_of(self, entity: Entity, session: str | None) -> Peeking:
         peeking = self._peekings.pop(session, None) or Peeking(entity, self._side, session)
         if self._last_received and session == self._own_session:
-            peeking.passed(list(self._last_received.values()))
+            peeking.passed(self._last_received)
             self._last_received.clear()
         self._peekings[session] = peeking
         if len(self._peekings) > _MOST_PEEKED:

@@ -35,12 +35,13 @@ class Buffer:
         """Keep messages, behind the others or before them. Those whose lock ends first are always in front."""
         kept = self._messages
         if first:
-            seam = [*messages, *islice(kept, 1)]
+            in_order = _in_order([*messages, *islice(kept, 1)])
             kept.extendleft(reversed(messages))
         else:
-            seam = [*islice(reversed(kept), 1), *messages]
+            in_order = not kept or not messages or _end(kept[-1]) <= _end(messages[0])
+            in_order = in_order and (_under_one_lock(messages) or _in_order(messages))
             kept.extend(messages)
-        if any(_end(one) > _end(other) for one, other in pairwise(seam)):
+        if not in_order:
             self._messages = deque(sorted(kept, key=_end))
 
     def pop(self, now: float) -> ServiceBusReceivedMessage | None:
@@ -81,3 +82,13 @@ def _end(message: ServiceBusReceivedMessage) -> float:
     """When the lock of a message ends; all the same for those that have none."""
     lease = hold_of(message).lease
     return 0.0 if lease is None else lease.until
+
+
+def _under_one_lock(messages: Sequence[ServiceBusReceivedMessage]) -> bool:
+    """Whether messages share one lock, as those of one call do."""
+    return len({id(hold_of(message).lease) for message in messages}) <= 1
+
+
+def _in_order(messages: Sequence[ServiceBusReceivedMessage]) -> bool:
+    """Whether the lock of each message ends no later than that of the next one."""
+    return all(_end(one) <= _end(other) for one, other in pairwise(messages))

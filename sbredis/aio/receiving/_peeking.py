@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Sequence
+from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
 from sbredis.engine import MAXIMUM_CALL_MESSAGES, Partition, Peeked, Request, Side, Turn
-from sbredis.model import Hold, ServiceBusReceivedMessage, ServiceBusReceiveMode, Source, delivered
+from sbredis.model import ServiceBusReceivedMessage, ServiceBusReceiveMode, Source, delivered
 
 if TYPE_CHECKING:
     from sbredis.aio.calls._entity import Entity
@@ -31,10 +31,10 @@ class Peeking:
         self._at = 0
         self._turns = asyncio.Lock()
 
-    def passed(self, holds: Sequence[Hold]) -> None:
-        """These were received: go on after them, but never back to what was shown already."""
-        for hold in holds:
-            partition, own = self._entity.place(hold.sequence_number)
+    def passed(self, names: Mapping[int, str]) -> None:
+        """Go on after the messages that were received last, by the bases of their partitions; never go back."""
+        for base, name in names.items():
+            partition, own = self._entity.place(base + int(name.removeprefix("d")))
             if own >= self._onwards.get(partition, own + 1):
                 self._onwards[partition] = own + 1
 

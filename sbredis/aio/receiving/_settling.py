@@ -103,6 +103,11 @@ class Settler:
 
     async def complete_message(self, message: ServiceBusReceivedMessage, *, timeout: float | None = None) -> None:
         """Settle a message as done: it is removed from the queue."""
+        if not self._telemetry.watching:
+            future = self._begin_settling("complete", message, deadline_of(timeout))
+            if future is not None:
+                await future
+                return
         await self._settle("complete", message, timeout)
 
     async def complete_messages(
@@ -323,21 +328,37 @@ class Settler:
         changes = b""
         if modify is not None or reason is not None or description is not None:
             changes = changes_of(hold, modify, reason, description)
-        entity = self._entity
-        if entity is None or hold.source.owner is not entity:
-            entity = await self._entity_of(hold, deadline)
-            self._check(message, kind)  # somebody else may have settled it meanwhile
-        partition_client = entity.partition_client_of(hold)
-        hold.settled = True
-        if (renewal := partition_client.renewing.of(hold)) is not None:
+        entity = await self._entity_of(hold, deadline)
+        future = self._begin_settling(
+            kind, message, deadline, changes, delay
+        )  # which looks again: it may be settled now
+        if future is None:
+            partition_client = entity.partition_client_of(hold)
+            hold.settled = True
+            renewal = partition_client.renewing.of(hold)
+            assert renewal is not None  # nothing else keeps it from being settled at once
             try:
                 await asyncio.wait((renewal,), timeout=deadline - asyncio.get_running_loop().time())
             except BaseException:
                 hold.settled = False
                 raise
-        # Not before: the renewal may have moved it to another lease.
-        job = SettleJob(hold.lock(changes, delay), deadline, hold)
-        await partition_client.settling(kind).submit(job)
+            # Not before: the renewal may have moved it to another lease.
+            future = partition_client.settling(kind).submit(SettleJob(hold.lock(changes, delay), deadline, hold))
+        await future
+
+    def _begin_settling(
+        self, kind: str, message: ServiceBusReceivedMessage, deadline: float, changes: bytes = b"", delay: int = 0
+    ) -> asyncio.Future[None] | None:
+        """Queue a settlement; ``None`` if something has to be waited for first: the entity, or a renewal."""
+        hold = self._check(message, kind)
+        entity = self._entity
+        if entity is None or hold.source.owner is not entity:
+            return None
+        partition_client = entity.partition_client_of(hold)
+        if partition_client.renewing.of(hold) is not None:
+            return None
+        hold.settled = True
+        return partition_client.settling(kind).submit(SettleJob(hold.lock(changes, delay), deadline, hold))
 
     def _check_fit(self, message: ServiceBusReceivedMessage, what: str) -> Hold:
         """Whether a message may be settled or renewed, as far as it depends on us."""

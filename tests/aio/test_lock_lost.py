@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from sbredis.aio import AutoLockRenewer, ServiceBusSession
-from sbredis.aio import _renewer as renewers
+from sbredis.aio.receiving import _renewing as renewers
 from sbredis.exceptions import SessionLockLostError
 from tests.aio.gates import Gate
 from tests.aio.seated import Seats, seats_at, steps

@@ -1,4 +1,3 @@
-# pyright: reportPrivateUsage=false
 """Sending a stream of messages: bounded memory, results in order."""
 
 from __future__ import annotations
@@ -18,8 +17,8 @@ from sbredis.exceptions import Outcome, ServiceBusError
 from sbredis.model import ServiceBusMessage, as_message, keep_id, outgoing, use_id
 
 if TYPE_CHECKING:
-    from sbredis.aio._sender import ServiceBusSender
-    from sbredis.aio.telemetry._telemetry import Operation
+    from sbredis.aio.sending._outbox import Outbox
+    from sbredis.aio.telemetry._telemetry import Operation, Telemetry
 
 __all__ = ["SendResult", "SendStream"]
 
@@ -59,13 +58,19 @@ class SendStream(AsyncIterator[SendResult]):
 
     def __init__(
         self,
-        sender: ServiceBusSender,
+        outbox: Outbox,
         source: AsyncIterable[Any] | Iterable[Any],
+        *,
+        telemetry: Telemetry,
+        streams: set[SendStream],
         timeout: float | None,
         errors: Literal["raise", "return"],
         window: int,
     ) -> None:
-        self._sender = sender
+        self._outbox = outbox
+        self._telemetry = telemetry
+        self._streams = streams
+        """The streams of its sender that are under way."""
         self._source = source
         self._timeout = timeout
         self._errors = errors
@@ -125,7 +130,7 @@ class SendStream(AsyncIterator[SendResult]):
 
     async def _next(self) -> SendResult:
         if self._feeder is None:
-            self._sender._streams.add(self)
+            self._streams.add(self)
             self._feeder = asyncio.get_running_loop().create_task(self._feed(), name="sbredis send_stream")
         while not self._pending:
             if self._exhausted:
@@ -168,7 +173,7 @@ class SendStream(AsyncIterator[SendResult]):
             await asyncio.wait([pending.future for pending in self._pending])
         if not self._iterates:
             self._report()
-        self._sender._streams.discard(self)
+        self._streams.discard(self)
 
     async def _end(self, *, waits: bool) -> None:
         self._ended = True
@@ -180,7 +185,7 @@ class SendStream(AsyncIterator[SendResult]):
         finally:
             self._report()
             self._pending.clear()
-            self._sender._streams.discard(self)
+            self._streams.discard(self)
 
     async def _stop(self) -> None:
         if self._feeder is not None and not self._feeder.done():
@@ -225,21 +230,21 @@ class SendStream(AsyncIterator[SendResult]):
             self._changed.set()
 
     async def _put(self, index: int, item: Any) -> None:
-        sender = self._sender
+        outbox = self._outbox
         message: Any = item
         message_id: str | None = None
         operation: Operation | None = None
         try:
             deadline = deadline_of(self._timeout)
-            if sender._telemetry.watching:
+            if self._telemetry.watching:
                 message = as_message(item)
-                operation = sender._telemetry.operation("send", sender._destination, messages=[message])
+                operation = self._telemetry.operation("send", outbox.destination, messages=[message])
                 operation.begin()
-            entity = await sender._ready(deadline)
+            entity = await outbox.ready(deadline)
             message = as_message(message)
             made = outgoing(message, detects_duplicates=entity.detects_duplicates)
             message_id = use_id(message)
-            job = await sender._begin([message], [made], len(made.payload), entity, deadline, ordered=True)
+            job = await outbox.begin([message], [made], len(made.payload), entity, deadline, ordered=True)
             future: asyncio.Future[int] = job.future
         except Exception as error:  # noqa: BLE001  # the message's own
             future = asyncio.get_running_loop().create_future()

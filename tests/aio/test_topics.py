@@ -589,7 +589,7 @@ async def test_a_message_that_rules_cannot_look_at_is_refused_and_keeps_no_room(
             raise broken
         return facts_of(content)
 
-    monkeypatch.setattr("sbredis.aio._sender.facts_of", facts)
+    monkeypatch.setattr("sbredis.aio.sending._outbox.facts_of", facts)
     async with topic_at(url, {"one": None}, partitioned=partitioned) as subject:
         sender = subject.sender(max_in_flight=1 if way == "waiting" else 100)
         odd = ServiceBusMessage("odd", session_id="s")

@@ -201,13 +201,13 @@ def outcome(stream: SendStream) -> Exception | None:
 def hold_back(sender: ServiceBusSender, monkeypatch: pytest.MonkeyPatch) -> Callable[[], None]:
     """Let nothing be sent, until what is returned is called."""
     held = asyncio.Event()
-    original = sender._aio._begin
+    original = sender._aio._outbox.begin
 
     async def begin(*arguments: Any, **options: Any) -> Any:
         await held.wait()
         return await original(*arguments, **options)
 
-    monkeypatch.setattr(sender._aio, "_begin", begin)
+    monkeypatch.setattr(sender._aio._outbox, "begin", begin)
     return lambda: sender._portal.run(held.set)
 
 

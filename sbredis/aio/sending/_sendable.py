@@ -8,12 +8,12 @@ from typing import TYPE_CHECKING, cast
 
 from sbredis.engine import MAXIMUM_CALL_BYTES, MAXIMUM_CALL_MESSAGES, MAXIMUM_MESSAGE_BYTES
 from sbredis.exceptions import MessageSizeExceededError, Outcome, ServiceBusError
-from sbredis.model import ServiceBusMessage, content_of, copied, due_time, from_content
+from sbredis.model import ServiceBusMessage, content_of, copied, due_time, from_content, message_key, routing_key
 
 if TYPE_CHECKING:
     from sbredis.aio.calls._entity import Entity
 
-__all__ = ["require_sessions", "scheduled", "too_large"]
+__all__ = ["key_of", "require_sessions", "scheduled", "too_large"]
 
 
 def scheduled(messages: list[ServiceBusMessage], when: object) -> list[ServiceBusMessage]:
@@ -58,6 +58,25 @@ def require_sessions(entity: Entity, messages: Sequence[ServiceBusMessage]) -> N
             )
             error.entity = entity.name
             raise error
+
+
+def key_of(entity: Entity, messages: Sequence[ServiceBusMessage]) -> str | bytes | None:
+    """What says which partition messages belong to: one key for all of them, or none."""
+    keys: dict[str | bytes, None] = {}
+    for message in messages:
+        key: str | bytes | None = routing_key(message)
+        if key is None and entity.detects_duplicates:
+            key = message_key(message)
+        if key is not None:
+            keys[key] = None
+    if len(keys) > 1:
+        shown = ", ".join([*map(repr, list(keys)[:3]), "…"][: len(keys)])
+        raise ValueError(
+            f"The messages have different keys ({shown}), and so belong to "
+            f"different partitions of {entity.name!r}: they cannot be taken all together or not at all. Give them "
+            "one partition_key, or send each by itself, for instance with send_stream()."
+        )
+    return next(iter(keys), None)
 
 
 def too_large(entity: Entity, count: int, size: int) -> MessageSizeExceededError:

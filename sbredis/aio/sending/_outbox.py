@@ -1,0 +1,232 @@
+"""The way of messages to the lanes of their partitions: encoded, numbered, placed, and put on their way in turn."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, Any
+
+from sbredis.aio.calls._routing import facts_of
+from sbredis.aio.calls._send_lane import SendJob
+from sbredis.aio.calls._throttle import Throttle
+from sbredis.aio.core._delivering import UnmadeError
+from sbredis.aio.sending._sendable import key_of, require_sessions, too_large
+from sbredis.engine import MAXIMUM_CALL_BYTES, MAXIMUM_CALL_MESSAGES, Outgoing, decode
+from sbredis.exceptions import MessagingEntityNotFoundError, OperationTimeoutError, Outcome, ServiceBusError
+from sbredis.model import (
+    BatchContents,
+    ServiceBusMessage,
+    content_of,
+    from_content,
+    keep_id,
+    outgoing,
+    use_id,
+)
+
+if TYPE_CHECKING:
+    from sbredis.aio.calls._connection import Connection
+    from sbredis.aio.calls._entity import Entity
+    from sbredis.aio.calls._entity_state import Creation
+    from sbredis.rules import Facts
+
+__all__ = ["Outbox"]
+
+_CLOCKS_APART = 600_000
+"""By how many milliseconds clocks may differ, with what is scheduled on a topic going out at its time all the same."""
+_log = logging.getLogger("sbredis.client")
+
+
+class Outbox:
+    """Sends messages to one queue or topic, no more than so many at once."""
+
+    def __init__(
+        self,
+        connection: Connection,
+        name: str,
+        create: Creation | None,
+        throttle: Throttle,
+        scheduled_on: Callable[[Entity], None],
+    ) -> None:
+        self.throttle = throttle
+        """What is under way."""
+        self.entity: Entity | None = None
+        """Where messages go, as soon as it is known."""
+        self.closed = False
+        """Whether it takes no more messages."""
+        self._connection = connection
+        self._name = name
+        self._create = create
+        self._scheduled_on = scheduled_on
+        """Told of a topic that something is scheduled on."""
+
+    # -- the entity ----------------------------------------------------------------------------------------------------
+
+    @property
+    def destination(self) -> str:
+        """The entity in spans and the log: as it is written in the registry, as soon as that is known."""
+        return self._name if self.entity is None else self.entity.name
+
+    async def ready(self, deadline: float) -> Entity:
+        """The entity, found in the registry by the deadline."""
+        self.check_open()
+        entity = self.entity
+        if entity is None or entity.gone:
+            entity = self.entity = await self._connection.entity(self._name, deadline, self._create)
+            self.check_open()
+        if entity.routing is None and entity.record.kind != "queue":
+            await self._open_topic(entity, deadline)
+        return entity
+
+    async def _open_topic(self, entity: Entity, deadline: float) -> None:
+        if entity.record.kind == "subscription":
+            raise MessagingEntityNotFoundError(
+                f"{entity.name!r} is a subscription, which takes what its topic hands to it: send to the topic.",
+                outcome=Outcome.NEVER_SENT,
+            )
+        await entity.load_routing(deadline)
+
+    def check_open(self) -> None:
+        """Raise if nothing can be sent any more."""
+        if self.closed:
+            raise ValueError("The sender is closed: get another one from the client.")
+        self._connection.check_open()
+
+    # -- sending -------------------------------------------------------------------------------------------------------
+
+    async def send(self, messages: list[ServiceBusMessage], entity: Entity, deadline: float) -> list[int]:
+        """Send messages, and return their numbers."""
+        detects = entity.detects_duplicates
+        made: list[Outgoing] = []
+        ids: list[str | None] = []
+        try:
+            for message in messages:
+                made.append(outgoing(message, detects_duplicates=detects))
+                ids.append(use_id(message))  # at once: the same object may come again
+            return await self._send_made(messages, made, sum(len(one.payload) for one in made), entity, deadline)
+        except BaseException:
+            for message, message_id in zip(messages, ids, strict=False):  # which of them have got an id by then
+                keep_id(message, message_id)
+            raise
+
+    async def send_batch(self, contents: BatchContents, entity: Entity, deadline: float) -> list[int]:
+        """Send a batch, which is encoded already, as for a queue that detects duplicates."""
+        if not contents.messages:
+            return []
+        round_ = contents.use_ids()
+        messages, made = list(contents.messages), list(contents.outgoing)  # others may be added meanwhile
+        if not entity.detects_duplicates:
+            made = [one._replace(message_id=b"") for one in made]
+        if entity.routing is not None or entity.partitioned or entity.record.settings.sessions:
+            # Judged, and placed, as they were when they were added, whatever was done to them since.
+            messages = [from_content(decode(one.payload)) for one in made]
+        try:
+            return await self._send_made(messages, made, contents.size, entity, deadline)
+        except BaseException:
+            contents.keep_ids(round_)
+            raise
+
+    async def _send_made(
+        self,
+        messages: Sequence[ServiceBusMessage],
+        made: Sequence[Outgoing],
+        size: int,
+        entity: Entity,
+        deadline: float,
+    ) -> list[int]:
+        job, first = await self.first_of(messages, made, size, entity, deadline)
+        return job.numbers(first)
+
+    async def first_of(
+        self,
+        messages: Sequence[ServiceBusMessage],
+        made: Sequence[Outgoing],
+        size: int,
+        entity: Entity,
+        deadline: float,
+    ) -> tuple[SendJob, int]:
+        """Send messages. Returns their job and the number of the first one."""
+        job = await self.begin(messages, made, size, entity, deadline)
+        try:
+            return job, await job.future
+        except asyncio.CancelledError:
+            _untaken(job.future)
+            raise
+
+    async def begin(
+        self,
+        messages: Sequence[ServiceBusMessage],
+        made: Sequence[Outgoing],
+        size: int,
+        entity: Entity,
+        deadline: float,
+        *,
+        ordered: bool = False,
+    ) -> SendJob:
+        """Put messages on their way, as soon as there is room; the job brings their outcome.
+
+        What is ``ordered`` is never overtaken, in its partition, by what is put on its way later and is ordered too.
+        """
+        count = len(made)
+        if entity.record.settings.sessions:
+            require_sessions(entity, messages)
+        most = entity.largest_message if count == 1 else min(entity.largest_message, MAXIMUM_CALL_BYTES)
+        if size > most or count > MAXIMUM_CALL_MESSAGES:
+            raise too_large(entity, count, size)
+        if entity.partitioned:
+            key = key_of(entity, messages)
+            pinned = None if key is None else entity.pinned(key)
+        else:
+            pinned = entity.partition_client(entity.numbers[0])
+        throttle = self.throttle
+        waits = not throttle.try_take(count, size)
+        if waits:
+            try:
+                await throttle.take(count, size, deadline)
+            except OperationTimeoutError as error:
+                error.entity = entity.name
+                raise
+        try:  # nothing stays taken by what does not get under way
+            if waits:
+                self.check_open()
+            facts: Sequence[Facts | None] = ()
+            if entity.routing is not None:
+                facts = self._for_a_topic(entity, messages, made)
+            if pinned is not None:
+                sending = pinned.sending
+                job = SendJob(made, size, deadline, throttle, movable=False, ordered=ordered, facts=facts)
+            else:
+                sending = entity.next_partition_client().sending
+                job = SendJob(made, size, deadline, throttle, movable=True, facts=facts)
+        except BaseException as error:
+            throttle.release(count, size)
+            if not isinstance(error, Exception) or isinstance(error, (ServiceBusError, TypeError, ValueError)):
+                raise
+            _log.exception("%s: a message could not be sent because of a defect", entity.name)
+            unmade = UnmadeError(error)
+            unmade.entity = entity.name
+            raise unmade from error
+        _ = sending.submit(job)  # the job has the future
+        return job
+
+    def _for_a_topic(
+        self, entity: Entity, messages: Sequence[ServiceBusMessage], made: Sequence[Outgoing]
+    ) -> list[Facts | None]:
+        """What rules see of each message. What is to be enqueued later is judged then, and not now.
+
+        Whether its time has passed is for the partition to say; what is near by the clock here is judged to be ready.
+        """
+        now = self._connection.clock.utc() * 1000
+        if any(one.due is not None and one.due > now for one in made):
+            self._scheduled_on(entity)
+        near = now + _CLOCKS_APART
+        return [
+            facts_of(content_of(message)) if one.due is None or one.due <= near else None
+            for message, one in zip(messages, made, strict=True)
+        ]
+
+
+def _untaken(future: asyncio.Future[Any]) -> None:
+    """Log the error of a send whose caller was cancelled in the very moment in which it failed."""
+    if not future.cancelled() and (error := future.exception()) is not None:
+        _log.warning("a send failed that no caller waited for any more: %s", error)

@@ -45,6 +45,8 @@ class WireLimits:
     """A server that owes an answer for so long is asked about; if another has taken over, it is given up."""
     give_up_after: float = 5.0
     """A server that owes an answer for so long is not waited for any longer."""
+    quiet_after: float = 0.001
+    """After so many seconds without an answer, a call on a connection that owes none is written at once."""
 
 
 class _Place:
@@ -205,8 +207,12 @@ class Wire:
 
     def _enqueue(self, call: Call) -> None:
         self._waiting.append(call)
-        if not self._flush_is_due:
-            # Not at once: whoever else is woken in this turn of the loop is written with it.
+        if self._flush_is_due:
+            return
+        if not self._in_flight and self._loop.time() - self._heard_at >= self._limits.quiet_after:
+            self._flush()  # nobody else is active: a turn of the loop would bring no company
+        else:
+            # Not at once: whatever else is submitted in this turn of the loop is written with it.
             self._flush_is_due = True
             self._loop.call_soon(self._flush)
 

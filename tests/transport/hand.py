@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import asyncio
+import math
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
+from dataclasses import replace
 from typing import Any
 
 import anyio
@@ -79,9 +81,12 @@ class HandStream(Stream):
 async def running(
     limits: WireLimits | None = None, on_suspect: Callable[[], None] = lambda: None
 ) -> AsyncIterator[tuple[Wire, HandStream]]:
-    """A wire that lives as long as the block does."""
+    """A wire that lives as long as the block does. Unless the limits say otherwise, it is never quiet."""
     stream = HandStream()
-    wire = Wire(stream, FACTS, limits or WireLimits(), on_suspect=on_suspect)
+    limits = limits or WireLimits()
+    if limits.quiet_after == WireLimits().quiet_after:
+        limits = replace(limits, quiet_after=math.inf)
+    wire = Wire(stream, FACTS, limits, on_suspect=on_suspect)
     async with anyio.create_task_group() as tasks:
         tasks.start_soon(wire.run)
         await stream.ready()

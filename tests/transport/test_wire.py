@@ -38,6 +38,29 @@ async def test_calls_of_one_turn_are_written_together_and_those_of_the_next_by_t
         assert stream.said == [b"1", b"2", b"3", b"4"]
 
 
+async def test_the_first_call_on_a_quiet_connection_is_written_at_once_and_the_others_of_its_turn_together() -> None:
+    """The server begins with it while the others gather."""
+    async with running(WireLimits(quiet_after=0)) as (wire, stream):
+        for argument in (b"1", b"2", b"3"):
+            _ = wire.submit(call(argument), in_seconds(60))
+        assert stream.said == [b"1"]
+        await turns()
+        assert len(stream.writes) == 2
+        assert stream.said == [b"1", b"2", b"3"]
+
+
+async def test_a_connection_that_was_just_heard_from_is_not_quiet() -> None:
+    """Then there is more to come in the same turn."""
+    async with running(WireLimits(quiet_after=60)) as (wire, stream):
+        _ = wire.submit(call(b"1"), in_seconds(60))
+        await turns()
+        stream.reply(b"a")
+        _ = wire.submit(call(b"2"), in_seconds(60))
+        assert stream.said == [b"1"]
+        await turns()
+        assert stream.said == [b"1", b"2"]
+
+
 async def test_replies_reach_their_callers_in_the_order_of_writing_however_they_come() -> None:
     async with running() as (wire, stream):
         futures = [wire.submit(call(number), in_seconds(60)) for number in range(5)]

@@ -237,7 +237,7 @@ class RenewLane(Lane[RenewJob, Renewed]):
 class CallJob(Job, Generic[T]):
     """A call by itself. Brings its result."""
 
-    __slots__ = ("make", "orphaned")
+    __slots__ = ("make", "orphaned", "told")
 
     def __init__(
         self,
@@ -249,6 +249,8 @@ class CallJob(Job, Generic[T]):
         self.make = make
         self.orphaned = orphaned
         """What becomes of a result that nobody waits for any more."""
+        self.told: Callable[[], None] | None = None
+        """Called when the result is there, at once: a callback of the future is called a turn of the loop later."""
 
 
 class CallLane(Lane[CallJob[Any], Any]):
@@ -279,6 +281,8 @@ class CallLane(Lane[CallJob[Any], Any]):
         job = jobs[0]
         if not job.future.done():
             job.future.set_result(result)
+            if job.told is not None:
+                job.told()
         elif job.orphaned is not None:
             job.orphaned(result)
         if getattr(result, "more", False):

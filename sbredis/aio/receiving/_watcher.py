@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Protocol, TypeVar
+from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 
 from sbredis.aio.calls._lane_kinds import CallJob
 from sbredis.aio.calls._waking import LiveWatch
@@ -112,8 +112,8 @@ class PartitionWatcher:
         self._job = job
         if self._receive_lane is None:
             self._receive_lane = self.partition_client.borrow()
-        future = self.partition_client.calling(self._receive_lane).submit(job)
-        future.add_done_callback(lambda done: self._received(done, token, job, registered=bool(waiter)))
+        _ = self.partition_client.calling(self._receive_lane).submit(job)  # it is told by `_when_done`
+        self._when_done(job, lambda: self._received(job, token, registered=bool(waiter)))
 
     def _look(self, waiting_for: int) -> None:
         """Find out whether there is something, without receiving it."""
@@ -121,8 +121,18 @@ class PartitionWatcher:
         self.watch.ask(self._loop.time())
         job = CallJob(make, self._loop.time() + _PATIENCE)
         self._job = job
-        future = self.partition_client.calling(self._look_lane).submit(job)
-        future.add_done_callback(lambda done: self._looked(done, waits=waiting_for > 0, registered=registered))
+        _ = self.partition_client.calling(self._look_lane).submit(job)  # it is told by `_when_done`
+        self._when_done(job, lambda: self._looked(job, waits=waiting_for > 0, registered=registered))
+
+    def _when_done(self, job: CallJob[Any], answered: Callable[[], None]) -> None:
+        """Have ``answered`` called once: when the result is there, or when the job has ended without one."""
+
+        def once() -> None:
+            if self._job is job:
+                answered()
+
+        job.told = once
+        job.future.add_done_callback(lambda _: once())
 
     def _looking(self, waiting_for: int) -> Callable[[Partition, Turn], Request[Looked]]:
         side, waiter, session = self._owner.side, self._live.waiter, self._owner.session
@@ -141,10 +151,8 @@ class PartitionWatcher:
 
     # -- answers -------------------------------------------------------------------------------------------------------
 
-    def _received(
-        self, done: asyncio.Future[Received], token: str, job: CallJob[Received], *, registered: bool
-    ) -> None:
-        result = self._result(done)
+    def _received(self, job: CallJob[Received], token: str, *, registered: bool) -> None:
+        result = self._result(job)
         if result is None:
             return
         if result.messages and not result.waits:
@@ -155,8 +163,8 @@ class PartitionWatcher:
             self._nothing(result.due, registered=registered)
         self._owner.received(self._delivered(result, token, job.since))
 
-    def _looked(self, done: asyncio.Future[Looked], *, waits: bool, registered: bool) -> None:
-        result = self._result(done)
+    def _looked(self, job: CallJob[Looked], *, waits: bool, registered: bool) -> None:
+        result = self._result(job)
         if result is None:
             return
         if result.found:
@@ -185,8 +193,9 @@ class PartitionWatcher:
         source = Source(partition_client.base, owner.mode, partition_client.entity)
         return [delivered(each, source, lease) for each in result.messages]
 
-    def _result(self, done: asyncio.Future[T]) -> T | None:
+    def _result(self, job: CallJob[T]) -> T | None:
         self._job = None
+        done: asyncio.Future[T] = job.future
         if done.cancelled():
             return None  # the receiver was closed
         error = done.exception()

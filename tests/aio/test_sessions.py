@@ -228,10 +228,11 @@ async def test_who_waits_in_its_session_is_woken(url: str, partitioned: bool, wh
                 return await queue.waiters() == 1
 
             await eventually(waits)
-            with Calls(queue.transport) as calls:
-                await queue.say(other, "not mine")
-                await asyncio.sleep(0.1)
-                assert not calls.by_script["receive"]
+            if what != "delayed":  # which may be over by now, on a busy machine
+                with Calls(queue.transport) as calls:
+                    await queue.say(other, "not mine")
+                    await asyncio.sleep(0.1)
+                    assert not calls.by_script["receive"]
             begun = passed()
             if what == "sent":
                 await queue.say(mine, "x")

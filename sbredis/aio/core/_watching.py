@@ -342,5 +342,10 @@ class Watch:
 
 def to_ask(watches: Sequence[Watch], together: int) -> list[int]:
     """Return the partitions to ask now. At most so many calls are under way ``together``; late ones do not count."""
-    room = together - sum(watch.under_way and not watch.late for watch in watches)
-    return [place for place, watch in enumerate(watches) if watch.may_ask][: max(0, room)]
+    may_ask, room = list[int](), together
+    for place, watch in enumerate(watches):
+        if watch.state in _MAY_ASK:
+            may_ask.append(place)
+        elif watch.state in _UNDER_WAY and not watch.late:
+            room -= 1
+    return may_ask[: max(0, room)]

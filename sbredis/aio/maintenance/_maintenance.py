@@ -181,11 +181,13 @@ class Maintenance:
         """
         now, fence = asyncio.get_running_loop().time(), self.standing.fence if self.standing.held else None
         watchers = list(self._watchers.values())
-        for watcher in watchers:
-            watcher.on_time(now)
-        for place in to_ask([watcher.watch for watcher in watchers], _TOGETHER):
+        watches = [watcher.watch for watcher in watchers]
+        for watch in watches:
+            if watch.look_at is not None and watch.look_at <= now:  # there may be many, and for most it is not time
+                watch.time_passed(now)
+        for place in to_ask(watches, _TOGETHER):
             watchers[place].begin(fence)
-        return min((at for each in watchers if (at := each.watch.look_at) is not None), default=math.inf)
+        return min((watch.look_at for watch in watches if watch.look_at is not None), default=math.inf)
 
     async def _list(self) -> None:
         """Watch all topics there are, and no others, and visit everything else."""

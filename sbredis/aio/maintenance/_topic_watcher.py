@@ -44,10 +44,6 @@ class TopicWatcher:
         self._failed = failed
         self._task: asyncio.Task[None] | None = None
 
-    def on_time(self, now: float) -> None:
-        """Look again if it is time."""
-        self._live.on_time(now)
-
     def begin(self, fence: int | None) -> None:
         """Begin to publish what is due, and to find out when something else will be."""
         loop = asyncio.get_running_loop()

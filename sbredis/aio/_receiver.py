@@ -23,16 +23,12 @@ from sbredis.aio.calls._kinds import require_messages, require_no_sessions
 from sbredis.aio.receiving._changes import milliseconds_of
 from sbredis.aio.receiving._deferred import Deferred, not_found
 from sbredis.aio.receiving._inbox import Inbox
-from sbredis.aio.receiving._peeking import Peeking
+from sbredis.aio.receiving._peeking import Peekings
+from sbredis.aio.receiving._purging import purge
 from sbredis.aio.receiving._settling import Settler
 from sbredis.engine import (
-    MAXIMUM_CALL_MESSAGES,
     NEVER,
-    Partition,
-    Purged,
-    Request,
     Side,
-    Turn,
     identifier,
 )
 from sbredis.model import ServiceBusReceivedMessage, ServiceBusReceiveMode, ServiceBusSubQueue, hold_of
@@ -49,8 +45,6 @@ if TYPE_CHECKING:
 __all__ = ["ServiceBusReceiver"]
 
 _MOST_DELETED = 4000
-_MOST_PEEKED = 1000
-"""In so many sessions a receiver remembers how far it has looked."""
 
 
 @public
@@ -92,10 +86,7 @@ class ServiceBusReceiver(Settler, AsyncIterator[ServiceBusReceivedMessage]):
         self._held: HeldSession | None = None
         """The session that it has accepted: of a :class:`ServiceBusSessionReceiver`."""
         self._inbox: Inbox | None = None
-        self._peekings: dict[str | None, Peeking] = {}
-        """How far it has looked, in all there is and in sessions by name."""
-        self._last_received: dict[int, str] = {}
-        """The name of the last message that was received since it looked, by the base of its partition."""
+        self._peekings = Peekings(self._side)
         self._on_close = on_close
         self._ending: asyncio.Future[None] | None = None
 
@@ -174,7 +165,7 @@ class ServiceBusReceiver(Settler, AsyncIterator[ServiceBusReceivedMessage]):
         if inbox is not None and len(inbox.buffer) and self._only_hands_over and not inbox.entity.gone:
             message = inbox.next_kept()
             if message is not None:
-                self._note(message)
+                self._peekings.received(hold_of(message))
                 return message
         messages = await self._receive(1, self._max_wait_time)
         if not messages:
@@ -199,7 +190,7 @@ class ServiceBusReceiver(Settler, AsyncIterator[ServiceBusReceivedMessage]):
         messages = await inbox.take(wanted, seconds, gather=gather)
         if messages:
             for message in messages:
-                self._note(message)
+                self._peekings.received(hold_of(message))
             self._hand_over(messages)
         return messages
 
@@ -207,14 +198,6 @@ class ServiceBusReceiver(Settler, AsyncIterator[ServiceBusReceivedMessage]):
     def _only_hands_over(self) -> bool:
         """Whether a message that was fetched ahead needs nothing but to be given to its caller."""
         return self._renewer is None and self._held is None and not self._closed and not self._telemetry.watching
-
-    def _note(self, message: ServiceBusReceivedMessage) -> None:
-        """Remember the last message of each partition that was received: peeking goes on behind it."""
-        hold = hold_of(message)
-        base, name = hold.source.base, hold.name
-        before = self._last_received.get(base, "")
-        if (len(before), before) < (len(name), name):
-            self._last_received[base] = name
 
     def _hand_over(self, messages: Sequence[ServiceBusReceivedMessage]) -> None:
         """These are in the hands of a caller from now on."""
@@ -274,19 +257,10 @@ class ServiceBusReceiver(Settler, AsyncIterator[ServiceBusReceivedMessage]):
             entity, session = await self._reach(session_id, deadline)
             if self._empty:
                 return []
-            messages = await self._peeking_of(entity, session).peek(wanted, sequence_number, deadline)
+            peeking = self._peekings.of(entity, session, own=session == self._own_session)
+            messages = await peeking.peek(wanted, sequence_number, deadline)
             operation.received(messages)
             return messages
-
-    def _peeking_of(self, entity: Entity, session: str | None) -> Peeking:
-        peeking = self._peekings.pop(session, None) or Peeking(entity, self._side, session)
-        if self._last_received and session == self._own_session:
-            peeking.passed(self._last_received)
-            self._last_received.clear()
-        self._peekings[session] = peeking
-        if len(self._peekings) > _MOST_PEEKED:
-            del self._peekings[next(iter(self._peekings))]
-        return peeking
 
     @property
     def _own_session(self) -> str | None:
@@ -347,26 +321,13 @@ class ServiceBusReceiver(Settler, AsyncIterator[ServiceBusReceivedMessage]):
     async def _purge(self, most: int | None, before: datetime | None, session_id: str | None, deadline: float) -> int:
         self._check_named(session_id)
         until = NEVER if before is None else milliseconds_of(before, "before_enqueued_time_utc")
-        deleted, side = 0, self._side
         with self._telemetry.operation("delete", self.entity_path) as operation:
             entity, session = await self._reach(session_id, deadline)
             if self._empty:
                 return 0
-            for number in entity.numbers if session is None else (entity.of_session(session).number,):
-                start: int | None = 0
-                while start is not None and deleted != most:
-                    share = MAXIMUM_CALL_MESSAGES if most is None else min(MAXIMUM_CALL_MESSAGES, most - deleted)
-
-                    def make(
-                        partition: Partition, turn: Turn, share: int = share, start: int = start
-                    ) -> Request[Purged]:
-                        return partition.purge(turn, until, side=side, share=share, start=start, session=session)
-
-                    purged = await entity.partition_client(number).call("g", make, deadline)
-                    deleted += purged.count
-                    start = purged.onwards
+            deleted = await purge(entity, self._side, session, until, most, deadline)
             operation.counted(deleted)
-        return deleted
+            return deleted
 
     # -- opening and closing -------------------------------------------------------------------------------------------
 

@@ -69,6 +69,11 @@ class Hold:
         return self.source.base + int(name[1:] if name[0] == "d" else name)
 
     @property
+    def session(self) -> str | None:
+        """The session whose lock is over it; ``None`` if it has a lock of its own."""
+        return None if self.lease is None else self.lease.session
+
+    @property
     def locked(self) -> bool:
         """Whether it was received under a lock and is not settled."""
         return not (self.settled or self.lease is None or self.source.peeked or self.source.mode is not _PEEK_LOCK)

@@ -7,15 +7,17 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
 from sbredis.engine import MAXIMUM_CALL_MESSAGES, Partition, Peeked, Request, Side, Turn
-from sbredis.model import ServiceBusReceivedMessage, ServiceBusReceiveMode, Source, delivered
+from sbredis.model import Hold, ServiceBusReceivedMessage, ServiceBusReceiveMode, Source, delivered
 
 if TYPE_CHECKING:
     from sbredis.aio.calls._entity import Entity
 
-__all__ = ["Peeking"]
+__all__ = ["Peekings"]
 
 _PAGE_BYTES = 4 * 1024 * 1024
 _LARGEST_NUMBER = (1 << 48) - 1
+_MOST_SESSIONS = 1000
+"""In so many sessions a receiver remembers how far it has looked."""
 
 
 class Peeking:
@@ -79,3 +81,31 @@ class Peeking:
             )
 
         return await self._entity.partition_client(number).read("p", make, deadline)
+
+
+class Peekings:
+    """How far a receiver has looked, in all there is and in sessions by name."""
+
+    def __init__(self, side: Side) -> None:
+        self._side: Side = side
+        self._by_session: dict[str | None, Peeking] = {}
+        self._last: dict[int, str] = {}
+        """The name of the last message of each partition that was received since the receiver looked, by its base."""
+
+    def received(self, hold: Hold) -> None:
+        """Note a message that was received: looking goes on behind it."""
+        base, name = hold.source.base, hold.name
+        before = self._last.get(base, "")
+        if (len(before), before) < (len(name), name):
+            self._last[base] = name
+
+    def of(self, entity: Entity, session: str | None, *, own: bool) -> Peeking:
+        """How far it has looked in a session, or in all there is; ``own`` if that is where it receives."""
+        peeking = self._by_session.pop(session, None) or Peeking(entity, self._side, session)
+        if self._last and own:
+            peeking.passed(self._last)
+            self._last.clear()
+        self._by_session[session] = peeking
+        if len(self._by_session) > _MOST_SESSIONS:
+            del self._by_session[next(iter(self._by_session))]
+        return peeking

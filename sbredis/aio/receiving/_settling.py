@@ -9,60 +9,25 @@ import asyncio
 from collections.abc import Iterable, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager, AbstractContextManager, nullcontext
 from datetime import datetime, timedelta
-from typing import TYPE_CHECKING, Any, Literal, Unpack
+from typing import TYPE_CHECKING, Literal, Unpack
 
 from sbredis.aio.calls._arguments import NoOptions, deadline_of, warn_of_unknown
-from sbredis.aio.calls._lane_kinds import CallJob, SettleJob
+from sbredis.aio.calls._lane_kinds import SettleJob
 from sbredis.aio.core._handles import LockHandle
 from sbredis.aio.receiving._changes import changes_of, delay_of
+from sbredis.aio.receiving._completing import complete
+from sbredis.aio.receiving._lost_locks import lock_ended, locks_ended
 from sbredis.aio.receiving._renewing import RenewalReport, renewal
-from sbredis.engine import MAXIMUM_CALL_MESSAGES, Partition, Request, Settled, Turn
-from sbredis.exceptions import MessageAlreadySettled, MessageLockLostError, Outcome, SessionLockLostError
+from sbredis.exceptions import MessageAlreadySettled
 from sbredis.model import Hold, PrimitiveTypes, ServiceBusReceivedMessage, ServiceBusReceiveMode, hold_of
 
 if TYPE_CHECKING:
     from sbredis.aio.calls._connection import Connection
     from sbredis.aio.calls._entity import Entity
     from sbredis.aio.calls._entity_state import Creation
-    from sbredis.aio.calls._partition_client import PartitionClient
     from sbredis.aio.telemetry._telemetry import Telemetry
 
 __all__ = ["Settler", "report_of"]
-
-_SHOWN = 10
-
-
-class _Completion(CallJob[Settled]):
-    """Messages that are completed in one call. It notes itself which of them were: its caller may be gone by then."""
-
-    __slots__ = ("holds",)
-
-    def __init__(self, holds: Sequence[Hold], deadline: float) -> None:
-        super().__init__(self._made, deadline)
-        self.holds = holds
-
-    def _made(self, partition: Partition, turn: Turn) -> Request[Settled]:
-        request = partition.complete(turn, [hold.lock() for hold in self.holds if hold.lease is not None])
-
-        def read(reply: Any) -> Settled:
-            return self._noted(request.read(reply))
-
-        return request._replace(read=read)
-
-    def _noted(self, settled: Settled) -> Settled:
-        self.done = True
-        lost = set(settled.lost)
-        for hold in self.holds:
-            hold.settled = hold.name not in lost
-            if hold.settled:
-                hold.let_go()
-        return settled
-
-    def ended(self) -> None:
-        """What was not settled can be."""
-        if not self.done:
-            for hold in self.holds:
-                hold.settled = False
 
 
 class Settler:
@@ -133,35 +98,9 @@ class Settler:
                 entity = await self._entity_of(hold, deadline)
             live, lost = self._live_and_lost(listed)  # somebody else may have settled one meanwhile
         assert entity is not None
-        places: dict[PartitionClient, list[Hold]] = {}
-        for hold in live:
-            hold.settled = True
-            places.setdefault(entity.partition_client_of(hold), []).append(hold)
-        jobs = [
-            (partition_client, _Completion(part[at : at + MAXIMUM_CALL_MESSAGES], deadline))
-            for partition_client, part in places.items()
-            for at in range(0, len(part), MAXIMUM_CALL_MESSAGES)
-        ]
-        renewals = [
-            future
-            for partition_client, job in jobs
-            for each in job.holds
-            if (future := partition_client.renewing.of(each))
-        ]
-        if renewals:
-            try:
-                await asyncio.wait(renewals, timeout=deadline - asyncio.get_running_loop().time())
-            except BaseException:
-                for _, job in jobs:
-                    job.end()
-                raise
-        futures = [partition_client.calling("m").submit(job) for partition_client, job in jobs]
-        for outcome in await asyncio.gather(*futures, return_exceptions=True):
-            if isinstance(outcome, BaseException):
-                raise outcome
-        lost += [hold for _, job in jobs for hold in job.holds if not hold.settled]
+        lost += await complete(entity, live, deadline)
         if lost:
-            raise self._lost(lost)
+            raise locks_ended(lost, self._name)
 
     def _live_and_lost(self, messages: Sequence[ServiceBusReceivedMessage]) -> tuple[list[Hold], list[Hold]]:
         """Those whose locks hold by our clock, and those whose do not."""
@@ -174,19 +113,6 @@ class Settler:
         if len(set(map(id, messages))) < len(messages):
             raise MessageAlreadySettled("A message is named twice; it cannot be settled twice.")
         return live, lost
-
-    def _lost(self, holds: Sequence[Hold]) -> MessageLockLostError | SessionLockLostError:
-        numbers = tuple(sorted(hold.sequence_number for hold in holds))
-        shown = ", ".join(map(str, numbers[:_SHOWN])) + (", …" if len(numbers) > _SHOWN else "")
-        of_session = any(hold.lease is not None and hold.lease.session is not None for hold in holds)
-        error = (SessionLockLostError if of_session else MessageLockLostError)(
-            f"The locks on {len(numbers)} of the messages have ended, or they are gone: {shown}. All others were "
-            "completed. Receive these again, and renew the locks of what takes longer.",
-            outcome=Outcome.REFUSED,
-        )
-        error.sequence_numbers = numbers
-        error.entity = self._name
-        return error
 
     async def abandon_message(
         self,
@@ -266,7 +192,7 @@ class Settler:
         deadline = deadline_of(timeout)
         with self._telemetry.operation("renew_message_lock", self.entity_path, messages=(message,)):
             hold = self._check(message, "renew")
-            if hold.lease is not None and hold.lease.session is not None:
+            if hold.session is not None:
                 raise TypeError(
                     "Renewing message lock is an invalid operation when working with sessions: renew the lock of the "
                     "session."
@@ -287,7 +213,7 @@ class Settler:
         """
         deadline = deadline_of(timeout)
         hold = self._check(message, "hand on")
-        if hold.lease is not None and hold.lease.session is None:
+        if hold.session is None:
             with self._telemetry.operation("renew_message_lock", self.entity_path, messages=(message,)):
                 await self._entity_of(hold, deadline)
                 await renewal(hold, deadline, alone=True)
@@ -380,28 +306,9 @@ class Settler:
     def _check(self, message: ServiceBusReceivedMessage, what: str) -> Hold:
         """Whether a message may be settled or renewed: the checks that need no call, in Azure's order."""
         hold = self._check_fit(message, what)
-        if not hold.lock_expired(self._connection.clock.now()):
-            return hold
-        self._check_session(hold)
-        error = MessageLockLostError(
-            f"The lock on message {hold.sequence_number} has ended. "
-            "Receive it again, and renew the lock of what takes longer.",
-            outcome=Outcome.NEVER_SENT,
-        )
-        error.entity = self._name
-        raise error
-
-    def _check_session(self, hold: Hold) -> None:
-        """Whether the lock on the session of a message holds, if it has one."""
-        lease = hold.lease
-        if lease is not None and lease.session is not None and lease.until <= self._connection.clock.now():
-            error = SessionLockLostError(
-                f"The lock on the session {lease.session!r} has ended, and with it that on message "
-                f"{hold.sequence_number}. Accept the session again, and renew the lock of what takes longer.",
-                outcome=Outcome.NEVER_SENT,
-            )
-            error.entity = self._name
-            raise error
+        if hold.lock_expired(self._connection.clock.now()):
+            raise lock_ended(hold, self._name)
+        return hold
 
     async def _ready(self, deadline: float, wait: float | None = None) -> Entity:
         """The entity, found in the registry by the deadline. ``wait`` is for those who wait for a session as well."""

@@ -1,0 +1,78 @@
+"""Completing many messages at once: one call for all messages of a partition."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
+
+from sbredis.aio.calls._lane_kinds import CallJob
+from sbredis.engine import MAXIMUM_CALL_MESSAGES, Partition, Request, Settled, Turn
+from sbredis.model import Hold
+
+if TYPE_CHECKING:
+    from sbredis.aio.calls._entity import Entity
+    from sbredis.aio.calls._partition_client import PartitionClient
+
+__all__ = ["complete"]
+
+
+class _Completion(CallJob[Settled]):
+    """Messages that are completed in one call. It notes itself which of them were: its caller may be gone by then."""
+
+    __slots__ = ("holds",)
+
+    def __init__(self, holds: Sequence[Hold], deadline: float) -> None:
+        super().__init__(self._made, deadline)
+        self.holds = holds
+
+    def _made(self, partition: Partition, turn: Turn) -> Request[Settled]:
+        request = partition.complete(turn, [hold.lock() for hold in self.holds if hold.lease is not None])
+
+        def read(reply: Any) -> Settled:
+            return self._noted(request.read(reply))
+
+        return request._replace(read=read)
+
+    def _noted(self, settled: Settled) -> Settled:
+        self.done = True
+        lost = set(settled.lost)
+        for hold in self.holds:
+            hold.settled = hold.name not in lost
+            if hold.settled:
+                hold.let_go()
+        return settled
+
+    def ended(self) -> None:
+        """What was not settled can be."""
+        if not self.done:
+            for hold in self.holds:
+                hold.settled = False
+
+
+async def complete(entity: Entity, holds: Sequence[Hold], deadline: float) -> list[Hold]:
+    """Complete messages whose locks hold by our clock. Returns those whose locks were lost all the same."""
+    places: dict[PartitionClient, list[Hold]] = {}
+    for hold in holds:
+        hold.settled = True
+        places.setdefault(entity.partition_client_of(hold), []).append(hold)
+    jobs = [
+        (partition_client, _Completion(part[at : at + MAXIMUM_CALL_MESSAGES], deadline))
+        for partition_client, part in places.items()
+        for at in range(0, len(part), MAXIMUM_CALL_MESSAGES)
+    ]
+    renewals = [
+        future for partition_client, job in jobs for each in job.holds if (future := partition_client.renewing.of(each))
+    ]
+    if renewals:
+        try:
+            await asyncio.wait(renewals, timeout=deadline - asyncio.get_running_loop().time())
+        except BaseException:
+            for _, job in jobs:
+                job.end()
+            raise
+    futures = [partition_client.calling("m").submit(job) for partition_client, job in jobs]
+    for outcome in await asyncio.gather(*futures, return_exceptions=True):
+        if isinstance(outcome, BaseException):
+            raise outcome
+    return [hold for _, job in jobs for hold in job.holds if not hold.settled]

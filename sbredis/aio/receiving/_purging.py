@@ -1,0 +1,31 @@
+"""Deleting messages: partition by partition, in as many calls as it needs."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from sbredis.engine import MAXIMUM_CALL_MESSAGES, Partition, Purged, Request, Side, Turn
+
+if TYPE_CHECKING:
+    from sbredis.aio.calls._entity import Entity
+
+__all__ = ["purge"]
+
+
+async def purge(  # noqa: PLR0917 -- which messages, how many, and by when
+    entity: Entity, side: Side, session: str | None, until: int, most: int | None, deadline: float
+) -> int:
+    """Delete up to ``most`` messages that were enqueued before ``until``, of one session or all. Returns how many."""
+    deleted = 0
+    for number in entity.numbers if session is None else (entity.of_session(session).number,):
+        start: int | None = 0
+        while start is not None and deleted != most:
+            share = MAXIMUM_CALL_MESSAGES if most is None else min(MAXIMUM_CALL_MESSAGES, most - deleted)
+
+            def make(partition: Partition, turn: Turn, share: int = share, start: int = start) -> Request[Purged]:
+                return partition.purge(turn, until, side=side, share=share, start=start, session=session)
+
+            purged = await entity.partition_client(number).call("g", make, deadline)
+            deleted += purged.count
+            start = purged.onwards
+    return deleted

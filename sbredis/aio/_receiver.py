@@ -14,13 +14,13 @@ from sbredis.aio.calls._arguments import (
     NoOptions,
     count_of,
     deadline_of,
+    milliseconds_of,
     seconds_of,
     sequence_numbers_of,
     waiting_deadline,
     warn_of_unknown,
 )
 from sbredis.aio.calls._kinds import require_messages, require_no_sessions
-from sbredis.aio.receiving._changes import milliseconds_of
 from sbredis.aio.receiving._deferred import Deferred, not_found
 from sbredis.aio.receiving._inbox import Inbox
 from sbredis.aio.receiving._peeking import Peekings

@@ -5,8 +5,10 @@ from __future__ import annotations
 import asyncio
 import secrets
 from collections.abc import Sequence
+from datetime import datetime
 
 from sbredis._quoting import quoted
+from sbredis.engine import NEVER
 from sbredis.model import NoOptions, warn_of_unknown
 
 __all__ = [
@@ -15,6 +17,7 @@ __all__ = [
     "count_of",
     "deadline_of",
     "identifier_of",
+    "milliseconds_of",
     "seconds_of",
     "sequence_numbers_of",
     "waiting_deadline",
@@ -77,3 +80,12 @@ def identifier_of(given: str | None) -> str:
     if not isinstance(given, str):  # pyright: ignore[reportUnnecessaryIsInstance]  # callers are not all typed
         raise TypeError(f"client_identifier is text, not {type(given).__name__}")
     return given
+
+
+def milliseconds_of(moment: datetime, name: str) -> int:
+    """A time in ms since 1970."""
+    if not isinstance(moment, datetime):  # pyright: ignore[reportUnnecessaryIsInstance]  # callers are not all typed
+        raise TypeError(f"{name} is a datetime, not {type(moment).__name__}")
+    if moment.tzinfo is None:
+        raise ValueError(f"{name} has no time zone: say which, as in datetime.now(timezone.utc)")
+    return min(max(0, round(moment.timestamp() * 1000)), NEVER)

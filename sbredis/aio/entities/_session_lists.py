@@ -6,9 +6,8 @@ from collections.abc import Sequence
 from datetime import datetime
 from typing import TYPE_CHECKING, NamedTuple
 
-from sbredis.aio.calls._arguments import count_of, deadline_of, seconds_of
+from sbredis.aio.calls._arguments import count_of, deadline_of, milliseconds_of, seconds_of
 from sbredis.aio.entities._paging import AsyncItemPaged, Page
-from sbredis.aio.receiving._changes import milliseconds_of
 from sbredis.engine import NEVER, Partition, Request, SessionsListed, Turn, list_sessions, list_sessions_since
 
 if TYPE_CHECKING:

@@ -1,16 +1,16 @@
-"""What a settlement changes about a message, and times and durations, as the engine takes them."""
+"""What a settlement changes about a message, and delays, as the engine takes them."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from datetime import datetime, timedelta
+from datetime import timedelta
 
 from sbredis._quoting import quoted
-from sbredis.engine import NEVER, Changes, decode, decode_changes, encode_changes, read_record
+from sbredis.engine import Changes, decode, decode_changes, encode_changes, read_record
 from sbredis.exceptions import MessageSizeExceededError, Outcome
 from sbredis.model import Hold, PrimitiveTypes
 
-__all__ = ["changes_of", "delay_of", "milliseconds_of", "require_modification", "require_reason"]
+__all__ = ["changes_of", "delay_of", "require_modification", "require_reason"]
 
 _MOST_BYTES = 64 * 1024
 _LONGEST_REASON = 4096
@@ -74,12 +74,3 @@ def delay_of(delay: timedelta | float | None) -> int:
     if not 0 <= delay <= 366 * 86400 * 100:
         raise ValueError(f"delay must be from 0 seconds to 100 years, not {quoted(delay)}")
     return round(delay * 1000)
-
-
-def milliseconds_of(moment: datetime, name: str) -> int:
-    """A time in ms since 1970."""
-    if not isinstance(moment, datetime):  # pyright: ignore[reportUnnecessaryIsInstance]  # callers are not all typed
-        raise TypeError(f"{name} is a datetime, not {type(moment).__name__}")
-    if moment.tzinfo is None:
-        raise ValueError(f"{name} has no time zone: say which, as in datetime.now(timezone.utc)")
-    return min(max(0, round(moment.timestamp() * 1000)), NEVER)

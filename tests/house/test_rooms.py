@@ -1,0 +1,64 @@
+"""The rooms of the asynchronous client: which may know which, and no module that knows itself by a detour."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+
+import pytest
+
+from tests.house.modules import modules
+
+HOUSE = "sbredis.aio"
+# The highest first. A room may import what lies on a floor below its own, also for types alone. "" is the public
+# classes, with what is theirs.
+FLOORS: list[set[str]] = [
+    {"management"},
+    {""},
+    {"entities", "maintenance", "receiving", "sending"},
+    {"calls"},
+    {"telemetry"},
+    {"core"},
+]
+MODULES = {module.name: module for module in modules() if f"{module.name}.".startswith(f"{HOUSE}.")}
+
+
+def room(name: str) -> str:
+    parts = name.removeprefix(HOUSE).strip(".").split(".")
+    return parts[0] if len(parts) > 1 or not parts[0].startswith("_") else ""
+
+
+def known(name: str) -> set[str]:
+    """The modules of the client that a module imports, also for types alone."""
+    found = {other if other in MODULES else other.rpartition(".")[0] for other in MODULES[name].imports()}
+    return {other for other in found if other in MODULES}
+
+
+KNOWN = {name: known(name) for name in MODULES}
+
+
+def circle(graph: Mapping[str, Iterable[str]]) -> list[str]:
+    """The modules that are in circles, or lead nowhere but into one: what is left without those that know nobody."""
+    left = {name: set(others) for name, others in graph.items()}
+    while ends := [name for name, others in left.items() if not others]:
+        left = {name: others.difference(ends) for name, others in left.items() if name not in ends}
+    return sorted(left)
+
+
+def test_every_room_has_its_floor() -> None:
+    assert {room(name) for name in MODULES} == set().union(*FLOORS)
+
+
+@pytest.mark.parametrize("name", sorted(MODULES))
+def test_a_room_knows_only_rooms_below_it(name: str) -> None:
+    own = room(name)
+    (floor,) = (number for number, rooms in enumerate(FLOORS) if own in rooms)
+    allowed = {own}.union(*FLOORS[floor + 1 :])
+    assert {other for other in KNOWN[name] if room(other) not in allowed} == set()
+
+
+def test_no_modules_know_each_other_in_a_circle() -> None:
+    assert circle(KNOWN) == []
+
+
+def test_a_circle_is_found() -> None:
+    assert circle({"a": ["b"], "b": ["c"], "c": ["b"], "d": []}) == ["a", "b", "c"]

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any, Self, Unpack, overload
 
 from sbredis._public import public
 from sbredis._quoting import quoted
+from sbredis._tasks import to_the_end
 from sbredis.aio._client_options import ClientOptions, InternalOptions, clock_in, creation_of, refuse_unfit
 from sbredis.aio._credentials import Credential, credited
 from sbredis.aio._handlers import Handlers
@@ -24,7 +25,6 @@ from sbredis.aio._sender import ServiceBusSender
 from sbredis.aio._session_receiver import ServiceBusSessionReceiver
 from sbredis.aio.calls._arguments import deadline_of, seconds_of
 from sbredis.aio.calls._connection import Connection
-from sbredis.aio.calls._sharing import to_the_end
 from sbredis.aio.entities._definitions import (
     QUEUES,
     queue_creation,

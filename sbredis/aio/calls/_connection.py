@@ -16,13 +16,15 @@ from functools import partial
 from typing import Any
 
 from sbredis._callers import calling_line, warn_of_line
+from sbredis._tasks import to_the_end
+from sbredis._threads import in_thread
 from sbredis.aio.calls._arguments import count_of, seconds_of
 from sbredis.aio.calls._clock import Clock
 from sbredis.aio.calls._entity import Entity
 from sbredis.aio.calls._entity_state import Creation
 from sbredis.aio.calls._lane import OTHER_LOOP
 from sbredis.aio.calls._runtime import Runtime
-from sbredis.aio.calls._sharing import MARGIN, SharedAttempt, to_the_end
+from sbredis.aio.calls._sharing import MARGIN, SharedAttempt
 from sbredis.engine import MOST_PARTITIONS, load, name_key, namespace_name, operations
 from sbredis.exceptions import MessagingEntityNotFoundError, ServiceBusError
 from sbredis.registry import EntityRecord, Namespace
@@ -132,7 +134,7 @@ class Connection(Runtime):
     async def _open(self, until: float) -> None:
         loop = asyncio.get_running_loop()
         self.id = secrets.token_hex(6)
-        scripts = await asyncio.to_thread(_scripts)
+        scripts = await in_thread(_scripts)
         transport = await open_transport(
             self.target,
             scripts=scripts,

@@ -1,4 +1,4 @@
-"""Work that several callers wait for, and work that is not cut short."""
+"""Work that several callers wait for together."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import Any, Generic, TypeVar
 
 from sbredis.exceptions import OperationTimeoutError, Outcome, ServiceBusError
 
-__all__ = ["MARGIN", "SharedAttempt", "to_the_end"]
+__all__ = ["MARGIN", "SharedAttempt"]
 
 T = TypeVar("T")
 MARGIN = 0.25
@@ -59,18 +59,3 @@ def _looked_at(attempt: asyncio.Task[Any]) -> None:
     """Take note of an error that nobody waits for any more."""
     if not attempt.cancelled():
         attempt.exception()
-
-
-async def to_the_end(work: Coroutine[Any, Any, None]) -> None:
-    """Carry something out to its end, also while the caller is cancelled; the caller is cancelled afterwards."""
-    task = asyncio.get_running_loop().create_task(work)
-    cancelled: asyncio.CancelledError | None = None
-    while not task.done():
-        try:
-            await asyncio.wait((task,))
-        except asyncio.CancelledError as error:
-            cancelled = error
-    if cancelled is not None:
-        _looked_at(task)
-        raise cancelled
-    task.result()

@@ -12,8 +12,8 @@ from sbredis.aio._options import (
     ReceiverKeywords,
     SenderKeywords,
     SessionReceiverKeywords,
+    known_of,
     receiver_options,
-    warn_of_others,
 )
 from sbredis.aio._receiver import ServiceBusReceiver
 from sbredis.aio._sender import ServiceBusSender
@@ -55,8 +55,7 @@ class Handlers:
 
     def _sender(self, function: str, name: str, create: Creation | None, given: SenderKeywords) -> ServiceBusSender:
         """Make a sender for a function that was called with these keywords."""
-        warn_of_others(function, given, SENDER)
-        asked: dict[str, Any] = {**SENDER, **given}
+        asked: dict[str, Any] = {**SENDER, **known_of(function, given, SENDER)}
         self._connection.check_open()
         sender = ServiceBusSender(
             self._connection,
@@ -126,15 +125,15 @@ class Handlers:
         given: ReceiverKeywords | SessionReceiverKeywords,
     ) -> ServiceBusReceiver:
         """Make a receiver for a function that was called with these keywords."""
-        warn_of_others(function, given, RECEIVER)
+        asked = known_of(function, given, RECEIVER)
         self._connection.check_open()
-        options = receiver_options(given, session_id, sub_queue)
+        options = receiver_options(asked, session_id, sub_queue)
         kind = ServiceBusReceiver if options.session_id is None else ServiceBusSessionReceiver
         receiver = kind(
             self._connection,
             path,
             self._telemetry,
-            client_identifier=identifier_of(given.get("client_identifier")),
+            client_identifier=identifier_of(asked.get("client_identifier")),
             create=create,
             options=options,
             on_close=self._handlers.discard,

@@ -20,8 +20,8 @@ __all__ = [
     "ReceivingKeywords",
     "SenderKeywords",
     "SessionReceiverKeywords",
+    "known_of",
     "receiver_options",
-    "warn_of_others",
 ]
 
 
@@ -83,9 +83,10 @@ SESSION_RECEIVER: Final[Mapping[str, Any]] = MappingProxyType(
 RECEIVER: Final[Mapping[str, Any]] = MappingProxyType({**SESSION_RECEIVER, "sub_queue": None})
 
 
-def warn_of_others(function: str, given: Mapping[str, object], known: Mapping[str, object]) -> None:
-    """Warn of keywords that ``function`` does not have. They are ignored."""
+def known_of(function: str, given: Mapping[str, Any], known: Mapping[str, object]) -> dict[str, Any]:
+    """The keywords that ``function`` has. Warns of others, which are ignored."""
     warn_of_unknown(function, {name: value for name, value in given.items() if name not in known})
+    return {name: value for name, value in given.items() if name in known}
 
 
 def receiver_options(

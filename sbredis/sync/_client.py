@@ -11,7 +11,7 @@ from sbredis._public import public
 from sbredis.aio import EntityInfo
 from sbredis.aio._client_options import ClientOptions, InternalOptions, clock_in, refuse_unfit
 from sbredis.aio._credentials import Credential
-from sbredis.aio._options import RECEIVER, SENDER, SESSION_RECEIVER, SenderKeywords, warn_of_others
+from sbredis.aio._options import RECEIVER, SENDER, SESSION_RECEIVER, SenderKeywords, known_of
 from sbredis.model import (
     NewSubscriptionOptions,
     QueueOptions,
@@ -137,20 +137,16 @@ class ServiceBusClient(Handlers):
     def get_queue_sender(
         self, queue_name: str, *, create_if_missing: bool | QueueOptions = False, **options: Unpack[SenderKeywords]
     ) -> ServiceBusSender:
-        warn_of_others("get_queue_sender", options, SENDER)
-        sender = self._portal.make(
-            self._aio.get_queue_sender, queue_name, create_if_missing=create_if_missing, **options
-        )
+        given = known_of("get_queue_sender", options, SENDER)
+        sender = self._portal.make(self._aio.get_queue_sender, queue_name, create_if_missing=create_if_missing, **given)
         return ServiceBusSender(self._portal, sender)
 
     @names_keywords(SenderKeywords, SENDER)
     def get_topic_sender(
         self, topic_name: str, *, create_if_missing: bool | TopicOptions = False, **options: Unpack[SenderKeywords]
     ) -> ServiceBusSender:
-        warn_of_others("get_topic_sender", options, SENDER)
-        sender = self._portal.make(
-            self._aio.get_topic_sender, topic_name, create_if_missing=create_if_missing, **options
-        )
+        given = known_of("get_topic_sender", options, SENDER)
+        sender = self._portal.make(self._aio.get_topic_sender, topic_name, create_if_missing=create_if_missing, **given)
         return ServiceBusSender(self._portal, sender)
 
     @overload

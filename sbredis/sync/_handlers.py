@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, Unpack, overload
 
 from sbredis._public import public_name
 from sbredis.aio._handlers import Handlers as AioHandlers
-from sbredis.aio._options import RECEIVER, SENDER, SenderKeywords, warn_of_others
+from sbredis.aio._options import RECEIVER, SENDER, SenderKeywords, known_of
 from sbredis.model import ServiceBusSessionFilter, names_keywords
 from sbredis.sync._docstrings import documented_by
 from sbredis.sync._options import ReceiverKeywords, SessionReceiverKeywords
@@ -30,8 +30,8 @@ class Handlers:
 
     @names_keywords(SenderKeywords, SENDER)
     def get_sender(self, entity_path: str, **options: Unpack[SenderKeywords]) -> ServiceBusSender:
-        warn_of_others("get_sender", options, SENDER)
-        return ServiceBusSender(self._portal, self._portal.make(self._aio.get_sender, entity_path, **options))
+        given = known_of("get_sender", options, SENDER)
+        return ServiceBusSender(self._portal, self._portal.make(self._aio.get_sender, entity_path, **given))
 
     @overload
     def get_receiver(
@@ -64,8 +64,7 @@ class Handlers:
 
     def _handed_on(self, function: str, given: ReceiverKeywords | SessionReceiverKeywords) -> dict[str, Any]:
         """The keywords of a receiver as the loop of this client takes them. Warns of others."""
-        warn_of_others(function, given, RECEIVER)
-        handed: dict[str, Any] = {name: value for name, value in given.items() if name in RECEIVER}
+        handed = known_of(function, given, RECEIVER)
         renewer = handed.get("auto_lock_renewer")
         if renewer is not None:
             if not isinstance(renewer, AutoLockRenewer):

@@ -33,7 +33,7 @@ class _Busy:
         assert len(self.calls) < 10, "it does not end"
         return _Shown(more=True, nth=self.calls.count("read"))
 
-    async def _do_due(self, deadline: float) -> bool:
+    async def do_due(self, deadline: float) -> bool:
         del deadline
         self.calls.append("due")
         self.left -= 1

@@ -17,7 +17,8 @@
 -- ARGV[10]   room        how many bytes at most, though always one message
 -- ARGV[11]   token       of the lease, chosen at random by the caller
 -- ARGV[12]   waiter      the channel on which the receiver waits if it finds less than it wants, or nothing
--- ARGV[13]   waiting_for how many messages it will want then; 0 if it does not wait, and waits no longer if it did
+-- ARGV[13]   waiting_for for how many messages it waits, those that it is given included; 0 if it does not wait, and waits no longer
+--   if it did
 -- ARGV[14]   session     the one whose next messages are meant, behind a sign; the token is that of its lock
 --
 -- Result: { more, in how many ms something is due if nothing is left, or 0, lock duration, names, records, for some:
@@ -209,10 +210,10 @@ elseif n == 0 then
       redis.call('HSET', p.states, 'w' .. session, waiter)
     end
   end
-elseif emptied and not session and waiter ~= '' and waiting_for > 0 then
+elseif emptied and not session and waiter ~= '' and waiting_for > n then
   flush(p)
   due, waits = next_due(p), 1
-  wait_here(p, waits_at, waiter, math.min(waiting_for, wanted - n))
+  wait_here(p, waits_at, waiter, waiting_for - n)
 end
 finish(p, session and n > 0 and runs('', numbers) or '')
 return { p.more, due, p.lock, names, found, extras, waits }

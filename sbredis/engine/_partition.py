@@ -215,9 +215,9 @@ class Partition:
     ) -> Request[Received]:
         """Give out the oldest messages, locked under ``token`` or deleted at once.
 
-        ``waiter`` is the channel on which the caller waits if it gets nothing; it names it again when it comes back.
-        With ``waiting_for`` 0 it does not wait, and the partition forgets it if it did. Of a ``session``, ``token`` is
-        that of its lock.
+        ``waiter`` is the channel on which the caller waits if it gets nothing, or all there is and less than
+        ``waiting_for``; it names it again when it comes back. With ``waiting_for`` 0 it does not wait, and the
+        partition forgets it if it did. Of a ``session``, ``token`` is that of its lock.
         """
         within("wanted", wanted, 1, MAXIMUM_CALL_MESSAGES)
         within("room", room, 1, 1 << 30)

@@ -48,6 +48,17 @@ async def test_a_receiver_that_is_given_all_there_is_waits_for_the_rest(bench: B
     await receiver.woken(0)
 
 
+async def test_a_receiver_that_waits_for_any_message_does_not_wait_when_it_has_one(
+    bench: Bench, listening: Receivers
+) -> None:
+    receiver = await listening("a")
+    await bench.send(b"m")
+    held, _ = await bench.receive_more(5, waiter=receiver.channel, waiting_for=1)
+    assert len(held) == 1
+    await bench.send(b"n")
+    await receiver.woken(0)
+
+
 async def test_a_receiver_waits_for_as_many_as_it_was_not_given(bench: Bench, listening: Receivers) -> None:
     """Whoever came behind it is woken for what it does not want."""
     one, two = await listening("a"), await listening("b")

@@ -51,15 +51,21 @@ class Fetch(NamedTuple):
     wanted: int
     """For how many messages; 0 for a look."""
     waiting_for: int
-    """How many messages to be registered for, if there are none; 0 to be registered no longer."""
+    """For how many messages to wait, those that the call brings included; 0 to be registered no longer."""
 
 
 def fetches(
-    watches: Sequence[Watch], start: int, missing: int, only: Collection[int] | None = None
+    watches: Sequence[Watch],
+    start: int,
+    missing: int,
+    only: Collection[int] | None = None,
+    *,
+    any_will_do: bool = False,
 ) -> tuple[list[Fetch], int]:
     """Return the calls that bring so many missing messages, and with whose turn to start the next time.
 
-    ``start`` is whose turn it is. With ``only``, no other partitions are asked.
+    ``start`` is whose turn it is. With ``only``, no other partitions are asked. If ``any_will_do``, nobody waits for
+    the rest of them when some have come.
     """
     made: list[Fetch] = []
     unknown: list[int] = []
@@ -73,13 +79,13 @@ def fetches(
             unknown.append(place)
         elif left > 0:
             wanted = min(left, MOST_AT_ONCE)
-            made.append(Fetch(place, wanted, wanted))
+            made.append(Fetch(place, wanted, 1 if any_will_do else wanted))
             left -= wanted
     if len(unknown) == 1 and left > 0:
         wanted = min(left, MOST_AT_ONCE)
-        made.append(Fetch(unknown[0], wanted, wanted))
+        made.append(Fetch(unknown[0], wanted, 1 if any_will_do else wanted))
     else:
-        made += [Fetch(place, 0, missing) for place in unknown]
+        made += [Fetch(place, 0, 1 if any_will_do else missing) for place in unknown]
     last = next((fetch.place for fetch in reversed(made) if fetch.wanted), None)
     return made, start if last is None else (last + 1) % count
 

@@ -265,7 +265,8 @@ class Inbox:
                 # Somebody who wants what is there now does not have a partition asked again that has said so.
                 unanswered = {watcher for caller in self._callers for watcher in caller.unanswered or ()}
                 only = {place for place, watcher in enumerate(self._watchers) if watcher in unanswered}
-            calls, self._turn = fetches(watches, self._turn, missing, only)
+            any_will_do = not self.stock.most and not any(caller.gathers for caller in self._callers)
+            calls, self._turn = fetches(watches, self._turn, missing, only, any_will_do=any_will_do)
             for call in calls:
                 self._watchers[call.place].make(call)
         elif not self._missing(0):  # nothing would be wanted, even if nothing were on its way

@@ -80,16 +80,15 @@ class PartitionWatcher:
     def make(self, fetch: Fetch) -> None:
         """Make a call that was decided on."""
         if fetch.wanted:
-            self._receive(fetch.wanted)
+            self._receive(fetch.wanted, fetch.waiting_for)
         else:
             self._look(fetch.waiting_for)
 
-    def _receive(self, wanted: int) -> None:
+    def _receive(self, wanted: int, waiting_for: int) -> None:
         owner, waiter = self._owner, self._live.waiter
         session, side = owner.session, owner.side
         token = new_token() if session is None else session.lease.token
         mode: Mode = "lock" if owner.mode is ServiceBusReceiveMode.PEEK_LOCK else "delete"
-        waiting_for = min(wanted, _MOST_WAITING)
         session_id = None if session is None else session.name
 
         def make(partition: Partition, turn: Turn) -> Request[Received]:

@@ -49,6 +49,12 @@ def test_calls_for_what_is_missing(
     assert fetches(watches_in(*drawn), start, missing) == (calls, next_start)
 
 
+def test_where_any_message_will_do_nobody_waits_for_the_rest() -> None:
+    """Otherwise it would be woken for what it does not want, before another who does."""
+    assert fetches(watches_in(K, U, U), 0, 5, any_will_do=True)[0] == [Fetch(0, 5, 1), Fetch(1, 0, 1), Fetch(2, 0, 1)]
+    assert fetches(watches_in(U), 0, 5, any_will_do=True)[0] == [Fetch(0, 5, 1)]
+
+
 @settings(deadline=None)
 @given(states, st.integers(0, 19), st.integers(1, 5000), st.sets(st.integers(0, 19)) | st.none())
 def test_what_is_asked_for_is_no_more_than_is_missing(

@@ -179,10 +179,9 @@ class Model(Mechanics):
                     found.append(message)
             else:
                 emptied = len(found) < wanted and not late and session is None
-            waits = bool(waiter) and waiting_for > 0 and (emptied or not found)
+            waits = bool(waiter) and waiting_for > len(found) and (emptied or not found)
             if waits:
-                wanted_then = min(waiting_for, most - len(found)) if found else waiting_for
-                self._wait(waits_at, waiter, wanted_then, call.now // 10, session)
+                self._wait(waits_at, waiter, waiting_for - len(found), call.now // 10, session)
             event = Event.RECEIVE if mode == "lock" else Event.RECEIVE_AND_DELETE
             given_out = self._give_out(found, event, token, call.now)
             if waits and found:

@@ -48,7 +48,7 @@ BUGS = (
         "      if false then\n        p.unawaited",
     ),
     Bug("all that is there was not all", "receive", "emptied = late == 0", "emptied = false"),
-    Bug("waits for what it was given", "receive", "math.min(waiting_for, wanted - n)", "waiting_for"),
+    Bug("waits for what it was given", "receive", "waiting_for - n)", "waiting_for)"),
     Bug("the home of a deferred message lost", "defer", "e.home = 'f'", "e.home = 'a'"),
     Bug("deferred messages live for ever", "receive_deferred", "21, 33)) <= p.now then", "21, 33)) < 0 then"),
     Bug("what had no room is taken", "receive_deferred", "local left = #members - fit", "local left = 0"),

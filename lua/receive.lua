@@ -22,8 +22,8 @@
 -- ARGV[14]   session     the one whose next messages are meant, behind a sign; the token is that of its lock
 --
 -- Result: { more, in how many ms something is due if nothing is left, or 0, lock duration, names, records, for some:
---   place, failures, reason, expiry, changes, and 1 if messages are given out and the receiver waits for others }; a look that
---   found something says -1 where others say when something is due
+--   place, failures, reason, expiry, changes, and 1 if the receiver waits here from now on }; a look that found something says -1
+--   where others say when something is due. The answer to a repetition may leave the last one out.
 -- Refusals: call, DISABLED (receiving is), SESSIONS (the entity requires them, or has none), LOST (the lock on the
 --   session)
 -- @use advance begin delivery_extras discard due_name entry finish flush gather hand_again held_in hold index_add
@@ -35,7 +35,12 @@ if not p then
 end
 local token = token_of(ARGV[11])
 if p.repeated and token then
-  return repeated(p, hand_again(p, token, p.repeated))
+  local again = hand_again(p, token, p.repeated)
+  local waits_at = ARGV[14] ~= '' and SIDES.h.prefix or ARGV[7]
+  if ARGV[12] ~= '' and redis.call('ZSCORE', p.waiters, ARGV[12] .. ' ' .. waits_at) then
+    again[2], again[7] = next_due(p), 1
+  end
+  return repeated(p, again)
 end
 local side, mode, wanted, room = SIDES[ARGV[7]], ARGV[8], whole(ARGV[9], 0, 1000), whole(ARGV[10], 1, 1073741824)
 local waiter, waiting_for = ARGV[12], whole(ARGV[13], 0, 1000)
@@ -204,6 +209,7 @@ elseif n == 0 then
   flush(p)
   due = next_due(p)
   if waiter ~= '' and waiting_for > 0 then
+    waits = 1
     wait_here(p, waits_at, waiter, waiting_for)
     if session then
       redis.call('ZADD', p.turns, TURNS.waiting, 's' .. session)
@@ -213,6 +219,7 @@ elseif n == 0 then
 elseif emptied and not session and waiter ~= '' and waiting_for > n then
   flush(p)
   due, waits = next_due(p), 1
+  p.sooner = math.huge -- it is told here, and need not be woken to hear of the locks that it was just given
   wait_here(p, waits_at, waiter, waiting_for - n)
 end
 finish(p, session and n > 0 and runs('', numbers) or '')

@@ -28,17 +28,21 @@ class TaskScope:
     ) -> None:
         await self._group.__aexit__(kind, error, traceback)
 
-    def start(self, work: Coroutine[Any, Any, None]) -> None:
-        """Begin a task. In a scope that was cancelled, it is cancelled where it first waits."""
+    def start(self, work: Coroutine[Any, Any, None]) -> bool:
+        """Begin a task. In a scope that was cancelled, it is cancelled where it first waits.
+
+        Returns whether it was begun: it is not when the block is over, or is being left because of an error.
+        """
         try:
-            task = self._group.create_task(work)
-        except RuntimeError:  # the block is over, or is being left because of an error
+            task = self._group.create_task(work, name=getattr(work, "__qualname__", None))
+        except RuntimeError:
             work.close()
-            return
+            return False
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
         if self._cancelled:
             self._loop.call_soon(task.cancel)
+        return True
 
     def cancel(self) -> None:
         """Cancel all tasks. One that has just been started gets to where it first waits, so it can clean up."""
@@ -63,6 +67,11 @@ async def ended(task: asyncio.Future[Any]) -> None:
 
 async def to_the_end(work: Coroutine[Any, Any, None]) -> None:
     """Carry something out to its end, also while the caller is cancelled. The caller is cancelled afterwards."""
-    task = asyncio.get_running_loop().create_task(work)
+    try:
+        loop = asyncio.get_running_loop()
+    except RuntimeError:  # the caller is thrown away after the end of its event loop
+        work.close()
+        raise
+    task = loop.create_task(work)
     await ended(task)
     task.result()

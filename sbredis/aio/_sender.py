@@ -222,6 +222,7 @@ class ServiceBusSender:
             timeout=timeout,
             errors=errors,
             window=self._window,
+            share=self._share,
         )
 
     async def create_message_batch(self, max_size_in_bytes: int | None = None) -> ServiceBusMessageBatch:

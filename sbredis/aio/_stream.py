@@ -11,12 +11,12 @@ from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING, Any, Literal
 
-from sbredis._tasks import ended
 from sbredis.aio.calls._arguments import deadline_of
 from sbredis.exceptions import Outcome, ServiceBusError
 from sbredis.model import ServiceBusMessage, as_message, keep_id, outgoing, use_id
 
 if TYPE_CHECKING:
+    from sbredis.aio.calls._connection import Share
     from sbredis.aio.sending._outbox import Outbox
     from sbredis.aio.telemetry._telemetry import Operation, Telemetry
 
@@ -66,7 +66,9 @@ class SendStream(AsyncIterator[SendResult]):
         timeout: float | None,
         errors: Literal["raise", "return"],
         window: int,
+        share: Share,
     ) -> None:
+        self._share = share
         self._outbox = outbox
         self._telemetry = telemetry
         self._streams = streams
@@ -190,7 +192,7 @@ class SendStream(AsyncIterator[SendResult]):
     async def _stop(self) -> None:
         if self._feeder is not None and not self._feeder.done():
             self._feeder.cancel()
-            await ended(self._feeder)
+            await asyncio.wait((self._feeder,))
             self._exhausted = True  # it may not even have begun
             self._changed.set()
 

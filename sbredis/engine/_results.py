@@ -103,7 +103,7 @@ class Received(NamedTuple):
     left: int = 0
     """How many of the last names found no room in the answer. They are still deferred."""
     waits: bool = False
-    """The messages are all there are, and the receiver waits for others."""
+    """The receiver waits for other messages from now on: these are all there are, or there are none."""
 
 
 class Looked(NamedTuple):

@@ -107,7 +107,8 @@ class DurableLane:
         self._queue.append(waiting)
         if not self._flushing:
             self._flushing = True
-            self._opener.tasks.start(self._flush_all())
+            if not self._opener.tasks.start(self._flush_all()):
+                self._end([])
         try:
             async with asyncio.timeout_at(deadline):
                 return await waiting.future
@@ -124,12 +125,15 @@ class DurableLane:
                 batch = [waiting for waiting in batch if not waiting.future.done()]
                 await self._flush(batch)
         finally:
-            self._flushing = False
-            # Whoever has not been answered by now never will be: the transport was closed.
-            for waiting in (*batch, *self._queue):
-                outcome = Outcome.UNKNOWN if waiting.sent else Outcome.NEVER_SENT
-                self._settle(waiting, Failure(FailureKind.CLOSED, "the transport was closed", outcome=outcome))
-            self._queue.clear()
+            self._end(batch)
+
+    def _end(self, batch: list[_Waiting]) -> None:
+        """Answer everybody who has not been answered: nobody would be any more, if the transport was closed."""
+        self._flushing = False
+        for waiting in (*batch, *self._queue):
+            outcome = Outcome.UNKNOWN if waiting.sent else Outcome.NEVER_SENT
+            self._settle(waiting, Failure(FailureKind.CLOSED, "the transport was closed", outcome=outcome))
+        self._queue.clear()
 
     def _next_batch(self) -> list[_Waiting]:
         """What has waited longest, as much as one flush may carry; the rest goes on waiting, in order."""

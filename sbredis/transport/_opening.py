@@ -159,7 +159,9 @@ class WireHolder:
             if self._last_failure is not None and loop.time() < self._not_before:
                 return self._last_failure
             opening = self._opening = loop.create_future()
-            self._opener.tasks.start(self._open(opening))
+            if not self._opener.tasks.start(self._open(opening)):
+                self._opening = None
+                return Failure(FailureKind.CLOSED, "the transport was closed", endpoint=self.endpoint)
         await asyncio.wait((opening,), timeout=max(0.0, deadline - loop.time()))
         if opening.done():
             return opening.result()

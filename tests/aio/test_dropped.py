@@ -15,9 +15,11 @@ import pytest
 
 import sbredis
 from sbredis._callers import calling_line
-from sbredis.aio import ServiceBusClient
+from sbredis.aio import AutoLockRenewer, ServiceBusClient
+from sbredis.aio.calls._connection import Connection
 from sbredis.aio.management import ServiceBusAdministrationClient
 from sbredis.model import ServiceBusMessage
+from sbredis.registry import Namespace
 from sbredis.servers import LocalServer
 from sbredis.sync.management import ServiceBusAdministrationClient as SyncAdministrationClient
 from tests.complaints import complaints
@@ -75,6 +77,81 @@ async def test_who_holds_a_sender_or_a_receiver_holds_the_client(url: str) -> No
     with pytest.warns(ResourceWarning, match="was not closed"):
         let_go(held)
     await eventually(lambda: connection.transport.closed)
+
+
+async def _closed_without(held: list[object], connection: Connection) -> None:
+    """Let go of what keeps a client open, and wait until it is closed."""
+    while held:
+        each = held.pop()
+        if isinstance(each, AutoLockRenewer):
+            await each.close()
+        del each
+    await eventually(lambda: gc.collect() >= 0 and connection.closed)
+
+
+@pytest.mark.anyio
+async def test_who_holds_a_stream_holds_the_client(url: str) -> None:
+    client = ServiceBusClient(url)
+    stream = client.get_queue_sender("q", create_if_missing=True).send_stream(
+        ServiceBusMessage(str(number)) for number in range(6)
+    )
+    connection = client._connection
+    del client
+    sent = 0
+    async for result in stream:
+        gc.collect()
+        sent += result.error is None
+    assert (sent, connection.closed) == (6, False)
+    held: list[object] = [stream]
+    del stream, result
+    with pytest.warns(ResourceWarning, match="was not closed"):
+        await _closed_without(held, connection)
+
+
+@pytest.mark.anyio
+async def test_a_client_that_renews_locks_stays_open(url: str) -> None:
+    client, renewer = ServiceBusClient(url), AutoLockRenewer()
+    connection = client._connection
+    sender = client.get_queue_sender("q", create_if_missing=True)
+    await sender.send_messages(ServiceBusMessage("a"))
+    receiver = client.get_queue_receiver("q", auto_lock_renewer=renewer)
+    [message] = await receiver.receive_messages(1, 20)
+    del client, sender, receiver
+    gc.collect()
+    assert not connection.closed
+    assert message.locked_until_utc is not None
+    held: list[object] = [renewer]
+    with pytest.warns(ResourceWarning, match="was not closed"):
+        await _closed_without(held, connection)
+
+
+@pytest.mark.anyio
+async def test_a_client_that_is_left_while_it_connects_leaves_nothing(
+    url: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Nobody can close it any more, and nobody is to blame."""
+    reached, let = asyncio.Event(), asyncio.Event()
+    real = Namespace.open
+
+    async def waits(*arguments: Any, **options: Any) -> Namespace:
+        reached.set()
+        await let.wait()
+        return await real(*arguments, **options)
+
+    monkeypatch.setattr(Namespace, "open", waits)
+    client = ServiceBusClient(url)
+    connection = client._connection
+    entering = asyncio.create_task(client.__aenter__())
+    await reached.wait()
+    entering.cancel()
+    await asyncio.wait((entering,))
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        del client, entering
+        gc.collect()
+        let.set()
+        await eventually(lambda: connection.closed and not connection._opened)
+        await eventually(lambda: connection.transport.closed)
 
 
 @pytest.mark.anyio

@@ -6,8 +6,8 @@ import asyncio
 
 import pytest
 
-from sbredis.model import hold_of
-from tests.aio.standing import both, queue_at
+from sbredis.model import ServiceBusReceiveMode, hold_of
+from tests.aio.standing import Calls, both, queue_at
 from tests.waiting import eventually
 
 pytestmark = pytest.mark.anyio
@@ -53,3 +53,22 @@ async def test_a_receiver_that_is_closed_while_it_begins_to_listen_leaves_nothin
             await receiver.close()
         listening = queue.transport._listening
         await eventually(lambda: not listening._channels)
+
+
+@pytest.mark.parametrize("mode", list(ServiceBusReceiveMode))
+async def test_who_is_content_with_what_came_fetches_no_more(url: str, mode: ServiceBusReceiveMode) -> None:
+    """What comes for nobody would be lost where messages are deleted when they are received."""
+    async with queue_at(url, partitioned=True) as queue:
+        for place in range(len(queue.partitions)):
+            await queue.send(*"abcde", at=place)
+        receiver = queue.receiver(receive_mode=mode)
+        received = 0
+        for _ in range(3):
+            with Calls(queue.transport) as calls:
+                received += len(await receiver.receive_messages(50, 20, gather=False))
+                await asyncio.sleep(0)
+            assert calls.by_script["receive"] - len(queue.partitions) <= 1  # looks at each, and one receive
+        await receiver.close()
+        counts = await queue.counts()
+        locked = received if mode is ServiceBusReceiveMode.PEEK_LOCK else 0
+        assert (counts.active + received, counts.locked) == (5 * len(queue.partitions), locked)

@@ -1022,7 +1022,7 @@ async def test_sessions_that_come_and_go_leave_nothing_in_the_client_and_little_
         async def noted() -> int:
             return sum(len(held) for key, (_, held) in (await queue.whole()).items() if key.endswith(":ops"))
 
-        await asyncio.gather(*map(one, range(8)))
+        await asyncio.gather(*map(one, range(0, 16, 2)))  # by name: who takes any session might take one of these
         for number in range(40):
             await one(number)
         await client._connection.all_seen_off()

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from sbredis.engine import Outgoing, new_token, waiting_channel
+from sbredis.engine import Mode, Outgoing, new_token, waiting_channel
 from tests.engine.bench import NAMESPACE, SALT, SETTINGS, START, Bench
 from tests.engine.receivers import Receivers
 from tests.waiting import eventually
@@ -82,6 +82,18 @@ async def test_a_result_says_whether_the_receiver_waits(bench: Bench, waits: boo
         result = await bench.tell(request)
         assert (len(result.messages), result.waits) == (1, said)
         assert (result.due > 0) is said  # when its lock ends
+
+
+@pytest.mark.parametrize("mode", ["lock", "delete"])
+@pytest.mark.parametrize("waits", [True, False])
+async def test_a_repeated_receive_says_whether_the_receiver_waits(bench: Bench, mode: Mode, waits: bool) -> None:
+    """The answer to the first run was lost. Nobody would wake a receiver that wrongly believes it waits."""
+    await bench.send(b"m", b"n")
+    partition, wanted = bench.partition, 5 if waits else 1
+    waiter = waiting_channel(NAMESPACE, SALT, "a")
+    request = partition.receive(bench.turn(), new_token(), wanted, mode=mode, waiter=waiter, waiting_for=wanted)
+    assert (await bench.tell(request)).waits is waits
+    assert (await bench.tell(request)).waits is waits
 
 
 async def test_only_as_many_are_woken_as_are_needed_in_the_order_in_which_they_came(

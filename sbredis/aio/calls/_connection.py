@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import math
 import secrets
 import weakref
 from collections.abc import Callable
@@ -26,14 +27,14 @@ from sbredis.aio.calls._lane import OTHER_LOOP
 from sbredis.aio.calls._runtime import Runtime
 from sbredis.aio.calls._sharing import MARGIN, SharedAttempt
 from sbredis.engine import MOST_PARTITIONS, load, name_key, namespace_name, operations
-from sbredis.exceptions import MessagingEntityNotFoundError, ServiceBusError
+from sbredis.exceptions import MessagingEntityNotFoundError, Outcome, ServiceBusError
 from sbredis.registry import EntityRecord, Namespace
 from sbredis.transport import Backoff, Script, Target, open_transport, require_asyncio
 
 __all__ = ["Connection", "Share"]
 
 _log = logging.getLogger("sbredis.client")
-_LATE = "{!r} was not found in the registry in time."
+_LATE = "The registry did not answer in time when asked for {!r}."
 
 
 class Share:
@@ -71,10 +72,13 @@ class Connection(Runtime):
         self._when_opened = when_opened
         self._entities: dict[str, Entity] = {}
         self._look_ups: dict[tuple[str, Creation | None], SharedAttempt[EntityRecord]] = {}
-        self._opening = SharedAttempt[None](f"sbredis opens {target}", f"{target} was not connected to in time.")
+        late = f"{target} was not connected to in time."
+        self._opening = SharedAttempt[None](f"sbredis opens {target}", late, Outcome.NEVER_SENT)
         self._root: asyncio.Task[None] | None = None
         self._loop: asyncio.AbstractEventLoop | None = None
         self._opened = False
+        self._dropped = False
+        """It was dropped while it was being opened."""
         self._made_at = calling_line()
         self._share: Callable[[], Share | None] = lambda: None
 
@@ -110,7 +114,10 @@ class Connection(Runtime):
 
     def _forgotten(self) -> None:
         loop = self._loop
-        if loop is None or loop.is_closed() or not self._opened or self.closed:
+        if loop is None or loop.is_closed() or self.closed:
+            return
+        if not self._opened:
+            self._dropped = True
             return
         with suppress(RuntimeError):  # it was closed just now
             loop.call_soon_threadsafe(lambda: self.see_off(self.aclose()))
@@ -132,6 +139,7 @@ class Connection(Runtime):
         return self._opened or self._opening.under_way
 
     async def _open(self, until: float) -> None:
+        self.check_open()  # it may have been closed between two attempts
         loop = asyncio.get_running_loop()
         self.id = secrets.token_hex(6)
         scripts = await in_thread(_scripts)
@@ -160,6 +168,8 @@ class Connection(Runtime):
         self.transport, self.namespace, self._opened = transport, namespace, True
         if self._when_opened is not None:
             self._when_opened(self)
+        if self._dropped:
+            self.see_off(self.aclose())
 
     async def _live(self, ready: asyncio.Future[None]) -> None:
         """All that runs beside the callers runs in here, and ends with it."""
@@ -167,7 +177,7 @@ class Connection(Runtime):
             async with asyncio.TaskGroup() as self._beside:
                 if not ready.done():
                     ready.set_result(None)
-                await asyncio.get_running_loop().create_future()
+                await asyncio.sleep(math.inf)  # the event loop holds a task that sleeps, and no other that waits
         except Exception:  # noqa: BLE001  # a defect: callers learn of it by the end of what they wait for
             _log.exception("the client of %s broke on a defect and is closed", self.target)
         finally:
@@ -210,17 +220,19 @@ class Connection(Runtime):
         if known is not None and not known.gone:
             known.create = create or known.create
             return known
-        look_up = self._look_ups.setdefault(
-            (key, create), SharedAttempt(f"sbredis looks for {name}", _LATE.format(name))
-        )
+        look_up = self._look_ups.get((key, create))
+        if look_up is None:
+            look_up = self._look_ups[key, create] = SharedAttempt(
+                f"sbredis looks for {name}",
+                _LATE.format(name),
+                Outcome.UNKNOWN,
+                when_over=lambda: self._look_ups.pop((key, create), None),
+            )
         try:
             record = await look_up.join(partial(self.record, name, until, create), until)
         except ServiceBusError as error:
             error.entity = error.entity or name
             raise
-        finally:
-            if not look_up.under_way:
-                self._look_ups.pop((key, create), None)
         known = self._entities.get(key)
         if known is None:
             known = self._entities[key] = Entity(self, record)

@@ -52,7 +52,7 @@ class Runtime:
     def start(self, work: Coroutine[Any, Any, None]) -> None:
         """Run something beside the callers, until it ends or the client is closed."""
         try:
-            self._beside.create_task(work)
+            self._beside.create_task(work, name=getattr(work, "__qualname__", None))
         except RuntimeError:  # the client is being closed: nothing is begun any more
             work.close()
 

@@ -13,6 +13,8 @@ __all__ = ["MARGIN", "SharedAttempt"]
 T = TypeVar("T")
 MARGIN = 0.25
 """Seconds before the deadline of a caller at which an attempt ends, so that its error says what is in the way."""
+_GRACE = 0.05
+"""For so many seconds more the caller who began an attempt waits for its error, which says more than "too late"."""
 
 
 class SharedAttempt(Generic[T]):
@@ -21,10 +23,14 @@ class SharedAttempt(Generic[T]):
     It runs in a task of its own: the caller who began it may be cancelled while others wait for it.
     """
 
-    def __init__(self, name: str, late: str) -> None:
+    def __init__(self, name: str, late: str, outcome: Outcome, when_over: Callable[[], object] = lambda: None) -> None:
         self._name = name
-        self._late = late
+        self._late = late, outcome
         """What a caller is told whose time is over."""
+        self._when_over = when_over
+        """Called when an attempt has ended that was the last one until then."""
+        self._begun = 0
+        """How many attempts were begun."""
         self.task: asyncio.Task[T] | None = None
         """The attempt that is under way, or the last one."""
 
@@ -36,26 +42,31 @@ class SharedAttempt(Generic[T]):
     async def join(self, begin: Callable[[], Coroutine[Any, Any, T]], until: float) -> T:
         """Return what the attempt under way brings, or one that ``begin`` begins, by the time ``until`` of the loop.
 
-        If one that another caller began fails because that caller had less time, this one begins another.
+        An attempt that was begun before this caller came may succeed for it, but not fail: things may have changed
+        since then. Nor does one fail for it that another caller began who had less time.
         """
         loop = asyncio.get_running_loop()
-        mine = not self.under_way
-        if mine:
-            self.task = loop.create_task(begin(), name=self._name)
-            self.task.add_done_callback(_looked_at)
-        assert self.task is not None
-        try:
-            async with asyncio.timeout_at(until):
-                return await asyncio.shield(self.task)
-        except TimeoutError:
-            raise OperationTimeoutError(self._late, outcome=Outcome.NEVER_SENT) from None
-        except ServiceBusError as error:
-            if mine or not error.is_transient or loop.time() + MARGIN >= until:
-                raise error.twin() from None
-        return await self.join(begin, until)
+        begun_before = self._begun
+        while True:
+            task, mine = self.task, False
+            if task is None or task.done():
+                mine = True
+                self._begun += 1
+                task = self.task = loop.create_task(begin(), name=self._name)
+                task.add_done_callback(self._ended)
+            is_older = self._begun == begun_before
+            await asyncio.wait((task,), timeout=max(0.0, until - loop.time()) + (_GRACE if mine else 0.0))
+            if not task.done():
+                late, outcome = self._late
+                raise OperationTimeoutError(late, outcome=outcome)
+            try:
+                return task.result()
+            except ServiceBusError as error:
+                if mine or loop.time() >= until or not (is_older or error.is_transient):
+                    raise error.twin() from None
 
-
-def _looked_at(attempt: asyncio.Task[Any]) -> None:
-    """Take note of an error that nobody waits for any more."""
-    if not attempt.cancelled():
-        attempt.exception()
+    def _ended(self, attempt: asyncio.Task[Any]) -> None:
+        if not attempt.cancelled():
+            attempt.exception()  # those who wait for it learn of it, and if nobody does, it is no defect
+        if self.task is attempt:
+            self._when_over()

@@ -45,6 +45,7 @@ class _Completion(CallJob[Settled]):
 
     def ended(self) -> None:
         """What was not settled can be."""
+        del self.make  # it is a method of this job, so the two would keep each other
         if not self.done:
             for hold in self.holds:
                 hold.settled = False

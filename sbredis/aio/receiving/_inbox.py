@@ -249,7 +249,7 @@ class Inbox:
     @property
     def demand(self) -> int:
         """How many messages are waited for."""
-        return sum(caller.missing for caller in self._callers if caller.error is None)
+        return sum(caller.missing for caller in self._callers if caller.waits and not caller.content)
 
     # -- what happens --------------------------------------------------------------------------------------------------
 

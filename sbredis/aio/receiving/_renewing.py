@@ -24,6 +24,7 @@ from sbredis.model import Hold, ServiceBusReceivedMessage, hold_of
 
 if TYPE_CHECKING:
     from sbredis.aio.calls._clock import Clock
+    from sbredis.aio.calls._connection import Share
     from sbredis.aio.calls._entity import Entity
     from sbredis.aio.calls._entity_state import EntityState
     from sbredis.aio.telemetry._telemetry import Telemetry
@@ -62,6 +63,8 @@ class RenewalReport:
 
     telemetry: Telemetry
     path: str
+    share: Share
+    """Keeps the client open as long as locks are renewed."""
 
     def failed(self, failures: Sequence[tuple[Renewable, Exception]]) -> None:
         """Tell the log, spans and metrics what is renewed no longer: once for each kind of error."""

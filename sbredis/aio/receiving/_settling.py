@@ -339,5 +339,5 @@ def report_of(settler: Settler) -> RenewalReport:
     """Where failures are reported to renew the locks of what was received by a receiver."""
     report = settler._report
     if report is None:
-        report = settler._report = RenewalReport(settler._telemetry, settler.entity_path)
+        report = settler._report = RenewalReport(settler._telemetry, settler.entity_path, settler._connection.share())
     return report

@@ -112,7 +112,7 @@ class PartitionWatcher:
         if self._receive_lane is None:
             self._receive_lane = self.partition_client.borrow()
         _ = self.partition_client.calling(self._receive_lane).submit(job)  # it is told by `_when_done`
-        self._when_done(job, lambda: self._received(job, token, registered=bool(waiter)))
+        self._when_done(job, lambda: self._received(job, token))
 
     def _look(self, waiting_for: int) -> None:
         """Find out whether there is something, without receiving it."""
@@ -150,16 +150,16 @@ class PartitionWatcher:
 
     # -- answers -------------------------------------------------------------------------------------------------------
 
-    def _received(self, job: CallJob[Received], token: str, *, registered: bool) -> None:
+    def _received(self, job: CallJob[Received], token: str) -> None:
         result = self._result(job)
         if result is None:
             return
         if result.messages and not result.waits:
             self.watch.found()
         elif result.more:
-            self.watch.busy_with_due(registered=registered)
+            self.watch.busy_with_due(registered=result.waits)
         else:
-            self._nothing(result.due, registered=registered)
+            self._nothing(result.due, registered=result.waits)
         self._owner.received(self._delivered(result, token, job.since))
 
     def _looked(self, job: CallJob[Looked], *, waits: bool, registered: bool) -> None:
@@ -198,7 +198,9 @@ class PartitionWatcher:
         if done.cancelled():
             return None  # the receiver was closed
         error = done.exception()
+        job.told = None  # what it would tell refers to the job: they would keep each other, and the messages
         if error is None:
+            job.orphaned = None
             return done.result()
         self._live.failed(error)
         self._tell(error)

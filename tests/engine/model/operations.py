@@ -185,8 +185,8 @@ class Model(Mechanics):
             event = Event.RECEIVE if mode == "lock" else Event.RECEIVE_AND_DELETE
             given_out = self._give_out(found, event, token, call.now)
             if waits and found:
-                return replace(given_out, due=self._next_due(call.now, self.offset), waits=True)
-            return given_out
+                self.sooner = None  # it is told of the locks that it was just given
+            return replace(given_out, due=self._next_due(call.now, self.offset), waits=True) if waits else given_out
 
         sound = 1 <= most <= MOST and room >= 1 and 0 <= waiting_for <= MOST
         return self._perform(
@@ -197,7 +197,7 @@ class Model(Mechanics):
             refusal=self._refusal_in_session(call, token, session, side)
             or self._refusal_of_token(token, session)
             or self._refusal_of_receive(),
-            again=lambda later: self._still(later, token, given),
+            again=lambda later: self._still(later, token, given, f"{waiter} {waits_at}"),
         )
 
     def look(
@@ -345,14 +345,17 @@ class Model(Mechanics):
             self._hold(token, self.clk + self.settings.lock_duration, found)
         return Received(given, lock=self.settings.lock_duration, more=self.more)
 
-    def _still(self, call: Call, token: str, given: Sequence[Message]) -> Received:
-        """What a repeated receive answers: what of it is held under its token, with what is left of the lock."""
+    def _still(self, call: Call, token: str, given: Sequence[Message], waiter: str = "") -> Received:
+        """What a repeated receive answers: what of it is held under its token, with what is left of the lock; and
+        whether the receiver waits.
+        """
         lease, now = self.leases.get(token), self._clock(call)[0]
         left = lease.until - now if lease else 0
         still = [message for message in given if message.token == token] if left > 0 else []
+        due, waits = self._next_due(call.now, now - call.now), waiter in self.waiters
         if not still:
-            return Received(due=self._next_due(call.now, now - call.now))
-        return Received(tuple(message.delivery() for message in still), lock=left)
+            return Received(due=due, waits=waits)
+        return Received(tuple(message.delivery() for message in still), lock=left, due=due if waits else 0, waits=waits)
 
     def peek(
         self,

@@ -1,0 +1,135 @@
+"""One attempt that several callers wait for together."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from typing import Any
+
+import pytest
+
+from sbredis.aio.calls._sharing import SharedAttempt
+from sbredis.exceptions import (
+    MessagingEntityNotFoundError,
+    OperationTimeoutError,
+    Outcome,
+    ServiceBusConnectionError,
+    ServiceBusError,
+)
+from tests.waiting import eventually
+
+pytestmark = pytest.mark.anyio
+
+
+class Attempts:
+    """Attempts that end as the test says."""
+
+    def __init__(self) -> None:
+        self.under_way: list[asyncio.Future[int]] = []
+        self.over = 0
+        self.shared = SharedAttempt[int]("test", "too late", Outcome.UNKNOWN, when_over=self._count)
+
+    def _count(self) -> None:
+        self.over += 1
+
+    async def begin(self) -> int:
+        self.under_way.append(asyncio.get_running_loop().create_future())
+        return await self.under_way[-1]
+
+    def join(self, seconds: float = 60) -> asyncio.Task[int]:
+        until = asyncio.get_running_loop().time() + seconds
+        return asyncio.create_task(self.shared.join(self.begin, until))
+
+    async def begun(self, count: int) -> None:
+        await eventually(lambda: len(self.under_way) == count)
+
+
+def missing() -> ServiceBusError:
+    return MessagingEntityNotFoundError("it is not there", outcome=Outcome.REFUSED)
+
+
+def lost() -> ServiceBusError:
+    return ServiceBusConnectionError("the connection was lost", outcome=Outcome.UNKNOWN)
+
+
+async def ends(caller: Awaitable[int]) -> Any:
+    """What a caller is given, or the error that it gets."""
+    try:
+        return await caller
+    except ServiceBusError as error:
+        return error
+
+
+async def test_callers_who_come_meanwhile_share_an_attempt() -> None:
+    attempts = Attempts()
+    callers = [attempts.join() for _ in range(3)]
+    await attempts.begun(1)
+    attempts.under_way[0].set_result(7)
+    assert [await caller for caller in callers] == [7, 7, 7]
+    assert (len(attempts.under_way), attempts.over, attempts.shared.under_way) == (1, 1, False)
+
+
+@pytest.mark.parametrize("error", [missing, lost])
+async def test_an_attempt_from_before_a_caller_came_does_not_fail_for_it(error: Callable[[], ServiceBusError]) -> None:
+    """What is missing may have been made since then. Only one more attempt is made for all."""
+    attempts = Attempts()
+    first = attempts.join()
+    await attempts.begun(1)
+    later = [attempts.join() for _ in range(3)]
+    await asyncio.sleep(0)
+    attempts.under_way[0].set_exception(error())
+    assert type(await ends(first)) is type(error())
+    await attempts.begun(2)
+    attempts.under_way[1].set_result(7)
+    assert [await caller for caller in later] == [7, 7, 7]
+    assert attempts.over == 2
+
+
+async def test_an_error_that_concerns_everybody_is_told_to_each() -> None:
+    attempts = Attempts()
+    first = attempts.join()
+    await attempts.begun(1)
+    later = [attempts.join() for _ in range(2)]
+    await asyncio.sleep(0)
+    attempts.under_way[0].set_exception(missing())
+    await attempts.begun(2)
+    attempts.under_way[1].set_exception(missing())
+    errors = [await ends(caller) for caller in (first, *later)]
+    assert [type(error) for error in errors] == [MessagingEntityNotFoundError] * 3
+    assert len({id(error) for error in errors}) == 3
+    assert len(attempts.under_way) == 2
+
+
+async def test_a_caller_who_goes_away_takes_the_attempt_from_nobody() -> None:
+    attempts = Attempts()
+    first = attempts.join()
+    await attempts.begun(1)
+    second = attempts.join()
+    await asyncio.sleep(0)
+    first.cancel()
+    await asyncio.wait((first,))
+    assert first.cancelled()
+    attempts.under_way[0].set_result(7)
+    assert await second == 7
+
+
+async def test_an_attempt_that_nobody_waits_for_any_more_ends_quietly(caplog: pytest.LogCaptureFixture) -> None:
+    attempts = Attempts()
+    caller = attempts.join()
+    await attempts.begun(1)
+    caller.cancel()
+    await asyncio.wait((caller,))
+    attempts.under_way[0].set_exception(lost())
+    await eventually(lambda: attempts.over == 1)
+    assert "never retrieved" not in caplog.text
+
+
+async def test_a_caller_with_little_time_is_told_that_it_is_late() -> None:
+    attempts = Attempts()
+    patient = attempts.join()
+    await attempts.begun(1)
+    error = await ends(attempts.join(0.001))
+    assert isinstance(error, OperationTimeoutError)
+    assert (str(error).startswith("too late"), error.outcome) == (True, Outcome.UNKNOWN)
+    attempts.under_way[0].set_result(7)
+    assert await patient == 7

@@ -17,7 +17,7 @@ from functools import partial
 from typing import Any
 
 from sbredis._callers import calling_line, warn_of_line
-from sbredis._tasks import to_the_end
+from sbredis._tasks import TaskScope, to_the_end
 from sbredis._threads import in_thread
 from sbredis.aio.calls._arguments import count_of, seconds_of
 from sbredis.aio.calls._clock import Clock
@@ -174,7 +174,7 @@ class Connection(Runtime):
     async def _live(self, ready: asyncio.Future[None]) -> None:
         """All that runs beside the callers runs in here, and ends with it."""
         try:
-            async with asyncio.TaskGroup() as self._beside:
+            async with TaskScope() as self._beside:
                 if not ready.done():
                     ready.set_result(None)
                 await asyncio.sleep(math.inf)  # the event loop holds a task that sleeps, and no other that waits

@@ -6,6 +6,7 @@ import asyncio
 from collections.abc import Callable, Coroutine
 from typing import TYPE_CHECKING, Any
 
+from sbredis._tasks import TaskScope
 from sbredis.aio.calls._clock import Clock
 from sbredis.aio.calls._test_hooks import hooks_for
 from sbredis.transport import Backoff, Target
@@ -41,7 +42,7 @@ class Runtime:
         """Counts the messages that an entity has dropped as duplicates."""
         self.closed = False
         """Whether it was closed, or is being closed."""
-        self._beside: asyncio.TaskGroup
+        self._beside: TaskScope
         self._seen_off: set[asyncio.Task[None]] = set()
 
     def check_open(self) -> None:
@@ -51,10 +52,7 @@ class Runtime:
 
     def start(self, work: Coroutine[Any, Any, None]) -> None:
         """Run something beside the callers, until it ends or the client is closed."""
-        try:
-            self._beside.create_task(work, name=getattr(work, "__qualname__", None))
-        except RuntimeError:  # the client is being closed: nothing is begun any more
-            work.close()
+        self._beside.start(work)
 
     def see_off(self, work: Coroutine[Any, Any, None]) -> None:
         """Run something that nobody waits for. The client is not closed before it has ended."""

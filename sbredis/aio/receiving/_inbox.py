@@ -178,13 +178,19 @@ class Inbox:
                     enough = now + min(_LONGEST_GATHERING, self.entity.record.settings.lock_duration / 4000)
                     deadline = enough if deadline is None else min(deadline, enough)
                 until = min(deadline or enough, now + _GATHERING)
-            if not caller.news.done():
-                try:
-                    async with asyncio.timeout_at(until):
-                        await caller.news
-                except TimeoutError:
-                    return
-            caller.news = self._loop.create_future()
+            if not await self._news_for(caller, until):
+                return
+
+    async def _news_for(self, caller: Caller, until: float | None) -> bool:
+        """Wait until a caller is told something. Returns whether it was in time."""
+        if not caller.news.done():
+            try:
+                async with asyncio.timeout_at(until):
+                    await caller.news
+            except TimeoutError:
+                return False
+        caller.news = self._loop.create_future()
+        return True
 
     def _ask_all(self, caller: Caller) -> None:
         """Have each partition asked for who wants what is there now."""
@@ -196,13 +202,8 @@ class Inbox:
         """Wait until all partitions have answered, or it has what it wants."""
         until = self._loop.time() + AT_ONCE
         while caller.waits and caller.unanswered and not caller.content:
-            if not caller.news.done():
-                try:
-                    async with asyncio.timeout_at(until):
-                        await caller.news
-                except TimeoutError:
-                    return
-            caller.news = self._loop.create_future()
+            if not await self._news_for(caller, until):
+                return
 
     def answered(self, watcher: PartitionWatcher) -> None:
         """A partition has nothing more, or cannot say: who wants what is there now need not wait for it."""

@@ -1,4 +1,4 @@
-"""What the benchmark of the client prints: the measurements as a table, and beside the goals."""
+"""The report of the client's benchmark: a table of the measurements, and a comparison with the goals."""
 
 from __future__ import annotations
 
@@ -56,7 +56,7 @@ WIDTH = 54
 
 @dataclass(frozen=True)
 class Results:
-    """What was measured on one event loop: the works by name and step, and the latencies by name."""
+    """The measurements on one event loop: the works by name and step, and the latencies by name."""
 
     works: Mapping[str, Mapping[str, Medians]]
     idle: Mapping[str, Idle]

@@ -1,9 +1,9 @@
 #!lua flags=allow-oom
 -- Gives out the oldest messages of a side that can be received: locked under a token for one lock duration, or deleted at
--- once. What has expired is not given out. A receiver may have itself woken if it finds nothing, or all there is and wants more:
--- then it need not ask again to learn that nothing is left. A repetition
--- gives out what the token holds; where messages were deleted, that is nothing: whoever deletes at once takes each message at
--- most once.
+-- once. Expired messages are not given out. A receiver that is given fewer messages than it waits for is registered, and is
+-- woken when others come, if no more are there. It need not ask a second time to learn that. A repetition gives out the
+-- messages that the token holds. Where messages are deleted at once, a repetition gives out none, so each message is given out
+-- at most once.
 --
 -- Where none is wanted, this is a look: it says whether there is something to be received, gives none of it out, and is in
 -- all else a receive, which found nothing if there is nothing. What has expired and is still there counts. A look has no

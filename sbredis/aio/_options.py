@@ -1,4 +1,4 @@
-"""What senders and receivers are asked to be, as callers write it."""
+"""The keywords with which callers make senders and receivers."""
 
 from __future__ import annotations
 
@@ -33,14 +33,14 @@ class HandlerKeywords(TypedDict, total=False):
 
 
 class SenderKeywords(HandlerKeywords, total=False):
-    """What a sender is asked to be, whatever it sends to."""
+    """The keywords of every sender."""
 
     max_in_flight: int
     max_in_flight_bytes: int
 
 
 class ReceivingKeywords(HandlerKeywords, total=False):
-    """What a receiver is asked to be, but for who renews its locks."""
+    """The keywords of every receiver, except the one that says who renews its locks."""
 
     receive_mode: ServiceBusReceiveMode | str
     max_wait_time: float | None
@@ -49,18 +49,18 @@ class ReceivingKeywords(HandlerKeywords, total=False):
 
 
 class SessionReceiverKeywords(ReceivingKeywords, total=False):
-    """What a receiver of a session is asked to be."""
+    """The keywords of a receiver of a session."""
 
     auto_lock_renewer: AutoLockRenewer | None
 
 
 class ReceiverKeywords(SessionReceiverKeywords, total=False):
-    """What a receiver is asked to be, whatever it receives from."""
+    """The keywords of a receiver for any path."""
 
     sub_queue: ServiceBusSubQueue | str | None
 
 
-# What is taken for a keyword that is not given. A socket_timeout is ignored: the calls' own time-outs bound all.
+# The defaults of the keywords. A socket_timeout is ignored, because the time-outs of the calls bound everything.
 SENDER: Final[Mapping[str, Any]] = MappingProxyType(
     {
         "client_identifier": None,
@@ -92,7 +92,7 @@ def known_of(function: str, given: Mapping[str, Any], known: Mapping[str, object
 def receiver_options(
     given: Mapping[str, Any], session_id: str | ServiceBusSessionFilter | None, sub_queue: ServiceBusSubQueue | None
 ) -> ReceiverOptions:
-    """What the keywords of a receiver come to. Raises for what cannot be."""
+    """Return the options that the keywords of a receiver make. Raises for keywords that do not fit."""
     asked = {**RECEIVER, **given}
     renewer = asked["auto_lock_renewer"]
     if renewer is not None and not isinstance(renewer, AutoLockRenewer):

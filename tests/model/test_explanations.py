@@ -97,7 +97,7 @@ def test_what_the_document_says_of_a_property_holds(kind: str, name: str) -> Non
     assert default == spoken(field.default)
     assert [limit for limit in spoken_limits(field) if limit not in limits] == []
     assert ("cannot be changed" in limits) is field.fixed
-    assert ("not set, but told" in limits) is field.told
+    assert ("read-only" in limits) is field.told
     assert ("not available yet" in limits) is (field.planned is not None)
     assert ("no effect" in limits) is ("Kept and shown, without effect" in (getattr(KINDS[kind], name).__doc__ or ""))
 

@@ -1,8 +1,8 @@
 """What all tests share: the three targets, each started once, and an event loop that tells of what was forgotten.
 
-A test that takes ``url`` runs over memory, one server and a cluster of three masters. ``SBREDIS_TEST_SERVER`` names
-another server program than the one of the wheel (see :func:`sbredis.servers.find_server`), for the same tests on an
-older or another server.
+A test that takes ``url`` runs over memory and one server, and over a cluster of three masters where it is marked so
+(tests/plugins/targets.py). ``SBREDIS_TEST_SERVER`` names another server program than the one of the wheel (see
+:func:`sbredis.servers.find_server`), for the same tests on an older or another server.
 """
 
 from __future__ import annotations
@@ -16,22 +16,22 @@ from typing import Any
 import pytest
 
 from sbredis.servers import LocalCluster, LocalServer
+from tests.loops import OneThreadLoop
 
 logging.getLogger("asyncio").setLevel(logging.ERROR)
 """In debug mode asyncio warns of each step that takes 0.1 s, which any step may take on a busy machine."""
 
 BINARY = os.environ.get("SBREDIS_TEST_SERVER") or None
-TARGETS = ("memory", "server", "cluster")
 
 
 @pytest.fixture
 def anyio_backend(request: pytest.FixtureRequest) -> tuple[str, dict[str, Any]]:
-    """Asyncio, in debug mode where there is no server: calls from a wrong thread are errors, for twice the time.
+    """Asyncio; without a server on a loop that refuses calls from another thread.
 
-    What was never awaited is a warning, and a warning is an error, everywhere.
+    A coroutine that was never awaited is a warning, and a warning is an error, everywhere.
     """
     over = request.getfixturevalue("target") if "target" in request.fixturenames else "memory"
-    return "asyncio", {"debug": over == "memory"}
+    return "asyncio", {"loop_factory": OneThreadLoop if over == "memory" else None}
 
 
 @pytest.fixture(scope="session")
@@ -75,15 +75,15 @@ def replicated_cluster(binary: str | None) -> Iterator[LocalCluster]:
         yield cluster
 
 
-@pytest.fixture(params=TARGETS)
+@pytest.fixture
 def target(request: pytest.FixtureRequest) -> str:
-    """Which of the three targets a test runs over."""
+    """The target that a test runs over: "memory", "server" or "cluster" (tests/plugins/targets.py chooses)."""
     return str(request.param)
 
 
 @pytest.fixture
 def url(target: str, request: pytest.FixtureRequest) -> str:
-    """A connection string of an empty target: memory, one server, and a cluster in turn."""
+    """A connection string of an empty target."""
     if target == "memory":
         return f"memory://{uuid.uuid4().hex}"
     running: LocalServer | LocalCluster = request.getfixturevalue(target)

@@ -23,7 +23,7 @@ from tests.waiting import eventually
 __all__ = ["Calls", "HandClock", "Queue", "bodies", "both", "exists", "in_memory", "on_servers", "queue_at"]
 
 PARTITIONS = 3
-both = pytest.mark.parametrize("partitioned", [False, True], ids=["plain", "partitioned"])
+both = pytest.mark.both_shapes
 in_memory = pytest.mark.parametrize("target", ["memory"], indirect=True)
 on_servers = pytest.mark.parametrize("target", ["server", "cluster"], indirect=True)
 

@@ -32,7 +32,10 @@ from tests.aio.standing import Calls, HandClock, Queue, bodies, both, in_memory,
 from tests.engine.rights import nodes_of
 from tests.waiting import eventually
 
-pytestmark = pytest.mark.anyio
+pytestmark = [
+    pytest.mark.anyio,
+    pytest.mark.everywhere("a receiver of the next session searches partitions on several nodes"),
+]
 
 Opening = asyncio.Task[ServiceBusReceiver]
 

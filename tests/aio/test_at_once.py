@@ -23,6 +23,7 @@ def passed() -> float:
 # -- what is there now -------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.everywhere("the partitions lie on several nodes")
 @both
 async def test_what_is_there_now_is_received_from_every_partition(url: str, partitioned: bool) -> None:
     async with queue_at(url, partitioned=partitioned) as queue, queue.receiver() as receiver:
@@ -47,6 +48,7 @@ async def test_no_more_than_asked_for_is_received_at_once(url: str, partitioned:
         assert sorted(seen) == list("1234567")
 
 
+@pytest.mark.everywhere("the partitions lie on several nodes")
 @both
 async def test_who_does_not_wait_is_registered_nowhere(url: str, partitioned: bool) -> None:
     async with queue_at(url, partitioned=partitioned) as queue, queue.receiver() as receiver:
@@ -170,6 +172,7 @@ async def test_a_negative_wait_is_refused(url: str, wait: float) -> None:
 # -- sessions ----------------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.everywhere("the partitions lie on several nodes")
 @both
 async def test_a_session_that_is_free_now_is_accepted(url: str, partitioned: bool) -> None:
     async with seats_at(url, partitioned=partitioned) as queue:
@@ -188,6 +191,7 @@ async def test_a_session_that_is_free_now_is_accepted(url: str, partitioned: boo
         assert await queue.is_left_alone()
 
 
+@pytest.mark.everywhere("the partitions lie on several nodes")
 @both
 async def test_a_receiver_of_the_next_session_may_wait_for_none(url: str, partitioned: bool) -> None:
     async with seats_at(url, partitioned=partitioned) as queue:

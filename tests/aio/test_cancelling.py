@@ -30,6 +30,7 @@ async def after(steps: int, done: Awaitable[Any]) -> Any:
     return None if task.cancelled() else task.result()
 
 
+@pytest.mark.everywhere("the partitions lie on several nodes")
 @both
 @pytest.mark.parametrize("prefetch", [0, 2])
 async def test_receiving(url: str, partitioned: bool, prefetch: int) -> None:
@@ -135,6 +136,7 @@ async def test_settling(url: str, partitioned: bool, what: str) -> None:
         assert left[what] == (0 if what == "complete" else len(STEPS))
 
 
+@pytest.mark.everywhere("the partitions lie on several nodes")
 @both
 async def test_settling_many(url: str, partitioned: bool) -> None:
     async with queue_at(url, partitioned=partitioned) as queue, queue.receiver() as receiver:
@@ -193,6 +195,7 @@ async def test_peeking_and_purging(url: str, partitioned: bool) -> None:
         assert (await queue.counts()).bytes == 0
 
 
+@pytest.mark.everywhere("the partitions lie on several nodes")
 @both
 async def test_closing(url: str, partitioned: bool) -> None:
     """Cut off, it goes on beside; another close waits for it."""

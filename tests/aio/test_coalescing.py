@@ -50,6 +50,7 @@ async def test_a_thousand_sends_are_a_handful_of_calls(url: str) -> None:
         assert sorted(map(int, found)) == list(range(800))
 
 
+@pytest.mark.everywhere("the partitions lie on several nodes")
 async def test_over_partitions_they_are_few_as_well(url: str) -> None:
     async with queue_at(url, partitioned=True) as queue, queue.client.get_queue_sender("q") as sender:
         with Calls(queue.transport) as calls:

@@ -16,6 +16,7 @@ from tests.waiting import eventually
 pytestmark = pytest.mark.anyio
 
 
+@pytest.mark.everywhere("the partitions lie on several nodes")
 @both
 async def test_all_are_completed_in_as_many_calls_as_there_are_partitions(url: str, partitioned: bool) -> None:
     async with queue_at(url, partitioned=partitioned) as queue:

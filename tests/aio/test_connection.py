@@ -51,6 +51,7 @@ def lines(server: LocalServer, part: str) -> list[str]:
 # -- what a client is made of ------------------------------------------------------------------------------------------
 
 
+@pytest.mark.everywhere("a client opens every target")
 async def test_a_client_of_a_url(url: str) -> None:
     client = ServiceBusClient(url)
     assert client.namespace == "default"

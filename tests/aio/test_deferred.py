@@ -42,6 +42,7 @@ async def are_deferred(queue: Queue, count: int) -> bool:
     return (counts.deferred, counts.locked, counts.active) == (count, 0, 0)
 
 
+@pytest.mark.everywhere("the partitions lie on several nodes")
 @both
 @modes
 async def test_deferred_messages_are_received_by_number_in_the_order_in_which_they_were_named(
@@ -70,6 +71,7 @@ async def test_deferred_messages_are_received_by_number_in_the_order_in_which_th
             assert again.delivery_count == 3
 
 
+@pytest.mark.everywhere("the partitions lie on several nodes")
 @both
 @modes
 async def test_nothing_is_received_if_one_is_missing(url: str, partitioned: bool, mode: ServiceBusReceiveMode) -> None:

@@ -10,7 +10,7 @@ from sbredis.model import ServiceBusReceiveMode, hold_of
 from tests.aio.standing import Calls, both, queue_at
 from tests.waiting import eventually
 
-pytestmark = pytest.mark.anyio
+pytestmark = [pytest.mark.anyio, pytest.mark.everywhere("a receiver gathers from several nodes")]
 
 
 @both

@@ -72,6 +72,7 @@ async def refused(queue: Queue, other: ServiceBusClient, done: Awaitable[Any], t
 # -- messages ----------------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.everywhere("the partitions lie on several nodes")
 @both
 async def test_another_connection_settles_a_message_in_each_way(url: str, partitioned: bool) -> None:
     async with queue_at(url, partitioned=partitioned) as queue, queue.other_client() as other:
@@ -454,6 +455,7 @@ with ServiceBusClient(sys.argv[1]) as client, client.get_settler("payments") as 
 """
 
 
+@pytest.mark.everywhere("the partitions lie on several nodes")
 @on_servers
 async def test_a_second_process_settles_what_this_one_has_received(url: str) -> None:
     async with ServiceBusClient(url) as client:

@@ -34,7 +34,7 @@ from tests.aio.standing import PARTITIONS, Calls, Queue, both, in_memory, queue_
 from tests.aio.test_sending import flat
 from tests.transport.hand import turns
 
-pytestmark = pytest.mark.anyio
+pytestmark = [pytest.mark.anyio, pytest.mark.everywhere("a call is sent again where its partition lives by then")]
 
 SOON = datetime(2030, 1, 1, tzinfo=UTC)
 

@@ -314,6 +314,7 @@ async def test_a_message_whose_lock_was_lost_is_not_released(url: str, partition
         await receiver.complete_message(other)
 
 
+@pytest.mark.everywhere("a receiver listens to several nodes")
 @both
 async def test_a_released_message_wakes_a_receiver_that_waits(url: str, partitioned: bool) -> None:
     async with queue_at(url, partitioned=partitioned) as queue, queue.receiver() as receiver:

@@ -32,7 +32,7 @@ from tests.aio.scissors import Scissors
 from tests.aio.standing import Calls, HandClock, Queue, bodies, both, in_memory
 from tests.waiting import eventually
 
-pytestmark = pytest.mark.anyio
+pytestmark = [pytest.mark.anyio, pytest.mark.everywhere("what is scheduled on a topic waits on several nodes")]
 
 
 def passed() -> float:

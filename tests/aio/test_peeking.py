@@ -24,6 +24,7 @@ async def all_of(receiver: ServiceBusReceiver, page: int) -> list[ServiceBusRece
     return found
 
 
+@pytest.mark.everywhere("the partitions lie on several nodes")
 @both
 @pytest.mark.parametrize("page", [1, 4, 1000])
 async def test_repeated_peeks_show_every_message_once_and_end(url: str, partitioned: bool, page: int) -> None:
@@ -110,6 +111,7 @@ async def test_large_messages_are_shown_a_few_at_a_time(url: str) -> None:
         assert max(sizes) <= 9
 
 
+@pytest.mark.everywhere("the partitions lie on several nodes")
 @both
 async def test_peeks_at_the_same_time_share_out_what_there_is(url: str, partitioned: bool) -> None:
     async with queue_at(url, partitioned=partitioned) as queue:

@@ -60,6 +60,7 @@ async def test_what_was_fetched_ahead_is_given_back_at_close(url: str, partition
             await receiver.complete_message(message)
 
 
+@pytest.mark.everywhere("a receiver listens to several nodes")
 @both
 async def test_a_receiver_without_a_call_fetches_what_is_sent_later(url: str, partitioned: bool) -> None:
     """It waits for as much as it has room for, and is woken for it."""

@@ -12,6 +12,7 @@ from tests.aio.standing import Calls, HandClock, bodies, both, in_memory, queue_
 pytestmark = pytest.mark.anyio
 
 
+@pytest.mark.everywhere("the partitions lie on several nodes")
 @both
 async def test_all_but_what_is_locked_or_scheduled_is_purged(url: str, partitioned: bool) -> None:
     clock = HandClock()
@@ -34,6 +35,7 @@ async def test_all_but_what_is_locked_or_scheduled_is_purged(url: str, partition
         assert bodies(await receiver.receive_messages(1, 20)) == ["scheduled"]
 
 
+@pytest.mark.everywhere("the partitions lie on several nodes")
 @both
 async def test_so_many_are_deleted_oldest_first(url: str, partitioned: bool) -> None:
     async with queue_at(url, partitioned=partitioned) as queue:

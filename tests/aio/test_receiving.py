@@ -94,6 +94,7 @@ async def test_who_got_something_waits_for_more_only_while_it_comes_soon(url: st
         assert bodies(await task) == ["b", "c", "d"]
 
 
+@pytest.mark.everywhere("a receiver listens to several nodes")
 @both
 async def test_who_waits_gets_what_is_sent_meanwhile(url: str, partitioned: bool) -> None:
     async with queue_at(url, partitioned=partitioned) as queue:
@@ -120,6 +121,7 @@ async def test_concurrent_calls_are_served_in_the_order_in_which_they_came(url: 
         assert served == [0, 1, 2]
 
 
+@pytest.mark.everywhere("the partitions lie on several nodes")
 @both
 @modes
 async def test_more_than_a_call_carries_is_received_in_one(
@@ -149,6 +151,7 @@ async def test_large_messages_come_in_several_replies(url: str) -> None:
         assert 3 <= calls.by_script["receive"] <= 12
 
 
+@pytest.mark.everywhere("the partitions lie on several nodes")
 @both
 async def test_all_partitions_are_received_from_in_turns(url: str, partitioned: bool) -> None:
     """One that always has something does not keep the others from being heard."""
@@ -280,6 +283,7 @@ async def test_who_waits_when_the_receiver_is_closed_is_told(url: str, partition
         assert await queue.waiters() == 0
 
 
+@pytest.mark.everywhere("a receiver listens to several nodes")
 @both
 async def test_receivers_that_were_closed_leave_nothing_behind_in_their_client(url: str, partitioned: bool) -> None:
     async with queue_at(url, partitioned=partitioned) as queue:
@@ -333,6 +337,7 @@ async def test_a_queue_that_may_not_be_received_from_says_so_to_all_who_ask(
         assert passed() - begun < 10
 
 
+@pytest.mark.everywhere("a receiver listens to several nodes")
 @both
 async def test_who_waits_at_a_queue_that_is_deleted_learns_that_it_is_gone(
     url: str, partitioned: bool, monkeypatch: pytest.MonkeyPatch

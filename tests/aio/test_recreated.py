@@ -13,7 +13,7 @@ from tests.aio.gates import Gate
 from tests.aio.standing import both, exists, in_memory, queue_at
 from tests.waiting import eventually
 
-pytestmark = pytest.mark.anyio
+pytestmark = [pytest.mark.anyio, pytest.mark.everywhere("a receiver follows its queue to partitions on other nodes")]
 
 
 @both

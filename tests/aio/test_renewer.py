@@ -67,6 +67,7 @@ async def test_a_lock_is_renewed_in_time_by_a_clock_that_nobody_moves(url: str) 
         await receiver.complete_message(message)
 
 
+@pytest.mark.everywhere("the partitions lie on several nodes")
 @both
 @pytest.mark.parametrize("prefetch", [0, 20])
 async def test_messages_are_renewed_together(url: str, partitioned: bool, prefetch: int) -> None:

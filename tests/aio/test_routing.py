@@ -20,7 +20,7 @@ from tests.aio.test_sending import flat
 from tests.transport.hand import turns
 from tests.waiting import eventually
 
-pytestmark = pytest.mark.anyio
+pytestmark = [pytest.mark.anyio, pytest.mark.everywhere("a key chooses a partition, and a partition has a slot")]
 
 
 async def test_a_key_says_to_which_partition(url: str) -> None:

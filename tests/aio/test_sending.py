@@ -181,6 +181,7 @@ async def test_times_that_do_not_fit_are_refused_before_anything_is_sent(
         assert [message.scheduled_enqueue_time_utc for message in messages] == [None, None]
 
 
+@pytest.mark.everywhere("the partitions lie on several nodes")
 @both
 async def test_scheduled_messages_are_cancelled_by_number(url: str, *, partitioned: bool) -> None:
     async with queue_at(url, partitioned=partitioned) as queue, queue.client.get_queue_sender("q") as sender:
@@ -475,6 +476,7 @@ async def test_an_unknown_queue_is_an_error_that_says_how_to_get_one(url: str) -
             assert caught.value.outcome is Outcome.REFUSED
 
 
+@pytest.mark.everywhere("the registry and the partitions lie in different slots")
 async def test_a_missing_queue_is_created_if_that_was_asked_for(url: str) -> None:
     async with queue_at(url) as queue:
         client = queue.client

@@ -212,6 +212,7 @@ async def test_what_comes_while_something_returns_to_the_session_does_not_overta
 # -- who waits ---------------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.everywhere("a receiver listens to several nodes")
 @both
 @pytest.mark.parametrize("what", ["sent", "delayed", "due"])
 async def test_who_waits_in_its_session_is_woken(url: str, partitioned: bool, what: str) -> None:
@@ -257,6 +258,7 @@ async def test_who_waits_in_a_session_whose_lock_ends_is_told_so(url: str, parti
 # -- its lock ----------------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.everywhere("the partitions lie on several nodes")
 @both
 async def test_what_is_completed_of_several_sessions_is_all_but_what_was_lost(url: str, partitioned: bool) -> None:
     clock = HandClock()
@@ -652,6 +654,7 @@ async def test_who_has_lost_a_session_neither_sees_nor_changes_its_state(url: st
 # -- finding sessions --------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.everywhere("the partitions lie on several nodes")
 @both
 async def test_sessions_are_listed_page_by_page(url: str, partitioned: bool, monkeypatch: pytest.MonkeyPatch) -> None:
     """Those with active messages or a state, and no others."""
@@ -677,6 +680,7 @@ async def test_sessions_are_listed_page_by_page(url: str, partitioned: bool, mon
         assert sorted(name for page in pages for name in page) == sorted(found)
 
 
+@pytest.mark.everywhere("the partitions lie on several nodes")
 @both
 async def test_sessions_are_listed_by_when_their_state_was_set(
     url: str, partitioned: bool, monkeypatch: pytest.MonkeyPatch
@@ -713,6 +717,7 @@ async def test_sessions_are_listed_by_when_their_state_was_set(
                 queue.client.list_queue_sessions("q", state_updated_after=wrong)
 
 
+@pytest.mark.everywhere("the partitions lie on several nodes")
 @both
 @pytest.mark.parametrize("by_time", [False, True])
 async def test_sessions_are_listed_by_skip_and_top(

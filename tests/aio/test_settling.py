@@ -219,6 +219,7 @@ async def test_a_lock_that_another_has_taken_is_lost(url: str, partitioned: bool
         await queue.abandon([other], at=-1)
 
 
+@pytest.mark.everywhere("the partitions lie on several nodes")
 @both
 async def test_a_message_can_be_settled_through_another_receiver(url: str, partitioned: bool) -> None:
     async with queue_at(url, partitioned=partitioned) as queue:
@@ -330,6 +331,7 @@ async def test_a_message_is_completed_once_also_among_many(url: str, partitioned
 # -- together ----------------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.everywhere("the partitions lie on several nodes")
 @both
 async def test_settlements_of_the_same_moment_share_calls(url: str, partitioned: bool) -> None:
     async with queue_at(url, partitioned=partitioned, partitions=2) as queue:

@@ -56,6 +56,7 @@ class Source:
             self.ended = True
 
 
+@pytest.mark.everywhere("the partitions lie on several nodes")
 @both
 @pytest.mark.parametrize("kind", ["async", "sync", "list", "mappings"])
 async def test_results_come_in_the_order_of_the_source(url: str, kind: str, *, partitioned: bool) -> None:

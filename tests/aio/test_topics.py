@@ -35,7 +35,7 @@ from tests.aio.scissors import Scissors
 from tests.aio.standing import Calls, HandClock, bodies, both, in_memory
 from tests.waiting import eventually
 
-pytestmark = pytest.mark.anyio
+pytestmark = [pytest.mark.anyio, pytest.mark.everywhere("a topic's routes and its partitions lie in different slots")]
 
 
 def rule(name: str, filter_: Any, action: str | None = None) -> RuleProperties:

@@ -24,7 +24,7 @@ from tests.aio.published import topic_at
 from tests.aio.standing import Calls, HandClock, Queue, both, in_memory, on_servers, queue_at
 from tests.waiting import eventually
 
-pytestmark = pytest.mark.anyio
+pytestmark = [pytest.mark.anyio, pytest.mark.everywhere("the client visits partitions on several nodes")]
 BRIEF: dict[str, Any] = {"time_to_live": 300, "dead_letter_expired": True}
 
 

@@ -18,7 +18,7 @@ from tests.aio.standing import Calls, HandClock, Queue, bodies, both, in_memory,
 from tests.engine.rights import nodes_of
 from tests.waiting import eventually
 
-pytestmark = pytest.mark.anyio
+pytestmark = [pytest.mark.anyio, pytest.mark.everywhere("a receiver listens to several nodes")]
 
 Waiting = asyncio.Task[list[ServiceBusReceivedMessage]]
 

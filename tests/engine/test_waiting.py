@@ -9,7 +9,7 @@ from tests.engine.bench import NAMESPACE, SALT, SETTINGS, START, Bench
 from tests.engine.receivers import Receivers
 from tests.waiting import eventually
 
-pytestmark = pytest.mark.anyio
+pytestmark = [pytest.mark.anyio, pytest.mark.everywhere("a channel belongs to a slot")]
 
 PATIENCE = 30_000
 """For how long a receiver is remembered."""

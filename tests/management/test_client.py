@@ -24,6 +24,7 @@ in_memory = pytest.mark.parametrize("target", ["memory"], indirect=True)
 Admin = ServiceBusAdministrationClient
 
 
+@pytest.mark.everywhere("the registry and the partitions lie in different slots")
 async def test_a_namespace_tells_its_name_its_partitions_and_its_age(admin: Admin) -> None:
     found = await admin.get_namespace_properties()
     assert (found.name, found.partition_count, found.namespace_type) == ("ns", 4, NamespaceType.MESSAGING)

@@ -47,7 +47,7 @@ from sbredis.servers import LocalCluster
 from sbredis.transport import Script, Transport, key_slot
 from tests.management.conftest import held, in_namespace
 
-pytestmark = pytest.mark.anyio
+pytestmark = [pytest.mark.anyio, pytest.mark.everywhere("counts come from partitions on several nodes")]
 
 in_memory = pytest.mark.parametrize("target", ["memory"], indirect=True)
 Admin = ServiceBusAdministrationClient
@@ -100,7 +100,7 @@ async def test_an_empty_queue_has_nothing(admin: Admin) -> None:
     )
 
 
-@pytest.mark.parametrize("partitioned", [False, True])
+@pytest.mark.both_shapes
 async def test_messages_are_counted_by_state_over_all_partitions(admin: Admin, *, partitioned: bool) -> None:
     await admin.create_queue("q", enable_partitioning=partitioned)
     queue = await Queue.named(admin, "q")
@@ -131,7 +131,7 @@ async def published(admin: Admin, topic: str, subscriptions: Sequence[str], coun
         await queue.ask(partition.publish(queue.turn(), messages, routes, for_here))
 
 
-@pytest.mark.parametrize("partitioned", [False, True])
+@pytest.mark.both_shapes
 async def test_a_topic_counts_what_belongs_to_it(admin: Admin, *, partitioned: bool) -> None:
     await admin.create_topic("News", enable_partitioning=partitioned)
     empty = await admin.get_topic_runtime_properties("news")
@@ -159,7 +159,7 @@ async def test_a_topic_counts_what_belongs_to_it(admin: Admin, *, partitioned: b
     assert await held(admin) == before
 
 
-@pytest.mark.parametrize("partitioned", [False, True])
+@pytest.mark.both_shapes
 async def test_a_subscription_counts_its_own_messages_by_state(admin: Admin, *, partitioned: bool) -> None:
     await admin.create_topic("t", enable_partitioning=partitioned)
     for name in ("One", "other"):

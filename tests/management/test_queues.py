@@ -64,6 +64,7 @@ async def test_a_property_can_be_changed_and_reset_unless_it_is_fixed(admin: Adm
     assert await admin.get_queue("q") == QueueProperties("q")
 
 
+@pytest.mark.everywhere("the registry and the partitions lie in different slots")
 async def test_the_settings_reach_the_partitions(admin: Admin) -> None:
     await admin.create_queue("q", lock_duration="PT30S", enable_partitioning=True, max_size_in_megabytes=2)
     record = await admin._connection.namespace.get_entity("q")
@@ -73,6 +74,7 @@ async def test_the_settings_reach_the_partitions(admin: Admin) -> None:
         assert await admin._connection.transport.command("HGET", state, "lock", key=state) == b"30000"
 
 
+@pytest.mark.everywhere("the registry and the partitions lie in different slots")
 async def test_a_partitioned_queue_lives_in_all_partitions(admin: Admin) -> None:
     created = await admin.create_queue("q", enable_partitioning=True)
     assert created.enable_partitioning
@@ -80,6 +82,7 @@ async def test_a_partitioned_queue_lives_in_all_partitions(admin: Admin) -> None
     assert await admin.get_queue("q") == created
 
 
+@pytest.mark.everywhere("the registry and the partitions lie in different slots")
 async def test_the_partitions_know_whether_messages_belong_to_sessions(admin: Admin) -> None:
     assert (await admin.create_queue("q", requires_session=True)).requires_session
     assert (await admin._connection.namespace.get_entity("q")).settings == PartitionSettings(sessions=True)
@@ -125,6 +128,7 @@ async def test_an_error_says_which_queue_it_was_about(admin: Admin) -> None:
         assert caught.value.entity == "q"
 
 
+@pytest.mark.everywhere("the registry and the partitions lie in different slots")
 async def test_a_queue_may_be_put_beside_another(admin: Admin) -> None:
     await admin.create_queue("First")
     place = partition_for_name("first", 4)
@@ -342,7 +346,8 @@ async def test_ensuring_names_all_differences_in_what_cannot_be_changed(admin: A
     await refused(admin, admin.ensure_queue("orders", colocate_with="x"), ValueError, "colocate_with is None, not 'x'")
 
 
-@pytest.mark.parametrize("partitioned", [False, True])
+@pytest.mark.everywhere("the registry and the partitions lie in different slots")
+@pytest.mark.both_shapes
 async def test_any_number_of_clients_may_ensure_a_queue_at_once(admin: Admin, where: str, *, partitioned: bool) -> None:
     async with Admin(where) as another:
         for turn in range(3):
@@ -356,6 +361,7 @@ async def test_any_number_of_clients_may_ensure_a_queue_at_once(admin: Admin, wh
             assert found[0] == await admin.get_queue(f"q{turn}")
 
 
+@pytest.mark.everywhere("the registry and the partitions lie in different slots")
 async def test_ensuring_and_deleting_at_once_both_succeed_or_find_nothing(admin: Admin) -> None:
     for _ in range(5):
         done = await asyncio.gather(
@@ -467,6 +473,7 @@ async def test_more_queues_than_a_page_holds_are_all_listed(admin: Admin) -> Non
     assert [queue.name async for queue in admin.list_queues_runtime_properties()] == names
 
 
+@pytest.mark.everywhere("the registry and the partitions lie in different slots")
 @pytest.mark.parametrize("state", ["creating", "deleting"])
 async def test_what_is_half_made_or_half_deleted_is_listed_as_such_and_left_as_it_is(admin: Admin, state: Any) -> None:
     await admin.create_queue("q")
@@ -485,7 +492,8 @@ async def test_what_is_half_made_or_half_deleted_is_listed_as_such_and_left_as_i
 # -- deleting ----------------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("partitioned", [False, True])
+@pytest.mark.everywhere("the registry and the partitions lie in different slots")
+@pytest.mark.both_shapes
 async def test_a_deleted_queue_leaves_nothing_and_its_name_is_free(admin: Admin, *, partitioned: bool) -> None:
     before = set(await held(admin))
     await admin.create_queue("q", enable_partitioning=partitioned)

@@ -120,7 +120,8 @@ async def test_what_becomes_of_messages_that_no_rule_can_judge_is_kept_under_its
     assert (await namespace.get_entity("news/subscriptions/s")).properties.get(name, True) is False
 
 
-@pytest.mark.parametrize("partitioned", [False, True])
+@pytest.mark.everywhere("the registry and the partitions lie in different slots")
+@pytest.mark.both_shapes
 async def test_the_settings_reach_the_partitions_of_the_topic(admin: Admin, *, partitioned: bool) -> None:
     await admin.create_topic("t", enable_partitioning=partitioned)
     await admin.create_subscription("t", "s", lock_duration="PT30S", requires_session=True)
@@ -318,6 +319,7 @@ async def test_ensuring_creates_what_is_missing_and_leaves_what_is_there(admin: 
     assert await rules(admin, "s") == ["$Default"]
 
 
+@pytest.mark.everywhere("the registry and the partitions lie in different slots")
 async def test_ensuring_and_deleting_at_once_both_succeed_or_find_nothing(admin: Admin) -> None:
     for _ in range(3):
         done = await asyncio.gather(
@@ -375,6 +377,7 @@ async def test_subscriptions_are_listed_by_name_over_several_pages(
         await anext(admin.list_subscriptions("news").by_page("a b"))
 
 
+@pytest.mark.everywhere("the registry and the partitions lie in different slots")
 async def test_a_deleted_subscription_leaves_nothing_and_its_name_is_free(admin: Admin) -> None:
     before = set(await held(admin))
     await admin.create_subscription("news", "s", requires_session=True, rules=[RuleProperties("red")])

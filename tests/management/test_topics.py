@@ -60,7 +60,8 @@ async def test_a_property_can_be_changed_and_reset_unless_it_is_fixed(admin: Adm
     assert await admin.get_topic("t") == TopicProperties("t")
 
 
-@pytest.mark.parametrize("partitioned", [False, True])
+@pytest.mark.everywhere("the registry and the partitions lie in different slots")
+@pytest.mark.both_shapes
 async def test_the_settings_reach_the_partitions(admin: Admin, *, partitioned: bool) -> None:
     await admin.create_topic("t", enable_partitioning=partitioned, max_size_in_megabytes=2)
     await admin.update_topic({"name": "t"}, status="SendDisabled", default_message_time_to_live="PT30S")
@@ -76,6 +77,7 @@ async def test_the_settings_reach_the_partitions(admin: Admin, *, partitioned: b
         assert told == [b"1", b"SendDisabled", b"30000"]
 
 
+@pytest.mark.everywhere("the registry and the partitions lie in different slots")
 async def test_a_topic_may_be_put_beside_another_entity(admin: Admin) -> None:
     await admin.create_queue("first")
     place = partition_for_name("first", 4)
@@ -211,6 +213,7 @@ async def test_what_is_fixed_cannot_be_changed(admin: Admin, name: str, value: A
     await refused(admin, admin.ensure_topic("t", **{name: value}), ValueError, differs)
 
 
+@pytest.mark.everywhere("the registry and the partitions lie in different slots")
 async def test_changes_at_once_are_all_made_also_while_subscriptions_come(admin: Admin) -> None:
     await admin.create_topic("t", enable_partitioning=True)
     await asyncio.gather(
@@ -281,7 +284,8 @@ async def test_topics_and_queues_are_listed_apart_over_several_pages(
     ]
 
 
-@pytest.mark.parametrize("partitioned", [False, True])
+@pytest.mark.everywhere("the registry and the partitions lie in different slots")
+@pytest.mark.both_shapes
 async def test_a_deleted_topic_leaves_nothing_and_its_name_is_free(admin: Admin, *, partitioned: bool) -> None:
     before = set(await held(admin))
     await admin.create_topic("t", enable_partitioning=partitioned)

@@ -26,13 +26,16 @@ from tests.registry.cuts import Cuts, Deed, settled
 from tests.registry.keys import keys_of, snapshot
 from tests.registry.turns import Cut, Turns
 
-pytestmark = pytest.mark.anyio
+pytestmark = [
+    pytest.mark.anyio,
+    pytest.mark.everywhere("a creation cut off in the middle has reached some slots and not others"),
+]
 
 SETTINGS = PartitionSettings(lock_duration=1234)
 CHANGED = PartitionSettings(lock_duration=4321)
 
 in_memory = pytest.mark.parametrize("target", ["memory"], indirect=True)
-shapes = pytest.mark.parametrize("partitioned", [False, True], ids=["one partition", "all partitions"])
+shapes = pytest.mark.both_shapes
 
 
 @pytest.fixture

@@ -66,6 +66,7 @@ async def partition_keys_in(transport: Transport) -> list[str]:
 # -- opening -----------------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.everywhere("the registry and the partitions lie in different slots")
 async def test_a_namespace_is_made_when_it_is_first_opened(transport: Transport) -> None:
     made = await Namespace.open(transport, "ns")
     assert (made.name, made.partitions) == ("ns", 16)
@@ -109,6 +110,7 @@ async def test_what_cannot_be_a_namespace_is_not_made(
 # -- creating ----------------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.everywhere("the registry and the partitions lie in different slots")
 async def test_a_queue_lives_whole_in_the_partition_of_its_name(transport: Transport, namespace: Namespace) -> None:
     settings = PartitionSettings(lock_duration=5000, duplicate_window=1000, quota=77)
     record = await namespace.create_entity("Billing/Orders", settings, properties={"user_metadata": "ours"})
@@ -123,6 +125,7 @@ async def test_a_queue_lives_whole_in_the_partition_of_its_name(transport: Trans
     assert await namespace.get_entity("BILLING/ORDERS") == record
 
 
+@pytest.mark.everywhere("the registry and the partitions lie in different slots")
 async def test_a_partitioned_queue_lives_in_all_partitions(transport: Transport, namespace: Namespace) -> None:
     record = await namespace.create_entity("q", SETTINGS, partitioned=True)
     assert (record.partitions, record.partitioned) == ((0, 1, 2, 3), True)
@@ -133,6 +136,7 @@ async def test_a_partitioned_queue_lives_in_all_partitions(transport: Transport,
         assert (sent.first, partition.version, partition.settings) == (1, 1, SETTINGS)
 
 
+@pytest.mark.everywhere("the registry and the partitions lie in different slots")
 async def test_a_queue_may_be_put_beside_another(namespace: Namespace) -> None:
     await namespace.create_entity("First", SETTINGS)
     place = partition_for_name("first", 4)
@@ -188,6 +192,7 @@ async def test_a_name_that_is_taken_is_refused_and_nothing_changes(transport: Tr
     )
 
 
+@pytest.mark.everywhere("the registry and the partitions lie in different slots")
 async def test_of_several_who_create_the_same_queue_at_once_one_succeeds(url: str, transport: Transport) -> None:
     async with await open_transport(url) as another:
         for round_ in range(5):
@@ -286,6 +291,7 @@ async def test_properties_that_would_not_come_back_as_they_are_are_refused(
     assert await snapshot(transport) == before
 
 
+@pytest.mark.everywhere("the registry and the partitions lie in different slots")
 async def test_a_partition_is_asked_for_where_the_entity_lives(namespace: Namespace) -> None:
     record = await namespace.create_entity("q", SETTINGS)
     elsewhere = (record.partitions[0] + 1) % 4
@@ -308,6 +314,7 @@ async def test_a_record_that_cannot_be_read_is_told_apart_from_none(transport: T
     assert await snapshot(transport) == before
 
 
+@pytest.mark.everywhere("the registry and the partitions lie in different slots")
 async def test_in_a_namespace_that_is_gone_nothing_is_made(transport: Transport, namespace: Namespace) -> None:
     record = await namespace.create_entity("q", SETTINGS)
     await transport.command("DEL", NAMESPACE, key=NAMESPACE)
@@ -323,6 +330,7 @@ async def test_in_a_namespace_that_is_gone_nothing_is_made(transport: Transport,
     assert await snapshot(transport) == before
 
 
+@pytest.mark.everywhere("the registry and the partitions lie in different slots")
 async def test_who_creates_an_entity_makes_the_namespace_again(transport: Transport, namespace: Namespace) -> None:
     """Its servers have come back empty."""
     await transport.command("DEL", NAMESPACE, key=NAMESPACE)
@@ -330,6 +338,7 @@ async def test_who_creates_an_entity_makes_the_namespace_again(transport: Transp
     assert (await Namespace.open(transport, "ns")).partitions == namespace.partitions
 
 
+@pytest.mark.everywhere("the registry and the partitions lie in different slots")
 async def test_a_namespace_that_was_made_with_other_partitions_meanwhile_is_left_alone(
     transport: Transport, namespace: Namespace
 ) -> None:
@@ -342,6 +351,7 @@ async def test_a_namespace_that_was_made_with_other_partitions_meanwhile_is_left
 # -- changing ----------------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.everywhere("the registry and the partitions lie in different slots")
 async def test_a_change_reaches_the_registry_and_every_partition(transport: Transport, namespace: Namespace) -> None:
     record = await namespace.create_entity("q", SETTINGS, partitioned=True, properties={"a": 1})
     changed = await namespace.update_entity(record, PartitionSettings(quota=3))
@@ -421,6 +431,7 @@ async def test_the_window_of_duplicate_detection_may_change(namespace: Namespace
     assert changed.settings.duplicate_window == 6
 
 
+@pytest.mark.everywhere("the registry and the partitions lie in different slots")
 @pytest.mark.parametrize("way", ["restored", "updated"])
 async def test_a_partition_that_was_lost_is_made_again_and_the_others_stay_as_they_are(
     transport: Transport, namespace: Namespace, way: str
@@ -460,7 +471,8 @@ async def test_what_was_deleted_is_not_restored(transport: Transport, namespace:
 # -- deleting ----------------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("partitioned", [False, True])
+@pytest.mark.everywhere("the registry and the partitions lie in different slots")
+@pytest.mark.both_shapes
 async def test_a_deleted_queue_leaves_nothing_and_its_name_is_free(
     transport: Transport, namespace: Namespace, *, partitioned: bool
 ) -> None:
@@ -478,6 +490,7 @@ async def test_a_deleted_queue_leaves_nothing_and_its_name_is_free(
         await perform(transport, namespace.partition(old, old.partitions[0]).count())
 
 
+@pytest.mark.everywhere("the registry and the partitions lie in different slots")
 async def test_of_several_who_delete_a_queue_at_once_none_fails_but_for_its_absence(
     url: str, transport: Transport, namespace: Namespace
 ) -> None:
@@ -496,6 +509,7 @@ async def test_of_several_who_delete_a_queue_at_once_none_fails_but_for_its_abse
             assert await namespace.list_entities() == ()
 
 
+@pytest.mark.everywhere("the registry and the partitions lie in different slots")
 async def test_a_partition_is_taken_away_in_as_many_steps_as_it_needs(
     transport: Transport, namespace: Namespace
 ) -> None:
@@ -507,6 +521,7 @@ async def test_a_partition_is_taken_away_in_as_many_steps_as_it_needs(
     assert await partition_keys_in(transport) == []
 
 
+@pytest.mark.everywhere("the registry and the partitions lie in different slots")
 async def test_what_is_in_the_place_of_a_partition_but_is_another_s_is_not_taken_away(
     transport: Transport, namespace: Namespace
 ) -> None:
@@ -522,6 +537,7 @@ async def test_what_is_in_the_place_of_a_partition_but_is_another_s_is_not_taken
     assert [after[key] for key in kept] == [before[key] for key in kept]
 
 
+@pytest.mark.everywhere("the registry and the partitions lie in different slots")
 async def test_an_older_client_s_call_is_behind_or_ahead_but_never_between(
     transport: Transport, namespace: Namespace
 ) -> None:

@@ -118,6 +118,7 @@ async def test_another_number_of_partitions_is_refused_to_who_insists_on_it(tran
     assert text == "Namespace 'ns' has 4 partitions, which cannot change: open it with that number, or none."
 
 
+@pytest.mark.everywhere("namespaces lie in different slots")
 async def test_namespaces_share_nothing(transport: Transport) -> None:
     await registered(transport)
     before = keys_of(await snapshot(transport), "ns")

@@ -245,6 +245,7 @@ async def test_whoever_is_always_late_gives_up_in_time(transport: Transport, nam
         await Namespace(Restless(), "ns", 1, 0).routes("Topic", timeout=0.3)
 
 
+@pytest.mark.everywhere("the registry and the partitions lie in different slots")
 async def test_every_snapshot_is_the_state_at_one_version(
     url: str, transport: Transport, namespace: Namespace, monkeypatch: pytest.MonkeyPatch
 ) -> None:

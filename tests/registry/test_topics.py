@@ -28,7 +28,7 @@ SUB = path_of("Topic", "Sub")
 
 on_a_server = pytest.mark.parametrize("target", ["server"], indirect=True)
 in_memory = pytest.mark.parametrize("target", ["memory"], indirect=True)
-shapes = pytest.mark.parametrize("partitioned", [False, True], ids=["one partition", "all partitions"])
+shapes = pytest.mark.both_shapes
 
 
 @pytest.fixture
@@ -61,6 +61,7 @@ async def refused(transport: Transport, done: Awaitable[Any], error: type[Except
 # -- topics ------------------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.everywhere("the registry and the partitions lie in different slots")
 @shapes
 async def test_a_topic_lives_where_a_queue_would(
     transport: Transport, namespace: Namespace, *, partitioned: bool
@@ -137,6 +138,7 @@ async def test_an_entity_of_another_kind_is_not_taken_for_one(transport: Transpo
 # -- subscriptions -----------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.everywhere("the registry and the partitions lie in different slots")
 @shapes
 async def test_a_subscription_lives_in_the_partitions_of_its_topic_and_stores_its_messages_there(
     transport: Transport, namespace: Namespace, *, partitioned: bool
@@ -287,6 +289,7 @@ async def test_a_subscription_may_be_created_with_many_rules_or_none(
     require_whole(await kept_of(transport), 1)
 
 
+@pytest.mark.everywhere("the registry and the partitions lie in different slots")
 async def test_of_several_who_create_the_same_subscription_at_once_one_succeeds(
     url: str, transport: Transport, namespace: Namespace
 ) -> None:

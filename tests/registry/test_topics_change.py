@@ -31,14 +31,14 @@ from tests.registry.keys import keys_of, snapshot
 from tests.registry.topics import ANY, CORRELATED, OF_SUBSCRIPTION, OF_TOPIC, SQL, kept_of, make_topic, require_whole
 from tests.registry.turns import Cut, Heard
 
-pytestmark = pytest.mark.anyio
+pytestmark = [pytest.mark.anyio, pytest.mark.everywhere("a change is told to partitions in different slots")]
 
 ENTITIES = registry_keys("ns", registry_salt())[1]
 SUB = path_of("Topic", "Sub")
 
 on_a_server = pytest.mark.parametrize("target", ["server"], indirect=True)
 in_memory = pytest.mark.parametrize("target", ["memory"], indirect=True)
-shapes = pytest.mark.parametrize("partitioned", [False, True], ids=["one partition", "all partitions"])
+shapes = pytest.mark.both_shapes
 
 
 @pytest.fixture

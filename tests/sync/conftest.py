@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import signal
 import threading
 from collections.abc import Callable, Iterator
@@ -11,21 +10,16 @@ import pytest
 
 from sbredis import ServiceBusClient
 from sbredis.sync import _portal
+from tests.loops import OneThreadLoop
 from tests.waiting import wait_until
 
 
 @pytest.fixture(autouse=True)
 def loop_of_asyncio(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
-    """In memory the portal runs on asyncio's own loop in debug mode; elsewhere on uvloop's, where there is one."""
-    if "[server" in request.node.name or "[cluster" in request.node.name:
+    """In memory the portal runs on a loop that refuses other threads; elsewhere on uvloop's, where there is one."""
+    if "target" in request.fixturenames and request.getfixturevalue("target") != "memory":
         return
-
-    def made() -> asyncio.AbstractEventLoop:
-        loop = asyncio.new_event_loop()
-        loop.set_debug(True)
-        return loop
-
-    monkeypatch.setattr(_portal, "_event_loop", made)
+    monkeypatch.setattr(_portal, "_event_loop", OneThreadLoop)
 
 
 @pytest.fixture(autouse=True)

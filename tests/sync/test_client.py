@@ -52,6 +52,7 @@ def receive_one(receiver: ServiceBusReceiver) -> ServiceBusReceivedMessage:
     return message
 
 
+@pytest.mark.everywhere("a client opens every target")
 def test_what_is_sent_is_received_and_completed(sender: ServiceBusSender, receiver: ServiceBusReceiver) -> None:
     sender.send_messages([ServiceBusMessage(str(number), partition_key="one") for number in range(3)])
     messages = receiver.receive_messages(max_message_count=3)

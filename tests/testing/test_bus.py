@@ -65,7 +65,7 @@ async def test_ids_and_values_of_every_kind_are_told_as_they_were_sent(bus: Bus,
         assert type(told.message_id) is type(given)
 
 
-@pytest.mark.parametrize("partitioned", [False, True])
+@pytest.mark.both_shapes
 async def test_everything_sent_is_told_in_its_order_however_it_was_sent(bus: Bus, partitioned: bool) -> None:
     await bus.create_queue("orders", enable_partitioning=partitioned)
     async with bus.client.get_queue_sender("orders") as sender:
@@ -141,7 +141,7 @@ async def test_a_queue_that_is_not_there_is_an_error(bus: Bus, look: Callable[[B
 # -- what is there -----------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("partitioned", [False, True])
+@pytest.mark.both_shapes
 async def test_messages_are_told_by_where_they_are(bus: Bus, partitioned: bool) -> None:
     await bus.create_queue("orders", enable_partitioning=partitioned)
     await send(bus, "active", "locked", "delayed", "deferred", "dead", "done")

@@ -33,7 +33,7 @@ def session_of(receiver: ServiceBusReceiver | None) -> ServiceBusSession:
     return receiver.session
 
 
-@pytest.mark.parametrize("partitioned", [False, True])
+@pytest.mark.both_shapes
 async def test_messages_of_sessions_are_told_like_others(bus: Bus, partitioned: bool) -> None:
     await bus.create_queue("orders", requires_session=True, enable_partitioning=partitioned)
     await send(bus, "ann", "one", "two")
@@ -49,7 +49,7 @@ async def test_messages_of_sessions_are_told_like_others(bus: Bus, partitioned: 
     assert await bus.messages("orders") == []
 
 
-@pytest.mark.parametrize("partitioned", [False, True])
+@pytest.mark.both_shapes
 @pytest.mark.parametrize("wanted", ["ann", NEXT_AVAILABLE_SESSION])
 async def test_the_lock_on_a_session_lapses_when_the_clock_is_moved(bus: Bus, wanted: Any, partitioned: bool) -> None:
     await bus.create_queue("orders", requires_session=True, enable_partitioning=partitioned)
@@ -73,7 +73,7 @@ async def test_the_lock_on_a_session_lapses_when_the_clock_is_moved(bus: Bus, wa
     assert await bus.messages("orders") == []
 
 
-@pytest.mark.parametrize("partitioned", [False, True])
+@pytest.mark.both_shapes
 async def test_who_waits_for_a_session_gets_one_whose_lock_has_lapsed(bus: Bus, partitioned: bool) -> None:
     await bus.create_queue("orders", requires_session=True, enable_partitioning=partitioned)
     await send(bus, "ann", "one")

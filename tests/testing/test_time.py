@@ -184,7 +184,7 @@ async def test_duplicates_are_known_for_their_window(bus: Bus) -> None:
     assert len(await bus.sent("orders")) == 3
 
 
-@pytest.mark.parametrize("partitioned", [False, True])
+@pytest.mark.both_shapes
 async def test_whoever_waits_notices_in_every_client(bus: Bus, partitioned: bool) -> None:
     await bus.create_queue("orders", enable_partitioning=partitioned)
     async with ServiceBusClient(bus.url) as other:

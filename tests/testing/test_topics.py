@@ -39,7 +39,7 @@ def bodies(messages: list[Any]) -> list[bytes]:
 # -- creating ----------------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("partitioned", [False, True])
+@pytest.mark.both_shapes
 async def test_a_topic_hands_what_was_sent_to_its_subscriptions(bus: Bus, partitioned: bool) -> None:
     await bus.create_topic("news", enable_partitioning=partitioned)
     await bus.create_subscription("news", "all", max_delivery_count=3)
@@ -141,7 +141,7 @@ async def test_what_a_topic_or_a_subscription_cannot_have_is_refused(bus: Bus) -
 # -- the clock ---------------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("partitioned", [False, True])
+@pytest.mark.both_shapes
 async def test_what_is_scheduled_on_a_topic_is_there_when_its_time_has_come(bus: Bus, partitioned: bool) -> None:
     """Whether or not somebody waits for it, the helpers tell it so at once."""
     await bus.create_topic("news", enable_partitioning=partitioned)

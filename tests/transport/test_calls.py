@@ -11,7 +11,7 @@ from sbredis.exceptions import OperationTimeoutError, Outcome, ScriptRefusedErro
 from sbredis.servers import LocalCluster, LocalServer
 from sbredis.transport import Script, Transport, open_transport
 
-pytestmark = pytest.mark.anyio
+pytestmark = [pytest.mark.anyio, pytest.mark.everywhere("each target has a transport of its own")]
 
 ECHO = Script("echo", "return {KEYS[1], ARGV[1], #KEYS, #ARGV}")
 COUNT = Script("count", "return redis.call('INCRBY', KEYS[1], ARGV[1])")

@@ -18,7 +18,7 @@ from sbredis.transport import Script, Transport, open_transport
 from tests.transport.ears import Ear
 from tests.transport.hand import turns
 
-pytestmark = pytest.mark.anyio
+pytestmark = [pytest.mark.anyio, pytest.mark.everywhere("each target has a transport of its own")]
 
 COUNT = Script("count", "return redis.call('INCRBY', KEYS[1], ARGV[1])")
 

@@ -14,6 +14,7 @@ COUNT = Script("count", "#!lua\nreturn redis.call('HINCRBY', KEYS[1], ARGV[1], 1
 
 pytestmark = [
     pytest.mark.anyio,
+    pytest.mark.everywhere("each target has a transport of its own"),
     pytest.mark.skipif(sys.platform == "win32", reason="uvloop does not exist for Windows"),
     pytest.mark.parametrize("anyio_backend", [("asyncio", {"use_uvloop": True, "debug": True})], ids=["uvloop"]),
 ]

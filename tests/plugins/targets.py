@@ -1,0 +1,77 @@
+"""A pytest plugin that chooses where a test runs: over memory, over one server, over a cluster.
+
+It decides for every test that takes the fixture ``target`` (or ``url``, which needs it). Each behaviour is proved in
+memory, where ``make quick`` sees it, and once more on a real server. A cluster is another transport below the same
+client and the same scripts, so tests use it where it can make a difference, and for the fundamentals.
+
+| a test | runs over |
+|---|---|
+| without a mark | memory and one server |
+| ``@pytest.mark.everywhere("why")`` | memory, one server and a cluster |
+| ``@pytest.mark.parametrize("target", [...], indirect=True)`` | the targets that it lists |
+
+An entity has one partition, or is partitioned. ``@pytest.mark.both_shapes`` passes this to the test as its argument
+``partitioned``: plain in memory, and partitioned on servers, where the partitions really run side by side. A test that
+lists its targets gets both shapes on each. Both marks may be set for a whole module:
+``pytestmark = pytest.mark.everywhere("why")``.
+"""
+
+from __future__ import annotations
+
+import pytest
+
+ALWAYS = ("memory", "server")
+EVERYWHERE = ("memory", "server", "cluster")
+SHAPES = {False: "plain", True: "partitioned"}
+
+
+def partitioned_on(target: str) -> bool:
+    """The shape of the entity on a target that the plugin chose."""
+    return target != "memory"
+
+
+MARKERS = (
+    "everywhere(reason): run over a cluster too; the reason says what a cluster can change (tests/plugins/targets.py)",
+    "both_shapes: run with an entity of one partition and with a partitioned one (tests/plugins/targets.py)",
+)
+
+
+def chosen_by_hand(metafunc: pytest.Metafunc) -> set[str]:
+    """The arguments that a test's own ``parametrize`` marks set."""
+    names: set[str] = set()
+    for mark in metafunc.definition.iter_markers("parametrize"):
+        argnames = mark.args[0] if mark.args else mark.kwargs["argnames"]
+        names.update(argnames.replace(" ", "").split(",") if isinstance(argnames, str) else argnames)
+    return names
+
+
+def targets_of(metafunc: pytest.Metafunc) -> tuple[str, ...]:
+    """The targets of a test that does not list them."""
+    mark = metafunc.definition.get_closest_marker("everywhere")
+    if mark is None:
+        return ALWAYS
+    if len(mark.args) != 1 or not isinstance(mark.args[0], str) or not mark.args[0]:
+        raise pytest.UsageError(f"{metafunc.definition.nodeid}: everywhere needs a reason")
+    return EVERYWHERE
+
+
+def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
+    """Called by pytest for each test function before it makes the tests."""
+    by_hand = chosen_by_hand(metafunc)
+    over = targets_of(metafunc) if "target" in metafunc.fixturenames and "target" not in by_hand else None
+    shaped = metafunc.definition.get_closest_marker("both_shapes") is not None
+    if over is None:
+        if shaped:
+            metafunc.parametrize("partitioned", SHAPES, ids=SHAPES.values())
+    elif shaped:
+        pairs = [(target, partitioned_on(target)) for target in over]
+        ids = [f"{target}-{SHAPES[shape]}" for target, shape in pairs]
+        metafunc.parametrize(("target", "partitioned"), pairs, ids=ids, indirect=["target"])
+    else:
+        metafunc.parametrize("target", over, indirect=True)
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    """Called by pytest when it starts."""
+    for marker in MARKERS:
+        config.addinivalue_line("markers", marker)

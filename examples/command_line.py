@@ -1,4 +1,4 @@
-"""How the examples are called, each of them alike. What is worth copying of one is its `main`, and what that calls."""
+"""The command line that all examples share. To copy an example, copy its `main` and the functions that it calls."""
 
 from __future__ import annotations
 
@@ -13,14 +13,14 @@ from sbredis.transport import parse_target
 
 @contextmanager
 def connection_string(about: str | None) -> Iterator[str]:
-    """What the command line names, or memory. Ctrl-C ends what is done with it, with a line and the code 130."""
+    """Yield the connection string of the command line, by default memory://. Ctrl-C ends the program with code 130."""
     arguments = argparse.ArgumentParser(description=(about or "").partition("\n\n")[0])
     arguments.add_argument(
         "url",
         nargs="?",
         default="memory://example",
         metavar="CONNECTION STRING",
-        help="where to run, for instance redis://localhost:6379 or embedded:///tmp/folder; in memory unless said",
+        help="the server to use, for instance redis://localhost:6379 or embedded:///tmp/folder; in memory by default",
     )
     url: str = arguments.parse_args().url
     try:

@@ -1,4 +1,4 @@
-"""Messages that cannot be handled: how they become dead letters, and how one gets them back.
+"""Messages that cannot be handled: how they become dead letters, and how to send them again.
 
 python examples/dead_letters.py [CONNECTION STRING]
 """
@@ -12,7 +12,7 @@ from sbredis.aio import ServiceBusClient
 
 
 async def main(url: str) -> None:
-    """One letter that the application gives up, one that fails too often; both are mended and sent again."""
+    """Dead-letter one message and let another fail too often; then mend both and send them again."""
     async with ServiceBusClient(url) as client:
         await client.ensure_queue("letters", max_delivery_count=3)
         async with client.get_queue_sender("letters") as sender:

@@ -1,4 +1,4 @@
-"""Setting messages aside until their turn comes: steps of an order that arrive out of order.
+"""Deferring messages: steps of an order arrive out of order, and are handled in order.
 
 python examples/deferral.py [CONNECTION STRING]
 """
@@ -12,7 +12,7 @@ from sbredis.aio import ServiceBusClient
 
 
 async def main(url: str) -> None:
-    """Handle three steps in their order, although the last one comes first."""
+    """Handle three steps in order, although the last one arrives first."""
     async with ServiceBusClient(url) as client:
         async with client.get_queue_sender("steps", create_if_missing=True) as sender:
             steps = [ServiceBusMessage(f"step {step}", application_properties={"step": step}) for step in (3, 1, 2)]
@@ -24,16 +24,16 @@ async def main(url: str) -> None:
                 step = (message.application_properties or {})["step"]
                 assert isinstance(step, int)
                 if step != expected:
-                    deferred[step] = message.sequence_number  # the only way back to it
+                    deferred[step] = message.sequence_number  # needed to receive it later
                     await receiver.defer_message(message)
-                    print(f"{message} has come too early: deferred")
+                    print(f"{message} came too early: deferred")
                     continue
                 print(f"{message} handled")
                 await receiver.complete_message(message)
                 expected += 1
                 while expected in deferred:
                     (waiting,) = await receiver.receive_deferred_messages(deferred.pop(expected))
-                    print(f"{waiting} handled, now that it is its turn")
+                    print(f"{waiting} handled after it was deferred")
                     await receiver.complete_message(waiting)
                     expected += 1
 

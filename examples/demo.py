@@ -1,5 +1,5 @@
-"""sbredis at work on servers that it starts itself: a queue, schedules, sessions and a topic on an embedded server,
-and a cluster that loses a node.
+"""A demonstration of sbredis on servers that it starts itself: a queue, schedules, sessions and a topic on an embedded
+server, and a cluster that loses a node.
 
 python examples/demo.py
 """
@@ -24,13 +24,13 @@ from sbredis.servers import LocalCluster
 ORDERS = 5000
 HANDLERS = 50
 SENDERS = 50
-ACCOUNTS, PAYMENTS = 40, 50  # so many of each
+ACCOUNTS, PAYMENTS = 40, 50  # the number of accounts, and of payments for each
 CLERKS = 8
 NODE_TIMEOUT = 1000  # milliseconds of silence after which the nodes of the cluster elect a new master
 
 
 def say(text: str = "") -> None:
-    """Print at once, also into a pipe."""
+    """Print a line at once, even into a pipe."""
     print(text, flush=True)
 
 
@@ -38,7 +38,7 @@ def say(text: str = "") -> None:
 
 
 async def embedded(url: str) -> None:
-    """A real server in a folder: started by whoever needs it first, ended after the last one, its data kept."""
+    """Use a real server in a folder: the first client starts it, it ends after the last one, and its data stay."""
     say("1. An embedded server: a folder is all it takes")
     for visit in ("first", "second"):
         started = time.perf_counter()
@@ -50,8 +50,8 @@ async def embedded(url: str) -> None:
 
 
 async def orders(url: str) -> bool:
-    """Orders are sent, handled, set aside; one that nobody can handle dies, and one comes later."""
-    say("2. A queue on it: a stream of sends, 50 handlers, a deferral, a schedule, a dead letter")
+    """Send and handle orders: one is deferred, one is scheduled, and one fails until it is a dead letter."""
+    say("2. A queue: a stream of sends, 50 handlers, a deferral, a schedule, a dead letter")
     async with ServiceBusClient(url) as client, ServiceBusAdministrationClient(url) as administration:
         await administration.create_queue("orders", max_delivery_count=3, requires_duplicate_detection=True)
         seen: Counter[str] = Counter()
@@ -62,7 +62,7 @@ async def orders(url: str) -> bool:
                 "orders", prefetch_count=200, auto_lock_renewer=renewer, max_wait_time=1
             ) as receiver,
         ):
-            summary = asyncio.create_task(live(administration, seen))
+            summary = asyncio.create_task(show_counts(administration, seen))
             work = [asyncio.create_task(handle(receiver, seen)) for _ in range(HANDLERS)]
             started = time.perf_counter()
             seen["sent"] = await sender.send_stream(order(number) for number in range(1, ORDERS + 1))
@@ -70,10 +70,10 @@ async def orders(url: str) -> bool:
             await sender.schedule_messages(order(ORDERS + 1), datetime.now(UTC) + timedelta(seconds=0.5))
             await asyncio.gather(*work)
             summary.cancel()
-            seconds = time.perf_counter() - started - 1  # that long nothing has come in the end
+            seconds = time.perf_counter() - started - 1  # the handlers end after a second without a message
             say(f"   handled {seen['handled']} orders in {seconds:.1f} s; 200 were duplicates")
             (deferred,) = await receiver.receive_deferred_messages(seen["deferred"])
-            say(f"   the deferred one is asked for by its number: {deferred}")
+            say(f"   the deferred one, received by its number: {deferred}")
             await receiver.complete_message(deferred)
         async with client.get_queue_receiver("orders", sub_queue=ServiceBusSubQueue.DEAD_LETTER) as dead:
             letters = await dead.receive_messages(10, max_wait_time=1)
@@ -84,17 +84,17 @@ async def orders(url: str) -> bool:
 
 
 def order(number: int) -> ServiceBusMessage:
-    """An order, known by its number wherever it comes from."""
+    """Make an order, whose message id is made from its number."""
     return ServiceBusMessage(f"order {number}", message_id=f"order-{number}", application_properties={"number": number})
 
 
 async def handle(receiver: ServiceBusReceiver, seen: Counter[str]) -> None:
-    """One of several who handle what comes, until nothing has come for a second."""
+    """Handle messages until none has arrived for a second. Several of these tasks run at the same time."""
     async for message in receiver:
         number = (message.application_properties or {})["number"]
-        if number == 13:  # nobody can handle this one
+        if number == 13:  # no handler can handle this one
             await receiver.abandon_message(message)
-        elif number == 500:  # this one has to wait for another
+        elif number == 500:  # this one is for later
             seen["deferred"] = message.sequence_number
             await receiver.defer_message(message)
         else:
@@ -102,8 +102,8 @@ async def handle(receiver: ServiceBusReceiver, seen: Counter[str]) -> None:
             seen["handled"] += 1
 
 
-async def live(administration: ServiceBusAdministrationClient, seen: Counter[str]) -> None:
-    """What is in the queue, as it changes."""
+async def show_counts(administration: ServiceBusAdministrationClient, seen: Counter[str]) -> None:
+    """Print the counts of the queue four times a second."""
     while True:
         now = await administration.get_queue_runtime_properties("orders")
         say(
@@ -114,8 +114,8 @@ async def live(administration: ServiceBusAdministrationClient, seen: Counter[str
 
 
 async def reminders(url: str) -> bool:
-    """A reminder is scheduled, and expires. Nobody listens, and yet it happens when it is due."""
-    say("3. Time on it: nobody sends, nobody receives, and everything happens as of the time it was due")
+    """Schedule a reminder that expires. No client sends or receives, but both happen when they are due."""
+    say("3. Time: without senders and receivers, everything happens as of the time when it was due")
     async with ServiceBusClient(url) as client, ServiceBusAdministrationClient(url) as administration:
         await administration.create_queue("reminders", dead_lettering_on_message_expiration=True)
         due = (datetime.now(UTC) + timedelta(seconds=0.4)).replace(microsecond=0) + timedelta(seconds=1)
@@ -140,8 +140,8 @@ async def reminders(url: str) -> bool:
 
 
 async def payments(url: str) -> bool:
-    """Payments, those of each account in their order; every one is put on a topic then, where rules choose some."""
-    say(f"4. Sessions and a topic on it: {CLERKS} workers, each account's payments in order; a rule that chooses")
+    """Handle payments, those of each account in order, and send each to a topic, where a rule selects some."""
+    say(f"4. Sessions and a topic: {CLERKS} workers handle each account's payments in order; a rule selects some")
     async with ServiceBusClient(url) as client, ServiceBusAdministrationClient(url) as administration:
         await administration.create_queue("payments", requires_session=True)
         await administration.create_topic("ledger")
@@ -152,22 +152,22 @@ async def payments(url: str) -> bool:
             mixed = ((account, amount) for amount in range(PAYMENTS) for account in range(ACCOUNTS))
             await sender.send_stream(ServiceBusMessage(str(amount), session_id=f"{name}") for name, amount in mixed)
         handled: defaultdict[str, list[int]] = defaultdict(list)
-        summary = asyncio.create_task(live_ledger(administration, handled))
+        summary = asyncio.create_task(show_ledger(administration, handled))
         started = time.perf_counter()
         await asyncio.gather(*[asyncio.create_task(clerk(client, handled)) for _ in range(CLERKS)])
         summary.cancel()
-        seconds = time.perf_counter() - started - 0.5  # that long nothing has come in the end
+        seconds = time.perf_counter() - started - 0.5  # the workers end after half a second without a session
         ordered = list(handled.values()) == [list(range(PAYMENTS))] * ACCOUNTS
         say(f"   handled {ACCOUNTS * PAYMENTS} payments of {ACCOUNTS} accounts in {seconds:.1f} s; in order: {ordered}")
         async with client.get_subscription_receiver("ledger", "large") as receiver:
             (one, *others) = await receiver.receive_messages(1000, max_wait_time=1)
-        say(f"   the rule has chosen {1 + len(others)}; one of them: {one.application_properties}")
+        say(f"   the rule selected {1 + len(others)}; one of them: {one.application_properties}")
     say()
     return ordered and 1 + len(others) == ACCOUNTS * (PAYMENTS - 46)
 
 
 async def clerk(client: ServiceBusClient, handled: dict[str, list[int]]) -> None:
-    """One of several who take an account that nobody else has, do a part of its payments, and go on to another."""
+    """Accept an account that no other worker has, handle some of its payments, and continue with another account."""
     async with client.get_topic_sender("ledger") as ledger:
         while (receiver := await client.accept_next_session("payments", max_wait_time=0.5)) is not None:
             async with receiver:
@@ -180,8 +180,8 @@ async def clerk(client: ServiceBusClient, handled: dict[str, list[int]]) -> None
                     await receiver.complete_message(message)
 
 
-async def live_ledger(administration: ServiceBusAdministrationClient, handled: dict[str, list[int]]) -> None:
-    """How the payments go, and what has come to the subscriptions."""
+async def show_ledger(administration: ServiceBusAdministrationClient, handled: dict[str, list[int]]) -> None:
+    """Print the number of handled payments, and the counts of the subscriptions, four times a second."""
     while True:
         counts = [
             f"{each.name}: {each.active_message_count:>5}"
@@ -195,7 +195,7 @@ async def live_ledger(administration: ServiceBusAdministrationClient, handled: d
 
 
 async def killed_node(cluster: LocalCluster) -> bool:
-    """Senders and handlers on a queue in 16 partitions; a master is killed; all go on when its replica takes over."""
+    """Send and handle events in 16 partitions, and kill a master. All tasks continue when its replica takes over."""
     say(f"   {await check_connection(cluster.url)}".replace("\n", "\n   "))
     seen: Counter[str] = Counter()
     acknowledged: set[str] = set()
@@ -223,14 +223,14 @@ async def killed_node(cluster: LocalCluster) -> bool:
     lost, twice = len(acknowledged - set(completed)), sum(1 for times in completed.values() if times > 1)
     say(f"   {len(acknowledged)} acknowledged, {len(completed)} handled: {lost} lost, {twice} completed twice")
     if lost:
-        say("   (durability=master: a failover may lose what had not reached the replica)")
+        say("   (durability=master: a failover may lose messages that had not reached the replica)")
     return not seen["errors"] and not twice
 
 
 async def send(
     sender: ServiceBusSender, name: int, acknowledged: set[str], seen: Counter[str], stop: asyncio.Event
 ) -> None:
-    """One of many who send one event after the other."""
+    """Send one event after the other, until ``stop`` is set. Many of these tasks run at the same time."""
     number = 0
     while not stop.is_set():
         number += 1
@@ -245,7 +245,7 @@ async def send(
 
 
 async def complete(receiver: ServiceBusReceiver, completed: Counter[str], seen: Counter[str]) -> None:
-    """One of many who complete what comes."""
+    """Complete messages as they arrive. Many of these tasks run at the same time."""
     async for message in receiver:
         await settle(receiver, message, completed, seen)
 
@@ -253,7 +253,7 @@ async def complete(receiver: ServiceBusReceiver, completed: Counter[str], seen: 
 async def settle(
     receiver: ServiceBusReceiver, message: ServiceBusReceivedMessage, completed: Counter[str], seen: Counter[str]
 ) -> None:
-    """Complete a message; one whose lock the failover has lost comes again."""
+    """Complete a message. If the failover has lost its lock, the message is delivered again."""
     try:
         await receiver.complete_message(message)
         completed[str(message)] += 1
@@ -266,21 +266,21 @@ async def settle(
 
 
 def main() -> int:
-    """Run the demonstration; 0 if all went as it should."""
+    """Run the demonstration; return 0 if everything worked."""
     with tempfile.TemporaryDirectory(prefix="sbredis-demo-") as folder:
         url = f"embedded://{folder}?namespace=demo"
         asyncio.run(embedded(url))
-        well = asyncio.run(orders(url))
-        well = asyncio.run(reminders(url)) and well
-        well = asyncio.run(payments(url)) and well
+        passed = asyncio.run(orders(url))
+        passed = asyncio.run(reminders(url)) and passed
+        passed = asyncio.run(payments(url)) and passed
     say("5. A cluster of three masters and three replicas loses a master under load")
     started = time.perf_counter()
     with LocalCluster(3, 1, node_timeout=NODE_TIMEOUT) as cluster:
         say(f"   started in {time.perf_counter() - started:.1f} s")
-        well = asyncio.run(killed_node(cluster)) and well
+        passed = asyncio.run(killed_node(cluster)) and passed
     say()
-    say("All as it should be." if well else "Something went wrong; see above.")
-    return 0 if well else 1
+    say("Everything worked." if passed else "Something went wrong; see above.")
+    return 0 if passed else 1
 
 
 if __name__ == "__main__":

@@ -1,4 +1,4 @@
-"""Payments in their order: those of one account one after the other, those of several accounts at the same time.
+"""Payments in order: those of one account one after the other, those of different accounts at the same time.
 
 python examples/ordered_processing.py [CONNECTION STRING]
 """
@@ -14,24 +14,24 @@ PAYMENTS = {"ann": [100, -30, 5], "bob": [20, -20, 7], "eve": [1, 1, 1]}
 
 
 async def worker(client: ServiceBusClient, report: list[str]) -> None:
-    """Take the next account that nobody works on, handle what there is for it, and go on to another."""
-    # What is accepted here is locked for this worker until the end of `async with`: nobody else gets messages of it.
+    """Accept the next account that no other worker has, handle its payments, and continue with another account."""
+    # The accepted session is locked until the end of `async with`: no other worker gets its messages.
     while (receiver := await client.accept_next_session("payments", max_wait_time=0.5)) is not None:
         async with receiver:
             session = receiver.session
-            # Left by whoever had the account before, maybe the other worker: the last payment, and the balance.
+            # The previous worker of this account stored the number of the last payment and the balance.
             last, balance = map(int, (await session.get_state() or b"0 0").split())
             for message in await receiver.receive_messages(max_message_count=2, max_wait_time=0.5):
-                if message.sequence_number > last:  # else it was counted, by one who died before completing it
+                if message.sequence_number > last:  # else a worker counted it and died before completing it
                     last, balance = message.sequence_number, balance + int(str(message))
                     await session.set_state(f"{last} {balance}")
                     report.append(f"{session.session_id}: {message} makes {balance}")
                 await receiver.complete_message(message)
-            # An error that leaves `async with` counts a failed delivery for what is in hand, up to the delivery limit.
+            # If an error leaves `async with`, each unsettled message gets a failed delivery, up to the delivery limit.
 
 
 async def main(url: str) -> None:
-    """Send three payments for each of three accounts, all mixed up, and let two workers handle them."""
+    """Send three payments for each of three accounts, in mixed order, and let two workers handle them."""
     async with ServiceBusClient(url) as client:
         await client.ensure_queue("payments", requires_session=True)
         async with client.get_queue_sender("payments") as sender:
@@ -40,9 +40,9 @@ async def main(url: str) -> None:
                     await sender.send_messages(ServiceBusMessage(str(amounts[place]), session_id=account))
 
         report: list[str] = []
-        # They take two payments at a time, so each account is accepted twice, and its balance goes from hand to hand.
+        # A worker takes two payments at a time, so each account is accepted twice, and its state keeps the balance.
         await asyncio.gather(worker(client, report), worker(client, report))
-        for line in sorted(report, key=lambda line: line.partition(":")[0]):  # by account, and else as it happened
+        for line in sorted(report, key=lambda line: line.partition(":")[0]):  # by account; else in this order
             print(line)
 
 

@@ -1,4 +1,4 @@
-"""A receiver that fetches ahead, handles messages one after the other, and keeps their locks alive.
+"""A receiver that prefetches messages, handles them one after the other, and renews their locks.
 
 python examples/prefetch.py [CONNECTION STRING]
 """
@@ -12,13 +12,13 @@ from sbredis.aio import AutoLockRenewer, ServiceBusClient
 
 
 async def handle(message: ServiceBusReceivedMessage) -> None:
-    """What the application does with a message."""
+    """Handle a message: here a service would do its work."""
     assert message.body.startswith(b"job")
     await asyncio.sleep(0)
 
 
 async def main(url: str) -> None:
-    """Send 1,000 jobs and work through them."""
+    """Send 1,000 jobs and handle them."""
     async with ServiceBusClient(url) as client:
         async with client.get_queue_sender("jobs", create_if_missing=True) as sender:
             await sender.send_stream(ServiceBusMessage(f"job {number}") for number in range(1_000))
@@ -30,11 +30,11 @@ async def main(url: str) -> None:
             ) as receiver,
         ):
             handled = 0
-            async for message in receiver:  # ends when nothing has come for a second
+            async for message in receiver:  # ends when no message has arrived for a second
                 await handle(message)
                 await receiver.complete_message(message)
                 handled += 1
-        print(f"handled {handled} jobs; what had been fetched ahead and not been reached is back in the queue")
+        print(f"handled {handled} jobs; prefetched messages that were not handled are back in the queue")
 
 
 if __name__ == "__main__":

@@ -1,4 +1,4 @@
-"""Messages that may be lost: received and deleted in one, without locks and settlements.
+"""Messages that may be lost: they are received and deleted in one step, without locks and settlements.
 
 python examples/receive_and_delete.py [CONNECTION STRING]
 """
@@ -12,7 +12,7 @@ from sbredis.aio import ServiceBusClient
 
 
 async def main(url: str) -> None:
-    """Count ticks; if this process ended in the middle, those that it had received would be gone."""
+    """Count ticks. If this process ended in the middle, the ticks that it had received would be lost."""
     async with ServiceBusClient(url) as client:
         async with client.get_queue_sender("ticks", create_if_missing=True) as sender:
             await sender.send_stream(ServiceBusMessage(b"tick") for _ in range(1_000))

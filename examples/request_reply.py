@@ -1,4 +1,4 @@
-"""Asking over a queue and getting the answer: each client has a session of its own among the replies.
+"""Requests over a queue and their replies: each client has its own session in the queue of replies.
 
 python examples/request_reply.py [CONNECTION STRING]
 """
@@ -12,24 +12,24 @@ from sbredis.aio import ServiceBusClient
 
 
 async def service(bus: ServiceBusClient, requests: int) -> None:
-    """Answer so many requests, each to whoever asked."""
+    """Answer this number of requests, each to its sender."""
     async with bus.get_queue_receiver("requests") as receiver, bus.get_queue_sender("replies") as sender:
         for _ in range(requests):
             (request,) = await receiver.receive_messages(max_wait_time=10)
-            # The request says where the answer goes: to a queue, and there to a session. That it answers this very
-            # request its correlation id says.
+            # The request names the queue for the reply, and the session in it. The correlation id of the reply names
+            # the request.
             reply = ServiceBusMessage(
                 f"{request} = {sum(map(int, str(request).split('+')))}",
                 session_id=request.reply_to_session_id,
                 correlation_id=request.message_id,
             )
             await sender.send_messages(reply)
-            await receiver.complete_message(request)  # not before: should this end early, somebody else answers
+            await receiver.complete_message(request)  # last: if this process dies, another one answers
 
 
 async def customer(bus: ServiceBusClient, name: str, sums: list[str]) -> list[str]:
-    """Ask for several sums, and wait for the answers."""
-    # A session can be accepted before it has messages. From now on its replies come to nobody else.
+    """Send a request for each sum, and wait for the replies."""
+    # A session can be accepted before it has messages. From now on, no other receiver gets its replies.
     async with bus.get_queue_receiver("replies", session_id=name) as receiver:
         asked: dict[object, str] = {}
         async with bus.get_queue_sender("requests") as sender:
@@ -49,7 +49,7 @@ async def customer(bus: ServiceBusClient, name: str, sums: list[str]) -> list[st
 
 
 async def main(url: str) -> None:
-    """Two customers ask at the same time; each gets the answers to what it asked, and no others."""
+    """Let two customers ask at the same time; each gets the replies to its own requests only."""
     async with ServiceBusClient(url) as bus:
         await bus.ensure_queue("requests")
         await bus.ensure_queue("replies", requires_session=True)

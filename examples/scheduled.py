@@ -1,4 +1,4 @@
-"""Messages for later: scheduled, looked at, cancelled, received when they are due.
+"""Scheduled messages: schedule them, peek at them, cancel them, and receive them when they are due.
 
 python examples/scheduled.py [CONNECTION STRING]
 """
@@ -23,13 +23,13 @@ async def main(url: str) -> None:
                 ServiceBusMessage("tomorrow", scheduled_enqueue_time_utc=now + timedelta(days=1))
             )
             await sender.cancel_scheduled_messages(never)
-            print(f"scheduled 3, of which {soon} comes soon and {never} was cancelled")
+            print(f"scheduled 3: number {soon} is due soon, number {never} was cancelled")
 
         async with client.get_queue_receiver("reminders") as receiver:
             for message in await receiver.peek_messages(10):
                 due = message.scheduled_enqueue_time_utc
                 print(f"waiting: {message}, on {due:%d %b at %H:%M:%S}, {message.state.name}")
-            (message,) = await receiver.receive_messages(max_wait_time=10)  # woken when it is due
+            (message,) = await receiver.receive_messages(max_wait_time=10)  # returns when the message is due
             print(f"received: {message}")
             await receiver.complete_message(message)
 

@@ -1,4 +1,4 @@
-"""A pipeline that sends a stream of readings: bounded memory, results in order, a message that fails named.
+"""A pipeline that sends a stream of readings: memory is bounded, results are in order, and failures are reported.
 
 python examples/send_pipeline.py [CONNECTION STRING]
 """
@@ -14,13 +14,13 @@ from sbredis.aio import ServiceBusClient
 
 
 async def readings(count: int) -> AsyncIterator[ServiceBusMessage]:
-    """Readings as they come from somewhere: read no further ahead than the sender has room for."""
+    """Yield readings, as from a sensor. The sender asks for the next one only when it has room."""
     for number in range(count):
         yield ServiceBusMessage(json.dumps({"sensor": number % 7, "value": number / 10}), subject="reading")
 
 
 async def main(url: str) -> None:
-    """Send 5,000 readings with at most 500 under way, and one that is too large."""
+    """Send 5,000 readings with at most 500 in flight, and one that is too large."""
     async with (
         ServiceBusClient(url) as client,
         client.get_queue_sender("readings", create_if_missing=True, max_in_flight=500) as sender,
@@ -33,7 +33,7 @@ async def main(url: str) -> None:
             what = f"number {result.sequence_number}" if result.error is None else str(result.error)
             print(f"message {result.index}: {what}")
 
-    # Callers that send by themselves share round trips as well; the throttle lets 500 messages be under way.
+    # Separate calls share round trips too. The throttle limits them to 500 messages in flight.
     async with ServiceBusClient(url) as client, client.get_queue_sender("readings", max_in_flight=500) as sender:
         await asyncio.gather(*(sender.send_messages(ServiceBusMessage(b"by itself")) for _ in range(2_000)))
         print("sent 2000 more, each awaited by its own caller")

@@ -9,7 +9,7 @@ from sbredis import AutoLockRenewer, ServiceBusClient, ServiceBusMessage
 
 
 def main(url: str) -> None:
-    """Send a batch, and receive and complete what is in it."""
+    """Send a batch, and receive and complete its messages."""
     with ServiceBusClient(url) as client:
         with client.get_queue_sender("plain", create_if_missing=True) as sender:
             batch = sender.create_message_batch()

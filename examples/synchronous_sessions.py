@@ -1,4 +1,4 @@
-"""Sessions without an event loop: threads that take one conversation after the other.
+"""Sessions without an event loop: threads that accept one conversation after the other.
 
 python examples/synchronous_sessions.py [CONNECTION STRING]
 """
@@ -13,18 +13,18 @@ CONVERSATIONS = {"ann": ["Hello!", "Anybody there?"], "bob": ["Good morning.", "
 
 
 def answer(client: ServiceBusClient) -> list[str]:
-    """Take the next conversation that no other thread has, and say what was said in it; until there is none."""
+    """Accept conversations that no other thread has, until there are none, and return their messages."""
     heard: list[str] = []
     while (receiver := client.accept_next_session("chat", max_wait_time=0.5)) is not None:
-        with receiver:  # left by an error, it counts a failed delivery for what is in hand, up to the delivery limit
-            for message in receiver:  # ends when nothing has come for half a second
+        with receiver:  # an error that leaves it counts a failed delivery for each unsettled message
+            for message in receiver:  # ends when no message has arrived for half a second
                 heard.append(f"{receiver.session.session_id}: {message}")
                 receiver.complete_message(message)
     return heard
 
 
 def main(url: str) -> None:
-    """Send three conversations, all mixed up, and let two threads, which share a client, listen to them."""
+    """Send three conversations in mixed order, and receive them with two threads that share a client."""
     with ServiceBusClient(url) as client:
         client.ensure_queue("chat", requires_session=True)
         with client.get_queue_sender("chat") as sender:
@@ -35,7 +35,7 @@ def main(url: str) -> None:
 
         with ThreadPoolExecutor(2) as threads:
             heard = [line for each in threads.map(answer, [client, client]) for line in each]
-        print(*sorted(heard, key=lambda line: line.partition(":")[0]), sep="\n")  # by name, and else as it was said
+        print(*sorted(heard, key=lambda line: line.partition(":")[0]), sep="\n")  # by name; else in this order
 
 
 if __name__ == "__main__":

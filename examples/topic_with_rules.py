@@ -1,4 +1,4 @@
-"""One topic, four subscriptions, and what their rules make of the same messages.
+"""One topic, four subscriptions, and the copies that their rules make of the same messages.
 
 python examples/topic_with_rules.py [CONNECTION STRING]
 """
@@ -14,17 +14,17 @@ from sbredis.management import CorrelationRuleFilter, RuleProperties, SqlRuleAct
 
 
 async def create(administration: ServiceBusAdministrationClient) -> None:
-    """A topic, and who is interested in what. What is there already stays as it is."""
+    """Create a topic and its subscriptions. Those that exist stay as they are."""
     await administration.ensure_topic("sales")
-    # Without rules of its own a subscription has one that takes everything.
+    # A subscription that is created without rules has one rule that matches every message.
     await administration.ensure_subscription("sales", "archive")
-    # The fastest way to choose: properties that are to be equal.
+    # A correlation filter is the fastest filter: it compares properties with values.
     await administration.ensure_subscription(
         "sales",
         "europe",
         rules=[RuleProperties("europe", filter=CorrelationRuleFilter(label="order", properties={"region": "eu"}))],
     )
-    # The most powerful one: an expression. Of several rules without an action one has to match, and makes one copy.
+    # An SQL filter is the most powerful one. If one or both of these rules match, the subscription gets one copy.
     await administration.ensure_subscription(
         "sales",
         "large",
@@ -33,7 +33,7 @@ async def create(administration: ServiceBusAdministrationClient) -> None:
             RuleProperties("heavy", filter=SqlRuleFilter("weight > 50 OR name LIKE '%piano%'")),
         ],
     )
-    # An action changes the copy of this subscription, and no other one.
+    # An action changes only the copy of its own subscription.
     discount = RuleProperties(
         "discount",
         filter=SqlRuleFilter("price > 100"),
@@ -43,7 +43,7 @@ async def create(administration: ServiceBusAdministrationClient) -> None:
 
 
 async def main(url: str) -> None:
-    """Send three orders, and look at what has come to each subscription."""
+    """Send three orders, and show the messages of each subscription."""
     async with ServiceBusAdministrationClient(url) as administration, ServiceBusClient(url) as client:
         await create(administration)
         async with client.get_topic_sender("sales") as sender:
@@ -53,7 +53,7 @@ async def main(url: str) -> None:
                 ("grand piano", 9000, 400, "eu"),
             ):
                 properties = {"name": name, "price": price, "weight": weight, "region": region}
-                # It is stored once, however many subscriptions it is for.
+                # The topic stores the message once, however many subscriptions get it.
                 await sender.send_messages(ServiceBusMessage(name, subject="order", application_properties=properties))
 
         async for subscription in administration.list_subscriptions("sales"):

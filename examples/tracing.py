@@ -1,4 +1,4 @@
-"""One trace from the sender of a message to what its handler does, with the SDK of OpenTelemetry.
+"""One trace from the sender of a message to the work of its handler, with the OpenTelemetry SDK.
 
 python examples/tracing.py [CONNECTION STRING]
 
@@ -20,7 +20,7 @@ from sbredis.aio import ServiceBusClient
 
 
 def show(spans: Sequence[ReadableSpan], parent: int | None = None, depth: int = 0) -> None:
-    """Print spans as a tree, each below the one that it belongs to."""
+    """Print spans as a tree, each below its parent."""
     for span in sorted(spans, key=lambda span: span.start_time or 0):
         if (span.parent.span_id if span.parent else None) == parent:
             print("   " * depth + f"{span.name} ({span.kind.name})")
@@ -42,7 +42,7 @@ async def main(url: str) -> None:
 
         async with client.get_queue_receiver("traced-orders", max_wait_time=1) as receiver:
             async for message in receiver:
-                with receiver.process_span(message):  # from here on everything belongs to the trace of the message
+                with receiver.process_span(message):  # the spans inside belong to the trace of the message
                     with tracer.start_as_current_span("charge the card"):
                         await asyncio.sleep(0)
                     await receiver.complete_message(message)

@@ -35,13 +35,13 @@ EXAMPLES = {
                  complete traced-orders \(CLIENT\)
     """,
     "prefetch.py": r"""
-        handled 1000 jobs; what had been fetched ahead and not been reached is back in the queue
+        handled 1000 jobs; prefetched messages that were not handled are back in the queue
     """,
     "deferral.py": r"""
-        step 3 has come too early: deferred
+        step 3 came too early: deferred
         step 1 handled
         step 2 handled
-        step 3 handled, now that it is its turn
+        step 3 handled after it was deferred
     """,
     "dead_letters.py": r"""
         fails: delivery 1 failed
@@ -53,7 +53,7 @@ EXAMPLES = {
         received: fails, mended
     """,
     "scheduled.py": r"""
-        scheduled 3, of which 1 comes soon and 2 was cancelled
+        scheduled 3: number 1 is due soon, number 2 was cancelled
         waiting: soon, on \d\d \w+ at \d\d:\d\d:\d\d, SCHEDULED
         waiting: tomorrow, on \d\d \w+ at \d\d:\d\d:\d\d, SCHEDULED
         received: soon

@@ -25,7 +25,7 @@ else
 	$(PY) -m pytest $(ARGS) $(TESTS)
 endif
 
-check: environment ## lint, formatting, types, the import rule and the documentation
+check: environment ## lint, formatting, types, the import rule, the documentation and its spelling
 	$(PY) -m tools.check
 
 format: environment ## format the code, and mend what the linter can mend

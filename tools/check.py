@@ -15,6 +15,7 @@ CHECKS = {
     "types (pyright)": ["pyright"],
     "import rule": ["pytest", "-q", "-p", "no:cacheprovider", "tests/house/test_imports.py"],
     "documentation": ["tools.check_docs"],
+    "spelling": ["tools.check_spelling"],
 }
 
 

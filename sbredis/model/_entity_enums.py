@@ -10,7 +10,7 @@ __all__ = ["AccessRights", "ApiVersion", "EntityAvailabilityStatus", "EntityStat
 
 
 class AccessRights(Listed, StrEnum):
-    """What an authorization rule permits. Redis's own users decide who may do what; see :class:`AuthorizationRule`."""
+    """What an authorisation rule permits. Redis's own users decide who may do what; see :class:`AuthorizationRule`."""
 
     MANAGE = "Manage"
     SEND = "Send"

@@ -1,4 +1,4 @@
-"""Authorization rules: kept for the sake of programs that set them, and of no effect."""
+"""Authorisation rules: kept for the sake of programs that set them, and of no effect."""
 
 from __future__ import annotations
 

@@ -207,5 +207,5 @@ def _as_text(reply: Any) -> str | None:
 
 
 def _setting(reply: Any) -> str | None:
-    """The value out of CONFIG GET's answer, a mapping or a flat list by the version of the protocol."""
+    """Return the value in an answer to CONFIG GET: a mapping or a flat list, depending on the protocol version."""
     return next(map(_as_text, as_mapping(reply).values()), None)

@@ -16,6 +16,8 @@ from typing import Any
 import pytest
 
 from sbredis.servers import LocalCluster, LocalServer
+from sbredis.transport import forget_memory
+from sbredis.transport._memory import memory_names
 from tests.loops import OneThreadLoop
 
 logging.getLogger("asyncio").setLevel(logging.ERROR)
@@ -32,6 +34,16 @@ def anyio_backend(request: pytest.FixtureRequest) -> tuple[str, dict[str, Any]]:
     """
     over = request.getfixturevalue("target") if "target" in request.fixturenames else "memory"
     return "asyncio", {"loop_factory": OneThreadLoop if over == "memory" else None}
+
+
+@pytest.fixture(autouse=True)
+def forgotten_memory() -> Iterator[None]:
+    """Forget the in-memory servers that a test made: otherwise they and their data live as long as the process."""
+    before = set(memory_names())
+    yield
+    for name in memory_names():
+        if name not in before:
+            forget_memory(name)
 
 
 @pytest.fixture(scope="session")

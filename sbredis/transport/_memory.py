@@ -8,9 +8,17 @@ from typing import Any
 
 from sbredis.exceptions import ServerUnsuitableError
 
-__all__ = ["forget_memory", "memory_server", "require_memory"]
+__all__ = ["forget_memory", "memory_names", "memory_server", "require_memory"]
 
 _SERVERS: dict[str, Any] = {}
+_SCRIPTS: dict[bytes, bytes] = {}
+
+
+class _ScriptCache(dict[bytes, bytes]):
+    """The script cache of one server. All servers share the sources, which are nearly a megabyte."""
+
+    def __setitem__(self, sha1: bytes, source: bytes) -> None:
+        super().__setitem__(sha1, _SCRIPTS.setdefault(sha1, source))
 
 
 def require_memory() -> None:
@@ -21,17 +29,26 @@ def require_memory() -> None:
 
 
 def memory_server(name: str) -> Any:
-    """The server of this name."""
+    """Return the server of this name, and make it if there is none yet."""
+    if name in _SERVERS:
+        return _SERVERS[name]
     try:
         fakeredis = import_module("fakeredis")
         import_module("lupa")
     except ImportError as error:
         raise _missing(error.name) from None
-    return _SERVERS.setdefault(name, fakeredis.FakeServer(version=(7, 4), server_type="redis"))
+    server = fakeredis.FakeServer(version=(7, 4), server_type="redis")
+    server.script_cache = _ScriptCache()
+    return _SERVERS.setdefault(name, server)
+
+
+def memory_names() -> tuple[str, ...]:
+    """Return the names of the servers there are."""
+    return tuple(_SERVERS)
 
 
 def forget_memory(name: str) -> None:
-    """Give up the server of this name and what it holds. Who is connected to it keeps it; others get a new one."""
+    """Forget the server of this name and its data. Clients that are connected keep it; others get a new one."""
     _SERVERS.pop(name, None)
 
 

@@ -1,0 +1,91 @@
+"""A pytest plugin that closes a run with the peak memory of each process that ran tests, and bounds it.
+
+It is loaded through ``addopts`` in pyproject.toml. The figure is that of Linux (``VmHWM``); elsewhere there is none.
+"""
+
+from __future__ import annotations
+
+import gc
+from pathlib import Path
+from typing import Protocol
+
+import pytest
+
+LIMIT = 400
+"""A process above so many megabytes fails the run: some test, or sbredis, keeps what nobody needs any more."""
+
+
+class Node(Protocol):
+    """What is used of a worker of pytest-xdist."""
+
+    gateway: Gateway
+    workeroutput: dict[str, object]
+
+
+class Gateway(Protocol):
+    id: str
+
+
+def peak() -> int | None:
+    """Return the peak memory of this process, in megabytes; None if the system does not tell it."""
+    status = Path("/proc/self/status")
+    if not status.exists():
+        return None
+    return peak_in(status.read_text("utf-8"))
+
+
+def peak_in(status: str) -> int | None:
+    """Return the peak memory that ``/proc/…/status`` tells."""
+    lines = dict(line.split(":", 1) for line in status.splitlines() if ":" in line)
+    return int(lines["VmHWM"].split()[0]) // 1024 if "VmHWM" in lines else None
+
+
+class Memory:
+    """Collects the peaks of one run."""
+
+    def __init__(self) -> None:
+        self.peaks: dict[str, int] = {}
+
+    @property
+    def exceeded(self) -> dict[str, int]:
+        return {name: peak for name, peak in self.peaks.items() if peak > LIMIT}
+
+    def pytest_collection_finish(self) -> None:
+        """Spare the garbage collector what lives as long as the run: modules and thousands of items.
+
+        Python collects old objects only when their number has grown by a quarter. Beside so many items, garbage would
+        wait for long.
+        """
+        gc.collect()
+        gc.freeze()
+
+    @pytest.hookimpl(optionalhook=True)
+    def pytest_testnodedown(self, node: Node) -> None:
+        """Called by pytest-xdist in the main process when a worker ends."""
+        told = getattr(node, "workeroutput", {}).get("peak")
+        if isinstance(told, int):
+            self.peaks[node.gateway.id] = told
+
+    @pytest.hookimpl(trylast=True)
+    def pytest_sessionfinish(self, session: pytest.Session) -> None:
+        own = peak()
+        output: dict[str, object] | None = getattr(session.config, "workeroutput", None)
+        if output is not None:
+            output["peak"] = own
+        elif own is not None:
+            self.peaks["main"] = own
+        if self.exceeded and session.exitstatus == pytest.ExitCode.OK:
+            session.exitstatus = pytest.ExitCode.TESTS_FAILED
+
+    def pytest_terminal_summary(self, terminalreporter: pytest.TerminalReporter) -> None:
+        if not self.peaks:
+            return
+        terminalreporter.section("peak memory")
+        terminalreporter.write_line(", ".join(f"{name} {peak} MB" for name, peak in sorted(self.peaks.items())))
+        for name, found in sorted(self.exceeded.items()):
+            terminalreporter.write_line(f"FAILED: {name} used {found} MB, more than {LIMIT} MB", red=True)
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    """Called by pytest when it starts."""
+    config.pluginmanager.register(Memory(), "sbredis-memory")

@@ -1,0 +1,34 @@
+"""The servers behind ``memory://``: what they share, and what is forgotten."""
+
+from __future__ import annotations
+
+import pytest
+
+from sbredis.transport import Script, forget_memory, open_transport
+from sbredis.transport._memory import memory_server
+
+pytestmark = pytest.mark.anyio
+
+COUNT = Script("count", "#!lua\nreturn redis.call('INCR', KEYS[1])")
+
+
+async def test_servers_share_the_sources_of_scripts_and_nothing_else() -> None:
+    """A process with thousands of in-memory servers, as a run of tests has, holds each script once."""
+    async with await open_transport("memory://one", scripts=[COUNT]) as one:
+        assert await one.call(COUNT, (b"a",)) == 1
+        async with await open_transport("memory://two") as two:
+            assert memory_server("two").script_cache == {}
+            assert await two.call(COUNT, (b"a",)) == 1
+        assert await one.call(COUNT, (b"a",)) == 2
+    (first,), (second,) = (memory_server(name).script_cache.values() for name in ("one", "two"))
+    assert first is second
+
+
+async def test_a_server_lives_until_it_is_forgotten() -> None:
+    """Its data are there for the next client, as those of a real server are."""
+    for expected in (1, 2):
+        async with await open_transport("memory://kept") as transport:
+            assert await transport.call(COUNT, (b"a",)) == expected
+    forget_memory("kept")
+    async with await open_transport("memory://kept") as transport:
+        assert await transport.call(COUNT, (b"a",)) == 1

@@ -12,7 +12,7 @@ from typing import Protocol
 import pytest
 
 LIMIT = 400
-"""A process above so many megabytes fails the run: some test, or sbredis, keeps what nobody needs any more."""
+"""A process that used more megabytes fails the run: some test, or sbredis, keeps objects that are no longer used."""
 
 
 class Node(Protocol):
@@ -51,10 +51,10 @@ class Memory:
         return {name: peak for name, peak in self.peaks.items() if peak > LIMIT}
 
     def pytest_collection_finish(self) -> None:
-        """Spare the garbage collector what lives as long as the run: modules and thousands of items.
+        """Take the modules and the thousands of items out of the garbage collector's sight.
 
-        Python collects old objects only when their number has grown by a quarter. Beside so many items, garbage would
-        wait for long.
+        Python collects old objects when their number has grown by a quarter. If it counted the items, garbage would
+        stay for long.
         """
         gc.collect()
         gc.freeze()

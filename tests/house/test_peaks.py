@@ -1,0 +1,58 @@
+"""A run tells the peak memory of its processes, and fails above the limit."""
+
+from __future__ import annotations
+
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from tests.plugins import memory
+
+
+def session(exitstatus: int = pytest.ExitCode.OK) -> Any:
+    return SimpleNamespace(config=SimpleNamespace(), exitstatus=exitstatus)
+
+
+def told(found: memory.Memory) -> list[str]:
+    """The lines at the end of a run."""
+    lines: list[str] = []
+    found.pytest_terminal_summary(
+        SimpleNamespace(section=lines.append, write_line=lambda line, **_: lines.append(line))  # type: ignore[arg-type]
+    )
+    return lines
+
+
+def test_the_peak_is_read_from_the_status_of_the_process() -> None:
+    assert memory.peak_in("Name:\tpython\nVmPeak:\t  900000 kB\nVmHWM:\t  204800 kB\n") == 200
+    assert memory.peak_in("Name:\tpython\n") is None
+
+
+@pytest.mark.parametrize(
+    ("peak", "exitstatus"), [(memory.LIMIT, pytest.ExitCode.OK), (memory.LIMIT + 1, pytest.ExitCode.TESTS_FAILED)]
+)
+def test_a_process_above_the_limit_fails_the_run(
+    peak: int, exitstatus: pytest.ExitCode, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(memory, "peak", lambda: peak)
+    found, run = memory.Memory(), session()
+    found.pytest_sessionfinish(run)
+    assert run.exitstatus == exitstatus
+    assert told(found)[1] == f"main {peak} MB"
+    assert len(told(found)) == (2 if exitstatus == pytest.ExitCode.OK else 3)
+
+
+def test_a_worker_tells_its_peak_to_the_main_process(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(memory, "peak", lambda: 7)
+    worker, output = session(), {}
+    worker.config.workeroutput = output
+    memory.Memory().pytest_sessionfinish(worker)
+    found = memory.Memory()
+    found.pytest_testnodedown(SimpleNamespace(gateway=SimpleNamespace(id="gw0"), workeroutput=output))
+    assert told(found) == ["peak memory", "gw0 7 MB"]
+
+
+def test_a_worker_that_died_has_no_peak() -> None:
+    found = memory.Memory()
+    found.pytest_testnodedown(SimpleNamespace(gateway=SimpleNamespace(id="gw0")))  # type: ignore[arg-type]
+    assert told(found) == []

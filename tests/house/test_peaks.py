@@ -44,7 +44,8 @@ def test_a_process_above_the_limit_fails_the_run(
 
 def test_a_worker_tells_its_peak_to_the_main_process(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(memory, "peak", lambda: 7)
-    worker, output = session(), {}
+    output: dict[str, object] = {}
+    worker = session()
     worker.config.workeroutput = output
     memory.Memory().pytest_sessionfinish(worker)
     found = memory.Memory()
@@ -54,5 +55,5 @@ def test_a_worker_tells_its_peak_to_the_main_process(monkeypatch: pytest.MonkeyP
 
 def test_a_worker_that_died_has_no_peak() -> None:
     found = memory.Memory()
-    found.pytest_testnodedown(SimpleNamespace(gateway=SimpleNamespace(id="gw0")))  # type: ignore[arg-type]
+    found.pytest_testnodedown(SimpleNamespace(gateway=SimpleNamespace(id="gw0")))
     assert told(found) == []

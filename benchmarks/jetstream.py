@@ -21,8 +21,8 @@ from typing import Any, Self
 
 from benchmarks.works import PATIENCE
 from sbredis.exceptions import ServerUnsuitableError
-from sbredis.servers._guardian import Guardian, guardian
 from sbredis.servers._ports import free_port
+from sbredis.servers._supervisor_client import SupervisorClient, supervisor
 
 __all__ = ["FOLDER", "JetStreamQueue", "NatsServer", "connected"]
 
@@ -41,7 +41,7 @@ class NatsServer:
 
     def __init__(self, folder: Path = FOLDER) -> None:
         self.folder = folder
-        self._guardian: Guardian | None = None
+        self._supervisor: SupervisorClient | None = None
         self._pid = 0
         self._port = 0
         self._log = Path()
@@ -61,11 +61,11 @@ class NatsServer:
         program = self.folder / "bin" / "nats-server"
         if not program.exists() or not (self.folder / "nats").exists():
             raise ServerUnsuitableError("it is not installed; tools/nats does that")
-        self._guardian = guardian()
-        directory = Path(tempfile.mkdtemp(dir=self._guardian.directory))
+        self._supervisor = supervisor()
+        directory = Path(tempfile.mkdtemp(dir=self._supervisor.directory))
         self._port, self._log = free_port(), directory / "server.log"
         options = ["--addr", "127.0.0.1", "--port", str(self._port), "--jetstream", "--store_dir", str(directory)]
-        self._pid = self._guardian.start([str(program), *options], directory, self._log)
+        self._pid = self._supervisor.start([str(program), *options], directory, self._log)
         try:
             self._await_ready()
         except BaseException:
@@ -79,15 +79,15 @@ class NatsServer:
         self._stop()
 
     def _stop(self) -> None:
-        assert self._guardian is not None
-        self._guardian.signal(self._pid, KILL)
-        self._guardian.wait(self._pid, 10)
+        assert self._supervisor is not None
+        self._supervisor.signal(self._pid, KILL)
+        self._supervisor.wait(self._pid, 10)
 
     def _await_ready(self) -> None:
-        assert self._guardian is not None
+        assert self._supervisor is not None
         deadline = time.monotonic() + START_TIMEOUT
         while not self._answers():
-            if self._guardian.exit_code(self._pid) is not None or time.monotonic() > deadline:
+            if self._supervisor.exit_code(self._pid) is not None or time.monotonic() > deadline:
                 said = self._log.read_text("utf-8", "replace").strip().splitlines()
                 raise ServerUnsuitableError(f"its server did not start: {said[-1] if said else 'it said nothing'}")
             time.sleep(0.01)

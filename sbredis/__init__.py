@@ -75,9 +75,7 @@ _SYNC = {
 
 
 def __getattr__(name: str) -> Any:
-    """The names, imported when they are first asked for: the keeper of a server imports this package too, and no more
-    of it than it needs.
-    """
+    """Import a public name when it is first used, so that the supervisor of a server imports only what it needs."""
     if name not in __all__:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
     from importlib import import_module

@@ -1,7 +1,8 @@
 """One question to one server: just enough of RESP2 to start servers and to look after them.
 
 The transport speaks to servers through redis-py. This folder must not import it (it costs a quarter of a second, and a
-guard or a keeper has no use for it), and what it asks is a handful of commands with short answers, one at a time.
+supervisor has no use for it), and what it asks is a handful of commands with short answers, one at a
+time.
 """
 
 from __future__ import annotations

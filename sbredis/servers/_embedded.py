@@ -5,10 +5,10 @@ Four locks of the kernel, which are dropped with the last descriptor of their ho
 - ``owner.lock``: held by whoever starts or ends the server, for that moment;
 - ``clients.lock``: held, shared, by every lease: somebody needs the server;
 - ``server.lock``: held by the server, through a descriptor it inherits: it is alive;
-- ``keeper.lock``: held by its keeper: somebody will end it when it is not needed any more.
+- ``supervisor.lock``: held by its supervisor: somebody will end it when it is not needed any more.
 
 Process ids are never written down, so none can be mistaken for another's. This module decides when the server must be
-started, and is the clients' side of the first two locks; ``_starting`` starts it, and ``_keeper`` ends it.
+started, and is the clients' side of the first two locks; ``_starting`` starts it, and ``_embedded_supervisor`` ends it.
 """
 
 from __future__ import annotations
@@ -148,7 +148,8 @@ class EmbeddedLease:
         if self._clients is not None:
             return
         clients = FileLock(self._folder.clients_lock)
-        # Nobody but the keeper ever wants it for itself: for as long as a look takes, or to the end, under owner.lock.
+        # Nobody but the supervisor ever wants it for itself: for as long as a look takes, or to the end, under
+        # owner.lock.
         if not clients.take(shared=True, until=deadline):
             clients.close()
             raise ServiceBusConnectionError(f"{self._folder.clients_lock} is locked by something that is not sbredis.")

@@ -41,13 +41,13 @@ class DataFolder:
         return self.path / "server.lock"
 
     @property
-    def keeper_lock(self) -> Path:
-        """Held by the keeper as long as it is alive."""
-        return self.path / "keeper.lock"
+    def supervisor_lock(self) -> Path:
+        """Held by the supervisor as long as it is alive."""
+        return self.path / "supervisor.lock"
 
     @property
     def log(self) -> Path:
-        """What server and keeper had to say."""
+        """What server and supervisor had to say."""
         return self.path / "server.log"
 
     @property

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Self
 
 from sbredis.exceptions import ServerUnsuitableError
 from sbredis.servers._binary import ServerBinary, find_server
-from sbredis.servers._guardian import guardian
+from sbredis.servers._supervisor_client import supervisor
 
 if TYPE_CHECKING:
     from sbredis.servers._local import LocalServer
@@ -79,7 +79,7 @@ class LocalGroup(Startable):
         binary = self._binary if isinstance(self._binary, ServerBinary) else find_server(self._binary)
         try:
             for _ in range(_TRIES):
-                self._directory = Path(tempfile.mkdtemp(dir=guardian().directory))
+                self._directory = Path(tempfile.mkdtemp(dir=supervisor().directory))
                 self._make_members(binary, self._directory)
                 if self._launch():
                     self.wait_until_ok()

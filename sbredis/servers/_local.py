@@ -14,9 +14,9 @@ from sbredis.exceptions import ScriptRefusedError, ServerUnsuitableError
 from sbredis.servers._ask import Address, Reply, ask
 from sbredis.servers._binary import ServerBinary, find_server
 from sbredis.servers._group import Startable
-from sbredis.servers._guardian import Guardian, guardian
 from sbredis.servers._logs import tail_of
 from sbredis.servers._ports import free_port
+from sbredis.servers._supervisor_client import SupervisorClient, supervisor
 
 __all__ = ["LocalServer", "Settings"]
 
@@ -58,7 +58,7 @@ class LocalServer(Startable):
         self._unix_socket = unix_socket
         self._socket_path: Path | None = None
         self._port = 0
-        self._guardian: Guardian | None = None
+        self._supervisor: SupervisorClient | None = None
         self._pid: int | None = None
         self._log_start = 0
 
@@ -119,13 +119,13 @@ class LocalServer(Startable):
 
         In a directory that was given it ends in order, so that what it shall keep is on disk.
         """
-        if self._guardian is not None and self._pid is not None:
+        if self._supervisor is not None and self._pid is not None:
             if self._given_directory is not None:
-                self._guardian.signal(self._pid, signal.SIGTERM)
-                self._guardian.signal(self._pid, signal.SIGCONT)
-                self._guardian.wait(self._pid, 10)
-            self._guardian.signal(self._pid, _SIGKILL)
-            self._guardian.wait(self._pid, 10)
+                self._supervisor.signal(self._pid, signal.SIGTERM)
+                self._supervisor.signal(self._pid, signal.SIGCONT)
+                self._supervisor.wait(self._pid, 10)
+            self._supervisor.signal(self._pid, _SIGKILL)
+            self._supervisor.wait(self._pid, 10)
         if self._given_directory is None and self._directory is not None:
             shutil.rmtree(self._directory, ignore_errors=True)
             self._directory = None
@@ -138,10 +138,10 @@ class LocalServer(Startable):
 
     def kill(self, sig: int = _SIGKILL) -> None:
         """Send it a signal. Returns when it has exited if the signal is SIGKILL or SIGTERM, else at once."""
-        if self._guardian is None or self._pid is None:
+        if self._supervisor is None or self._pid is None:
             return
-        self._guardian.signal(self._pid, sig)
-        if sig in (_SIGKILL, signal.SIGTERM) and self._guardian.wait(self._pid, 30) is None:
+        self._supervisor.signal(self._pid, sig)
+        if sig in (_SIGKILL, signal.SIGTERM) and self._supervisor.wait(self._pid, 30) is None:
             raise ServerUnsuitableError(
                 f"{self._described()} did not end within 30 s of signal {sig}.\n{self.log_tail()}"
             )
@@ -156,7 +156,7 @@ class LocalServer(Startable):
 
     def is_alive(self) -> bool:
         """Whether its process exists. A paused one does."""
-        return self._guardian is not None and self._pid is not None and self._guardian.exit_code(self._pid) is None
+        return self._supervisor is not None and self._pid is not None and self._supervisor.exit_code(self._pid) is None
 
     # -- asking it
 
@@ -219,23 +219,23 @@ class LocalServer(Startable):
 
     def prepare(self) -> None:
         """Choose directory and ports, if that was not done by an earlier start."""
-        self._guardian = guardian()
+        self._supervisor = supervisor()
         if self._directory is None:
-            self._directory = Path(tempfile.mkdtemp(dir=self._guardian.directory))
+            self._directory = Path(tempfile.mkdtemp(dir=self._supervisor.directory))
         self._directory.mkdir(parents=True, exist_ok=True)
         if self._unix_socket and (self._socket_path is None or not self._socket_path.parent.is_dir()):
             # Not in the directory: a given one may lie too deep for the 108 bytes that a socket's path may have.
-            self._socket_path = Path(tempfile.mkdtemp(dir=self._guardian.directory)) / "server.sock"
+            self._socket_path = Path(tempfile.mkdtemp(dir=self._supervisor.directory)) / "server.sock"
         if self._port == 0:
             self._choose_ports()
 
     def launch(self) -> None:
         """Start its process without waiting for it."""
         self.prepare()
-        assert self._guardian is not None
+        assert self._supervisor is not None
         self._write_config()
         self._log_start = self._log.stat().st_size if self._log.exists() else 0
-        self._pid = self._guardian.start(self._command(), self.directory, self._log)
+        self._pid = self._supervisor.start(self._command(), self.directory, self._log)
 
     def await_ready(self) -> bool:
         """Wait until it answers. False if it ended because its port was taken."""

@@ -18,12 +18,12 @@ from sbredis.exceptions import (
 )
 from sbredis.servers._ask import ask
 from sbredis.servers._binary import ServerBinary, find_server
+from sbredis.servers._embedded_supervisor import ENDED_WITH, Order
 from sbredis.servers._folder import DataFolder, full
-from sbredis.servers._keeper import ENDED_WITH, Order
 from sbredis.servers._locks import FileLock
 from sbredis.servers._logs import tail_of
 from sbredis.servers._mending import take_zeros_away
-from sbredis.servers._offspring import python_command, python_environment
+from sbredis.servers._spawn import python_command, python_environment
 
 __all__ = ["Fsync", "Starter", "answers"]
 
@@ -64,8 +64,8 @@ class Starter:
                 is_alive = not server.take()
                 log_start = 0 if is_alive else self._start(server, deadline)
             finally:
-                server.close()  # and not dropped: by now it is the keeper's and the server's
-            if is_alive and not self._has_keeper():
+                server.close()  # and not dropped: by now it is the supervisor's and the server's
+            if is_alive and not self._has_supervisor():
                 self._end_orphan(deadline)
             elif log_start is not None and self._wait_for_answer(deadline):
                 return
@@ -75,9 +75,10 @@ class Starter:
     def _look_why_it_ended(self, log_start: int, deadline: float) -> None:
         """Raise why a server that was started just now has ended, unless it may be started again.
 
-        It may be if it, or its keeper, was killed: then it has not ended by itself, as it does if it cannot work so.
+        It may be if it, or its supervisor, was killed: then it has not ended by itself, as it does if it cannot work
+        so.
         """
-        while self._has_keeper() and time.monotonic() < deadline:
+        while self._has_supervisor() and time.monotonic() < deadline:
             time.sleep(0.005)  # it writes into the log how the server has ended, and ends then
         self.check_room()
         said = tail_of(self.folder.log, log_start)
@@ -102,38 +103,38 @@ class Starter:
             raise full(self.folder.path, reason)
 
     def _start(self, server: FileLock, deadline: float) -> int | None:
-        """Start a keeper, and with it a server. Returns where in the log they begin; ``None`` if it was killed."""
+        """Start a supervisor, and with it a server. Returns where in the log they begin; ``None`` if it was killed."""
         self.check_room()
         take_zeros_away(self.folder.path)
         program = (self.binary if isinstance(self.binary, ServerBinary) else find_server(self.binary)).path
-        keeper = FileLock(self.folder.keeper_lock, handed_on=True)
+        supervisor = FileLock(self.folder.supervisor_lock, handed_on=True)
         try:
-            if not keeper.take(until=deadline):
-                raise ServiceBusConnectionError(f"The last keeper of {self.folder.path} does not end.")
+            if not supervisor.take(until=deadline):
+                raise ServiceBusConnectionError(f"The last supervisor of {self.folder.path} does not end.")
             self.folder.make_socket_folder()
             self.folder.socket.unlink(missing_ok=True)
             self.folder.config.write_bytes(self._configuration())
             log_start = self.folder.turn_log()
-            order = Order(str(self.folder.path), str(program), self.linger, server.descriptor, keeper.descriptor)
+            order = Order(str(self.folder.path), str(program), self.linger, server.descriptor, supervisor.descriptor)
             with self.folder.log.open("ab") as log:
                 launched = subprocess.run(
-                    [*python_command("_keeper"), order.text()],
+                    [*python_command("_embedded_supervisor"), order.text()],
                     cwd=self.folder.path,
                     env=python_environment(),
                     stdin=subprocess.DEVNULL,
                     stdout=log,
                     stderr=log,
-                    pass_fds=(server.descriptor, keeper.descriptor),
+                    pass_fds=(server.descriptor, supervisor.descriptor),
                     start_new_session=True,
                     check=False,
                     timeout=max(1.0, deadline - time.monotonic()),
                 )
         except subprocess.TimeoutExpired as error:
             raise ServiceBusConnectionError(
-                f"The keeper of {self.folder.path} did not start within {self.timeout:g} s."
+                f"The supervisor of {self.folder.path} did not start within {self.timeout:g} s."
             ) from error
         finally:
-            keeper.close()
+            supervisor.close()
         if launched.returncode > 0:
             raise self._refusal(log_start)
         return None if launched.returncode else log_start
@@ -153,25 +154,25 @@ class Starter:
         )
         return text.encode("utf-8", "surrogateescape")
 
-    def _has_keeper(self) -> bool:
-        keeper = FileLock(self.folder.keeper_lock, handed_on=True)
+    def _has_supervisor(self) -> bool:
+        supervisor = FileLock(self.folder.supervisor_lock, handed_on=True)
         try:
-            if not keeper.take():
+            if not supervisor.take():
                 return True
-            keeper.drop()
+            supervisor.drop()
             return False
         finally:
-            keeper.close()
+            supervisor.close()
 
     def _end_orphan(self, deadline: float) -> None:
-        """Wait until a server whose keeper was killed has ended; ask it to if the kernel does not (outside Linux)."""
+        """Wait until a server without its supervisor has ended; outside Linux, ask it to end."""
         if self._is_gone(min(deadline, time.monotonic() + _ORPHAN_GRACE)):
             return
         with contextlib.suppress(OSError, ScriptRefusedError):  # it hangs up, which is how it says yes
             ask(str(self.folder.socket), "SHUTDOWN", timeout=5)
         if not self._is_gone(deadline):
             raise ServiceBusConnectionError(
-                f"The embedded server of {self.folder.path} has lost its keeper and does not end when it is asked to."
+                f"The embedded server of {self.folder.path} has lost its supervisor and does not end when asked to."
             )
 
     def _is_gone(self, deadline: float) -> bool:

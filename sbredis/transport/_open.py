@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from sbredis.transport._wire import WireLimits
 
 
-class _Lease(Protocol):
+class _ServerLease(Protocol):
     """What keeps an embedded server alive."""
 
     @property
@@ -46,10 +46,10 @@ def require_asyncio() -> None:
         ) from None
 
 
-async def _taken(acquire: Callable[[], _Lease]) -> _Lease:
+async def _taken(acquire: Callable[[], _ServerLease]) -> _ServerLease:
     """Take a lease in a thread. If nobody waits for it any more, the thread itself gives it back."""
     lock = threading.Lock()
-    taken: list[_Lease] = []
+    taken: list[_ServerLease] = []
     given_up = False
 
     def take() -> None:

@@ -13,7 +13,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-from sbredis.servers._offspring import python_environment
+from sbredis.servers._spawn import python_environment
 
 LINUX = sys.platform.startswith("linux")
 
@@ -45,7 +45,7 @@ def servers_in(folder: Path) -> set[int]:
 
 
 def processes_in(folder: Path) -> set[int]:
-    """All processes that work in a folder: servers, and keepers."""
+    """All processes that work in a folder: servers, and supervisors."""
     return {pid for pid, _ in _processes_in(folder)}
 
 

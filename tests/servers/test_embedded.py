@@ -48,14 +48,14 @@ def server_of(folder: Path) -> int:
 
 
 def watch(holds: Callable[[], object]) -> None:
-    """See that something stays as it is, for longer than a keeper would take to change it."""
+    """See that something stays as it is, for longer than a supervisor would take to change it."""
     until = time.monotonic() + 5 * LINGER
     while time.monotonic() < until:
         assert holds()
 
 
 def gone(folder: Path) -> None:
-    wait_until(lambda: not processes_in(folder), what="the server or its keeper did not end")
+    wait_until(lambda: not processes_in(folder), what="the server or its supervisor did not end")
 
 
 def test_the_first_starts_it_and_the_last_ends_it(folder: Path, take: Acquire) -> None:
@@ -130,42 +130,42 @@ def test_a_killed_server_is_started_again_with_its_data(folder: Path, take: Acqu
 
 
 @pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGTERM])
-def test_a_killed_keeper_takes_the_server_with_it(folder: Path, take: Acquire, number: signal.Signals) -> None:
+def test_a_killed_supervisor_takes_the_server_with_it(folder: Path, take: Acquire, number: signal.Signals) -> None:
     lease = take()
     say(lease, "SET", "k", "v")
     pid = server_of(folder)
-    keeper = parent_of(pid)
-    os.kill(keeper, number)
-    wait_until(lambda: not is_running(pid) and not is_running(keeper))
+    supervisor = parent_of(pid)
+    os.kill(supervisor, number)
+    wait_until(lambda: not is_running(pid) and not is_running(supervisor))
     lease.ensure_running()
     assert say(lease, "GET", "k") == "v"
 
 
-def test_a_newcomer_finds_its_way_past_a_keeper_killed_just_now(folder: Path, take: Acquire) -> None:
+def test_a_newcomer_finds_its_way_past_a_supervisor_killed_just_now(folder: Path, take: Acquire) -> None:
     say(take(), "SET", "k", "v")
     os.kill(parent_of(server_of(folder)), signal.SIGKILL)
     assert say(take(), "GET", "k") == "v"
     assert len(servers_in(folder)) == 1
 
 
-def test_a_server_that_lost_its_keeper_and_stays_is_asked_to_end(
+def test_a_server_that_lost_its_supervisor_and_stays_is_asked_to_end(
     folder: Path, take: Acquire, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """As outside Linux, where the kernel does not tell it: the death signal is taken from a keeper here."""
+    """As outside Linux, where the kernel does not tell it: the death signal is taken from a supervisor here."""
     monkeypatch.setattr("sbredis.servers._starting._ORPHAN_GRACE", 0.1)
     monkeypatch.setattr(
         "sbredis.servers._starting.python_command",
         lambda _: [
             *("python3", "-c"),
-            "import sbredis.servers._keeper as k; k.dies_with_parent = lambda _: None; k.main()",
+            "import sbredis.servers._embedded_supervisor as k; k.dies_with_parent = lambda _: None; k.main()",
         ],
     )
     lease = take()
     say(lease, "SET", "k", "v")
     orphan = server_of(folder)
-    keeper = parent_of(orphan)
-    os.kill(keeper, signal.SIGKILL)
-    wait_until(lambda: not is_running(keeper))
+    supervisor = parent_of(orphan)
+    os.kill(supervisor, signal.SIGKILL)
+    wait_until(lambda: not is_running(supervisor))
     assert is_running(orphan)
     assert say(take(), "GET", "k") == "v"
     assert not is_running(orphan)
@@ -194,7 +194,7 @@ def test_when_its_folder_is_removed_it_ends_and_its_clients_are_told(folder: Pat
 
 def test_what_dead_processes_left_behind_is_no_hindrance(folder: Path, take: Acquire) -> None:
     folder.mkdir()
-    for name in ("owner.lock", "clients.lock", "server.lock", "keeper.lock"):
+    for name in ("owner.lock", "clients.lock", "server.lock", "supervisor.lock"):
         (folder / name).write_text("1")
     with socket.socket(socket.AF_UNIX) as dead:
         dead.bind(str(folder / "server.sock"))

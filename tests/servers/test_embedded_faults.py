@@ -24,7 +24,7 @@ pytestmark = pytest.mark.skipif(not LINUX, reason="these tests look processes up
 
 
 def gone(folder: Path) -> None:
-    wait_until(lambda: not processes_in(folder), what="the server or its keeper did not end")
+    wait_until(lambda: not processes_in(folder), what="the server or its supervisor did not end")
 
 
 # -- killed while it starts --------------------------------------------------------------------------------------------
@@ -48,7 +48,7 @@ exec '{real}' "$@"
 
 
 @pytest.mark.parametrize(
-    "how", ["kill -9 $$", "kill -9 $PPID; kill -9 $$"], ids=["the server", "the keeper and the server"]
+    "how", ["kill -9 $$", "kill -9 $PPID; kill -9 $$"], ids=["the server", "the supervisor and the server"]
 )
 def test_a_server_that_is_killed_while_it_starts_is_started_again(folder: Path, tmp_path: Path, how: str) -> None:
     with acquire(folder, binary=dying(tmp_path, 3, how), linger=0, timeout=60) as lease:

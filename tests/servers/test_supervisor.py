@@ -9,16 +9,16 @@ from pathlib import Path
 import pytest
 
 from sbredis.servers import LocalServer
-from sbredis.servers._guardian import guardian
+from sbredis.servers._supervisor_client import supervisor
 from tests.servers.processes import LINUX, Script, is_running, listens, script
 from tests.waiting import wait_until
 
 OWNER = """
 from sbredis.servers import LocalServer
-from sbredis.servers._guardian import guardian
+from sbredis.servers._supervisor_client import supervisor
 one, two = LocalServer(), LocalServer(unix_socket=True)
 one.start(); two.start()
-say(pids=[one.pid, two.pid], port=one.port, guard=guardian().pid, directory=str(guardian().directory))
+say(pids=[one.pid, two.pid], port=one.port, supervisor=supervisor().pid, directory=str(supervisor().directory))
 """
 
 
@@ -30,7 +30,7 @@ class Owner:
         self.process = process
         self.pids: list[int] = said["pids"]
         self.port: int = said["port"]
-        self.guard: int = said["guard"]
+        self.supervisor: int = said["supervisor"]
         self.directory = Path(said["directory"])
         assert all(map(is_running, self.pids))
         assert listens(self.port)
@@ -39,7 +39,7 @@ class Owner:
         return not any(map(is_running, self.pids)) and not listens(self.port)
 
     def left_nothing(self) -> bool:
-        return self.servers_are_gone() and not is_running(self.guard) and not self.directory.exists()
+        return self.servers_are_gone() and not is_running(self.supervisor) and not self.directory.exists()
 
 
 def test_a_killed_owner_takes_its_servers_with_it() -> None:
@@ -65,12 +65,12 @@ def test_a_paused_server_goes_too() -> None:
 
 
 @pytest.mark.skipif(not LINUX, reason="only Linux tells a process that its parent has died")
-def test_a_killed_guard_takes_its_servers_with_it() -> None:
+def test_a_killed_supervisor_takes_its_servers_with_it() -> None:
     with script(OWNER + "time.sleep(600)") as process:
         owner = Owner(process)
-        os.kill(owner.guard, signal.SIGKILL)
+        os.kill(owner.supervisor, signal.SIGKILL)
         wait_until(owner.servers_are_gone)
-        process.kill(signal.SIGINT)  # its owner clears up what the guard could not
+        process.kill(signal.SIGINT)  # its owner clears up what the supervisor could not
         wait_until(owner.left_nothing)
 
 
@@ -123,11 +123,11 @@ def test_a_forked_child_that_ends_leaves_the_servers_of_its_parent() -> None:
 
 
 @pytest.mark.skipif(not LINUX, reason="only Linux tells a process that its parent has died")
-def test_after_its_guard_was_killed_an_owner_can_start_servers_again() -> None:
-    """Tried in a process of its own: the guard of this one has the servers of all other tests."""
+def test_after_its_supervisor_was_killed_an_owner_can_start_servers_again() -> None:
+    """Tried in a process of its own: the supervisor of this one has the servers of all other tests."""
     code = """
 import os, signal, time
-os.kill(guardian().pid, signal.SIGKILL)
+os.kill(supervisor().pid, signal.SIGKILL)
 while one.is_alive(): time.sleep(0.01)
 one.restart()
 say(pong=one.ask("PING"))
@@ -139,7 +139,7 @@ say(pong=one.ask("PING"))
 
 def test_what_cannot_be_started_is_said() -> None:
     with pytest.raises(Exception, match="cannot be started"):
-        guardian().start(["/nonexistent/server"], Path("/"), guardian().directory / "log")
+        supervisor().start(["/nonexistent/server"], Path("/"), supervisor().directory / "log")
 
 
 def test_a_signal_to_a_server_that_has_ended_reaches_nobody() -> None:

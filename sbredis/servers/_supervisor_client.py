@@ -1,4 +1,4 @@
-"""The owner's side of the guard: one guard a process, started when the first server is."""
+"""The owner's side of the supervisor: one supervisor a process, started when the first server is."""
 
 from __future__ import annotations
 
@@ -16,13 +16,13 @@ from pathlib import Path
 from typing import Any
 
 from sbredis.exceptions import ServerUnsuitableError
-from sbredis.servers._offspring import python_command, python_environment
+from sbredis.servers._spawn import python_command, python_environment
 
-__all__ = ["Guardian", "guardian"]
+__all__ = ["SupervisorClient", "supervisor"]
 
 
-class Guardian:
-    """A running guard. All methods may be called from any thread."""
+class SupervisorClient:
+    """A running supervisor. All methods may be called from any thread."""
 
     directory: Path
     """A folder for files that shall not outlive this process."""
@@ -35,7 +35,7 @@ class Guardian:
         self._requests = 0
         self._gone = False
         self._process = subprocess.Popen(
-            python_command("_guard"),
+            python_command("_supervisor"),
             env=python_environment(),
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
@@ -50,18 +50,18 @@ class Guardian:
         if greeting is None:
             self.close()
             raise ServerUnsuitableError(
-                "The guard process of the local servers did not start; what it said stands on standard error."
+                "The supervisor process of the local servers did not start; what it said stands on standard error."
             )
         self.directory = Path(greeting["directory"])
 
     @property
     def pid(self) -> int:
-        """The guard's process id."""
+        """The supervisor's process id."""
         return self._process.pid
 
     @property
     def is_gone(self) -> bool:
-        """Whether the guard has ended, and with it all of its servers."""
+        """Whether the supervisor has ended, and with it all of its servers."""
         with self._lock:
             self._drain()
             return self._gone
@@ -77,8 +77,8 @@ class Guardian:
         return pid
 
     def signal(self, pid: int, number: int) -> None:
-        """Send a signal to a server this guard started. Nothing happens if it has exited."""
-        with contextlib.suppress(ServerUnsuitableError):  # no guard, no server
+        """Send a signal to a server this supervisor started. Nothing happens if it has exited."""
+        with contextlib.suppress(ServerUnsuitableError):  # no supervisor, no server
             self._request({"signal": int(number), "pid": pid})
 
     def exit_code(self, pid: int) -> int | None:
@@ -95,7 +95,7 @@ class Guardian:
         return code
 
     def close(self) -> None:
-        """End the guard and all of its servers, and wait for it."""
+        """End the supervisor and all of its servers, and wait for it."""
         with self._lock:
             self._gone = True
             self._input.close()
@@ -107,7 +107,7 @@ class Guardian:
             self._output.close()
 
     def forget(self) -> None:
-        """Let go of the guard in a forked child: it is the parent's, and must notice when the parent dies."""
+        """Let go of the supervisor in a forked child: it is the parent's, and must notice when the parent dies."""
         self._lock = threading.RLock()  # another thread of the parent may have held it
         self._gone = True
         self._input.close()
@@ -125,7 +125,7 @@ class Guardian:
                     pass
             if number not in self._answers:
                 raise ServerUnsuitableError(
-                    "The guard process of the local servers has ended, and its servers with it."
+                    "The supervisor process of the local servers has ended, and its servers with it."
                 )
             return self._answers.pop(number)
 
@@ -143,7 +143,7 @@ class Guardian:
         return message is not None
 
     def _next_message(self, deadline: float) -> dict[str, Any] | None:
-        """The guard's next line; ``None`` if it has none to say any more."""
+        """The supervisor's next line; ``None`` if it has none to say any more."""
         while b"\n" not in self._unread:
             if not select.select([self._output], [], [], max(0.0, deadline - time.monotonic()))[0]:
                 return None
@@ -157,33 +157,33 @@ class Guardian:
 
 
 class _Current:
-    """This process's guard, if it has one."""
+    """This process's supervisor, if it has one."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
-        self._guardian: Guardian | None = None
+        self._supervisor: SupervisorClient | None = None
         self._directories: list[Path] = []
 
-    def get(self) -> Guardian:
+    def get(self) -> SupervisorClient:
         with self._lock:
-            if self._guardian is None or self._guardian.is_gone:
-                if self._guardian is not None:
-                    self._guardian.close()
-                self._guardian = Guardian()
-                self._directories.append(self._guardian.directory)
-            return self._guardian
+            if self._supervisor is None or self._supervisor.is_gone:
+                if self._supervisor is not None:
+                    self._supervisor.close()
+                self._supervisor = SupervisorClient()
+                self._directories.append(self._supervisor.directory)
+            return self._supervisor
 
     def close(self) -> None:
-        if self._guardian is not None:
-            self._guardian.close()
-        for directory in self._directories:  # what a guard left that was killed; servers may have gone on using it
+        if self._supervisor is not None:
+            self._supervisor.close()
+        for directory in self._directories:  # what a supervisor left that was killed; servers may have gone on using it
             shutil.rmtree(directory, ignore_errors=True)
 
     def forget(self) -> None:
         self._lock = threading.Lock()  # another thread of the parent may have held it
-        if self._guardian is not None:
-            self._guardian.forget()
-            self._guardian = None
+        if self._supervisor is not None:
+            self._supervisor.forget()
+            self._supervisor = None
         self._directories.clear()
 
 
@@ -193,6 +193,6 @@ if hasattr(os, "register_at_fork"):
     os.register_at_fork(after_in_child=_current.forget)
 
 
-def guardian() -> Guardian:
-    """This process's guard. A new one is started at first, and after the last one was killed."""
+def supervisor() -> SupervisorClient:
+    """This process's supervisor. A new one is started at first, and after the last one was killed."""
     return _current.get()

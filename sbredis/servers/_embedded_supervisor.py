@@ -1,13 +1,13 @@
-"""The keeper: the parent process of an embedded server, which ends it when nobody needs it any more.
+"""The supervisor: the parent process of an embedded server, which ends it when nobody needs it any more.
 
 A client that has taken the locks starts it with one argument, a JSON object (:class:`Order`), and three things it
-inherits: the locks ``server.lock`` and ``keeper.lock``, taken, and a log as its standard output. It hands
+inherits: the locks ``server.lock`` and ``supervisor.lock``, taken, and a log as its standard output. It hands
 ``server.lock`` on to the server and keeps the other. From then on it belongs to nobody: it lives in a session of
 its own, and its parent has left.
 
 It looks at ``clients.lock`` a few times a second. When that has been free for a while it takes ``owner.lock``, so
 that no client can arrive in between, looks once more, and ends the server. When the server ends by itself, so does
-the keeper. When the keeper is killed, the kernel tells the server to end (Linux), which it does in order.
+the supervisor. When the supervisor is killed, the kernel tells the server to end (Linux), which it does in order.
 """
 
 from __future__ import annotations
@@ -25,12 +25,12 @@ from pathlib import Path
 
 from sbredis.servers._folder import DataFolder
 from sbredis.servers._locks import FileLock
-from sbredis.servers._offspring import dies_with_parent, server_environment
+from sbredis.servers._spawn import dies_with_parent, server_environment
 
 __all__ = ["ENDED_WITH", "Order", "main"]
 
 ENDED_WITH = "# sbredis: the server ended by itself, with exit code"
-"""What the keeper adds to the log before the code, where the server was not ended by a signal."""
+"""What the supervisor adds to the log before the code, where the server was not ended by a signal."""
 
 _END_TIMEOUT = 30.0
 """How long a server may take to end: it may have much to flush."""
@@ -44,26 +44,28 @@ _BIND_TIMEOUT = 10.0
 
 @dataclass(frozen=True)
 class Order:
-    """What a keeper is told."""
+    """What a supervisor is told."""
 
     folder: str
     program: str
     linger: float
     server_lock: int
-    keeper_lock: int
+    supervisor_lock: int
 
     def text(self) -> str:
-        """The form in which it is passed to the keeper's process."""
+        """The form in which it is passed to the supervisor's process."""
         return json.dumps(asdict(self))
 
 
 def main() -> None:
-    """Keep the server that the first argument orders. Returns at once; the keeper goes on as a process of nobody's."""
+    """Start the server that the first argument describes, and return at once. The supervisor goes on in its own
+    process.
+    """
     order = Order(**json.loads(sys.argv[1]))
     if os.fork():
         os._exit(0)  # for whoever started this there is no child to wait for
     try:
-        _Keeper(order).keep()
+        _EmbeddedSupervisor(order).keep()
     except Exception:
         print(f"{ENDED_WITH} {_DEFECT}", flush=True)  # noqa: T201  # its output is the log
         raise
@@ -73,7 +75,7 @@ def _wake(*_: object) -> None:
     """Let a signal do no more than to end the wait."""
 
 
-class _Keeper:
+class _EmbeddedSupervisor:
     def __init__(self, order: Order) -> None:
         self._linger = order.linger
         self._folder = DataFolder(Path(order.folder))

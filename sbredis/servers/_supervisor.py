@@ -1,4 +1,4 @@
-"""The guard: a process that starts servers on behalf of another and ends them when that one goes, however it goes.
+"""The supervisor: a process that starts servers on behalf of another and ends them when that one goes, however it goes.
 
 It reads requests from its standard input and answers on its standard output, one JSON object a line::
 
@@ -9,11 +9,11 @@ It reads requests from its standard input and answers on its standard output, on
     ←  {"exited": 4711, "code": -9}                unasked, when a server has exited
 
 Its first line is ``{"directory": "/tmp/sbredis-…"}``: a folder for its owner's use, removed with everything in it when
-the guard ends.
+the supervisor ends.
 
-The owner holds the other end of its standard input. When that closes, the owner is gone: the guard ends all
-servers. When the guard itself is killed, the kernel ends them (Linux). It lives in a session of its own, so a
-Ctrl-C reaches the owner only, which can then close in order. Only the guard sends signals to servers: being their
+The owner holds the other end of its standard input. When that closes, the owner is gone: the supervisor ends all
+servers. When the supervisor itself is killed, the kernel ends them (Linux). It lives in a session of its own, so a
+Ctrl-C reaches the owner only, which can then close in order. Only the supervisor sends signals to servers: being their
 parent, it knows that a process id is still theirs.
 """
 
@@ -31,7 +31,7 @@ import time
 from pathlib import Path
 from typing import Any
 
-from sbredis.servers._offspring import dies_with_parent, server_environment
+from sbredis.servers._spawn import dies_with_parent, server_environment
 
 __all__ = ["main"]
 
@@ -40,19 +40,19 @@ GRACE = 5.0
 
 
 def main() -> None:
-    """Run a guard until its standard input is closed or it is sent SIGTERM."""
-    guard = _Guard()
+    """Run a supervisor until its standard input is closed or it is sent SIGTERM."""
+    supervisor = _Supervisor()
     try:
-        guard.run()
+        supervisor.run()
     finally:
-        guard.end()
+        supervisor.end()
 
 
 def _wake(*_: object) -> None:
     """Let a signal do no more than to end the wait."""
 
 
-class _Guard:
+class _Supervisor:
     def __init__(self) -> None:
         self._children: dict[int, subprocess.Popen[bytes]] = {}
         self._unread = b""

@@ -29,7 +29,6 @@ from sbredis.model._enums import (
 from sbredis.model._fields import Described
 from sbredis.model._hold import Hold, Lease, Source
 from sbredis.model._id_kinds import comparable_id
-from sbredis.model._kept import KeptEntity, entity_created, entity_differences, entity_revised, entity_values
 from sbredis.model._keywords import names_keywords
 from sbredis.model._message import (
     MessageType,
@@ -68,6 +67,7 @@ from sbredis.model._runtime_properties import (
     SubscriptionRuntimeProperties,
     TopicRuntimeProperties,
 )
+from sbredis.model._stored import StoredEntity, entity_created, entity_differences, entity_revised, entity_values
 from sbredis.model._subscription_properties import (
     NewSubscriptionOptions,
     QueueOrSubscriptionOptions,
@@ -95,7 +95,6 @@ __all__ = [
     "EntityStatus",
     "FalseRuleFilter",
     "Hold",
-    "KeptEntity",
     "Lease",
     "MessageCountDetails",
     "MessageType",
@@ -125,6 +124,7 @@ __all__ = [
     "Source",
     "SqlRuleAction",
     "SqlRuleFilter",
+    "StoredEntity",
     "SubscriptionOptions",
     "SubscriptionProperties",
     "SubscriptionRuntimeProperties",

@@ -22,7 +22,7 @@ from typing import Any, ClassVar, Generic, Self, TypeVar, cast, overload
 from sbredis._quoting import quoted
 from sbredis.engine import entity_name, name_key
 from sbredis.model._durations import UNLIMITED, duration, from_milliseconds, to_milliseconds
-from sbredis.model._explained import explanations
+from sbredis.model._property_docs import property_docs
 
 __all__ = ["Choice", "Described", "Duration", "Field", "Flag", "ListOf", "Neighbour", "Text", "Whole"]
 
@@ -204,7 +204,7 @@ class Field(Generic[T, G]):
     def __get__(self, holder: Described, _: type) -> T: ...
     def __get__(self, holder: Described | None, _: type) -> Self | T:
         if holder is None:
-            return self._explained()
+            return self._with_docs()
         value = holder._given.get(self.name)  # pyright: ignore[reportPrivateUsage]  # it is this that keeps it
         return self.default if value is None else cast("T", value)
 
@@ -237,10 +237,10 @@ class Field(Generic[T, G]):
         """Whether two values mean the same."""
         return one == other
 
-    def _explained(self) -> Self:
+    def _with_docs(self) -> Self:
         """Itself, as ``help()`` and others find it that look at the class: with what is said there."""
         if "__doc__" not in vars(self):
-            self.__doc__ = explanations(self.declared_in).get(self.name)
+            self.__doc__ = property_docs(self.declared_in).get(self.name)
         return self
 
     def _wrong_type(self, given: object, what: str) -> TypeError:
@@ -408,7 +408,7 @@ class ListOf(Field[list[T], Sequence[T]]):
     def __get__(self, holder: Described, _: type) -> list[T]: ...
     def __get__(self, holder: Described | None, _: type) -> Self | list[T]:
         if holder is None:
-            return self._explained()
+            return self._with_docs()
         value = holder._given.get(self.name)  # pyright: ignore[reportPrivateUsage]  # as in Field
         if value is None:
             value = holder._unassigned.setdefault(self.name, [])

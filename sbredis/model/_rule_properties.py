@@ -185,7 +185,7 @@ class _FilterOf(Field[RuleFilter, RuleFilter]):
     def __get__(self, holder: Described, _: type) -> RuleFilter: ...
     def __get__(self, holder: Described | None, _: type) -> Self | RuleFilter:
         if holder is None:
-            return self._explained()
+            return self._with_docs()
         found = super().__get__(holder, _)
         return TrueRuleFilter() if found is self.default else found  # the default is nobody's to change
 

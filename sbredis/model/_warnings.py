@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import TypedDict
 
-from sbredis._callers import warn_caller
+from sbredis._call_site import warn_caller
 
 __all__ = ["NoOptions", "warn_of_unknown"]
 

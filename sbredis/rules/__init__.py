@@ -8,7 +8,7 @@ from __future__ import annotations
 from sbredis.rules._book import Copy, RuleBook
 from sbredis.rules._checks import check_action, check_filter
 from sbredis.rules._complaints import Complaints
-from sbredis.rules._facts import SETTABLE, SYSTEM_PROPERTIES, Facts
+from sbredis.rules._message_view import SETTABLE, SYSTEM_PROPERTIES, Facts
 from sbredis.rules._rules import CorrelationFilter, FalseFilter, Filter, Rule, SqlAction, SqlFilter, TrueFilter
 from sbredis.rules._stored import rule_from_json, rule_to_json
 from sbredis.rules._values import Constant, Value

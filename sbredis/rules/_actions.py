@@ -14,7 +14,7 @@ from sbredis._quoting import shortened
 from sbredis.rules._arithmetic import EvaluationError
 from sbredis.rules._checks import read_action
 from sbredis.rules._compile import Compiler
-from sbredis.rules._facts import SETTABLE, Facts, canonical
+from sbredis.rules._message_view import SETTABLE, Facts, canonical
 from sbredis.rules._rules import SqlAction
 from sbredis.rules._syntax import Remove, Statement
 from sbredis.rules._values import LARGEST, SMALLEST, Constant, Kind, Value, kind_of, on_calendar, storable

@@ -14,8 +14,8 @@ from sbredis.rules._arithmetic import EvaluationError
 from sbredis.rules._checks import check_filter, correlated, read_filter
 from sbredis.rules._compile import Compiler, Condition
 from sbredis.rules._complaints import Complaints
-from sbredis.rules._facts import Facts, Seen
 from sbredis.rules._index import Index, Wanted, split
+from sbredis.rules._message_view import Facts, Seen
 from sbredis.rules._rules import CorrelationFilter, FalseFilter, Filter, Rule, SqlFilter
 from sbredis.rules._sharing import Memory, Sharing
 from sbredis.rules._syntax import Predicate

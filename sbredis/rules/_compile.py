@@ -14,8 +14,8 @@ from uuid import uuid4
 
 from sbredis._quoting import shortened
 from sbredis.rules._arithmetic import EvaluationError, calculate, negate
-from sbredis.rules._facts import Seen, canonical
 from sbredis.rules._like import LONGEST_PATTERN, PatternError, matcher
+from sbredis.rules._message_view import Seen, canonical
 from sbredis.rules._syntax import (
     AllOf,
     AnyOf,

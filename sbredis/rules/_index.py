@@ -16,7 +16,7 @@ from collections.abc import Iterable, Mapping
 from typing import Any, Generic, TypeAlias, TypeVar
 
 from sbredis.rules._compile import Compiler
-from sbredis.rules._facts import Facts, canonical
+from sbredis.rules._message_view import Facts, canonical
 from sbredis.rules._syntax import (
     AllOf,
     AnyOf,

@@ -8,8 +8,8 @@ from __future__ import annotations
 
 from typing import NoReturn, cast
 
-from sbredis.rules._facts import SETTABLE, canonical
 from sbredis.rules._like import PatternError, matcher
+from sbredis.rules._message_view import SETTABLE, canonical
 from sbredis.rules._syntax import (
     AllOf,
     AnyOf,

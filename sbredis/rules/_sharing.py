@@ -19,8 +19,8 @@ from typing import Any, TypeAlias, TypeVar, cast
 from uuid import UUID
 
 from sbredis.rules._arithmetic import EvaluationError
-from sbredis.rules._facts import Facts, Seen, canonical
 from sbredis.rules._index import Wanted, can_fail
+from sbredis.rules._message_view import Facts, Seen, canonical
 from sbredis.rules._syntax import (
     AllOf,
     AnyOf,

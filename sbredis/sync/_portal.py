@@ -16,7 +16,7 @@ from contextlib import suppress
 from functools import partial
 from typing import Any, Generic, ParamSpec, TypeVar
 
-from sbredis._callers import Line, calling_line, warn_of_line
+from sbredis._call_site import Line, calling_line, warn_of_line
 from sbredis.exceptions import Outcome, ServiceBusError
 
 __all__ = ["Portal"]

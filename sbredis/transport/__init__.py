@@ -9,11 +9,11 @@ from typing import TYPE_CHECKING, Any
 
 from sbredis.transport._address import Durability, Endpoint, Target, TlsOptions, parse_target, redacted
 from sbredis.transport._backoff import Backoff
-from sbredis.transport._borrowed import target_of
-from sbredis.transport._facts import ServerFacts
+from sbredis.transport._from_redis import target_of
 from sbredis.transport._memory import forget_memory, require_memory
 from sbredis.transport._open import open_transport, require_asyncio
 from sbredis.transport._script import Argument, Keys, Script
+from sbredis.transport._server_facts import ServerFacts
 from sbredis.transport._slots import SLOTS, key_slot
 
 if TYPE_CHECKING:

@@ -7,7 +7,7 @@ from collections.abc import Callable, Sequence
 
 from sbredis.exceptions import ServerUnsuitableError
 from sbredis.transport._address import Target
-from sbredis.transport._facts import (
+from sbredis.transport._server_facts import (
     Copies,
     ServerFacts,
     can_lose_acknowledged,

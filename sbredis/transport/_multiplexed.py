@@ -14,7 +14,6 @@ from sbredis.exceptions import ServiceBusConnectionError, ServiceBusError
 from sbredis.transport._address import Endpoint, Target
 from sbredis.transport._backoff import Backoff, RefreshPacing
 from sbredis.transport._dial import Dialer
-from sbredis.transport._facts import Copies, ServerFacts, can_lose_acknowledged, not_writable, problems
 from sbredis.transport._journey import Journey
 from sbredis.transport._judgement import judge
 from sbredis.transport._listening import Listener, Listening, Subscription
@@ -23,6 +22,7 @@ from sbredis.transport._opening import Opener
 from sbredis.transport._patience import Patience, passes
 from sbredis.transport._replies import Failure, FailureKind
 from sbredis.transport._script import Argument, Call, Command, Script
+from sbredis.transport._server_facts import Copies, ServerFacts, can_lose_acknowledged, not_writable, problems
 from sbredis.transport._slots import SLOTS, key_slot, parse_redirection
 from sbredis.transport._topology import Layout, topology_of
 from sbredis.transport._wire import Wire, WireLimits

@@ -9,10 +9,10 @@ from typing import Any
 
 from sbredis.exceptions import Outcome
 from sbredis.transport._address import Endpoint
-from sbredis.transport._facts import ServerFacts
 from sbredis.transport._opening import Opener, WireHolder
 from sbredis.transport._replies import Failure, FailureKind
 from sbredis.transport._script import Call, Command
+from sbredis.transport._server_facts import ServerFacts
 from sbredis.transport._wire import Wire
 
 __all__ = ["Node"]

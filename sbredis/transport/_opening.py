@@ -17,10 +17,10 @@ from sbredis.exceptions import ServiceBusError
 from sbredis.transport._address import Endpoint
 from sbredis.transport._backoff import Backoff
 from sbredis.transport._dial import Dialer, Link, accepted, ask, dialling_failed, hang_up
-from sbredis.transport._facts import ServerFacts, server_facts
 from sbredis.transport._replies import Failure, FailureKind, failure_of_reply
 from sbredis.transport._resp import ReplyError, as_mapping
 from sbredis.transport._script import Script, pack
+from sbredis.transport._server_facts import ServerFacts, server_facts
 from sbredis.transport._stream import stream_over
 from sbredis.transport._tls_probe import connect, with_tls_hint
 from sbredis.transport._wire import Wire, WireLimits

@@ -17,10 +17,10 @@ from typing import Any
 
 from sbredis._tasks import TaskScope
 from sbredis.exceptions import Outcome
-from sbredis.transport._facts import ServerFacts
 from sbredis.transport._replies import Failure, FailureKind, failure_of_reply
 from sbredis.transport._resp import ReplyError
 from sbredis.transport._script import Call, Command, pack
+from sbredis.transport._server_facts import ServerFacts
 from sbredis.transport._stream import Stream
 
 __all__ = ["Wire", "WireLimits"]

@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 
 import sbredis
-from sbredis._callers import calling_line
+from sbredis._call_site import calling_line
 from sbredis.aio import AutoLockRenewer, ServiceBusClient
 from sbredis.aio.calls._connection import Connection
 from sbredis.aio.management import ServiceBusAdministrationClient

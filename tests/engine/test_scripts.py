@@ -587,7 +587,7 @@ def test_no_file_has_the_name_of_a_fragment_that_is_generated() -> None:
     assert GENERATED.keys() & {f"includes/{name}" for name in FRAGMENTS} == set()
 
 
-def test_the_subjects_of_fragments_are_explained() -> None:
+def test_the_subjects_of_fragments_are_with_docs() -> None:
     listed = re.findall(r"^\| `(\w+)/` \|", (ROOT / "ARCHITECTURE.md").read_text("utf-8"), re.MULTILINE)
     assert listed == sorted({path.parent.name for path in PLACES})
 

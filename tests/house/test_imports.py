@@ -23,7 +23,7 @@ FLOORS: list[set[str]] = [
     {"transport"},
     {"servers"},
 ]
-EVERYWHERE = {"_callers", "_public", "_quoting", "_tasks", "_threads", "_version", "exceptions"}
+EVERYWHERE = {"_call_site", "_public", "_quoting", "_tasks", "_threads", "_version", "exceptions"}
 ALLOWED: dict[str, set[str]] = {
     folder: EVERYWHERE.union(*FLOORS[number + 1 :]) for number, floor in enumerate(FLOORS) for folder in floor
 }
@@ -52,7 +52,7 @@ def inside(name: str, package: str) -> bool:
 PURE = {
     f"sbredis.{folder}.{name}"
     for folder, names in {
-        "transport": ("_address", "_slots", "_script", "_resp", "_replies", "_backoff", "_facts", "_patience"),
+        "transport": ("_address", "_slots", "_script", "_resp", "_replies", "_backoff", "_server_facts", "_patience"),
         "engine": (
             *("_codec", "_keys", "_lifecycle", "_lua_constants", "_named_values", "_names", "_packing", "_partition"),
             *("_placement", "_refusals", "_request", "_results", "_scripts", "_sessions", "_settings", "_state"),

@@ -24,9 +24,9 @@ from sbredis.management import (
     QueueOptions,
     QueueProperties,
 )
-from sbredis.model import KeptEntity, entity_created, entity_revised, entity_values
+from sbredis.model import StoredEntity, entity_created, entity_revised, entity_values
 
-PLAIN = KeptEntity(settings=PartitionSettings(), properties={})
+PLAIN = StoredEntity(settings=PartitionSettings(), properties={})
 RULE = AuthorizationRule(
     type="SharedAccessAuthorizationRule",
     claim_type="SharedAccessKey",
@@ -82,15 +82,15 @@ PLANNED = {"auto_delete_on_idle", "forward_to", "forward_dead_lettered_messages_
 every_kept_property = pytest.mark.parametrize("name", KEPT)
 
 
-def created(given: Mapping[str, object], settings: PartitionSettings) -> KeptEntity:
+def created(given: Mapping[str, object], settings: PartitionSettings) -> StoredEntity:
     return entity_created(QueueProperties, given, settings)
 
 
-def revised(given: Mapping[str, object], before: KeptEntity) -> KeptEntity:
+def revised(given: Mapping[str, object], before: StoredEntity) -> StoredEntity:
     return entity_revised(QueueProperties, given, before)
 
 
-def values(kept: KeptEntity) -> dict[str, Any]:
+def values(kept: StoredEntity) -> dict[str, Any]:
     return entity_values(QueueProperties, kept)
 
 
@@ -171,7 +171,7 @@ def test_the_window_of_duplicate_detection_is_the_partitions_only_where_there_is
 
 def test_what_an_update_does_not_change_stays_to_the_millisecond_and_the_byte() -> None:
     """Also what this release does not know, or could not have been asked for."""
-    before = KeptEntity(
+    before = StoredEntity(
         settings=PartitionSettings(quota=77, lock_duration=3_600_000, clock="test"),
         properties={"colour": {"red": [1]}, "forward_to": "other"},
     )

@@ -23,7 +23,7 @@ from sbredis.management import (
     TopicOptions,
     TopicProperties,
 )
-from sbredis.model import Described, KeptEntity, entity_created, entity_revised, entity_values
+from sbredis.model import Described, StoredEntity, entity_created, entity_revised, entity_values
 
 Kind = type[TopicProperties] | type[SubscriptionProperties]
 
@@ -117,8 +117,8 @@ every_kept_property = pytest.mark.parametrize(
 )
 
 
-def plain(kind: Kind) -> KeptEntity:
-    return KeptEntity(settings=BASE[kind], properties={})
+def plain(kind: Kind) -> StoredEntity:
+    return StoredEntity(settings=BASE[kind], properties={})
 
 
 @pytest.mark.parametrize(

@@ -16,7 +16,7 @@ from dataclasses import replace
 from functools import partial
 from typing import Any
 
-from sbredis._callers import calling_line, warn_of_line
+from sbredis._call_site import calling_line, warn_of_line
 from sbredis._tasks import TaskScope, to_the_end
 from sbredis._threads import in_thread
 from sbredis.aio.calls._arguments import count_of, seconds_of

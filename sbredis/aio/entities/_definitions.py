@@ -20,10 +20,10 @@ from sbredis.model import (
     Described,
     EntityAvailabilityStatus,
     EntityStatus,
-    KeptEntity,
     QueueOptions,
     QueueProperties,
     RuleProperties,
+    StoredEntity,
     SubscriptionOptions,
     SubscriptionProperties,
     TopicOptions,
@@ -124,7 +124,9 @@ class Definition(Generic[P]):
 
     # -- pure ----------------------------------------------------------------------------------------------------------
 
-    def check(self, function: str, name: str, options: Mapping[str, object], *, clock: Clock = "server") -> KeptEntity:
+    def check(
+        self, function: str, name: str, options: Mapping[str, object], *, clock: Clock = "server"
+    ) -> StoredEntity:
         """What an entity of these properties would be; ``None`` counts as not given. Raises for what is wrong.
 
         ``function`` is what did not know an option that there is not.
@@ -152,7 +154,7 @@ class Definition(Generic[P]):
         namespace: Namespace,
         path: str,
         timeout: float,
-        kept: KeptEntity,
+        kept: StoredEntity,
         rules: Sequence[Rule] = (),
     ) -> EntityRecord:
         """Create an entity as it was checked; a subscription with these rules."""
@@ -316,8 +318,8 @@ def _require_known(
         raise TypeError(f"{function} does not know {shortened(', '.join(map(quoted, unknown)), _LONGEST_LIST)}")
 
 
-def _kept(record: EntityRecord) -> KeptEntity:
-    return KeptEntity(
+def _kept(record: EntityRecord) -> StoredEntity:
+    return StoredEntity(
         settings=record.settings,
         properties=record.properties,
         partitioned=record.partitioned,

@@ -21,7 +21,7 @@ from sbredis.aio.calls._arguments import AT_ONCE
 from sbredis.aio.calls._waking import passing
 from sbredis.aio.core._fetching import Stock, fetches, keep_for, passings
 from sbredis.aio.receiving._buffer import Buffer
-from sbredis.aio.receiving._caller import Caller
+from sbredis.aio.receiving._receive_call import Caller
 from sbredis.aio.receiving._watcher import PartitionWatcher
 from sbredis.engine import Side
 from sbredis.exceptions import (

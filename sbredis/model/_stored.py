@@ -16,7 +16,7 @@ from sbredis._quoting import quoted
 from sbredis.engine import PartitionSettings
 from sbredis.model._fields import Described
 
-__all__ = ["KeptEntity", "entity_created", "entity_differences", "entity_revised", "entity_values"]
+__all__ = ["StoredEntity", "entity_created", "entity_differences", "entity_revised", "entity_values"]
 
 _DETECTS, _WINDOW = "requires_duplicate_detection", "duplicate_detection_history_time_window"
 _PARTITIONED, _NEIGHBOUR = "enable_partitioning", "colocate_with"
@@ -26,7 +26,7 @@ Kind = type[Described]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class KeptEntity:
+class StoredEntity:
     """An entity's properties as the registry keeps them."""
 
     settings: PartitionSettings
@@ -36,7 +36,7 @@ class KeptEntity:
     colocated_with: str | None = None
 
 
-def entity_created(kind: Kind, given: Mapping[str, object], settings: PartitionSettings) -> KeptEntity:
+def entity_created(kind: Kind, given: Mapping[str, object], settings: PartitionSettings) -> StoredEntity:
     """A new entity with these properties, and otherwise as by default; :class:`ValueError` for what is not possible.
 
     ``settings`` are what the properties say nothing of.
@@ -45,10 +45,10 @@ def entity_created(kind: Kind, given: Mapping[str, object], settings: PartitionS
     values = {name: given.get(name, field.default) for name, field in kind.fields().items()}
     if values.get(_PARTITIONED) and values.get(_NEIGHBOUR) is not None:
         raise ValueError(f"a partitioned {kind.kind.lower()} lives beside every other entity: leave out colocate_with")
-    return _kept(kind, values, kind.fields(), KeptEntity(settings=settings, properties={}))
+    return _kept(kind, values, kind.fields(), StoredEntity(settings=settings, properties={}))
 
 
-def entity_revised(kind: Kind, given: Mapping[str, object], before: KeptEntity) -> KeptEntity:
+def entity_revised(kind: Kind, given: Mapping[str, object], before: StoredEntity) -> StoredEntity:
     """The entity with these properties, and otherwise as it was; :class:`ValueError` for what is not possible.
 
     What is given as it is already is not looked at: it may be from a release with other limits.
@@ -71,7 +71,7 @@ def entity_revised(kind: Kind, given: Mapping[str, object], before: KeptEntity) 
     return _kept(kind, {**values, **changes}, changes, before)
 
 
-def entity_differences(kind: Kind, given: Mapping[str, object], before: KeptEntity) -> list[str]:
+def entity_differences(kind: Kind, given: Mapping[str, object], before: StoredEntity) -> list[str]:
     """Which of these properties are others than those of an entity that is there, of what cannot be changed."""
     values = entity_values(kind, before)
     fields = kind.fields()
@@ -82,7 +82,7 @@ def entity_differences(kind: Kind, given: Mapping[str, object], before: KeptEnti
     ]
 
 
-def entity_values(kind: Kind, kept: KeptEntity) -> dict[str, Any]:
+def entity_values(kind: Kind, kept: StoredEntity) -> dict[str, Any]:
     """All properties of an entity, as they are shown."""
     apart: dict[str, Any] = {
         _DETECTS: kept.settings.duplicate_window is not None,
@@ -108,7 +108,7 @@ def _check(kind: Kind, given: Mapping[str, object]) -> None:
             field.check(value)
 
 
-def _kept(kind: Kind, values: Mapping[str, Any], changed: Iterable[str], before: KeptEntity) -> KeptEntity:
+def _kept(kind: Kind, values: Mapping[str, Any], changed: Iterable[str], before: StoredEntity) -> StoredEntity:
     """What is changed is kept anew; the rest stays as it is, to the millisecond and the byte."""
     settings: dict[str, Any] = {}
     properties = dict(before.properties)
@@ -121,7 +121,7 @@ def _kept(kind: Kind, values: Mapping[str, Any], changed: Iterable[str], before:
             settings[field.setting] = field.keep(values[name])
         elif not field.same(values[name], field.default):
             properties[name] = field.keep(values[name])
-    return KeptEntity(
+    return StoredEntity(
         settings=replace(before.settings, **settings),
         properties=properties,
         partitioned=values.get(_PARTITIONED, before.partitioned),

@@ -10,7 +10,7 @@ import pytest
 
 from sbredis.transport import Endpoint
 from sbredis.transport._address import Durability, Kind
-from sbredis.transport._facts import (
+from sbredis.transport._server_facts import (
     UNKNOWN_RUN_ID,
     Copies,
     ServerFacts,

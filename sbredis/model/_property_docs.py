@@ -1,4 +1,4 @@
-"""The explanations of a class's attributes: the strings that stand after their assignments.
+"""The property_docs of a class's attributes: the strings that stand after their assignments.
 
 Editors and makers of documentation look for them there; Python itself drops them. So that ``help()`` has them as well,
 they are read from the source when somebody asks.
@@ -13,11 +13,11 @@ from collections.abc import Mapping
 from functools import cache
 from itertools import pairwise
 
-__all__ = ["explanations"]
+__all__ = ["property_docs"]
 
 
 @cache
-def explanations(owner: type) -> Mapping[str, str]:
+def property_docs(owner: type) -> Mapping[str, str]:
     """What the source of a class says of its attributes, by their names; nothing where there is no source."""
     try:
         source = inspect.getsource(owner)

@@ -14,8 +14,8 @@ from typing import Any
 import pytest
 
 from sbredis.management import QueueProperties, RuleProperties, SubscriptionProperties, TopicProperties
-from sbredis.model._explained import explanations
 from sbredis.model._fields import Choice, Described, Field, Neighbour, Text
+from sbredis.model._property_docs import property_docs
 from tools.repository import ROOT
 
 KINDS: dict[str, type[Described]] = {
@@ -117,5 +117,5 @@ def test_help_shows_what_each_property_means(cls: type[Described]) -> None:
 
 def test_without_its_source_a_class_says_nothing_of_its_properties() -> None:
     made: type = type("Made", (), {"__module__": ModuleType("nowhere").__name__})
-    assert explanations(made) == {}
-    assert explanations(int) == {}
+    assert property_docs(made) == {}
+    assert property_docs(int) == {}

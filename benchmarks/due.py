@@ -18,7 +18,7 @@ from redis import Redis
 
 from benchmarks.engine import Engine
 from benchmarks.rounds import run_as_program
-from sbredis.engine import Outgoing, PartitionSettings, Request, Turn, new_token
+from sbredis.engine import Outgoing, PartitionSettings, Request, CallId, new_token
 from sbredis.servers import LocalServer
 
 BODY = b"x" * 200
@@ -34,33 +34,33 @@ class Clocked(Engine):
         self.now = T0
         super().__init__(client, entity, settings)
 
-    def turn(self) -> Turn:
-        return super().turn()._replace(now=self.now)
+    def call_id(self) -> CallId:
+        return super().call_id()._replace(now=self.now)
 
 
 def scheduled(engine: Clocked, messages: int) -> int:
     for first in range(0, messages, BATCH):
         due = T0 + 60_000 + first // BATCH
-        engine.ask(engine.partition.send(engine.turn(), [Outgoing(BODY, due=due)] * BATCH))
+        engine.ask(engine.partition.send(engine.call_id(), [Outgoing(BODY, due=due)] * BATCH))
     return T0 + 10_000_000
 
 
 def expiring(engine: Clocked, messages: int) -> int:
     for _ in range(0, messages, BATCH):
-        engine.ask(engine.partition.send(engine.turn(), [Outgoing(BODY, time_to_live=60_000)] * BATCH))
+        engine.ask(engine.partition.send(engine.call_id(), [Outgoing(BODY, time_to_live=60_000)] * BATCH))
     return T0 + 10_000_000
 
 
 def indexed(engine: Clocked, messages: int) -> int:
     """Each lives shorter than one before it, and so is in the index."""
-    engine.ask(engine.partition.send(engine.turn(), [Outgoing(BODY)]))
+    engine.ask(engine.partition.send(engine.call_id(), [Outgoing(BODY)]))
     return expiring(engine, messages)
 
 
 def locked(engine: Clocked, messages: int) -> int:
     for _ in range(0, messages, BATCH):
-        engine.ask(engine.partition.send(engine.turn(), [Outgoing(BODY)] * BATCH))
-        engine.ask(engine.partition.receive(engine.turn(), new_token(), BATCH))
+        engine.ask(engine.partition.send(engine.call_id(), [Outgoing(BODY)] * BATCH))
+        engine.ask(engine.partition.receive(engine.call_id(), new_token(), BATCH))
     return T0 + 10_000_000
 
 
@@ -90,15 +90,15 @@ def show(client: Redis, name: str, fill: Callable[[Clocked, int], int], messages
     )
     engine = Clocked(client, "due", settings)
     engine.now = fill(engine, messages)
-    of, reading = engine.partition, Turn("", 0, engine.now)
+    of, reading = engine.partition, CallId("", 0, engine.now)
     requests: list[tuple[str, Callable[[], Request[Any]]]] = [
         ("count", lambda: of.count(reading)),
-        ("peek 100", lambda: of.peek(0, 100, turn=reading)),
-        ("receive 100", lambda: of.receive(engine.turn(), new_token(), 100)),
-        ("send 1", lambda: of.send(engine.turn(), [Outgoing(BODY)])),
+        ("peek 100", lambda: of.peek(0, 100, call_id=reading)),
+        ("receive 100", lambda: of.receive(engine.call_id(), new_token(), 100)),
+        ("send 1", lambda: of.send(engine.call_id(), [Outgoing(BODY)])),
     ]
     found: list[str] = []
-    engine.ask(of.look(side="d", turn=reading))
+    engine.ask(of.look(side="d", call_id=reading))
     for label, make in requests:
         took = sorted(taken(client, partial(_ask, engine, make)) for _ in range(20))
         found.append(f"{label} {took[10]:.1f} / {took[-1]:.1f}")
@@ -106,7 +106,7 @@ def show(client: Redis, name: str, fill: Callable[[Clocked, int], int], messages
     more = True
     while more:
         before = _spent(client)
-        more = engine.ask(of.due(engine.turn())).more
+        more = engine.ask(of.due(engine.call_id())).more
         longest = max(longest, (_spent(client) - before) / 1000)
         calls += 1
     spent = time.perf_counter() - started

@@ -15,14 +15,14 @@ from redis import Redis
 
 from benchmarks.rounds import run_as_program
 from sbredis.engine import (
-    NO_TURN,
+    NO_CALL_ID,
     Delivery,
     Lock,
     Outgoing,
     Partition,
     PartitionSettings,
     Request,
-    Turn,
+    CallId,
     load,
     new_token,
     operations,
@@ -52,21 +52,21 @@ class Engine:
             self._client.evalsha(self._hashes[script.name], len(keys), *keys, *first, *request.arguments)
         )
 
-    def turn(self) -> Turn:
+    def call_id(self) -> CallId:
         self._number += 1
-        return Turn("lane", self._number)
+        return CallId("lane", self._number)
 
     def send(self, payloads: Iterable[bytes]) -> None:
-        self.ask(self.partition.send(self.turn(), [Outgoing(payload) for payload in payloads]))
+        self.ask(self.partition.send(self.call_id(), [Outgoing(payload) for payload in payloads]))
 
     def receive(self, wanted: int, token: str) -> tuple[Delivery, ...]:
-        return self.ask(self.partition.receive(self.turn(), token, wanted)).messages
+        return self.ask(self.partition.receive(self.call_id(), token, wanted)).messages
 
     def settle_all(self, wanted: int) -> None:
         token = new_token()
         locks = [Lock(token, message.name) for message in self.receive(wanted, token)]
         assert len(locks) == wanted
-        assert not self.ask(self.partition.complete(self.turn(), locks)).lost
+        assert not self.ask(self.partition.complete(self.call_id(), locks)).lost
 
 
 def server_cpu(client: Redis) -> float:
@@ -228,31 +228,31 @@ def strain(client: Redis) -> None:
             return found
 
         outgoing = [Outgoing(body)] * count
-        held("send", p.send(engine.turn(), outgoing), engine)
+        held("send", p.send(engine.call_id(), outgoing), engine)
         held("peek", p.peek(0, count), engine)
         token = new_token()
-        held("receive", p.receive(engine.turn(), token, count), engine)
+        held("receive", p.receive(engine.call_id(), token, count), engine)
         rest = [Lock(token, str(number)) for number in range(1, count + 1)]
-        held("renew", p.renew(engine.turn(), new_token(), rest), engine)
-        held("abandon", p.abandon(engine.turn(), rest), engine)
+        held("renew", p.renew(engine.call_id(), new_token(), rest), engine)
+        held("abandon", p.abandon(engine.call_id(), rest), engine)
         given = locks()
-        held("defer", p.defer(engine.turn(), given), engine)
+        held("defer", p.defer(engine.call_id(), given), engine)
         token = new_token()
-        held("receive deferred", p.receive_deferred(engine.turn(), token, [lock.name for lock in rest]), engine)
-        held("complete", p.complete(engine.turn(), [Lock(token, lock.name) for lock in rest]), engine)
-        engine.ask(p.send(engine.turn(), outgoing))
+        held("receive deferred", p.receive_deferred(engine.call_id(), token, [lock.name for lock in rest]), engine)
+        held("complete", p.complete(engine.call_id(), [Lock(token, lock.name) for lock in rest]), engine)
+        engine.ask(p.send(engine.call_id(), outgoing))
         given = locks()
-        held("dead-letter", p.dead_letter(engine.turn(), given), engine)
-        held("purge", p.purge(engine.turn(), 9_999_999_999_999, side="d"), engine)
+        held("dead-letter", p.dead_letter(engine.call_id(), given), engine)
+        held("purge", p.purge(engine.call_id(), 9_999_999_999_999, side="d"), engine)
         later = [Outgoing(body, due=9_000_000_000_000)] * count
-        held("schedule", p.send(engine.turn(), later), engine)
+        held("schedule", p.send(engine.call_id(), later), engine)
         scheduled = [one.name for one in engine.ask(p.peek(0, count, states="s")).messages]
-        held("cancel", p.cancel(engine.turn(), scheduled), engine)
-        engine.ask(p.send(engine.turn(), [Outgoing(body, time_to_live=1)] * count))
+        held("cancel", p.cancel(engine.call_id(), scheduled), engine)
+        engine.ask(p.send(engine.call_id(), [Outgoing(body, time_to_live=1)] * count))
         time.sleep(0.01)
-        held("due (expiry)", p.due(NO_TURN), engine)
+        held("due (expiry)", p.due(NO_CALL_ID), engine)
         held("count", p.count(), engine)
-        engine.ask(p.send(engine.turn(), outgoing))
+        engine.ask(p.send(engine.call_id(), outgoing))
         held("destroy", p.destroy(), engine)
 
 

@@ -104,18 +104,18 @@ def weigh(client: Redis, body: bytes, sessions: int) -> Weights:
     full, given = weight(client, engine), list[tuple[SessionLock, str]]()
     for _ in range(sessions):
         lock = accept(engine)
-        (message,) = engine.ask(partition.receive(engine.turn(), lock.token, 1, session=lock.name)).messages
+        (message,) = engine.ask(partition.receive(engine.call_id(), lock.token, 1, session=lock.name)).messages
         given.append((lock, message.name))
     held = single + (weight(client, engine) - full) / sessions
     for lock, name in given:
-        assert not engine.ask(partition.complete(engine.turn(), [Lock(lock.token, name)])).lost
-        engine.ask(set_state(partition, engine.turn(), lock, b"s" * STATE))
-        engine.ask(release_session(partition, engine.turn(), lock))
+        assert not engine.ask(partition.complete(engine.call_id(), [Lock(lock.token, name)])).lost
+        engine.ask(set_state(partition, engine.call_id(), lock, b"s" * STATE))
+        engine.ask(release_session(partition, engine.call_id(), lock))
     state = (weight(client, engine) - empty) / sessions - STATE
     for lock, _ in given:
         again = accept(engine, lock.name)
-        engine.ask(set_state(partition, engine.turn(), again, None))
-        engine.ask(release_session(partition, engine.turn(), again))
+        engine.ask(set_state(partition, engine.call_id(), again, None))
+        engine.ask(release_session(partition, engine.call_id(), again))
     return Weights(queue, many, single, held, state, (weight(client, engine) - empty) / sessions)
 
 
@@ -141,7 +141,7 @@ def weight(client: Redis, engine: Engine) -> int:
 def accept(engine: Engine, name: str | None = None) -> SessionLock:
     """Lock a session: this one, or the next one."""
     token = new_token()
-    found = engine.ask(accept_session(engine.partition, engine.turn(), token, name))
+    found = engine.ask(accept_session(engine.partition, engine.call_id(), token, name))
     assert found.outcome == "taken", found
     return SessionLock(found.session, token)
 
@@ -168,7 +168,7 @@ def turnstile(client: Redis, free: int, rounds: int) -> Turnstile:
         accepting = microseconds(client)
         client.config_resetstat()
         for lock in locks:
-            engine.ask(release_session(engine.partition, engine.turn(), lock))
+            engine.ask(release_session(engine.partition, engine.call_id(), lock))
         releasing = microseconds(client)
         if number:
             spent = [spent[0] + accepting, spent[1] + releasing]

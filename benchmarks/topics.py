@@ -79,7 +79,7 @@ class Fan:
         """Send so many messages in one call."""
         routes = [[Copy(place) for place in range(len(self._targets))]] * count
         topic = self._topic
-        topic.ask(topic.partition.publish(topic.turn(), [Outgoing(body)] * count, routes, self._targets))
+        topic.ask(topic.partition.publish(topic.call_id(), [Outgoing(body)] * count, routes, self._targets))
 
     def weight(self) -> tuple[int, int]:
         """Bytes of all keys; and of those alone that hold bodies."""

@@ -15,7 +15,7 @@ from sbredis.aio.core._handles import LockHandle, read_handle
 from sbredis.aio.entities._sub_queues import SUFFIXES
 from sbredis.aio.receiving._changes import changes_of, delay_of, require_modification, require_reason
 from sbredis.aio.receiving._held_session import HeldSession, state_bytes
-from sbredis.engine import Lock, Partition, Peeked, Request, Side, Turn
+from sbredis.engine import Lock, Partition, Peeked, Request, Side, CallId
 from sbredis.model import Lease, PrimitiveTypes, ServiceBusReceiveMode, ServiceBusSubQueue, Source, delivered, hold_of
 
 if TYPE_CHECKING:
@@ -192,8 +192,8 @@ class ServiceBusSettler:
         side: Side = "d" if given.name.startswith("d") else ""
         number = int(given.name.removeprefix("d"))
 
-        def make(partition: Partition, turn: Turn) -> Request[Peeked]:
-            return partition.peek(number, 1, side=side, room=1, turn=Turn("", 0, turn.now))
+        def make(partition: Partition, call_id: CallId) -> Request[Peeked]:
+            return partition.peek(number, 1, side=side, room=1, call_id=CallId("", 0, call_id.now))
 
         shown = (await held.partition_client.read("p", make, deadline)).messages
         if not shown or shown[0].name != given.name:

@@ -58,7 +58,7 @@ __all__ = [
     "MAXIMUM_CALL_COPIES",
     "MAXIMUM_CALL_MESSAGES",
     "MAXIMUM_CHANGES_BYTES",
-    "NO_TURN",
+    "NO_CALL_ID",
     "Copy",
     "Lock",
     "Mode",
@@ -66,7 +66,7 @@ __all__ = [
     "Partition",
     "SessionLock",
     "Side",
-    "Turn",
+    "CallId",
     "new_token",
 ]
 
@@ -79,8 +79,11 @@ _INCARNATION = re.compile(r"[A-Za-z0-9_-]{1,64}", re.ASCII)
 _LANE = re.compile(r"[\x21-\x7e]{1,64}", re.ASCII)
 
 
-class Turn(NamedTuple):
-    """The place of a call in its lane: the same place again is the same call, and is answered as the first time."""
+class CallId(NamedTuple):
+    """The identity of a call: its lane, and its number there.
+
+    A partition answers a repeated call with the result of the first one.
+    """
 
     lane: str
     number: int
@@ -88,7 +91,7 @@ class Turn(NamedTuple):
     """The time, for a partition with a test clock."""
 
 
-NO_TURN = Turn("", 0)
+NO_CALL_ID = CallId("", 0)
 """For a call that may be done twice."""
 
 
@@ -123,15 +126,15 @@ class Partition:
 
     # -- taking in ------------------------------------------------------------------------------------------------
 
-    def send(self, turn: Turn, messages: Sequence[Outgoing]) -> Request[Sent]:
+    def send(self, call_id: CallId, messages: Sequence[Outgoing]) -> Request[Sent]:
         """Take messages in, each active at once or scheduled; all of them or none."""
         self.check_outgoing(messages)
         letters, rest = in_columns(messages)
-        return self.request("send", turn, _sent, {"columns": letters}, rest)
+        return self.request("send", call_id, _sent, {"columns": letters}, rest)
 
     def publish(
         self,
-        turn: Turn,
+        call_id: CallId,
         messages: Sequence[Outgoing],
         routes: Sequence[Sequence[Copy] | None],
         targets: Sequence[Partition],
@@ -170,7 +173,7 @@ class Partition:
             "incarnations": " ".join(target.incarnation + "+" * target.settings.sessions for target in targets),
             "fence": "" if fence is None else fence,
         }
-        return self.request("publish", turn, _published, scalars, rest)._replace(keys=keys)
+        return self.request("publish", call_id, _published, scalars, rest)._replace(keys=keys)
 
     @property
     def target_keys(self) -> tuple[bytes, ...]:
@@ -179,7 +182,7 @@ class Partition:
         return tuple(self.keys[KINDS.index(kind)] for kind in kinds)
 
     def ripe(
-        self, wanted: int, *, room: int = MAXIMUM_CALL_BYTES, turn: Turn = NO_TURN
+        self, wanted: int, *, room: int = MAXIMUM_CALL_BYTES, call_id: CallId = NO_CALL_ID
     ) -> Request[tuple[Delivery, ...]]:
         """Show what is scheduled on a topic and due."""
         within("wanted", wanted, 1, MAXIMUM_CALL_MESSAGES)
@@ -188,21 +191,21 @@ class Partition:
         def read(reply: list[Any]) -> tuple[Delivery, ...]:
             return deliveries(reply[1], reply[2], [], "s" * len(reply[1]))
 
-        return self.request("ripe", turn, read, {"wanted": wanted, "room": room})
+        return self.request("ripe", call_id, read, {"wanted": wanted, "room": room})
 
-    def cancel(self, turn: Turn, scheduled: Sequence[str]) -> Request[Undone]:
+    def cancel(self, call_id: CallId, scheduled: Sequence[str]) -> Request[Undone]:
         """Delete scheduled messages; all of them, or none if one is not scheduled."""
 
         def read(reply: list[Any]) -> Undone:
             return Undone(bool(reply[0]), names(reply[1]))
 
-        return self.request("cancel", turn, read, {}, named(scheduled))
+        return self.request("cancel", call_id, read, {}, named(scheduled))
 
     # -- giving out -----------------------------------------------------------------------------------------------
 
     def receive(
         self,
-        turn: Turn,
+        call_id: CallId,
         token: str,
         wanted: int,
         *,
@@ -232,7 +235,7 @@ class Partition:
             "waiting_for": waiting_for,
             "session": signed(session),
         }
-        return self.request("receive", turn, _received, scalars)
+        return self.request("receive", call_id, _received, scalars)
 
     def look(
         self,
@@ -240,13 +243,13 @@ class Partition:
         side: Side = "",
         waiter: bytes = b"",
         waiting_for: int = 1,
-        turn: Turn = NO_TURN,
+        call_id: CallId = NO_CALL_ID,
         session: SessionLock | None = None,
     ) -> Request[Looked]:
         """Tell whether there is something to be received, without giving it out; if not, wait as after a receive.
 
         With ``waiting_for`` 0 the caller does not wait, and is forgotten if it did; the next in line is woken in its
-        place, if there is something. It has no place in a lane. ``turn`` tells the time, where there is a test clock.
+        place, if there is something. It is in no lane. ``call_id`` tells the time, where there is a test clock.
         """
         within("waiting_for", waiting_for, 0, MAXIMUM_CALL_MESSAGES)
 
@@ -263,11 +266,11 @@ class Partition:
             "waiting_for": waiting_for,
             "session": signed(None if session is None else session.name),
         }
-        return self.request("receive", turn, read, scalars)._replace(repeatable=True)
+        return self.request("receive", call_id, read, scalars)._replace(repeatable=True)
 
     def receive_deferred(
         self,
-        turn: Turn,
+        call_id: CallId,
         token: str,
         deferred: Sequence[str],
         *,
@@ -288,7 +291,7 @@ class Partition:
             "session": signed(session),
             "room": room,
         }
-        return self.request("receive_deferred", turn, _received_deferred, scalars, named(deferred))
+        return self.request("receive_deferred", call_id, _received_deferred, scalars, named(deferred))
 
     def peek(
         self,
@@ -299,7 +302,7 @@ class Partition:
         room: int = MAXIMUM_CALL_BYTES,
         states: str = "alwfs",
         session: str | None = None,
-        turn: Turn = NO_TURN,
+        call_id: CallId = NO_CALL_ID,
     ) -> Request[Peeked]:
         """Show messages from a number on, whatever their state, and touch none of them.
 
@@ -317,42 +320,42 @@ class Partition:
 
         scalars: dict[str, Argument] = {"side": side, "from": start, "wanted": wanted, "room": room, "states": states}
         scalars["session"] = signed(session)
-        return self.request("peek", turn, read, scalars)
+        return self.request("peek", call_id, read, scalars)
 
     # -- settling -------------------------------------------------------------------------------------------------
 
-    def complete(self, turn: Turn, locks: Sequence[Lock]) -> Request[Settled]:
+    def complete(self, call_id: CallId, locks: Sequence[Lock]) -> Request[Settled]:
         """Settle messages as done."""
-        return self.request("complete", turn, _settled, {}, grouped(locks, 1))
+        return self.request("complete", call_id, _settled, {}, grouped(locks, 1))
 
-    def renew(self, turn: Turn, token: str, locks: Sequence[Lock]) -> Request[Renewed]:
+    def renew(self, call_id: CallId, token: str, locks: Sequence[Lock]) -> Request[Renewed]:
         """Lock messages for the full duration again; those of a lease that is named in part move to ``token``."""
 
         def read(reply: list[Any]) -> Renewed:
             return Renewed(bool(reply[0]), reply[1], names(reply[2]), names(reply[3]))
 
-        return self.request("renew", turn, read, {"token": token_of(token)}, grouped(locks, 1))
+        return self.request("renew", call_id, read, {"token": token_of(token)}, grouped(locks, 1))
 
-    def abandon(self, turn: Turn, locks: Sequence[Lock], *, counted: bool = True) -> Request[Settled]:
+    def abandon(self, call_id: CallId, locks: Sequence[Lock], *, counted: bool = True) -> Request[Settled]:
         """Give messages back, counted as failed deliveries or, unread, not."""
         for lock in locks:
             within("delay", lock.delay, 0, NEVER)
         rest = grouped(locks, 3)
-        return self.request("abandon", turn, _settled, {"counted": int(counted)}, rest)
+        return self.request("abandon", call_id, _settled, {"counted": int(counted)}, rest)
 
-    def defer(self, turn: Turn, locks: Sequence[Lock]) -> Request[Settled]:
+    def defer(self, call_id: CallId, locks: Sequence[Lock]) -> Request[Settled]:
         """Set messages aside, to be received by number only."""
-        return self.request("defer", turn, _settled, {}, grouped(locks, 2))
+        return self.request("defer", call_id, _settled, {}, grouped(locks, 2))
 
-    def dead_letter(self, turn: Turn, locks: Sequence[Lock]) -> Request[Settled]:
+    def dead_letter(self, call_id: CallId, locks: Sequence[Lock]) -> Request[Settled]:
         """Move messages to the dead-letter queue."""
-        return self.request("dead_letter", turn, _settled, {}, grouped(locks, 2))
+        return self.request("dead_letter", call_id, _settled, {}, grouped(locks, 2))
 
     # -- looking after --------------------------------------------------------------------------------------------
 
     def purge(
         self,
-        turn: Turn,
+        call_id: CallId,
         before: int,
         *,
         side: Side = "",
@@ -373,23 +376,23 @@ class Partition:
 
         scalars: dict[str, Argument] = {"side": side, "before": before, "share": share, "from": start}
         scalars["session"] = signed(session)
-        return self.request("purge", turn, read, scalars)
+        return self.request("purge", call_id, read, scalars)
 
-    def count(self, turn: Turn = NO_TURN) -> Request[Counts]:
+    def count(self, call_id: CallId = NO_CALL_ID) -> Request[Counts]:
         """Count the messages by where they are."""
 
         def read(reply: list[Any]) -> Counts:
             return Counts(*reply)
 
-        return self.request("count", turn, read, {})
+        return self.request("count", call_id, read, {})
 
-    def due(self, turn: Turn = NO_TURN) -> Request[Awoken]:
+    def due(self, call_id: CallId = NO_CALL_ID) -> Request[Awoken]:
         """Do a large share of what is due."""
 
         def read(reply: list[Any]) -> Awoken:
             return Awoken(bool(reply[0]), reply[1])
 
-        return self.request("due", turn, read, {})
+        return self.request("due", call_id, read, {})
 
     def configure(self, *, create: bool = False, now: int | None = None) -> Request[int]:
         """Make the partition, or give it the settings of this version.
@@ -401,7 +404,7 @@ class Partition:
         def read(reply: list[Any]) -> int:
             return int(reply[0])
 
-        return self.request("configure", Turn("", 0, now), read, scalars, self.settings.arguments())
+        return self.request("configure", CallId("", 0, now), read, scalars, self.settings.arguments())
 
     def destroy(self, *, share: int = 500) -> Request[bool]:
         """Take the partition away; the result says whether another step is needed."""
@@ -410,20 +413,20 @@ class Partition:
         def read(reply: list[Any]) -> bool:
             return bool(reply[0])
 
-        return self.request("destroy", NO_TURN, read, {"share": share})
+        return self.request("destroy", NO_CALL_ID, read, {"share": share})
 
     # -------------------------------------------------------------------------------------------------------------
 
     def request(
         self,
         name: str,
-        turn: Turn,
+        call_id: CallId,
         read: Callable[[Any], T],
         scalars: dict[str, Argument],
         rest: Sequence[Argument] = (),
     ) -> Request[T]:
         """A call of a script. ``scalars`` are its arguments in order, by the names in its header."""
-        lane, number, now = turn
+        lane, number, now = call_id
         if lane and not _LANE.fullmatch(lane):
             raise ValueError(f"{quoted(lane)} is no lane: 1 to 64 printable ASCII characters without a space")
         within("number", number, 0 if not lane else 1, 999_999_999_999_999)

@@ -12,7 +12,7 @@ from sbredis.engine._packing import (
     token_of,
     within,
 )
-from sbredis.engine._partition import NO_TURN, Partition, Turn, new_token
+from sbredis.engine._partition import NO_CALL_ID, Partition, CallId, new_token
 from sbredis.engine._request import Request
 from sbredis.engine._results import NEVER, Accepted, Purged, SessionsListed
 from sbredis.exceptions import MessageSizeExceededError
@@ -32,27 +32,27 @@ __all__ = [
 
 
 def accept_session(
-    partition: Partition, turn: Turn, token: str, name: str | None, *, waiter: bytes = b"", waiting_for: int = 1
+    partition: Partition, call_id: CallId, token: str, name: str | None, *, waiter: bytes = b"", waiting_for: int = 1
 ) -> Request[Accepted]:
     """Lock a session under a token: the one of this name or, without one, the one that has been free for longest.
 
     ``waiter`` is the channel on which the caller waits for one to be free, if it names none and gets none.
     """
-    return _accepting(partition, turn, token_of(token), name, 1, waiter, waiting_for)
+    return _accepting(partition, call_id, token_of(token), name, 1, waiter, waiting_for)
 
 
 def look_for_session(
-    partition: Partition, *, waiter: bytes = b"", waiting_for: int = 1, turn: Turn = NO_TURN
+    partition: Partition, *, waiter: bytes = b"", waiting_for: int = 1, call_id: CallId = NO_CALL_ID
 ) -> Request[Accepted]:
     """Tell whether a session is free, without locking it; if not, wait as after an attempt to accept one.
 
     With ``waiting_for`` 0 the caller does not wait, and is forgotten if it did. It has no place in a lane.
     """
-    return _accepting(partition, turn, new_token(), None, 0, waiter, waiting_for)._replace(repeatable=True)
+    return _accepting(partition, call_id, new_token(), None, 0, waiter, waiting_for)._replace(repeatable=True)
 
 
 def _accepting(  # noqa: PLR0917 -- the arguments of the script
-    partition: Partition, turn: Turn, token: str, name: str | None, take: int, waiter: bytes, waiting_for: int
+    partition: Partition, call_id: CallId, token: str, name: str | None, take: int, waiter: bytes, waiting_for: int
 ) -> Request[Accepted]:
     within("waiting_for", waiting_for, 0, 1)
 
@@ -66,28 +66,28 @@ def _accepting(  # noqa: PLR0917 -- the arguments of the script
         "waiter": waiter,
         "waiting_for": waiting_for,
     }
-    return partition.request("accept_session", turn, read, scalars)
+    return partition.request("accept_session", call_id, read, scalars)
 
 
-def renew_session(partition: Partition, turn: Turn, session: SessionLock) -> Request[int]:
+def renew_session(partition: Partition, call_id: CallId, session: SessionLock) -> Request[int]:
     """Lock a session for the full duration again; the result is for how many ms."""
 
     def read(reply: list[Any]) -> int:
         return int(reply[1])
 
-    return partition.request("renew_session", turn, read, _locked(session))
+    return partition.request("renew_session", call_id, read, _locked(session))
 
 
-def release_session(partition: Partition, turn: Turn, session: SessionLock) -> Request[int]:
+def release_session(partition: Partition, call_id: CallId, session: SessionLock) -> Request[int]:
     """Give a session back, and what is held of it, which counts no delivery; the result is how many messages."""
 
     def read(reply: list[Any]) -> int:
         return int(reply[1])
 
-    return partition.request("release_session", turn, read, _locked(session))
+    return partition.request("release_session", call_id, read, _locked(session))
 
 
-def set_state(partition: Partition, turn: Turn, session: SessionLock, state: bytes | None) -> Request[bool]:
+def set_state(partition: Partition, call_id: CallId, session: SessionLock, state: bytes | None) -> Request[bool]:
     """Keep a state for a session, or, with ``None``, none; the result says whether more is due."""
     if state is not None and type(state) is not bytes:
         raise TypeError(f"the state of a session is bytes, not {type(state).__name__}")
@@ -101,39 +101,39 @@ def set_state(partition: Partition, turn: Turn, session: SessionLock, state: byt
         return bool(reply[0])
 
     scalars = _locked(session) | {"given": int(state is not None), "state": state or b""}
-    return partition.request("set_state", turn, read, scalars)
+    return partition.request("set_state", call_id, read, scalars)
 
 
-def get_state(partition: Partition, session: SessionLock, turn: Turn = NO_TURN) -> Request[bytes | None]:
+def get_state(partition: Partition, session: SessionLock, call_id: CallId = NO_CALL_ID) -> Request[bytes | None]:
     """The state of a session."""
 
     def read(reply: list[Any]) -> bytes | None:
         return reply[1] if len(reply) > 1 else None
 
-    return partition.request("get_state", turn, read, _locked(session))
+    return partition.request("get_state", call_id, read, _locked(session))
 
 
 def list_sessions(
-    partition: Partition, wanted: int, after: str | None = None, turn: Turn = NO_TURN
+    partition: Partition, wanted: int, after: str | None = None, call_id: CallId = NO_CALL_ID
 ) -> Request[SessionsListed]:
     """Sessions that have a state, or messages that are active, in the order of their names in UTF-8."""
     scalars: dict[str, Argument] = {"wanted": _wanted(wanted), "after": signed(after), "since": ""}
-    return partition.request("list_sessions", turn, _listed, scalars)
+    return partition.request("list_sessions", call_id, _listed, scalars)
 
 
 def list_sessions_since(
-    partition: Partition, wanted: int, since: int, skip: int = 0, turn: Turn = NO_TURN
+    partition: Partition, wanted: int, since: int, skip: int = 0, call_id: CallId = NO_CALL_ID
 ) -> Request[SessionsListed]:
     """Sessions whose state was set at a time in ms or later, in order of that, without the first ``skip`` of them."""
     within("since", since, 0, NEVER)
     within("skip", skip, 0, 999_999_999)
     scalars: dict[str, Argument] = {"wanted": _wanted(wanted), "after": skip, "since": since}
-    return partition.request("list_sessions", turn, _listed, scalars)
+    return partition.request("list_sessions", call_id, _listed, scalars)
 
 
 def bury_session(
     partition: Partition,
-    turn: Turn,
+    call_id: CallId,
     session: SessionLock,
     changes: bytes = b"",
     *,
@@ -150,7 +150,7 @@ def bury_session(
         return Purged(bool(reply[0]), reply[1], 0 if reply[2] else None)
 
     scalars = _locked(session) | {"share": share, "changes": changes}
-    return partition.request("bury_session", turn, read, scalars)
+    return partition.request("bury_session", call_id, read, scalars)
 
 
 def _locked(session: SessionLock) -> dict[str, Argument]:

@@ -16,7 +16,7 @@ from sbredis.aio.calls._test_hooks import dismantle, set_up
 from sbredis.aio.maintenance._publishing import TopicPublisher
 from sbredis.aio.management import ServiceBusAdministrationClient
 from sbredis.aio.receiving._peeking import Peeking
-from sbredis.engine import MAXIMUM_CALL_MESSAGES, Awoken, Outgoing, Partition, Request, Side, Turn, decode, name_key
+from sbredis.engine import MAXIMUM_CALL_MESSAGES, Awoken, Outgoing, Partition, Request, Side, CallId, decode, name_key
 from sbredis.exceptions import MessagingEntityDisabledError
 from sbredis.model import (
     QueueOptions,
@@ -344,8 +344,8 @@ class Bus:
     async def _catch_up(self, entity: Entity) -> None:
         """Do what is due, which those who look do not do by themselves."""
 
-        def make(partition: Partition, turn: Turn) -> Request[Awoken]:
-            return partition.due(Turn("", 0, turn.now))
+        def make(partition: Partition, call_id: CallId) -> Request[Awoken]:
+            return partition.due(CallId("", 0, call_id.now))
 
         topic = await self._entity(split_path(entity.name)[0]) if entity.record.kind != "queue" else None
         for number in entity.numbers:

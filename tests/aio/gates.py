@@ -7,7 +7,7 @@ from collections import deque
 from typing import Any, Literal, Self
 
 from sbredis.aio import ServiceBusClient
-from sbredis.engine import NO_TURN, Partition, decode, perform, read_record
+from sbredis.engine import NO_CALL_ID, Partition, decode, perform, read_record
 from sbredis.exceptions import Outcome, ServiceBusCommunicationError, ServiceBusConnectionError
 from sbredis.transport import Script, Transport
 from tests.aio.standing import Queue
@@ -22,7 +22,7 @@ async def bodies_at(transport: Transport, partition: Partition) -> list[str]:
     found: list[str] = []
     start = 0
     while True:
-        shown = await perform(transport, partition.peek(start, 1000, turn=NO_TURN))
+        shown = await perform(transport, partition.peek(start, 1000, call_id=NO_CALL_ID))
         if not shown.messages:
             return found
         for each in shown.messages:

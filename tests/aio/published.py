@@ -11,7 +11,7 @@ from typing import Any
 from sbredis.aio import ServiceBusClient, ServiceBusReceiver, ServiceBusSender
 from sbredis.aio.calls._entity import Entity
 from sbredis.aio.management import ServiceBusAdministrationClient
-from sbredis.engine import Turn, perform
+from sbredis.engine import CallId, perform
 from sbredis.management import RuleProperties
 from sbredis.model import ServiceBusReceivedMessage
 from tests.aio.standing import PARTITIONS, Queue, bodies
@@ -92,8 +92,8 @@ class Subject:
     async def scheduled(self) -> int:
         """How many messages wait on the topic."""
         queue = await self.at()
-        turn = Turn("", 0, self.client._connection.clock.told())
-        return sum([(await perform(queue.transport, each.count(turn))).scheduled for each in queue.partitions])
+        call_id = CallId("", 0, self.client._connection.clock.told())
+        return sum([(await perform(queue.transport, each.count(call_id))).scheduled for each in queue.partitions])
 
 
 @asynccontextmanager

@@ -13,7 +13,7 @@ import pytest
 from sbredis.aio import ServiceBusClient, ServiceBusReceiver
 from sbredis.aio.calls._clock import Clock
 from sbredis.aio.calls._entity import Entity
-from sbredis.engine import Counts, Lock, Outgoing, Partition, PartitionSettings, Side, Turn, new_token, perform
+from sbredis.engine import Counts, Lock, Outgoing, Partition, PartitionSettings, Side, CallId, new_token, perform
 from sbredis.exceptions import MessagingEntityNotFoundError
 from sbredis.model import ServiceBusMessage, ServiceBusReceivedMessage, hold_of, outgoing
 from sbredis.transport import Transport
@@ -96,8 +96,8 @@ class Queue:
         return self.client._connection.transport
 
     @property
-    def turn(self) -> Turn:
-        return Turn("", 0, self.client._connection.clock.told())
+    def call_id(self) -> CallId:
+        return CallId("", 0, self.client._connection.clock.told())
 
     @property
     def partitions(self) -> list[Partition]:
@@ -129,7 +129,7 @@ class Queue:
 
     async def put(self, *messages: Outgoing, at: int = 0) -> list[int]:
         """The same in one call."""
-        sent = await perform(self.transport, self.partitions[at].send(self.turn, messages))
+        sent = await perform(self.transport, self.partitions[at].send(self.call_id, messages))
         base = self.entity.base(self.entity.numbers[at])
         return [base + sent.first + place for place in range(len(messages))]
 
@@ -146,12 +146,12 @@ class Queue:
     async def take(self, wanted: int = 1, *, at: int = 0, side: Side = "") -> list[Lock]:
         """Lock messages as somebody else."""
         token = new_token()
-        received = await perform(self.transport, self.partitions[at].receive(self.turn, token, wanted, side=side))
+        received = await perform(self.transport, self.partitions[at].receive(self.call_id, token, wanted, side=side))
         return [Lock(token, message.name) for message in received.messages]
 
     async def abandon(self, locks: Sequence[Lock], *, at: int = 0, counted: bool = True) -> None:
         """Give back what was taken."""
-        await perform(self.transport, self.partitions[at].abandon(self.turn, locks, counted=counted))
+        await perform(self.transport, self.partitions[at].abandon(self.call_id, locks, counted=counted))
 
     async def lose(self, message: ServiceBusReceivedMessage) -> None:
         """End the lock of a message of the last partition behind its receiver's back."""
@@ -161,7 +161,7 @@ class Queue:
 
     async def counts(self) -> Counts:
         """All partitions together."""
-        found = [await perform(self.transport, partition.count(self.turn)) for partition in self.partitions]
+        found = [await perform(self.transport, partition.count(self.call_id)) for partition in self.partitions]
         return Counts(*(sum(column) for column in zip(*found, strict=True)))
 
     async def are(self, active: int, locked: int) -> bool:
@@ -213,7 +213,7 @@ class Queue:
     async def look_after(self) -> None:
         """Have done what is due."""
         for partition in self.partitions:
-            await perform(self.transport, partition.due(self.turn))
+            await perform(self.transport, partition.due(self.call_id))
 
 
 @asynccontextmanager

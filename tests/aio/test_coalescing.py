@@ -229,10 +229,10 @@ def unmakeable(lane: SendLane, error: Exception, *bodies: bytes) -> Iterator[Non
     """No call can be made of messages with these bodies."""
     make = lane.request
 
-    def request(partition: Any, turn: Any, jobs: Sequence[SendJob]) -> Any:
+    def request(partition: Any, call_id: Any, jobs: Sequence[SendJob]) -> Any:
         if any(message.payload.endswith(body) for job in jobs for message in job.messages for body in bodies):
             raise error
-        return make(partition, turn, jobs)
+        return make(partition, call_id, jobs)
 
     lane.request = request  # type: ignore[method-assign]
     try:

@@ -53,12 +53,12 @@ async def begun(
         for place in range(len(queue.partitions)):
             token = (await queue.take(1000, at=place)) if (await counted(queue, place)) else []
             for lock in token:
-                await perform(queue.transport, queue.partitions[place].complete(queue.turn, [lock]))
+                await perform(queue.transport, queue.partitions[place].complete(queue.call_id, [lock]))
         yield queue, sender
 
 
 async def counted(queue: Queue, place: int) -> int:
-    return (await perform(queue.transport, queue.partitions[place].count(queue.turn))).active
+    return (await perform(queue.transport, queue.partitions[place].count(queue.call_id))).active
 
 
 def namespace_of(queue: Queue) -> Namespace:

@@ -269,7 +269,7 @@ def in_a_moment() -> int:
 
 
 async def put(topic: Queue, made: Outgoing, *, at: int = 0) -> list[int]:
-    sent = await perform(topic.transport, topic.partitions[at].publish(topic.turn, [made], [()], []))
+    sent = await perform(topic.transport, topic.partitions[at].publish(topic.call_id, [made], [()], []))
     return [topic.entity.base(topic.entity.numbers[at]) + sent.first]
 
 

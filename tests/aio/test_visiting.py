@@ -16,7 +16,7 @@ import pytest
 from sbredis.aio import ServiceBusClient
 from sbredis.aio.maintenance import _maintenance as maintenance
 from sbredis.aio.maintenance import _visiting as visiting
-from sbredis.engine import PartitionSettings, Turn, accept_session, new_token, perform
+from sbredis.engine import PartitionSettings, CallId, accept_session, new_token, perform
 from sbredis.exceptions import Outcome, ServiceBusConnectionError
 from sbredis.model import ServiceBusMessage, outgoing
 from sbredis.servers import LocalServer
@@ -96,7 +96,7 @@ async def test_locks_end_and_scheduled_messages_become_active(url: str, partitio
 async def test_the_lock_on_a_session_ends(url: str) -> None:
     async with queue_at(url, sessions=True, lock_duration=300) as queue, maintained(queue):
         await queue.put(outgoing(ServiceBusMessage("m", session_id="s"), detects_duplicates=False))
-        request = accept_session(queue.partitions[0], Turn("lane", 1), new_token(), "s")
+        request = accept_session(queue.partitions[0], CallId("lane", 1), new_token(), "s")
         assert (await perform(queue.transport, request)).outcome == "taken"
 
         async def free() -> bool:

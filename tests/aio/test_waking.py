@@ -335,6 +335,6 @@ async def test_a_receiver_comes_again_before_it_is_forgotten(url: str) -> None:
         (watcher,) = inbox._watchers
         assert watcher.watch.look_at is not None
         assert 20 < watcher.watch.look_at - asyncio.get_running_loop().time() <= 25
-        await perform(queue.transport, queue.partitions[0].due(queue.turn))
+        await perform(queue.transport, queue.partitions[0].due(queue.call_id))
         task.cancel()
         await asyncio.gather(task, return_exceptions=True)

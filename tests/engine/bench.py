@@ -28,7 +28,7 @@ from sbredis.engine import (
     Sent,
     Settled,
     Side,
-    Turn,
+    CallId,
     load,
     new_token,
     partition_keys,
@@ -153,10 +153,10 @@ class Bench:
 
     # -- calling
 
-    def turn(self, lane: str = "bench") -> Turn:
+    def call_id(self, lane: str = "bench") -> CallId:
         """The next call of a lane, now."""
         self._numbers[lane] = self._numbers.get(lane, 0) + 1
-        return Turn(lane, self._numbers[lane], self.now)
+        return CallId(lane, self._numbers[lane], self.now)
 
     def later(self, milliseconds: int) -> None:
         self.now += milliseconds
@@ -188,7 +188,7 @@ class Bench:
         return [str(sent.first + place) for place in range(len(payloads))]
 
     async def send_all(self, *messages: Outgoing) -> Sent:
-        return await self.tell(self.partition.send(self.turn(), messages))
+        return await self.tell(self.partition.send(self.call_id(), messages))
 
     # -- receiving
 
@@ -201,7 +201,7 @@ class Bench:
         """What was received, and what else was said."""
         token = new_token()
         request = self.partition.receive(
-            self.turn(), token, wanted, side=side, mode=mode, waiter=waiter, waiting_for=waiting_for
+            self.call_id(), token, wanted, side=side, mode=mode, waiter=waiter, waiting_for=waiting_for
         )
         received = await self.tell(request)
         return [Held(token, delivery) for delivery in received.messages], received
@@ -212,8 +212,8 @@ class Bench:
         return message
 
     async def look(self, *, side: Side = "", waiter: bytes = b"", waiting_for: int = 1) -> Looked:
-        turn = Turn("", 0, self.now)
-        return await self.tell(self.partition.look(side=side, waiter=waiter, waiting_for=waiting_for, turn=turn))
+        call_id = CallId("", 0, self.now)
+        return await self.tell(self.partition.look(side=side, waiter=waiter, waiting_for=waiting_for, call_id=call_id))
 
     async def payloads(self, *, side: Side = "") -> list[bytes]:
         """What a receiver gets now, locked like anything that is received."""
@@ -222,38 +222,38 @@ class Bench:
     async def receive_deferred(self, *names: str, mode: Mode = "lock") -> tuple[list[Held], tuple[str, ...]]:
         """Messages received by number, and which are missing."""
         token = new_token()
-        received = await self.tell(self.partition.receive_deferred(self.turn(), token, names, mode=mode))
+        received = await self.tell(self.partition.receive_deferred(self.call_id(), token, names, mode=mode))
         return [Held(token, delivery) for delivery in received.messages], received.missing
 
     # -- settling
 
     async def complete(self, *held: Held) -> Settled:
-        return await self.tell(self.partition.complete(self.turn(), [one.lock() for one in held]))
+        return await self.tell(self.partition.complete(self.call_id(), [one.lock() for one in held]))
 
     async def abandon(self, *held: Held, changes: bytes = b"", delay: int = 0, counted: bool = True) -> Settled:
         locks = [one.lock(changes, delay) for one in held]
-        return await self.tell(self.partition.abandon(self.turn(), locks, counted=counted))
+        return await self.tell(self.partition.abandon(self.call_id(), locks, counted=counted))
 
     async def defer(self, *held: Held, changes: bytes = b"") -> Settled:
-        return await self.tell(self.partition.defer(self.turn(), [one.lock(changes) for one in held]))
+        return await self.tell(self.partition.defer(self.call_id(), [one.lock(changes) for one in held]))
 
     async def dead_letter(self, *held: Held, changes: bytes = b"") -> Settled:
-        return await self.tell(self.partition.dead_letter(self.turn(), [one.lock(changes) for one in held]))
+        return await self.tell(self.partition.dead_letter(self.call_id(), [one.lock(changes) for one in held]))
 
     async def renew(self, *held: Held, token: str = "") -> Renewed:
-        return await self.tell(self.partition.renew(self.turn(), token or new_token(), [one.lock() for one in held]))
+        return await self.tell(self.partition.renew(self.call_id(), token or new_token(), [one.lock() for one in held]))
 
     # -- looking after
 
     async def cancel(self, *names: str) -> tuple[str, ...]:
         """Which were not scheduled; none if all were cancelled."""
-        return (await self.tell(self.partition.cancel(self.turn(), names))).missing
+        return (await self.tell(self.partition.cancel(self.call_id(), names))).missing
 
     async def peek(
         self, start: int = 0, wanted: int = 100, *, side: Side = "", states: str = "alwfs"
     ) -> tuple[Delivery, ...]:
-        turn = Turn("", 0, self.now)
-        shown: Peeked = await self.tell(self.partition.peek(start, wanted, side=side, states=states, turn=turn))
+        call_id = CallId("", 0, self.now)
+        shown: Peeked = await self.tell(self.partition.peek(start, wanted, side=side, states=states, call_id=call_id))
         return shown.messages
 
     async def states(self, *, side: Side = "") -> dict[str, str]:
@@ -261,14 +261,14 @@ class Bench:
         return {message.name: message.state for message in await self.peek(side=side)}
 
     async def count(self) -> Counts:
-        return await self.tell(self.partition.count(Turn("", 0, self.now)))
+        return await self.tell(self.partition.count(CallId("", 0, self.now)))
 
     async def purge(self, before: int = NEVER, *, side: Side = "", share: int = 1000, start: int = 0) -> Purged:
-        request = self.partition.purge(self.turn(), before, side=side, share=share, start=start)
+        request = self.partition.purge(self.call_id(), before, side=side, share=share, start=start)
         return await self.tell(request)
 
     async def due(self) -> Awoken:
-        return await self.tell(self.partition.due(self.turn()))
+        return await self.tell(self.partition.due(self.call_id()))
 
     async def change(self, **settings: Any) -> None:
         """Give the entity other settings, in the next version."""

@@ -14,7 +14,7 @@ from sbredis.engine import (
     Received,
     SessionLock,
     SessionsListed,
-    Turn,
+    CallId,
     accept_session,
     decode,
     encode,
@@ -66,14 +66,14 @@ async def accept(
     bench: Bench, name: str | None = None, token: str = "", *, waiter: bytes = b"", waiting_for: int = 1
 ) -> Accepted:
     request = accept_session(
-        bench.partition, bench.turn(), token or new_token(), name, waiter=waiter, waiting_for=waiting_for
+        bench.partition, bench.call_id(), token or new_token(), name, waiter=waiter, waiting_for=waiting_for
     )
     return await bench.tell(request)
 
 
 async def look_for(bench: Bench, *, waiter: bytes = b"", waiting_for: int = 1) -> Accepted:
-    turn = Turn("", 0, bench.now)
-    return await bench.tell(look_for_session(bench.partition, waiter=waiter, waiting_for=waiting_for, turn=turn))
+    call_id = CallId("", 0, bench.now)
+    return await bench.tell(look_for_session(bench.partition, waiter=waiter, waiting_for=waiting_for, call_id=call_id))
 
 
 async def holder(bench: Bench, name: str | None = None) -> Holder:
@@ -85,11 +85,11 @@ async def holder(bench: Bench, name: str | None = None) -> Holder:
 
 
 async def listed(bench: Bench, wanted: int = 1000, after: str | None = None) -> SessionsListed:
-    return await bench.tell(list_sessions(bench.partition, wanted, after, Turn("", 0, bench.now)))
+    return await bench.tell(list_sessions(bench.partition, wanted, after, CallId("", 0, bench.now)))
 
 
 async def listed_since(bench: Bench, since: int, wanted: int = 1000, skip: int = 0) -> SessionsListed:
-    return await bench.tell(list_sessions_since(bench.partition, wanted, since, skip, Turn("", 0, bench.now)))
+    return await bench.tell(list_sessions_since(bench.partition, wanted, since, skip, CallId("", 0, bench.now)))
 
 
 async def traces(bench: Bench) -> dict[str, object]:
@@ -121,7 +121,7 @@ class Holder:
         self, wanted: int = 10, *, mode: Mode = "lock", waiter: bytes = b"", waiting_for: int = 1
     ) -> Received:
         request = self.bench.partition.receive(
-            self.bench.turn(),
+            self.bench.call_id(),
             self.lock.token,
             wanted,
             mode=mode,
@@ -139,7 +139,7 @@ class Holder:
 
     async def receive_deferred(self, *names: str, mode: Mode = "lock") -> Received:
         request = self.bench.partition.receive_deferred(
-            self.bench.turn(), self.lock.token, names, mode=mode, session=self.lock.name
+            self.bench.call_id(), self.lock.token, names, mode=mode, session=self.lock.name
         )
         return await self.bench.tell(request)
 
@@ -149,29 +149,29 @@ class Holder:
 
     async def complete(self, *messages: Delivery | str) -> tuple[str, ...]:
         """Whose lock was lost."""
-        return (await self.bench.tell(self.bench.partition.complete(self.bench.turn(), self.locks(*messages)))).lost
+        return (await self.bench.tell(self.bench.partition.complete(self.bench.call_id(), self.locks(*messages)))).lost
 
     async def abandon(self, *messages: Delivery | str, delay: int = 0, counted: bool = True) -> None:
         locks = self.locks(*messages, delay=delay)
-        settled = await self.bench.tell(self.bench.partition.abandon(self.bench.turn(), locks, counted=counted))
+        settled = await self.bench.tell(self.bench.partition.abandon(self.bench.call_id(), locks, counted=counted))
         assert settled.lost == ()
 
     async def defer(self, *messages: Delivery | str) -> None:
-        settled = await self.bench.tell(self.bench.partition.defer(self.bench.turn(), self.locks(*messages)))
+        settled = await self.bench.tell(self.bench.partition.defer(self.bench.call_id(), self.locks(*messages)))
         assert settled.lost == ()
 
     async def dead_letter(self, *messages: Delivery | str) -> None:
-        settled = await self.bench.tell(self.bench.partition.dead_letter(self.bench.turn(), self.locks(*messages)))
+        settled = await self.bench.tell(self.bench.partition.dead_letter(self.bench.call_id(), self.locks(*messages)))
         assert settled.lost == ()
 
     async def renew(self) -> int:
-        return await self.bench.tell(renew_session(self.bench.partition, self.bench.turn(), self.lock))
+        return await self.bench.tell(renew_session(self.bench.partition, self.bench.call_id(), self.lock))
 
     async def release(self) -> int:
-        return await self.bench.tell(release_session(self.bench.partition, self.bench.turn(), self.lock))
+        return await self.bench.tell(release_session(self.bench.partition, self.bench.call_id(), self.lock))
 
     async def set_state(self, state: bytes | None) -> None:
-        await self.bench.tell(set_state(self.bench.partition, self.bench.turn(), self.lock, state))
+        await self.bench.tell(set_state(self.bench.partition, self.bench.call_id(), self.lock, state))
 
     async def get_state(self) -> bytes | None:
-        return await self.bench.tell(get_state(self.bench.partition, self.lock, Turn("", 0, self.bench.now)))
+        return await self.bench.tell(get_state(self.bench.partition, self.lock, CallId("", 0, self.bench.now)))

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from sbredis.engine import NEVER, Outgoing, Partition, Request, Turn, read_record
+from sbredis.engine import NEVER, Outgoing, Partition, Request, CallId, read_record
 from sbredis.exceptions import MessageSizeExceededError, MessagingEntityNotFoundError, ServiceBusQuotaExceededError
 from tests.engine.bench import ENTITY, NAMESPACE, SALT, SETTINGS, START, Bench, set_to
 from tests.engine.proof.picture import SENTINEL, SENTINEL_SCORE
@@ -75,8 +75,8 @@ async def test_a_page_has_no_more_bytes_than_there_is_room_for_but_always_one_me
     """Like what is received."""
     await bench.send(*(b"x" * 100 for _ in range(40)))
     for room, number in ((1, 1), (230, 2), (20 * 115, 20), (1 << 30, 40)):
-        turn = Turn("", 0, bench.now)
-        assert len((await bench.tell(bench.partition.peek(0, 100, room=room, turn=turn))).messages) == number
+        call_id = CallId("", 0, bench.now)
+        assert len((await bench.tell(bench.partition.peek(0, 100, room=room, call_id=call_id))).messages) == number
 
 
 async def test_peeking_tells_what_a_receiver_would_be_told(bench: Bench) -> None:
@@ -356,7 +356,7 @@ async def test_a_partition_that_was_made_without_a_sentinel_is_as_good(bench: Be
 
 async def test_what_is_made_anew_in_its_place_is_another(bench: Bench) -> None:
     """An old caller reaches nothing of it, and cannot destroy it."""
-    old, lane = bench.partition, bench.turn("late")
+    old, lane = bench.partition, bench.call_id("late")
     await bench.send(b"m")
     await bench.tell(old.destroy())
     bench.partition = Partition(NAMESPACE, SALT, ENTITY, "second", 1, SETTINGS)

@@ -114,8 +114,8 @@ async def test_while_what_was_announced_is_left_to_be_done_nothing_is_said(bench
 
 
 async def test_a_refusal_and_a_repetition_announce_nothing(bench: Bench, announced: Announced) -> None:
-    turn = bench.turn()
-    request = bench.partition.send(turn, [Outgoing(b"m", due=START + 1000)])
+    call_id = bench.call_id()
+    request = bench.partition.send(call_id, [Outgoing(b"m", due=START + 1000)])
     await bench.tell(request)
     assert await announced.now() == [1000]
     await bench.tell(request)
@@ -126,7 +126,7 @@ async def test_a_refusal_and_a_repetition_announce_nothing(bench: Bench, announc
 async def test_the_end_of_a_lock_on_a_session_is_announced(bench: Bench, announced: Announced) -> None:
     await bench.send(of_session("s"))
     assert await announced.now() == []
-    await bench.tell(accept_session(bench.partition, bench.turn(), new_token(), "s"))
+    await bench.tell(accept_session(bench.partition, bench.call_id(), new_token(), "s"))
     assert await announced.now() == [LOCK]
 
 

@@ -6,7 +6,7 @@ from collections.abc import Awaitable, Callable
 
 import pytest
 
-from sbredis.engine import Outgoing, Turn, new_token, read_record
+from sbredis.engine import Outgoing, CallId, new_token, read_record
 from sbredis.engine._lifecycle import State
 from tests.engine.bench import SETTINGS, START, Bench, set_to
 
@@ -128,8 +128,8 @@ async def test_a_partition_goes_by_the_clock_of_its_server(bench: Bench) -> None
         return int(seconds) * 1000 + int(micros) // 1000
 
     before = await time()
-    await bench.tell(bench.partition.send(Turn("lane", 1), [Outgoing(b"m", time_to_live=3_600_000)]))
-    (message,) = (await bench.tell(bench.partition.receive(Turn("lane", 2), new_token(), 1))).messages
+    await bench.tell(bench.partition.send(CallId("lane", 1), [Outgoing(b"m", time_to_live=3_600_000)]))
+    (message,) = (await bench.tell(bench.partition.receive(CallId("lane", 2), new_token(), 1))).messages
     record = read_record(message.record)
     assert record.enqueued is not None
     told = (await bench.tell(bench.partition.count())).due

@@ -12,7 +12,7 @@ import pytest
 
 from sbredis.engine import (
     KINDS,
-    NO_TURN,
+    NO_CALL_ID,
     SESSION_KINDS,
     STORE_KINDS,
     Copy,
@@ -22,7 +22,7 @@ from sbredis.engine import (
     PartitionSettings,
     Request,
     SessionLock,
-    Turn,
+    CallId,
     accept_session,
     bury_session,
     get_state,
@@ -66,7 +66,7 @@ TARGETS = [
     Partition("n", "abc", name, f"of-{name}", 7, PartitionSettings(clock="test", shared=True), store="e")
     for name in ("s", "t")
 ]
-TURN = Turn("lane", 5, 1_700_000_000_000)
+TURN = CallId("lane", 5, 1_700_000_000_000)
 TOKEN = new_token()
 SESSION = SessionLock("s", TOKEN)
 LOCKS = [Lock(TOKEN, "1", b"changes", 10), Lock(new_token(), "d2"), Lock(TOKEN, "3")]
@@ -84,7 +84,7 @@ REQUESTS: dict[str, Callable[[Partition], Request[Any]]] = {
         TARGETS,
         fence=9,
     ),
-    "ripe": lambda of: of.ripe(3, room=4, turn=TURN),
+    "ripe": lambda of: of.ripe(3, room=4, call_id=TURN),
     "accept_session": lambda of: accept_session(of, TURN, TOKEN, "s", waiter=b"w", waiting_for=0),
     "renew_session": lambda of: renew_session(of, TURN, SESSION),
     "release_session": lambda of: release_session(of, TURN, SESSION),
@@ -95,7 +95,7 @@ REQUESTS: dict[str, Callable[[Partition], Request[Any]]] = {
     "cancel": lambda of: of.cancel(TURN, ["1", "2"]),
     "receive": lambda of: of.receive(TURN, TOKEN, 3, side="d", mode="delete", room=10, waiter=b"w", waiting_for=4),
     "receive_deferred": lambda of: of.receive_deferred(TURN, TOKEN, ["1", "2"]),
-    "peek": lambda of: of.peek(3, 4, side="d", room=10, states="al", turn=TURN),
+    "peek": lambda of: of.peek(3, 4, side="d", room=10, states="al", call_id=TURN),
     "complete": lambda of: of.complete(TURN, LOCKS),
     "renew": lambda of: of.renew(TURN, TOKEN, LOCKS),
     "abandon": lambda of: of.abandon(TURN, LOCKS, counted=False),
@@ -123,10 +123,10 @@ def asked(name: str, monkeypatch: pytest.MonkeyPatch) -> tuple[Asked, Request[An
     make = Partition.request
 
     def spying(  # noqa: PLR0917 -- the parameters of what it stands for
-        self: Partition, name: str, turn: Turn, read: Any, scalars: dict[str, Any], rest: Sequence[Any] = ()
+        self: Partition, name: str, call_id: CallId, read: Any, scalars: dict[str, Any], rest: Sequence[Any] = ()
     ) -> Request[Any]:
         found.append(Asked(name, scalars, rest))
-        return make(self, name, turn, read, scalars, rest)
+        return make(self, name, call_id, read, scalars, rest)
 
     monkeypatch.setattr(Partition, "request", spying)
     request = REQUESTS[name](PARTITION)
@@ -152,9 +152,9 @@ def test_the_arguments_are_those_that_the_header_names_in_its_order(name: str, m
 @each_operation
 def test_before_its_own_arguments_a_call_has_the_five_of_every_call(name: str) -> None:
     request = REQUESTS[name](PARTITION)
-    turn = NO_TURN if name in {"configure", "destroy"} else TURN
-    now = "" if turn.now is None else turn.now
-    assert request.arguments[:5] == (PARTITION.incarnation, PARTITION.version, turn.lane, turn.number, now)
+    call_id = NO_CALL_ID if name in {"configure", "destroy"} else TURN
+    now = "" if call_id.now is None else call_id.now
+    assert request.arguments[:5] == (PARTITION.incarnation, PARTITION.version, call_id.lane, call_id.number, now)
     assert len(COMMON) == 1 + 5  # the run id comes from the transport
 
 
@@ -176,8 +176,8 @@ def test_what_may_be_sent_again_are_calls_in_a_lane_and_those_that_come_to_the_s
         in_lane = name not in {"configure", "destroy"}
         harmless = name in {"configure", "count", "destroy", "due", "get_state", "list_sessions", "peek", "ripe"}
         assert build(PARTITION).repeatable is (in_lane or harmless)
-    assert not PARTITION.send(NO_TURN, [Outgoing(b"m")]).repeatable
-    assert not PARTITION.receive(NO_TURN, TOKEN, 1).repeatable
+    assert not PARTITION.send(NO_CALL_ID, [Outgoing(b"m")]).repeatable
+    assert not PARTITION.receive(NO_CALL_ID, TOKEN, 1).repeatable
     assert PARTITION.look().repeatable
 
 
@@ -192,7 +192,13 @@ def test_a_look_is_a_receive_that_wants_nothing() -> None:
         "session": ""
     }
     assert token not in PARTITION.look().arguments
-    assert PARTITION.look(turn=Turn("", 0, 5)).arguments[:5] == (PARTITION.incarnation, PARTITION.version, "", 0, 5)
+    assert PARTITION.look(call_id=CallId("", 0, 5)).arguments[:5] == (
+        PARTITION.incarnation,
+        PARTITION.version,
+        "",
+        0,
+        5,
+    )
 
 
 # -- keys --------------------------------------------------------------------------------------------------------------

@@ -203,7 +203,7 @@ async def test_the_two_sides_do_not_mix_up_their_numbers(bench: Bench) -> None:
     await bench.dead_letter(await bench.one())
     two, dead = await bench.one(), await bench.one(side="d")
     wrong = [Lock(two.token, "d1"), Lock(dead.token, "2"), Lock(dead.token, "1"), Lock(new_token(), "d2")]
-    settled = await bench.tell(bench.partition.complete(bench.turn(), wrong))
+    settled = await bench.tell(bench.partition.complete(bench.call_id(), wrong))
     assert settled.lost == ("d1", "2", "1", "d2")
     assert (await bench.complete(two, dead)).lost == ()
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from sbredis.engine import Mode, Received, Request, Turn, new_token
+from sbredis.engine import Mode, Received, Request, CallId, new_token
 from tests.engine.bench import SETTINGS, Bench, Held, set_to
 
 pytestmark = pytest.mark.anyio
@@ -23,10 +23,12 @@ TOKEN = "deferred-one"
 
 
 def ask(
-    bench: Bench, *names: str, room: int, mode: Mode = "lock", token: str = "", turn: Turn | None = None
+    bench: Bench, *names: str, room: int, mode: Mode = "lock", token: str = "", call_id: CallId | None = None
 ) -> Request[Received]:
     """The call for deferred messages, of which records of 100 bytes or so find room."""
-    return bench.partition.receive_deferred(turn or bench.turn(), token or new_token(), names, mode=mode, room=room)
+    return bench.partition.receive_deferred(
+        call_id or bench.call_id(), token or new_token(), names, mode=mode, room=room
+    )
 
 
 def payloads(received: Received) -> list[bytes]:
@@ -44,7 +46,7 @@ async def test_a_message_received_by_its_number_is_told_from_others_in_the_answe
     await bench.send(b"three")
     assert (await bench.one()).delivery.state == "l"
     assert await bench.states() == {"1": "g", "2": "f", "3": "l"}
-    locked = await bench.tell(bench.partition.peek(0, 10, states="l", turn=Turn("", 0, bench.now)))
+    locked = await bench.tell(bench.partition.peek(0, 10, states="l", call_id=CallId("", 0, bench.now)))
     assert [(one.name, one.state) for one in locked.messages] == [("1", "g"), ("3", "l")]
 
 
@@ -181,7 +183,7 @@ async def test_a_repetition_gives_out_the_same_part_and_says_what_is_left(bench:
 async def test_a_repetition_after_a_lapse_gives_out_what_is_still_locked(bench: Bench) -> None:
     """What lapsed is deferred again, so the caller can ask for it: it is neither given out nor left."""
     names = await deferred(bench, b"a" * 85, b"b" * 85)
-    first = await bench.tell(ask(bench, *names, room=100, token=TOKEN, turn=bench.turn("other")))
+    first = await bench.tell(ask(bench, *names, room=100, token=TOKEN, call_id=bench.call_id("other")))
     bench.later(SETTINGS.lock_duration)
-    again = await bench.tell(ask(bench, *names, room=100, token=TOKEN, turn=Turn("other", 1, bench.now)))
+    again = await bench.tell(ask(bench, *names, room=100, token=TOKEN, call_id=CallId("other", 1, bench.now)))
     assert (len(first.messages), again.messages, again.left) == (1, (), 1)

@@ -48,9 +48,9 @@ async def test_a_receiver_gets_as_many_as_it_wants(bench: Bench) -> None:
 async def test_a_receiver_gets_no_more_bytes_than_it_has_room_for_but_always_one_message(bench: Bench) -> None:
     """A message larger than the room comes alone."""
     await bench.send(b"x" * 100, b"y" * 100, b"z")
-    received = await bench.tell(bench.partition.receive(bench.turn(), new_token(), 10, room=50))
+    received = await bench.tell(bench.partition.receive(bench.call_id(), new_token(), 10, room=50))
     assert [message.name for message in received.messages] == ["1"]
-    received = await bench.tell(bench.partition.receive(bench.turn(), new_token(), 10, room=130))
+    received = await bench.tell(bench.partition.receive(bench.call_id(), new_token(), 10, room=130))
     assert [message.name for message in received.messages] == ["2"]
 
 
@@ -140,7 +140,7 @@ async def test_a_lock_belongs_to_who_took_it(bench: Bench) -> None:
     await bench.send(b"one", b"two")
     one, two = await bench.one(), await bench.one()
     for stranger in (Lock(two.token, one.name), Lock(new_token(), one.name)):
-        settled = await bench.tell(bench.partition.complete(bench.turn(), [stranger]))
+        settled = await bench.tell(bench.partition.complete(bench.call_id(), [stranger]))
         assert settled.lost == (one.name,)
     assert (await bench.complete(one, two)).lost == ()
 

@@ -23,7 +23,7 @@ from sbredis.engine import (
     Partition,
     PartitionSettings,
     Request,
-    Turn,
+    CallId,
     load,
     new_token,
     operations,
@@ -199,15 +199,15 @@ class Topic:
         self.now = START
         self._lanes = 0
 
-    def turn(self) -> Turn:
+    def call_id(self) -> CallId:
         """The first call of another lane."""
         self._lanes += 1
-        return Turn(f"lane{self._lanes}", 1, self.now)
+        return CallId(f"lane{self._lanes}", 1, self.now)
 
     def publish(self, *routes: tuple[int, ...]) -> Request[Any]:
         messages = [Outgoing(b"%d" % number, 5000, number % 8) for number in range(len(routes))]
         copies = [[Copy(place) for place in route] for route in routes]
-        return self.topic.publish(self.turn(), messages, copies, [self.one, self.two])
+        return self.topic.publish(self.call_id(), messages, copies, [self.one, self.two])
 
     async def tell(self, request: Request[Any]) -> Any:
         return await perform(self.admin, request)
@@ -234,7 +234,7 @@ async def test_publishing_touches_the_topic_and_five_keys_of_each_subscription(
 ) -> None:
     """Also when it wakes receivers, and when messages live shorter in a subscription."""
     channel = waiting_channel(NAMESPACE, SALT, "c")
-    waiting = topic.one.receive(topic.turn(), new_token(), 1, waiter=channel)
+    waiting = topic.one.receive(topic.call_id(), new_token(), 1, waiter=channel)
     await topic.tell(waiting)
     request = topic.publish((0, 1), (0,), (), (1,))
     assert len(request.keys) == 30 + 2 * 5
@@ -242,7 +242,7 @@ async def test_publishing_touches_the_topic_and_five_keys_of_each_subscription(
         await perform(transport, request)
         topic.now += 2000
         await perform(transport, topic.publish((0, 1)))
-    assert (await topic.tell(topic.one.receive(topic.turn(), new_token(), 10))).messages
+    assert (await topic.tell(topic.one.receive(topic.call_id(), new_token(), 10))).messages
 
 
 @real_servers
@@ -251,32 +251,32 @@ async def test_a_receiver_of_a_subscription_touches_its_own_keys_and_the_store(
 ) -> None:
     """Nothing of the topic beyond its messages, and nothing of the other subscription, until it is gone itself."""
     await topic.tell(topic.publish(*[(0, 1)] * 7))
-    sub, turn = topic.two, topic.turn
+    sub, call_id = topic.two, topic.call_id
     async with user(running, Rights.of_keys(sub.keys, NAMESPACE, SALT, commands_of(OF_A_PARTITION))) as transport:
 
         async def tell(request: Request[Any]) -> Any:
             return await perform(transport, request)
 
         token = new_token()
-        received = await tell(sub.receive(turn(), token, 5))
+        received = await tell(sub.receive(call_id(), token, 5))
         one, two, three, four, five = (Lock(token, message.name, b"seen") for message in received.messages)
-        await tell(sub.complete(turn(), [one]))
-        await tell(sub.dead_letter(turn(), [two]))
-        await tell(sub.defer(turn(), [three]))
-        await tell(sub.abandon(turn(), [four], counted=True))
-        await tell(sub.renew(turn(), new_token(), [five]))
-        await tell(sub.receive_deferred(turn(), new_token(), [three.name]))
+        await tell(sub.complete(call_id(), [one]))
+        await tell(sub.dead_letter(call_id(), [two]))
+        await tell(sub.defer(call_id(), [three]))
+        await tell(sub.abandon(call_id(), [four], counted=True))
+        await tell(sub.renew(call_id(), new_token(), [five]))
+        await tell(sub.receive_deferred(call_id(), new_token(), [three.name]))
         token = new_token()
-        await tell(sub.receive(turn(), token, 1, side="d"))
-        await tell(sub.complete(turn(), [Lock(token, "d1")]))
-        await tell(sub.peek(0, 10, turn=Turn("", 0, topic.now)))
+        await tell(sub.receive(call_id(), token, 1, side="d"))
+        await tell(sub.complete(call_id(), [Lock(token, "d1")]))
+        await tell(sub.peek(0, 10, call_id=CallId("", 0, topic.now)))
         topic.now += 100_000
-        await tell(sub.due(turn()))
-        await tell(sub.purge(turn(), START + 1_000_000))
+        await tell(sub.due(call_id()))
+        await tell(sub.purge(call_id(), START + 1_000_000))
         while await tell(sub.destroy(share=2)):
             pass
     assert not await everything(topic.admin, sub.keys[:9])
-    assert len((await topic.tell(topic.one.receive(topic.turn(), new_token(), 10))).messages) == 0  # they expired
+    assert len((await topic.tell(topic.one.receive(topic.call_id(), new_token(), 10))).messages) == 0  # they expired
 
 
 @one_server
@@ -284,8 +284,8 @@ async def test_a_subscription_that_is_destroyed_after_its_topic_leaves_nothing(t
     """In whatever order they go, no key stays."""
     await topic.tell(topic.publish((0, 1), (0,)))
     token = new_token()
-    (message,) = (await topic.tell(topic.one.receive(topic.turn(), token, 1))).messages
-    await topic.tell(topic.one.abandon(topic.turn(), [Lock(token, message.name, b"changed")]))
+    (message,) = (await topic.tell(topic.one.receive(topic.call_id(), token, 1))).messages
+    await topic.tell(topic.one.abandon(topic.call_id(), [Lock(token, message.name, b"changed")]))
     for partition in (topic.topic, topic.one, topic.two):
         while await topic.tell(partition.destroy()):
             pass

@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import pytest
 
-from sbredis.engine import MAXIMUM_CALL_BYTES, Outgoing, PartitionSettings, Turn
+from sbredis.engine import MAXIMUM_CALL_BYTES, Outgoing, PartitionSettings, CallId
 from sbredis.engine._lifecycle import State
 from tests.engine.bench import SETTINGS, Bench
 
@@ -27,7 +27,7 @@ async def sent(bench: Bench, *messages: Outgoing) -> None:
 
 
 async def counted(bench: Bench) -> tuple[int, int]:
-    counts = await bench.tell(bench.partition.count(Turn("", 0, bench.now)))
+    counts = await bench.tell(bench.partition.count(CallId("", 0, bench.now)))
     return counts.active, counts.scheduled
 
 

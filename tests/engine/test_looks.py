@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from sbredis.engine import Looked, MalformedCallError, Turn, new_token
+from sbredis.engine import Looked, MalformedCallError, CallId, new_token
 from sbredis.exceptions import MessagingEntityDisabledError
 from tests.engine.bench import SETTINGS, START, Bench, set_to
 from tests.engine.receivers import Receivers
@@ -165,8 +165,8 @@ async def test_what_has_expired_and_is_still_there_counts(bench: Bench, listenin
 async def test_a_look_that_is_made_again_comes_to_the_same(bench: Bench, listening: Receivers) -> None:
     """The transport may send it twice, whether it found something or not."""
     receiver = await listening("a")
-    turn = Turn("", 0, bench.now)
-    request = bench.partition.look(waiter=receiver.channel, turn=turn)
+    call_id = CallId("", 0, bench.now)
+    request = bench.partition.look(waiter=receiver.channel, call_id=call_id)
     assert [await bench.tell(request) for _ in range(3)] == [NOTHING] * 3
     assert len(await waiters(bench)) == 1
     await bench.send(b"m")
@@ -180,7 +180,7 @@ async def test_looking_leaves_the_lanes_as_they_are(bench: Bench) -> None:
     """A call in a lane would be answered as the first time; a look is answered as it is now, so it has none."""
     await bench.send(b"m")
     with pytest.raises(MalformedCallError, match="a look has no place in a lane"):
-        await bench.tell(bench.partition.look(turn=bench.turn("other")))
+        await bench.tell(bench.partition.look(call_id=bench.call_id("other")))
     ops = bench.partition.keys[7].decode()
     assert list((await bench.whole())[ops][1]) == [b"bench"]
 
@@ -197,9 +197,9 @@ async def test_where_receiving_is_disabled_there_is_nothing_to_look_for(
     for receiver in (waiting, other):
         with pytest.raises(MessagingEntityDisabledError):
             await receiver.look()
-        turn = Turn("", 0, bench.now)
+        call_id = CallId("", 0, bench.now)
         with pytest.raises(MessagingEntityDisabledError):
-            await bench.tell(bench.partition.receive(turn, new_token(), 1, waiter=receiver.channel))
+            await bench.tell(bench.partition.receive(call_id, new_token(), 1, waiter=receiver.channel))
     assert await bench.whole() == before
     await bench.change(status="Active")
     await bench.send(b"m")

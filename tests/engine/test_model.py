@@ -107,8 +107,8 @@ def test_what_is_given_back_unread_is_not_counted() -> None:
 def test_at_the_delivery_limit_a_message_goes_to_the_dead_side_under_a_number_of_its_own() -> None:
     model = a_queue(max_delivery_count=2)
     send(model, b"a", b"b")
-    for turn, token in enumerate(("t1", "t2"), 1):
-        model.abandon(at(turn), locks(model.receive(at(turn), token, 1), token, changes=b"why"))
+    for number, token in enumerate(("t1", "t2"), 1):
+        model.abandon(at(number), locks(model.receive(at(number), token, 1), token, changes=b"why"))
     assert list(model.messages[MAIN]) == [2]
     (dead,) = model.receive(at(3), "t3", 5, side=DEAD).messages
     assert (dead.name, dead.reason, dead.failures, dead.changes) == ("d1", "M", 2, b"why")

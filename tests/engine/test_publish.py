@@ -21,7 +21,7 @@ from sbredis.engine import (
     Sent,
     SessionLock,
     SettingsStaleError,
-    Turn,
+    CallId,
     accept_session,
     encode,
     load,
@@ -64,12 +64,12 @@ async def test_a_message_that_several_carry_is_stored_once_and_goes_with_the_las
     for carrier in (topic.two, topic.brief):
         token = new_token()
         (message,) = (await topic.receive(carrier, token)).messages
-        await topic.tell(carrier.complete(topic.turn(), [Lock(token, message.name)]))
+        await topic.tell(carrier.complete(topic.call_id(), [Lock(token, message.name)]))
         assert await topic.stored() == 1
         assert await topic.bytes() == weight
     token = new_token()
     (message,) = (await topic.receive(topic.one, token)).messages
-    await topic.tell(topic.one.complete(topic.turn(), [Lock(token, message.name)]))
+    await topic.tell(topic.one.complete(topic.call_id(), [Lock(token, message.name)]))
     assert await topic.stored() == 0
     assert await topic.bytes() == 0
     assert await topic.transport.command("EXISTS", topic.topic.keys[10], key=topic.topic.keys[10]) == 0
@@ -86,14 +86,14 @@ async def test_a_subscription_abandons_and_dead_letters_for_itself_alone(topic: 
     for _ in range(2):
         token = new_token()
         (message,) = (await topic.receive(topic.one, token)).messages
-        await topic.tell(topic.one.abandon(topic.turn(), [Lock(token, message.name, b"why")]))
+        await topic.tell(topic.one.abandon(topic.call_id(), [Lock(token, message.name, b"why")]))
     assert (await topic.receive(topic.one)).messages == ()
     token = new_token()
     (dead,) = (await topic.receive(topic.one, token, side="d")).messages
     assert (dead.name, dead.reason, dead.changes, read_record(dead.record).payload) == ("d1", "M", b"why", b"m")
     (other,) = (await topic.receive(topic.two)).messages
     assert (other.failures, other.changes) == (0, b"")
-    await topic.tell(topic.one.complete(topic.turn(), [Lock(token, "d1")]))
+    await topic.tell(topic.one.complete(topic.call_id(), [Lock(token, "d1")]))
     assert await topic.stored() == 1
 
 
@@ -135,8 +135,8 @@ async def test_a_subscription_that_is_destroyed_gives_up_what_it_held_step_by_st
     for number in range(7):
         await topic.publish((b"%d" % number, (0, 1)))
     token = new_token()
-    await topic.tell(topic.two.receive(topic.turn(), token, 2))
-    await topic.tell(topic.two.dead_letter(topic.turn(), [Lock(token, "1")]))
+    await topic.tell(topic.two.receive(topic.call_id(), token, 2))
+    await topic.tell(topic.two.dead_letter(topic.call_id(), [Lock(token, "1")]))
     steps = 0
     while await topic.tell(topic.two.destroy(share=2)):
         steps += 1
@@ -146,13 +146,13 @@ async def test_a_subscription_that_is_destroyed_gives_up_what_it_held_step_by_st
     assert await topic.stored() == 7
     token = new_token()
     names = [one.name for one in (await topic.receive(topic.one, token)).messages]
-    await topic.tell(topic.one.complete(topic.turn(), [Lock(token, name) for name in names]))
+    await topic.tell(topic.one.complete(topic.call_id(), [Lock(token, name) for name in names]))
     assert await topic.stored() == 0
     assert await topic.bytes() == 0
 
 
 async def test_a_repeated_publish_is_answered_as_the_first_time(topic: Topic) -> None:
-    request = topic.topic.publish(topic.turn(), [Outgoing(b"m")], [(Copy(0), Copy(1))], topic.subscriptions)
+    request = topic.topic.publish(topic.call_id(), [Outgoing(b"m")], [(Copy(0), Copy(1))], topic.subscriptions)
     first = await topic.tell(request)
     assert await topic.tell(request) == first
     assert await topic.payloads(topic.one) == [b"m"]
@@ -215,13 +215,13 @@ async def test_what_was_judged_goes_out_at_once_if_its_time_has_passed(topic: To
         await topic.hand_out([Outgoing(b"m", due=due)], [route])
         assert [read_record(one.record).payload for one in await topic.taken(topic.one)] == found
         assert await topic.stored() == waiting
-    ripe = await topic.tell(topic.topic.ripe(10, turn=topic.at()))
+    ripe = await topic.tell(topic.topic.ripe(10, call_id=topic.at()))
     assert len(ripe) == 1
 
 
 async def test_only_what_is_scheduled_may_be_without_a_route(topic: Topic) -> None:
     with pytest.raises(ValueError, match="only what is scheduled"):
-        topic.topic.publish(topic.turn(), [Outgoing(b"m")], [None], topic.subscriptions)
+        topic.topic.publish(topic.call_id(), [Outgoing(b"m")], [None], topic.subscriptions)
 
 
 async def test_several_messages_become_no_more_copies_than_a_call_carries(
@@ -232,20 +232,20 @@ async def test_several_messages_become_no_more_copies_than_a_call_carries(
     messages = [Outgoing(b"m")] * 2
     before = await topic.everything()
     with pytest.raises(MessageSizeExceededError, match="would become 20002"):
-        topic.topic.publish(topic.turn(), messages, [many, many], topic.subscriptions)
+        topic.topic.publish(topic.call_id(), messages, [many, many], topic.subscriptions)
     monkeypatch.setattr("sbredis.engine._partition.MAXIMUM_CALL_COPIES", 1_000_000)
     with pytest.raises(MalformedCallError, match="routes"):
-        await topic.tell(topic.topic.publish(topic.turn(), messages, [many, many], topic.subscriptions))
+        await topic.tell(topic.topic.publish(topic.call_id(), messages, [many, many], topic.subscriptions))
     assert await topic.everything() == before
-    await topic.tell(topic.topic.publish(topic.turn(), messages, [many[:-1], many[:-1]], topic.subscriptions))
-    await topic.tell(topic.topic.publish(topic.turn(), messages[:1], [[*many, *many]], topic.subscriptions))
+    await topic.tell(topic.topic.publish(topic.call_id(), messages, [many[:-1], many[:-1]], topic.subscriptions))
+    await topic.tell(topic.topic.publish(topic.call_id(), messages[:1], [[*many, *many]], topic.subscriptions))
 
 
 @pytest.mark.parametrize("routes", [[], [(4,)], [(-1,)], [(1, 0)], [(0,), (1,)]])
 async def test_a_route_that_cannot_be_is_refused_before_it_is_sent(topic: Topic, routes: list[tuple[int, ...]]) -> None:
     copies = [[Copy(place) for place in route] for route in routes]
     with pytest.raises(ValueError, match=r"route|copies"):
-        topic.topic.publish(topic.turn(), [Outgoing(b"m")], copies, topic.subscriptions)
+        topic.topic.publish(topic.call_id(), [Outgoing(b"m")], copies, topic.subscriptions)
 
 
 # -- copies ----------------------------------------------------------------------------------------------------------
@@ -312,14 +312,14 @@ async def test_copies_have_lives_of_their_own(topic: Topic) -> None:
     token = new_token()
     await topic.receive(topic.one, token)
     red, blue, green = (Lock(token, str(number)) for number in (1, 2, 3))
-    await topic.tell(topic.one.dead_letter(topic.turn(), [red]))
-    await topic.tell(topic.one.defer(topic.turn(), [blue]))
-    await topic.tell(topic.one.abandon(topic.turn(), [green]))
+    await topic.tell(topic.one.dead_letter(topic.call_id(), [red]))
+    await topic.tell(topic.one.defer(topic.call_id(), [blue]))
+    await topic.tell(topic.one.abandon(topic.call_id(), [green]))
     topic.now += 5000
     assert await topic.taken(topic.one) == []
     dead = await topic.dead(topic.one)
     assert [(message.changes, message.reason) for message in dead] == [(b"red", "A"), (b"green", "T")]
-    asked = await topic.tell(topic.one.receive_deferred(topic.turn(), new_token(), ["2"], mode="delete"))
+    asked = await topic.tell(topic.one.receive_deferred(topic.call_id(), new_token(), ["2"], mode="delete"))
     assert (asked.messages, asked.missing) == ((), ("2",))
     (deferred,) = await topic.dead(topic.one)
     assert (deferred.changes, deferred.reason, read_record(deferred.record).payload) == (b"blue", "T", b"m")
@@ -339,26 +339,26 @@ async def test_a_subscription_with_sessions_takes_what_has_one_in_order_and_buri
     await topic.hand_out([Outgoing(payload) for payload in payloads], [[Copy(0), Copy(3)]] * 4)
     assert [message.reason for message in await topic.dead(topic.sessions)] == ["S", "S"]
     token = new_token()
-    accepted = await topic.tell(accept_session(topic.sessions, topic.turn(), token, None))
+    accepted = await topic.tell(accept_session(topic.sessions, topic.call_id(), token, None))
     assert accepted.session == "s"
-    request = topic.sessions.receive(topic.turn(), token, 10, session="s")
+    request = topic.sessions.receive(topic.call_id(), token, 10, session="s")
     names = [message.name for message in (await topic.tell(request)).messages]
     assert names == ["2", "4"]
-    assert (await topic.tell(topic.one.receive(topic.turn(), new_token(), 10))).messages != ()
-    await topic.tell(topic.sessions.abandon(topic.turn(), [Lock(token, "2")]))
+    assert (await topic.tell(topic.one.receive(topic.call_id(), new_token(), 10))).messages != ()
+    await topic.tell(topic.sessions.abandon(topic.call_id(), [Lock(token, "2")]))
     await topic.complete(topic.sessions, token, "4")
-    request = topic.sessions.receive(topic.turn(), token, 10, session="s")
+    request = topic.sessions.receive(topic.call_id(), token, 10, session="s")
     assert [(message.name, message.failures) for message in (await topic.tell(request)).messages] == [("2", 1)]
 
 
 async def test_the_state_of_a_session_weighs_in_its_topic_and_goes_with_its_subscription(topic: Topic) -> None:
     token = new_token()
-    await topic.tell(accept_session(topic.sessions, topic.turn(), token, "s"))
+    await topic.tell(accept_session(topic.sessions, topic.call_id(), token, "s"))
     lock = SessionLock("s", token)
-    await topic.tell(set_state(topic.sessions, topic.turn(), lock, b"x" * 100))
-    await topic.tell(set_state(topic.sessions, topic.turn(), lock, b"x" * 70))
+    await topic.tell(set_state(topic.sessions, topic.call_id(), lock, b"x" * 100))
+    await topic.tell(set_state(topic.sessions, topic.call_id(), lock, b"x" * 70))
     await topic.hand_out([Outgoing(encode(Content(b"m", session_id="s")))] * 5, [[Copy(3, b"changed")]] * 5)
-    await topic.tell(topic.sessions.receive(topic.turn(), token, 2, session="s"))
+    await topic.tell(topic.sessions.receive(topic.call_id(), token, 2, session="s"))
     assert await topic.bytes() > 70
     while await topic.tell(topic.sessions.destroy(share=2)):
         pass
@@ -377,12 +377,12 @@ async def test_what_is_scheduled_waits_on_the_topic_until_it_is_published_with_t
     assert (sent.first, sent.scheduled) == (1, (2, 3))
     assert await ripe(topic) == []
     topic.now += 999
-    await topic.tell(topic.topic.due(topic.turn()))
+    await topic.tell(topic.topic.due(topic.call_id()))
     assert await ripe(topic) == []
     topic.now += 1
-    assert (await topic.tell(topic.topic.due(topic.turn()))).due == 1
+    assert (await topic.tell(topic.topic.due(topic.call_id()))).due == 1
     assert await ripe(topic) == [("2", b"later")]
-    assert [message.state for message in (await topic.tell(topic.topic.peek(0, 10, turn=topic.at()))).messages] == [
+    assert [message.state for message in (await topic.tell(topic.topic.peek(0, 10, call_id=topic.at()))).messages] == [
         "s",
         "s",
     ]
@@ -402,7 +402,7 @@ async def test_what_is_scheduled_waits_on_the_topic_until_it_is_published_with_t
 
 async def ripe(topic: Topic, wanted: int = 10, room: int = 1000) -> list[tuple[str, bytes]]:
     """What is to be published by now."""
-    shown = await topic.tell(topic.topic.ripe(wanted, room=room, turn=topic.at()))
+    shown = await topic.tell(topic.topic.ripe(wanted, room=room, call_id=topic.at()))
     return [(message.name, read_record(message.record).payload) for message in shown]
 
 
@@ -424,7 +424,7 @@ async def test_what_was_scheduled_is_published_once(topic: Topic) -> None:
     sent = await topic.hand_out(both, [[Copy(0)], [Copy(0)]])
     assert sent.dropped == 1
     assert (await topic.hand_out(both[:1], [[Copy(0)]])).dropped == 1
-    assert (await topic.tell(topic.topic.cancel(topic.turn(), ["2"]))).missing == ()
+    assert (await topic.tell(topic.topic.cancel(topic.call_id(), ["2"]))).missing == ()
     assert (await topic.hand_out([Outgoing(b"", origin="2"), Outgoing(b"", origin="99")], [[Copy(0)]] * 2)).dropped == 2
     assert [read_record(message.record).payload for message in await topic.taken(topic.one)] == [b"one"]
     assert (await topic.bytes(), await topic.stored()) == (0, 0)
@@ -433,8 +433,8 @@ async def test_what_was_scheduled_is_published_once(topic: Topic) -> None:
 async def test_what_is_cancelled_is_not_there_any_more(topic: Topic) -> None:
     """All of a call, or nothing, if one of them is a message of a subscription."""
     await topic.hand_out([Outgoing(b"one", due=START + 10), Outgoing(b"now")], [[], [Copy(0)]])
-    assert (await topic.tell(topic.topic.cancel(topic.turn(), ["1", "2"]))).missing == ("2",)
-    assert (await topic.tell(topic.topic.cancel(topic.turn(), ["1"]))).missing == ()
+    assert (await topic.tell(topic.topic.cancel(topic.call_id(), ["1", "2"]))).missing == ("2",)
+    assert (await topic.tell(topic.topic.cancel(topic.call_id(), ["1"]))).missing == ()
     topic.now += 10
     assert await ripe(topic) == []
     assert await topic.stored() == 1
@@ -473,7 +473,7 @@ async def test_a_repetition_says_what_was_scheduled_and_publishes_nothing_twice(
         Outgoing(b"", origin="7"),
     ]
     routes = [[Copy(0), Copy(0, b"red")], [], [Copy(0)], [Copy(0)]]
-    request = topic.topic.publish(topic.turn(), messages, routes, topic.subscriptions)
+    request = topic.topic.publish(topic.call_id(), messages, routes, topic.subscriptions)
     first = await topic.tell(request)
     assert (first.first, first.dropped, first.scheduled) == (2, 1, (4,))
     after = await topic.everything()
@@ -491,15 +491,15 @@ async def test_publishing_wakes_who_waits_in_a_subscription_that_it_reaches(topi
     for name, ear in ears.items():
         await topic.transport.subscribe(channels[name], ear)
     token = new_token()
-    await topic.tell(accept_session(topic.sessions, topic.turn(), token, "s"))
+    await topic.tell(accept_session(topic.sessions, topic.call_id(), token, "s"))
     for request in (
-        topic.one.receive(topic.turn(), new_token(), 1, waiter=channels["one"]),
-        topic.two.receive(topic.turn(), new_token(), 1, waiter=channels["two"]),
-        topic.one.receive(topic.turn(), new_token(), 1, side="d", waiter=channels["dead"]),
-        topic.sessions.receive(topic.turn(), token, 1, session="s", waiter=channels["holder"]),
+        topic.one.receive(topic.call_id(), new_token(), 1, waiter=channels["one"]),
+        topic.two.receive(topic.call_id(), new_token(), 1, waiter=channels["two"]),
+        topic.one.receive(topic.call_id(), new_token(), 1, side="d", waiter=channels["dead"]),
+        topic.sessions.receive(topic.call_id(), token, 1, session="s", waiter=channels["holder"]),
     ):
         assert (await topic.tell(request)).messages == ()
-    await topic.tell(accept_session(topic.sessions, topic.turn(), new_token(), None, waiter=channels["acceptor"]))
+    await topic.tell(accept_session(topic.sessions, topic.call_id(), new_token(), None, waiter=channels["acceptor"]))
 
     async def woken(*routes: Copy, session: str | None = None) -> set[str]:
         await topic.hand_out([Outgoing(encode(Content(b"m", session_id=session)))], [routes])
@@ -541,9 +541,9 @@ async def test_dead_letters_of_a_subscription_get_no_number_that_a_failover_may_
             await ask(partition.configure(create=True), "before")
 
         def failing(number: int) -> Request[Sent]:
-            return topic.publish(Turn("lane", number, START), [Outgoing(b"m")], [[Copy(0, dead=True)]], [sub])
+            return topic.publish(CallId("lane", number, START), [Outgoing(b"m")], [[Copy(0, dead=True)]], [sub])
 
         await ask(failing(1), "before")
         await ask(failing(2), "after")
-        received = await ask(sub.receive(Turn("lane", 1, START), new_token(), 5, side="d"), "after")
+        received = await ask(sub.receive(CallId("lane", 1, START), new_token(), 5, side="d"), "after")
         assert [message.name for message in received.messages] == ["d1", f"d{2**24 + 2}"]

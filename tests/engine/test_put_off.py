@@ -17,7 +17,7 @@ from sbredis.engine import (
     Outgoing,
     Partition,
     SessionLock,
-    Turn,
+    CallId,
     accept_session,
     encode,
     new_token,
@@ -73,14 +73,14 @@ async def test_a_change_of_settings_is_put_off_as_long_as_more_is_due_than_one_c
     with pytest.raises(ScriptRefusedError) as refused:
         await bench.transport.call(request.script, request.keys, request.arguments)
     assert refused.value.reply_code == "DUE"
-    assert (await bench.tell(before.count(Turn("", 0, bench.now)))).active == 501
+    assert (await bench.tell(before.count(CallId("", 0, bench.now)))).active == 501
 
 
 @set_to(quota=100)
 async def test_who_finds_no_room_is_told_so_when_all_that_is_due_was_done(bench: Bench) -> None:
     await bench.send(b"m", due=START + 10)
     bench.later(10)
-    request = bench.partition.send(bench.turn(), [Outgoing(b"x" * 100)])
+    request = bench.partition.send(bench.call_id(), [Outgoing(b"x" * 100)])
     with pytest.raises(ScriptRefusedError) as refused:
         await bench.transport.call(request.script, request.keys, request.arguments)
     assert refused.value.reply_code == "QUOTA"
@@ -93,7 +93,7 @@ async def test_who_finds_no_room_is_told_so_when_all_that_is_due_was_done(bench:
 async def test_who_finds_room_where_something_has_expired_sends_at_the_second_attempt(bench: Bench) -> None:
     await bench.send(b"x" * 70, time_to_live=10)
     bench.later(10)
-    request = bench.partition.send(bench.turn(), [Outgoing(b"y" * 70)])
+    request = bench.partition.send(bench.call_id(), [Outgoing(b"y" * 70)])
     with pytest.raises(ScriptRefusedError) as refused:
         await bench.transport.call(request.script, request.keys, request.arguments)
     assert refused.value.reply_code == "DUE"
@@ -104,11 +104,11 @@ async def test_who_finds_room_where_something_has_expired_sends_at_the_second_at
 @set_to(quota=100, sessions=True)
 async def test_a_state_that_finds_no_room_is_told_so_when_all_that_is_due_was_done(bench: Bench) -> None:
     lock = SessionLock("s", new_token())
-    await bench.tell(accept_session(bench.partition, bench.turn(), lock.token, "s"))
+    await bench.tell(accept_session(bench.partition, bench.call_id(), lock.token, "s"))
     body = encode(Content(b"m", session_id="t"))
     await bench.send(body, due=START + 10)
     bench.later(10)
-    request = set_state(bench.partition, bench.turn(), lock, b"x" * 100)
+    request = set_state(bench.partition, bench.call_id(), lock, b"x" * 100)
     with pytest.raises(ScriptRefusedError) as refused:
         await bench.transport.call(request.script, request.keys, request.arguments)
     assert refused.value.reply_code == "QUOTA"

@@ -22,7 +22,7 @@ from sbredis.engine import (
     PartitionSettings,
     Request,
     SessionLock,
-    Turn,
+    CallId,
     accept_session,
     encode,
     load,
@@ -318,11 +318,11 @@ async def busy(bench: Bench) -> Bench:
     """A partition with something in every state, in which much is due, a lane of three calls, and one who waits."""
     await bench.change(lock_duration=60_000)
     for _ in range(3):
-        await bench.tell(bench.partition.due(bench.turn("known")))
+        await bench.tell(bench.partition.due(bench.call_id("known")))
     if bench.partition.settings.topic:
         await bench.receive_more(1, waiter=WAITER, waiting_for=127)
         later = [Outgoing(b"%d" % number, due=START + 1000 * number) for number in range(1, 4)]
-        await bench.tell(bench.partition.publish(bench.turn(), later, [()] * 3, []))
+        await bench.tell(bench.partition.publish(bench.call_id(), later, [()] * 3, []))
         bench.now = START + 100_000
         return bench
     if bench.partition.settings.sessions:
@@ -337,7 +337,7 @@ async def busy(bench: Bench) -> Bench:
     await bench.send(b"scheduled", due=START + 1000)
     await bench.send(b"active")
     bench.later(50_000)
-    await bench.tell(bench.partition.receive(Turn("", 0, bench.now), HELD, 1))
+    await bench.tell(bench.partition.receive(CallId("", 0, bench.now), HELD, 1))
     await bench.abandon((await bench.receive(1))[0], delay=20_000)
     bench.now = START + 100_000
     return bench
@@ -348,21 +348,21 @@ async def busy_with_sessions(bench: Bench) -> Bench:
     of = bench.partition
 
     async def accept(name: str, token: str) -> SessionLock:
-        await bench.tell(accept_session(of, bench.turn(), token, name))
+        await bench.tell(accept_session(of, bench.call_id(), token, name))
         return SessionLock(name, token)
 
     for name in ("s", "s", "s", "over", "over", "free", "t", "u"):
         await bench.send(encode(Content(b"m", session_id=name)))
     over = await accept("over", "lapsed______")
-    await bench.tell(of.receive(bench.turn(), over.token, 10, session="over"))
+    await bench.tell(of.receive(bench.call_id(), over.token, 10, session="over"))
     await bench.send(encode(Content(b"m", session_id="s")), due=START + 1000)
     await bench.send(encode(Content(b"m", session_id="t")), time_to_live=1000)
     bench.later(50_000)
     mine = await accept("s", TOKEN)
-    await bench.tell(set_state(of, bench.turn(), mine, b"kept"))
-    await bench.tell(of.receive(bench.turn(), TOKEN, 2, session="s"))
+    await bench.tell(set_state(of, bench.call_id(), mine, b"kept"))
+    await bench.tell(of.receive(bench.call_id(), TOKEN, 2, session="s"))
     other = await accept("u", HELD)
-    await bench.tell(of.receive(bench.turn(), HELD, 1, session=other.name))
+    await bench.tell(of.receive(bench.call_id(), HELD, 1, session=other.name))
     bench.now = START + 100_000
     return bench
 

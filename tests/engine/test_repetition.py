@@ -19,7 +19,7 @@ from sbredis.engine import (
     Request,
     SessionLock,
     SettingsStaleError,
-    Turn,
+    CallId,
     accept_session,
     bury_session,
     encode,
@@ -41,7 +41,7 @@ Arrange = Callable[[Bench], Awaitable[Request[Any]]]
 async def send(bench: Bench) -> Request[Any]:
     await bench.send(b"first", message_id=b"1")
     messages = [Outgoing(b"again", message_id=b"1"), Outgoing(b"m", 1000, 3, b"2"), Outgoing(b"n", due=START + 1000)]
-    return bench.partition.send(bench.turn(), messages)
+    return bench.partition.send(bench.call_id(), messages)
 
 
 async def become(bench: Bench, *, sessions: bool = False, topic: bool = False) -> Partition:
@@ -60,7 +60,7 @@ async def session(bench: Bench, messages: int = 3) -> SessionLock:
     await become(bench, sessions=True)
     token = new_token()
     await bench.send(*[in_session()] * messages)
-    await bench.tell(accept_session(bench.partition, bench.turn(), token, "s"))
+    await bench.tell(accept_session(bench.partition, bench.call_id(), token, "s"))
     return SessionLock("s", token)
 
 
@@ -70,142 +70,142 @@ def in_session(name: str = "s") -> bytes:
 
 async def accept_session_by_name(bench: Bench) -> Request[Any]:
     await become(bench, sessions=True)
-    return accept_session(bench.partition, bench.turn(), new_token(), "s")
+    return accept_session(bench.partition, bench.call_id(), new_token(), "s")
 
 
 async def accept_session_in_turn(bench: Bench) -> Request[Any]:
     await become(bench, sessions=True)
     await bench.send(in_session(), in_session("t"))
-    return accept_session(bench.partition, bench.turn(), new_token(), None)
+    return accept_session(bench.partition, bench.call_id(), new_token(), None)
 
 
 async def accept_session_in_vain(bench: Bench) -> Request[Any]:
     await session(bench)
-    return accept_session(bench.partition, bench.turn(), new_token(), "s")
+    return accept_session(bench.partition, bench.call_id(), new_token(), "s")
 
 
 async def accept_session_where_none_is_free(bench: Bench) -> Request[Any]:
     await become(bench, sessions=True)
     await bench.send(in_session(), due=START + 1000)
-    return accept_session(bench.partition, bench.turn(), new_token(), None)
+    return accept_session(bench.partition, bench.call_id(), new_token(), None)
 
 
 async def renew_session_(bench: Bench) -> Request[Any]:
     locked = await session(bench)
     bench.later(1000)
-    return renew_session(bench.partition, bench.turn(), locked)
+    return renew_session(bench.partition, bench.call_id(), locked)
 
 
 async def release_session_(bench: Bench) -> Request[Any]:
     locked = await session(bench)
-    await bench.tell(bench.partition.receive(bench.turn(), locked.token, 2, session="s"))
-    return release_session(bench.partition, bench.turn(), locked)
+    await bench.tell(bench.partition.receive(bench.call_id(), locked.token, 2, session="s"))
+    return release_session(bench.partition, bench.call_id(), locked)
 
 
 async def set_state_(bench: Bench) -> Request[Any]:
     locked = await session(bench)
-    return set_state(bench.partition, bench.turn(), locked, b"state")
+    return set_state(bench.partition, bench.call_id(), locked, b"state")
 
 
 async def set_state_to_nothing(bench: Bench) -> Request[Any]:
     locked = await session(bench)
-    await bench.tell(set_state(bench.partition, bench.turn(), locked, b"state"))
-    return set_state(bench.partition, bench.turn(), locked, None)
+    await bench.tell(set_state(bench.partition, bench.call_id(), locked, b"state"))
+    return set_state(bench.partition, bench.call_id(), locked, None)
 
 
 async def get_state_(bench: Bench) -> Request[Any]:
     locked = await session(bench)
-    await bench.tell(set_state(bench.partition, bench.turn(), locked, b"state"))
-    return get_state(bench.partition, locked, Turn("", 0, bench.now))
+    await bench.tell(set_state(bench.partition, bench.call_id(), locked, b"state"))
+    return get_state(bench.partition, locked, CallId("", 0, bench.now))
 
 
 async def list_sessions_(bench: Bench) -> Request[Any]:
     await session(bench)
     await bench.send(*map(in_session, "abc"))
-    return list_sessions(bench.partition, 2, turn=Turn("", 0, bench.now))
+    return list_sessions(bench.partition, 2, call_id=CallId("", 0, bench.now))
 
 
 async def bury_session_(bench: Bench) -> Request[Any]:
     locked = await session(bench)
-    await bench.tell(bench.partition.receive(bench.turn(), locked.token, 1, session="s"))
-    return bury_session(bench.partition, bench.turn(), locked, b"why", share=2)
+    await bench.tell(bench.partition.receive(bench.call_id(), locked.token, 1, session="s"))
+    return bury_session(bench.partition, bench.call_id(), locked, b"why", share=2)
 
 
 async def receive_in_session(bench: Bench) -> Request[Any]:
     locked = await session(bench)
-    await bench.tell(bench.partition.receive(bench.turn(), locked.token, 1, session="s"))
-    return bench.partition.receive(bench.turn(), locked.token, 5, session="s")
+    await bench.tell(bench.partition.receive(bench.call_id(), locked.token, 1, session="s"))
+    return bench.partition.receive(bench.call_id(), locked.token, 5, session="s")
 
 
 async def receive_deferred_in_session(bench: Bench) -> Request[Any]:
     locked = await session(bench)
-    held = (await bench.tell(bench.partition.receive(bench.turn(), locked.token, 2, session="s"))).messages
-    await bench.tell(bench.partition.defer(bench.turn(), [Lock(locked.token, one.name) for one in held]))
-    await bench.tell(bench.partition.receive(bench.turn(), locked.token, 1, session="s"))
-    return bench.partition.receive_deferred(bench.turn(), locked.token, [one.name for one in held], session="s")
+    held = (await bench.tell(bench.partition.receive(bench.call_id(), locked.token, 2, session="s"))).messages
+    await bench.tell(bench.partition.defer(bench.call_id(), [Lock(locked.token, one.name) for one in held]))
+    await bench.tell(bench.partition.receive(bench.call_id(), locked.token, 1, session="s"))
+    return bench.partition.receive_deferred(bench.call_id(), locked.token, [one.name for one in held], session="s")
 
 
 async def receive_deferred_in_session_in_vain(bench: Bench) -> Request[Any]:
     locked = await session(bench)
-    return bench.partition.receive_deferred(bench.turn(), locked.token, ["1"], session="s")
+    return bench.partition.receive_deferred(bench.call_id(), locked.token, ["1"], session="s")
 
 
 async def publish(bench: Bench) -> Request[Any]:
     """One for nobody, one for later, and one that waited."""
     topic = await become(bench, topic=True)
-    first = await bench.tell(topic.publish(bench.turn(), [Outgoing(b"waits", due=START + 1)], [()], []))
+    first = await bench.tell(topic.publish(bench.call_id(), [Outgoing(b"waits", due=START + 1)], [()], []))
     assert first.scheduled == (1,)
     messages = [Outgoing(b"for nobody"), Outgoing(b"later", due=START + 1000), Outgoing(b"", origin="1")]
     messages.append(Outgoing(b"", origin="1"))
-    return topic.publish(bench.turn(), messages, [()] * 4, [], fence=5)
+    return topic.publish(bench.call_id(), messages, [()] * 4, [], fence=5)
 
 
 async def ripe(bench: Bench) -> Request[Any]:
     topic = await become(bench, topic=True)
-    await bench.tell(topic.publish(bench.turn(), [Outgoing(b"waits", due=START + 1)] * 2, [()] * 2, []))
+    await bench.tell(topic.publish(bench.call_id(), [Outgoing(b"waits", due=START + 1)] * 2, [()] * 2, []))
     bench.later(1000)
-    return topic.ripe(5, turn=Turn("", 0, bench.now))
+    return topic.ripe(5, call_id=CallId("", 0, bench.now))
 
 
 async def cancel(bench: Bench) -> Request[Any]:
     names = await bench.send(b"one", b"two", due=START + 1000)
-    return bench.partition.cancel(bench.turn(), names)
+    return bench.partition.cancel(bench.call_id(), names)
 
 
 async def cancel_in_vain(bench: Bench) -> Request[Any]:
     names = await bench.send(b"one", due=START + 1000)
-    return bench.partition.cancel(bench.turn(), [*names, "7", "d8"])
+    return bench.partition.cancel(bench.call_id(), [*names, "7", "d8"])
 
 
 async def receive(bench: Bench) -> Request[Any]:
     await bench.send(b"one", b"two", b"three")
     await bench.abandon((await bench.receive())[1], changes=b"seen")
     bench.later(SETTINGS.lock_duration)
-    return bench.partition.receive(bench.turn(), new_token(), 2)
+    return bench.partition.receive(bench.call_id(), new_token(), 2)
 
 
 async def receive_nothing(bench: Bench) -> Request[Any]:
     await bench.send(b"m", due=START + 1000)
-    return bench.partition.receive(bench.turn(), new_token(), 2)
+    return bench.partition.receive(bench.call_id(), new_token(), 2)
 
 
 async def receive_dead_letters(bench: Bench) -> Request[Any]:
     await bench.send(b"one", b"two")
     await bench.dead_letter(*await bench.receive(), changes=b"why")
-    return bench.partition.receive(bench.turn(), new_token(), 2, side="d")
+    return bench.partition.receive(bench.call_id(), new_token(), 2, side="d")
 
 
 async def receive_deferred(bench: Bench) -> Request[Any]:
     names = await bench.send(b"one", b"two", b"three")
     await bench.defer(*await bench.receive(), changes=b"later")
-    return bench.partition.receive_deferred(bench.turn(), new_token(), names)
+    return bench.partition.receive_deferred(bench.call_id(), new_token(), names)
 
 
 async def receive_deferred_in_part(bench: Bench) -> Request[Any]:
     """There is room for one of two."""
     names = await bench.send(b"a" * 85, b"b" * 85)
     await bench.defer(*await bench.receive())
-    return bench.partition.receive_deferred(bench.turn(), new_token(), names, room=100)
+    return bench.partition.receive_deferred(bench.call_id(), new_token(), names, room=100)
 
 
 async def receive_deferred_that_has_expired(bench: Bench) -> Request[Any]:
@@ -214,23 +214,23 @@ async def receive_deferred_that_has_expired(bench: Bench) -> Request[Any]:
     held = await bench.receive()
     await bench.defer(*held)
     bench.later(1000)
-    return bench.partition.receive_deferred(bench.turn(), new_token(), [message.name for message in held])
+    return bench.partition.receive_deferred(bench.call_id(), new_token(), [message.name for message in held])
 
 
 async def receive_in_part(bench: Bench) -> Request[Any]:
     """There is room for one of two, so a repetition reads no more than that either."""
     await bench.send(b"a" * 85, b"b" * 85)
-    return bench.partition.receive(bench.turn(), new_token(), 10, room=100)
+    return bench.partition.receive(bench.call_id(), new_token(), 10, room=100)
 
 
 async def purge_of_a_session(bench: Bench) -> Request[Any]:
     await session(bench, 3)
-    return bench.partition.purge(bench.turn(), NEVER, session="s")
+    return bench.partition.purge(bench.call_id(), NEVER, session="s")
 
 
 async def receive_deferred_in_vain(bench: Bench) -> Request[Any]:
     names = await bench.send(b"one", b"two", b"three")
-    return bench.partition.receive_deferred(bench.turn(), new_token(), names)
+    return bench.partition.receive_deferred(bench.call_id(), new_token(), names)
 
 
 async def locks(bench: Bench) -> list[Lock]:
@@ -243,17 +243,17 @@ async def locks(bench: Bench) -> list[Lock]:
 
 async def complete(bench: Bench) -> Request[Any]:
     held = await locks(bench)
-    return bench.partition.complete(bench.turn(), held)
+    return bench.partition.complete(bench.call_id(), held)
 
 
 async def abandon(bench: Bench) -> Request[Any]:
     one, two, three = await locks(bench)
-    return bench.partition.abandon(bench.turn(), [one, two, three._replace(delay=1000)])
+    return bench.partition.abandon(bench.call_id(), [one, two, three._replace(delay=1000)])
 
 
 async def defer(bench: Bench) -> Request[Any]:
     held = await locks(bench)
-    return bench.partition.defer(bench.turn(), held)
+    return bench.partition.defer(bench.call_id(), held)
 
 
 async def dead_letter(bench: Bench) -> Request[Any]:
@@ -261,41 +261,41 @@ async def dead_letter(bench: Bench) -> Request[Any]:
     await bench.dead_letter(await bench.one())
     dead = await bench.one(side="d")
     held = await locks(bench)
-    return bench.partition.dead_letter(bench.turn(), [dead.lock(), *held])
+    return bench.partition.dead_letter(bench.call_id(), [dead.lock(), *held])
 
 
 async def renew(bench: Bench) -> Request[Any]:
     one, two, three = await locks(bench)
     bench.later(1000)
-    return bench.partition.renew(bench.turn(), new_token(), [one, two, three])
+    return bench.partition.renew(bench.call_id(), new_token(), [one, two, three])
 
 
 async def renew_in_part(bench: Bench) -> Request[Any]:
     one, two, _ = await locks(bench)
     bench.later(1000)
-    return bench.partition.renew(bench.turn(), new_token(), [one, two])
+    return bench.partition.renew(bench.call_id(), new_token(), [one, two])
 
 
 async def purge(bench: Bench) -> Request[Any]:
     await bench.send(b"one", b"two", b"three")
-    return bench.partition.purge(bench.turn(), NEVER, share=2)
+    return bench.partition.purge(bench.call_id(), NEVER, share=2)
 
 
 async def peek(bench: Bench) -> Request[Any]:
     await bench.send(b"one", b"two", b"three")
-    return bench.partition.peek(0, 2, turn=Turn("", 0, bench.now))
+    return bench.partition.peek(0, 2, call_id=CallId("", 0, bench.now))
 
 
 async def count(bench: Bench) -> Request[Any]:
     await bench.send(b"one", b"two", b"three")
-    return bench.partition.count(Turn("", 0, bench.now))
+    return bench.partition.count(CallId("", 0, bench.now))
 
 
 async def due(bench: Bench) -> Request[Any]:
     await bench.send(b"one", due=START + 1000)
     await bench.send(b"two", due=START + 2000)
     bench.later(1000)
-    return bench.partition.due(bench.turn())
+    return bench.partition.due(bench.call_id())
 
 
 async def configure(bench: Bench) -> Request[Any]:
@@ -331,13 +331,13 @@ def test_every_operation_is_repeated_here() -> None:
     assert all(any(name.startswith(one) for name in names) for one in OF_A_PARTITION)
 
 
-async def send_another(bench: Bench, turn: Turn) -> None:
+async def send_another(bench: Bench, call_id: CallId) -> None:
     """Into whatever it is that the partition on the bench has become."""
     of = bench.partition
     if of.settings.topic:
-        await bench.tell(of.publish(turn, [Outgoing(b"another")], [()], []))
+        await bench.tell(of.publish(call_id, [Outgoing(b"another")], [()], []))
     else:
-        await bench.tell(of.send(turn, [Outgoing(in_session() if of.settings.sessions else b"another")]))
+        await bench.tell(of.send(call_id, [Outgoing(in_session() if of.settings.sessions else b"another")]))
 
 
 @set_to(duplicate_window=60_000)
@@ -354,7 +354,7 @@ async def test_a_call_that_is_made_again_is_answered_as_the_first_time_and_chang
         assert await bench.tell(request) == first
         assert await bench.whole() == after
     if arrange is not destroy:
-        await send_another(bench, bench.turn())
+        await send_another(bench, bench.call_id())
 
 
 @each(but=(accept_session_where_none_is_free, configure, count, destroy, due, peek, receive_nothing))
@@ -363,7 +363,7 @@ async def test_the_answer_of_a_call_is_kept_while_others_go_on(bench: Bench, arr
     request = await arrange(bench)
     first = await bench.tell(request)
     bench.later(5000)
-    other = bench.turn("other")
+    other = bench.call_id("other")
     await send_another(bench, other)
     after = await bench.whole()
     second = await bench.tell(request)
@@ -389,8 +389,8 @@ async def test_a_call_that_is_made_again_tells_anew_in_how_many_ms_something_is_
         return told
 
     await bench.tell(request)
-    turn = bench.turn("other")
-    await bench.tell(bench.partition.send(turn, [Outgoing(b"m", due=bench.now + 900)]))
+    call_id = bench.call_id("other")
+    await bench.tell(bench.partition.send(call_id, [Outgoing(b"m", due=bench.now + 900)]))
     assert await again() == 900
     bench.later(400)
     assert await again() == 500
@@ -402,26 +402,26 @@ async def test_a_receive_that_is_made_again_gives_what_its_token_still_holds(ben
     """What has been settled meanwhile, or was renewed under another token, does not come again."""
     await bench.send(b"one", b"two", b"three", b"four")
     token = new_token()
-    request = bench.partition.receive(bench.turn(), token, 10)
+    request = bench.partition.receive(bench.call_id(), token, 10)
     one, two, three, four = (await bench.tell(request)).messages
-    turn = bench.turn("other")
-    await bench.tell(bench.partition.complete(turn, [Lock(token, one.name)]))
-    await bench.tell(bench.partition.renew(bench.turn("other"), new_token(), [Lock(token, three.name)]))
+    call_id = bench.call_id("other")
+    await bench.tell(bench.partition.complete(call_id, [Lock(token, one.name)]))
+    await bench.tell(bench.partition.renew(bench.call_id("other"), new_token(), [Lock(token, three.name)]))
     assert (await bench.tell(request)).messages == (two, four)
     bench.later(SETTINGS.lock_duration)
-    await bench.tell(bench.partition.due(bench.turn("other")))
+    await bench.tell(bench.partition.due(bench.call_id("other")))
     assert (await bench.tell(request)).messages == ()
 
 
 async def test_messages_that_were_received_and_deleted_are_given_once(bench: Bench) -> None:
     """The receiver has taken the risk: a repetition brings nothing, and takes nothing more away."""
     await bench.send(b"one", b"two", b"three")
-    deleting = bench.partition.receive(bench.turn(), new_token(), 1, mode="delete")
+    deleting = bench.partition.receive(bench.call_id(), new_token(), 1, mode="delete")
     first: Received = await bench.tell(deleting)
     assert len(first.messages) == 1
     assert (await bench.tell(deleting)).messages == ()
     await bench.defer(await bench.one())
-    deleting = bench.partition.receive_deferred(bench.turn(), new_token(), ["2"], mode="delete")
+    deleting = bench.partition.receive_deferred(bench.call_id(), new_token(), ["2"], mode="delete")
     assert len((await bench.tell(deleting)).messages) == 1
     again = await bench.tell(deleting)
     assert (again.messages, again.missing) == ((), ())
@@ -430,7 +430,7 @@ async def test_messages_that_were_received_and_deleted_are_given_once(bench: Ben
 
 async def test_a_call_that_is_older_than_the_last_of_its_lane_is_refused(bench: Bench) -> None:
     """It was answered already, or is never to be done."""
-    old = bench.partition.send(bench.turn(), [Outgoing(b"old")])
+    old = bench.partition.send(bench.call_id(), [Outgoing(b"old")])
     await bench.tell(old)
     await bench.send(b"new")
     before = await bench.whole()
@@ -441,12 +441,12 @@ async def test_a_call_that_is_older_than_the_last_of_its_lane_is_refused(bench: 
 
 async def test_the_number_of_a_call_is_not_that_of_another(bench: Bench) -> None:
     """Its kept answer would be misread."""
-    turn = bench.turn()
-    await bench.tell(bench.partition.send(turn, [Outgoing(b"m")]))
+    call_id = bench.call_id()
+    await bench.tell(bench.partition.send(call_id, [Outgoing(b"m")]))
     before = await bench.whole()
     others: list[Request[Any]] = [
-        bench.partition.cancel(turn, ["1"]),
-        bench.partition.receive(turn, new_token(), 1),
+        bench.partition.cancel(call_id, ["1"]),
+        bench.partition.receive(call_id, new_token(), 1),
     ]
     for request in others:
         with pytest.raises(MalformedCallError, match="belongs to another call"):
@@ -457,25 +457,25 @@ async def test_the_number_of_a_call_is_not_that_of_another(bench: Bench) -> None
 async def test_a_repetition_is_answered_although_the_settings_have_changed_since(bench: Bench) -> None:
     """The call was done with the settings of its time; only a new one must know the new ones."""
     partition = bench.partition
-    request = partition.send(bench.turn(), [Outgoing(b"m")])
+    request = partition.send(bench.call_id(), [Outgoing(b"m")])
     first = await bench.tell(request)
     await bench.change(status="Disabled")
     assert await bench.tell(request) == first
     with pytest.raises(SettingsStaleError):
-        await bench.tell(partition.send(bench.turn(), [Outgoing(b"n")]))
+        await bench.tell(partition.send(bench.call_id(), [Outgoing(b"n")]))
 
 
 async def test_calls_without_a_lane_are_done_each_time(bench: Bench) -> None:
     """Nothing tells one from the other."""
-    request = bench.partition.send(Turn("", 0, bench.now), [Outgoing(b"m")])
+    request = bench.partition.send(CallId("", 0, bench.now), [Outgoing(b"m")])
     assert [(await bench.tell(request)).first for _ in range(2)] == [1, 2]
     assert not any(key.endswith(":ops") for key in await bench.whole())
 
 
 async def test_lanes_do_not_know_each_other(bench: Bench) -> None:
     """The same number in two lanes is two calls."""
-    first = bench.partition.send(bench.turn("a"), [Outgoing(b"m")])
-    second = bench.partition.send(bench.turn("b"), [Outgoing(b"m")])
+    first = bench.partition.send(bench.call_id("a"), [Outgoing(b"m")])
+    second = bench.partition.send(bench.call_id("b"), [Outgoing(b"m")])
     assert ((await bench.tell(first)).first, (await bench.tell(second)).first) == (1, 2)
     assert ((await bench.tell(first)).first, (await bench.tell(second)).first) == (1, 2)
 
@@ -484,7 +484,7 @@ async def test_a_lane_that_nobody_has_used_for_a_quarter_of_an_hour_is_forgotten
     """When a new one comes; those in use stay, and so does one whose last call was made again meanwhile."""
 
     async def call(lane: str) -> Request[Any]:
-        request = bench.partition.due(bench.turn(lane))
+        request = bench.partition.due(bench.call_id(lane))
         await bench.tell(request)
         return request
 
@@ -507,12 +507,12 @@ async def test_a_lane_that_nobody_has_used_for_a_quarter_of_an_hour_is_forgotten
 async def test_of_very_many_idle_lanes_a_few_go_each_time(bench: Bench) -> None:
     """At most ten for each new one: no call is long because of them."""
     for number in range(25):
-        await bench.tell(bench.partition.due(bench.turn(f"lane{number}")))
+        await bench.tell(bench.partition.due(bench.call_id(f"lane{number}")))
     bench.later(900_001)
     left = 25
     key = bench.partition.keys[7].decode()
     for number in range(10):
-        await bench.tell(bench.partition.due(bench.turn(f"new{number}")))
+        await bench.tell(bench.partition.due(bench.call_id(f"new{number}")))
         now = len([lane for lane in (await bench.whole())[key][1] if lane.startswith(b"lane")])
         assert left - 10 <= now <= left
         left = now

@@ -13,14 +13,14 @@ from sbredis.engine import (
     MAXIMUM_CALL_MESSAGES,
     MAXIMUM_MESSAGE_BYTES,
     NEVER,
-    NO_TURN,
+    NO_CALL_ID,
     Copy,
     Lock,
     Outgoing,
     Partition,
     PartitionSettings,
     Request,
-    Turn,
+    CallId,
     new_token,
     partition_keys,
     perform,
@@ -35,7 +35,7 @@ pytestmark = pytest.mark.anyio
 
 SETTINGS = PartitionSettings(clock="test", largest_message=2_000_000)
 OF = Partition("n", "abc", "e", "incarnation", 1, SETTINGS)
-TURN = Turn("lane", 1, 0)
+TURN = CallId("lane", 1, 0)
 TOKEN = new_token()
 MANY = [str(number) for number in range(1, MAXIMUM_CALL_MESSAGES + 2)]
 ANY: Any = None
@@ -98,9 +98,9 @@ NOT_TOKENS = ("", "a" * 11, "a" * 13, "a" * 11 + " ", "a" * 11 + "é", "a" * 11 
         "a delay beyond the end": lambda: OF.abandon(TURN, [Lock(TOKEN, "1", delay=NEVER + 1)]),
         "a name that comes twice": lambda: OF.cancel(TURN, ["1", "1"]),
         "a deferred one that comes twice": lambda: OF.receive_deferred(TURN, TOKEN, ["d1", "d1"]),
-        "the number 0 in a lane": lambda: OF.due(Turn("lane", 0, 0)),
-        "too high a number": lambda: OF.due(Turn("lane", 10**15, 0)),
-        "a time at the end": lambda: OF.due(Turn("lane", 1, NEVER)),
+        "the number 0 in a lane": lambda: OF.due(CallId("lane", 0, 0)),
+        "too high a number": lambda: OF.due(CallId("lane", 10**15, 0)),
+        "a time at the end": lambda: OF.due(CallId("lane", 1, NEVER)),
     }
 )
 async def test_what_is_out_of_bounds_is_refused_before_it_is_sent(build: Build) -> None:
@@ -125,8 +125,8 @@ async def test_what_is_out_of_bounds_is_refused_before_it_is_sent(build: Build) 
         "purge start": lambda: OF.purge(TURN, 0, start=ANY),
         "destroy share": lambda: OF.destroy(share=ANY),
         "delay": lambda: OF.abandon(TURN, [Lock(TOKEN, "1", delay=ANY)]),
-        "number": lambda: OF.due(Turn("lane", ANY, 0)),
-        "now": lambda: OF.due(Turn("lane", 1, ANY)),
+        "number": lambda: OF.due(CallId("lane", ANY, 0)),
+        "now": lambda: OF.due(CallId("lane", 1, ANY)),
         "version": lambda: Partition("n", "abc", "e", "i", ANY, SETTINGS).due(),
     }
 )
@@ -199,7 +199,7 @@ async def test_none_and_too_many_are_refused_before_they_are_sent(names: list[st
 @pytest.mark.parametrize("lane", [" ", "a b", "a\n", "é", "x" * 65, "\x7f"])
 async def test_what_is_no_lane_is_refused_before_it_is_sent(lane: str) -> None:
     with pytest.raises(ValueError, match="is no lane"):
-        await perform(Nobody(), OF.due(Turn(lane, 1)))
+        await perform(Nobody(), OF.due(CallId(lane, 1)))
 
 
 @pytest.mark.parametrize("routes", [[], [()], [(), (), ()], [(0,), (1,)], [(-1,), ()], [(1,), ()]])
@@ -260,7 +260,7 @@ def test_tokens_are_as_scripts_take_them_and_differ() -> None:
     tokens = {new_token() for _ in range(1000)}
     assert len(tokens) == 1000
     for token in tokens:
-        OF.receive(NO_TURN, token, 1)
+        OF.receive(NO_CALL_ID, token, 1)
 
 
 def test_a_record_of_an_unknown_form_is_not_guessed_at() -> None:

@@ -21,7 +21,7 @@ def settings() -> PartitionSettings:
 
 
 async def purge(bench: Bench, session: str | None, before: int = NEVER, *, share: int = 1000, start: int = 0) -> Purged:
-    request = bench.partition.purge(bench.turn(), before, share=share, start=start, session=session)
+    request = bench.partition.purge(bench.call_id(), before, share=share, start=start, session=session)
     return await bench.tell(request)
 
 
@@ -81,7 +81,7 @@ async def test_a_purge_of_a_session_goes_in_steps_from_where_it_was(bench: Bench
 
 async def test_a_repeated_purge_of_a_session_says_the_same_and_deletes_no_more(bench: Bench) -> None:
     await put(bench, "s", b"1", b"2", b"3")
-    request = bench.partition.purge(bench.turn(), NEVER, share=2, session="s")
+    request = bench.partition.purge(bench.call_id(), NEVER, share=2, session="s")
     assert await bench.tell(request) == replace(await bench.tell(request), more=False)
     assert (await bench.count()).active == 1
 

@@ -12,7 +12,7 @@ from sbredis.engine import (
     Outgoing,
     PartitionSettings,
     SessionLock,
-    Turn,
+    CallId,
     accept_session,
     bury_session,
     decode_changes,
@@ -151,11 +151,11 @@ async def test_a_repeated_accept_is_about_the_session_that_the_first_one_got(ben
     bench.later(1)
     await put(bench, "b", b"1")
     token = new_token()
-    request = accept_session(bench.partition, bench.turn(), token, None)
+    request = accept_session(bench.partition, bench.call_id(), token, None)
     first = await bench.tell(request)
     assert (first.outcome, first.session) == ("taken", "a")
     assert await bench.tell(request) == first
-    other = bench.turn("other")
+    other = bench.call_id("other")
     await bench.tell(accept_session(bench.partition, other, new_token(), None))
     assert await bench.tell(request) == first
     bench.later(LOCK)
@@ -317,7 +317,7 @@ async def test_the_lock_on_the_session_stands_over_the_locks_of_its_messages(ben
     bench.later(LOCK - 1)
     assert await mine.renew() == LOCK
     bench.later(LOCK - 1)
-    renewed = await bench.tell(bench.partition.renew(bench.turn(), new_token(), mine.locks(one)))
+    renewed = await bench.tell(bench.partition.renew(bench.call_id(), new_token(), mine.locks(one)))
     assert (renewed.lost, renewed.moved) == ((), ())
     bench.later(LOCK - 1)
     assert await mine.complete(one) == ()
@@ -376,7 +376,7 @@ async def test_at_most_a_thousand_messages_of_a_session_are_out(bench: Bench) ->
     held = await mine.receive(1000)
     assert len(held) == 1000
     assert await mine.receive(1) == []
-    look = await bench.tell(bench.partition.look(session=mine.lock, turn=Turn("", 0, bench.now)))
+    look = await bench.tell(bench.partition.look(session=mine.lock, call_id=CallId("", 0, bench.now)))
     assert not look.found
     await mine.complete(held[0])
     assert await mine.bodies() == [b"next"]
@@ -481,11 +481,11 @@ async def test_a_whole_session_can_be_buried(bench: Bench) -> None:
     await mine.defer(one)
     changes = encode_changes(Changes(properties={"why": 1}))
     locks = mine.locks(two, changes=changes)
-    await bench.tell(bench.partition.abandon(bench.turn(), locks))
+    await bench.tell(bench.partition.abandon(bench.call_id(), locks))
     why = encode_changes(Changes(reason="gone", description="all of it"))
     moved, more = 0, True
     while more:
-        step = await bench.tell(bury_session(bench.partition, bench.turn(), mine.lock, why, share=2))
+        step = await bench.tell(bury_session(bench.partition, bench.call_id(), mine.lock, why, share=2))
         moved, more = moved + step.count, step.onwards is not None
     assert moved == 6
     assert await bench.states() == {"7": "s", "8": "a"}
@@ -628,7 +628,7 @@ async def test_the_messages_of_one_session_can_be_peeked(bench: Bench) -> None:
     await mine.defer(deferred)
 
     async def peeked(start: int = 0, wanted: int = 10, states: str = "alwfs") -> list[tuple[str, str]]:
-        request = bench.partition.peek(start, wanted, states=states, session="s", turn=Turn("", 0, bench.now))
+        request = bench.partition.peek(start, wanted, states=states, session="s", call_id=CallId("", 0, bench.now))
         return [(message.name, message.state) for message in (await bench.tell(request)).messages]
 
     assert await peeked() == [("1", "s"), ("3", "f"), ("4", "l"), ("5", "a"), ("6", "a")]
@@ -785,8 +785,8 @@ async def test_a_holder_that_is_gone_waits_for_nothing(bench: Bench, listening: 
             bench.later(LOCK)
             await bench.due()
         else:
-            turn = Turn("", 0, bench.now)
-            request = bench.partition.look(session=mine.lock, waiter=channel.channel, waiting_for=0, turn=turn)
+            call_id = CallId("", 0, bench.now)
+            request = bench.partition.look(session=mine.lock, waiter=channel.channel, waiting_for=0, call_id=call_id)
             await bench.tell(request)
             await mine.release()
         assert await traces(bench) == {}, how
@@ -843,7 +843,7 @@ async def test_a_look_in_a_session_tells_whether_it_has_something(bench: Bench) 
     mine = await holder(bench, "s")
 
     async def found() -> bool:
-        return (await bench.tell(bench.partition.look(session=mine.lock, turn=Turn("", 0, bench.now)))).found
+        return (await bench.tell(bench.partition.look(session=mine.lock, call_id=CallId("", 0, bench.now)))).found
 
     assert not await found()
     await put(bench, "s", b"1", b"2")
@@ -898,7 +898,7 @@ async def test_numbers_leap_at_a_failover_and_the_order_stays(bench: Bench) -> N
 async def test_messages_of_a_session_can_be_received_and_deleted_once(bench: Bench) -> None:
     await put(bench, "s", b"1", b"2")
     mine = await holder(bench)
-    request = bench.partition.receive(bench.turn(), mine.lock.token, 5, session="s", mode="delete")
+    request = bench.partition.receive(bench.call_id(), mine.lock.token, 5, session="s", mode="delete")
     assert [body(message) for message in (await bench.tell(request)).messages] == [b"1", b"2"]
     assert (await bench.tell(request)).messages == ()
     await mine.release()
@@ -910,8 +910,8 @@ async def test_a_repeated_receive_gives_what_that_call_gave_and_is_held_still(be
     await put(bench, "s", b"1", b"2", b"3", b"4", b"5")
     mine = await holder(bench)
     first = await mine.receive(1)
-    turn = bench.turn("other")
-    request = bench.partition.receive(turn, mine.lock.token, 3, session="s")
+    call_id = bench.call_id("other")
+    request = bench.partition.receive(call_id, mine.lock.token, 3, session="s")
     assert [body(message) for message in (await bench.tell(request)).messages] == [b"2", b"3", b"4"]
     await mine.receive(1)
     await mine.complete("3", *first)

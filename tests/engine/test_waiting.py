@@ -78,7 +78,7 @@ async def test_a_result_says_whether_the_receiver_waits(bench: Bench, waits: boo
     await bench.send(b"m", b"n")
     waiter = waiting_channel(NAMESPACE, SALT, "a") if waits else b""
     for wanted, said in ((1, False), (5, waits)):
-        request = bench.partition.receive(bench.turn(), new_token(), wanted, waiter=waiter, waiting_for=wanted)
+        request = bench.partition.receive(bench.call_id(), new_token(), wanted, waiter=waiter, waiting_for=wanted)
         result = await bench.tell(request)
         assert (len(result.messages), result.waits) == (1, said)
         assert (result.due > 0) is said  # when its lock ends
@@ -91,7 +91,7 @@ async def test_a_repeated_receive_says_whether_the_receiver_waits(bench: Bench, 
     await bench.send(b"m", b"n")
     partition, wanted = bench.partition, 5 if waits else 1
     waiter = waiting_channel(NAMESPACE, SALT, "a")
-    request = partition.receive(bench.turn(), new_token(), wanted, mode=mode, waiter=waiter, waiting_for=wanted)
+    request = partition.receive(bench.call_id(), new_token(), wanted, mode=mode, waiter=waiter, waiting_for=wanted)
     assert (await bench.tell(request)).waits is waits
     assert (await bench.tell(request)).waits is waits
 
@@ -336,7 +336,7 @@ async def test_one_that_was_woken_is_given_up_also_when_the_clock_went_back(benc
     await bench.send(b"m")
     bench.later(-60_000)
     receiver = await listening("there")
-    await bench.tell(bench.partition.receive(bench.turn(), new_token(), 1, side="d", waiter=receiver.channel))
+    await bench.tell(bench.partition.receive(bench.call_id(), new_token(), 1, side="d", waiter=receiver.channel))
     held = await bench.one()
     await receiver.receive()
     await bench.abandon(held, counted=False)

@@ -16,7 +16,7 @@ from sbredis.engine import (
     Received,
     Request,
     Sent,
-    Turn,
+    CallId,
     new_token,
     perform,
     read_record,
@@ -57,23 +57,23 @@ class Topic:
     async def tell(self, request: Request[T]) -> T:
         return await perform(self.transport, request)
 
-    def turn(self) -> Turn:
+    def call_id(self) -> CallId:
         self._number += 1
-        return Turn(f"lane{self._number}", 1, self.now)
+        return CallId(f"lane{self._number}", 1, self.now)
 
-    def at(self) -> Turn:
+    def at(self) -> CallId:
         """Now, for what has no place in a lane."""
-        return Turn("", 0, self.now)
+        return CallId("", 0, self.now)
 
     async def publish(self, *routed: tuple[bytes, tuple[int, ...]], message_id: bytes = b"") -> int:
         messages = [Outgoing(payload, message_id=message_id) for payload, _ in routed]
         request = self.topic.publish(
-            self.turn(), messages, [[Copy(place) for place in route] for _, route in routed], self.subscriptions
+            self.call_id(), messages, [[Copy(place) for place in route] for _, route in routed], self.subscriptions
         )
         return (await self.tell(request)).first
 
     async def receive(self, subscription: Partition, token: str | None = None, side: str = "") -> Received:
-        request = subscription.receive(self.turn(), token or new_token(), 10, side="d" if side else "")
+        request = subscription.receive(self.call_id(), token or new_token(), 10, side="d" if side else "")
         return await self.tell(request)
 
     async def payloads(self, subscription: Partition) -> list[bytes]:
@@ -88,23 +88,23 @@ class Topic:
         return await everything(self.transport, tuple(keys))
 
     async def bytes(self) -> int:
-        return (await self.tell(self.topic.count(Turn("", 0, self.now)))).bytes
+        return (await self.tell(self.topic.count(CallId("", 0, self.now)))).bytes
 
     async def hand_out(
         self, messages: Sequence[Outgoing], routes: Sequence[Sequence[Copy] | None], *, fence: int | None = None
     ) -> Sent:
         """Publish with whatever routes."""
-        request = self.topic.publish(self.turn(), messages, routes, self.subscriptions, fence=fence)
+        request = self.topic.publish(self.call_id(), messages, routes, self.subscriptions, fence=fence)
         return await self.tell(request)
 
     async def dead(self, subscription: Partition) -> list[Delivery]:
         """The dead letters of a subscription, which are gone afterwards."""
-        received = await self.tell(subscription.receive(self.turn(), new_token(), 100, side="d", mode="delete"))
+        received = await self.tell(subscription.receive(self.call_id(), new_token(), 100, side="d", mode="delete"))
         return list(received.messages)
 
     async def taken(self, subscription: Partition) -> list[Delivery]:
         """What a subscription gives out, which is gone afterwards."""
-        received = await self.tell(subscription.receive(self.turn(), new_token(), 100, mode="delete"))
+        received = await self.tell(subscription.receive(self.call_id(), new_token(), 100, mode="delete"))
         return list(received.messages)
 
     async def refs(self) -> dict[Any, Any]:
@@ -112,5 +112,5 @@ class Topic:
         return dict((await self.everything()).get(self.topic.keys[10].decode(), ("", {}))[1])
 
     async def complete(self, subscription: Partition, token: str, *names: str) -> None:
-        settled = await self.tell(subscription.complete(self.turn(), [Lock(token, name) for name in names]))
+        settled = await self.tell(subscription.complete(self.call_id(), [Lock(token, name) for name in names]))
         assert settled.lost == ()

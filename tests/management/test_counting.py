@@ -18,7 +18,7 @@ from sbredis.engine import (
     Outgoing,
     Partition,
     Request,
-    Turn,
+    CallId,
     new_token,
     perform,
     registry_keys,
@@ -70,22 +70,22 @@ class Queue:
     async def ask(self, request: Request[Any]) -> Any:
         return await perform(self.transport, request)
 
-    def turn(self) -> Turn:
+    def call_id(self) -> CallId:
         self.number += 1
-        return Turn(f"lane{self.number}", 1)
+        return CallId(f"lane{self.number}", 1)
 
     async def fill(self, partition: Partition) -> None:
         """Eight messages of ten bytes: two active, one locked, delayed, deferred, scheduled, dead, dead and locked."""
         due = int((time.time() + 3600) * 1000)
-        await self.ask(partition.send(self.turn(), [Outgoing(b"0123456789")] * 7))
-        await self.ask(partition.send(self.turn(), [Outgoing(b"0123456789", due=due)]))
+        await self.ask(partition.send(self.call_id(), [Outgoing(b"0123456789")] * 7))
+        await self.ask(partition.send(self.call_id(), [Outgoing(b"0123456789", due=due)]))
         token = new_token()
-        given = await self.ask(partition.receive(self.turn(), token, 5))
+        given = await self.ask(partition.receive(self.call_id(), token, 5))
         names = [message.name for message in given.messages]
-        await self.ask(partition.abandon(self.turn(), [Lock(token, names[0], delay=3_600_000)]))
-        await self.ask(partition.defer(self.turn(), [Lock(token, names[1])]))
-        await self.ask(partition.dead_letter(self.turn(), [Lock(token, names[2]), Lock(token, names[3])]))
-        await self.ask(partition.receive(self.turn(), new_token(), 1, side="d"))
+        await self.ask(partition.abandon(self.call_id(), [Lock(token, names[0], delay=3_600_000)]))
+        await self.ask(partition.defer(self.call_id(), [Lock(token, names[1])]))
+        await self.ask(partition.dead_letter(self.call_id(), [Lock(token, names[2]), Lock(token, names[3])]))
+        await self.ask(partition.receive(self.call_id(), new_token(), 1, side="d"))
 
 
 async def test_an_empty_queue_has_nothing(admin: Admin) -> None:
@@ -128,7 +128,7 @@ async def published(admin: Admin, topic: str, subscriptions: Sequence[str], coun
         messages = [Outgoing(b"0123456789")] * count + [Outgoing(b"0123456789", due=due)]
         routes: list[list[Copy]] = [copies] * count + [[]]
         for_here = [target.partitions[place] for target in targets]
-        await queue.ask(partition.publish(queue.turn(), messages, routes, for_here))
+        await queue.ask(partition.publish(queue.call_id(), messages, routes, for_here))
 
 
 @pytest.mark.both_shapes
@@ -168,10 +168,10 @@ async def test_a_subscription_counts_its_own_messages_by_state(admin: Admin, *, 
     queue = await Queue.named(admin, "t/subscriptions/one")
     for partition in queue.partitions:
         token = new_token()
-        given = await queue.ask(partition.receive(queue.turn(), token, 3))
+        given = await queue.ask(partition.receive(queue.call_id(), token, 3))
         names = [message.name for message in given.messages]
-        await queue.ask(partition.defer(queue.turn(), [Lock(token, names[0])]))
-        await queue.ask(partition.dead_letter(queue.turn(), [Lock(token, names[1])]))
+        await queue.ask(partition.defer(queue.call_id(), [Lock(token, names[0])]))
+        await queue.ask(partition.dead_letter(queue.call_id(), [Lock(token, names[1])]))
     before = await held(admin)
     found = await admin.get_subscription_runtime_properties("T", "one")
     times = len(queue.partitions)

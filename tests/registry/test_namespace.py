@@ -11,12 +11,12 @@ from typing import Any
 import pytest
 
 from sbredis.engine import (
-    NO_TURN,
+    NO_CALL_ID,
     Outgoing,
     PartitionSettings,
     SettingsBehindError,
     SettingsStaleError,
-    Turn,
+    CallId,
     partition_for_name,
     perform,
     registry_keys,
@@ -132,7 +132,7 @@ async def test_a_partitioned_queue_lives_in_all_partitions(transport: Transport,
     assert len(await partition_keys_in(transport)) == 16
     for number in record.partitions:
         partition = namespace.partition(record, number)
-        sent = await perform(transport, partition.send(Turn("lane", 1), [Outgoing(b"hello")]))
+        sent = await perform(transport, partition.send(CallId("lane", 1), [Outgoing(b"hello")]))
         assert (sent.first, partition.version, partition.settings) == (1, 1, SETTINGS)
 
 
@@ -361,7 +361,7 @@ async def test_a_change_reaches_the_registry_and_every_partition(transport: Tran
     for number in changed.partitions:
         await perform(transport, namespace.partition(changed, number).count())
         with pytest.raises(SettingsStaleError):
-            await perform(transport, namespace.partition(record, number).count(NO_TURN))
+            await perform(transport, namespace.partition(record, number).count(NO_CALL_ID))
     again = await namespace.update_entity(changed, changed.settings, properties={})
     assert (again.version, again.properties) == (3, {})
 
@@ -439,7 +439,7 @@ async def test_a_partition_that_was_lost_is_made_again_and_the_others_stay_as_th
     """A failover may lose what was written last; the registry still knows."""
     record = await namespace.create_entity("q", SETTINGS, partitioned=True)
     kept, lost = namespace.partition(record, 0), namespace.partition(record, 2)
-    await perform(transport, kept.send(Turn("lane", 1), [Outgoing(b"kept")]))
+    await perform(transport, kept.send(CallId("lane", 1), [Outgoing(b"kept")]))
     for key in lost.keys:
         await transport.command("DEL", key, key=key)
     with pytest.raises(MessagingEntityNotFoundError):
@@ -479,8 +479,8 @@ async def test_a_deleted_queue_leaves_nothing_and_its_name_is_free(
     empty = keys_of(await snapshot(transport), "ns")
     old = await namespace.create_entity("q", SETTINGS, partitioned=partitioned)
     for number in old.partitions:
-        messages = [Outgoing(b"x" * 100, message_id=b"m", due=9_000_000_000_000 * turn) for turn in (0, 1)]
-        await perform(transport, namespace.partition(old, number).send(Turn("lane", 1), messages))
+        messages = [Outgoing(b"x" * 100, message_id=b"m", due=9_000_000_000_000 * place) for place in (0, 1)]
+        await perform(transport, namespace.partition(old, number).send(CallId("lane", 1), messages))
     await namespace.delete_entity("Q")
     left = keys_of(await snapshot(transport), "ns")
     assert list(left) == list(empty)

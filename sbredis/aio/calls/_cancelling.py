@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from sbredis.engine import MAXIMUM_CALL_MESSAGES, Partition, Request, Turn, Undone
+from sbredis.engine import MAXIMUM_CALL_MESSAGES, Partition, Request, CallId, Undone
 from sbredis.exceptions import MessageNotFoundError, Outcome
 
 if TYPE_CHECKING:
@@ -53,8 +53,8 @@ async def _cancel(entity: Entity, number: int, owns: Sequence[int], deadline: fl
     """Cancel scheduled messages of one partition. Returns those that are not scheduled; then none was cancelled."""
     names = [str(own) for own in owns]
 
-    def make(partition: Partition, turn: Turn) -> Request[Undone]:
-        return partition.cancel(turn, names)
+    def make(partition: Partition, call_id: CallId) -> Request[Undone]:
+        return partition.cancel(call_id, names)
 
     undone = await entity.partition_client(number).call("x", make, deadline)
     return [int(name) for name in undone.missing]

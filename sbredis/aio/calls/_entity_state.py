@@ -12,7 +12,7 @@ from collections.abc import Callable, Coroutine
 from typing import TYPE_CHECKING, Any
 
 from sbredis.aio.calls._routing import Routing, routing_for
-from sbredis.engine import Partition, SettingsBehindError, SettingsStaleError, Turn, perform
+from sbredis.engine import Partition, SettingsBehindError, SettingsStaleError, CallId, perform
 from sbredis.exceptions import MessagingEntityNotFoundError, NamespaceMissingError, Outcome, ServiceBusError
 from sbredis.registry import EntityRecord, Namespace
 
@@ -166,11 +166,11 @@ class EntityState:
     async def _mended(self, routing: Routing, until: float) -> bool:
         """Whether a partition of a subscription was missing, which a failover has lost; it is made again, empty."""
         namespace, transport = self.runtime.namespace, self.runtime.transport
-        turn, mended = Turn("", 0, self.runtime.clock.told()), False
+        call_id, mended = CallId("", 0, self.runtime.clock.told()), False
         for number in self.numbers:
             for record, partition in routing.partitions(number):
                 try:
-                    await perform(transport, partition.count(turn), timeout=until - self._loop.time())
+                    await perform(transport, partition.count(call_id), timeout=until - self._loop.time())
                 except MessagingEntityNotFoundError:
                     _log.warning("%s: a failover has lost a partition; it is made again, empty", record.path)
                     await namespace.restore_entity(record, timeout=until - self._loop.time())

@@ -25,7 +25,7 @@ from sbredis.aio.core._delivering import DefectError, Delivery, DisplacedError, 
 from sbredis.engine import (
     Partition,
     Request,
-    Turn,
+    CallId,
     perform,
 )
 from sbredis.exceptions import (
@@ -93,7 +93,7 @@ class Lane(ABC, Generic[J, R]):
         """
 
     @abstractmethod
-    def request(self, partition: Partition, turn: Turn, jobs: Sequence[J]) -> Request[R]:
+    def request(self, partition: Partition, call_id: CallId, jobs: Sequence[J]) -> Request[R]:
         """The call for these."""
 
     @abstractmethod
@@ -430,8 +430,8 @@ class _Pipeline(Generic[J, R]):
         lane = self._lane
         try:
             since = lane.runtime.clock.now()
-            turn = Turn(self._name, self._number + 1, lane.runtime.clock.told())
-            request = lane.request(lane.link.partition, turn, jobs)
+            call_id = CallId(self._name, self._number + 1, lane.runtime.clock.told())
+            request = lane.request(lane.link.partition, call_id, jobs)
         except ServiceBusError as error:
             error.outcome = error.outcome or Outcome.NEVER_SENT
             raise

@@ -17,7 +17,7 @@ from sbredis.engine import (
     Renewed,
     Request,
     Settled,
-    Turn,
+    CallId,
     new_token,
 )
 from sbredis.exceptions import (
@@ -70,7 +70,7 @@ class SettleJob(Job):
             hold.let_go()
 
 
-Way = Callable[[Partition, Turn, Sequence[Lock]], Request[Settled]]
+Way = Callable[[Partition, CallId, Sequence[Lock]], Request[Settled]]
 
 
 class SettleLane(Lane[SettleJob, Settled]):
@@ -101,9 +101,9 @@ class SettleLane(Lane[SettleJob, Settled]):
             jobs.append(queue.popleft())
         return jobs
 
-    def request(self, partition: Partition, turn: Turn, jobs: Sequence[SettleJob]) -> Request[Settled]:
+    def request(self, partition: Partition, call_id: CallId, jobs: Sequence[SettleJob]) -> Request[Settled]:
         """One call for all."""
-        return self._way(partition, turn, [job.lock for job in jobs])
+        return self._way(partition, call_id, [job.lock for job in jobs])
 
     def answer(self, jobs: Sequence[SettleJob], result: Settled) -> None:
         """To each whether it was settled."""
@@ -195,14 +195,14 @@ class RenewLane(Lane[RenewJob, Renewed]):
                 break
         return jobs
 
-    def request(self, partition: Partition, turn: Turn, jobs: Sequence[RenewJob]) -> Request[Renewed]:
+    def request(self, partition: Partition, call_id: CallId, jobs: Sequence[RenewJob]) -> Request[Renewed]:
         """One call for all."""
         self._token = new_token()
         for job in jobs:
             if job.hold.lease is not None:
                 # The renewal before this one may have moved it.
                 job.lock = job.lock._replace(token=job.hold.lease.token)
-        return partition.renew(turn, self._token, [job.lock for job in jobs])
+        return partition.renew(call_id, self._token, [job.lock for job in jobs])
 
     def answer(self, jobs: Sequence[RenewJob], result: Renewed) -> None:
         """To each when its lock ends now; those that moved have another lease from here on."""
@@ -241,7 +241,7 @@ class CallJob(Job, Generic[T]):
 
     def __init__(
         self,
-        make: Callable[[Partition, Turn], Request[T]],
+        make: Callable[[Partition, CallId], Request[T]],
         deadline: float,
         orphaned: Callable[[T], None] | None = None,
     ) -> None:
@@ -272,9 +272,9 @@ class CallLane(Lane[CallJob[Any], Any]):
             job.end()
         return []
 
-    def request(self, partition: Partition, turn: Turn, jobs: Sequence[CallJob[Any]]) -> Request[Any]:
+    def request(self, partition: Partition, call_id: CallId, jobs: Sequence[CallJob[Any]]) -> Request[Any]:
         """What the job makes."""
-        return jobs[0].make(partition, turn)
+        return jobs[0].make(partition, call_id)
 
     def answer(self, jobs: Sequence[CallJob[Any]], result: Any) -> None:
         """The result, to whom it belongs."""

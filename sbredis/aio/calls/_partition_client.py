@@ -12,7 +12,7 @@ from sbredis.aio.calls._lane import Lane
 from sbredis.aio.calls._lane_kinds import CallJob, CallLane, RenewLane, SettleJob, SettleLane, Way
 from sbredis.aio.calls._partition_link import PartitionLink
 from sbredis.aio.calls._send_lane import SendLane
-from sbredis.engine import Lock, Partition, Request, Settled, Turn
+from sbredis.engine import Lock, Partition, Request, Settled, CallId
 
 if TYPE_CHECKING:
     from sbredis.aio.calls._entity_state import EntityState
@@ -25,8 +25,8 @@ _log = logging.getLogger("sbredis.client")
 _GIVING_BACK = 10.0
 
 
-def _released(partition: Partition, turn: Turn, locks: Sequence[Lock]) -> Request[Settled]:
-    return partition.abandon(turn, locks, counted=False)
+def _released(partition: Partition, call_id: CallId, locks: Sequence[Lock]) -> Request[Settled]:
+    return partition.abandon(call_id, locks, counted=False)
 
 
 _WAYS: dict[str, tuple[str, Way]] = {
@@ -111,7 +111,7 @@ class PartitionClient(PartitionLink):
     async def call(
         self,
         letter: str,
-        make: Callable[[Partition, Turn], Request[T]],
+        make: Callable[[Partition, CallId], Request[T]],
         deadline: float,
         orphaned: Callable[[T], None] | None = None,
     ) -> T:
@@ -131,7 +131,7 @@ class PartitionClient(PartitionLink):
             raise
         return result
 
-    async def read(self, letter: str, make: Callable[[Partition, Turn], Request[Shown]], deadline: float) -> Shown:
+    async def read(self, letter: str, make: Callable[[Partition, CallId], Request[Shown]], deadline: float) -> Shown:
         """Read the partition as it is once all that is due has happened."""
         return await read_after_due(self, lambda: self.call(letter, make, deadline), lambda: self.do_due(deadline))
 

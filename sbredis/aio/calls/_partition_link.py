@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from sbredis.aio.calls._catching_up import do_due
 from sbredis.aio.core._pauses import Pauses
-from sbredis.engine import SettingsStaleError, Turn, perform, salts, waiting_channel
+from sbredis.engine import SettingsStaleError, CallId, perform, salts, waiting_channel
 from sbredis.exceptions import MessagingEntityNotFoundError, Outcome, ServiceBusError
 from sbredis.model import Lease
 
@@ -129,8 +129,8 @@ class PartitionLink:
 
     async def _probe(self) -> None:
         try:
-            turn = Turn("", 0, self.runtime.clock.told())
-            await perform(self.runtime.transport, self.partition.count(turn), timeout=_PROBING)
+            call_id = CallId("", 0, self.runtime.clock.told())
+            await perform(self.runtime.transport, self.partition.count(call_id), timeout=_PROBING)
         except ServiceBusError as error:
             if error.outcome is Outcome.REFUSED:
                 self.reached()

@@ -29,7 +29,7 @@ from sbredis.engine import (
     Partition,
     Request,
     Sent,
-    Turn,
+    CallId,
     Value,
     encode_changes,
 )
@@ -137,7 +137,7 @@ class Routing:
         self,
         topic: Partition,
         number: int,
-        turn: Turn,
+        call_id: CallId,
         messages: Sequence[Outgoing],
         facts: Sequence[Facts | None],
         fence: int | None = None,
@@ -149,7 +149,7 @@ class Routing:
         """
         places, routes = self.routed(messages, facts) if routed is None else routed
         targets = [self._partition(place, number) for place in places]
-        return topic.publish(turn, messages, routes, targets, fence=fence), [_width(route or ()) for route in routes]
+        return topic.publish(call_id, messages, routes, targets, fence=fence), [_width(route or ()) for route in routes]
 
     def takes_long(self, size: int) -> bool:
         """Whether judging messages of so many bytes may take so long that the event loop should not wait for it."""

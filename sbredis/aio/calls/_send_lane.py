@@ -20,7 +20,7 @@ from sbredis.engine import (
     Request,
     Sent,
     SettingsStaleError,
-    Turn,
+    CallId,
     decode,
 )
 
@@ -108,7 +108,7 @@ class SendLane(Lane[SendJob, Sent]):
             jobs.append(queue.popleft())
         return jobs
 
-    def request(self, partition: Partition, turn: Turn, jobs: Sequence[SendJob]) -> Request[Sent]:
+    def request(self, partition: Partition, call_id: CallId, jobs: Sequence[SendJob]) -> Request[Sent]:
         """One send of all; to a topic, with what its rules make of each by now."""
         messages = [message for job in jobs for message in job.messages]
         entity = self.entity
@@ -118,9 +118,9 @@ class SendLane(Lane[SendJob, Sent]):
                 raise SettingsStaleError("It has become a topic, of which the rules are not known yet.")
             for job in jobs:
                 job.widths = ()
-            return partition.send(turn, messages)
+            return partition.send(call_id, messages)
         facts = [each for job in jobs for each in (job.facts or map(_facts, job.messages))]
-        request, widths = routing.published(partition, self.link.number, turn, messages, facts)
+        request, widths = routing.published(partition, self.link.number, call_id, messages, facts)
         at = 0
         for job in jobs:
             job.widths = widths[at : at + len(job.messages)]

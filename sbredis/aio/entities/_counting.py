@@ -10,7 +10,7 @@ import anyio
 
 from sbredis.aio.calls._catching_up import do_due, read_after_due
 from sbredis.aio.calls._clock import Clock
-from sbredis.engine import Caller, Counts, SettingsBehindError, SettingsStaleError, Turn, perform
+from sbredis.engine import Caller, Counts, SettingsBehindError, SettingsStaleError, CallId, perform
 from sbredis.exceptions import (
     MessagingEntityNotFoundError,
     OperationTimeoutError,
@@ -175,7 +175,7 @@ class Counter:
         partition = self._namespace.partition(record, number)
         async with self._room:
             told = self._told() if partition.settings.clock == "test" else None
-            request = partition.count(Turn("", 0, told))
+            request = partition.count(CallId("", 0, told))
 
             async def count() -> Counts:
                 patient = min(until, anyio.current_time() + PATIENCE)

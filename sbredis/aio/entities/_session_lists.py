@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from sbredis.aio.calls._arguments import count_of, deadline_of, milliseconds_of, seconds_of
 from sbredis.aio.entities._paging import AsyncItemPaged, Page
-from sbredis.engine import NEVER, Partition, Request, SessionsListed, Turn, list_sessions, list_sessions_since
+from sbredis.engine import NEVER, Partition, Request, SessionsListed, CallId, list_sessions, list_sessions_since
 
 if TYPE_CHECKING:
     from sbredis.aio.calls._connection import Connection
@@ -80,8 +80,8 @@ def sessions_of(
         wanted = min(_PAGE, place.skip or _PAGE if place.left is None else place.skip + place.left)
         told, _, skipped = place.onwards.partition(" ")
 
-        def make(partition: Partition, turn: Turn) -> Request[SessionsListed]:
-            reading = Turn("", 0, turn.now)
+        def make(partition: Partition, call_id: CallId) -> Request[SessionsListed]:
+            reading = CallId("", 0, call_id.now)
             if since is None:
                 return list_sessions(partition, wanted, place.onwards[1:] if place.onwards else None, reading)
             return list_sessions_since(partition, wanted, int(told or since), int(skipped or 0), reading)

@@ -20,7 +20,7 @@ from sbredis.engine import (
     Partition,
     Request,
     Sent,
-    Turn,
+    CallId,
     decode,
     payload_offset,
 )
@@ -67,8 +67,8 @@ class TopicPublisher:
     async def next_due(self, waiter: bytes) -> int:
         """Return in how many ms something else will be due, or 0 for never. Be woken on ``waiter`` if that changes."""
 
-        def make(partition: Partition, turn: Turn) -> Request[Looked]:
-            return partition.look(waiter=waiter, turn=Turn("", 0, turn.now))
+        def make(partition: Partition, call_id: CallId) -> Request[Looked]:
+            return partition.look(waiter=waiter, call_id=CallId("", 0, call_id.now))
 
         looked = await self.partition_client.call("j", make, asyncio.get_running_loop().time() + _CALLING)
         if self._stuck:
@@ -122,12 +122,12 @@ class TopicPublisher:
         facts = [seen for _, seen in part]
         judged: tuple[Routing | None, Routed | None] = None, None
 
-        def make(partition: Partition, turn: Turn) -> Request[Sent]:
+        def make(partition: Partition, call_id: CallId) -> Request[Sent]:
             routing = self.entity.routing
             assert routing is not None  # it was loaded, and is kept up with
             routed = judged[1] if judged[0] is routing else None
             try:
-                return routing.published(partition, self._number, turn, messages, facts, fence, routed)[0]
+                return routing.published(partition, self._number, call_id, messages, facts, fence, routed)[0]
             except ServiceBusError:
                 raise
             except Exception as error:
@@ -183,7 +183,7 @@ class TopicPublisher:
             wanted = min(wanted + len(self._unpublishable), MAXIMUM_CALL_MESSAGES)
             room = max(room, self.entity.largest_message + _OVERHEAD) + self._unpublishable.size
 
-        def make(partition: Partition, turn: Turn) -> Request[tuple[Delivery, ...]]:
-            return partition.ripe(wanted, room=room, turn=Turn("", 0, turn.now))
+        def make(partition: Partition, call_id: CallId) -> Request[tuple[Delivery, ...]]:
+            return partition.ripe(wanted, room=room, call_id=CallId("", 0, call_id.now))
 
         return await self.partition_client.call("j", make, asyncio.get_running_loop().time() + _CALLING)

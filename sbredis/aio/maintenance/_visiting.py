@@ -18,7 +18,7 @@ from sbredis.aio.core._pauses import Pauses
 from sbredis.engine import (
     SettingsBehindError,
     SettingsStaleError,
-    Turn,
+    CallId,
     due_channel,
     perform,
     read_announcement,
@@ -214,9 +214,9 @@ class Visitor:
         """Do a share of what is due. Returns when to come again."""
         runtime = self._runtime
         partition = runtime.namespace.partition(record, place.number)
-        turn = Turn("", 0, runtime.clock.told())
+        call_id = CallId("", 0, runtime.clock.told())
         try:
-            awoken = await perform(runtime.transport, partition.due(turn), timeout=_VISITING)
+            awoken = await perform(runtime.transport, partition.due(call_id), timeout=_VISITING)
         except SettingsBehindError:
             await perform(runtime.transport, partition.configure(now=runtime.clock.told()), timeout=_VISITING)
             return since

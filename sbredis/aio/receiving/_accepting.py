@@ -22,7 +22,7 @@ from sbredis.engine import (
     Partition,
     Request,
     SessionLock,
-    Turn,
+    CallId,
     accept_session,
     look_for_session,
     new_token,
@@ -62,8 +62,8 @@ class _Acceptance:
         self._partition_client = partition_client
         self._token = new_token()
 
-        def make(partition: Partition, turn: Turn) -> Request[Accepted]:
-            return accept_session(partition, turn, self._token, name, waiter=waiter)
+        def make(partition: Partition, call_id: CallId) -> Request[Accepted]:
+            return accept_session(partition, call_id, self._token, name, waiter=waiter)
 
         self._job = CallJob(make, deadline, self.give_back)
         lane = partition_client.calling(lane_for("y", self._token if name is None else name))
@@ -91,8 +91,8 @@ class _Acceptance:
 
 
 async def _give_back(partition_client: PartitionClient, lock: SessionLock) -> None:
-    def make(partition: Partition, turn: Turn) -> Request[int]:
-        return release_session(partition, turn, lock)
+    def make(partition: Partition, call_id: CallId) -> Request[int]:
+        return release_session(partition, call_id, lock)
 
     with suppress(ServiceBusError):  # its lock ends by itself
         await partition_client.call(lane_for("v", lock.name), make, asyncio.get_running_loop().time() + _FORGETTING)
@@ -284,11 +284,13 @@ class _SessionWatcher:
             self._answer = self.partition_client.calling(self._lane).submit(job)
         self._answer.add_done_callback(lambda done: self._answered(done, acceptance, registered=registered))
 
-    def _looking(self, waiting_for: int) -> Callable[[Partition, Turn], Request[Accepted]]:
+    def _looking(self, waiting_for: int) -> Callable[[Partition, CallId], Request[Accepted]]:
         waiter = self.live.waiter
 
-        def make(partition: Partition, turn: Turn) -> Request[Accepted]:
-            return look_for_session(partition, waiter=waiter, waiting_for=waiting_for, turn=Turn("", 0, turn.now))
+        def make(partition: Partition, call_id: CallId) -> Request[Accepted]:
+            return look_for_session(
+                partition, waiter=waiter, waiting_for=waiting_for, call_id=CallId("", 0, call_id.now)
+            )
 
         return make
 

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 from sbredis.aio.calls._lane_kinds import CallJob
-from sbredis.engine import MAXIMUM_CALL_MESSAGES, Partition, Request, Settled, Turn
+from sbredis.engine import MAXIMUM_CALL_MESSAGES, Partition, Request, Settled, CallId
 from sbredis.model import Hold
 
 if TYPE_CHECKING:
@@ -26,8 +26,8 @@ class _Completion(CallJob[Settled]):
         super().__init__(self._made, deadline)
         self.holds = holds
 
-    def _made(self, partition: Partition, turn: Turn) -> Request[Settled]:
-        request = partition.complete(turn, [hold.lock() for hold in self.holds if hold.lease is not None])
+    def _made(self, partition: Partition, call_id: CallId) -> Request[Settled]:
+        request = partition.complete(call_id, [hold.lock() for hold in self.holds if hold.lease is not None])
 
         def read(reply: Any) -> Settled:
             return self._noted(request.read(reply))

@@ -12,7 +12,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from sbredis.aio.calls._lane_kinds import CallJob, SettleJob
-from sbredis.engine import MAXIMUM_CALL_MESSAGES, Mode, Partition, Received, Request, Side, Turn, new_token
+from sbredis.engine import MAXIMUM_CALL_MESSAGES, Mode, Partition, Received, Request, Side, CallId, new_token
 from sbredis.exceptions import MessageLockLostError, MessageNotFoundError, Outcome, ServiceBusError
 from sbredis.model import ServiceBusReceivedMessage, ServiceBusReceiveMode, Source, delivered, hold_of
 
@@ -127,9 +127,9 @@ class Deferred:
         token = new_token() if session is None else session.lease.token
         source = Source(self._entity.base(partition_client.number), self._receive_mode, self._entity)
 
-        def make(partition: Partition, turn: Turn) -> Request[Received]:
+        def make(partition: Partition, call_id: CallId) -> Request[Received]:
             name = None if session is None else session.name
-            return partition.receive_deferred(turn, token, names, mode=mode, room=_ROOM, session=name)
+            return partition.receive_deferred(call_id, token, names, mode=mode, room=_ROOM, session=name)
 
         def made(result: Received) -> list[ServiceBusReceivedMessage]:
             lease = None

@@ -18,7 +18,7 @@ from sbredis.engine import (
     Purged,
     Request,
     SessionLock,
-    Turn,
+    CallId,
     bury_session,
     get_state,
     release_session,
@@ -105,24 +105,24 @@ class HeldSession:
     async def read_state(self, deadline: float) -> bytes | None:
         """Return what is kept for the session."""
 
-        def make(partition: Partition, turn: Turn) -> Request[bytes | None]:
-            return get_state(partition, self.lock, Turn("", 0, turn.now))
+        def make(partition: Partition, call_id: CallId) -> Request[bytes | None]:
+            return get_state(partition, self.lock, CallId("", 0, call_id.now))
 
         return await self._call("q", make, deadline)
 
     async def write_state(self, kept: bytes | None, deadline: float) -> None:
         """Keep something for the session."""
 
-        def make(partition: Partition, turn: Turn) -> Request[bool]:
-            return set_state(partition, turn, self.lock, kept)
+        def make(partition: Partition, call_id: CallId) -> Request[bool]:
+            return set_state(partition, call_id, self.lock, kept)
 
         await self._call("t", make, deadline)
 
     async def bury(self, changes: bytes, deadline: float) -> int:
         """Move all of its messages to the dead-letter queue with these changes. Returns how many there were."""
 
-        def make(partition: Partition, turn: Turn) -> Request[Purged]:
-            return bury_session(partition, turn, self.lock, changes)
+        def make(partition: Partition, call_id: CallId) -> Request[Purged]:
+            return bury_session(partition, call_id, self.lock, changes)
 
         count = 0
         while True:
@@ -134,8 +134,8 @@ class HeldSession:
     async def renew(self, deadline: float) -> None:
         """Lock it for the full duration from now on."""
 
-        def make(partition: Partition, turn: Turn) -> Request[int]:
-            return renew_session(partition, turn, self.lock)
+        def make(partition: Partition, call_id: CallId) -> Request[int]:
+            return renew_session(partition, call_id, self.lock)
 
         job, lease = CallJob(make, deadline), self.lease
         renewed = self.partition_client.lease(lease.token, await self._carry_out("n", job), job.since)
@@ -144,12 +144,12 @@ class HeldSession:
     async def unlock(self, deadline: float) -> None:
         """Give the lock back to the partition."""
 
-        def make(partition: Partition, turn: Turn) -> Request[int]:
-            return release_session(partition, turn, self.lock)
+        def make(partition: Partition, call_id: CallId) -> Request[int]:
+            return release_session(partition, call_id, self.lock)
 
         await self._call("v", make, deadline)
 
-    async def _call(self, letter: str, make: Callable[[Partition, Turn], Request[T]], deadline: float) -> T:
+    async def _call(self, letter: str, make: Callable[[Partition, CallId], Request[T]], deadline: float) -> T:
         return await self._carry_out(letter, CallJob(make, deadline))
 
     async def _carry_out(self, letter: str, job: CallJob[T]) -> T:

@@ -6,7 +6,7 @@ import asyncio
 from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
-from sbredis.engine import MAXIMUM_CALL_MESSAGES, Partition, Peeked, Request, Side, Turn
+from sbredis.engine import MAXIMUM_CALL_MESSAGES, Partition, Peeked, Request, Side, CallId
 from sbredis.model import Hold, ServiceBusReceivedMessage, ServiceBusReceiveMode, Source, delivered
 
 if TYPE_CHECKING:
@@ -75,9 +75,9 @@ class Peeking:
         onwards = min(self._onwards[number], _LARGEST_NUMBER)
         side, session = self._side, self._session
 
-        def make(partition: Partition, turn: Turn) -> Request[Peeked]:
+        def make(partition: Partition, call_id: CallId) -> Request[Peeked]:
             return partition.peek(
-                onwards, wanted, side=side, room=_PAGE_BYTES, session=session, turn=Turn("", 0, turn.now)
+                onwards, wanted, side=side, room=_PAGE_BYTES, session=session, call_id=CallId("", 0, call_id.now)
             )
 
         return await self._entity.partition_client(number).read("p", make, deadline)

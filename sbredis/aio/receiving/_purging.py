@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from sbredis.engine import MAXIMUM_CALL_MESSAGES, Partition, Purged, Request, Side, Turn
+from sbredis.engine import MAXIMUM_CALL_MESSAGES, Partition, Purged, Request, Side, CallId
 
 if TYPE_CHECKING:
     from sbredis.aio.calls._entity import Entity
@@ -22,8 +22,8 @@ async def purge(  # noqa: PLR0917 -- which messages, how many, and by when
         while start is not None and deleted != most:
             share = MAXIMUM_CALL_MESSAGES if most is None else min(MAXIMUM_CALL_MESSAGES, most - deleted)
 
-            def make(partition: Partition, turn: Turn, share: int = share, start: int = start) -> Request[Purged]:
-                return partition.purge(turn, until, side=side, share=share, start=start, session=session)
+            def make(partition: Partition, call_id: CallId, share: int = share, start: int = start) -> Request[Purged]:
+                return partition.purge(call_id, until, side=side, share=share, start=start, session=session)
 
             purged = await entity.partition_client(number).call("g", make, deadline)
             deleted += purged.count

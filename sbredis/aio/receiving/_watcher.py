@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 from sbredis.aio.calls._lane_kinds import CallJob
 from sbredis.aio.calls._waking import LiveWatch
 from sbredis.aio.core._fetching import Fetch
-from sbredis.engine import Looked, Mode, Partition, Received, Request, Side, Turn, new_token
+from sbredis.engine import Looked, Mode, Partition, Received, Request, Side, CallId, new_token
 from sbredis.exceptions import ServiceBusError
 from sbredis.model import ServiceBusReceivedMessage, ServiceBusReceiveMode, Source, delivered
 
@@ -91,9 +91,9 @@ class PartitionWatcher:
         mode: Mode = "lock" if owner.mode is ServiceBusReceiveMode.PEEK_LOCK else "delete"
         session_id = None if session is None else session.name
 
-        def make(partition: Partition, turn: Turn) -> Request[Received]:
+        def make(partition: Partition, call_id: CallId) -> Request[Received]:
             return partition.receive(
-                turn,
+                call_id,
                 token,
                 wanted,
                 side=side,
@@ -133,16 +133,16 @@ class PartitionWatcher:
         job.told = once
         job.future.add_done_callback(lambda _: once())
 
-    def _looking(self, waiting_for: int) -> Callable[[Partition, Turn], Request[Looked]]:
+    def _looking(self, waiting_for: int) -> Callable[[Partition, CallId], Request[Looked]]:
         side, waiter, session = self._owner.side, self._live.waiter, self._owner.session
         lock = None if session is None else session.lock
 
-        def make(partition: Partition, turn: Turn) -> Request[Looked]:
+        def make(partition: Partition, call_id: CallId) -> Request[Looked]:
             return partition.look(
                 side=side,
                 waiter=waiter,
                 waiting_for=min(waiting_for, _MOST_WAITING),
-                turn=Turn("", 0, turn.now),
+                call_id=CallId("", 0, call_id.now),
                 session=lock,
             )
 

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
 
-from sbredis.engine import Lock, Outgoing, Partition, PartitionSettings, Request, Sent, SessionLock, Turn
+from sbredis.engine import Lock, Outgoing, Partition, PartitionSettings, Request, Sent, SessionLock, CallId
 from sbredis.engine._lifecycle import Side
 from tests.engine import model as m
 from tests.engine.proof.comparison import FIRST_VERSION, Comparison, How, Step, mirrored
@@ -30,16 +30,17 @@ class Both(Comparison):
         ours = [m.Outgoing(*one) for one in messages]
         columns = "i" if any(one.message_id for one in messages) else ""
 
-        def make(partition: Partition, turn: Turn) -> Request[Sent]:
+        def make(partition: Partition, call_id: CallId) -> Request[Sent]:
             # The request refuses what is too large before it is sent; the script must do so as well.
             partition.settings = replace(partition.settings, largest_message=LARGE)
-            return partition.send(turn, messages)
+            return partition.send(call_id, messages)
 
         return self.do(Step("send", make, lambda call: self.model.send(call, ours, columns=columns)), how)
 
     def cancel(self, how: How, names: Sequence[str]) -> Any:
         return self.do(
-            Step("cancel", lambda p, turn: p.cancel(turn, names), lambda call: self.model.cancel(call, names)), how
+            Step("cancel", lambda p, call_id: p.cancel(call_id, names), lambda call: self.model.cancel(call, names)),
+            how,
         )
 
     def receive(
@@ -60,7 +61,7 @@ class Both(Comparison):
         return self.do(
             Step(
                 "receive",
-                lambda p, turn: p.receive(turn, token, wanted, waiter=waiter, **given),
+                lambda p, call_id: p.receive(call_id, token, wanted, waiter=waiter, **given),
                 lambda call: self.model.receive(call, token, wanted, waiter=waiter.decode(), **given),
             ),
             how,
@@ -80,7 +81,7 @@ class Both(Comparison):
         return self.do(
             Step(
                 "look",
-                lambda p, turn: p.look(waiter=waiter, turn=turn, session=session, **given),
+                lambda p, call_id: p.look(waiter=waiter, call_id=call_id, session=session, **given),
                 lambda call: self.model.look(call, waiter=waiter.decode(), **ours, **given),
             ),
             without_lane(how),
@@ -100,7 +101,7 @@ class Both(Comparison):
         return self.do(
             Step(
                 "receive_deferred",
-                lambda p, turn: p.receive_deferred(turn, token, names, **given),
+                lambda p, call_id: p.receive_deferred(call_id, token, names, **given),
                 lambda call: self.model.receive_deferred(call, token, names, **given),
             ),
             how,
@@ -111,7 +112,10 @@ class Both(Comparison):
     def complete(self, how: How, locks: Sequence[Lock]) -> Any:
         ours = [m.Lock(*one) for one in locks]
         return self.do(
-            Step("complete", lambda p, turn: p.complete(turn, locks), lambda call: self.model.complete(call, ours)), how
+            Step(
+                "complete", lambda p, call_id: p.complete(call_id, locks), lambda call: self.model.complete(call, ours)
+            ),
+            how,
         )
 
     def abandon(self, how: How, locks: Sequence[Lock], *, counted: bool = True) -> Any:
@@ -119,7 +123,7 @@ class Both(Comparison):
         return self.do(
             Step(
                 "abandon",
-                lambda p, turn: p.abandon(turn, locks, counted=counted),
+                lambda p, call_id: p.abandon(call_id, locks, counted=counted),
                 lambda call: self.model.abandon(call, ours, counted=counted),
             ),
             how,
@@ -128,7 +132,7 @@ class Both(Comparison):
     def defer(self, how: How, locks: Sequence[Lock]) -> Any:
         ours = [m.Lock(*one) for one in locks]
         return self.do(
-            Step("defer", lambda p, turn: p.defer(turn, locks), lambda call: self.model.defer(call, ours)), how
+            Step("defer", lambda p, call_id: p.defer(call_id, locks), lambda call: self.model.defer(call, ours)), how
         )
 
     def dead_letter(self, how: How, locks: Sequence[Lock]) -> Any:
@@ -136,7 +140,7 @@ class Both(Comparison):
         return self.do(
             Step(
                 "dead_letter",
-                lambda p, turn: p.dead_letter(turn, locks),
+                lambda p, call_id: p.dead_letter(call_id, locks),
                 lambda call: self.model.dead_letter(call, ours),
             ),
             how,
@@ -147,7 +151,7 @@ class Both(Comparison):
         return self.do(
             Step(
                 "renew",
-                lambda p, turn: p.renew(turn, token, locks),
+                lambda p, call_id: p.renew(call_id, token, locks),
                 lambda call: self.model.renew(call, token, ours),
             ),
             how,
@@ -170,8 +174,8 @@ class Both(Comparison):
         return self.do(
             Step(
                 "peek",
-                lambda p, turn: p.peek(
-                    start, wanted, side=side.value, room=room, states=states, session=session, turn=turn
+                lambda p, call_id: p.peek(
+                    start, wanted, side=side.value, room=room, states=states, session=session, call_id=call_id
                 ),
                 lambda call: self.model.peek(call, start, wanted, side=side, room=room, states=ours, session=session),
             ),
@@ -179,7 +183,7 @@ class Both(Comparison):
         )
 
     def count(self, how: How = PLAIN) -> Any:
-        step = Step("count", lambda p, turn: p.count(turn), self.model.count)
+        step = Step("count", lambda p, call_id: p.count(call_id), self.model.count)
         return self.do(step, without_lane(how))
 
     def purge(
@@ -196,21 +200,21 @@ class Both(Comparison):
         return self.do(
             Step(
                 "purge",
-                lambda p, turn: p.purge(turn, before, side=side.value, **given),
+                lambda p, call_id: p.purge(call_id, before, side=side.value, **given),
                 lambda call: self.model.purge(call, before, side=side, **given),
             ),
             how,
         )
 
     def due(self, how: How = PLAIN) -> Any:
-        return self.do(Step("due", lambda p, turn: p.due(turn), self.model.due), how)
+        return self.do(Step("due", lambda p, call_id: p.due(call_id), self.model.due), how)
 
     def configure(self, how: How, settings: PartitionSettings, *, create: bool = False) -> Any:
         """Give the partition these settings under the version of the caller."""
 
-        def make(partition: Partition, turn: Turn) -> Request[int]:
+        def make(partition: Partition, call_id: CallId) -> Request[int]:
             partition.settings = settings
-            return partition.configure(create=create, now=turn.now)
+            return partition.configure(create=create, now=call_id.now)
 
         ours = mirrored(settings)
         step = Step("configure", make, lambda call: self.model.configure(call, ours, create=create))

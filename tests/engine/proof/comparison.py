@@ -8,7 +8,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field, fields, replace
 from typing import Any, NamedTuple
 
-from sbredis.engine import NO_TURN, Partition, PartitionSettings, Turn
+from sbredis.engine import NO_CALL_ID, Partition, PartitionSettings, CallId
 from sbredis.engine._lifecycle import NEVER, Condition, Event, Side, State
 from sbredis.engine._request import Request
 from sbredis.engine._results import Counts, Delivery
@@ -66,7 +66,7 @@ class Step(NamedTuple):
     """An operation, as a request and as a call of the model."""
 
     operation: str
-    make: Callable[[Partition, Turn], Request[Any]]
+    make: Callable[[Partition, CallId], Request[Any]]
     mirror: Callable[[m.Call], Any]
 
 
@@ -172,9 +172,9 @@ class Comparison:
     def do(self, step: Step, how: How) -> Any:
         """Let both do it. Answers the result of the scripts, or the refusal."""
         call = self._call(how)
-        turn = Turn(call.lane, call.number, call.now)
+        call_id = CallId(call.lane, call.number, call.now)
         partition = self._partition(int(call.incarnation[1:]), call.version)
-        request = step.make(partition, NO_TURN if step.operation == "destroy" else turn)
+        request = step.make(partition, NO_CALL_ID if step.operation == "destroy" else call_id)
         if how.defect == "malformed":
             options = breakages(step.operation)
             request = request._replace(arguments=options[how.breakage % len(options)](request.arguments))

@@ -105,8 +105,8 @@ def main() -> int:
             for what in MACHINES
         ]
         whole, short = Tally(), [""]
-        for turn, (what, on, bounds) in enumerate(cycle(hosts)):
-            if turn >= len(hosts) and what not in _of_use(of_machine, short):
+        for place, (what, on, bounds) in enumerate(cycle(hosts)):
+            if place >= len(hosts) and what not in _of_use(of_machine, short):
                 continue
             done = Tally()
             drive(on, done, bounds=bounds, examples=100, derandomize=False, what=what)

@@ -33,7 +33,7 @@ from sbredis.engine import (
     Peeked,
     Request,
     SessionLock,
-    Turn,
+    CallId,
     accept_session,
     encode,
     list_sessions,
@@ -50,7 +50,7 @@ from tests.engine.proof.hosts import KINDS, Host, host, with_bounds
 from tests.engine.proof.picture import told
 
 T = TypeVar("T")
-Make = Callable[[Partition, Turn], Request[T]]
+Make = Callable[[Partition, CallId], Request[T]]
 settings = st.builds(
     PartitionSettings,
     lock_duration=some([60_000, 5_000, 1_000, 1]),
@@ -89,15 +89,15 @@ class Pair:
         self.numbers = {"asleep": 0, "watched": 0}
         self.tokens = self.calls = 0
         for name in self.numbers:
-            self.run(name, lambda p, turn: p.configure(create=True, now=turn.now))
+            self.run(name, lambda p, call_id: p.configure(create=True, now=call_id.now))
 
     def partition(self, name: str) -> Partition:
         return Partition(NAMESPACE, SALT, name, "i1", self.version, self.settings)
 
     def run(self, name: str, make: Make[T], now: int | None = None, *, lane: str = "") -> T:
         self.numbers[name] += 1
-        turn = Turn(lane, self.numbers[name] if lane else 0, self.now if now is None else now)
-        return self.on.run(make(self.partition(name), turn))
+        call_id = CallId(lane, self.numbers[name] if lane else 0, self.now if now is None else now)
+        return self.on.run(make(self.partition(name), call_id))
 
     def token(self) -> str:
         self.tokens += 1
@@ -108,13 +108,13 @@ class Pair:
         now = self.before + int((self.now - self.before) * at)
         self.before = now
         self.extent.looks += 1
-        reading = Turn("", 0, now)
+        reading = CallId("", 0, now)
         making: dict[str, Make[Any]] = {
-            "due": lambda p, turn: p.due(turn),
-            "count": lambda p, turn: p.count(turn),
-            "peek": lambda p, turn: p.peek(0, 10, turn=turn),
-            "look": lambda p, _: p.look(side="d" if self.settings.sessions else "", turn=reading),
-            "dead": lambda p, _: p.look(side="d", turn=reading),
+            "due": lambda p, call_id: p.due(call_id),
+            "count": lambda p, call_id: p.count(call_id),
+            "peek": lambda p, call_id: p.peek(0, 10, call_id=call_id),
+            "look": lambda p, _: p.look(side="d" if self.settings.sessions else "", call_id=reading),
+            "dead": lambda p, _: p.look(side="d", call_id=reading),
         }
         self.run("watched", making[what], now)
 
@@ -150,9 +150,9 @@ class Pair:
 
     def shown(self) -> list[tuple[bool, Any]]:
         """What can be seen of it, each with whether there was more to work out."""
-        counts = self.run("asleep", lambda p, turn: p.count(turn))
+        counts = self.run("asleep", lambda p, call_id: p.count(call_id))
         pages: list[Peeked] = [
-            self.run("asleep", lambda p, turn, side=side: p.peek(0, 1_000, side=side, turn=turn))  # type: ignore[misc]
+            self.run("asleep", lambda p, call_id, side=side: p.peek(0, 1_000, side=side, call_id=call_id))  # type: ignore[misc]
             for side in ("", "d")
         ]
         shown: list[tuple[bool, Any]] = [(bool(counts.more), counts._replace(due=0))]
@@ -172,12 +172,12 @@ class Pair:
             self.on.ask("DEL", *self.partition(name).keys)
 
 
-def _do_due(partition: Partition, turn: Turn) -> Request[Any]:
-    return partition.due(turn)
+def _do_due(partition: Partition, call_id: CallId) -> Request[Any]:
+    return partition.due(call_id)
 
 
-def _look(partition: Partition, turn: Turn) -> Request[Any]:
-    return partition.look(side="d", turn=turn)
+def _look(partition: Partition, call_id: CallId) -> Request[Any]:
+    return partition.look(side="d", call_id=call_id)
 
 
 def _alike(result: Any) -> Any:
@@ -233,7 +233,7 @@ class Machine(RuleBasedStateMachine):
         self._send([Outgoing(body, life, due=begin + apart * (place % 5)) for place in range(self.many)], looks)
 
     def _send(self, made: list[Outgoing], looks: Any) -> None:
-        sent = self.pair.do(lambda p, turn: p.send(turn, made), looks)
+        sent = self.pair.do(lambda p, call_id: p.send(call_id, made), looks)
         if not isinstance(sent, Refused):
             for place, one in enumerate(made):
                 self.scheduled += [str(sent.first + place)] if one.due and one.due > self.pair.now else []
@@ -246,7 +246,7 @@ class Machine(RuleBasedStateMachine):
                 return
             session, token = data.draw(some(self.accepted))
         side = "d" if dead else ""
-        given = self.pair.do(lambda p, turn: p.receive(turn, token, wanted, side=side, session=session), looks)  # type: ignore[arg-type]
+        given = self.pair.do(lambda p, call_id: p.receive(call_id, token, wanted, side=side, session=session), looks)  # type: ignore[arg-type]
         if not isinstance(given, Refused) and given.messages:
             self.held.append((token, [message.name for message in given.messages]))
 
@@ -264,12 +264,12 @@ class Machine(RuleBasedStateMachine):
         locks = [Lock(token, name, b"", delay if what in ("abandon", "unread") else 0) for name in chosen]
         fresh = self.pair.token()
         making: dict[str, Make[Any]] = {
-            "complete": lambda p, turn: p.complete(turn, locks),
-            "abandon": lambda p, turn: p.abandon(turn, locks),
-            "unread": lambda p, turn: p.abandon(turn, locks, counted=False),
-            "defer": lambda p, turn: p.defer(turn, locks),
-            "dead_letter": lambda p, turn: p.dead_letter(turn, locks),
-            "renew": lambda p, turn: p.renew(turn, fresh, locks),
+            "complete": lambda p, call_id: p.complete(call_id, locks),
+            "abandon": lambda p, call_id: p.abandon(call_id, locks),
+            "unread": lambda p, call_id: p.abandon(call_id, locks, counted=False),
+            "defer": lambda p, call_id: p.defer(call_id, locks),
+            "dead_letter": lambda p, call_id: p.dead_letter(call_id, locks),
+            "renew": lambda p, call_id: p.renew(call_id, fresh, locks),
         }
         done = self.pair.do(making[what], looks)
         if what == "defer":
@@ -281,7 +281,7 @@ class Machine(RuleBasedStateMachine):
     @rule(data=st.data(), looks=looks)
     def receive_deferred(self, data: st.DataObject, looks: Any) -> None:
         name, token = data.draw(some(self.deferred)), self.pair.token()
-        given = self.pair.do(lambda p, turn: p.receive_deferred(turn, token, [name]), looks)
+        given = self.pair.do(lambda p, call_id: p.receive_deferred(call_id, token, [name]), looks)
         if not isinstance(given, Refused) and given.messages:
             self.held.append((token, [name]))
 
@@ -289,13 +289,13 @@ class Machine(RuleBasedStateMachine):
     @rule(data=st.data(), looks=looks)
     def cancel(self, data: st.DataObject, looks: Any) -> None:
         name = data.draw(some(self.scheduled))
-        self.pair.do(lambda p, turn: p.cancel(turn, [name]), looks)
+        self.pair.do(lambda p, call_id: p.cancel(call_id, [name]), looks)
 
     @precondition(lambda self: self.sessions)
     @rule(looks=looks, name=some([None, None, "a", ""]))
     def accept(self, looks: Any, name: str | None) -> None:
         token = self.pair.token()
-        taken = self.pair.do(lambda p, turn: accept_session(p, turn, token, name), looks)
+        taken = self.pair.do(lambda p, call_id: accept_session(p, call_id, token, name), looks)
         if not isinstance(taken, Refused) and taken.outcome == "taken":
             self.accepted.append(SessionLock(taken.session, token))
 
@@ -303,8 +303,8 @@ class Machine(RuleBasedStateMachine):
     @rule(data=st.data(), looks=looks)
     def give_back(self, data: st.DataObject, looks: Any) -> None:
         lock = data.draw(some(self.accepted))
-        self.pair.do(lambda p, turn: release_session(p, turn, lock), looks)
-        self.pair.do(lambda p, turn: list_sessions(p, 10, None, turn), [])
+        self.pair.do(lambda p, call_id: release_session(p, call_id, lock), looks)
+        self.pair.do(lambda p, call_id: list_sessions(p, 10, None, call_id), [])
 
     @rule(looks=looks, changed=settings, before=waits)
     def change(self, looks: Any, changed: PartitionSettings, before: int) -> None:
@@ -318,14 +318,16 @@ class Machine(RuleBasedStateMachine):
         # Not brought up to date: whoever changes settings sees to that.
         self.pair.settings, self.pair.version = changed, self.pair.version + 1
         for name in self.pair.numbers:
-            while isinstance(refused := self.pair._attempt(name, lambda p, turn: p.configure(now=turn.now)), Refused):
+            while isinstance(
+                refused := self.pair._attempt(name, lambda p, call_id: p.configure(now=call_id.now)), Refused
+            ):
                 assert refused.code == "DUE"
         self.pair.catch_up()
 
     @rule(looks=looks, back=some([0, 500]))
     def purge(self, looks: Any, back: int) -> None:
         before = self.pair.now - back
-        self.pair.do(lambda p, turn: p.purge(turn, before), looks)
+        self.pair.do(lambda p, call_id: p.purge(call_id, before), looks)
 
 
 def drive(

@@ -28,7 +28,7 @@ from sbredis.engine import (
     PartitionSettings,
     Request,
     SessionLock,
-    Turn,
+    CallId,
     accept_session,
     encode,
     release_session,
@@ -96,9 +96,9 @@ class Run:
         assert self.tally["calls"] < 20 * self.tally["sent"] + 10_000, "something is never given out"
         return self.on.run(request)
 
-    def _turn(self, receiver: Receiver) -> Turn:
+    def _turn(self, receiver: Receiver) -> CallId:
         receiver.calls += 1
-        return Turn(receiver.name, receiver.calls, self.now)
+        return CallId(receiver.name, receiver.calls, self.now)
 
     # -- what happens
 
@@ -106,7 +106,7 @@ class Run:
         chosen = [self.chance.choice(self.names) for _ in range(count)]
         messages = [Outgoing(encode(Content(b"x" * 20, session_id=name))) for name in chosen]
         self.sending += 1
-        first = self._tell(self.partition.send(Turn("sender", self.sending, self.now), messages)).first
+        first = self._tell(self.partition.send(CallId("sender", self.sending, self.now), messages)).first
         for number, name in enumerate(chosen, first):
             self.known[name].sent.append(number)
         self.tally["sent"] += count
@@ -234,17 +234,17 @@ class Run:
         first, *rest = receiver.held
         number, lock = int(first.name), Lock(receiver.token, first.name)
         known = self._mine(receiver)
-        turn, delay = self._turn(receiver), 0
+        call_id, delay = self._turn(receiver), 0
         if luck < 0.18:
             delay = self.chance.choice([0, 0, 50, 500])
-            settled = self._tell(self.partition.abandon(turn, [lock._replace(delay=delay)]))
+            settled = self._tell(self.partition.abandon(call_id, [lock._replace(delay=delay)]))
             how = "abandoned with a delay" if delay else "abandoned"
         elif luck < 0.19:
-            settled, how = self._tell(self.partition.defer(turn, [lock])), "deferred"
+            settled, how = self._tell(self.partition.defer(call_id, [lock])), "deferred"
         elif luck < 0.195:
-            settled, how = self._tell(self.partition.dead_letter(turn, [lock])), "dead-lettered"
+            settled, how = self._tell(self.partition.dead_letter(call_id, [lock])), "dead-lettered"
         else:
-            settled, how = self._tell(self.partition.complete(turn, [lock])), "completed"
+            settled, how = self._tell(self.partition.complete(call_id, [lock])), "completed"
         assert (settled.lost == (first.name,)) is (known is None), f"{settled}, {receiver}"
         if known is None:
             receiver.session = None

@@ -13,7 +13,7 @@ from sbredis.engine import (
     Request,
     Sent,
     SessionLock,
-    Turn,
+    CallId,
     accept_session,
     bury_session,
     get_state,
@@ -41,7 +41,7 @@ class Town(Both):
         return self.do(
             Step(
                 "accept_session",
-                lambda p, turn: accept_session(p, turn, token, name, waiter=waiter, waiting_for=waiting_for),
+                lambda p, call_id: accept_session(p, call_id, token, name, waiter=waiter, waiting_for=waiting_for),
                 lambda call: self.model.accept_session(call, token, name, **ours),
             ),
             how,
@@ -52,7 +52,7 @@ class Town(Both):
         return self.do(
             Step(
                 "look_for_session",
-                lambda p, turn: look_for_session(p, waiter=waiter, waiting_for=waiting_for, turn=turn),
+                lambda p, call_id: look_for_session(p, waiter=waiter, waiting_for=waiting_for, call_id=call_id),
                 lambda call: self.model.accept_session(call, "-" * 12, None, **ours),
             ),
             without_lane(how),
@@ -61,7 +61,7 @@ class Town(Both):
     def renew_session(self, how: How, lock: SessionLock) -> Any:
         step = Step(
             "renew_session",
-            lambda p, turn: renew_session(p, turn, lock),
+            lambda p, call_id: renew_session(p, call_id, lock),
             lambda call: self.model.renew_session(call, *lock),
         )
         return self.do(step, how)
@@ -69,28 +69,28 @@ class Town(Both):
     def release_session(self, how: How, lock: SessionLock) -> Any:
         step = Step(
             "release_session",
-            lambda p, turn: release_session(p, turn, lock),
+            lambda p, call_id: release_session(p, call_id, lock),
             lambda call: self.model.release_session(call, *lock),
         )
         return self.do(step, how)
 
     def set_state(self, how: How, lock: SessionLock, state: bytes | None) -> Any:
-        def make(partition: Partition, turn: Turn) -> Request[bool]:
+        def make(partition: Partition, call_id: CallId) -> Request[bool]:
             partition.settings = replace(partition.settings, largest_message=LARGE)
-            return set_state(partition, turn, lock, state)
+            return set_state(partition, call_id, lock, state)
 
         return self.do(Step("set_state", make, lambda call: self.model.set_state(call, *lock, state)), how)
 
     def get_state(self, how: How, lock: SessionLock) -> Any:
         step = Step(
-            "get_state", lambda p, turn: get_state(p, lock, turn), lambda call: self.model.get_state(call, *lock)
+            "get_state", lambda p, call_id: get_state(p, lock, call_id), lambda call: self.model.get_state(call, *lock)
         )
         return self.do(step, without_lane(how))
 
     def list_sessions(self, how: How, wanted: int, after: str | None = None) -> Any:
         step = Step(
             "list_sessions",
-            lambda p, turn: list_sessions(p, wanted, after, turn),
+            lambda p, call_id: list_sessions(p, wanted, after, call_id),
             lambda call: self.model.list_sessions(call, wanted, after),
         )
         return self.do(step, without_lane(how))
@@ -98,7 +98,7 @@ class Town(Both):
     def list_sessions_since(self, how: How, wanted: int, since: int, skip: int = 0) -> Any:
         step = Step(
             "list_sessions_since",
-            lambda p, turn: list_sessions_since(p, wanted, since, skip, turn),
+            lambda p, call_id: list_sessions_since(p, wanted, since, skip, call_id),
             lambda call: self.model.list_sessions_since(call, wanted, since, skip),
         )
         return self.do(step, without_lane(how))
@@ -106,7 +106,7 @@ class Town(Both):
     def bury_session(self, how: How, lock: SessionLock, changes: bytes, share: int) -> Any:
         step = Step(
             "bury_session",
-            lambda p, turn: bury_session(p, turn, lock, changes, share=share),
+            lambda p, call_id: bury_session(p, call_id, lock, changes, share=share),
             lambda call: self.model.bury_session(call, *lock, changes, share=share),
         )
         return self.do(step, how)
@@ -128,12 +128,12 @@ class Town(Both):
         theirs = [None if route is None else [m.Copy(*copy) for copy in route] for route in routes]
         columns = "i" if any(one.message_id for one in messages) else ""
 
-        def make(partition: Partition, turn: Turn) -> Request[Sent]:
+        def make(partition: Partition, call_id: CallId) -> Request[Sent]:
             partition.settings = replace(partition.settings, largest_message=LARGE)
             named = [target._partition() for target in targets]
             if missing is not None:
                 named[missing].incarnation += "-other"
-            return partition.publish(turn, messages, routes, named, fence=fence)
+            return partition.publish(call_id, messages, routes, named, fence=fence)
 
         def mirror(call: m.Call) -> m.Sent:
             models = [target.model for target in targets]
@@ -144,7 +144,7 @@ class Town(Both):
     def ripe(self, how: How, wanted: int, room: int = LARGE) -> Any:
         step = Step(
             "ripe",
-            lambda p, turn: p.ripe(wanted, room=room, turn=turn),
+            lambda p, call_id: p.ripe(wanted, room=room, call_id=call_id),
             lambda call: self.model.ripe(call, wanted, room=room),
         )
         return self.do(step, without_lane(how))

@@ -16,14 +16,14 @@ from typing import Any, ClassVar
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, precondition, rule
 
-from sbredis.engine import Lock, Outgoing, Partition, PartitionSettings, Request, Turn
+from sbredis.engine import Lock, Outgoing, Partition, PartitionSettings, Request, CallId
 from tests.engine.proof.hosts import Host
 
 T0 = 1_700_000_000_000
 LOCK = 10_000
 SETTINGS = PartitionSettings(clock="test", lock_duration=LOCK, max_delivery_count=99_999)
 
-Make = Callable[[Turn], Request[Any]]
+Make = Callable[[CallId], Request[Any]]
 
 _entities = itertools.count(1)
 
@@ -77,7 +77,7 @@ class TwoClients(RuleBasedStateMachine):
         self.deliveries: dict[str, int] = {}
         self.gone: set[str] = set()  # what was settled for good
         self.host.run(self.partition.configure(create=True))
-        self.host.run(self.partition.send(Turn("", 0, self.now), [Outgoing(b"m")] * messages))
+        self.host.run(self.partition.send(CallId("", 0, self.now), [Outgoing(b"m")] * messages))
 
     def teardown(self) -> None:
         if hasattr(self, "partition"):
@@ -87,8 +87,8 @@ class TwoClients(RuleBasedStateMachine):
 
     @rule(who=st.integers(0, 1), kind=st.sampled_from(["lock", "lock", "lock", "delete"]), wanted=st.integers(1, 3))
     def receive(self, who: int, kind: str, wanted: int) -> None:
-        def make(turn: Turn) -> Request[Any]:
-            return self.partition.receive(turn, token, wanted, mode="lock" if kind == "lock" else "delete")
+        def make(call_id: CallId) -> Request[Any]:
+            return self.partition.receive(call_id, token, wanted, mode="lock" if kind == "lock" else "delete")
 
         token = self._token()
         self._begin_call(who, kind, make, token, {})
@@ -108,10 +108,10 @@ class TwoClients(RuleBasedStateMachine):
         locks = [held.lock for held in about.values()]
         token = self._token()
         makes: dict[str, Make] = {
-            "complete": lambda turn: self.partition.complete(turn, locks),
-            "abandon": lambda turn: self.partition.abandon(turn, locks),
-            "release": lambda turn: self.partition.abandon(turn, locks, counted=False),
-            "renew": lambda turn: self.partition.renew(turn, token, locks),
+            "complete": lambda call_id: self.partition.complete(call_id, locks),
+            "abandon": lambda call_id: self.partition.abandon(call_id, locks),
+            "release": lambda call_id: self.partition.abandon(call_id, locks, counted=False),
+            "renew": lambda call_id: self.partition.renew(call_id, token, locks),
         }
         if kind != "renew":
             for name in about:
@@ -136,8 +136,8 @@ class TwoClients(RuleBasedStateMachine):
         client = self.clients[first] if self.clients[first].pending else self.clients[1 - first]
         pending = client.pending
         assert pending is not None
-        turn = Turn(client.name, pending.number, max(0, self.now + self.skew))
-        result = self.host.run(pending.make(turn), f"r{self.run_id}")
+        call_id = CallId(client.name, pending.number, max(0, self.now + self.skew))
+        result = self.host.run(pending.make(call_id), f"r{self.run_id}")
         self.seen_skew = self.skew
         if pending.executed is None:
             pending.executed, self.recorded_skew = result, self.skew

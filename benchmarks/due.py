@@ -18,7 +18,7 @@ from redis import Redis
 
 from benchmarks.engine import Engine
 from benchmarks.rounds import run_as_program
-from sbredis.engine import Outgoing, PartitionSettings, Request, CallId, new_token
+from sbredis.engine import CallId, Outgoing, PartitionSettings, Request, new_token
 from sbredis.servers import LocalServer
 
 BODY = b"x" * 200

@@ -16,13 +16,13 @@ from redis import Redis
 from benchmarks.rounds import run_as_program
 from sbredis.engine import (
     NO_CALL_ID,
+    CallId,
     Delivery,
     Lock,
     Outgoing,
     Partition,
     PartitionSettings,
     Request,
-    CallId,
     load,
     new_token,
     operations,

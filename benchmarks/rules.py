@@ -13,7 +13,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from benchmarks.rounds import run_as_program
-from sbredis.rules import Constant, CorrelationFilter, Facts, Filter, Rule, RuleBook, SqlAction, SqlFilter, Value
+from sbredis.rules import Constant, CorrelationFilter, Filter, MessageView, Rule, RuleBook, SqlAction, SqlFilter, Value
 
 SYSTEM: dict[str, Constant] = {"messageid": "m-1", "label": "order", "to": "eu", "sessionid": None}
 USER: dict[str, Value] = {"color": "red", "price": 12, "region": "eu", "number": 777}
@@ -82,9 +82,9 @@ def measured(case: Case, rounds: int) -> str:
     start = time.perf_counter()
     book = case.book()
     built = time.perf_counter() - start
-    facts = Facts(SYSTEM, USER)
+    facts = MessageView(SYSTEM, USER)
     ready = duration(lambda: book.judge(facts), rounds)
-    anew = duration(lambda: book.judge(Facts(SYSTEM, USER)), rounds)
+    anew = duration(lambda: book.judge(MessageView(SYSTEM, USER)), rounds)
     count = len(case.filters)
     return (
         f"  {case.name:<36}  {count / ready:>15,.0f}  {count / anew:>15,.0f}"
@@ -104,7 +104,7 @@ def main() -> None:
     print(f"  {'':<36}  {head[0]:>15}  {head[1]:>15}  {head[2]:>12}  {head[3]:>12}  {head[4]:>11}")
     for case in cases():
         print(measured(case, arguments.rounds), flush=True)
-    facts = duration(lambda: Facts(SYSTEM, USER), arguments.rounds)
+    facts = duration(lambda: MessageView(SYSTEM, USER), arguments.rounds)
     print(f"  the facts of a message alone: {facts * 1e6:.2f} µs")
 
 

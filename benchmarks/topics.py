@@ -43,7 +43,7 @@ from sbredis.aio.management import ServiceBusAdministrationClient
 from sbredis.engine import Copy, Outgoing, Partition, PartitionSettings
 from sbredis.management import RuleProperties, SqlRuleFilter
 from sbredis.model import ServiceBusMessage, ServiceBusReceivedMessage
-from sbredis.rules import Facts, Filter, Rule, RuleBook, SqlFilter, TrueFilter
+from sbredis.rules import Filter, MessageView, Rule, RuleBook, SqlFilter, TrueFilter
 from sbredis.servers import LocalServer, find_server
 
 __all__ = ["verdicts"]
@@ -325,7 +325,7 @@ def judged(filters: Sequence[Filter], width: int, rounds: int) -> float:
     """µs of the client to find out for whom a message is."""
     book = RuleBook([([Rule("it", each)], True) for each in filters])
     numbers = itertools.count()
-    return duration(lambda: book.judge(Facts({"messageid": "m"}, facts_of(next(numbers), width))), rounds) * 1e6
+    return duration(lambda: book.judge(MessageView({"messageid": "m"}, facts_of(next(numbers), width))), rounds) * 1e6
 
 
 # -- printing ----------------------------------------------------------------------------------------------------------

@@ -28,7 +28,7 @@ from sbredis.aio.receiving._purging import purge
 from sbredis.aio.receiving._settling import Settler
 from sbredis.engine import (
     NEVER,
-    Side,
+    SidePrefix,
     identifier,
 )
 from sbredis.model import ServiceBusReceivedMessage, ServiceBusReceiveMode, ServiceBusSubQueue, hold_of
@@ -74,7 +74,7 @@ class ServiceBusReceiver(Settler, AsyncIterator[ServiceBusReceivedMessage]):
         sub_queue = options.sub_queue
         self._client_identifier = client_identifier
         self._sub_queue = sub_queue
-        self._side: Side = "d" if sub_queue is ServiceBusSubQueue.DEAD_LETTER else ""
+        self._side: SidePrefix = "d" if sub_queue is ServiceBusSubQueue.DEAD_LETTER else ""
         self._empty = sub_queue is ServiceBusSubQueue.TRANSFER_DEAD_LETTER
         """Nothing ever comes to it: nothing is forwarded in this release."""
         self._mode = options.receive_mode

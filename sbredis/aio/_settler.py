@@ -15,8 +15,16 @@ from sbredis.aio.core._handles import LockHandle, read_handle
 from sbredis.aio.entities._sub_queues import SUFFIXES
 from sbredis.aio.receiving._changes import changes_of, delay_of, require_modification, require_reason
 from sbredis.aio.receiving._held_session import HeldSession, state_bytes
-from sbredis.engine import Lock, Partition, Peeked, Request, Side, CallId
-from sbredis.model import Lease, PrimitiveTypes, ServiceBusReceiveMode, ServiceBusSubQueue, Source, delivered, hold_of
+from sbredis.engine import CallId, Lock, Partition, Peeked, Request, SidePrefix
+from sbredis.model import (
+    MessageLease,
+    PrimitiveTypes,
+    ServiceBusReceiveMode,
+    ServiceBusSubQueue,
+    Source,
+    delivered,
+    hold_of,
+)
 
 if TYPE_CHECKING:
     from sbredis.aio.calls._connection import Connection
@@ -32,7 +40,7 @@ class _Held:
     """A message as far as its lock goes: what its handle tells, and where calls about it come together."""
 
     name: str
-    lease: Lease | None
+    lease: MessageLease | None
     partition_client: PartitionClient
     lock: Lock
 
@@ -189,7 +197,7 @@ class ServiceBusSettler:
         deadline: float,
     ) -> bytes:
         """The changes of a settlement, those that were made before included: the message is read for them."""
-        side: Side = "d" if given.name.startswith("d") else ""
+        side: SidePrefix = "d" if given.name.startswith("d") else ""
         number = int(given.name.removeprefix("d"))
 
         def make(partition: Partition, call_id: CallId) -> Request[Peeked]:
@@ -217,7 +225,7 @@ class ServiceBusSettler:
         operation.numbered([partition_client.entity.base(partition_client.number) + int(given.name.removeprefix("d"))])
         return _Held(
             given.name,
-            Lease(given.token, math.inf, math.inf, given.session),
+            MessageLease(given.token, math.inf, math.inf, given.session),
             partition_client,
             Lock(given.token, given.name),
         )
@@ -266,7 +274,7 @@ class ServiceBusSettler:
         """A session whose lock holds as far as this process knows."""
         assert given.session is not None
         partition_client = await self._partition_client(given, deadline)
-        lease = Lease(given.token, math.inf, math.inf, given.session)
+        lease = MessageLease(given.token, math.inf, math.inf, given.session)
         return HeldSession(partition_client, given.session, lease)
 
     # -- the entity ----------------------------------------------------------------------------------------------------

@@ -96,7 +96,7 @@ __all__ = [
     "Condition",
     "Event",
     "ImpossibleError",
-    "Outcome",
+    "Place",
     "Reason",
     "Side",
     "State",
@@ -201,7 +201,7 @@ class Reason(Enum):
     NO_SESSION = "S"  # Session ID is null.
 
 
-class Outcome(NamedTuple):
+class Place(NamedTuple):
     """Where a message is after an event, and the reason it takes to the dead side."""
 
     side: Side
@@ -225,91 +225,91 @@ COUNTED: Final = frozenset({(Side.MAIN, event) for event in (Event.ABANDON, Even
 _MAIN, _DEAD = Side.MAIN, Side.DEAD
 _ALWAYS = Condition.OTHERWISE
 
-_FAILED: Mapping[Condition, Outcome] = {Condition.LIMIT: Outcome(_DEAD, State.ACTIVE, Reason.DELIVERIES)}
-_HOME: Mapping[Condition, Outcome] = {Condition.HOME_DEFERRED: Outcome(_MAIN, State.DEFERRED)}
-_EXPIRY: Mapping[Condition, Outcome] = {
-    Condition.EXPIRED_KEPT: Outcome(_DEAD, State.ACTIVE, Reason.EXPIRED),
-    Condition.EXPIRED: Outcome(_MAIN, State.EXPIRED),
+_FAILED: Mapping[Condition, Place] = {Condition.LIMIT: Place(_DEAD, State.ACTIVE, Reason.DELIVERIES)}
+_HOME: Mapping[Condition, Place] = {Condition.HOME_DEFERRED: Place(_MAIN, State.DEFERRED)}
+_EXPIRY: Mapping[Condition, Place] = {
+    Condition.EXPIRED_KEPT: Place(_DEAD, State.ACTIVE, Reason.EXPIRED),
+    Condition.EXPIRED: Place(_MAIN, State.EXPIRED),
 }
-_DELAY: Mapping[Condition, Outcome] = {Condition.DELAY: Outcome(_MAIN, State.DELAYED)}
-_BACK: Mapping[Condition, Outcome] = {_ALWAYS: Outcome(_MAIN, State.ACTIVE)}
-_OUT: Mapping[Condition, Outcome] = {
-    Condition.SESSION: Outcome(_MAIN, State.HELD),
-    _ALWAYS: Outcome(_MAIN, State.LOCKED),
+_DELAY: Mapping[Condition, Place] = {Condition.DELAY: Place(_MAIN, State.DELAYED)}
+_BACK: Mapping[Condition, Place] = {_ALWAYS: Place(_MAIN, State.ACTIVE)}
+_OUT: Mapping[Condition, Place] = {
+    Condition.SESSION: Place(_MAIN, State.HELD),
+    _ALWAYS: Place(_MAIN, State.LOCKED),
 }
-_BURIED: Mapping[Condition, Outcome] = {_ALWAYS: Outcome(_DEAD, State.ACTIVE, Reason.APPLICATION)}
+_BURIED: Mapping[Condition, Place] = {_ALWAYS: Place(_DEAD, State.ACTIVE, Reason.APPLICATION)}
 
-_DEAD_HOME: Mapping[Condition, Outcome] = {Condition.HOME_DEFERRED: Outcome(_DEAD, State.DEFERRED)}
-_DEAD_DELAY: Mapping[Condition, Outcome] = {Condition.DELAY: Outcome(_DEAD, State.DELAYED)}
-_DEAD_BACK: Mapping[Condition, Outcome] = {_ALWAYS: Outcome(_DEAD, State.ACTIVE)}
+_DEAD_HOME: Mapping[Condition, Place] = {Condition.HOME_DEFERRED: Place(_DEAD, State.DEFERRED)}
+_DEAD_DELAY: Mapping[Condition, Place] = {Condition.DELAY: Place(_DEAD, State.DELAYED)}
+_DEAD_BACK: Mapping[Condition, Place] = {_ALWAYS: Place(_DEAD, State.ACTIVE)}
 
 # fmt: off
-TRANSITIONS: Final[Mapping[tuple[Side, State, Event], Mapping[Condition, Outcome]]] = MappingProxyType({
+TRANSITIONS: Final[Mapping[tuple[Side, State, Event], Mapping[Condition, Place]]] = MappingProxyType({
     # -- the main side
-    (_MAIN, State.NEW, Event.SEND): {Condition.DUPLICATE: Outcome(_MAIN, State.DROPPED), **_BACK},
+    (_MAIN, State.NEW, Event.SEND): {Condition.DUPLICATE: Place(_MAIN, State.DROPPED), **_BACK},
     (_MAIN, State.NEW, Event.SCHEDULE): {
-        Condition.DUPLICATE: Outcome(_MAIN, State.DROPPED),
-        _ALWAYS: Outcome(_MAIN, State.SCHEDULED),
+        Condition.DUPLICATE: Place(_MAIN, State.DROPPED),
+        _ALWAYS: Place(_MAIN, State.SCHEDULED),
     },
     (_MAIN, State.NEW, Event.PUBLISH): {
-        Condition.DUPLICATE: Outcome(_MAIN, State.DROPPED),
-        _ALWAYS: Outcome(_MAIN, State.PUBLISHED),
+        Condition.DUPLICATE: Place(_MAIN, State.DROPPED),
+        _ALWAYS: Place(_MAIN, State.PUBLISHED),
     },
     (_MAIN, State.NEW, Event.COPY): {
-        Condition.FAULTY: Outcome(_DEAD, State.ACTIVE, Reason.FILTER),
-        Condition.NO_SESSION: Outcome(_DEAD, State.ACTIVE, Reason.NO_SESSION),
+        Condition.FAULTY: Place(_DEAD, State.ACTIVE, Reason.FILTER),
+        Condition.NO_SESSION: Place(_DEAD, State.ACTIVE, Reason.NO_SESSION),
         **_BACK,
     },
     (_MAIN, State.SCHEDULED, Event.ACTIVATE): _BACK,
-    (_MAIN, State.SCHEDULED, Event.PUBLISH): {_ALWAYS: Outcome(_MAIN, State.PUBLISHED)},
-    (_MAIN, State.SCHEDULED, Event.CANCEL): {_ALWAYS: Outcome(_MAIN, State.CANCELLED)},
+    (_MAIN, State.SCHEDULED, Event.PUBLISH): {_ALWAYS: Place(_MAIN, State.PUBLISHED)},
+    (_MAIN, State.SCHEDULED, Event.CANCEL): {_ALWAYS: Place(_MAIN, State.CANCELLED)},
     (_MAIN, State.ACTIVE, Event.RECEIVE): _OUT,
-    (_MAIN, State.ACTIVE, Event.RECEIVE_AND_DELETE): {_ALWAYS: Outcome(_MAIN, State.COMPLETED)},
+    (_MAIN, State.ACTIVE, Event.RECEIVE_AND_DELETE): {_ALWAYS: Place(_MAIN, State.COMPLETED)},
     (_MAIN, State.ACTIVE, Event.EXPIRE): _EXPIRY,
-    (_MAIN, State.ACTIVE, Event.PURGE): {_ALWAYS: Outcome(_MAIN, State.PURGED)},
+    (_MAIN, State.ACTIVE, Event.PURGE): {_ALWAYS: Place(_MAIN, State.PURGED)},
     (_MAIN, State.ACTIVE, Event.BURY): _BURIED,
-    (_MAIN, State.LOCKED, Event.RENEW): {_ALWAYS: Outcome(_MAIN, State.LOCKED)},
-    (_MAIN, State.LOCKED, Event.COMPLETE): {_ALWAYS: Outcome(_MAIN, State.COMPLETED)},
+    (_MAIN, State.LOCKED, Event.RENEW): {_ALWAYS: Place(_MAIN, State.LOCKED)},
+    (_MAIN, State.LOCKED, Event.COMPLETE): {_ALWAYS: Place(_MAIN, State.COMPLETED)},
     (_MAIN, State.LOCKED, Event.ABANDON): {**_FAILED, **_HOME, **_EXPIRY, **_DELAY, **_BACK},
     (_MAIN, State.LOCKED, Event.RELEASE): {**_HOME, **_EXPIRY, **_DELAY, **_BACK},
     (_MAIN, State.LOCKED, Event.LAPSE): {**_FAILED, **_HOME, **_EXPIRY, **_BACK},
-    (_MAIN, State.LOCKED, Event.DEFER): {**_FAILED, _ALWAYS: Outcome(_MAIN, State.DEFERRED)},
+    (_MAIN, State.LOCKED, Event.DEFER): {**_FAILED, _ALWAYS: Place(_MAIN, State.DEFERRED)},
     (_MAIN, State.LOCKED, Event.DEAD_LETTER): _BURIED,
-    (_MAIN, State.HELD, Event.RENEW): {_ALWAYS: Outcome(_MAIN, State.HELD)},
-    (_MAIN, State.HELD, Event.COMPLETE): {_ALWAYS: Outcome(_MAIN, State.COMPLETED)},
+    (_MAIN, State.HELD, Event.RENEW): {_ALWAYS: Place(_MAIN, State.HELD)},
+    (_MAIN, State.HELD, Event.COMPLETE): {_ALWAYS: Place(_MAIN, State.COMPLETED)},
     (_MAIN, State.HELD, Event.ABANDON): {**_FAILED, **_HOME, **_EXPIRY, **_BACK},
     (_MAIN, State.HELD, Event.RELEASE): {**_HOME, **_EXPIRY, **_BACK},
     (_MAIN, State.HELD, Event.LAPSE): {**_FAILED, **_HOME, **_EXPIRY, **_BACK},
-    (_MAIN, State.HELD, Event.DEFER): {**_FAILED, _ALWAYS: Outcome(_MAIN, State.DEFERRED)},
+    (_MAIN, State.HELD, Event.DEFER): {**_FAILED, _ALWAYS: Place(_MAIN, State.DEFERRED)},
     (_MAIN, State.HELD, Event.DEAD_LETTER): _BURIED,
     (_MAIN, State.HELD, Event.BURY): _BURIED,
     (_MAIN, State.DELAYED, Event.WAKE): {**_EXPIRY, **_BACK},
-    (_MAIN, State.DELAYED, Event.PURGE): {_ALWAYS: Outcome(_MAIN, State.PURGED)},
+    (_MAIN, State.DELAYED, Event.PURGE): {_ALWAYS: Place(_MAIN, State.PURGED)},
     (_MAIN, State.DEFERRED, Event.RECEIVE_DEFERRED): {**_EXPIRY, **_OUT},
-    (_MAIN, State.DEFERRED, Event.RECEIVE_DEFERRED_AND_DELETE): {**_EXPIRY, _ALWAYS: Outcome(_MAIN, State.COMPLETED)},
-    (_MAIN, State.DEFERRED, Event.PURGE): {_ALWAYS: Outcome(_MAIN, State.PURGED)},
+    (_MAIN, State.DEFERRED, Event.RECEIVE_DEFERRED_AND_DELETE): {**_EXPIRY, _ALWAYS: Place(_MAIN, State.COMPLETED)},
+    (_MAIN, State.DEFERRED, Event.PURGE): {_ALWAYS: Place(_MAIN, State.PURGED)},
     (_MAIN, State.DEFERRED, Event.BURY): _BURIED,
     # -- the dead side: no limit, no expiry, no way back
-    (_DEAD, State.ACTIVE, Event.RECEIVE): {_ALWAYS: Outcome(_DEAD, State.LOCKED)},
-    (_DEAD, State.ACTIVE, Event.RECEIVE_AND_DELETE): {_ALWAYS: Outcome(_DEAD, State.COMPLETED)},
-    (_DEAD, State.ACTIVE, Event.PURGE): {_ALWAYS: Outcome(_DEAD, State.PURGED)},
-    (_DEAD, State.LOCKED, Event.RENEW): {_ALWAYS: Outcome(_DEAD, State.LOCKED)},
-    (_DEAD, State.LOCKED, Event.COMPLETE): {_ALWAYS: Outcome(_DEAD, State.COMPLETED)},
+    (_DEAD, State.ACTIVE, Event.RECEIVE): {_ALWAYS: Place(_DEAD, State.LOCKED)},
+    (_DEAD, State.ACTIVE, Event.RECEIVE_AND_DELETE): {_ALWAYS: Place(_DEAD, State.COMPLETED)},
+    (_DEAD, State.ACTIVE, Event.PURGE): {_ALWAYS: Place(_DEAD, State.PURGED)},
+    (_DEAD, State.LOCKED, Event.RENEW): {_ALWAYS: Place(_DEAD, State.LOCKED)},
+    (_DEAD, State.LOCKED, Event.COMPLETE): {_ALWAYS: Place(_DEAD, State.COMPLETED)},
     (_DEAD, State.LOCKED, Event.ABANDON): {**_DEAD_HOME, **_DEAD_DELAY, **_DEAD_BACK},
     (_DEAD, State.LOCKED, Event.RELEASE): {**_DEAD_HOME, **_DEAD_DELAY, **_DEAD_BACK},
     (_DEAD, State.LOCKED, Event.LAPSE): {**_DEAD_HOME, **_DEAD_BACK},
-    (_DEAD, State.LOCKED, Event.DEFER): {_ALWAYS: Outcome(_DEAD, State.DEFERRED)},
+    (_DEAD, State.LOCKED, Event.DEFER): {_ALWAYS: Place(_DEAD, State.DEFERRED)},
     (_DEAD, State.DELAYED, Event.WAKE): _DEAD_BACK,
-    (_DEAD, State.DELAYED, Event.PURGE): {_ALWAYS: Outcome(_DEAD, State.PURGED)},
-    (_DEAD, State.DEFERRED, Event.RECEIVE_DEFERRED): {_ALWAYS: Outcome(_DEAD, State.LOCKED)},
-    (_DEAD, State.DEFERRED, Event.RECEIVE_DEFERRED_AND_DELETE): {_ALWAYS: Outcome(_DEAD, State.COMPLETED)},
-    (_DEAD, State.DEFERRED, Event.PURGE): {_ALWAYS: Outcome(_DEAD, State.PURGED)},
+    (_DEAD, State.DELAYED, Event.PURGE): {_ALWAYS: Place(_DEAD, State.PURGED)},
+    (_DEAD, State.DEFERRED, Event.RECEIVE_DEFERRED): {_ALWAYS: Place(_DEAD, State.LOCKED)},
+    (_DEAD, State.DEFERRED, Event.RECEIVE_DEFERRED_AND_DELETE): {_ALWAYS: Place(_DEAD, State.COMPLETED)},
+    (_DEAD, State.DEFERRED, Event.PURGE): {_ALWAYS: Place(_DEAD, State.PURGED)},
 })
 # fmt: on
 """Everything that can happen, and where it leads; the first condition of a row that holds decides."""
 
 
-def decide(side: Side, state: State, event: Event, holding: Collection[Condition]) -> tuple[Condition, Outcome]:
+def decide(side: Side, state: State, event: Event, holding: Collection[Condition]) -> tuple[Condition, Place]:
     """The condition that decides and the outcome, given the conditions that hold now.
 
     Conditions that the row does not ask about are of no consequence. Raises :class:`ImpossibleError` where there is no

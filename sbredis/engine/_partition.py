@@ -59,19 +59,19 @@ __all__ = [
     "MAXIMUM_CALL_MESSAGES",
     "MAXIMUM_CHANGES_BYTES",
     "NO_CALL_ID",
+    "CallId",
     "Copy",
     "Lock",
     "Mode",
     "Outgoing",
     "Partition",
     "SessionLock",
-    "Side",
-    "CallId",
+    "SidePrefix",
     "new_token",
 ]
 
 T = TypeVar("T")
-Side = Literal["", "d"]
+SidePrefix = Literal["", "d"]
 """The main queue of a partition, or its dead-letter queue."""
 Mode = Literal["lock", "delete"]
 
@@ -209,7 +209,7 @@ class Partition:
         token: str,
         wanted: int,
         *,
-        side: Side = "",
+        side: SidePrefix = "",
         mode: Mode = "lock",
         room: int = MAXIMUM_CALL_BYTES,
         waiter: bytes = b"",
@@ -240,7 +240,7 @@ class Partition:
     def look(
         self,
         *,
-        side: Side = "",
+        side: SidePrefix = "",
         waiter: bytes = b"",
         waiting_for: int = 1,
         call_id: CallId = NO_CALL_ID,
@@ -298,7 +298,7 @@ class Partition:
         start: int,
         wanted: int,
         *,
-        side: Side = "",
+        side: SidePrefix = "",
         room: int = MAXIMUM_CALL_BYTES,
         states: str = "alwfs",
         session: str | None = None,
@@ -358,7 +358,7 @@ class Partition:
         call_id: CallId,
         before: int,
         *,
-        side: Side = "",
+        side: SidePrefix = "",
         share: int = MAXIMUM_CALL_MESSAGES,
         start: int = 0,
         session: str | None = None,

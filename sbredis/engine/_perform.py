@@ -11,12 +11,12 @@ from sbredis.engine._request import Request
 from sbredis.exceptions import ScriptRefusedError
 from sbredis.transport import Argument, Script
 
-__all__ = ["Caller", "perform"]
+__all__ = ["ScriptCaller", "perform"]
 
 T = TypeVar("T")
 
 
-class Caller(Protocol):
+class ScriptCaller(Protocol):
     """What requests are sent through: a transport, named by what is asked of it, so that redis-py is not imported."""
 
     async def call(
@@ -34,7 +34,7 @@ class Caller(Protocol):
 
 
 async def perform(
-    transport: Caller,
+    transport: ScriptCaller,
     request: Request[T],
     *,
     timeout: float = 60.0,

@@ -12,7 +12,7 @@ from sbredis.engine._packing import (
     token_of,
     within,
 )
-from sbredis.engine._partition import NO_CALL_ID, Partition, CallId, new_token
+from sbredis.engine._partition import NO_CALL_ID, CallId, Partition, new_token
 from sbredis.engine._request import Request
 from sbredis.engine._results import NEVER, Accepted, Purged, SessionsListed
 from sbredis.exceptions import MessageSizeExceededError

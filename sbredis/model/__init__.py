@@ -27,7 +27,7 @@ from sbredis.model._enums import (
     TransportType,
 )
 from sbredis.model._fields import Described
-from sbredis.model._hold import Hold, Lease, Source
+from sbredis.model._hold import Hold, MessageLease, Source
 from sbredis.model._id_kinds import comparable_id
 from sbredis.model._keywords import names_keywords
 from sbredis.model._message import (
@@ -95,8 +95,8 @@ __all__ = [
     "EntityStatus",
     "FalseRuleFilter",
     "Hold",
-    "Lease",
     "MessageCountDetails",
+    "MessageLease",
     "MessageType",
     "MessageTypes",
     "MessagingSku",

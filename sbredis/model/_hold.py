@@ -14,13 +14,13 @@ from typing import Any
 from sbredis.engine import Delivery, Lock
 from sbredis.model._enums import ServiceBusReceiveMode
 
-__all__ = ["Hold", "Lease", "Source"]
+__all__ = ["Hold", "MessageLease", "Source"]
 
 _PEEK_LOCK = ServiceBusReceiveMode.PEEK_LOCK
 
 
 @dataclass(slots=True, eq=False)
-class Lease:
+class MessageLease:
     """The lock that the messages of one receive call share."""
 
     token: str
@@ -53,9 +53,9 @@ class Hold:
     name: str
     """The name of the message in its partition."""
     source: Source
-    lease: Lease | None
+    lease: MessageLease | None
     """The lock on it. A renewal may give it another one."""
-    first_lease: Lease | None
+    first_lease: MessageLease | None
     """The lock that it was received under. Its token identifies the delivery."""
     settled: bool = False
     """It was settled, or is being settled."""

@@ -24,7 +24,7 @@ from sbredis.engine import (
 )
 from sbredis.model._checks import moment
 from sbredis.model._enums import ServiceBusMessageState
-from sbredis.model._hold import Hold, Lease, Source
+from sbredis.model._hold import Hold, MessageLease, Source
 from sbredis.model._message import ServiceBusMessage, copied, from_content
 
 __all__ = ["ServiceBusReceivedMessage", "delivered", "hold_of"]
@@ -208,7 +208,7 @@ class ServiceBusReceivedMessage(ServiceBusMessage):
         return None
 
 
-def delivered(delivery: Delivery, source: Source, lease: Lease | None) -> ServiceBusReceivedMessage:
+def delivered(delivery: Delivery, source: Source, lease: MessageLease | None) -> ServiceBusReceivedMessage:
     """The message that was given out or shown."""
     message: ServiceBusReceivedMessage = _new(ServiceBusReceivedMessage)
     hold: Hold

@@ -11,10 +11,10 @@ import anyio
 
 from sbredis._quoting import quoted
 from sbredis.engine import (
-    Caller,
     Partition,
     PartitionSettings,
     Request,
+    ScriptCaller,
     entity_name,
     namespace_name,
     new_token,
@@ -82,7 +82,7 @@ class Namespace:
 
     def __init__(
         self,
-        transport: Caller,
+        transport: ScriptCaller,
         name: str,
         partitions: int,
         created_at: int,
@@ -98,7 +98,7 @@ class Namespace:
     @classmethod
     async def open(
         cls,
-        transport: Caller,
+        transport: ScriptCaller,
         name: str,
         partitions: int | None = None,
         *,

@@ -24,7 +24,7 @@ __all__ = [
     "Page",
     "Registry",
     "Revised",
-    "Seen",
+    "SeenEntity",
     "Unregistered",
     "register_namespace",
     "require_bounds",
@@ -44,7 +44,7 @@ class NamespaceFacts(NamedTuple):
     created_at: int
 
 
-class Seen(NamedTuple):
+class SeenEntity(NamedTuple):
     """An entity, and what is counted of its topic, if it is one or belongs to one."""
 
     record: EntityRecord
@@ -185,14 +185,14 @@ class Registry:
         arguments = (self.partitions, name_key(topic.path), topic.incarnation, topic.version)
         return Request(load("mark_told"), self.keys, arguments, bool)
 
-    def look(self, path: str) -> Request[Seen | None]:
+    def look(self, path: str) -> Request[SeenEntity | None]:
         """An entity, if there is one, and what is counted of its topic."""
 
-        def read(reply: list[Any] | None) -> Seen | None:
+        def read(reply: list[Any] | None) -> SeenEntity | None:
             if reply is None:
                 return None
             record, behind, subscriptions, sql, correlation = reply
-            return Seen(decode(record), behind == 1, behind == 2, subscriptions, sql, correlation)
+            return SeenEntity(decode(record), behind == 1, behind == 2, subscriptions, sql, correlation)
 
         return Request(load("read_entity"), self.keys, self._read(path), read)
 

@@ -52,7 +52,7 @@ from typing import TypeVar
 
 import anyio
 
-from sbredis.engine import Caller, Partition, Request, SettingsStaleError, new_token, perform, salts
+from sbredis.engine import Partition, Request, ScriptCaller, SettingsStaleError, new_token, perform, salts
 from sbredis.exceptions import MessagingEntityNotFoundError, Outcome, ServiceBusError
 from sbredis.registry._entity import EntityRecord, Kind, split_path
 from sbredis.registry._refusals import (
@@ -63,7 +63,7 @@ from sbredis.registry._refusals import (
     of_another_kind,
     refusals,
 )
-from sbredis.registry._registry import Registry, Seen
+from sbredis.registry._registry import Registry, SeenEntity
 
 __all__ = ["TOPIC", "Steps"]
 
@@ -86,7 +86,7 @@ class Steps:
 
     def __init__(
         self,
-        transport: Caller,
+        transport: ScriptCaller,
         namespace: str,
         partitions: int,
         told: Callable[[], int | None] = lambda: None,
@@ -108,7 +108,7 @@ class Steps:
         """The entity of this name, all of it there, or the error that there is none; none of these kinds, if given."""
         return (await self.seen(path, until, kinds)).record
 
-    async def seen(self, path: str, until: float, kinds: Collection[Kind] = ()) -> Seen:
+    async def seen(self, path: str, until: float, kinds: Collection[Kind] = ()) -> SeenEntity:
         """The same with what is counted of its topic, whose partitions are told what somebody has left untold."""
         seen = await self._found(path, until, kinds)
         if seen.behind:
@@ -117,7 +117,7 @@ class Steps:
                 await self._catch_up(split_path(seen.record.path)[0], now + (until - now) * _SHARE)
         return seen
 
-    async def _found(self, path: str, until: float, kinds: Collection[Kind] = ()) -> Seen:
+    async def _found(self, path: str, until: float, kinds: Collection[Kind] = ()) -> SeenEntity:
         while True:
             seen = await self.ask(self.registry.look(path), until, path)
             if seen is None:

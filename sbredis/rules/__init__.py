@@ -5,10 +5,10 @@
 
 from __future__ import annotations
 
-from sbredis.rules._book import Copy, RuleBook
+from sbredis.rules._book import JudgedCopy, RuleBook
 from sbredis.rules._checks import check_action, check_filter
 from sbredis.rules._complaints import Complaints
-from sbredis.rules._message_view import SETTABLE, SYSTEM_PROPERTIES, Facts
+from sbredis.rules._message_view import SETTABLE, SYSTEM_PROPERTIES, MessageView
 from sbredis.rules._rules import CorrelationFilter, FalseFilter, Filter, Rule, SqlAction, SqlFilter, TrueFilter
 from sbredis.rules._stored import rule_from_json, rule_to_json
 from sbredis.rules._values import Constant, Value
@@ -18,11 +18,11 @@ __all__ = [
     "SYSTEM_PROPERTIES",
     "Complaints",
     "Constant",
-    "Copy",
     "CorrelationFilter",
-    "Facts",
     "FalseFilter",
     "Filter",
+    "JudgedCopy",
+    "MessageView",
     "Rule",
     "RuleBook",
     "SqlAction",

@@ -14,7 +14,7 @@ from sbredis._quoting import shortened
 from sbredis.rules._arithmetic import EvaluationError
 from sbredis.rules._checks import read_action
 from sbredis.rules._compile import Compiler
-from sbredis.rules._message_view import SETTABLE, Facts, canonical
+from sbredis.rules._message_view import SETTABLE, MessageView, canonical
 from sbredis.rules._rules import SqlAction
 from sbredis.rules._syntax import Remove, Statement
 from sbredis.rules._values import LARGEST, SMALLEST, Constant, Kind, Value, kind_of, on_calendar, storable
@@ -46,12 +46,12 @@ class Changed(NamedTuple):
     user: dict[str, Value]
 
 
-class _Draft(Facts):
+class _Draft(MessageView):
     """A copy of a message that is being changed. The statements of the action see what those before them did."""
 
     __slots__ = ("changed", "properties")
 
-    def __init__(self, original: Facts) -> None:
+    def __init__(self, original: MessageView) -> None:
         self.properties = dict(original.user)
         self.changed: dict[str, Constant] = {}
         super().__init__(original.system, self.properties)
@@ -76,7 +76,7 @@ class _Draft(Facts):
 
 
 _Step: TypeAlias = Callable[[_Draft], None]
-Action: TypeAlias = Callable[[Facts], Changed]
+Action: TypeAlias = Callable[[MessageView], Changed]
 
 
 def compile_action(given: SqlAction, rule: str) -> Action:
@@ -85,7 +85,7 @@ def compile_action(given: SqlAction, rule: str) -> Action:
     compiler = Compiler(given.text, parameters)
     steps = [_step(statement, compiler) for statement in statements]
 
-    def act(facts: Facts) -> Changed:
+    def act(facts: MessageView) -> Changed:
         draft = _Draft(facts)
         draft.remove_user(RULE_NAME)
         draft.set_user(RULE_NAME, rule)

@@ -15,13 +15,13 @@ from sbredis.rules._checks import check_filter, correlated, read_filter
 from sbredis.rules._compile import Compiler, Condition
 from sbredis.rules._complaints import Complaints
 from sbredis.rules._index import Index, Wanted, split
-from sbredis.rules._message_view import Facts, Seen
+from sbredis.rules._message_view import MessageView, PropertyView
 from sbredis.rules._rules import CorrelationFilter, FalseFilter, Filter, Rule, SqlFilter
 from sbredis.rules._sharing import Memory, Sharing
 from sbredis.rules._syntax import Predicate
 from sbredis.rules._values import Constant, Value
 
-__all__ = ["Copy", "RuleBook"]
+__all__ = ["JudgedCopy", "RuleBook"]
 
 _LONGEST_NAME = 64
 _LONGEST_ERROR = 1024
@@ -30,7 +30,7 @@ _LONGEST_ERROR = 1024
 _UNCHANGED: Final[Mapping[str, Constant]] = MappingProxyType({})
 
 
-class Copy(NamedTuple):
+class JudgedCopy(NamedTuple):
     """A copy of a message for a subscription."""
 
     subscription: int
@@ -50,7 +50,7 @@ class _Entry:
 
     __slots__ = ("action", "condition", "dead_letters", "plain", "position", "rule", "subscription")
 
-    def __init__(self, position: int, rule: Rule, plain: Copy, *, dead_letters: bool) -> None:
+    def __init__(self, position: int, rule: Rule, plain: JudgedCopy, *, dead_letters: bool) -> None:
         self.position = position
         self.subscription = plain.subscription
         self.rule = rule.name
@@ -60,10 +60,12 @@ class _Entry:
         self.action: Action | None = None
         self.plain = plain
 
-    def failed(self, what: str, reason: object) -> Copy:
+    def failed(self, what: str, reason: object) -> JudgedCopy:
         shown = shortened(f"{reason}", _LONGEST_ERROR).encode(errors="backslashreplace").decode()
         start = f"The {what} of rule {shortened(self.rule, _LONGEST_NAME)!r} failed: "
-        return Copy(self.subscription, self.rule, error=f"{start}{shortened(shown, _LONGEST_ERROR - len(start) - 1)}.")
+        return JudgedCopy(
+            self.subscription, self.rule, error=f"{start}{shortened(shown, _LONGEST_ERROR - len(start) - 1)}."
+        )
 
 
 _position = attrgetter("position")
@@ -93,7 +95,7 @@ class RuleBook:
         compiling = _Compiling(self._unusable)
         position = 0
         for subscription, (rules, dead_letters) in enumerate(subscriptions):
-            plain = Copy(subscription, None)
+            plain = JudgedCopy(subscription, None)
             for rule in rules:
                 entry = _Entry(position, rule, plain, dead_letters=dead_letters)
                 position += 1
@@ -110,7 +112,7 @@ class RuleBook:
                 self._always.append(entry)
         self._index = Index(indexed) if indexed else None
 
-    def judge(self, facts: Facts) -> list[Copy]:
+    def judge(self, facts: MessageView) -> list[JudgedCopy]:
         """The copies that a message becomes: subscription by subscription, in the order of their rules.
 
         All matching rules of a subscription that have no action give one plain copy, in the place of the first of
@@ -123,8 +125,8 @@ class RuleBook:
             index.find(facts, found)
             if len(found) > 1:
                 found.sort(key=_position)
-        seen: Seen = Memory(facts) if self._shares and found else facts
-        copies: list[Copy] = []
+        seen: PropertyView = Memory(facts) if self._shares and found else facts
+        copies: list[JudgedCopy] = []
         plain = -1  # the last subscription that has its plain copy
         for entry in found:
             action = entry.action
@@ -149,7 +151,7 @@ class RuleBook:
                 copies.append(entry.plain)
         return copies
 
-    def _act(self, entry: _Entry, action: Action, facts: Facts, copies: list[Copy]) -> None:
+    def _act(self, entry: _Entry, action: Action, facts: MessageView, copies: list[JudgedCopy]) -> None:
         try:
             changed = action(facts)
         except EvaluationError as error:
@@ -159,9 +161,9 @@ class RuleBook:
         except Exception as error:  # noqa: BLE001 -- as for filters
             self._broke(entry, "action", error, copies)
             return
-        copies.append(Copy(entry.subscription, entry.rule, changed.system, changed.user))
+        copies.append(JudgedCopy(entry.subscription, entry.rule, changed.system, changed.user))
 
-    def _broke(self, entry: _Entry, what: str, error: Exception, copies: list[Copy]) -> None:
+    def _broke(self, entry: _Entry, what: str, error: Exception, copies: list[JudgedCopy]) -> None:
         self._complaints.defect(self._name(entry), entry.rule, what, error)
         if entry.dead_letters:
             copies.append(entry.failed(what, f"a defect in sbredis: {_why(error)}"))
@@ -230,11 +232,11 @@ class _Compiling:
         return self._sharing.any
 
 
-def _failing(error: Exception) -> Callable[[Seen], NoReturn]:
+def _failing(error: Exception) -> Callable[[PropertyView], NoReturn]:
     """What stands for a filter or an action that cannot be used."""
     reason = f"it cannot be used: {_why(error)}"
 
-    def fail(seen: Seen) -> NoReturn:  # noqa: ARG001 -- as all conditions and actions
+    def fail(seen: PropertyView) -> NoReturn:  # noqa: ARG001 -- as all conditions and actions
         raise EvaluationError(reason)
 
     return fail

@@ -15,7 +15,7 @@ from uuid import uuid4
 from sbredis._quoting import shortened
 from sbredis.rules._arithmetic import EvaluationError, calculate, negate
 from sbredis.rules._like import LONGEST_PATTERN, PatternError, matcher
-from sbredis.rules._message_view import Seen, canonical
+from sbredis.rules._message_view import PropertyView, canonical
 from sbredis.rules._syntax import (
     AllOf,
     AnyOf,
@@ -55,8 +55,8 @@ __all__ = ["Compiler", "Condition", "Getter"]
 
 T = TypeVar("T")
 
-Getter: TypeAlias = Callable[[Seen], Constant]
-Condition: TypeAlias = Callable[[Seen], Truth]
+Getter: TypeAlias = Callable[[PropertyView], Constant]
+Condition: TypeAlias = Callable[[PropertyView], Truth]
 _Step: TypeAlias = tuple[Operator, Getter, str]
 
 _COMPARISONS: dict[str, Callable[[object, object], Truth]] = {
@@ -73,10 +73,10 @@ _MIRRORED = {"=": "=", "<>": "<>", "<": ">", "<=": ">=", ">": "<", ">=": "<="}
 
 
 class _Once(Protocol):
-    def __call__(self, node: object, own: Callable[[Seen], T]) -> Callable[[Seen], T]: ...
+    def __call__(self, node: object, own: Callable[[PropertyView], T]) -> Callable[[PropertyView], T]: ...
 
 
-def _each_time(node: object, own: Callable[[Seen], T]) -> Callable[[Seen], T]:  # noqa: ARG001 -- as in the protocol
+def _each_time(node: object, own: Callable[[PropertyView], T]) -> Callable[[PropertyView], T]:  # noqa: ARG001 -- as in the protocol
     return own
 
 
@@ -138,7 +138,7 @@ class Compiler:
             return lambda seen: seen.system.get(system)
         problem = f"there is no system property {shortened(named.name, _LONGEST_NAME)} {self._where(named.at)}"
 
-        def fail(seen: Seen) -> NoReturn:  # noqa: ARG001 -- as all getters
+        def fail(seen: PropertyView) -> NoReturn:  # noqa: ARG001 -- as all getters
             raise EvaluationError(problem)
 
         return fail
@@ -146,7 +146,7 @@ class Compiler:
     def _lookup(self, name: Getter, at: int) -> Getter:
         problem = f"the name of a property must be text {self._where(at)}"
 
-        def get(seen: Seen) -> Constant:
+        def get(seen: PropertyView) -> Constant:
             named = name(seen)
             if named is None:
                 return None
@@ -159,7 +159,7 @@ class Compiler:
     def _sign(self, sign: str, operand: Getter, at: int) -> Getter:
         where = self._where(at)
 
-        def get(seen: Seen) -> Constant:
+        def get(seen: PropertyView) -> Constant:
             value = operand(seen)
             try:
                 return negate(sign, value)
@@ -202,7 +202,7 @@ class Compiler:
         if len(conditions) < 2:
             return conditions[0] if conditions else None
 
-        def holds(seen: Seen) -> bool:
+        def holds(seen: PropertyView) -> bool:
             for condition in conditions:  # noqa: SIM110 -- a generator costs more than the conditions
                 if condition(seen) is not True:
                     return False
@@ -218,7 +218,7 @@ class Compiler:
         if constant is None:
             other = self.value(right)
 
-            def varies(seen: Seen) -> Truth:
+            def varies(seen: PropertyView) -> Truth:
                 first = getter(seen)
                 return compare(first, other(seen))
 
@@ -230,7 +230,7 @@ class Compiler:
             return lambda seen: compare(getter(seen), value)
         quick = _QUICK[comparison](value)
 
-        def usually(seen: Seen) -> Truth:
+        def usually(seen: PropertyView) -> Truth:
             found = getter(seen)
             kind = type(found)
             if kind is first or kind is second:
@@ -242,7 +242,7 @@ class Compiler:
     def _within(self, operand: Expression, options: tuple[Expression, ...]) -> Condition:
         getter, others = self.value(operand), [self.value(option) for option in options]
 
-        def within(seen: Seen) -> Truth:
+        def within(seen: PropertyView) -> Truth:
             found = getter(seen)
             if found is None:
                 return None
@@ -267,13 +267,13 @@ class Compiler:
                 return lambda seen: None  # noqa: ARG005 -- as all conditions
             ready = matcher(fixed.value)
 
-            def simple(seen: Seen) -> Truth:
+            def simple(seen: PropertyView) -> Truth:
                 found = getter(seen)
                 return ready(found) if isinstance(found, str) else None
 
             return simple
 
-        def varies(seen: Seen) -> Truth:
+        def varies(seen: PropertyView) -> Truth:
             found, wanted = getter(seen), pattern(seen)
             mark = escape(seen) if escape is not None else None
             if found is None or wanted is None or (escape is not None and mark is None):
@@ -308,7 +308,7 @@ _QUICK: dict[str, Callable[[Any], Callable[[Any], bool]]] = {
 
 
 def _calculated(first: Getter, steps: list[_Step]) -> Getter:
-    def calculated(seen: Seen) -> Constant:
+    def calculated(seen: PropertyView) -> Constant:
         result = first(seen)
         for operator, operand, where in steps:
             value = operand(seen)
@@ -322,7 +322,7 @@ def _calculated(first: Getter, steps: list[_Step]) -> Getter:
 
 
 def _negated(condition: Condition) -> Condition:
-    def negated(seen: Seen) -> Truth:
+    def negated(seen: PropertyView) -> Truth:
         truth = condition(seen)
         return None if truth is None else not truth
 
@@ -330,7 +330,7 @@ def _negated(condition: Condition) -> Condition:
 
 
 def _all_of(conditions: list[Condition]) -> Condition:
-    def all_of(seen: Seen) -> Truth:
+    def all_of(seen: PropertyView) -> Truth:
         result: Truth = True
         for condition in conditions:
             truth = condition(seen)
@@ -344,7 +344,7 @@ def _all_of(conditions: list[Condition]) -> Condition:
 
 
 def _any_of(conditions: list[Condition]) -> Condition:
-    def any_of(seen: Seen) -> Truth:
+    def any_of(seen: PropertyView) -> Truth:
         result: Truth = False
         for condition in conditions:
             truth = condition(seen)

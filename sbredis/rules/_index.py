@@ -16,7 +16,7 @@ from collections.abc import Iterable, Mapping
 from typing import Any, Generic, TypeAlias, TypeVar
 
 from sbredis.rules._compile import Compiler
-from sbredis.rules._message_view import Facts, canonical
+from sbredis.rules._message_view import MessageView, canonical
 from sbredis.rules._syntax import (
     AllOf,
     AnyOf,
@@ -77,7 +77,7 @@ class Index(Generic[T]):
             system, name = shape.settle(users)
             (self._system if system else self._user).setdefault(name, []).append(shape)
 
-    def find(self, facts: Facts, found: list[T]) -> None:
+    def find(self, facts: MessageView, found: list[T]) -> None:
         """Add to ``found`` whatever wants nothing that the message does not have. In no particular order."""
         system, names = facts.system, facts.names
         if self._system:

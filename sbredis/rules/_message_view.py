@@ -7,7 +7,7 @@ from typing import Protocol
 
 from sbredis.rules._values import Constant, Value
 
-__all__ = ["SETTABLE", "SYSTEM_PROPERTIES", "Facts", "Seen", "canonical"]
+__all__ = ["SETTABLE", "SYSTEM_PROPERTIES", "MessageView", "PropertyView", "canonical"]
 
 SETTABLE: dict[str, str] = {
     "contenttype": "ContentType",
@@ -62,7 +62,7 @@ def canonical(name: str) -> str | None:
     return name if name in SYSTEM_PROPERTIES else None
 
 
-class Seen(Protocol):
+class PropertyView(Protocol):
     """What filters and actions ask: the properties of a message by their names in lower case."""
 
     @property
@@ -71,7 +71,7 @@ class Seen(Protocol):
     def names(self) -> Mapping[str, Value]: ...
 
 
-class Facts:
+class MessageView:
     """A message as filters see it, made once for each message.
 
     ``system`` has the system properties by their canonical names (see :data:`SYSTEM_PROPERTIES`; ``subject`` stands

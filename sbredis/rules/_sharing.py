@@ -20,7 +20,7 @@ from uuid import UUID
 
 from sbredis.rules._arithmetic import EvaluationError
 from sbredis.rules._index import Wanted, can_fail
-from sbredis.rules._message_view import Facts, Seen, canonical
+from sbredis.rules._message_view import MessageView, PropertyView, canonical
 from sbredis.rules._syntax import (
     AllOf,
     AnyOf,
@@ -55,7 +55,7 @@ class Memory(dict[Callable[[Any], object], object]):
 
     __slots__ = ("names", "system")
 
-    def __init__(self, facts: Facts) -> None:
+    def __init__(self, facts: MessageView) -> None:
         self.names = facts.names
         self.system = facts.system
 
@@ -100,15 +100,17 @@ class _Part:
             for part in self.parts:
                 part.used(by)
 
-    def once(self, own: Callable[[Seen], T]) -> Callable[[Seen], T]:
+    def once(self, own: Callable[[PropertyView], T]) -> Callable[[PropertyView], T]:
         """What asks this part for a filter that would ask it by a function of its own."""
         if self.answer is None:
             self.answer = own
-        remembered = cast("Callable[[Seen], T]", itemgetter(self.answer))  # a book that shares judges with a memory
+        remembered = cast(
+            "Callable[[PropertyView], T]", itemgetter(self.answer)
+        )  # a book that shares judges with a memory
         if not self.can_fail:
             return remembered
 
-        def ask(seen: Seen) -> T:
+        def ask(seen: PropertyView) -> T:
             known = remembered(seen)
             return own(seen) if known is _FAILED else known
 
@@ -137,7 +139,7 @@ class Sharing:
         for part in parts:
             part.used(wanted)
 
-    def once(self, node: object, own: Callable[[Seen], T]) -> Callable[[Seen], T]:
+    def once(self, node: object, own: Callable[[PropertyView], T]) -> Callable[[PropertyView], T]:
         """What asks a node of a filter, or the list of its topmost ones, where its own function would do so anew."""
         part = self._of.get(id(node))
         if part is None or not part.shared:

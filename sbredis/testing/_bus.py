@@ -16,7 +16,17 @@ from sbredis.aio.calls._test_hooks import dismantle, set_up
 from sbredis.aio.maintenance._publishing import TopicPublisher
 from sbredis.aio.management import ServiceBusAdministrationClient
 from sbredis.aio.receiving._peeking import Peeking
-from sbredis.engine import MAXIMUM_CALL_MESSAGES, Awoken, Outgoing, Partition, Request, Side, CallId, decode, name_key
+from sbredis.engine import (
+    MAXIMUM_CALL_MESSAGES,
+    Awoken,
+    CallId,
+    Outgoing,
+    Partition,
+    Request,
+    SidePrefix,
+    decode,
+    name_key,
+)
 from sbredis.exceptions import MessagingEntityDisabledError
 from sbredis.model import (
     QueueOptions,
@@ -331,10 +341,12 @@ class Bus:
             raise ValueError(f"{entity.name!r} is a topic, which keeps no messages: name a subscription as well.")
         return entity
 
-    async def _kept(self, name: str, subscription: str | None, side: Side = "") -> list[ServiceBusReceivedMessage]:
+    async def _kept(
+        self, name: str, subscription: str | None, side: SidePrefix = ""
+    ) -> list[ServiceBusReceivedMessage]:
         return await self._shown(await self._keeper(name, subscription), side)
 
-    async def _shown(self, entity: Entity, side: Side = "") -> list[ServiceBusReceivedMessage]:
+    async def _shown(self, entity: Entity, side: SidePrefix = "") -> list[ServiceBusReceivedMessage]:
         await self._catch_up(entity)
         peeking, found = Peeking(entity, side), list[ServiceBusReceivedMessage]()
         while page := await peeking.peek(MAXIMUM_CALL_MESSAGES, 0, deadline_of(None)):

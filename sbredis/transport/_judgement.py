@@ -8,7 +8,7 @@ from collections.abc import Callable, Sequence
 from sbredis.exceptions import ServerUnsuitableError
 from sbredis.transport._address import Target
 from sbredis.transport._server_facts import (
-    Copies,
+    ReplicaCount,
     ServerFacts,
     can_lose_acknowledged,
     durability_note,
@@ -21,7 +21,9 @@ __all__ = ["judge"]
 _log = logging.getLogger("sbredis.transport")
 
 
-def judge(target: Target, reached: Sequence[ServerFacts], copies_of: Callable[[ServerFacts], Copies]) -> None:
+def judge(
+    target: Target, reached: Sequence[ServerFacts], replica_count_of: Callable[[ServerFacts], ReplicaCount]
+) -> None:
     """Refuse what cannot keep its word, and log what is not known of the servers and what their word is worth."""
     if target.kind == "memory":
         return
@@ -31,7 +33,7 @@ def judge(target: Target, reached: Sequence[ServerFacts], copies_of: Callable[[S
     for facts in reached:
         if unread := unknown_note(facts, durability):
             _log.warning("%s", unread)
-        copies = copies_of(facts)
+        copies = replica_count_of(facts)
         problem = unconfirmable(facts, copies, target.kind) if durability == "replicated" else None
         if problem is not None and problem[1]:
             _log.warning("%s Calls to it wait.", problem[0])

@@ -22,7 +22,7 @@ from sbredis.transport._opening import Opener
 from sbredis.transport._patience import Patience, passes
 from sbredis.transport._replies import Failure, FailureKind
 from sbredis.transport._script import Argument, Call, Command, Script
-from sbredis.transport._server_facts import Copies, ServerFacts, can_lose_acknowledged, not_writable, problems
+from sbredis.transport._server_facts import ReplicaCount, ServerFacts, can_lose_acknowledged, not_writable, problems
 from sbredis.transport._slots import SLOTS, key_slot, parse_redirection
 from sbredis.transport._topology import Layout, topology_of
 from sbredis.transport._wire import Wire, WireLimits
@@ -260,7 +260,7 @@ class Transport:
             layout = await self._insisting(lambda _: self._discover(), patience)
             assert isinstance(layout, Layout)  # a failure was raised
             self._apply(layout)
-            judge(self.target, await self._reach_masters(patience), self._copies_of)
+            judge(self.target, await self._reach_masters(patience), self._replica_count_of)
         except BaseException:
             await to_the_end(self.aclose())
             raise
@@ -434,8 +434,8 @@ class Transport:
         """Whether a crash of this one server process loses messages that were acknowledged."""
         return can_lose_acknowledged(facts, replicated=bool(self._replicas_of(facts)))
 
-    def _copies_of(self, facts: ServerFacts) -> Copies:
-        return Copies(self._replicas_of(facts), facts.connected_replicas, self._steady)
+    def _replica_count_of(self, facts: ServerFacts) -> ReplicaCount:
+        return ReplicaCount(self._replicas_of(facts), facts.connected_replicas, self._steady)
 
     def _replicas_of(self, facts: ServerFacts) -> int | None:
         """How many replicas a master has: what we were told, else what the cluster or Sentinel knows, else who is

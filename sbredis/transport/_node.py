@@ -27,7 +27,7 @@ class Node:
     def __init__(self, endpoint: Endpoint, opener: Opener, replicas: Callable[[ServerFacts], int | None]) -> None:
         self.endpoint = endpoint
         self.calls = WireHolder(endpoint, opener)
-        self.durable = DurableLane(endpoint, opener, replicas)
+        self.durable = DurableWire(endpoint, opener, replicas)
 
     @property
     def suspected(self) -> bool:
@@ -83,7 +83,7 @@ class _Waiting:
         self.sent = False
 
 
-class DurableLane:
+class DurableWire:
     """Calls that are answered when every replica of the shard has them.
 
     Whatever has gathered while one flush waited goes into the next: one WAIT serves them all, on a connection of

@@ -13,7 +13,7 @@ from sbredis.transport._address import Durability, Endpoint, Kind
 
 __all__ = [
     "UNKNOWN_RUN_ID",
-    "Copies",
+    "ReplicaCount",
     "ServerFacts",
     "can_lose_acknowledged",
     "durability_note",
@@ -137,7 +137,7 @@ def not_writable(facts: ServerFacts, kind: Kind) -> str | None:
     )
 
 
-class Copies(NamedTuple):
+class ReplicaCount(NamedTuple):
     """How many replicas a master has, as far as is known; ``None`` is unknown."""
 
     known: int | None
@@ -148,7 +148,7 @@ class Copies(NamedTuple):
     """Whether the deployment says that nothing is down, and no failover is under way."""
 
 
-def unconfirmable(facts: ServerFacts, copies: Copies, kind: Kind) -> tuple[str, bool] | None:
+def unconfirmable(facts: ServerFacts, copies: ReplicaCount, kind: Kind) -> tuple[str, bool] | None:
     """Why nothing can be confirmed with ``durability=replicated``, and whether that may pass; ``None`` if it can be."""
     if copies.known is None:
         return (

@@ -13,7 +13,7 @@ import pytest
 from sbredis.aio import ServiceBusClient, ServiceBusReceiver
 from sbredis.aio.calls._clock import Clock
 from sbredis.aio.calls._entity import Entity
-from sbredis.engine import Counts, Lock, Outgoing, Partition, PartitionSettings, Side, CallId, new_token, perform
+from sbredis.engine import CallId, Counts, Lock, Outgoing, Partition, PartitionSettings, SidePrefix, new_token, perform
 from sbredis.exceptions import MessagingEntityNotFoundError
 from sbredis.model import ServiceBusMessage, ServiceBusReceivedMessage, hold_of, outgoing
 from sbredis.transport import Transport
@@ -143,7 +143,7 @@ class Queue:
             numbers += await self.put(*made[begin : begin + share], at=at)
         return numbers
 
-    async def take(self, wanted: int = 1, *, at: int = 0, side: Side = "") -> list[Lock]:
+    async def take(self, wanted: int = 1, *, at: int = 0, side: SidePrefix = "") -> list[Lock]:
         """Lock messages as somebody else."""
         token = new_token()
         received = await perform(self.transport, self.partitions[at].receive(self.call_id, token, wanted, side=side))

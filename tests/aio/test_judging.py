@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from sbredis.aio.calls._judging import Judge
 from sbredis.engine import PartitionSettings
 from sbredis.registry import JUDGING_PROPERTY, EntityRecord, Routed, Routes
-from sbredis.rules import Facts, Rule, SqlAction, SqlFilter, TrueFilter
+from sbredis.rules import MessageView, Rule, SqlAction, SqlFilter, TrueFilter
 
 TOPIC = EntityRecord(
     name="t",
@@ -35,9 +35,9 @@ RULES = [
     Rule("unusable", SqlFilter("color RESEMBLES 'red'"), None),
 ]
 MESSAGES = [
-    Facts({}, {"color": "red", "price": 20}),
-    Facts({}, {"color": "blue", "price": 0}),
-    Facts({"label": "x"}, {}),
+    MessageView({}, {"color": "red", "price": 20}),
+    MessageView({}, {"color": "blue", "price": 0}),
+    MessageView({"label": "x"}, {}),
 ]
 states = st.dictionaries(
     st.integers(0, 60), st.tuples(st.lists(st.sampled_from(RULES), max_size=3, unique=True), st.booleans()), max_size=50

@@ -16,7 +16,7 @@ import pytest
 from sbredis.aio import ServiceBusClient
 from sbredis.aio.maintenance import _maintenance as maintenance
 from sbredis.aio.maintenance import _visiting as visiting
-from sbredis.engine import PartitionSettings, CallId, accept_session, new_token, perform
+from sbredis.engine import CallId, PartitionSettings, accept_session, new_token, perform
 from sbredis.exceptions import Outcome, ServiceBusConnectionError
 from sbredis.model import ServiceBusMessage, outgoing
 from sbredis.servers import LocalServer

@@ -11,6 +11,7 @@ import pytest
 from sbredis.engine import (
     NEVER,
     Awoken,
+    CallId,
     Counts,
     Delivery,
     Lock,
@@ -27,8 +28,7 @@ from sbredis.engine import (
     Request,
     Sent,
     Settled,
-    Side,
-    CallId,
+    SidePrefix,
     load,
     new_token,
     partition_keys,
@@ -36,7 +36,7 @@ from sbredis.engine import (
     read_record,
 )
 from sbredis.engine._lifecycle import BAND_WIDTH, BANDS, State
-from sbredis.engine._lifecycle import Side as LifeSide
+from sbredis.engine._lifecycle import SidePrefix as LifeSide
 from sbredis.transport import Argument, Script, Transport
 
 __all__ = [
@@ -192,11 +192,11 @@ class Bench:
 
     # -- receiving
 
-    async def receive(self, wanted: int = 10, *, side: Side = "", mode: Mode = "lock") -> list[Held]:
+    async def receive(self, wanted: int = 10, *, side: SidePrefix = "", mode: Mode = "lock") -> list[Held]:
         return (await self.receive_more(wanted, side=side, mode=mode))[0]
 
     async def receive_more(
-        self, wanted: int = 10, *, side: Side = "", mode: Mode = "lock", waiter: bytes = b"", waiting_for: int = 1
+        self, wanted: int = 10, *, side: SidePrefix = "", mode: Mode = "lock", waiter: bytes = b"", waiting_for: int = 1
     ) -> tuple[list[Held], Received]:
         """What was received, and what else was said."""
         token = new_token()
@@ -206,16 +206,16 @@ class Bench:
         received = await self.tell(request)
         return [Held(token, delivery) for delivery in received.messages], received
 
-    async def one(self, *, side: Side = "") -> Held:
+    async def one(self, *, side: SidePrefix = "") -> Held:
         """The oldest message, of which there is one at least."""
         (message,) = await self.receive(1, side=side)
         return message
 
-    async def look(self, *, side: Side = "", waiter: bytes = b"", waiting_for: int = 1) -> Looked:
+    async def look(self, *, side: SidePrefix = "", waiter: bytes = b"", waiting_for: int = 1) -> Looked:
         call_id = CallId("", 0, self.now)
         return await self.tell(self.partition.look(side=side, waiter=waiter, waiting_for=waiting_for, call_id=call_id))
 
-    async def payloads(self, *, side: Side = "") -> list[bytes]:
+    async def payloads(self, *, side: SidePrefix = "") -> list[bytes]:
         """What a receiver gets now, locked like anything that is received."""
         return [message.payload for message in await self.receive(1000, side=side)]
 
@@ -250,20 +250,20 @@ class Bench:
         return (await self.tell(self.partition.cancel(self.call_id(), names))).missing
 
     async def peek(
-        self, start: int = 0, wanted: int = 100, *, side: Side = "", states: str = "alwfs"
+        self, start: int = 0, wanted: int = 100, *, side: SidePrefix = "", states: str = "alwfs"
     ) -> tuple[Delivery, ...]:
         call_id = CallId("", 0, self.now)
         shown: Peeked = await self.tell(self.partition.peek(start, wanted, side=side, states=states, call_id=call_id))
         return shown.messages
 
-    async def states(self, *, side: Side = "") -> dict[str, str]:
+    async def states(self, *, side: SidePrefix = "") -> dict[str, str]:
         """The letter of the state of each message, by name."""
         return {message.name: message.state for message in await self.peek(side=side)}
 
     async def count(self) -> Counts:
         return await self.tell(self.partition.count(CallId("", 0, self.now)))
 
-    async def purge(self, before: int = NEVER, *, side: Side = "", share: int = 1000, start: int = 0) -> Purged:
+    async def purge(self, before: int = NEVER, *, side: SidePrefix = "", share: int = 1000, start: int = 0) -> Purged:
         request = self.partition.purge(self.call_id(), before, side=side, share=share, start=start)
         return await self.tell(request)
 

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 
 from sbredis.engine import (
     Accepted,
+    CallId,
     Content,
     Delivery,
     Lock,
@@ -14,7 +15,6 @@ from sbredis.engine import (
     Received,
     SessionLock,
     SessionsListed,
-    CallId,
     accept_session,
     decode,
     encode,

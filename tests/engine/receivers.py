@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Awaitable, Callable
 
-from sbredis.engine import Looked, Side, waiting_channel
+from sbredis.engine import Looked, SidePrefix, waiting_channel
 from tests.engine.bench import NAMESPACE, SALT, Bench
 from tests.transport.ears import Ear
 from tests.waiting import eventually
@@ -22,12 +22,12 @@ class Receiver:
         self.channel = waiting_channel(NAMESPACE, SALT, name)
         self.ear = Ear()
 
-    async def receive(self, wanted: int = 1, *, side: Side = "") -> list[bytes]:
+    async def receive(self, wanted: int = 1, *, side: SidePrefix = "") -> list[bytes]:
         """What it gets; if that is nothing it waits from now on."""
         held, _ = await self.bench.receive_more(wanted, side=side, waiter=self.channel, waiting_for=wanted)
         return [message.payload for message in held]
 
-    async def look(self, waiting_for: int = 1, *, side: Side = "") -> Looked:
+    async def look(self, waiting_for: int = 1, *, side: SidePrefix = "") -> Looked:
         """Whether there is something for it; if not it waits from now on."""
         return await self.bench.look(side=side, waiter=self.channel, waiting_for=waiting_for)
 

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from sbredis.engine import NEVER, Outgoing, Partition, Request, CallId, read_record
+from sbredis.engine import NEVER, CallId, Outgoing, Partition, Request, read_record
 from sbredis.exceptions import MessageSizeExceededError, MessagingEntityNotFoundError, ServiceBusQuotaExceededError
 from tests.engine.bench import ENTITY, NAMESPACE, SALT, SETTINGS, START, Bench, set_to
 from tests.engine.proof.picture import SENTINEL, SENTINEL_SCORE

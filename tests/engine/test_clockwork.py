@@ -6,7 +6,7 @@ from collections.abc import Awaitable, Callable
 
 import pytest
 
-from sbredis.engine import Outgoing, CallId, new_token, read_record
+from sbredis.engine import CallId, Outgoing, new_token, read_record
 from sbredis.engine._lifecycle import State
 from tests.engine.bench import SETTINGS, START, Bench, set_to
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from sbredis.engine import Mode, Received, Request, CallId, new_token
+from sbredis.engine import CallId, Mode, Received, Request, new_token
 from tests.engine.bench import SETTINGS, Bench, Held, set_to
 
 pytestmark = pytest.mark.anyio

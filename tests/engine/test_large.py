@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import pytest
 
-from sbredis.engine import MAXIMUM_CALL_BYTES, Outgoing, PartitionSettings, CallId
+from sbredis.engine import MAXIMUM_CALL_BYTES, CallId, Outgoing, PartitionSettings
 from sbredis.engine._lifecycle import State
 from tests.engine.bench import SETTINGS, Bench
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from sbredis.engine import Looked, MalformedCallError, CallId, new_token
+from sbredis.engine import CallId, Looked, MalformedCallError, new_token
 from sbredis.exceptions import MessagingEntityDisabledError
 from tests.engine.bench import SETTINGS, START, Bench, set_to
 from tests.engine.receivers import Receivers

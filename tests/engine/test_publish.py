@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 
 from sbredis.engine import (
+    CallId,
     Content,
     Copy,
     Lock,
@@ -21,7 +22,6 @@ from sbredis.engine import (
     Sent,
     SessionLock,
     SettingsStaleError,
-    CallId,
     accept_session,
     encode,
     load,
@@ -283,7 +283,15 @@ async def test_each_rule_with_an_action_makes_a_copy_of_its_own(topic: Topic) ->
 async def test_a_message_of_several_copies_is_stored_once_and_goes_with_the_last(topic: Topic) -> None:
     """Whichever it is, and the changes of each copy go with it."""
     await topic.hand_out(
-        [Outgoing(b"x" * 100)], [[Copy(0, b"red"), Copy(0, b"blue"), Copy(1), Copy(2, b"r", dead=True)]]
+        [Outgoing(b"x" * 100)],
+        [
+            [
+                Copy(0, b"red"),
+                Copy(0, b"blue"),
+                Copy(1),
+                Copy(2, b"r", dead=True),
+            ]
+        ],
     )
     assert await topic.bytes() == 115 + 3 + 4 + 1
     token = new_token()
@@ -308,7 +316,10 @@ async def test_both_copies_of_a_message_may_be_settled_in_one_call(topic: Topic)
 
 async def test_copies_have_lives_of_their_own(topic: Topic) -> None:
     """One is dead-lettered, one abandoned, and one deferred, which expires when asked for; each keeps its changes."""
-    await topic.hand_out([Outgoing(b"m", 5000)], [[Copy(0, b"red"), Copy(0, b"blue"), Copy(0, b"green")]])
+    await topic.hand_out(
+        [Outgoing(b"m", 5000)],
+        [[Copy(0, b"red"), Copy(0, b"blue"), Copy(0, b"green")]],
+    )
     token = new_token()
     await topic.receive(topic.one, token)
     red, blue, green = (Lock(token, str(number)) for number in (1, 2, 3))

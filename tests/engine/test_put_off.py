@@ -13,11 +13,11 @@ import pytest
 
 from sbredis.engine import (
     NEVER,
+    CallId,
     Content,
     Outgoing,
     Partition,
     SessionLock,
-    CallId,
     accept_session,
     encode,
     new_token,

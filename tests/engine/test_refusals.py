@@ -15,6 +15,7 @@ import pytest
 
 from sbredis.engine import (
     NEVER,
+    CallId,
     Content,
     MalformedCallError,
     Outgoing,
@@ -22,7 +23,6 @@ from sbredis.engine import (
     PartitionSettings,
     Request,
     SessionLock,
-    CallId,
     accept_session,
     encode,
     load,

@@ -10,6 +10,7 @@ import pytest
 
 from sbredis.engine import (
     NEVER,
+    CallId,
     Content,
     Lock,
     MalformedCallError,
@@ -19,7 +20,6 @@ from sbredis.engine import (
     Request,
     SessionLock,
     SettingsStaleError,
-    CallId,
     accept_session,
     bury_session,
     encode,

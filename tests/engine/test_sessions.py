@@ -8,11 +8,11 @@ import pytest
 
 from sbredis.engine import (
     NEVER,
+    CallId,
     Changes,
     Outgoing,
     PartitionSettings,
     SessionLock,
-    CallId,
     accept_session,
     bury_session,
     decode_changes,

@@ -7,6 +7,7 @@ from dataclasses import replace
 from typing import Any, TypeVar
 
 from sbredis.engine import (
+    CallId,
     Copy,
     Delivery,
     Lock,
@@ -16,7 +17,6 @@ from sbredis.engine import (
     Received,
     Request,
     Sent,
-    CallId,
     new_token,
     perform,
     read_record,
@@ -68,7 +68,10 @@ class Topic:
     async def publish(self, *routed: tuple[bytes, tuple[int, ...]], message_id: bytes = b"") -> int:
         messages = [Outgoing(payload, message_id=message_id) for payload, _ in routed]
         request = self.topic.publish(
-            self.call_id(), messages, [[Copy(place) for place in route] for _, route in routed], self.subscriptions
+            self.call_id(),
+            messages,
+            [[Copy(place) for place in route] for _, route in routed],
+            self.subscriptions,
         )
         return (await self.tell(request)).first
 
@@ -91,7 +94,11 @@ class Topic:
         return (await self.tell(self.topic.count(CallId("", 0, self.now)))).bytes
 
     async def hand_out(
-        self, messages: Sequence[Outgoing], routes: Sequence[Sequence[Copy] | None], *, fence: int | None = None
+        self,
+        messages: Sequence[Outgoing],
+        routes: Sequence[Sequence[Copy] | None],
+        *,
+        fence: int | None = None,
     ) -> Sent:
         """Publish with whatever routes."""
         request = self.topic.publish(self.call_id(), messages, routes, self.subscriptions, fence=fence)

@@ -13,12 +13,12 @@ import pytest
 from sbredis.aio.entities import _counting as counting
 from sbredis.aio.management import ServiceBusAdministrationClient
 from sbredis.engine import (
+    CallId,
     Copy,
     Lock,
     Outgoing,
     Partition,
     Request,
-    CallId,
     new_token,
     perform,
     registry_keys,

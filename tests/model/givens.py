@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from sbredis.engine import Changes, Delivery, encode_changes
 from sbredis.model import (
-    Lease,
+    MessageLease,
     ServiceBusMessage,
     ServiceBusReceivedMessage,
     ServiceBusReceiveMode,
@@ -71,9 +71,9 @@ def arguments(draw: st.DrawFn) -> dict[str, Any]:
 ARGUMENTS = arguments()
 
 
-def lease(token: str = "a" * 12, until: float = 100.0, until_utc: float = 1_700_000_060.0) -> Lease:
+def lease(token: str = "a" * 12, until: float = 100.0, until_utc: float = 1_700_000_060.0) -> MessageLease:
     """A lease as a receiver makes it."""
-    return Lease(token, until, until_utc)
+    return MessageLease(token, until, until_utc)
 
 
 def received(
@@ -82,7 +82,7 @@ def received(
     name: str = "7",
     base: int = 0,
     mode: ServiceBusReceiveMode = ServiceBusReceiveMode.PEEK_LOCK,
-    lock: Lease | None = None,
+    lock: MessageLease | None = None,
     failures: int = 0,
     reason: str = "-",
     changes: Changes | None = None,

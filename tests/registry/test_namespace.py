@@ -12,11 +12,11 @@ import pytest
 
 from sbredis.engine import (
     NO_CALL_ID,
+    CallId,
     Outgoing,
     PartitionSettings,
     SettingsBehindError,
     SettingsStaleError,
-    CallId,
     partition_for_name,
     perform,
     registry_keys,

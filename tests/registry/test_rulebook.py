@@ -21,7 +21,7 @@ from sbredis.exceptions import (
 from sbredis.registry import EntityChangedError, EntityRecord, NamespacePartitionsError
 from sbredis.registry._entity import EntityDescription
 from sbredis.registry._refusals import NamespaceMissingError, SubscriptionGoneError, rule_refusals
-from sbredis.registry._registry import Registry, Seen, register_namespace
+from sbredis.registry._registry import Registry, SeenEntity, register_namespace
 from sbredis.registry._rulebook import Rulebook
 from sbredis.rules import Rule
 from sbredis.transport import Transport, open_transport
@@ -175,7 +175,7 @@ async def test_a_subscription_is_registered_once_however_often_it_is_asked(trans
     assert await snapshot(transport) == before
     other = REGISTRY.register_subscription(topic, SUB, FOURTH, [ANY])
     await refused(transport, other, MessagingEntityAlreadyExistsError)
-    assert (await ask(transport, REGISTRY.look("Topic"))) == Seen(topic, subscriptions=1, sql_filters=2)
+    assert (await ask(transport, REGISTRY.look("Topic"))) == SeenEntity(topic, subscriptions=1, sql_filters=2)
     assert judged_by(await kept_of(transport)) == frozenset(), "nothing is judged by it before it is active"
 
 

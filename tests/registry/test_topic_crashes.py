@@ -13,7 +13,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from sbredis.engine import Caller
+from sbredis.engine import ScriptCaller
 from sbredis.exceptions import (
     MessagingEntityAlreadyExistsError,
     MessagingEntityNotFoundError,
@@ -332,7 +332,7 @@ EXAMPLES = 25  # each opens a transport, and takes up to some hundred calls, aft
 class Watched:
     """Goes the way of another transport, and remembers the last version to which the client raised a topic."""
 
-    def __init__(self, transport: Caller) -> None:
+    def __init__(self, transport: ScriptCaller) -> None:
         self._transport = transport
         self.raised: tuple[str, int] | None = None
 

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
-from sbredis.engine import Caller
+from sbredis.engine import ScriptCaller
 from sbredis.exceptions import Outcome, ServiceBusCommunicationError, ServiceBusError
 from sbredis.transport import Argument, Script
 
@@ -22,7 +22,7 @@ class Cut:
     The call itself is the last that arrives, unless it is cut off ``before`` that. Its caller does not learn which.
     """
 
-    def __init__(self, transport: Caller, at: int, *, before: bool) -> None:
+    def __init__(self, transport: ScriptCaller, at: int, *, before: bool) -> None:
         self._transport = transport
         self._at = at
         self._before = before
@@ -53,7 +53,7 @@ class Cut:
 class Heard:
     """Goes the way of another transport, and remembers each script and how long its call might take."""
 
-    transport: Caller
+    transport: ScriptCaller
     calls: list[tuple[str, float]] = field(default_factory=list[tuple[str, float]])
     again: int = 0
     """How many times a partition that is taken away says that another step is needed."""
@@ -92,10 +92,10 @@ class Waiting:
 class Turns:
     """Several clients of one transport, whose calls are let through one by one, in any order that a test wants."""
 
-    transport: Caller
+    transport: ScriptCaller
     waiting: list[Waiting] = field(default_factory=list[Waiting])
 
-    def client(self, number: int) -> Caller:
+    def client(self, number: int) -> ScriptCaller:
         return _Client(self, number)
 
     async def let_through(self, call: Waiting) -> None:

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from typing import Any
 
-from sbredis.rules import Copy, Facts, Rule, RuleBook, SqlAction, SqlFilter, TrueFilter
+from sbredis.rules import JudgedCopy, MessageView, Rule, RuleBook, SqlAction, SqlFilter, TrueFilter
 
 
 def answer(text: str, user: dict[str, Any] | None = None, *, system: dict[str, Any] | None = None, **given: Any) -> str:
     """``yes``, ``no``, or the reason why there is no answer. ``given`` are the parameters."""
     book = RuleBook([([Rule("r", SqlFilter(text, given))], True)])
-    copies = book.judge(Facts(system or {}, user or {}))
+    copies = book.judge(MessageView(system or {}, user or {}))
     if not copies:
         return "no"
     return "yes" if copies[0].error is None else reason(copies[0])
@@ -23,12 +23,14 @@ def truth(text: str, user: dict[str, Any] | None = None, **more: Any) -> str:
     return "false" if answer(f"NOT ({text})", user, **more) == "yes" else "unknown"
 
 
-def done(text: str, user: dict[str, Any], system: dict[str, Any] | None = None, **given: Any) -> Copy:
+def done(text: str, user: dict[str, Any], system: dict[str, Any] | None = None, **given: Any) -> JudgedCopy:
     """The copy that an action makes of a message."""
-    (copy,) = RuleBook([([Rule("r", TrueFilter(), SqlAction(text, given))], True)]).judge(Facts(system or {}, user))
+    (copy,) = RuleBook([([Rule("r", TrueFilter(), SqlAction(text, given))], True)]).judge(
+        MessageView(system or {}, user)
+    )
     return copy
 
 
-def reason(copy: Copy) -> str:
+def reason(copy: JudgedCopy) -> str:
     assert copy.error is not None
     return copy.error.partition(" failed: ")[2]

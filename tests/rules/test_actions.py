@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from sbredis.rules import Facts, Rule, RuleBook, SqlAction, TrueFilter
+from sbredis.rules import MessageView, Rule, RuleBook, SqlAction, TrueFilter
 from tests.rules.asking import done, reason
 from tests.rules.reference import Failure, set_to
 
@@ -225,7 +225,7 @@ def test_each_copy_starts_from_the_message_as_it_was_sent() -> None:
     rules = [Rule(name, TrueFilter(), SqlAction("SET n = n + 1; SET sys.Label = sys.Label + '!'")) for name in "ab"]
     user: dict[str, Any] = {"n": 1, "list": [1]}
     system: dict[str, Any] = {"label": "x"}
-    copies = RuleBook([(rules, True), (rules, True)]).judge(Facts(system, user))
+    copies = RuleBook([(rules, True), (rules, True)]).judge(MessageView(system, user))
     assert [(copy.subscription, copy.rule) for copy in copies] == [(0, "a"), (0, "b"), (1, "a"), (1, "b")]
     assert [copy.user for copy in copies] == [{"n": 2, "list": [1], "RuleName": name} for name in "abab"]
     assert [copy.system for copy in copies] == [{"label": "x!"}] * 4

@@ -9,7 +9,7 @@ from typing import Any
 from hypothesis import HealthCheck, assume, example, given, settings
 from hypothesis import strategies as st
 
-from sbredis.rules import Facts, Rule, RuleBook, SqlFilter, check_filter
+from sbredis.rules import MessageView, Rule, RuleBook, SqlFilter, check_filter
 from sbredis.rules._like import PatternError, matcher
 from sbredis.rules._parser import Parser
 from tests.rules.drawing import (
@@ -31,7 +31,7 @@ THOROUGH = settings(max_examples=400, deadline=None, suppress_health_check=[Heal
 def outcomes(
     subscriptions: list[tuple[list[Rule], bool]], system: Any, user: Any
 ) -> list[tuple[int, str | None, bool]]:
-    copies = RuleBook(subscriptions).judge(Facts(system, user))
+    copies = RuleBook(subscriptions).judge(MessageView(system, user))
     return [(copy.subscription, copy.rule, copy.error is not None) for copy in copies]
 
 
@@ -68,7 +68,7 @@ def test_rules_that_have_much_in_common(
     """Each says what it says by itself, and where it fails it names its own rule and the place in its own text."""
     book = RuleBook(subscriptions)
     for system, user in sent:
-        facts = Facts(system, user)
+        facts = MessageView(system, user)
         assert outcomes(subscriptions, system, user) == judged(subscriptions, system, user)
         errors = [copy.error for copy in book.judge(facts) if copy.error is not None]
         alone = [

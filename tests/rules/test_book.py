@@ -9,10 +9,10 @@ from typing import Any
 import pytest
 
 from sbredis.rules import (
-    Copy,
     CorrelationFilter,
-    Facts,
     FalseFilter,
+    JudgedCopy,
+    MessageView,
     Rule,
     RuleBook,
     SqlAction,
@@ -30,13 +30,13 @@ def sql(name: str, text: str, action: SqlAction | None = None) -> Rule:
 
 def shown(rules: list[Rule], user: dict[str, Any], *, dead_letters: bool = True) -> list[str]:
     """The copies for one subscription: ``plain``, the name of a rule, or the name and ``!`` for one that failed."""
-    copies = RuleBook([(rules, dead_letters)]).judge(Facts({}, user))
+    copies = RuleBook([(rules, dead_letters)]).judge(MessageView({}, user))
     return [(copy.rule or "plain") + ("!" if copy.error else "") for copy in copies]
 
 
 def test_a_subscription_without_rules_gets_nothing() -> None:
-    assert RuleBook([]).judge(Facts({}, {})) == []
-    assert RuleBook([([], True), ([Rule("all")], True)]).judge(Facts({}, {})) == [Copy(1, None)]
+    assert RuleBook([]).judge(MessageView({}, {})) == []
+    assert RuleBook([([], True), ([Rule("all")], True)]).judge(MessageView({}, {})) == [JudgedCopy(1, None)]
 
 
 def test_a_rule_is_true_unless_said_otherwise() -> None:
@@ -55,8 +55,8 @@ def test_each_matching_rule_with_an_action_makes_a_copy_of_its_own() -> None:
 
 
 def test_a_plain_copy_changes_nothing() -> None:
-    (copy,) = RuleBook([([Rule("all")], True)]).judge(Facts({"label": "x"}, {"a": 1}))
-    assert copy == Copy(subscription=0, rule=None, system={}, user=None, error=None)
+    (copy,) = RuleBook([([Rule("all")], True)]).judge(MessageView({"label": "x"}, {"a": 1}))
+    assert copy == JudgedCopy(subscription=0, rule=None, system={}, user=None, error=None)
 
 
 def test_a_filter_that_fails_makes_a_copy_for_the_dead_letter_queue_and_the_others_count() -> None:
@@ -76,8 +76,8 @@ def test_an_action_that_fails_is_told_likewise() -> None:
 
 
 def test_the_error_names_the_rule_and_the_reason() -> None:
-    (copy,) = RuleBook([([sql("a", "1 / n = 1")], True)]).judge(Facts({}, {"n": 0}))
-    assert copy == Copy(0, "a", {}, None, "The filter of rule 'a' failed: division by zero (line 1, column 3).")
+    (copy,) = RuleBook([([sql("a", "1 / n = 1")], True)]).judge(MessageView({}, {"n": 0}))
+    assert copy == JudgedCopy(0, "a", {}, None, "The filter of rule 'a' failed: division by zero (line 1, column 3).")
 
 
 @pytest.mark.parametrize(
@@ -118,14 +118,14 @@ def test_the_error_names_the_rule_and_the_reason() -> None:
     ],
 )
 def test_correlation(given: CorrelationFilter, system: dict[str, Any], user: dict[str, Any], passes: bool) -> None:
-    assert bool(RuleBook([([Rule("r", given)], True)]).judge(Facts(system, user))) is passes
+    assert bool(RuleBook([([Rule("r", given)], True)]).judge(MessageView(system, user))) is passes
 
 
 def test_subscriptions_come_in_their_order_whatever_finds_their_rules() -> None:
     rules = [sql("indexed", "n = 1", MARK), sql("asked", "n > 0", MARK), Rule("always", action=MARK)]
     rules.append(Rule("looked up", CorrelationFilter(properties={"n": 1}), MARK))
     turned = rules[::-1]
-    copies = RuleBook([(rules, True), ([], True), (turned, False)]).judge(Facts({}, {"n": 1}))
+    copies = RuleBook([(rules, True), ([], True), (turned, False)]).judge(MessageView({}, {"n": 1}))
     assert [(copy.subscription, copy.rule) for copy in copies] == [
         *((0, rule.name) for rule in rules),
         *((2, rule.name) for rule in turned),
@@ -152,7 +152,7 @@ def test_a_filter_that_cannot_be_used_fails_on_every_message_and_the_others_coun
     assert [record.name for record in caplog.records] == ["sbredis.rules"] * 2
     assert "filter of rule 'r' of t/s cannot be used" in caplog.text
     for number in (1, 2):
-        failed, *others = book.judge(Facts({}, {"n": number}))
+        failed, *others = book.judge(MessageView({}, {"n": number}))
         assert (failed.subscription, failed.rule) == (0, "r")
         assert failed.error is not None
         assert why in failed.error
@@ -166,7 +166,7 @@ def test_an_action_that_cannot_be_used_fails_on_what_its_filter_chooses() -> Non
     assert shown(rules, {"n": 1}) == ["a!", "plain"]
     assert shown(rules, {"n": 1}, dead_letters=False) == ["plain"]
     assert shown(rules, {"n": 2}) == []
-    (failed, _) = RuleBook([(rules, True)]).judge(Facts({}, {"n": 1}))
+    (failed, _) = RuleBook([(rules, True)]).judge(MessageView({}, {"n": 1}))
     assert str(failed.error).startswith("The action of rule 'a' failed: it cannot be used: line 1, column 6: found the")
 
 
@@ -197,7 +197,7 @@ def test_a_defect_of_one_rule_costs_the_others_nothing_and_is_told_once(caplog: 
     rules.append(sql("e", "p(odd) = 1"))  # which has the filter of the first in common with it
     book = RuleBook([(rules, True), (rules, False)], ["t/s", "t/z"])
     for _ in range(3):
-        copies = book.judge(Facts({}, user))
+        copies = book.judge(MessageView({}, user))
         assert [(copy.subscription, copy.rule, copy.error is not None) for copy in copies] == [
             *((0, "a", True), (0, None, False), (0, "c", True), (0, "d", False), (0, "e", True)),
             *((1, None, False), (1, "d", False)),
@@ -220,7 +220,7 @@ def test_what_an_error_says_is_never_longer_than_a_property_may_be(letter: str) 
         *(sql("f", "p('sys.' + w) = 1"), sql("g", "p(p(q)) = 1"), sql("h" * 2000, "1 / 0 = 1")),
         Rule("i", CorrelationFilter(properties={letter * 5000: [1]})),
     ]
-    copies = RuleBook([(rules, True)]).judge(Facts({}, {"w": letter * 32_000, "q": "sys." + letter * 32_000}))
+    copies = RuleBook([(rules, True)]).judge(MessageView({}, {"w": letter * 32_000, "q": "sys." + letter * 32_000}))
     assert len(copies) == len(rules)
     for copy in copies:
         assert copy.error is not None
@@ -232,7 +232,7 @@ def test_what_an_error_says_is_never_longer_than_a_property_may_be(letter: str) 
     assert str(copies[2].error).endswith("…' failed: division by zero (line 1, column 3).")
 
 
-def seconds(book: RuleBook, facts: Facts) -> float:
+def seconds(book: RuleBook, facts: MessageView) -> float:
     """What judging one message takes: the best of many."""
 
     def once() -> float:
@@ -261,7 +261,7 @@ def test_a_message_is_judged_in_a_time_that_does_not_grow_with_the_number_of_rul
         ]
         return RuleBook([(rules, True)])
 
-    facts = Facts({"label": "x", "messageid": "m"}, {"n": 10, "color": "red"})
+    facts = MessageView({"label": "x", "messageid": "m"}, {"n": 10, "color": "red"})
     small, large = book(30), book(30_000)
-    assert large.judge(facts) == small.judge(facts) == [Copy(0, None)]
+    assert large.judge(facts) == small.judge(facts) == [JudgedCopy(0, None)]
     assert seconds(large, facts) < 20 * seconds(small, facts) + 20e-6

@@ -12,7 +12,7 @@ from zoneinfo import ZoneInfo
 
 import pytest
 
-from sbredis.rules import Constant, Facts, Rule, RuleBook, SqlFilter
+from sbredis.rules import Constant, MessageView, Rule, RuleBook, SqlFilter
 from sbredis.rules import _compile as compiling
 
 LIKE = "sys.Label LIKE 'x%y'"
@@ -25,7 +25,7 @@ def book(*texts: str, **parameters: Constant) -> RuleBook:
 
 def answers(made: RuleBook, user: Mapping[str, Any], system: Mapping[str, Any] | None = None) -> list[Any]:
     """The subscriptions that get a copy; of a rule that fails, the reason."""
-    copies = made.judge(Facts(system or {}, user))
+    copies = made.judge(MessageView(system or {}, user))
     return [copy.subscription if copy.error is None else copy.error for copy in copies]
 
 
@@ -53,7 +53,7 @@ class Counted(dict[str, Any]):
 def test_a_condition_that_all_filters_have_is_asked_once(form: str) -> None:
     system = Counted(label="xay")
     made = book(*[form.format(LIKE, number) for number in range(-50, 0)])
-    made.judge(Facts(system, {"n": 5}))
+    made.judge(MessageView(system, {"n": 5}))
     assert system.asked == (2 if "z" in form else 1)
 
 
@@ -86,7 +86,7 @@ def test_it_is_asked_when_a_filter_comes_to_it_and_not_before() -> None:
 
 def test_each_message_is_asked_anew() -> None:
     made = book("n > 1 OR color LIKE 'r%'", "n > 2 OR color LIKE 'r%'")
-    facts = Facts({}, {"color": "red"})
+    facts = MessageView({}, {"color": "red"})
     assert [len(made.judge(facts)), len(made.judge(facts))] == [2, 2]
     assert answers(made, {"color": "blue", "n": 2}) == [0]
     assert answers(made, {"color": "red"}) == [0, 1]

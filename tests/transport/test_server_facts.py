@@ -12,7 +12,7 @@ from sbredis.transport import Endpoint
 from sbredis.transport._address import Durability, Kind
 from sbredis.transport._server_facts import (
     UNKNOWN_RUN_ID,
-    Copies,
+    ReplicaCount,
     ServerFacts,
     can_lose_acknowledged,
     durability_note,
@@ -158,22 +158,22 @@ def test_a_replica_takes_no_writes_where_nobody_sends_them_on(role: str | None, 
 @pytest.mark.parametrize(
     ("copies", "kind", "told", "may_pass"),
     [
-        (Copies(1, 1), "standalone", None, False),
-        (Copies(2, 1), "standalone", None, False),
-        (Copies(0, 0), "standalone", "has no replica, so nothing can confirm", False),
-        (Copies(None, None), "standalone", "does not let this user read", False),
-        (Copies(1, 0), "standalone", "has no replica connected.*replicas=1", False),
-        (Copies(1, 0), "unix", "has no replica connected.*replicas=1", False),
-        (Copies(1, None), "standalone", None, False),
-        (Copies(1, 0), "cluster", None, False),  # it is down, or on its way
-        (Copies(1, 0, steady=False), "sentinel", None, False),
-        (Copies(0, 0), "cluster", "has no replica, so nothing can confirm", False),
-        (Copies(0, 0, steady=False), "cluster", "has no replica at the moment", True),
-        (Copies(0, 0, steady=False), "sentinel", "has no replica at the moment", True),
+        (ReplicaCount(1, 1), "standalone", None, False),
+        (ReplicaCount(2, 1), "standalone", None, False),
+        (ReplicaCount(0, 0), "standalone", "has no replica, so nothing can confirm", False),
+        (ReplicaCount(None, None), "standalone", "does not let this user read", False),
+        (ReplicaCount(1, 0), "standalone", "has no replica connected.*replicas=1", False),
+        (ReplicaCount(1, 0), "unix", "has no replica connected.*replicas=1", False),
+        (ReplicaCount(1, None), "standalone", None, False),
+        (ReplicaCount(1, 0), "cluster", None, False),  # it is down, or on its way
+        (ReplicaCount(1, 0, steady=False), "sentinel", None, False),
+        (ReplicaCount(0, 0), "cluster", "has no replica, so nothing can confirm", False),
+        (ReplicaCount(0, 0, steady=False), "cluster", "has no replica at the moment", True),
+        (ReplicaCount(0, 0, steady=False), "sentinel", "has no replica at the moment", True),
     ],
 )
 def test_a_shard_without_a_replica_is_refused_unless_a_failover_may_be_the_reason(
-    copies: Copies, kind: Kind, told: str | None, may_pass: bool
+    copies: ReplicaCount, kind: Kind, told: str | None, may_pass: bool
 ) -> None:
     said = unconfirmable(GOOD, copies, kind)
     assert (said is None) is (told is None)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from sbredis.engine import MAXIMUM_CALL_MESSAGES, Partition, Request, CallId, Undone
+from sbredis.engine import MAXIMUM_CALL_MESSAGES, CallId, Partition, Request, Undone
 from sbredis.exceptions import MessageNotFoundError, Outcome
 
 if TYPE_CHECKING:

@@ -8,7 +8,7 @@ from typing import Protocol, TypeVar
 
 import anyio
 
-from sbredis.engine import Caller, Partition, CallId, perform
+from sbredis.engine import CallId, Partition, ScriptCaller, perform
 from sbredis.exceptions import ServiceBusError
 
 __all__ = ["Shown", "do_due", "read_after_due"]
@@ -28,7 +28,7 @@ class _Reading(Protocol):
 Shown = TypeVar("Shown", bound=_Reading)
 
 
-async def do_due(transport: Caller, partition: Partition, told: int | None, deadline: float) -> bool:
+async def do_due(transport: ScriptCaller, partition: Partition, told: int | None, deadline: float) -> bool:
     """Do a large share of what is due in a partition. Returns whether more is left."""
     request = partition.due(CallId("", 0, told))
     return (await perform(transport, request, timeout=deadline - anyio.current_time())).more

@@ -12,7 +12,7 @@ from collections.abc import Callable, Coroutine
 from typing import TYPE_CHECKING, Any
 
 from sbredis.aio.calls._routing import Routing, routing_for
-from sbredis.engine import Partition, SettingsBehindError, SettingsStaleError, CallId, perform
+from sbredis.engine import CallId, Partition, SettingsBehindError, SettingsStaleError, perform
 from sbredis.exceptions import MessagingEntityNotFoundError, NamespaceMissingError, Outcome, ServiceBusError
 from sbredis.registry import EntityRecord, Namespace
 

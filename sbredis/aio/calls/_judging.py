@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from sbredis.registry import JUDGING_PROPERTY, EntityRecord, Routed, Routes
-from sbredis.rules import Complaints, Copy, Facts, Rule, RuleBook
+from sbredis.rules import Complaints, JudgedCopy, MessageView, Rule, RuleBook
 
 __all__ = ["Judge"]
 
@@ -69,7 +69,7 @@ class Judge:
         next_one._of_beside = list(changed)
         return next_one
 
-    def judge(self, facts: Facts) -> Sequence[Copy]:
+    def judge(self, facts: MessageView) -> Sequence[JudgedCopy]:
         """The copies that a message becomes, in the order of places."""
         copies = self._book.judge(facts)
         outdated = self._outdated
@@ -84,7 +84,7 @@ class Judge:
         return found
 
 
-def _place(copy: Copy) -> int:
+def _place(copy: JudgedCopy) -> int:
     return copy.subscription
 
 

@@ -23,9 +23,9 @@ from typing import TYPE_CHECKING, Any, ClassVar, Generic, TypeVar
 from sbredis.aio.calls._job import Job
 from sbredis.aio.core._delivering import DefectError, Delivery, DisplacedError, Halving, NextStep, UnmadeError
 from sbredis.engine import (
+    CallId,
     Partition,
     Request,
-    CallId,
     perform,
 )
 from sbredis.exceptions import (

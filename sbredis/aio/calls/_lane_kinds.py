@@ -12,12 +12,12 @@ from sbredis.aio.calls._lane import Lane
 from sbredis.engine import (
     MAXIMUM_CALL_BYTES,
     MAXIMUM_CALL_MESSAGES,
+    CallId,
     Lock,
     Partition,
     Renewed,
     Request,
     Settled,
-    CallId,
     new_token,
 )
 from sbredis.exceptions import (
@@ -30,7 +30,7 @@ from sbredis.exceptions import (
 
 if TYPE_CHECKING:
     from sbredis.aio.calls._partition_link import PartitionLink
-    from sbredis.model import Hold, Lease
+    from sbredis.model import Hold, MessageLease
 
 __all__ = [
     "CallJob",
@@ -130,7 +130,7 @@ class Held(Protocol):
     """A message as far as its lock goes."""
 
     name: str
-    lease: Lease | None
+    lease: MessageLease | None
 
 
 class RenewJob(Job):
@@ -207,7 +207,7 @@ class RenewLane(Lane[RenewJob, Renewed]):
     def answer(self, jobs: Sequence[RenewJob], result: Renewed) -> None:
         """To each when its lock ends now; those that moved have another lease from here on."""
         lost, moved = set(result.lost), set(result.moved)
-        fresh: Lease | None = None
+        fresh: MessageLease | None = None
         for job in jobs:
             if job.lock.name not in lost:
                 fresh = self._renewed(job, result.lock, fresh, moves=job.lock.name in moved)
@@ -221,7 +221,9 @@ class RenewLane(Lane[RenewJob, Renewed]):
         if result.more:
             self.link.catch_up()
 
-    def _renewed(self, job: RenewJob, milliseconds: int, fresh: Lease | None, *, moves: bool) -> Lease | None:
+    def _renewed(
+        self, job: RenewJob, milliseconds: int, fresh: MessageLease | None, *, moves: bool
+    ) -> MessageLease | None:
         """Let the lease of a message begin anew, or give it another one, which it shares with all that move."""
         token = self._token if moves else job.lock.token
         lease = self.link.lease(token, milliseconds, job.since)

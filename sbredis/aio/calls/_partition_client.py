@@ -12,7 +12,7 @@ from sbredis.aio.calls._lane import Lane
 from sbredis.aio.calls._lane_kinds import CallJob, CallLane, RenewLane, SettleJob, SettleLane, Way
 from sbredis.aio.calls._partition_link import PartitionLink
 from sbredis.aio.calls._send_lane import SendLane
-from sbredis.engine import Lock, Partition, Request, Settled, CallId
+from sbredis.engine import CallId, Lock, Partition, Request, Settled
 
 if TYPE_CHECKING:
     from sbredis.aio.calls._entity_state import EntityState

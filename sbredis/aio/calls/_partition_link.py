@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING
 
 from sbredis.aio.calls._catching_up import do_due
 from sbredis.aio.core._pauses import Pauses
-from sbredis.engine import SettingsStaleError, CallId, perform, salts, waiting_channel
+from sbredis.engine import CallId, SettingsStaleError, perform, salts, waiting_channel
 from sbredis.exceptions import MessagingEntityNotFoundError, Outcome, ServiceBusError
-from sbredis.model import Lease
+from sbredis.model import MessageLease
 
 if TYPE_CHECKING:
     from sbredis.aio.calls._entity_state import EntityState
@@ -70,12 +70,12 @@ class PartitionLink:
         namespace = self.runtime.namespace
         return waiting_channel(namespace.name, salts(namespace.partitions)[self.number], identity)
 
-    def lease(self, token: str, milliseconds: int, since: float) -> Lease:
+    def lease(self, token: str, milliseconds: int, since: float) -> MessageLease:
         """A lease that a call brought which was sent at ``since``: counted from there, it ends no later than theirs."""
         clock = self.runtime.clock
         now = clock.now()
         until = since + milliseconds / 1000 - _MARGIN
-        return Lease(token, until, clock.utc() + until - now)
+        return MessageLease(token, until, clock.utc() + until - now)
 
     # -- its settings, and what is due ---------------------------------------------------------------------------------
 

@@ -22,6 +22,7 @@ from sbredis.engine import (
     MAXIMUM_CALL_COPIES,
     MAXIMUM_CHANGES_BYTES,
     NEVER,
+    CallId,
     Changes,
     Content,
     Copy,
@@ -29,15 +30,13 @@ from sbredis.engine import (
     Partition,
     Request,
     Sent,
-    CallId,
     Value,
     encode_changes,
 )
 from sbredis.exceptions import MessageSizeExceededError, Outcome
 from sbredis.model import MAXIMUM_PROPERTY_BYTES, comparable_id, moment
 from sbredis.registry import JUDGING_PROPERTY, EntityRecord, Namespace, Routes
-from sbredis.rules import Copy as Judged
-from sbredis.rules import Facts
+from sbredis.rules import JudgedCopy, MessageView
 
 if TYPE_CHECKING:
     from sbredis.rules import Constant
@@ -72,7 +71,7 @@ _IDS = {"correlation_id", "message_id"}
 _TEXTS = tuple((name, field) for name, field in _FIELDS.items() if field not in {"scheduled", "time_to_live", *_IDS})
 
 
-def facts_of(content: Content) -> Facts:
+def facts_of(content: Content) -> MessageView:
     """A message as rules see it."""
     system: dict[str, Constant] = {}
     for name, field in _TEXTS:
@@ -87,7 +86,7 @@ def facts_of(content: Content) -> Facts:
         system["timetolive"] = timedelta(milliseconds=content.time_to_live)
     if content.scheduled is not None:
         system["scheduledenqueuetimeutc"] = moment(content.scheduled)
-    return Facts(system, _as_sent(content.properties) if content.properties else {})
+    return MessageView(system, _as_sent(content.properties) if content.properties else {})
 
 
 def _as_sent(properties: Mapping[str, Value]) -> dict[str, Value]:
@@ -139,7 +138,7 @@ class Routing:
         number: int,
         call_id: CallId,
         messages: Sequence[Outgoing],
-        facts: Sequence[Facts | None],
+        facts: Sequence[MessageView | None],
         fence: int | None = None,
         routed: Routed | None = None,
     ) -> tuple[Request[Sent], list[int]]:
@@ -155,12 +154,12 @@ class Routing:
         """Whether judging messages of so many bytes may take so long that the event loop should not wait for it."""
         return size * len(self.judge.routes.subscriptions) > _MUCH
 
-    def routed(self, messages: Sequence[Outgoing], facts: Sequence[Facts | None]) -> Routed:
+    def routed(self, messages: Sequence[Outgoing], facts: Sequence[MessageView | None]) -> Routed:
         """Judge messages. This may be done in a thread of its own."""
-        judged: list[Sequence[Judged]] = []
+        judged: list[Sequence[JudgedCopy]] = []
         total = 0
         for each in facts:
-            copies: Sequence[Judged] = () if each is None else self.judge.judge(each)
+            copies: Sequence[JudgedCopy] = () if each is None else self.judge.judge(each)
             judged.append(copies)
             total += len(copies)
             if total > MAXIMUM_CALL_COPIES and len(facts) > 1:
@@ -188,7 +187,7 @@ class Routing:
         self._copies += (total / len(messages) - self._copies) * 0.3
         return Routed(places, routes)
 
-    def _copy(self, place: int, judged: Judged) -> Copy | None:
+    def _copy(self, place: int, judged: JudgedCopy) -> Copy | None:
         """A copy as it is stored; none where its rule failed and its subscription does not want to know."""
         _, rule, system, user, error = judged
         encoded = b""

@@ -15,19 +15,19 @@ from sbredis.aio.telemetry._log_text import shortened
 from sbredis.engine import (
     MAXIMUM_CALL_BYTES,
     MAXIMUM_CALL_MESSAGES,
+    CallId,
     Outgoing,
     Partition,
     Request,
     Sent,
     SettingsStaleError,
-    CallId,
     decode,
 )
 
 if TYPE_CHECKING:
     from sbredis.aio.calls._partition_link import PartitionLink
     from sbredis.aio.calls._throttle import Throttle
-    from sbredis.rules import Facts
+    from sbredis.rules import MessageView
 
 __all__ = ["SendJob", "SendLane"]
 
@@ -52,7 +52,7 @@ class SendJob(Job):
         *,
         movable: bool,
         ordered: bool = False,
-        facts: Sequence[Facts | None] = (),
+        facts: Sequence[MessageView | None] = (),
     ) -> None:
         super().__init__(deadline, size)
         self.messages = messages
@@ -210,6 +210,6 @@ class SendLane(Lane[SendJob, Sent]):
         return True
 
 
-def _facts(message: Outgoing) -> Facts:
+def _facts(message: Outgoing) -> MessageView:
     """What rules see of one that was meant for a queue."""
     return facts_of(decode(message.payload))

@@ -15,12 +15,12 @@ if TYPE_CHECKING:
     from sbredis.aio.calls._partition_link import PartitionLink
     from sbredis.transport import Transport
 
-__all__ = ["Listening", "LiveWatch", "WakeChannel", "listen", "passing"]
+__all__ = ["LiveWatch", "OpenChannel", "WakeChannel", "listen", "passing"]
 
 _log = logging.getLogger("sbredis.client")
 
 
-class Listening(Protocol):
+class OpenChannel(Protocol):
     """A channel that is listened to."""
 
     def close(self) -> None:
@@ -47,7 +47,7 @@ class _Ear:
 
 async def listen(
     transport: Transport, channel: bytes, *, woken: Callable[[], None], missed: Callable[[], None]
-) -> Listening:
+) -> OpenChannel:
     """Listen to a channel: ``woken`` is called in the event loop when there is something, ``missed`` when that may
     have gone unheard.
     """
@@ -70,7 +70,7 @@ class WakeChannel:
         self._link = link
         self._identity = identity
         self._told = woken, missed, heard, failed
-        self._listening: Listening | None = None
+        self._listening: OpenChannel | None = None
         self._task: asyncio.Task[None] | None = None
         self._closed = False
         self.name = b""

@@ -10,7 +10,7 @@ import anyio
 
 from sbredis.aio.calls._catching_up import do_due, read_after_due
 from sbredis.aio.calls._clock import Clock
-from sbredis.engine import Caller, Counts, SettingsBehindError, SettingsStaleError, CallId, perform
+from sbredis.engine import CallId, Counts, ScriptCaller, SettingsBehindError, SettingsStaleError, perform
 from sbredis.exceptions import (
     MessagingEntityNotFoundError,
     OperationTimeoutError,
@@ -129,7 +129,7 @@ def subscription_counts(tally: Tally) -> SubscriptionRuntimeProperties:
 class Counter:
     """Counts entities, with so many calls under way at once as a client should make."""
 
-    def __init__(self, transport: Caller, namespace: Namespace, clock: Clock) -> None:
+    def __init__(self, transport: ScriptCaller, namespace: Namespace, clock: Clock) -> None:
         self._transport = transport
         self._namespace = namespace
         self._clock = clock

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from sbredis.aio.calls._arguments import count_of, deadline_of, milliseconds_of, seconds_of
 from sbredis.aio.entities._paging import AsyncItemPaged, Page
-from sbredis.engine import NEVER, Partition, Request, SessionsListed, CallId, list_sessions, list_sessions_since
+from sbredis.engine import NEVER, CallId, Partition, Request, SessionsListed, list_sessions, list_sessions_since
 
 if TYPE_CHECKING:
     from sbredis.aio.calls._connection import Connection

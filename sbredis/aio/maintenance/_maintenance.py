@@ -32,7 +32,7 @@ if TYPE_CHECKING:
 
     from sbredis.aio.calls._entity import Entity
     from sbredis.aio.calls._runtime import Runtime
-    from sbredis.aio.calls._waking import Listening
+    from sbredis.aio.calls._waking import OpenChannel
     from sbredis.registry import EntityRecord
 
 __all__ = ["ROUTING", "Maintenance", "call_routing"]
@@ -74,7 +74,7 @@ class Maintenance:
         self._census = Census(runtime.namespace)
         self.visitor = Visitor(runtime, self._news, self._list_soon)
         """Visits the partitions of queues and subscriptions."""
-        self._calls: Listening | None = None
+        self._calls: OpenChannel | None = None
         self._moved = False
         """The clock of a test bus was moved since the entities were listed."""
         self.standing = Standing(False, 0, 0.0)

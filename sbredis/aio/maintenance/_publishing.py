@@ -14,13 +14,13 @@ from sbredis.aio.maintenance._unpublishable import Unpublishable
 from sbredis.engine import (
     MAXIMUM_CALL_BYTES,
     MAXIMUM_CALL_MESSAGES,
+    CallId,
     Delivery,
     Looked,
     Outgoing,
     Partition,
     Request,
     Sent,
-    CallId,
     decode,
     payload_offset,
 )
@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from sbredis.aio.calls._entity import Entity
     from sbredis.aio.calls._partition_client import PartitionClient
     from sbredis.aio.calls._routing import Routed, Routing
-    from sbredis.rules import Facts
+    from sbredis.rules import MessageView
 
 __all__ = ["TopicPublisher"]
 
@@ -104,7 +104,7 @@ class TopicPublisher:
     async def _publish(self, ripe: list[Delivery], fence: int | None) -> bool:
         """Whether all of it was published, or set aside."""
         room = True
-        part: list[tuple[Delivery, Facts]] = []
+        part: list[tuple[Delivery, MessageView]] = []
         for each in ripe:
             try:
                 part.append((each, facts_of(decode(each.record, payload_offset(each.record)))))
@@ -116,7 +116,7 @@ class TopicPublisher:
                 part = []
         return (not part or await self._together(part, fence)) and room
 
-    async def _together(self, part: list[tuple[Delivery, Facts]], fence: int | None) -> bool:
+    async def _together(self, part: list[tuple[Delivery, MessageView]], fence: int | None) -> bool:
         """Publish these with one call; if one of them is in the way of that, find out which."""
         messages = [Outgoing(b"", origin=each.name) for each, _ in part]
         facts = [seen for _, seen in part]
@@ -148,7 +148,7 @@ class TopicPublisher:
         return True
 
     async def _judged(
-        self, messages: Sequence[Outgoing], facts: Sequence[Facts], size: int
+        self, messages: Sequence[Outgoing], facts: Sequence[MessageView], size: int
     ) -> tuple[Routing | None, Routed | None]:
         """Judge what takes long in a thread, so that it holds up nobody: by what, and what came of it."""
         routing = self.entity.routing

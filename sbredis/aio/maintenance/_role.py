@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from sbredis.engine import Request, load, perform, registry_salt, role_keys
 
 if TYPE_CHECKING:
-    from sbredis.engine import Caller
+    from sbredis.engine import ScriptCaller
 
 __all__ = ["Role", "Standing", "is_held"]
 
@@ -29,7 +29,7 @@ class Standing(NamedTuple):
 class Role:
     """One client's claim to a role."""
 
-    def __init__(self, transport: Caller, namespace: str, role: str) -> None:
+    def __init__(self, transport: ScriptCaller, namespace: str, role: str) -> None:
         self._transport = transport
         self._keys = role_keys(namespace, registry_salt())
         self._role = role
@@ -52,6 +52,6 @@ class Role:
         return await perform(self._transport, request, timeout=_DURATION)
 
 
-async def is_held(transport: Caller, namespace: str, role: str) -> bool:
+async def is_held(transport: ScriptCaller, namespace: str, role: str) -> bool:
     """Whether somebody has a role."""
     return (await Role(transport, namespace, role).give_up()).seconds > 0

@@ -16,9 +16,9 @@ from typing import TYPE_CHECKING, Any
 from sbredis.aio.core._agenda import Agenda, Pace, Place, Read, Sleep, Visit
 from sbredis.aio.core._pauses import Pauses
 from sbredis.engine import (
+    CallId,
     SettingsBehindError,
     SettingsStaleError,
-    CallId,
     due_channel,
     perform,
     read_announcement,
@@ -29,7 +29,7 @@ from sbredis.exceptions import MessagingEntityNotFoundError, ServiceBusError
 
 if TYPE_CHECKING:
     from sbredis.aio.calls._runtime import Runtime
-    from sbredis.aio.calls._waking import Listening
+    from sbredis.aio.calls._waking import OpenChannel
     from sbredis.registry import EntityRecord
 
 __all__ = ["Visitor"]
@@ -73,7 +73,7 @@ class Visitor:
         self._news = news
         self._strange = strange
         self._records: dict[str, EntityRecord] = {}
-        self._listening: dict[int, Listening] = {}
+        self._listening: dict[int, OpenChannel] = {}
         self._tasks: set[asyncio.Task[None]] = set()
         self._salts = salts(runtime.namespace.partitions)
         self._begun = self._counted = False

@@ -19,10 +19,10 @@ from sbredis.aio.core._searching import Search
 from sbredis.aio.receiving._held_session import HeldSession, lane_for
 from sbredis.engine import (
     Accepted,
+    CallId,
     Partition,
     Request,
     SessionLock,
-    CallId,
     accept_session,
     look_for_session,
     new_token,

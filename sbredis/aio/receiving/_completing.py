@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 from sbredis.aio.calls._lane_kinds import CallJob
-from sbredis.engine import MAXIMUM_CALL_MESSAGES, Partition, Request, Settled, CallId
+from sbredis.engine import MAXIMUM_CALL_MESSAGES, CallId, Partition, Request, Settled
 from sbredis.model import Hold
 
 if TYPE_CHECKING:

@@ -12,7 +12,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from sbredis.aio.calls._lane_kinds import CallJob, SettleJob
-from sbredis.engine import MAXIMUM_CALL_MESSAGES, Mode, Partition, Received, Request, Side, CallId, new_token
+from sbredis.engine import MAXIMUM_CALL_MESSAGES, CallId, Mode, Partition, Received, Request, SidePrefix, new_token
 from sbredis.exceptions import MessageLockLostError, MessageNotFoundError, Outcome, ServiceBusError
 from sbredis.model import ServiceBusReceivedMessage, ServiceBusReceiveMode, Source, delivered, hold_of
 
@@ -52,13 +52,13 @@ class Deferred:
         self,
         entity: Entity,
         session: HeldSession | None,
-        side: Side,
+        side: SidePrefix,
         receive_mode: ServiceBusReceiveMode,
         deadline: float,
     ) -> None:
         self._entity = entity
         self._session = session
-        self._side: Side = side
+        self._side: SidePrefix = side
         self._receive_mode = receive_mode
         self._deadline = deadline
         self._mode: Mode = "lock"

@@ -14,11 +14,11 @@ from zlib import crc32
 
 from sbredis.aio.calls._lane_kinds import CallJob, SettleJob
 from sbredis.engine import (
+    CallId,
     Partition,
     Purged,
     Request,
     SessionLock,
-    CallId,
     bury_session,
     get_state,
     release_session,
@@ -26,7 +26,7 @@ from sbredis.engine import (
     set_state,
 )
 from sbredis.exceptions import Outcome, ServiceBusError, SessionLockLostError
-from sbredis.model import Hold, Lease
+from sbredis.model import Hold, MessageLease
 
 if TYPE_CHECKING:
     from sbredis.aio.calls._partition_client import PartitionClient
@@ -54,7 +54,7 @@ def state_bytes(state: str | bytes | bytearray | None) -> bytes | None:
 class HeldSession:
     """A session whose lock this client has."""
 
-    def __init__(self, partition_client: PartitionClient, name: str, lease: Lease) -> None:
+    def __init__(self, partition_client: PartitionClient, name: str, lease: MessageLease) -> None:
         self.partition_client = partition_client
         self.entity = partition_client.entity
         self.name = name

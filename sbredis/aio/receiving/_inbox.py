@@ -21,9 +21,9 @@ from sbredis.aio.calls._arguments import AT_ONCE
 from sbredis.aio.calls._waking import passing
 from sbredis.aio.core._fetching import Stock, fetches, keep_for, passings
 from sbredis.aio.receiving._buffer import Buffer
-from sbredis.aio.receiving._receive_call import Caller
+from sbredis.aio.receiving._receive_call import ReceiveCall
 from sbredis.aio.receiving._watcher import PartitionWatcher
-from sbredis.engine import Side
+from sbredis.engine import SidePrefix
 from sbredis.exceptions import (
     OperationTimeoutError,
     Outcome,
@@ -59,7 +59,7 @@ class Inbox:
         entity: Entity,
         identity: str,
         *,
-        side: Side,
+        side: SidePrefix,
         mode: ServiceBusReceiveMode,
         prefetch: int,
         adaptive: bool,
@@ -68,7 +68,7 @@ class Inbox:
     ) -> None:
         self.entity = entity
         self.identity = identity
-        self.side: Side = side
+        self.side: SidePrefix = side
         self.mode = mode
         self._loop = asyncio.get_running_loop()
         self._clock = entity.runtime.clock
@@ -77,7 +77,7 @@ class Inbox:
         lock = entity.record.settings.lock_duration / 1000
         self.stock = Stock(prefetch, adaptive=adaptive, lock=lock, now=self._loop.time())
         """How many are fetched ahead."""
-        self._callers: deque[Caller] = deque()
+        self._callers: deque[ReceiveCall] = deque()
         self.session = session
         """The one whose messages these are."""
         self._holds = 0
@@ -136,7 +136,7 @@ class Inbox:
                 if len(self.buffer) + self._coming <= self.stock.refill_at:
                     self.pump()
                 return kept
-        caller = Caller(wanted - len(kept), gathers=gather)
+        caller = ReceiveCall(wanted - len(kept), gathers=gather)
         caller.got = kept
         if at_once:
             self._ask_all(caller)
@@ -165,7 +165,7 @@ class Inbox:
         self.stock.took(len(caller.got) - before)
         return caller.got
 
-    async def _gather(self, caller: Caller, deadline: float | None) -> None:
+    async def _gather(self, caller: ReceiveCall, deadline: float | None) -> None:
         """Wait for the first message until the deadline, and then for more while they come soon, though not for long:
         the first one's lock ticks.
         """
@@ -181,7 +181,7 @@ class Inbox:
             if not await self._news_for(caller, until):
                 return
 
-    async def _news_for(self, caller: Caller, until: float | None) -> bool:
+    async def _news_for(self, caller: ReceiveCall, until: float | None) -> bool:
         """Wait until a caller is told something. Returns whether it was in time."""
         if not caller.news.done():
             try:
@@ -192,13 +192,13 @@ class Inbox:
         caller.news = self._loop.create_future()
         return True
 
-    def _ask_all(self, caller: Caller) -> None:
+    def _ask_all(self, caller: ReceiveCall) -> None:
         """Have each partition asked for who wants what is there now."""
         caller.unanswered = {watcher: watcher.watch.calls for watcher in self._watchers}
         for watcher in self._watchers:
             watcher.watch.wanted_now()
 
-    async def _answers(self, caller: Caller) -> None:
+    async def _answers(self, caller: ReceiveCall) -> None:
         """Wait until all partitions have answered, or it has what it wants."""
         until = self._loop.time() + AT_ONCE
         while caller.waits and caller.unanswered and not caller.content:

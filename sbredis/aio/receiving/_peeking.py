@@ -6,7 +6,7 @@ import asyncio
 from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
-from sbredis.engine import MAXIMUM_CALL_MESSAGES, Partition, Peeked, Request, Side, CallId
+from sbredis.engine import MAXIMUM_CALL_MESSAGES, CallId, Partition, Peeked, Request, SidePrefix
 from sbredis.model import Hold, ServiceBusReceivedMessage, ServiceBusReceiveMode, Source, delivered
 
 if TYPE_CHECKING:
@@ -23,9 +23,9 @@ _MOST_SESSIONS = 1000
 class Peeking:
     """How far a receiver has looked, in each partition."""
 
-    def __init__(self, entity: Entity, side: Side, session: str | None = None) -> None:
+    def __init__(self, entity: Entity, side: SidePrefix, session: str | None = None) -> None:
         self._entity = entity
-        self._side: Side = side
+        self._side: SidePrefix = side
         self._session = session
         """Whose messages are looked at; nobody needs to have its lock."""
         self._numbers = entity.numbers if session is None else (entity.of_session(session).number,)
@@ -86,8 +86,8 @@ class Peeking:
 class Peekings:
     """How far a receiver has looked, in all there is and in sessions by name."""
 
-    def __init__(self, side: Side) -> None:
-        self._side: Side = side
+    def __init__(self, side: SidePrefix) -> None:
+        self._side: SidePrefix = side
         self._by_session: dict[str | None, Peeking] = {}
         self._last: dict[int, str] = {}
         """The name of the last message of each partition that was received since the receiver looked, by its base."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from sbredis.engine import MAXIMUM_CALL_MESSAGES, Partition, Purged, Request, Side, CallId
+from sbredis.engine import MAXIMUM_CALL_MESSAGES, CallId, Partition, Purged, Request, SidePrefix
 
 if TYPE_CHECKING:
     from sbredis.aio.calls._entity import Entity
@@ -13,7 +13,7 @@ __all__ = ["purge"]
 
 
 async def purge(  # noqa: PLR0917 -- which messages, how many, and by when
-    entity: Entity, side: Side, session: str | None, until: int, most: int | None, deadline: float
+    entity: Entity, side: SidePrefix, session: str | None, until: int, most: int | None, deadline: float
 ) -> int:
     """Delete up to ``most`` messages that were enqueued before ``until``, of one session or all. Returns how many."""
     deleted = 0

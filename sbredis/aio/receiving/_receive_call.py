@@ -11,10 +11,10 @@ from sbredis.model import ServiceBusReceivedMessage
 if TYPE_CHECKING:
     from sbredis.aio.receiving._watcher import PartitionWatcher
 
-__all__ = ["Caller"]
+__all__ = ["ReceiveCall"]
 
 
-class Caller:
+class ReceiveCall:
     """Somebody who waits for messages."""
 
     __slots__ = ("error", "gathers", "got", "missing", "news", "unanswered")

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 from sbredis.aio.calls._lane_kinds import CallJob
 from sbredis.aio.calls._waking import LiveWatch
 from sbredis.aio.core._fetching import Fetch
-from sbredis.engine import Looked, Mode, Partition, Received, Request, Side, CallId, new_token
+from sbredis.engine import CallId, Looked, Mode, Partition, Received, Request, SidePrefix, new_token
 from sbredis.exceptions import ServiceBusError
 from sbredis.model import ServiceBusReceivedMessage, ServiceBusReceiveMode, Source, delivered
 
@@ -28,7 +28,7 @@ _MOST_WAITING = 100
 class WatchOwner(Protocol):
     """What a watcher tells its receiver, and asks it."""
 
-    side: Side
+    side: SidePrefix
     mode: ServiceBusReceiveMode
     session: HeldSession | None
 

@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from sbredis.aio.calls._connection import Connection
     from sbredis.aio.calls._entity import Entity
     from sbredis.aio.calls._entity_state import Creation
-    from sbredis.rules import Facts
+    from sbredis.rules import MessageView
 
 __all__ = ["Outbox"]
 
@@ -189,7 +189,7 @@ class Outbox:
         try:  # nothing stays taken by what does not get under way
             if waits:
                 self.check_open()
-            facts: Sequence[Facts | None] = ()
+            facts: Sequence[MessageView | None] = ()
             if entity.routing is not None:
                 facts = self._for_a_topic(entity, messages, made)
             if pinned is not None:
@@ -211,7 +211,7 @@ class Outbox:
 
     def _for_a_topic(
         self, entity: Entity, messages: Sequence[ServiceBusMessage], made: Sequence[Outgoing]
-    ) -> list[Facts | None]:
+    ) -> list[MessageView | None]:
         """What rules see of each message. What is to be enqueued later is judged then, and not now.
 
         Whether its time has passed is for the partition to say; what is near by the clock here is judged to be ready.

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from opentelemetry.context import Context
     from opentelemetry.trace import Link, Span, SpanContext, Tracer
 
-__all__ = ["Attributes", "Seen", "TelemetryMessage", "Tracing", "error_type", "is_failure", "look_at"]
+__all__ = ["Attributes", "TelemetryMessage", "TracedMessage", "Tracing", "error_type", "is_failure", "look_at"]
 
 _TRACEPARENT, _TRACESTATE, _DIAGNOSTIC_ID = "traceparent", "tracestate", "Diagnostic-Id"
 _FRAMES: Final = 30
@@ -59,7 +59,7 @@ class Tracing:
     ) -> Span:
         return self._tracer.start_span(name, parent, self._kinds[kind], attributes, links)
 
-    def start_process(self, name: str, attributes: Attributes, seen: Seen, *, continues_trace: bool) -> Span:
+    def start_process(self, name: str, attributes: Attributes, seen: TracedMessage, *, continues_trace: bool) -> Span:
         from opentelemetry.trace import Link, NonRecordingSpan, get_current_span, set_span_in_context
 
         links = self.links([seen])
@@ -111,7 +111,7 @@ class Tracing:
         else:
             target.application_properties.update(carrier)
 
-    def links(self, seen: Sequence[Seen]) -> list[Link]:
+    def links(self, seen: Sequence[TracedMessage]) -> list[Link]:
         """To the creation contexts of messages; of several, each link says which message it is about."""
         from opentelemetry.trace import Link
 
@@ -121,7 +121,7 @@ class Tracing:
             if (context := self._creation_context(message)) is not None
         ]
 
-    def _creation_context(self, seen: Seen) -> SpanContext | None:
+    def _creation_context(self, seen: TracedMessage) -> SpanContext | None:
         from opentelemetry.context import Context
         from opentelemetry.trace import get_current_span
 
@@ -129,7 +129,7 @@ class Tracing:
         return found if found.is_valid else None
 
 
-class Seen(NamedTuple):
+class TracedMessage(NamedTuple):
     """What is looked at in a message."""
 
     context: dict[str, str]
@@ -138,7 +138,7 @@ class Seen(NamedTuple):
     """What is recorded of it."""
 
 
-def look_at(message: TelemetryMessage) -> Seen:
+def look_at(message: TelemetryMessage) -> TracedMessage:
     """What is recorded of a message, and the context that it carries; nothing of one that cannot be read."""
     facts: Attributes = {}
     try:
@@ -154,8 +154,8 @@ def look_at(message: TelemetryMessage) -> Seen:
         if enqueued := getattr(message, "enqueued_time_utc", None):
             facts["messaging.servicebus.message.enqueued_time"] = int(enqueued.timestamp())
     except Exception:  # noqa: BLE001 -- who cannot read a message hears of it from the message, not from here
-        return Seen({}, {})
-    return Seen(context, facts)
+        return TracedMessage({}, {})
+    return TracedMessage(context, facts)
 
 
 def is_failure(error: BaseException) -> bool:

@@ -28,9 +28,9 @@ from tests.engine.model.values import (
     Bounds,
     Call,
     Lane,
-    Lease,
     Lock,
     Message,
+    MessageLease,
     Refused,
     Session,
     SessionRow,
@@ -105,7 +105,7 @@ class Mechanics:
     more: bool = False  # whether the call that runs has used up its share
     waiting: bool = False
     messages: dict[Side, dict[int, Message]] = field(default_factory=lambda: {side: {} for side in Side})
-    leases: dict[str, Lease] = field(default_factory=dict)
+    leases: dict[str, MessageLease] = field(default_factory=dict)
     dedup: dict[bytes, int] = field(default_factory=dict)
     lanes: dict[str, Lane] = field(default_factory=dict)
     waiters: dict[str, Waiter] = field(default_factory=dict)
@@ -592,7 +592,7 @@ class Mechanics:
 
     def _hold(self, token: str, until: int, messages: list[Message], session: str | None = None) -> None:
         """Let a token hold these messages, or a session, until a time on the logical clock."""
-        self.leases[token] = Lease(until, messages, session)
+        self.leases[token] = MessageLease(until, messages, session)
         if until < self.next_lock:
             self.next_lock = until
             self._put_forward(until - self.offset)

@@ -273,7 +273,7 @@ class Message:
 
 
 @dataclass
-class Lease:
+class MessageLease:
     until: int  # on the logical clock
     messages: list[Message]  # in the order in which they were locked; those still held carry the token
     session: str | None = None  # on which it is a lock; then it holds whatever carries the token

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
 
-from sbredis.engine import Lock, Outgoing, Partition, PartitionSettings, Request, Sent, SessionLock, CallId
+from sbredis.engine import CallId, Lock, Outgoing, Partition, PartitionSettings, Request, Sent, SessionLock
 from sbredis.engine._lifecycle import Side
 from tests.engine import model as m
 from tests.engine.proof.comparison import FIRST_VERSION, Comparison, How, Step, mirrored

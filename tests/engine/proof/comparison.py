@@ -8,7 +8,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field, fields, replace
 from typing import Any, NamedTuple
 
-from sbredis.engine import NO_CALL_ID, Partition, PartitionSettings, CallId
+from sbredis.engine import NO_CALL_ID, CallId, Partition, PartitionSettings
 from sbredis.engine._lifecycle import NEVER, Condition, Event, Side, State
 from sbredis.engine._request import Request
 from sbredis.engine._results import Counts, Delivery

@@ -25,6 +25,7 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, precondition, rule, run_state_machine_as_test
 
 from sbredis.engine import (
+    CallId,
     Content,
     Lock,
     Outgoing,
@@ -33,7 +34,6 @@ from sbredis.engine import (
     Peeked,
     Request,
     SessionLock,
-    CallId,
     accept_session,
     encode,
     list_sessions,

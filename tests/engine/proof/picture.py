@@ -53,7 +53,7 @@ class Entry(NamedTuple):
     changes: bytes
 
 
-class Lease(NamedTuple):
+class MessageLease(NamedTuple):
     until: int
     left: int
     names: tuple[str, ...]
@@ -90,7 +90,7 @@ class Picture:
         return {name.decode(): value for name, value in self.hashes["store"].items()}
 
     @property
-    def leases(self) -> dict[str, Lease]:
+    def leases(self) -> dict[str, MessageLease]:
         return {token.decode(): _lease(text) for token, text in self.hashes["leases"].items()}
 
     @property
@@ -119,13 +119,13 @@ def _entry(text: bytes) -> Entry:
     return Entry(token, int(match[2]), home, reason, int(match[5]), int(match[6]), int(match[7]), number, match[9])
 
 
-def _lease(text: bytes) -> Lease:
+def _lease(text: bytes) -> MessageLease:
     lock = _SESSION_LOCK.fullmatch(text)
     if lock:
-        return Lease(whole(lock[1]), 0, (), lock[2].decode())
+        return MessageLease(whole(lock[1]), 0, (), lock[2].decode())
     match = _LEASE.fullmatch(text)
     assert match, f"{text!r} is no lease"
-    return Lease(whole(match[1]), whole(match[2]), tuple(_named(match[3].decode())))
+    return MessageLease(whole(match[1]), whole(match[2]), tuple(_named(match[3].decode())))
 
 
 def _named(runs: str) -> Iterator[str]:

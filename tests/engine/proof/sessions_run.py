@@ -20,6 +20,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from sbredis.engine import (
+    CallId,
     Content,
     Delivery,
     Lock,
@@ -28,7 +29,6 @@ from sbredis.engine import (
     PartitionSettings,
     Request,
     SessionLock,
-    CallId,
     accept_session,
     encode,
     release_session,

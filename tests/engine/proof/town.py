@@ -7,13 +7,13 @@ from dataclasses import replace
 from typing import Any
 
 from sbredis.engine import (
+    CallId,
     Copy,
     Outgoing,
     Partition,
     Request,
     Sent,
     SessionLock,
-    CallId,
     accept_session,
     bury_session,
     get_state,

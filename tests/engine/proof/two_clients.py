@@ -16,7 +16,7 @@ from typing import Any, ClassVar
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, precondition, rule
 
-from sbredis.engine import Lock, Outgoing, Partition, PartitionSettings, Request, CallId
+from sbredis.engine import CallId, Lock, Outgoing, Partition, PartitionSettings, Request
 from tests.engine.proof.hosts import Host
 
 T0 = 1_700_000_000_000

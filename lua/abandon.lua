@@ -11,21 +11,21 @@
 --
 -- Result: { more, the names of those whose lock was lost }
 -- Refusals: call
--- @use advance altered begin entry finish groups held never refuse release release_from_lease repeated whole words
+-- @use advance answer_repetition begin entry finish lock_groups never refuse release release_from_lease set_changes split_words still_held whole_number
 local p, refusal = begin(KEYS, ARGV, 'abandon', 7, true)
 if not p then
   return refusal
 end
 if p.repeated then
-  return repeated(p, { 0, words(p.repeated) })
+  return answer_repetition(p, { 0, split_words(p.repeated) })
 end
-local list = groups(ARGV, 8, 3)
+local list = lock_groups(ARGV, 8, 3)
 if not list or ARGV[7] ~= '0' and ARGV[7] ~= '1' then
   return refuse('BADCALL', 'groups')
 end
 for g = 1, #list do
   for i = 1, #list[g].members do
-    if not whole(ARGV[list[g].at + (i - 1) * 3 + 2], 0, NEVER) then
+    if not whole_number(ARGV[list[g].at + (i - 1) * 3 + 2], 0, NEVER) then
       return refuse('BADCALL', 'delay')
     end
   end
@@ -34,11 +34,11 @@ end
 advance(p, 100)
 local seen, lost = {}, {}
 for g = 1, #list do
-  local mine = held(p, list[g], seen, lost)
+  local mine = still_held(p, list[g], seen, lost)
   for i = 1, #mine.names do
     local e = entry(mine.entries[i])
     e.session = mine.session
-    altered(p, e, ARGV[mine.at[i] + 1])
+    set_changes(p, e, ARGV[mine.at[i] + 1])
     release(p, mine.names[i], e, ARGV[7] == '1', tonumber(ARGV[mine.at[i] + 2]))
   end
   release_from_lease(p, mine, #mine.names)

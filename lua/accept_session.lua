@@ -17,25 +17,25 @@
 --   found (by a look), locked (by somebody else), lapsing (it will be free when what was held of it is released: the next call goes
 --   on with that), or none; its name }
 -- Refusals: call, DISABLED (receiving is), SESSIONS (the entity has none)
--- @use advance begin finish flush hold lock_of next_due refuse repeated same_slot session_named sides token_of turns
--- @use update_session_turns wait_here whole
+-- @use advance answer_repetition begin finish flush next_due parse_session parse_token refuse same_slot session_lock_end sides turns write_lease
+-- @use add_waiter update_session_turns whole_number
 local p, refusal = begin(KEYS, ARGV, 'accept_session', 11, false)
 if not p then
   return refusal
 end
-local token = token_of(ARGV[9])
+local token = parse_token(ARGV[9])
 if p.repeated and token then
   local session = string.match(p.repeated, '^=(.*)$')
-  local till = session and lock_of(p, session, token)
+  local till = session and session_lock_end(p, session, token)
   local outcome = till and 'taken' or session and 'none' or p.repeated
   local due = outcome == 'none' and next_due(p) or 0
-  return repeated(p, { 0, due, till and till - p.logical or 0, outcome, session or string.sub(ARGV[7], 2) })
+  return answer_repetition(p, { 0, due, till and till - p.logical or 0, outcome, session or string.sub(ARGV[7], 2) })
 end
-local session, unfit = session_named(p, ARGV[7])
+local session, unfit = parse_session(p, ARGV[7])
 if unfit or not p.index then
   return unfit or refuse('SESSIONS', 'none')
 end
-local take, waiter, waiting_for = whole(ARGV[8], 0, 1), ARGV[10], whole(ARGV[11], 0, 1)
+local take, waiter, waiting_for = whole_number(ARGV[8], 0, 1), ARGV[10], whole_number(ARGV[11], 0, 1)
 if not take or not token or not waiting_for or take == 0 and (p.lane ~= '' or session) or redis.call('HEXISTS', p.leases, token) == 1
   or waiter ~= '' and not same_slot(p.state, waiter) then
   return refuse('BADCALL', 'accept')
@@ -58,7 +58,7 @@ if session then
   if not other then
     outcome = 'taken'
   else
-    outcome = lock_of(p, session, other) and 'locked' or 'lapsing'
+    outcome = session_lock_end(p, session, other) and 'locked' or 'lapsing'
   end
 else
   local first = redis.call('ZRANGE', p.turns, TURNS.free, TURNS.locked - 1, 'BYSCORE', 'LIMIT', 0, 1)[1]
@@ -67,13 +67,13 @@ else
   end
 end
 if outcome == 'taken' then
-  hold(p, token, p.logical + p.lock, 0, '@' .. session)
+  write_lease(p, token, p.logical + p.lock, 0, '@' .. session)
   redis.call('ZADD', p.turns, TURNS.locked, 's' .. session)
   redis.call('HSET', p.states, '!' .. session, token)
 elseif outcome == 'none' then
   due = next_due(p)
   if waiter ~= '' and waiting_for > 0 then
-    wait_here(p, SIDES.s, waiter, waiting_for)
+    add_waiter(p, SIDES.s, waiter, waiting_for)
   end
 end
 finish(p, outcome == 'taken' and '=' .. session or outcome)

@@ -13,28 +13,28 @@
 -- Result: { more, how many were moved, 1 if there may be others }
 -- Refusals: call, SESSIONS (the entity has none), LOST (the lock on the session), DUE (something
 --   was due first)
--- @use advance altered begin bury due_name finish gather index_entries index_name index_remove living lock_of
--- @use never_text put_off readable record_of records refuse repeated session_named token_of whole
+-- @use advance begin bury due_name entry_or_default finish index_entries index_name index_remove read_many session_lock_end set_changes
+-- @use answer_repetition count_records_that_fit never_text parse_session parse_token read_records record_of refuse refuse_while_due whole_number
 local p, refusal = begin(KEYS, ARGV, 'bury_session', 10, false)
 if not p then
   return refusal
 end
 if p.repeated then
   local moved, others = string.match(p.repeated, '^(%d+) (%d)$')
-  return repeated(p, { 0, tonumber(moved), tonumber(others) })
+  return answer_repetition(p, { 0, tonumber(moved), tonumber(others) })
 end
-local session, unfit = session_named(p, ARGV[7], true)
-local token, share = token_of(ARGV[8]), whole(ARGV[9], 1, 1000)
+local session, unfit = parse_session(p, ARGV[7], true)
+local token, share = parse_token(ARGV[8]), whole_number(ARGV[9], 1, 1000)
 if unfit or not token or not share then
   return unfit or refuse('BADCALL', 'share')
 end
-if not lock_of(p, session, token) then
+if not session_lock_end(p, session, token) then
   return refuse('LOST', 'session')
 end
 
 advance(p, 100)
 if p.more == 1 then
-  return put_off(p)
+  return refuse_while_due(p)
 end
 local moved, others = 0, 0
 for _, letter in ipairs({ 'h', 'a', 'p' }) do
@@ -43,19 +43,19 @@ for _, letter in ipairs({ 'h', 'a', 'p' }) do
   for i = 1, #indexed do
     members[i] = index_name(indexed[i])
   end
-  local entries = gather('HMGET', p.entries, members)
+  local entries = read_many('HMGET', p.entries, members)
   for i = 1, #members do
     numbers[i] = record_of(members[i], entries[i])
   end
-  local fit = #members > 0 and readable(p, numbers, 2097152) or 0
-  local found = fit > 0 and records(p.keys, { unpack(numbers, 1, fit) }) or {}
+  local fit = #members > 0 and count_records_that_fit(p, numbers, 2097152) or 0
+  local found = fit > 0 and read_records(p.keys, { unpack(numbers, 1, fit) }) or {}
   for i = 1, fit do
-    local e = living(entries[i], found[i])
+    local e = entry_or_default(entries[i], found[i])
     if letter == 'a' and e.expires ~= NEVER_TEXT then
       p.unawaited[#p.unawaited + 1] = due_name('e', members[i])
     end
     index_remove(p, session, letter, tonumber(members[i]))
-    altered(p, e, e.changes ~= '' and ARGV[10] ~= '' and string.sub(e.changes, 1, -2) .. string.sub(ARGV[10], 2) or ARGV[10])
+    set_changes(p, e, e.changes ~= '' and ARGV[10] ~= '' and string.sub(e.changes, 1, -2) .. string.sub(ARGV[10], 2) or ARGV[10])
     bury(p, members[i], e, 'A')
     moved = moved + 1
   end

@@ -7,22 +7,22 @@
 --
 -- Result: { more, the names of those that are not scheduled here }
 -- Refusals: call, DUE (some are not scheduled, but something was due first)
--- @use advance begin bucket drop due_name finish gather index_remove named put_off refuse repeated scheduled session_in
--- @use words
+-- @use advance answer_repetition begin drop_record due_name finish index_remove message_names read_many record_key record_session refuse refuse_while_due scheduled
+-- @use split_words
 local p, refusal = begin(KEYS, ARGV, 'cancel', 6, true)
 if not p then
   return refusal
 end
 if p.repeated then
-  return repeated(p, { 0, words(p.repeated) })
+  return answer_repetition(p, { 0, split_words(p.repeated) })
 end
-local members = named(ARGV, 7)
+local members = message_names(ARGV, 7)
 if not members then
   return refuse('BADCALL', 'names')
 end
 
 advance(p, 100)
-local scores, missing = gather('ZMSCORE', p.order, members), {}
+local scores, missing = read_many('ZMSCORE', p.order, members), {}
 for i = 1, #members do
   local number = tonumber(members[i])
   if not number or not scores[i] or tonumber(scores[i]) ~= SCHEDULED + number then
@@ -35,10 +35,10 @@ if p.more == 1 then
   for i = 1, #members do
     names[i] = due_name('a', members[i])
   end
-  local dues = gather('ZMSCORE', p.due, names)
+  local dues = read_many('ZMSCORE', p.due, names)
   for i = 1, #members do
     if #missing > 0 or tonumber(dues[i]) <= p.now then
-      return put_off(p)
+      return refuse_while_due(p)
     end
   end
 end
@@ -47,11 +47,11 @@ if #missing == 0 then
     local member = members[i]
     p.taken[#p.taken + 1] = member
     p.unawaited[#p.unawaited + 1] = due_name('a', member)
-    local key = bucket(p.keys, tonumber(member))
+    local key = record_key(p.keys, tonumber(member))
     if p.index then
-      index_remove(p, session_in(redis.call('HGET', key, member)), 's', tonumber(member))
+      index_remove(p, record_session(redis.call('HGET', key, member)), 's', tonumber(member))
     end
-    drop(p, member, redis.call('HSTRLEN', key, member), 0)
+    drop_record(p, member, redis.call('HSTRLEN', key, member), 0)
   end
 end
 finish(p, table.concat(missing, ' '))

@@ -7,15 +7,15 @@
 --
 -- Result: { more, the names of those whose lock was lost }
 -- Refusals: call
--- @use advance begin finish groups held index_remove refuse release_from_lease repeated unstore variadic words
+-- @use advance answer_repetition begin delete_records finish index_remove lock_groups refuse release_from_lease split_words still_held write_many
 local p, refusal = begin(KEYS, ARGV, 'complete', 6, true)
 if not p then
   return refusal
 end
 if p.repeated then
-  return repeated(p, { 0, words(p.repeated) })
+  return answer_repetition(p, { 0, split_words(p.repeated) })
 end
-local list = groups(ARGV, 7, 1)
+local list = lock_groups(ARGV, 7, 1)
 if not list then
   return refuse('BADCALL', 'groups')
 end
@@ -23,7 +23,7 @@ end
 advance(p, 100)
 local seen, lost = {}, {}
 for g = 1, #list do
-  local mine = held(p, list[g], seen, lost)
+  local mine = still_held(p, list[g], seen, lost)
   local names, entries, stored = mine.names, mine.entries, mine.names
   local freed, last, size, record, changes, sizes = 0, nil, nil, nil, nil, {}
   for i = 1, #names do
@@ -46,9 +46,9 @@ for g = 1, #list do
     p.bytes = p.bytes - changes
   end
   if #names > 0 then
-    variadic('ZREM', p.order, names)
-    variadic('HDEL', p.entries, names)
-    unstore(p, stored, p.shared and sizes or freed, stored == names and mine.numbers or nil)
+    write_many('ZREM', p.order, names)
+    write_many('HDEL', p.entries, names)
+    delete_records(p, stored, p.shared and sizes or freed, stored == names and mine.numbers or nil)
   end
   release_from_lease(p, mine, #names)
 end

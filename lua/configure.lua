@@ -10,14 +10,14 @@
 -- Result: { the partition's version }
 -- Refusals: GONE (not here, and not to be made), LAYOUT, STALE (older than the partition's), FIXED (a setting that cannot
 --   change), DUE (something was due first, under the settings of before), BADCALL
--- @use begin never_text overdue put_off refuse same_slot sentinel settings whole
+-- @use begin has_overdue never_text refuse refuse_while_due same_slot sentinel settings whole_number
 local state, store = KEYS[1], KEYS[10]
-local version = whole(ARGV[3], 1, 999999999999999)
+local version = whole_number(ARGV[3], 1, 999999999999999)
 local given, valid = {}, #ARGV == 8 + #SETTINGS
 for i = 1, valid and #SETTINGS or 0 do
   local setting, value = SETTINGS[i], ARGV[8 + i]
   given[setting.name] = value
-  valid = valid and (setting.words and setting.words[value] or setting.most and whole(value, setting.least, setting.most)
+  valid = valid and (setting.words and setting.words[value] or setting.most and whole_number(value, setting.least, setting.most)
     or setting.optional and value == '')
 end
 if not valid or not version or ARGV[2] == '' or ARGV[7] ~= '0' and ARGV[7] ~= '1'
@@ -46,7 +46,7 @@ if s[STATE.layout] then
   end
   if version > tonumber(s[STATE.version]) then
     local p = begin(KEYS, { ARGV[1], ARGV[2], s[STATE.version], '', '0', ARGV[6] }, 'configure', 6, false)
-    local due_first = p and overdue(p) and put_off(p, function()
+    local due_first = p and has_overdue(p) and refuse_while_due(p, function()
       return true
     end)
     if due_first then

@@ -8,7 +8,7 @@
 -- Result: { more, in how many ms something is due, bytes, the last number, main side: active, held, locked, delayed, deferred, frozen,
 --   scheduled; dead-letter queue: the same but the last }
 -- Refusals: call
--- @use band begin foresee levels next_after refuse sides state_bands
+-- @use band begin levels next_due_after plan_due refuse sides state_bands
 local p, refusal = begin(KEYS, ARGV, 'count', 6, false)
 if not p then
   return refusal
@@ -23,7 +23,7 @@ for i = 1, #STATE_BANDS do
 end
 local totals = redis.call('HMGET', p.store, 'bytes', 'seq')
 local bytes, last = tonumber(totals[1]), tonumber(totals[2])
-local o = foresee(p, 500)
+local o = plan_due(p, 500)
 for i = 1, #o.moved do
   local m = o.moved[i]
   local before, after = m.side.ready, nil
@@ -48,7 +48,7 @@ for i = 1, #o.moved do
     bands[after / BAND] = bands[after / BAND] + 1
   end
 end
-local reply = { o.more, next_after(p, o), bytes, o.seq or last + o.leap, bands[0] }
+local reply = { o.more, next_due_after(p, o), bytes, o.seq or last + o.leap, bands[0] }
 for i = 1, #STATE_BANDS do
   reply[#reply + 1] = bands[STATE_BANDS[i]]
 end

@@ -8,16 +8,16 @@
 --
 -- Result: { more, the names of those whose lock was lost, the names of those that were dead letters already }
 -- Refusals: call
--- @use advance altered begin bury entry finish groups held index_remove refuse release_from_lease repeated words
+-- @use advance answer_repetition begin bury entry finish index_remove lock_groups refuse release_from_lease set_changes split_words still_held
 local p, refusal = begin(KEYS, ARGV, 'dead_letter', 6, true)
 if not p then
   return refusal
 end
 if p.repeated then
   local lost, unfit = string.match(p.repeated, '^(.*)|(.*)$')
-  return repeated(p, { 0, words(lost), words(unfit) })
+  return answer_repetition(p, { 0, split_words(lost), split_words(unfit) })
 end
-local list = groups(ARGV, 7, 2)
+local list = lock_groups(ARGV, 7, 2)
 if not list then
   return refuse('BADCALL', 'groups')
 end
@@ -25,14 +25,14 @@ end
 advance(p, 100)
 local seen, lost, unfit = {}, {}, {}
 for g = 1, #list do
-  local mine, count = held(p, list[g], seen, lost), 0
+  local mine, count = still_held(p, list[g], seen, lost), 0
   for i = 1, #mine.names do
     local member = mine.names[i]
     if string.byte(member) == 100 then
       unfit[#unfit + 1] = member
     else
       local e = entry(mine.entries[i])
-      altered(p, e, ARGV[mine.at[i] + 1])
+      set_changes(p, e, ARGV[mine.at[i] + 1])
       if mine.session then
         index_remove(p, mine.session, 'h', tonumber(member))
       end

@@ -8,15 +8,15 @@
 --
 -- Result: { more, the names of those whose lock was lost }
 -- Refusals: call
--- @use advance altered begin entry finish groups held refuse release release_from_lease repeated words
+-- @use advance answer_repetition begin entry finish lock_groups refuse release release_from_lease set_changes split_words still_held
 local p, refusal = begin(KEYS, ARGV, 'defer', 6, true)
 if not p then
   return refusal
 end
 if p.repeated then
-  return repeated(p, { 0, words(p.repeated) })
+  return answer_repetition(p, { 0, split_words(p.repeated) })
 end
-local list = groups(ARGV, 7, 2)
+local list = lock_groups(ARGV, 7, 2)
 if not list then
   return refuse('BADCALL', 'groups')
 end
@@ -24,11 +24,11 @@ end
 advance(p, 100)
 local seen, lost = {}, {}
 for g = 1, #list do
-  local mine = held(p, list[g], seen, lost)
+  local mine = still_held(p, list[g], seen, lost)
   for i = 1, #mine.names do
     local e = entry(mine.entries[i])
     e.session = mine.session
-    altered(p, e, ARGV[mine.at[i] + 1])
+    set_changes(p, e, ARGV[mine.at[i] + 1])
     e.home = 'f' -- it is released like any other message, and this is where it returns to
     release(p, mine.names[i], e, true, 0)
   end

@@ -12,16 +12,16 @@
 -- Result: the record of the topic
 -- Refusals: NAMESPACE, LAYOUT, PARTITIONS, GONE (no such subscription, or another incarnation, or it is being deleted), MISSING (it
 --   has no rule of this name), BADCALL
--- @use placed raise refuse registry rule_of subscribed tally_text token_of
-local stamp = token_of(ARGV[5])
-if not token_of(ARGV[4]) or not stamp or not placed(ARGV[6], ARGV[3]) then
+-- @use is_rule_of open_registry open_subscription parse_rule parse_token raise_topic_version refuse tally_text
+local stamp = parse_token(ARGV[5])
+if not parse_token(ARGV[4]) or not stamp or not is_rule_of(ARGV[6], ARGV[3]) then
   return refuse('BADCALL', 'rule')
 end
-local n, refusal = registry(KEYS[1], ARGV[1])
+local n, refusal = open_registry(KEYS[1], ARGV[1])
 if not n then
   return refusal
 end
-local s, gone = subscribed(KEYS, ARGV[2], ARGV[3], ARGV[4])
+local s, gone = open_subscription(KEYS, ARGV[2], ARGV[3], ARGV[4])
 if not s then
   return gone
 end
@@ -32,7 +32,7 @@ local text = redis.call('HGET', KEYS[5], ARGV[6])
 if not text then
   return refuse('MISSING', ARGV[6])
 end
-local rule, foreign = rule_of(text)
+local rule, foreign = parse_rule(text)
 if not rule then
   return foreign
 end
@@ -43,4 +43,4 @@ s.own.mark, s.own.sql, s.own.correlation = stamp, s.own.sql - rule.sql, s.own.co
 redis.call('HDEL', KEYS[5], ARGV[6])
 redis.call('ZREM', KEYS[6], ARGV[6])
 redis.call('HSET', KEYS[7], ARGV[3], tally_text(s.own))
-return raise(KEYS, s, stamp)
+return raise_topic_version(KEYS, s, stamp)

@@ -8,9 +8,9 @@
 --
 -- Result: { more }
 -- Refusals: GONE (another incarnation is here), LAYOUT, BADCALL
--- @use bucket drop flush gather record_of refuse sentinel whole
+-- @use drop_record flush read_many record_key record_of refuse sentinel whole_number
 local layout, incarnation, shared, kept = unpack(redis.call('HMGET', KEYS[1], 'layout', 'incarnation', 'shared', 'kept'))
-local share = whole(ARGV[7], 1, 1000)
+local share = whole_number(ARGV[7], 1, 1000)
 if not share or #ARGV ~= 7 then
   return refuse('BADCALL', 'share')
 end
@@ -40,12 +40,12 @@ local p = {
   placed = {}, taken = members, entered = {}, forgotten = {}, awaited = {}, unawaited = {}, dropped = {},
   dropped_sizes = {}, bytes = 0, next_due = 0,
 }
-local entries = gather('HMGET', p.entries, members)
+local entries = read_many('HMGET', p.entries, members)
 for i = 1, #members do
   local number = record_of(members[i], entries[i])
   local at = entries[i] and string.match(entries[i], '^%d+;%d*;()', 34)
   p.forgotten[i] = members[i]
-  drop(p, number, redis.call('HSTRLEN', bucket(KEYS, tonumber(number)), number), at and #entries[i] - at + 1 or 0)
+  drop_record(p, number, redis.call('HSTRLEN', record_key(KEYS, tonumber(number)), number), at and #entries[i] - at + 1 or 0)
 end
 flush(p)
 if #members == share then

@@ -6,13 +6,13 @@
 --
 -- Result: { more, in how many ms something is due next, or 0 }
 -- Refusals: call
--- @use advance begin finish next_due repeated
+-- @use advance answer_repetition begin finish next_due
 local p, refusal = begin(KEYS, ARGV, 'due', 6, false)
 if not p then
   return refusal
 end
 if p.repeated then
-  return repeated(p, { tonumber(p.repeated), next_due(p) })
+  return answer_repetition(p, { tonumber(p.repeated), next_due(p) })
 end
 advance(p, 500)
 local due = next_due(p)

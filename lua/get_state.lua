@@ -8,17 +8,17 @@
 --
 -- Result: { 0, the state, if there is one }
 -- Refusals: call, SESSIONS (the entity has none), LOST (the lock on the session)
--- @use begin lock_of refuse session_named token_of
+-- @use begin parse_session parse_token refuse session_lock_end
 local p, refusal = begin(KEYS, ARGV, 'get_state', 8, false)
 if not p then
   return refusal
 end
-local session, unfit = session_named(p, ARGV[7], true)
-local token = token_of(ARGV[8])
+local session, unfit = parse_session(p, ARGV[7], true)
+local token = parse_token(ARGV[8])
 if unfit or not token or p.lane ~= '' then
   return unfit or refuse('BADCALL', 'token')
 end
-if not lock_of(p, session, token) then
+if not session_lock_end(p, session, token) then
   return refuse('LOST', 'session')
 end
 return { 0, redis.call('HGET', p.states, '=' .. session) or nil }

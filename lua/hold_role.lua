@@ -9,8 +9,8 @@
 --
 -- Result: { 1 if it has the role, the fence, in how many ms the holder's time is over }
 -- Refusals: BADCALL
--- @use refuse server_time whole
-local role, holder, duration = ARGV[1], ARGV[2], whole(ARGV[3], 0, 3600000)
+-- @use refuse server_time whole_number
+local role, holder, duration = ARGV[1], ARGV[2], whole_number(ARGV[3], 0, 3600000)
 if not string.find(role, '^[a-z]+$') or not string.find(holder, '^%w+$') or not duration then
   return refuse('BADCALL', 'role')
 end

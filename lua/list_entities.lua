@@ -8,12 +8,12 @@
 --
 -- Result: the records
 -- Refusals: NAMESPACE, LAYOUT, PARTITIONS, BADCALL
--- @use refuse registry whole
-local limit = whole(ARGV[3], 1, 1000)
+-- @use open_registry refuse whole_number
+local limit = whole_number(ARGV[3], 1, 1000)
 if not limit then
   return refuse('BADCALL', 'limit')
 end
-local n, refusal = registry(KEYS[1], ARGV[1])
+local n, refusal = open_registry(KEYS[1], ARGV[1])
 if not n then
   return refusal
 end

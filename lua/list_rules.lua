@@ -12,12 +12,12 @@
 -- Result: { incarnation and version of the topic, or nothing if it is being deleted; 1 if there may be more; for each its place
 --   and the rule }
 -- Refusals: NAMESPACE, LAYOUT, PARTITIONS, GONE (no such topic), BADCALL
--- @use page refuse registered registry rules_stamp whole
-local limit = whole(ARGV[5], 1, 1000)
+-- @use open_registry page parse_entity refuse rules_stamp whole_number
+local limit = whole_number(ARGV[5], 1, 1000)
 if not limit then
   return refuse('BADCALL', 'limit')
 end
-local n, refusal = registry(KEYS[1], ARGV[1])
+local n, refusal = open_registry(KEYS[1], ARGV[1])
 if not n then
   return refusal
 end
@@ -25,7 +25,7 @@ local there = redis.call('HGET', KEYS[2], ARGV[2])
 if not there then
   return refuse('GONE', ARGV[2])
 end
-local topic, foreign = registered(there)
+local topic, foreign = parse_entity(there)
 if not topic then
   return foreign
 end

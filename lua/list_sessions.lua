@@ -11,26 +11,26 @@
 --
 -- Result: { 1 if something was due first that may change the list, the names, for each when its state was set, if that was asked for; else where to go on, unless this is the end }
 -- Refusals: call, SESSIONS (the entity has none)
--- @use begin never overdue refuse session_named turns whole
+-- @use begin has_overdue never parse_session refuse turns whole_number
 local p, refusal = begin(KEYS, ARGV, 'list_sessions', 9, false)
 if not p then
   return refusal
 end
-local wanted, since, skip = whole(ARGV[7], 1, 1000), whole(ARGV[9], 0, NEVER), 0
+local wanted, since, skip = whole_number(ARGV[7], 1, 1000), whole_number(ARGV[9], 0, NEVER), 0
 if not p.index then
   return refuse('SESSIONS', 'none')
 end
 local after, unfit
 if ARGV[9] == '' then
-  after, unfit = session_named(p, ARGV[8])
+  after, unfit = parse_session(p, ARGV[8])
 else
-  skip = whole(ARGV[8], 0, 999999999)
+  skip = whole_number(ARGV[8], 0, 999999999)
 end
 if unfit or not wanted or not skip or ARGV[9] ~= '' and not since or p.lane ~= '' then
   return unfit or refuse('BADCALL', 'list')
 end
 
-local names, times, more = {}, {}, overdue(p) and 1 or 0
+local names, times, more = {}, {}, has_overdue(p) and 1 or 0
 if since then
   local found = redis.call('ZRANGE', p.turns, string.format('%.0f', TURNS.stated + since), '+inf', 'BYSCORE', 'LIMIT', skip, wanted,
     'WITHSCORES')

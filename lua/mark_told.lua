@@ -10,12 +10,12 @@
 --
 -- Result: 1, or 0 if it was known, or the topic is another, or is gone
 -- Refusals: NAMESPACE, LAYOUT, PARTITIONS, BADCALL
--- @use refuse registry tally tally_text token_of whole
-local version = whole(ARGV[4], 1, 999999999999999)
-if not token_of(ARGV[3]) or not version then
+-- @use open_registry parse_token refuse tally tally_text whole_number
+local version = whole_number(ARGV[4], 1, 999999999999999)
+if not parse_token(ARGV[3]) or not version then
   return refuse('BADCALL', 'version')
 end
-local n, refusal = registry(KEYS[1], ARGV[1])
+local n, refusal = open_registry(KEYS[1], ARGV[1])
 if not n then
   return refusal
 end

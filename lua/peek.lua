@@ -14,14 +14,14 @@
 -- Result: { more, names, state of each as one text, records, for some: place, failures, reason, expiry, changes }. One that was
 --   locked from among the deferred has the state g; l asks for it, too
 -- Refusals: call, SESSIONS (the entity has none)
--- @use band begin delivery_extras entry_text foresee gather index_entries index_name levels readable
--- @use record_of records refuse scheduled session_named sides whole
+-- @use band begin count_records_that_fit delivery_extras entry_text index_entries index_name levels plan_due read_many
+-- @use parse_session read_records record_of refuse scheduled sides whole_number
 local p, refusal = begin(KEYS, ARGV, 'peek', 12, false)
 if not p then
   return refusal
 end
-local side, from, wanted, room = SIDES[ARGV[7]], whole(ARGV[8], 0, BAND - 1), whole(ARGV[9], 1, 1000), whole(ARGV[10], 1, 1073741824)
-local session, unfit = session_named(p, ARGV[12])
+local side, from, wanted, room = SIDES[ARGV[7]], whole_number(ARGV[8], 0, BAND - 1), whole_number(ARGV[9], 1, 1000), whole_number(ARGV[10], 1, 1073741824)
+local session, unfit = parse_session(p, ARGV[12])
 if unfit then
   return unfit
 end
@@ -40,7 +40,7 @@ if side.prefix == '' then
 end
 
 -- What time has done: where it has moved messages to, and how many of those that are found below are there no more.
-local o = foresee(p, 500)
+local o = plan_due(p, 500)
 local deaths = p.dead_seq + o.leap
 for i = 1, #o.dead do
   local m = o.dead[i]
@@ -93,7 +93,7 @@ while at <= last and not full do
   for i = at, last do
     members[#members + 1] = all[i].name
   end
-  local entries = gather('HMGET', p.entries, members)
+  local entries = read_many('HMGET', p.entries, members)
   for i = 1, #members do
     local m = all[at + i - 1].moved
     if m and m.record then
@@ -104,8 +104,8 @@ while at <= last and not full do
       numbers[i] = record_of(members[i], entries[i])
     end
   end
-  local fit = readable(p, numbers, room)
-  local bodies = records(p.keys, { unpack(numbers, 1, fit) })
+  local fit = count_records_that_fit(p, numbers, room)
+  local bodies = read_records(p.keys, { unpack(numbers, 1, fit) })
   for i = 1, fit do
     local one, record = all[at + i - 1], bodies[i]
     if one.moved and one.moved.record then

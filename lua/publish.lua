@@ -21,26 +21,26 @@
 -- Refusals: call, DISABLED (sending is), TOOLARGE (a message, by its place), QUOTA (the entity is full: bytes, of how many), DUE (it
 --   is full, but something was due first),
 --   TARGET (a subscription, by its place, is not here, or no longer), FENCED (somebody else has got the role)
--- @use advance announce await_expiry band begin bucket check_incoming due_name finish flush index_add known_ids never
--- @use refuse repeated routes runs session_of sides targets update_session_turns variadic wake whole
+-- @use advance announce_due band begin check_messages due_name finish flush index_add index_expiry known_message_ids never record_key
+-- @use answer_repetition number_runs open_targets parse_copies refuse session_at sides update_session_turns wake_waiters whole_number write_many
 local p, refusal = begin(KEYS, ARGV, 'publish', 9, true)
 if not p then
   return refusal
 end
 if p.repeated then
   local first, dropped, numbers = string.match(p.repeated, '^(%d+) (%d+) ?(.*)$')
-  return repeated(p, { 0, tonumber(first), tonumber(dropped), numbers })
+  return answer_repetition(p, { 0, tonumber(first), tonumber(dropped), numbers })
 end
-local incoming, refused = check_incoming(p, ARGV, ARGV[7], 'rctlido', 10)
+local incoming, refused = check_messages(p, ARGV, ARGV[7], 'rctlido', 10)
 if not incoming then
   return refused
 end
-local subscriptions, gone = targets(p, KEYS, ARGV[8])
+local subscriptions, gone = open_targets(p, KEYS, ARGV[8])
 if not subscriptions then
   return gone
 end
-local copies, widths, total = routes(ARGV, incoming, subscriptions)
-local fence = ARGV[9] ~= '' and whole(ARGV[9], 1, 999999999999999)
+local copies, widths, total = parse_copies(ARGV, incoming, subscriptions)
+local fence = ARGV[9] ~= '' and whole_number(ARGV[9], 1, 999999999999999)
 if not copies or fence == nil then
   return refuse('BADCALL', 'routes')
 end
@@ -53,7 +53,7 @@ end
 
 advance(p, 100)
 
-local known = known_ids(p, ARGV, incoming)
+local known = known_message_ids(p, ARGV, incoming)
 local number = redis.call('HINCRBY', p.store, 'seq', total) - total + 1
 local first, dropped, ids, refs, fields, scheduled = number, 0, {}, {}, {}, {}
 local now = string.format('%013.0f', p.now)
@@ -64,7 +64,7 @@ for i = 1, incoming.count do
   local due = columns.d and tonumber(ARGV[at + columns.d])
   local origin, keep = columns.o and ARGV[at + columns.o] or '', true
   if origin ~= '' then
-    local key = bucket(p.keys, tonumber(origin))
+    local key = record_key(p.keys, tonumber(origin))
     local waited = tonumber(redis.call('ZSCORE', p.order, origin) or 0) == SIDES[''].scheduled + tonumber(origin)
     local record = waited and redis.call('HGET', key, origin)
     if record then
@@ -106,7 +106,7 @@ for i = 1, incoming.count do
     if expires < NEVER then
       record = 'x' .. level .. now .. string.format('%013.0f', expires) .. payload
     end
-    local session = session_of(payload, 1)
+    local session = session_at(payload, 1)
     local before, nth = nil, 0
     for j = 1, #copies[i] do
       local copy = copies[i][j]
@@ -134,7 +134,7 @@ for i = 1, incoming.count do
           target.entered[#target.entered + 1] = own
           target.entered[#target.entered + 1] = string.format('            %sa-00000%013.0f%d;%s;', level, till, #record, named) .. changes
         end
-        await_expiry(target, own, till)
+        index_expiry(target, own, till)
         if target.index then
           index_add(target, session, 'a', own)
           target.touched[session] = 'ready'
@@ -150,7 +150,7 @@ for i = 1, incoming.count do
     end
   end
   if record then
-    local key = bucket(p.keys, number)
+    local key = record_key(p.keys, number)
     fields[key] = fields[key] or {}
     fields[key][#fields[key] + 1] = number
     fields[key][#fields[key] + 1] = record
@@ -162,13 +162,13 @@ for i = 1, incoming.count do
   number = number + widths[i]
 end
 for key, list in pairs(fields) do
-  variadic('HSET', key, list)
+  write_many('HSET', key, list)
 end
 if #refs > 0 then
-  variadic('HSET', p.refs, refs)
+  write_many('HSET', p.refs, refs)
 end
 if #ids > 0 then
-  variadic('ZADD', p.dedup, ids)
+  write_many('ZADD', p.dedup, ids)
 end
 for i = 1, #subscriptions do
   local target = subscriptions[i]
@@ -176,14 +176,14 @@ for i = 1, #subscriptions do
   if next(target.touched) then
     update_session_turns(target)
   end
-  announce(target)
+  announce_due(target)
   for name, value in pairs(target.changed) do
     redis.call('HSET', target.state, name, value)
   end
   if target.waiting then
-    wake(target)
+    wake_waiters(target)
   end
 end
-local numbers = #scheduled > 0 and runs('', scheduled) or ''
+local numbers = #scheduled > 0 and number_runs('', scheduled) or ''
 finish(p, string.format('%.0f %d %s', first, dropped, numbers))
 return { p.more, first, dropped, numbers }

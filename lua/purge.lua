@@ -12,19 +12,19 @@
 --
 -- Result: { more, how many were deleted, where to go on as text, or nothing at the end }
 -- Refusals: call, SESSIONS (the entity has none), DUE (something was due first)
--- @use advance band begin discard due_name finish gather index_entries index_expire index_name index_remove living
--- @use never never_text put_off readable record_of records refuse repeated session_in session_named sides whole
+-- @use advance band begin discard due_name entry_or_default finish index_entries index_expire index_name index_remove read_many
+-- @use answer_repetition count_records_that_fit never never_text parse_session read_records record_of record_session refuse refuse_while_due sides whole_number
 local p, refusal = begin(KEYS, ARGV, 'purge', 11, false)
 if not p then
   return refusal
 end
 if p.repeated then
   local count, onwards = string.match(p.repeated, '^(%d+) (%d*)$')
-  return repeated(p, { 0, tonumber(count), onwards })
+  return answer_repetition(p, { 0, tonumber(count), onwards })
 end
-local side, before, share = SIDES[ARGV[7]], whole(ARGV[8], 0, NEVER), whole(ARGV[9], 1, 1000)
+local side, before, share = SIDES[ARGV[7]], whole_number(ARGV[8], 0, NEVER), whole_number(ARGV[9], 1, 1000)
 local from = string.find(ARGV[10], '^%d+$') and #ARGV[10] <= 16 and tonumber(ARGV[10])
-local session, unfit = session_named(p, ARGV[11])
+local session, unfit = parse_session(p, ARGV[11])
 if unfit then
   return unfit
 end
@@ -34,7 +34,7 @@ end
 
 advance(p, 100)
 if p.more == 1 then
-  return put_off(p)
+  return refuse_while_due(p)
 end
 local ranges = {
   { tonumber(side.from), session and BAND - 1 or tonumber(side.to), 'e', 'a' }, { side.delayed, side.delayed + BAND - 1, 'd' },
@@ -68,22 +68,22 @@ for r = 1, #ranges do
       break
     end
     local numbers = {}
-    local entries = gather('HMGET', p.entries, members)
+    local entries = read_many('HMGET', p.entries, members)
     for i = 1, #members do
       numbers[i] = record_of(members[i], entries[i])
     end
-    local fit = readable(p, numbers, room)
-    local bodies = records(p.keys, { unpack(numbers, 1, fit) })
+    local fit = count_records_that_fit(p, numbers, room)
+    local bodies = read_records(p.keys, { unpack(numbers, 1, fit) })
     for i = 1, fit do
       room = room - #bodies[i]
       local member = members[i]
       if tonumber(string.sub(bodies[i], 3, 15)) < before then
-        local e = living(entries[i], bodies[i])
+        local e = entry_or_default(entries[i], bodies[i])
         if p.index and side.prefix == '' then
           if kind ~= '' then
             index_expire(p, member, bodies[i])
           else
-            index_remove(p, session_in(bodies[i]), 'p', tonumber(member))
+            index_remove(p, record_session(bodies[i]), 'p', tonumber(member))
           end
         end
         if kind == 'd' or kind == 'e' and e.expires ~= NEVER_TEXT then

@@ -10,8 +10,8 @@
 --   deleted, or 0; how many subscriptions, SQL filters and correlation filters the topic has }. SQL filters are all that are no
 --   correlation filters, also those that are always true or false; those of subscriptions that are being deleted are counted.
 -- Refusals: NAMESPACE, LAYOUT, PARTITIONS
--- @use registered registry tally
-local n, refusal = registry(KEYS[1], ARGV[1])
+-- @use open_registry parse_entity tally
+local n, refusal = open_registry(KEYS[1], ARGV[1])
 if not n then
   return refusal
 end
@@ -23,7 +23,7 @@ local counted = redis.call('HGET', KEYS[7], ARGV[3])
 if not records[2] or not counted then
   return { records[1], ARGV[2] ~= ARGV[3] and 2 or 0, 0, 0, 0 }
 end
-local topic, foreign = registered(records[2])
+local topic, foreign = parse_entity(records[2])
 if not topic then
   return foreign
 end

@@ -7,8 +7,8 @@
 --
 -- Result: the rule, or nothing
 -- Refusals: NAMESPACE, LAYOUT, PARTITIONS
--- @use registry
-local n, refusal = registry(KEYS[1], ARGV[1])
+-- @use open_registry
+local n, refusal = open_registry(KEYS[1], ARGV[1])
 if not n then
   return refusal
 end

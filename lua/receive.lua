@@ -26,25 +26,25 @@
 --   where others say when something is due. The answer to a repetition may leave the last one out.
 -- Refusals: call, DISABLED (receiving is), SESSIONS (the entity requires them, or has none), LOST (the lock on the
 --   session)
--- @use advance begin delivery_extras discard due_name entry finish flush gather hand_again held_in hold index_add
--- @use index_entries index_name index_remove lock_of most_held never_text next_due readable record_of records refuse
--- @use repeated runs same_slot session_named sides token_of turns wait_here whole
+-- @use advance begin count_held delivery_extras discard due_name entry finish flush index_add read_many repeat_receive write_lease
+-- @use count_records_that_fit index_entries index_name index_remove most_held never_text next_due read_records record_of refuse session_lock_end
+-- @use add_waiter answer_repetition number_runs parse_session parse_token same_slot sides turns whole_number
 local p, refusal = begin(KEYS, ARGV, 'receive', 14, false)
 if not p then
   return refusal
 end
-local token = token_of(ARGV[11])
+local token = parse_token(ARGV[11])
 if p.repeated and token then
-  local again = hand_again(p, token, p.repeated)
+  local again = repeat_receive(p, token, p.repeated)
   local waits_at = ARGV[14] ~= '' and SIDES.h.prefix or ARGV[7]
   if ARGV[12] ~= '' and redis.call('ZSCORE', p.waiters, ARGV[12] .. ' ' .. waits_at) then
     again[2], again[7] = next_due(p), 1
   end
-  return repeated(p, again)
+  return answer_repetition(p, again)
 end
-local side, mode, wanted, room = SIDES[ARGV[7]], ARGV[8], whole(ARGV[9], 0, 1000), whole(ARGV[10], 1, 1073741824)
-local waiter, waiting_for = ARGV[12], whole(ARGV[13], 0, 1000)
-local session, unfit = session_named(p, ARGV[14])
+local side, mode, wanted, room = SIDES[ARGV[7]], ARGV[8], whole_number(ARGV[9], 0, 1000), whole_number(ARGV[10], 1, 1073741824)
+local waiter, waiting_for = ARGV[12], whole_number(ARGV[13], 0, 1000)
+local session, unfit = parse_session(p, ARGV[14])
 if unfit then
   return unfit
 end
@@ -59,7 +59,7 @@ if p.index and not session and side.prefix == '' then
   return refuse('SESSIONS', 'required')
 end
 if session then
-  if not lock_of(p, session, token) then
+  if not session_lock_end(p, session, token) then
     return refuse('LOST', 'session')
   end
 elseif redis.call('HEXISTS', p.leases, token) == 1 then
@@ -84,7 +84,7 @@ if session then
     p.left = redis.call('ZREM', p.waiters, redis.call('HGET', p.states, 'w' .. session) .. ' h') == 1 or p.left
     redis.call('HDEL', p.states, 'w' .. session)
   end
-  local left = MOST_HELD - held_in(p, session)
+  local left = MOST_HELD - count_held(p, session)
   most = math.min(wanted, left)
   if left <= 0 or tonumber(redis.call('HGET', p.states, '~' .. session) or 0) > p.now then
     most = -1
@@ -110,7 +110,7 @@ while n < most and not full do
     emptied = late == 0
     break
   end
-  local entries, counted, stored = gather('HMGET', p.entries, members), {}, members
+  local entries, counted, stored = read_many('HMGET', p.entries, members), {}, members
   for i = 1, asked do
     counted[i] = tonumber(main and members[i] or string.sub(members[i], from))
   end
@@ -120,13 +120,13 @@ while n < most and not full do
       stored[i] = record_of(members[i], entries[i])
     end
   end
-  local fit = readable(p, stored, room)
+  local fit = count_records_that_fit(p, stored, room)
   if fit < asked then
     asked, stored = fit, { unpack(stored, 1, fit) }
     counted[fit + 1] = nil
   end
   seen = seen + asked
-  local bodies = records(p.keys, stored, not p.shared and main and counted or nil)
+  local bodies = read_records(p.keys, stored, not p.shared and main and counted or nil)
   for i = 1, asked do
     local member, text, record = members[i], entries[i], bodies[i]
     local size, head, expires = #record, string.sub(record, 1, 2), NEVER_TEXT
@@ -188,7 +188,7 @@ if n > 0 and mode == 'lock' then
     at = at + 2
   end
   if not session then
-    hold(p, token, p.logical + p.lock, n, runs(side.prefix, numbers))
+    write_lease(p, token, p.logical + p.lock, n, number_runs(side.prefix, numbers))
   end
 elseif n > 0 then
   for i = 1, n do
@@ -210,7 +210,7 @@ elseif n == 0 then
   due = next_due(p)
   if waiter ~= '' and waiting_for > 0 then
     waits = 1
-    wait_here(p, waits_at, waiter, waiting_for)
+    add_waiter(p, waits_at, waiter, waiting_for)
     if session then
       redis.call('ZADD', p.turns, TURNS.waiting, 's' .. session)
       redis.call('HSET', p.states, 'w' .. session, waiter)
@@ -220,7 +220,7 @@ elseif emptied and not session and waiter ~= '' and waiting_for > n then
   flush(p)
   due, waits = next_due(p), 1
   p.sooner = math.huge -- it is told here, and need not be woken to hear of the locks that it was just given
-  wait_here(p, waits_at, waiter, waiting_for - n)
+  add_waiter(p, waits_at, waiter, waiting_for - n)
 end
-finish(p, session and n > 0 and runs('', numbers) or '')
+finish(p, session and n > 0 and number_runs('', numbers) or '')
 return { p.more, due, p.lock, names, found, extras, waits }

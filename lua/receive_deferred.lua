@@ -22,25 +22,25 @@
 -- Refusals: call, DISABLED (receiving is), SESSIONS (the entity requires them, or has none), LOST (the lock on the
 --   session), HELD (as many of the session are out as can be), DUE (some are not deferred, but something was due
 --   first)
--- @use advance begin delivery_extras discard entry expire finish fitting gather hand_again held_in hold index_add
--- @use index_remove index_text lock_of most_held named put_off record_of records refuse repeated session_named side_of
--- @use stretches token_of whole words
+-- @use advance begin count_held count_that_fit delivery_extras discard entry expire finish index_add read_many repeat_receive write_lease
+-- @use answer_repetition index_remove index_text message_names most_held parse_session read_records record_of refuse refuse_while_due session_lock_end side_of
+-- @use name_runs parse_token split_words whole_number
 local p, refusal = begin(KEYS, ARGV, 'receive_deferred', 10, true)
 if not p then
   return refusal
 end
-local mode, token, room = ARGV[7], token_of(ARGV[8]), whole(ARGV[10], 1, 1073741824)
+local mode, token, room = ARGV[7], parse_token(ARGV[8]), whole_number(ARGV[10], 1, 1073741824)
 if p.repeated and token then
   local left, handed = string.match(p.repeated, '^=(%d+) (.*)$')
-  local reply = hand_again(p, token, handed or '')
-  reply[2], reply[7], reply[8] = 0, left and {} or words(p.repeated), tonumber(left or 0)
-  return repeated(p, reply)
+  local reply = repeat_receive(p, token, handed or '')
+  reply[2], reply[7], reply[8] = 0, left and {} or split_words(p.repeated), tonumber(left or 0)
+  return answer_repetition(p, reply)
 end
-local session, unfit = session_named(p, ARGV[9])
+local session, unfit = parse_session(p, ARGV[9])
 if unfit then
   return unfit
 end
-local members = named(ARGV, 11)
+local members = message_names(ARGV, 11)
 if not members or not token or not room or not session and redis.call('HEXISTS', p.leases, token) == 1
   or mode ~= 'lock' and mode ~= 'delete' then
   return refuse('BADCALL', 'names')
@@ -54,28 +54,28 @@ for i = 1, #members do
     return refuse('SESSIONS', 'required')
   end
 end
-if session and not lock_of(p, session, token) then
+if session and not session_lock_end(p, session, token) then
   return refuse('LOST', 'session')
 end
-if session and mode == 'lock' and held_in(p, session) + #members > MOST_HELD then
+if session and mode == 'lock' and count_held(p, session) + #members > MOST_HELD then
   return refuse('HELD', string.format('%d', MOST_HELD))
 end
 
 advance(p, 100)
-local scores, missing, indexed = gather('ZMSCORE', p.order, members), {}, nil
+local scores, missing, indexed = read_many('ZMSCORE', p.order, members), {}, nil
 if session then
   indexed = {}
   for i = 1, #members do
     indexed[i] = session .. '\255p' .. index_text(tonumber(members[i]) or 0)
   end
-  indexed = gather('ZMSCORE', p.index, indexed)
+  indexed = read_many('ZMSCORE', p.index, indexed)
 end
-local entries, there = gather('HMGET', p.entries, members), {}
+local entries, there = read_many('HMGET', p.entries, members), {}
 for i = 1, #members do
   local side, number = side_of(members[i])
   there[i] = scores[i] and tonumber(scores[i]) == side.deferred + number and (not session or indexed[i])
   if not there[i] and p.more == 1 then
-    return put_off(p)
+    return refuse_while_due(p)
   end
 end
 for i = 1, #members do
@@ -94,7 +94,7 @@ if #missing > 0 then
   return { p.more, 0, p.lock, {}, {}, {}, missing, 0 }
 end
 
-local fit = fitting(entries, room)
+local fit = count_that_fit(entries, room)
 local left = #members - fit
 if left > 0 and mode == 'delete' then
   finish(p, string.format('=%d ', #members))
@@ -108,7 +108,7 @@ for i = 1, #members do
   numbers[i] = record_of(members[i], entries[i])
   delivery_extras(extras, i, entries[i])
 end
-local found = records(p.keys, numbers)
+local found = read_records(p.keys, numbers)
 for i = 1, #members do
   local member = members[i]
   local side, number = side_of(member)
@@ -128,7 +128,7 @@ for i = 1, #members do
   end
 end
 if mode == 'lock' and not session then
-  hold(p, token, p.logical + p.lock, #members, stretches(members))
+  write_lease(p, token, p.logical + p.lock, #members, name_runs(members))
 end
-finish(p, string.format('=%d ', left) .. (session and mode == 'lock' and stretches(members) or ''))
+finish(p, string.format('=%d ', left) .. (session and mode == 'lock' and name_runs(members) or ''))
 return { p.more, 0, p.lock, members, found, extras, {}, left }

@@ -12,18 +12,18 @@
 --
 -- Result: the record
 -- Refusals: NAMESPACE, LAYOUT, PARTITIONS, EXISTS (another entity has the name), BADCALL
--- @use next_id refuse registered registry server_time tally_text token_of
-local incarnation = token_of(ARGV[4])
+-- @use next_id open_registry parse_entity parse_token refuse server_time tally_text
+local incarnation = parse_token(ARGV[4])
 if not incarnation or ARGV[3] == '' or ARGV[5] ~= '0' and ARGV[5] ~= '1' or ARGV[6] == '' then
   return refuse('BADCALL', 'entity')
 end
-local n, refusal = registry(KEYS[1], ARGV[2])
+local n, refusal = open_registry(KEYS[1], ARGV[2])
 if not n then
   return refusal
 end
 local there = redis.call('HGET', KEYS[2], ARGV[3])
 if there then
-  local entity, foreign = registered(there)
+  local entity, foreign = parse_entity(there)
   if not entity then
     return foreign
   end

@@ -14,8 +14,8 @@
 --
 -- Result: { the number of partitions, when the namespace was made in ms }
 -- Refusals: LAYOUT (of another release), PARTITIONS (it has another number), BADCALL
--- @use refuse server_time whole
-local partitions = whole(ARGV[2], 1, 1024)
+-- @use refuse server_time whole_number
+local partitions = whole_number(ARGV[2], 1, 1024)
 if not partitions or ARGV[3] ~= '0' and ARGV[3] ~= '1' then
   return refuse('BADCALL', 'partitions')
 end

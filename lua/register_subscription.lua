@@ -13,36 +13,36 @@
 -- ARGV[8] subscriptions that a topic may have at most
 -- ARGV[9] sql           filters that a topic may have at most
 -- ARGV[10] correlation  filters that a topic may have at most
--- ARGV[11...] rules     for each its place (the path, a blank, the name in small letters), its kind as in includes/topics/rule_of.lua,
+-- ARGV[11...] rules     for each its place (the path, a blank, the name in small letters), its kind as in includes/topics/parse_rule.lua,
 --   and its description
 --
 -- Result: the record
 -- Refusals: NAMESPACE, LAYOUT, PARTITIONS, EXISTS (the topic has one of this name), GONE (no such topic, or another incarnation, or
 --   it is being deleted), QUOTA (what, and of how many), BADCALL
--- @use count_in next_id placed refuse registered registry server_time tally tally_text token_of variadic whole
+-- @use count_filters is_rule_of next_id open_registry parse_entity parse_token refuse server_time tally tally_text whole_number write_many
 local MOST_RULES = 1000
-local name, incarnation = ARGV[5], token_of(ARGV[6])
-local most, most_sql, most_correlation = whole(ARGV[8], 0, 999999), whole(ARGV[9], 0, 999999), whole(ARGV[10], 0, 999999)
-if not incarnation or not token_of(ARGV[4]) or ARGV[3] == '' or name == '' or ARGV[7] == '' or not most or not most_sql
+local name, incarnation = ARGV[5], parse_token(ARGV[6])
+local most, most_sql, most_correlation = whole_number(ARGV[8], 0, 999999), whole_number(ARGV[9], 0, 999999), whole_number(ARGV[10], 0, 999999)
+if not incarnation or not parse_token(ARGV[4]) or ARGV[3] == '' or name == '' or ARGV[7] == '' or not most or not most_sql
   or not most_correlation or (#ARGV - 10) % 3 ~= 0 or #ARGV > 10 + 3 * MOST_RULES then
   return refuse('BADCALL', 'subscription')
 end
 local kinds, known = { s = 0, c = 0, t = 0 }, {}
 for i = 11, #ARGV, 3 do
   local place, kind = ARGV[i], ARGV[i + 1]
-  if not placed(place, name) or known[place] or not kinds[kind] or ARGV[i + 2] == '' then
+  if not is_rule_of(place, name) or known[place] or not kinds[kind] or ARGV[i + 2] == '' then
     return refuse('BADCALL', 'rules')
   end
   kinds[kind], known[place] = kinds[kind] + 1, true
 end
-local n, refusal = registry(KEYS[1], ARGV[2])
+local n, refusal = open_registry(KEYS[1], ARGV[2])
 if not n then
   return refusal
 end
 local records = redis.call('HMGET', KEYS[2], name, ARGV[3])
 local counted = redis.call('HGET', KEYS[7], ARGV[3])
 if records[1] then
-  local entity, foreign = registered(records[1])
+  local entity, foreign = parse_entity(records[1])
   if not entity then
     return foreign
   end
@@ -65,7 +65,7 @@ t.subscriptions = t.subscriptions + 1
 if t.subscriptions > most then
   return refuse('QUOTA', string.format('subscriptions %.0f', most))
 end
-local too_many = count_in(t, kinds.s, kinds.c, most_sql, most_correlation)
+local too_many = count_filters(t, kinds.s, kinds.c, most_sql, most_correlation)
 if too_many then
   return too_many
 end
@@ -84,7 +84,7 @@ end
 redis.call('HSET', KEYS[1], 'last_id', last_id, 'run_id', run_id)
 redis.call('HSET', KEYS[2], name, record)
 redis.call('ZADD', KEYS[4], 0, name)
-variadic('HSET', KEYS[5], texts)
-variadic('ZADD', KEYS[6], places)
+write_many('HSET', KEYS[5], texts)
+write_many('ZADD', KEYS[6], places)
 redis.call('HSET', KEYS[7], ARGV[3], tally_text(t), name, tally_text(own))
 return record

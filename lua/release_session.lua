@@ -8,26 +8,26 @@
 --
 -- Result: { more, how many messages returned }
 -- Refusals: call, SESSIONS (the entity has none), LOST (the lock on the session)
--- @use advance begin finish lock_of refuse release_held repeated session_named token_of turns unlock
+-- @use advance answer_repetition begin finish parse_session parse_token refuse release_held session_lock_end turns unlock_session
 local p, refusal = begin(KEYS, ARGV, 'release_session', 8, false)
 if not p then
   return refusal
 end
 if p.repeated then
-  return repeated(p, { 0, tonumber(p.repeated) })
+  return answer_repetition(p, { 0, tonumber(p.repeated) })
 end
-local session, unfit = session_named(p, ARGV[7], true)
-local token = token_of(ARGV[8])
+local session, unfit = parse_session(p, ARGV[7], true)
+local token = parse_token(ARGV[8])
 if unfit or not token then
   return unfit or refuse('BADCALL', 'token')
 end
-if not lock_of(p, session, token) then
+if not session_lock_end(p, session, token) then
   return refuse('LOST', 'session')
 end
 
 advance(p, 100)
 local released = release_held(p, session)
-unlock(p, session, token)
+unlock_session(p, session, token)
 local blocked = tonumber(redis.call('HGET', p.states, '~' .. session) or 0)
 if blocked > p.now then
   redis.call('ZADD', p.turns, TURNS.blocked + blocked, 's' .. session)

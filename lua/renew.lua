@@ -9,16 +9,16 @@
 --
 -- Result: { more, lock duration, the names of those whose lock was lost, the names of those that have the new token }
 -- Refusals: call
--- @use advance begin finish groups held hold refuse release_from_lease repeated stretches token_of words
+-- @use advance answer_repetition begin finish lock_groups name_runs parse_token refuse release_from_lease split_words still_held write_lease
 local p, refusal = begin(KEYS, ARGV, 'renew', 7, true)
 if not p then
   return refusal
 end
 if p.repeated then
   local till, lost, moved = string.match(p.repeated, '^(%d+)|(.*)|(.*)$')
-  return repeated(p, { 0, math.max(0, till - p.logical), words(lost), words(moved) })
+  return answer_repetition(p, { 0, math.max(0, till - p.logical), split_words(lost), split_words(moved) })
 end
-local token, list = token_of(ARGV[7]), groups(ARGV, 8, 1)
+local token, list = parse_token(ARGV[7]), lock_groups(ARGV, 8, 1)
 if not token or not list or redis.call('HEXISTS', p.leases, token) == 1 then
   return refuse('BADCALL', 'groups')
 end
@@ -26,9 +26,9 @@ end
 advance(p, 100)
 local seen, lost, moved = {}, {}, {}
 for g = 1, #list do
-  local mine = held(p, list[g], seen, lost)
+  local mine = still_held(p, list[g], seen, lost)
   if #mine.names > 0 and (mine.session or #mine.names == mine.left) then
-    hold(p, mine.token, p.logical + p.lock, mine.left, mine.runs)
+    write_lease(p, mine.token, p.logical + p.lock, mine.left, mine.runs)
   else
     for i = 1, #mine.names do
       moved[#moved + 1] = mine.names[i]
@@ -39,7 +39,7 @@ for g = 1, #list do
   end
 end
 if #moved > 0 then
-  hold(p, token, p.logical + p.lock, #moved, stretches(moved))
+  write_lease(p, token, p.logical + p.lock, #moved, name_runs(moved))
 end
 finish(p, string.format('%.0f|%s|%s', p.logical + p.lock, table.concat(lost, ' '), table.concat(moved, ' ')))
 return { p.more, p.lock, lost, moved }

@@ -8,24 +8,24 @@
 --
 -- Result: { more, for how many ms it is locked }
 -- Refusals: call, SESSIONS (the entity has none), LOST (the lock on the session)
--- @use advance begin finish hold lock_of refuse repeated session_named token_of
+-- @use advance answer_repetition begin finish parse_session parse_token refuse session_lock_end write_lease
 local p, refusal = begin(KEYS, ARGV, 'renew_session', 8, false)
 if not p then
   return refusal
 end
 if p.repeated then
-  return repeated(p, { 0, math.max(0, tonumber(p.repeated) - p.logical) })
+  return answer_repetition(p, { 0, math.max(0, tonumber(p.repeated) - p.logical) })
 end
-local session, unfit = session_named(p, ARGV[7], true)
-local token = token_of(ARGV[8])
+local session, unfit = parse_session(p, ARGV[7], true)
+local token = parse_token(ARGV[8])
 if unfit or not token then
   return unfit or refuse('BADCALL', 'token')
 end
-if not lock_of(p, session, token) then
+if not session_lock_end(p, session, token) then
   return refuse('LOST', 'session')
 end
 
 advance(p, 100)
-hold(p, token, p.logical + p.lock, 0, '@' .. session)
+write_lease(p, token, p.logical + p.lock, 0, '@' .. session)
 finish(p, string.format('%.0f', p.logical + p.lock))
 return { p.more, p.lock }

@@ -15,13 +15,13 @@
 -- Result: the record
 -- Refusals: NAMESPACE, LAYOUT, PARTITIONS, GONE (no such entity, or another incarnation), CHANGED (its version; somebody else
 --   was first), BADCALL
--- @use refuse registered registry server_time stamped token_of whole
-local stamp, version = token_of(ARGV[5]), whole(ARGV[6], 1, 999999999999999)
-if not token_of(ARGV[3]) or not token_of(ARGV[4]) or not stamp or not version or ARGV[7] ~= '0' and ARGV[7] ~= '1'
+-- @use add_stamp open_registry parse_entity parse_token refuse server_time whole_number
+local stamp, version = parse_token(ARGV[5]), whole_number(ARGV[6], 1, 999999999999999)
+if not parse_token(ARGV[3]) or not parse_token(ARGV[4]) or not stamp or not version or ARGV[7] ~= '0' and ARGV[7] ~= '1'
   or ARGV[8] == '' then
   return refuse('BADCALL', 'entity')
 end
-local n, refusal = registry(KEYS[1], ARGV[1])
+local n, refusal = open_registry(KEYS[1], ARGV[1])
 if not n then
   return refusal
 end
@@ -29,7 +29,7 @@ local there = redis.call('HGET', KEYS[2], ARGV[2])
 if not there then
   return refuse('GONE', ARGV[2])
 end
-local entity, foreign = registered(there)
+local entity, foreign = parse_entity(there)
 if not entity then
   return foreign
 end
@@ -52,7 +52,7 @@ local updated = entity.updated
 if version ~= before then
   updated = string.format('%.0f', math.max(tonumber(updated), tonumber(server_time())))
 end
-local stamps = stamped(entity.stamps, stamp)
+local stamps = add_stamp(entity.stamps, stamp)
 local record = table.concat({ '1', ARGV[6], entity.id, entity.incarnation, stamps, entity.created, updated, ARGV[8] }, ' ')
 redis.call('HSET', KEYS[2], ARGV[2], record)
 if ARGV[7] == '1' then

@@ -19,13 +19,13 @@
 -- Result: { the record, and that of the topic, or nothing if there is none }
 -- Refusals: NAMESPACE, LAYOUT, PARTITIONS, GONE (no such subscription, or another incarnation, or its topic is being deleted and the
 --   subscription not), CHANGED (its version; somebody else was first), BADCALL
--- @use raise refuse registered registry server_time stamped subscribed token_of whole
-local stamp, version, ending = token_of(ARGV[6]), whole(ARGV[7], 1, 999999999999999), ARGV[9] == '1'
-if not token_of(ARGV[4]) or not token_of(ARGV[5]) or not stamp or not version or ARGV[8] ~= '0' and ARGV[8] ~= '1'
+-- @use add_stamp open_registry open_subscription parse_entity parse_token raise_topic_version refuse server_time whole_number
+local stamp, version, ending = parse_token(ARGV[6]), whole_number(ARGV[7], 1, 999999999999999), ARGV[9] == '1'
+if not parse_token(ARGV[4]) or not parse_token(ARGV[5]) or not stamp or not version or ARGV[8] ~= '0' and ARGV[8] ~= '1'
   or ARGV[9] ~= '0' and ARGV[9] ~= '1' or ARGV[10] == '' then
   return refuse('BADCALL', 'subscription')
 end
-local n, refusal = registry(KEYS[1], ARGV[1])
+local n, refusal = open_registry(KEYS[1], ARGV[1])
 if not n then
   return refusal
 end
@@ -33,7 +33,7 @@ local records = redis.call('HMGET', KEYS[2], ARGV[3], ARGV[2])
 if not records[1] then
   return refuse('GONE', ARGV[3])
 end
-local entity, foreign = registered(records[1])
+local entity, foreign = parse_entity(records[1])
 if not entity then
   return foreign
 end
@@ -52,7 +52,7 @@ if version ~= before and version ~= before + 1 then
 end
 local s, gone = nil, nil
 if ARGV[8] == '1' or ending and redis.call('HEXISTS', KEYS[7], ARGV[2]) == 1 then
-  s, gone = subscribed(KEYS, ARGV[2], ARGV[3], ARGV[4])
+  s, gone = open_subscription(KEYS, ARGV[2], ARGV[3], ARGV[4])
   if not s then
     return gone
   end
@@ -62,7 +62,7 @@ local updated = entity.updated
 if version ~= before then
   updated = string.format('%.0f', math.max(tonumber(updated), tonumber(server_time())))
 end
-local stamps = stamped(entity.stamps, stamp)
+local stamps = add_stamp(entity.stamps, stamp)
 local record = table.concat({ '1', ARGV[7], entity.id, entity.incarnation, stamps, entity.created, updated, ARGV[10] }, ' ')
 redis.call('HSET', KEYS[2], ARGV[3], record)
 if ending then
@@ -75,4 +75,4 @@ if ending then
   local t = s.of_topic
   t.subscriptions, t.sql, t.correlation = t.subscriptions - 1, t.sql - s.own.sql, t.correlation - s.own.correlation
 end
-return { record, raise(KEYS, s, stamp) }
+return { record, raise_topic_version(KEYS, s, stamp) }

@@ -8,12 +8,12 @@
 --
 -- Result: { 0, names, records }
 -- Refusals: call
--- @use begin due_member readable records refuse whole
+-- @use begin count_records_that_fit due_message read_records refuse whole_number
 local p, refusal = begin(KEYS, ARGV, 'ripe', 8, false)
 if not p then
   return refusal
 end
-local wanted, room = whole(ARGV[7], 1, 1000), whole(ARGV[8], 1, 1073741824)
+local wanted, room = whole_number(ARGV[7], 1, 1000), whole_number(ARGV[8], 1, 1073741824)
 if not wanted or not room or p.lane ~= '' or not p.topic then
   return refuse('BADCALL', 'ripe')
 end
@@ -23,7 +23,7 @@ if #due == 0 then
 end
 local names = {}
 for i = 1, #due do
-  names[i] = due_member(due[i])
+  names[i] = due_message(due[i])
 end
-names = { unpack(names, 1, readable(p, names, room)) }
-return { 0, names, records(p.keys, names) }
+names = { unpack(names, 1, count_records_that_fit(p, names, room)) }
+return { 0, names, read_records(p.keys, names) }

@@ -11,18 +11,18 @@
 -- Refusals: call, DISABLED (sending is), TOOLARGE (a message, by its place), QUOTA (the entity is full: bytes, of how many),
 --   DUE (it is full, but
 --   something was due first), SESSIONS (a message, by its place, has none, and the entity requires them)
--- @use advance await_expiry band begin bucket check_incoming due_name finish index_add known_ids never refuse repeated
--- @use scheduled variadic
+-- @use advance answer_repetition band begin check_messages due_name finish index_add index_expiry known_message_ids never record_key refuse
+-- @use scheduled write_many
 local p, refusal = begin(KEYS, ARGV, 'send', 7, true)
 if not p then
   return refusal
 end
 if p.repeated then
   local first, dropped = string.match(p.repeated, '^(%d+) (%d+)$')
-  return repeated(p, { 0, tonumber(first), tonumber(dropped) })
+  return answer_repetition(p, { 0, tonumber(first), tonumber(dropped) })
 end
 
-local incoming, refused = check_incoming(p, ARGV, ARGV[7], 'tlid', 8)
+local incoming, refused = check_messages(p, ARGV, ARGV[7], 'tlid', 8)
 if not incoming then
   return refused
 end
@@ -32,7 +32,7 @@ end
 
 advance(p, 100)
 
-local known = known_ids(p, ARGV, incoming)
+local known = known_message_ids(p, ARGV, incoming)
 local sessions = incoming.sessions
 local count, stride, at_ttl, at_level, at_id, at_due =
   incoming.count, incoming.stride, incoming.ttl, incoming.level, incoming.id, incoming.due
@@ -43,7 +43,7 @@ local default = plain
 if p.now + p.ttl < NEVER then
   default = 'x' .. string.sub(plain, 2) .. string.format('%013.0f', p.now + p.ttl)
 end
-local key, fields, ids, placed, bytes = bucket(p.keys, first), {}, {}, p.placed, 0
+local key, fields, ids, placed, bytes = record_key(p.keys, first), {}, {}, p.placed, 0
 local next_key = math.floor(first / 4096) * 4096 + 4096
 local f, o = 0, 0
 for i = 1, count do
@@ -51,9 +51,9 @@ for i = 1, count do
   number = number + 1
   if number == next_key then
     if f > 0 then
-      variadic('HSET', key, fields)
+      write_many('HSET', key, fields)
     end
-    key, fields, f, next_key = bucket(p.keys, number), {}, 0, number + 4096
+    key, fields, f, next_key = record_key(p.keys, number), {}, 0, number + 4096
   end
   local header = default
   local session = sessions and sessions[i]
@@ -64,7 +64,7 @@ for i = 1, count do
       p.touched[session] = 'ready'
     end
     if p.horizon < NEVER or p.ttl < NEVER then
-      await_expiry(p, number, p.now + p.ttl)
+      index_expiry(p, number, p.now + p.ttl)
     end
   else
     local id = known and ARGV[at + at_id] or ''
@@ -96,7 +96,7 @@ for i = 1, count do
           header = 'a' .. level .. string.sub(plain, 3)
         end
         placed[o + 1] = tonumber(level) * BAND + number
-        await_expiry(p, number, expires)
+        index_expiry(p, number, expires)
         if session then
           index_add(p, session, 'a', number)
           p.touched[session] = 'ready'
@@ -116,10 +116,10 @@ for i = 1, count do
   end
 end
 if f > 0 then
-  variadic('HSET', key, fields)
+  write_many('HSET', key, fields)
 end
 if #ids > 0 then
-  variadic('ZADD', p.dedup, ids)
+  write_many('ZADD', p.dedup, ids)
 end
 p.bytes = bytes
 if biggest > p.biggest then

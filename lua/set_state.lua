@@ -11,20 +11,20 @@
 -- Result: { more }
 -- Refusals: call, SESSIONS (the entity has none), LOST (the lock on the session), TOOLARGE (larger than a message may be),
 --   QUOTA (the entity is full: bytes, of how many), DUE (it is full, but something was due first)
--- @use advance begin finish lock_of overdue put_off refuse repeated session_named token_of turns
+-- @use advance answer_repetition begin finish has_overdue parse_session parse_token refuse refuse_while_due session_lock_end turns
 local p, refusal = begin(KEYS, ARGV, 'set_state', 10, false)
 if not p then
   return refusal
 end
 if p.repeated then
-  return repeated(p, { 0 })
+  return answer_repetition(p, { 0 })
 end
-local session, unfit = session_named(p, ARGV[7], true)
-local token = token_of(ARGV[8])
+local session, unfit = parse_session(p, ARGV[7], true)
+local token = parse_token(ARGV[8])
 if unfit or not token or ARGV[9] ~= '1' and (ARGV[9] ~= '0' or ARGV[10] ~= '') then
   return unfit or refuse('BADCALL', 'state')
 end
-if not lock_of(p, session, token) then
+if not session_lock_end(p, session, token) then
   return refuse('LOST', 'session')
 end
 local field, stated = '=' .. session, session .. '\255k'
@@ -38,7 +38,7 @@ local function full(bytes)
   return growth > 0 and tonumber(bytes) + growth > tonumber(limits[STORE.quota])
 end
 if full(limits[STORE.bytes]) then
-  return overdue(p) and put_off(p, full) or refuse('QUOTA', limits[STORE.bytes] .. ' ' .. limits[STORE.quota])
+  return has_overdue(p) and refuse_while_due(p, full) or refuse('QUOTA', limits[STORE.bytes] .. ' ' .. limits[STORE.quota])
 end
 
 advance(p, 100)

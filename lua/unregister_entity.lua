@@ -12,12 +12,12 @@
 -- Result: { 1, or 0 if this incarnation was gone; 1 if it is still there, for it had more rules }
 -- Refusals: NAMESPACE, LAYOUT, PARTITIONS, CHANGED (its version; somebody else was first), BADCALL (also for a topic or a
 --   subscription of which nobody has said that it is being deleted)
--- @use refuse registered registry token_of whole
-local share = whole(ARGV[5], 1, 1000)
-if not token_of(ARGV[3]) or not token_of(ARGV[4]) or not share then
+-- @use open_registry parse_entity parse_token refuse whole_number
+local share = whole_number(ARGV[5], 1, 1000)
+if not parse_token(ARGV[3]) or not parse_token(ARGV[4]) or not share then
   return refuse('BADCALL', 'entity')
 end
-local n, refusal = registry(KEYS[1], ARGV[1])
+local n, refusal = open_registry(KEYS[1], ARGV[1])
 if not n then
   return refusal
 end
@@ -25,7 +25,7 @@ local there = redis.call('HGET', KEYS[2], ARGV[2])
 if not there then
   return { 0, 0 }
 end
-local entity, foreign = registered(there)
+local entity, foreign = parse_entity(there)
 if not entity then
   return foreign
 end

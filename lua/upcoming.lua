@@ -8,8 +8,8 @@
 -- Result: for each partition in how many ms something is due at the earliest, 0 if it is due now; nothing if nothing is, or if it is
 --   not here, is a topic's, or has a test clock where the caller has none
 -- Refusals: BADCALL
--- @use never refuse server_time whole
-local told = ARGV[1] ~= '' and whole(ARGV[1], 0, NEVER - 1)
+-- @use never refuse server_time whole_number
+local told = ARGV[1] ~= '' and whole_number(ARGV[1], 0, NEVER - 1)
 if #ARGV ~= 1 or #KEYS > 1000 or told == nil then
   return refuse('BADCALL', 'partitions')
 end

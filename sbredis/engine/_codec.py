@@ -5,7 +5,7 @@ so that a reader skips what it does not know: a later release may add fields, an
 that are there makes another version. Property values keep their type. Nothing in here is code: what is read back is
 data.
 
-A session id comes first of all fields, so that the scripts find it (``lua/includes/sessions/session_of.lua``).
+A session id comes first of all fields, so that the scripts find it (``lua/includes/sessions/session_at.lua``).
 """
 
 from __future__ import annotations

@@ -36,7 +36,7 @@ from sbredis.engine import (
     read_record,
 )
 from sbredis.engine._lifecycle import BAND_WIDTH, BANDS, State
-from sbredis.engine._lifecycle import SidePrefix as LifeSide
+from sbredis.engine._lifecycle import Side as LifeSide
 from sbredis.transport import Argument, Script, Transport
 
 __all__ = [

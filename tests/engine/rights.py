@@ -18,9 +18,9 @@ _COMMANDS_OF_A_CONNECTION = (
 )
 """What the transport asks of a server beside calls of scripts; HELLO and AUTH anybody may."""
 
-_CALLED = re.compile(r"(?:redis\.call|variadic|gather)\(\s*(?P<what>'[^']*'|[^,)]*)")
+_CALLED = re.compile(r"(?:redis\.call|write_many|read_many)\(\s*(?P<what>'[^']*'|[^,)]*)")
 _PASSED_ON = "command"
-"""In the definitions of `variadic` and `gather`, whose callers are looked at instead."""
+"""In the definitions of `write_many` and `read_many`, whose callers are looked at instead."""
 
 
 def calls_of(source: str) -> Iterator[str]:

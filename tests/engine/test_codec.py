@@ -169,7 +169,7 @@ def test_a_session_stands_where_the_scripts_look_for_it(session: str, message_id
 def session_of_lua() -> Callable[[bytes, int], bytes | None]:
     """The fragment by which the scripts find the session of a message."""
     lua: Any = importlib.import_module("lupa.lua51").LuaRuntime(encoding=None)
-    found: Callable[[bytes, int], bytes | None] = lua.execute(fragment("session_of").encode() + b"return session_of")
+    found: Callable[[bytes, int], bytes | None] = lua.execute(fragment("session_at").encode() + b"return session_at")
     return found
 
 

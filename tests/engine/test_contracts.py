@@ -222,7 +222,7 @@ def test_keys_stand_in_the_order_in_which_the_scripts_take_them() -> None:
 
 
 def test_records_lie_in_the_last_sixteen_keys() -> None:
-    bucket = re.search(r"keys\[(\d+) \+ math\.floor\(number / (\d+)\) % (\d+)\]", fragment("bucket"))
+    bucket = re.search(r"keys\[(\d+) \+ math\.floor\(number / (\d+)\) % (\d+)\]", fragment("record_key"))
     assert bucket is not None
     first, width, many = map(int, bucket.groups())
     assert KINDS.index("m0") == first - 1
@@ -233,7 +233,7 @@ def test_records_lie_in_the_last_sixteen_keys() -> None:
 
 
 def test_publishing_takes_the_keys_of_a_target_in_their_order() -> None:
-    source = fragment("targets")
+    source = fragment("open_targets")
     found = re.findall(
         r"\b(\w+) = keys\[at(?: \+ (\d))?\][ ,\n]", source.partition("local s =")[2].partition("if sessions")[0]
     )
@@ -350,10 +350,10 @@ def test_other_numbers_are_the_same_on_both_sides() -> None:
         if str(number) in without_comments(text).replace("999999999999999", "")
     }
     assert written == {("index_name", EPOCH_LEAP), ("index_text", EPOCH_LEAP)}, "half of twelve digits of sixteen"
-    assert f"total > {MAXIMUM_CALL_BYTES} or changes > {MAXIMUM_CALL_BYTES})" in fragment("check_incoming")
-    assert f"count > {MAXIMUM_CALL_MESSAGES}" in fragment("check_incoming")
-    assert f"total <= {MAXIMUM_CALL_MESSAGES}" in fragment("groups")
-    assert f"#list <= {MAXIMUM_CALL_MESSAGES}" in fragment("named")
+    assert f"total > {MAXIMUM_CALL_BYTES} or changes > {MAXIMUM_CALL_BYTES})" in fragment("check_messages")
+    assert f"count > {MAXIMUM_CALL_MESSAGES}" in fragment("check_messages")
+    assert f"total <= {MAXIMUM_CALL_MESSAGES}" in fragment("lock_groups")
+    assert f"#list <= {MAXIMUM_CALL_MESSAGES}" in fragment("message_names")
 
 
 def test_the_letters_of_reasons_are_those_of_the_life_cycle() -> None:

@@ -4,7 +4,7 @@
 --
 -- Refusals: GONE (the entity is not here, or no longer), LAYOUT (of another release), BADCALL (malformed), REPEATED (older than
 --   the lane's last), LANE (the lane is not known here), STALE (the caller's settings are older), CONFIG (newer than the partition's)
--- @use never refuse whole
+-- @use never refuse whole_number
 local function begin(keys, argv, name, count, variadic)
   local s = redis.call('HMGET', keys[1], unpack(STATE))
   if not s[STATE.layout] then
@@ -24,7 +24,7 @@ local function begin(keys, argv, name, count, variadic)
 
   local now
   if s[STATE.clock] == 'test' then
-    now = whole(argv[6], 0, NEVER - 1)
+    now = whole_number(argv[6], 0, NEVER - 1)
     if not now then
       return nil, refuse('BADCALL', 'this partition was made with a test clock: the call must tell the time')
     end
@@ -36,7 +36,7 @@ local function begin(keys, argv, name, count, variadic)
   end
 
   local lane, known, result = argv[4], false, nil
-  local number = whole(argv[5], lane == '' and 0 or 1, 999999999999999)
+  local number = whole_number(argv[5], lane == '' and 0 or 1, 999999999999999)
   if not number then
     return nil, refuse('BADCALL', 'number')
   end
@@ -59,7 +59,7 @@ local function begin(keys, argv, name, count, variadic)
     end
   end
 
-  local version, theirs = tonumber(s[STATE.version]), whole(argv[3], 1, 999999999999999)
+  local version, theirs = tonumber(s[STATE.version]), whole_number(argv[3], 1, 999999999999999)
   if not result then
     if not theirs then
       return nil, refuse('BADCALL', 'version')

@@ -1,6 +1,6 @@
 -- Ends a call: writes what is left to write, the clocks, and the call's result under its lane, so that a repetition is
 -- answered as the first time; announces what will be due, and wakes whoever waits for what became available.
--- @use announce flush wake
+-- @use announce_due flush wake_waiters
 -- @use update_session_turns inside
 local function finish(p, result)
   flush(p)
@@ -8,7 +8,7 @@ local function finish(p, result)
     update_session_turns(p)
   end
   if not p.topic then
-    announce(p)
+    announce_due(p)
   end
   local fields = { 'clk', p.logical }
   if p.offset ~= p.old_offset then
@@ -36,6 +36,6 @@ local function finish(p, result)
     end
   end
   if p.waiting then
-    wake(p)
+    wake_waiters(p)
   end
 end

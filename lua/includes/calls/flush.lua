@@ -1,28 +1,28 @@
 -- Writes what was gathered. Each list goes in one command, in pieces where it is long.
--- @use unstore variadic
+-- @use delete_records write_many
 local function flush(p)
   if #p.taken > 0 then
-    variadic('ZREM', p.order, p.taken)
+    write_many('ZREM', p.order, p.taken)
     p.taken = {}
   end
   if #p.placed > 0 then
-    variadic('ZADD', p.order, p.placed)
+    write_many('ZADD', p.order, p.placed)
     p.placed = {}
   end
   if #p.forgotten > 0 then
-    variadic('HDEL', p.entries, p.forgotten)
+    write_many('HDEL', p.entries, p.forgotten)
     p.forgotten = {}
   end
   if #p.entered > 0 then
-    variadic('HSET', p.entries, p.entered)
+    write_many('HSET', p.entries, p.entered)
     p.entered = {}
   end
   if #p.unawaited > 0 then
-    variadic('ZREM', p.due, p.unawaited)
+    write_many('ZREM', p.due, p.unawaited)
     p.unawaited = {}
   end
   if #p.awaited > 0 then
-    variadic('ZADD', p.due, p.awaited)
+    write_many('ZADD', p.due, p.awaited)
     for i = 1, #p.awaited, 2 do
       if p.awaited[i] < p.next_due then
         p.next_due = p.awaited[i]
@@ -34,16 +34,16 @@ local function flush(p)
   end
   if p.index then
     if #p.index_removed > 0 then
-      variadic('ZREM', p.index, p.index_removed)
+      write_many('ZREM', p.index, p.index_removed)
       p.index_removed = {}
     end
     if #p.index_added > 0 then
-      variadic('ZADD', p.index, p.index_added)
+      write_many('ZADD', p.index, p.index_added)
       p.index_added = {}
     end
   end
   if #p.dropped > 0 then
-    unstore(p, p.dropped, p.dropped_sizes)
+    delete_records(p, p.dropped, p.dropped_sizes)
     p.dropped, p.dropped_sizes = {}, {}
   end
   if p.bytes ~= 0 then

@@ -1,7 +1,7 @@
 -- A message leaves the partition for good. Its record goes with the next `flush`, unless others still refer to it.
--- @use drop
+-- @use drop_record
 local function discard(p, member, e)
   p.taken[#p.taken + 1] = member
   p.forgotten[#p.forgotten + 1] = member
-  drop(p, e.record == '' and member or e.record, e.size, #e.changes)
+  drop_record(p, e.record == '' and member or e.record, e.size, #e.changes)
 end

@@ -1,19 +1,19 @@
 -- Ends the lock of a message that was not settled for good: it goes to where the delivery limit, its home, its expiry and the
 -- wished delay send it, in this order. With `counted` this was a delivery that failed.
 -- A message of a session names it in its entry, and was held.
--- @use bury due_name entry_text expire fate_of index_remove make_ready never set_aside side_of
--- @use block inside
+-- @use bury due_name entry_text expire index_remove make_deferred make_ready never side_of state_after_lock
+-- @use block_session inside
 local function release(p, member, e, counted, delay)
   local side, number = side_of(member)
   local expires = tonumber(e.expires)
   if e.session then
     index_remove(p, e.session, 'h', number)
   end
-  local fate = fate_of(p, side, e, counted, p.now)
+  local fate = state_after_lock(p, side, e, counted, p.now)
   if fate == 'dead' then
     bury(p, member, e, 'M')
   elseif fate == 'deferred' then
-    set_aside(p, member, side, number, e)
+    make_deferred(p, member, side, number, e)
   elseif fate == 'expired' then
     expire(p, member, e)
   elseif delay > 0 and not e.session then
@@ -26,7 +26,7 @@ local function release(p, member, e, counted, delay)
     p.awaited[#p.awaited + 1] = due_name('d', member)
   else
     if delay > 0 then
-      block(p, e.session, math.min(p.now + delay, expires)) -- what comes after it in its session waits for it
+      block_session(p, e.session, math.min(p.now + delay, expires)) -- what comes after it in its session waits for it
     end
     if e.session then
       p.touched[e.session] = 'ready'

@@ -1,11 +1,11 @@
 -- Releases what the lock on a session holds, which counts no delivery. Returns how many messages that were.
--- @use entry gather index_entries index_name most_held release
+-- @use entry index_entries index_name most_held read_many release
 local function release_held(p, session)
   local indexed, members = index_entries(p, session, 'h', 0, 0, MOST_HELD), {}
   for i = 1, #indexed do
     members[i] = index_name(indexed[i])
   end
-  local found = gather('HMGET', p.entries, members)
+  local found = read_many('HMGET', p.entries, members)
   for i = 1, #members do
     local e = entry(found[i])
     e.session = session

@@ -1,6 +1,6 @@
 -- Numbers of records by the key of the hash that they lie in. `as_numbers` is the same list, counted with, where the caller
 -- has it.
--- @use bucket
+-- @use record_key
 local function group_records(keys, numbers, as_numbers)
   local n, least, most = #numbers, math.huge, 0
   as_numbers = as_numbers or numbers
@@ -14,11 +14,11 @@ local function group_records(keys, numbers, as_numbers)
     end
   end
   if math.floor(least / 4096) == math.floor(most / 4096) then
-    return { [bucket(keys, least)] = numbers }, true
+    return { [record_key(keys, least)] = numbers }, true
   end
   local groups = {}
   for i = 1, n do
-    local key = bucket(keys, as_numbers[i])
+    local key = record_key(keys, as_numbers[i])
     local group = groups[key]
     if not group then
       group = {}

@@ -1,19 +1,19 @@
 -- Finds out again what the sessions do in which something has changed. `touched` says of each whether it certainly has something to
 -- be received. Wakes a receiver that waits for the next message of its session.
--- @use gather held_in index_entries most_held turns variadic
+-- @use count_held index_entries most_held read_many turns write_many
 local function update_session_turns(p)
   local names, members = {}, {}
   for session in pairs(p.touched) do
     names[#names + 1] = session
     members[#members + 1] = 's' .. session
   end
-  local scores, placed, taken = gather('ZMSCORE', p.turns, members), {}, {}
+  local scores, placed, taken = read_many('ZMSCORE', p.turns, members), {}, {}
   for i = 1, #names do
     local session, score = names[i], tonumber(scores[i] or -1)
     if score < TURNS.locked or score >= TURNS.waiting and score < TURNS.blocked then
       local ready = p.touched[session] == 'ready' or #index_entries(p, session, 'a', 0, 0, 1) > 0
       if score >= TURNS.waiting then
-        if ready and tonumber(redis.call('HGET', p.states, '~' .. session) or 0) <= p.now and held_in(p, session) < MOST_HELD then
+        if ready and tonumber(redis.call('HGET', p.states, '~' .. session) or 0) <= p.now and count_held(p, session) < MOST_HELD then
           local channel = redis.call('HGET', p.states, 'w' .. session)
           redis.call('HDEL', p.states, 'w' .. session)
           p.left = redis.call('ZREM', p.waiters, channel .. ' h') == 1 or p.left
@@ -30,10 +30,10 @@ local function update_session_turns(p)
     end
   end
   if #placed > 0 then
-    variadic('ZADD', p.turns, placed)
+    write_many('ZADD', p.turns, placed)
   end
   if #taken > 0 then
-    variadic('ZREM', p.turns, taken)
+    write_many('ZREM', p.turns, taken)
   end
   p.touched = {}
 end

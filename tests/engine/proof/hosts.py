@@ -131,7 +131,7 @@ def with_bounds(bounds: Bounds, read: Read = read_source) -> Read:
     told = {
         r"advance\(p, 100\)": f"advance(p, {bounds.share})",
         r"advance\(p, 500\)": f"advance(p, {5 * bounds.share})",
-        r"foresee\(p, 500\)": f"foresee(p, {5 * bounds.share})",
+        r"plan_due\(p, 500\)": f"plan_due(p, {5 * bounds.share})",
         r"late == 100\b": f"late == {bounds.share}",
         r"\b2097152\b": f"{bounds.weight}",
     }

@@ -39,8 +39,10 @@ class Finding(NamedTuple):
 
 BUGS = (
     # -- the life of a message
-    Bug("one delivery too many", "includes/fate_of", "e.failures >= p.deliveries", "e.failures > p.deliveries"),
-    Bug("lapses do not count", "includes/fate_of", "e.failures = e.failures + 1", "e.failures = e.failures"),
+    Bug(
+        "one delivery too many", "includes/state_after_lock", "e.failures >= p.deliveries", "e.failures > p.deliveries"
+    ),
+    Bug("lapses do not count", "includes/state_after_lock", "e.failures = e.failures + 1", "e.failures = e.failures"),
     Bug(
         "expiry of a locked message",
         "receive",
@@ -67,7 +69,7 @@ BUGS = (
     ),
     Bug(
         "a dead letter counts deliveries",
-        "includes/fate_of",
+        "includes/state_after_lock",
         "if counted and side.prefix == '' then",
         "if counted then",
     ),
@@ -90,78 +92,96 @@ BUGS = (
         "= mine.token .. string.sub(mine",
     ),
     Bug(
-        "the end of a lease is not asked for", "includes/held", "not lease or tonumber(till) <= p.logical", "not lease"
+        "the end of a lease is not asked for",
+        "includes/still_held",
+        "not lease or tonumber(till) <= p.logical",
+        "not lease",
     ),
-    Bug("the wrong token will do", "includes/held", "text and string.sub(text, 1, 12) == token", "text"),
+    Bug("the wrong token will do", "includes/still_held", "text and string.sub(text, 1, 12) == token", "text"),
     # -- bounds
     Bug(
         "a renewed lock ends unnoticed",
         "renew",
-        "hold(p, mine.token, p.logical + p.lock, mine.left, mine.runs)",
-        "local bound = p.next_lock; hold(p, mine.token, p.logical + p.lock, mine.left, mine.runs); "
+        "write_lease(p, mine.token, p.logical + p.lock, mine.left, mine.runs)",
+        "local bound = p.next_lock; write_lease(p, mine.token, p.logical + p.lock, mine.left, mine.runs); "
         "p.next_lock, p.changed.next_lock = bound, bound",
     ),
-    Bug("the first lock to end unnoticed", "includes/hold", "if till < p.next_lock then", "if false then"),
+    Bug("the first lock to end unnoticed", "includes/write_lease", "if till < p.next_lock then", "if false then"),
     Bug("the first thing due unnoticed", "includes/flush", "if p.awaited[i] < p.next_due then", "if false then"),
-    Bug("the first expiry unnoticed", "includes/await_expiry", "if expires < p.head then", "if false then"),
-    Bug("a share that is worked off leaves no more", "includes/foresee", "o.more = 1", "o.more = 0"),
+    Bug("the first expiry unnoticed", "includes/index_expiry", "if expires < p.head then", "if false then"),
+    Bug("a share that is worked off leaves no more", "includes/plan_due", "o.more = 1", "o.more = 0"),
     # -- time
     Bug(
         "enqueued when somebody comes",
-        "includes/foresee",
+        "includes/plan_due",
         "activate(member, time)",
         "activate(member, now)",
     ),
-    Bug("lapsed when somebody comes", "includes/foresee", "(locks[at_lock], time)", "(locks[at_lock], now)"),
+    Bug("lapsed when somebody comes", "includes/plan_due", "(locks[at_lock], time)", "(locks[at_lock], now)"),
     Bug(
         "a delay that is over when somebody comes",
-        "includes/foresee",
+        "includes/plan_due",
         "come_back(m, time)",
         "come_back(m, now)",
     ),
     Bug(
         "what an event makes due waits",
-        "includes/foresee",
+        "includes/plan_due",
         "if expires <= now then\n      await",
         "if false then\n      await",
     ),
     Bug(
         "what lapses goes last",
-        "includes/foresee",
+        "includes/plan_due",
         "if not kind or when < time then",
         "if not kind or when <= time then",
     ),
     Bug(
         "free since somebody came",
-        "includes/foresee",
+        "includes/plan_due",
         "turn.does, turn.since, turn.changed = 'free', at, true",
         "turn.does, turn.since, turn.changed = 'free', now, true",
         "sessions",
     ),
     Bug("not found, though something is due", "cancel", "if p.more == 1 then", "if false then"),
-    Bug("full, though something is due", "includes/check_incoming", "overdue(p) and put_off(p, full) or", ""),
-    Bug("settings that hold from before", "configure", "p and overdue(p) and", "false and"),
+    Bug(
+        "full, though something is due",
+        "includes/check_messages",
+        "has_overdue(p) and refuse_while_due(p, full) or",
+        "",
+    ),
+    Bug("settings that hold from before", "configure", "p and has_overdue(p) and", "false and"),
     Bug("counted where it was", "count", "bands[before] = bands[before] - 1", "bands[before] = bands[before]"),
     Bug("shown where it was", "peek", "if not o.by[name] then", "if true then"),
     # -- what is kept about it
-    Bug("changed properties weigh nothing", "includes/altered", "p.bytes + #changes - #e.changes", "p.bytes"),
+    Bug("changed properties weigh nothing", "includes/set_changes", "p.bytes + #changes - #e.changes", "p.bytes"),
     Bug(
         "an expiry left in the index",
-        "includes/work_off",
+        "includes/apply_due",
         "if m.index then",
         "if m.index and not p.dead then",
     ),
     # -- clocks, lanes, ids
-    Bug("numbers given twice after a failover", "includes/work_off", "'seq', EPOCH_LEAP)", "'seq', 0)"),
+    Bug("numbers given twice after a failover", "includes/apply_due", "'seq', EPOCH_LEAP)", "'seq', 0)"),
     Bug("locks that end with a failover", "includes/begin", "math.max(clk, logical - lock)", "math.max(clk, logical)"),
     Bug("locks that go by a clock that goes back", "includes/begin", "elseif logical < clk then", "elseif false then"),
     Bug("a repetition acts again", "send", "if p.repeated then", "if false then"),
     Bug("a lane forgotten too soon", "includes/finish", "p.now - 900000", "p.now - 90000"),
-    Bug("a window too long", "includes/known_ids", "p.now - p.window", "p.now - p.window - 1"),
+    Bug("a window too long", "includes/known_message_ids", "p.now - p.window", "p.now - p.window - 1"),
     # -- waiting
-    Bug("too many are woken", "includes/wake", "work = work - wanted", "work = work"),
-    Bug("nobody is woken for what is due sooner", "includes/wake", "if p.sooner < math.huge then", "if false then"),
-    Bug("nobody is told when who knew goes away", "includes/wake", "if p.left and not p.told then", "if false then"),
+    Bug("too many are woken", "includes/wake_waiters", "work = work - wanted", "work = work"),
+    Bug(
+        "nobody is woken for what is due sooner",
+        "includes/wake_waiters",
+        "if p.sooner < math.huge then",
+        "if false then",
+    ),
+    Bug(
+        "nobody is told when who knew goes away",
+        "includes/wake_waiters",
+        "if p.left and not p.told then",
+        "if false then",
+    ),
     Bug("a look finds nothing", "receive", "side.from, side.to) > 0\n", "side.from, side.to) < 0\n"),
     Bug("a look at the wrong side", "receive", "p.order, side.from, side.to) > 0", "p.order, 0, SIDES[''].to) > 0"),
     Bug("who looks does not wait", "receive", "elseif n == 0 then", "elseif n == 0 and wanted > 0 then"),
@@ -190,13 +210,17 @@ BUGS = (
         "sessions",
     ),
     Bug(
-        "a delay lets others overtake", "includes/release", "block(p, e.session,", "tostring(p, e.session,", "sessions"
+        "a delay lets others overtake",
+        "includes/release",
+        "block_session(p, e.session,",
+        "tostring(p, e.session,",
+        "sessions",
     ),
     Bug(
         "blocked for longer than it lives",
         "includes/release",
-        "block(p, e.session, math.min(p.now + delay, expires))",
-        "block(p, e.session, p.now + delay)",
+        "block_session(p, e.session, math.min(p.now + delay, expires))",
+        "block_session(p, e.session, p.now + delay)",
         "sessions",
     ),
     Bug(
@@ -238,16 +262,22 @@ BUGS = (
     Bug(
         "a holder is woken although it can take nothing",
         "includes/update_session_turns",
-        " and held_in(p, session) < MOST_HELD",
+        " and count_held(p, session) < MOST_HELD",
         "",
         "sessions",
     ),
-    Bug("who waited in a session waits on", "includes/unlock", "  if waiter then\n", "  if false then\n", "sessions"),
+    Bug(
+        "who waited in a session waits on",
+        "includes/unlock_session",
+        "  if waiter then\n",
+        "  if false then\n",
+        "sessions",
+    ),
     Bug("a state weighs nothing", "set_state", "p.bytes = p.bytes + growth", "p.bytes = p.bytes", "sessions"),
     Bug("a state without a place", "set_state", "redis.call('ZREM', p.index, stated)", "local _ = stated", "sessions"),
     Bug(
         "locks that hold nothing weigh nothing",
-        "includes/foresee",
+        "includes/plan_due",
         "math.max(1, #members)",
         "#members",
         "sessions",
@@ -261,7 +291,7 @@ BUGS = (
     ),
     Bug("a purge of one session purges all", "purge", "  if not session then\n", "  if true then\n", "sessions"),
     Bug("a purge of a session leaves the deferred", "purge", "BAND - 1, '', 'p' },", "BAND - 1, '' },", "sessions"),
-    Bug("any lock opens a session", "includes/lock_of", "held == session and", "held and", "sessions"),
+    Bug("any lock opens a session", "includes/session_lock_end", "held == session and", "held and", "sessions"),
     Bug("who has but a state is not listed", "list_sessions", "<= 107 then", "< 107 then", "sessions"),
     # -- topics
     Bug(
@@ -287,20 +317,20 @@ BUGS = (
         "elseif due then",
         "topic",
     ),
-    Bug("what rules change weighs nothing", "includes/check_incoming", " + total + changes >", " + total >", "topic"),
+    Bug("what rules change weighs nothing", "includes/check_messages", " + total + changes >", " + total >", "topic"),
     Bug("who lost the role goes on", "publish", ") > fence then", ") > fence + 9 then", "topic"),
-    Bug("a topic activates by itself", "includes/work_off", "if p.topic then", "if false then", "topic"),
+    Bug("a topic activates by itself", "includes/apply_due", "if p.topic then", "if false then", "topic"),
     Bug(
         "a number that was lost comes again as a dead letter", "publish", "target.leaps and 16777217 or 1", "1", "topic"
     ),
     Bug(
         "what a subscription gives up stays counted",
-        "includes/unstore",
+        "includes/delete_records",
         "elseif others == '2' then",
         "elseif others == '0' then",
         "topic",
     ),
-    Bug("who has been woken is woken no more", "includes/wake", "math.floor(score / 128)) > 100", "0) > 100"),
+    Bug("who has been woken is woken no more", "includes/wake_waiters", "math.floor(score / 128)) > 100", "0) > 100"),
 )
 
 EXAMPLES = 1_500

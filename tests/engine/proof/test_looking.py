@@ -26,7 +26,7 @@ def test_it_makes_no_difference_whether_somebody_looked_in_between(
 
 def test_what_is_dated_by_who_comes_is_found(shared_server: LocalServer) -> None:
     """A script that enqueues what was scheduled when somebody comes is found out."""
-    wrong = {"includes/foresee": [("activate(member, time)", "activate(member, now)")]}
+    wrong = {"includes/plan_due": [("activate(member, time)", "activate(member, now)")]}
     with (
         host("server", with_texts_replaced(wrong), server=shared_server) as on,
         pytest.raises(AssertionError),

@@ -23,9 +23,9 @@ def test_within_a_session_nothing_is_reordered_and_it_has_one_receiver_at_a_time
     ("file", "right", "wrong"),
     [
         ("release_session", "if blocked > p.now then", "if false then"),
-        ("includes/release", "block(p, e.session,", "tostring(p, e.session,"),
+        ("includes/release", "block_session(p, e.session,", "tostring(p, e.session,"),
         ("accept_session", "  if not other then\n", "  if true then\n"),
-        ("includes/fate_of", "e.failures = e.failures + 1", "e.failures = e.failures"),
+        ("includes/state_after_lock", "e.failures = e.failures + 1", "e.failures = e.failures"),
         ("includes/make_ready", "    index_add(p, e.session, 'a', number)\n", ""),
     ],
 )

@@ -1,0 +1,70 @@
+-- Checks the messages of a call from one argument on, each behind its columns, which are out of `letters`. Answers where in
+-- the arguments what is, the session of each where that matters, and which is the first `without` one; or a refusal.
+-- @use has_overdue levels never refuse refuse_while_due session_at whole_number
+local function check_messages(p, argv, columns, letters, at)
+  local stride = #columns + 1
+  local count = (#argv - at + 1) / stride
+  if count < 1 or count > 1000 or count % 1 ~= 0 then
+    return nil, refuse('BADCALL', 'messages')
+  end
+  local place = {}
+  for i = 1, #columns do
+    local letter = string.sub(columns, i, i)
+    if place[letter] or not string.find(letters, letter, 1, true) then
+      return nil, refuse('BADCALL', 'columns')
+    end
+    place[letter] = i - 1
+  end
+  if p.shared then
+    return nil, refuse('BADCALL', 'a subscription takes messages from its topic only')
+  end
+  if p.topic ~= (place.r ~= nil) then
+    return nil, refuse('BADCALL', 'a topic is published to, and nothing else')
+  end
+  if p.status == 'SendDisabled' or p.status == 'Disabled' then
+    return nil, refuse('DISABLED', p.status)
+  end
+  local ttl, level, due = place.t, place.l, place.d
+  local limits = redis.call('HMGET', p.store, unpack(STORE))
+  local largest, total, changes, without = tonumber(limits[STORE.largest]), 0, 0, nil
+  local sessions = (p.index or p.topic) and {} or nil
+  for i = 1, count do
+    local first = at + (i - 1) * stride
+    local size = #argv[first + stride - 1]
+    if size > largest then
+      return nil, refuse('TOOLARGE', string.format('%d', i - 1))
+    end
+    total = total + size
+    if place.c and not (place.o and argv[first + place.o] ~= '') then -- what waits and is published now is there already
+      changes = changes + #argv[first + place.c]
+    end
+    if sessions then
+      local session = session_at(argv[first + stride - 1], 1)
+      if not session then
+        without = without or i - 1
+      elseif #session > 512 or string.find(session, '\255', 1, true) then
+        return nil, refuse('BADCALL', string.format('message %d', i - 1))
+      end
+      sessions[i] = session
+    end
+    if level and not (argv[first + level] == '' or whole_number(argv[first + level], 0, LEVELS - 1))
+      or ttl and not (argv[first + ttl] == '' or whole_number(argv[first + ttl], 0, NEVER))
+      or due and not (argv[first + due] == '' or whole_number(argv[first + due], 0, NEVER - 1)) then
+      return nil, refuse('BADCALL', string.format('message %d', i - 1))
+    end
+  end
+  if count > 1 and (total > 4194304 or changes > 4194304) then
+    return nil, refuse('BADCALL', 'messages')
+  end
+  local function full(bytes)
+    limits[STORE.bytes] = bytes
+    return total > 0 and tonumber(bytes) + total + changes > tonumber(limits[STORE.quota])
+  end
+  if full(limits[STORE.bytes]) then
+    return nil, has_overdue(p) and refuse_while_due(p, full) or refuse('QUOTA', limits[STORE.bytes] .. ' ' .. limits[STORE.quota])
+  end
+  return {
+    at = at, stride = stride, count = count, ttl = ttl, level = level, id = place.i, due = due, route = place.r,
+    sessions = sessions, without = without, columns = place,
+  }
+end

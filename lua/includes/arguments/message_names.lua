@@ -1,0 +1,13 @@
+-- Names of messages from the arguments, or nil if they cannot be that, are too many, or one comes twice.
+local function message_names(argv, at)
+  local list, seen = {}, {}
+  for i = at, #argv do
+    local name = argv[i]
+    if not string.find(name, '^d?[1-9]%d*$') or #name > 16 or seen[name] then
+      return nil
+    end
+    seen[name] = true
+    list[#list + 1] = name
+  end
+  return #list > 0 and #list <= 1000 and list or nil
+end

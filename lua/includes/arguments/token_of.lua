@@ -1,4 +1,0 @@
--- A lease's token, or nil if it cannot be one.
-local function token_of(text)
-  return text and #text == 12 and string.find(text, '^[%w_-]+$') and text or nil
-end

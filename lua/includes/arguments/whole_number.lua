@@ -1,0 +1,11 @@
+-- A whole number from an argument, between two bounds, or nil.
+local function whole_number(text, least, most)
+  if not text or not string.find(text, '^%d+$') or #text > 15 then
+    return nil
+  end
+  local number = tonumber(text)
+  if number < least or number > most then
+    return nil
+  end
+  return number
+end

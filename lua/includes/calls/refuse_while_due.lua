@@ -1,0 +1,18 @@
+-- Ends a call that would answer "nothing there", "not found" or "full" although something is still due that may change the answer.
+-- It does a larger share of that and refuses; the caller makes the same call again. Nothing else has changed, and the lane does
+-- not remember the call. `still` is asked if nothing is left, with the bytes that are stored then: if it answers true, the answer of
+-- the call is certain, and there is no refusal. Otherwise a call would be put off for ever where something becomes due in every
+-- millisecond.
+--
+-- Refusals: DUE (something was due first; the same call may be made again at once)
+-- @use advance finish refuse
+local function refuse_while_due(p, still)
+  p.more = 0
+  advance(p, 500)
+  p.lane = ''
+  finish(p, '')
+  if still and p.more == 0 and still(redis.call('HGET', p.store, 'bytes')) then
+    return nil
+  end
+  return refuse('DUE', 'more')
+end

@@ -1,8 +1,0 @@
--- A command with a long list of arguments, in pieces: Lua cannot hand over more than some thousands at once. The list may be
--- of pairs.
-local function variadic(command, key, list)
-  local n = #list
-  for i = 1, n, 1000 do
-    redis.call(command, key, unpack(list, i, math.min(i + 999, n)))
-  end
-end

@@ -1,8 +1,0 @@
--- The words of a text, as a list: how results are kept.
-local function words(text)
-  local list = {}
-  for word in string.gmatch(text, '%S+') do
-    list[#list + 1] = word
-  end
-  return list
-end

@@ -1,0 +1,17 @@
+-- The reply of a receive that is repeated: what its token holds now, with the time that is left. The lock on a session holds
+-- what other calls have given out as well: then `said` are the messages, as runs, that this one gave out. A token never comes to
+-- hold more than its call gave out, so the room of that call bounds what is read here.
+-- @use delivery_extras messages_of_lease next_due read_records record_of
+local function repeat_receive(p, token, said)
+  local names, entries = messages_of_lease(p, token, said)
+  if #names == 0 then
+    return { 0, next_due(p), p.lock, {}, {}, {} }
+  end
+  local numbers, extras = {}, {}
+  for i = 1, #names do
+    numbers[i] = record_of(names[i], entries[i])
+    delivery_extras(extras, i, entries[i])
+  end
+  local till = tonumber(string.match(redis.call('HGET', p.leases, token), '^%d+'))
+  return { 0, 0, till - p.logical, names, read_records(p.keys, numbers), extras }
+end

@@ -1,0 +1,63 @@
+-- Those messages of a group that its lease still holds: their names, numbers, entries and places in the call. The others are
+-- added to `lost`. A lease that has ended holds nothing, whether or not it was cleared away. A message that is named twice is
+-- lost the second time; `seen`, empty at first, goes from group to group to tell: as long as the numbers rise, none can have
+-- come before.
+-- @use read_many
+local function still_held(p, group, seen, lost)
+  local lease = redis.call('HGET', p.leases, group.token)
+  local till, left, runs
+  if lease then
+    till, left, runs = string.match(lease, '^(%d+) (%d+) (.*)$')
+  end
+  local members, token, columns = group.members, group.token, group.columns
+  local names, numbers, entries, at = {}, {}, {}, {}
+  local mine = {
+    names = names, numbers = numbers, entries = entries, at = at, token = token, left = tonumber(left), till = till, runs = runs,
+    session = runs and string.match(runs, '^@(.*)$'),
+  }
+  if not lease or tonumber(till) <= p.logical then
+    for i = 1, #members do
+      lost[#lost + 1] = members[i]
+    end
+    return mine
+  end
+  local found, n, same, last, top = read_many('HMGET', p.entries, members), 0, false, nil, seen.top or 0
+  for i = 1, #members do
+    local member, text = members[i], found[i]
+    if text ~= last then -- messages of one size that were given out together have the same entry
+      last, same = text, text and string.sub(text, 1, 12) == token
+    end
+    local fresh = same
+    if same then
+      local number = tonumber(member)
+      if seen.all or not number or number <= top then
+        if not seen.all then
+          seen.all = {}
+          for _, list in ipairs(seen) do
+            for j = 1, #list do
+              seen.all[list[j]] = true
+            end
+          end
+          for j = 1, n do
+            seen.all[names[j]] = true
+          end
+        end
+        fresh = not seen.all[member]
+        seen.all[member] = true
+      else
+        top = number
+      end
+      numbers[n + 1] = number
+    end
+    if fresh then
+      n = n + 1
+      names[n], entries[n], at[n] = member, text, group.at + (i - 1) * columns
+    else
+      lost[#lost + 1] = member
+    end
+  end
+  numbers[n + 1] = nil
+  seen.top = top
+  seen[#seen + 1] = names
+  return mine
+end

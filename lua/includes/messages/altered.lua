@@ -1,7 +1,0 @@
--- Puts changed properties into an entry; empty ones leave it as it is.
-local function altered(p, e, changes)
-  if changes ~= '' then
-    p.bytes = p.bytes + #changes - #e.changes
-    e.changes = changes
-  end
-end

@@ -1,0 +1,11 @@
+-- How many messages, from the first on, weigh no more than `room` together; at least one. Their entries say what they weigh, so
+-- no record is touched for it.
+local function count_that_fit(entries, room)
+  for i = 1, #entries do
+    room = room - tonumber(string.match(entries[i], '^%d+', 34))
+    if room < 0 then
+      return math.max(1, i - 1)
+    end
+  end
+  return #entries
+end

@@ -1,0 +1,13 @@
+-- Numbers of messages as runs, in the order in which they come, each with the prefix of their side: 4, 5, 6, 9 is "4-6,9".
+local function number_runs(prefix, numbers)
+  local list, first, last = {}, numbers[1], numbers[1]
+  for i = 2, #numbers + 1 do
+    local number = numbers[i]
+    if number ~= last + 1 then
+      list[#list + 1] = string.format(first == last and '%s%.0f' or '%s%.0f-%.0f', prefix, first, last)
+      first = number
+    end
+    last = number
+  end
+  return table.concat(list, ',')
+end

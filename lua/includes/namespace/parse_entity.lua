@@ -1,0 +1,17 @@
+-- A record of the registry, taken apart as far as scripts look into it: "1 version id incarnation stamps created updated
+-- description". The stamps are those of its last writes, the newest first, separated by commas. The description is Python's
+-- alone; `at` is where it begins.
+--
+-- Refusals: LAYOUT (of another release)
+-- @use refuse
+local function parse_entity(record)
+  local version, id, incarnation, stamps, created, updated, at =
+    string.match(record, '^1 (%d+) (%w+) (%S+) (%S+) (%d+) (%d+) ()')
+  if not version then
+    local layout = string.match(record, '^%w+') or 'unknown'
+    return nil, refuse('LAYOUT', layout == '1' and 'unreadable' or layout)
+  end
+  return {
+    version = version, id = id, incarnation = incarnation, stamps = stamps, created = created, updated = updated, at = at,
+  }
+end

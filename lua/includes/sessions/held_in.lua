@@ -1,4 +1,0 @@
--- How many messages of a session its holder has out.
-local function held_in(p, session)
-  return redis.call('ZLEXCOUNT', p.index, '[' .. session .. '\255h', '(' .. session .. '\255i')
-end

@@ -1,0 +1,120 @@
+-- Does a share of what is due: writes what `plan_due` has worked out.
+-- @use epoch_leap flush never
+-- @use bury discard group_records index_remove make_deferred make_ready plan_due record_key turns unlock_session write_many inside
+local function apply_due(p, share)
+  if p.epoch then
+    -- What a failover may have lost was given numbers that nobody must get again.
+    redis.call('HINCRBY', p.store, 'seq', EPOCH_LEAP)
+    p.dead_seq = p.dead_seq + EPOCH_LEAP
+    p.changed.dead_seq = p.dead_seq
+    p.epoch = false
+  end
+  if p.topic then
+    -- What is scheduled on a topic waits for one who knows the rules; here is only seen to it when that will be next.
+    if p.next_due <= p.now then
+      local after = '(' .. string.format('%.0f', p.now)
+      local first = redis.call('ZRANGE', p.due, after, '+inf', 'BYSCORE', 'LIMIT', 0, 1, 'WITHSCORES')
+      p.next_due = tonumber(first[2] or NEVER)
+      p.changed.next_due = p.next_due
+    end
+    return
+  end
+  local o = plan_due(p, share, p.index)
+  local stored, old, sooner = {}, {}, p.sooner
+
+  for i = 1, #o.moved do
+    local m = o.moved[i]
+    local e, session = m.e, m.session
+    if m.was == 'L' then
+      if session then
+        index_remove(p, session, 'h', m.number)
+      end
+    elseif m.was == 'a' then
+      p.taken[#p.taken + 1] = m.member
+      p.unawaited[#p.unawaited + 1] = m.index
+      old[#old + 1] = m.member
+      p.bytes = p.bytes - #m.record
+      if session then
+        index_remove(p, session, 's', tonumber(m.member))
+      end
+      if m.is ~= 'gone' then
+        local record = m.head .. string.sub(m.record, 16)
+        local key = record_key(p.keys, m.number)
+        local fields = stored[key] or {}
+        fields[#fields + 1] = m.name
+        fields[#fields + 1] = record
+        stored[key] = fields
+        p.bytes = p.bytes + #record
+        if #record > p.biggest then
+          p.biggest, p.changed.biggest = #record, #record
+        end
+      end
+    else
+      if m.index then
+        p.unawaited[#p.unawaited + 1] = m.index
+      end
+      if session then
+        index_remove(p, session, 'a', m.number)
+      end
+    end
+
+    if m.is == 'ready' then
+      e.session = session
+      make_ready(p, m.name, m.side, m.number, e, m.indexed)
+    elseif m.is == 'deferred' then
+      e.session = session
+      make_deferred(p, m.member, m.side, m.number, e)
+    elseif m.is == 'gone' and m.was ~= 'a' then
+      discard(p, m.member, e)
+    end
+  end
+  for i = 1, #o.dead do
+    bury(p, o.dead[i].name, o.dead[i].e, o.dead[i].e.reason)
+  end
+
+  if #old > 0 then
+    for key, group in pairs((group_records(p.keys, old))) do
+      write_many('HDEL', key, group)
+    end
+    redis.call('HINCRBY', p.store, 'seq', #o.activated)
+  end
+  for key, fields in pairs(stored) do
+    write_many('HSET', key, fields)
+  end
+  for i = 1, #o.leases do
+    local lease = o.leases[i]
+    if lease.text then
+      redis.call('HSET', p.leases, lease.token, lease.text)
+    else
+      redis.call('HDEL', p.leases, lease.token)
+      redis.call('ZREM', p.locks, lease.token)
+    end
+  end
+  for i = 1, #o.unblocked do
+    redis.call('HDEL', p.states, '~' .. o.unblocked[i])
+    p.unawaited[#p.unawaited + 1] = 'b' .. o.unblocked[i]
+  end
+  for i = 1, #o.unlocked do
+    unlock_session(p, o.unlocked[i].session, o.unlocked[i].token)
+  end
+  for name, turn in pairs(o.turns) do
+    if turn.does == 'locked' then
+      p.touched[name] = p.touched[name] or true
+    elseif turn.changed then
+      p.touched[name] = nil
+      if turn.does == 'none' then
+        redis.call('ZREM', p.turns, 's' .. name)
+      else
+        redis.call('ZADD', p.turns, turn.does == 'free' and TURNS.free + turn.since or TURNS.blocked + turn.till, 's' .. name)
+      end
+    end
+  end
+  flush(p)
+  p.sooner = sooner -- who waits was told of the event that made these
+
+  local lock = redis.call('ZRANGE', p.locks, 0, 0, 'WITHSCORES')
+  local due = redis.call('ZRANGE', p.due, 0, 0, 'WITHSCORES')
+  p.next_lock, p.next_due = tonumber(lock[2] or NEVER), tonumber(due[2] or NEVER)
+  p.head, p.horizon, p.more = o.head, o.horizon, o.more
+  p.changed.next_lock, p.changed.next_due, p.changed.head, p.changed.horizon = p.next_lock, p.next_due, p.head, p.horizon
+end

@@ -1,0 +1,6 @@
+-- The member of `order` that an event in `due` is about: the reverse of `due_name`, for every letter but b.
+-- @use index_name
+local function due_message(text)
+  local name = index_name(text)
+  return #text == 14 and 'd' .. name or name
+end

@@ -1,0 +1,394 @@
+-- Works out what time has done to the partition since a call last looked, without writing anything. The events that are due are
+-- taken in the order of their times, at most `share` of them and until 2 MB of records are read: locks that have ended, scheduled
+-- messages, delays, sessions that were blocked, and expiry. At one instant they come in this order, and then by token or number.
+-- Each event happens as of its own time, and what it makes due is taken in the same pass. `apply_due` writes the result; `count` and
+-- `peek` only show it.
+--
+-- An event other than a lock has a name in `due`. What was never indexed (see await_expiry) is found at the beginning of each level
+-- of priority.
+--
+-- Result, a table:
+--   moved      each message to which something has happened, in order: its member, what it was (`was`: the letter of its event, or
+--              L), what it is (`is`: ready, deferred, dead, gone), its entry `e`, its side, number and session. One that was
+--              scheduled has a new number and `name`, and its `head` and stored `record`; `indexed` says if it expires by an index
+--              `index` is its name in `due`, if it was due by that
+--   by         the same by member
+--   dead       those of them that are dead letters now, in the order of their deaths
+--   activated  those that were scheduled, in order
+--   leases     token, and what is left of the lease as text, or nothing if it has ended
+--   unlocked   sessions, and the tokens of their locks that have ended
+--   unblocked  sessions
+--   turns      sessions by name of which something has changed: what they do, and since when
+--   horizon, head, seq: of the partition, as they are then; seq only if something was activated
+--   leap       by how much the numbers go on first, after a failover, since what it may have lost was given numbers
+--   more       1 if something that is due was left over, else 0
+-- @use band due_message entry epoch_leap index_entries index_name levels mark_dead never read_many record_key state_after_lock
+-- @use record_session side_of turns
+local function plan_due(p, share, turning)
+  local now = p.now
+  local o = {
+    moved = {}, by = {}, dead = {}, activated = {}, leases = {}, unlocked = {}, unblocked = {}, turns = {},
+    horizon = p.horizon, head = p.head, more = 0, leap = p.epoch and EPOCH_LEAP or 0,
+  }
+  if p.topic then
+    return o -- what is scheduled on a topic waits for one who knows its rules
+  end
+  local room, made, at_made = 2097152, {}, 1
+
+  -- -- sessions -------------------------------------------------------------------------------------------------------
+
+  -- What a session does, followed from event to event: `ready` counts what it has to give.
+  local function turn_of(name)
+    local turn = o.turns[name]
+    if not turn then
+      local score = tonumber(redis.call('ZSCORE', p.turns, 's' .. name) or -1)
+      turn = { ready = redis.call('ZLEXCOUNT', p.index, '[' .. name .. '\255a', '(' .. name .. '\255b'), does = 'none' }
+      if score >= TURNS.blocked then
+        turn.does = 'blocked'
+      elseif score >= TURNS.locked then
+        turn.does = 'locked'
+      elseif score >= 0 then
+        turn.does, turn.since = 'free', score - TURNS.free
+      end
+      o.turns[name] = turn
+    end
+    return turn
+  end
+
+  local function settle(turn, at)
+    if turn.does == 'none' and turn.ready > 0 then
+      turn.does, turn.since, turn.changed = 'free', at, true
+    elseif turn.does == 'free' and turn.ready == 0 then
+      turn.does, turn.since, turn.changed = 'none', nil, true
+    end
+  end
+
+  local function supply(m, by, at)
+    if turning and m.session then
+      local turn = turn_of(m.session)
+      turn.ready = turn.ready + by
+      settle(turn, at)
+    end
+  end
+
+  -- -- what becomes of a message --------------------------------------------------------------------------------------
+
+  local function touch(member, was, e)
+    local side, number = side_of(member)
+    local m = { member = member, name = member, was = was, e = e, side = side, number = number }
+    o.moved[#o.moved + 1], o.by[member] = m, m
+    return m
+  end
+
+  local function await(m, time)
+    local first, last = at_made, #made + 1
+    while first < last do
+      local middle = math.floor((first + last) / 2)
+      local other = made[middle]
+      if other.time > time or other.time == time and other.m.number > m.number then
+        last = middle
+      else
+        first = middle + 1
+      end
+    end
+    table.insert(made, first, { time = time, m = m })
+  end
+
+  local function die(m, reason)
+    mark_dead(m.e, m.name, reason)
+    m.is = 'dead'
+    o.dead[#o.dead + 1] = m
+  end
+
+  local function expire(m, at)
+    if m.is == 'ready' or m.was == 'e' then
+      supply(m, -1, at)
+    end
+    if p.dead then
+      die(m, 'T')
+    else
+      m.is = 'gone'
+    end
+  end
+
+  local function come_back(m, at)
+    local expires = tonumber(m.e.expires)
+    if expires <= at then
+      expire(m, at)
+      return
+    end
+    m.is, m.indexed = 'ready', expires < NEVER
+    supply(m, 1, at)
+    if expires <= now then
+      await(m, expires)
+    end
+  end
+
+  local function lapse(m, at)
+    local fate = state_after_lock(p, m.side, m.e, true, at)
+    if fate == 'dead' then
+      die(m, 'M')
+    elseif fate == 'deferred' then
+      m.is = 'deferred'
+    else
+      come_back(m, at)
+    end
+  end
+
+  -- -- the events -----------------------------------------------------------------------------------------------------
+
+  local locks, due, members, entries = {}, {}, {}, {}
+  local at_lock, at_due = 1, 1
+  if p.next_lock <= p.logical then
+    locks = redis.call('ZRANGE', p.locks, '-inf', p.logical, 'BYSCORE', 'LIMIT', 0, share + 1, 'WITHSCORES')
+  end
+  if p.next_due <= now then
+    due = redis.call('ZRANGE', p.due, '-inf', now, 'BYSCORE', 'LIMIT', 0, share + 1, 'WITHSCORES')
+    for i = 1, #due, 2 do
+      members[#members + 1] = string.byte(due[i]) == 98 and '-' or due_message(due[i])
+    end
+    entries = read_many('HMGET', p.entries, members)
+  end
+
+  -- What was never indexed: at the beginning of each level stands what expires first there.
+  local levels = {}
+  for level = 0, p.head <= now and LEVELS - 1 or -1 do
+    levels[#levels + 1] = { from = level * BAND, seen = 0, members = {}, at = 1 }
+  end
+
+  local function first_of(level)
+    while not level.over do
+      if level.at > #level.members then
+        level.seen, level.at = level.seen + #level.members, 1
+        level.members = redis.call('ZRANGE', p.order, level.from, level.from + BAND - 1, 'BYSCORE', 'LIMIT', level.seen, 16)
+        level.entries = read_many('HMGET', p.entries, level.members)
+        if #level.members == 0 then
+          level.over = true
+          return nil
+        end
+      end
+      local member, text = level.members[level.at], level.entries[level.at]
+      if not o.by[member] then
+        if level.told ~= member then
+          level.told, level.record, level.e = member, nil, text and entry(text)
+          if text then
+            level.expires = tonumber(level.e.expires)
+          else
+            level.record = redis.call('HGET', record_key(p.keys, tonumber(member)), member)
+            level.expires = string.byte(level.record) == 120 and tonumber(string.sub(level.record, 16, 28)) or NEVER
+          end
+          level.number = tonumber(member)
+        end
+        if level.expires > now then
+          level.over, level.fresh = true, level.expires
+          return nil
+        end
+        return level
+      end
+      level.at = level.at + 1
+    end
+    return nil
+  end
+
+  -- An active message expires, as of `at`. `record` is there if it was read already.
+  local function fade(member, e, record, at)
+    local stored = e and e.record ~= '' and e.record or member
+    if p.index and not record then
+      record = redis.call('HGET', record_key(p.keys, tonumber(stored)), stored)
+    end
+    if not e then
+      local size = record and #record or redis.call('HSTRLEN', record_key(p.keys, tonumber(stored)), stored)
+      e = { level = '0', home = 'a', reason = '-', failures = 0, expires = '', size = size, record = '', changes = '' }
+    end
+    local m = touch(member, 'e', e)
+    m.session = p.index and record_session(record)
+    room = room - e.size
+    expire(m, at)
+    return m
+  end
+
+  local alike = {}
+
+  local function activate(member, at)
+    local record = redis.call('HGET', record_key(p.keys, tonumber(member)), member)
+    local same = string.sub(record, 2, 15)
+    if same ~= alike.of or at ~= alike.at then -- what is scheduled together begins alike
+      local level, expires = string.sub(record, 2, 2), math.min(at + math.min(tonumber(string.sub(record, 3, 15)), p.ttl), NEVER)
+      local head = 'a' .. level .. string.format('%013.0f', at)
+      if expires < NEVER then
+        head = 'x' .. string.sub(head, 2) .. string.format('%013.0f', expires)
+      end
+      alike = { of = same, at = at, level = level, expires = expires, head = head, text = string.format('%013.0f', expires) }
+    end
+    local head, expires = alike.head, alike.expires
+    local m = touch(member, 'a', {
+      level = alike.level, home = 'a', reason = '-', failures = 0, expires = alike.text, size = #head + #record - 15, record = '',
+      changes = '',
+    })
+    o.seq = o.seq or tonumber(redis.call('HGET', p.store, 'seq')) + o.leap
+    o.seq = o.seq + 1
+    m.number, m.name, m.head, m.record = o.seq, string.format('%.0f', o.seq), head, record
+    m.session = p.index and record_session(record)
+    o.activated[#o.activated + 1] = m
+    room = room - m.e.size
+    m.is, m.indexed = 'ready', expires < o.horizon
+    o.horizon = math.max(o.horizon, expires)
+    supply(m, 1, at)
+    if expires <= now then
+      await(m, expires)
+    end
+    return m
+  end
+
+  local function lapse_session(token, name, at)
+    if redis.call('HGET', p.states, '!' .. name) ~= token then -- it cannot be; but nobody else's session is touched for it
+      o.leases[#o.leases + 1] = { token = token }
+      return 1
+    end
+    local indexed, members = index_entries(p, name, 'h', 0, 0, share), {}
+    for i = 1, #indexed do
+      members[i] = index_name(indexed[i])
+    end
+    local found = read_many('HMGET', p.entries, members)
+    for i = 1, #members do
+      local m = touch(members[i], 'L', entry(found[i]))
+      m.session = name
+      lapse(m, at)
+    end
+    if #members < share then
+      o.unlocked[#o.unlocked + 1] = { token = token, session = name }
+      if turning then
+        local turn = turn_of(name)
+        local till = not turn.unblocked and tonumber(redis.call('HGET', p.states, '~' .. name) or 0) or 0
+        turn.changed, turn.does, turn.since = true, till > at and 'blocked' or 'none', nil
+        turn.till = till
+        settle(turn, at)
+      end
+    end
+    return math.max(1, #members), #members >= share
+  end
+
+  local function lapse_lease(token, at)
+    local till, left, runs = string.match(redis.call('HGET', p.leases, token), '^(%d+) (%d+) (.*)$')
+    if string.byte(runs) == 64 then -- @: on a session
+      return lapse_session(token, string.sub(runs, 2), at)
+    end
+    local members, rest, spent = {}, nil, 0
+    for prefix, first, last in string.gmatch(runs, '(d?)(%d+)%-?(%d*)') do
+      first = tonumber(first)
+      last = tonumber(last) or first
+      if not rest and spent < share then
+        local stop = math.min(last, first + share - spent - 1)
+        for number = first, stop do
+          members[#members + 1] = prefix .. string.format('%.0f', number)
+        end
+        spent, first = spent + stop - first + 1, stop + 1
+      end
+      if first <= last then
+        rest = rest or {}
+        rest[#rest + 1] = string.format('%s%.0f-%.0f', prefix, first, last)
+      end
+    end
+    local found = read_many('HMGET', p.entries, members)
+    for i = 1, #members do
+      if found[i] and string.sub(found[i], 1, 12) == token then
+        lapse(touch(members[i], 'L', entry(found[i])), at)
+        left = left - 1
+      end
+    end
+    local kept = rest and tonumber(left) > 0 and string.format('%s %d %s', till, left, table.concat(rest, ','))
+    o.leases[#o.leases + 1] = { token = token, text = kept }
+    return spent, kept
+  end
+
+  while true do
+    -- The earliest of all: kind is where it comes from. At one instant, only expiries come from several places; `number` is that
+    -- of the message that expires, and less than any for other events. No texts are compared: in what order they are, depends on
+    -- the locale of the server.
+    local kind, time, number, expiring
+    if locks[at_lock] then
+      kind, time, number = 'lock', math.min(now, tonumber(locks[at_lock + 1]) - p.offset), -1
+    end
+    local text, event = due[at_due], made[at_made]
+    if text then
+      local when = tonumber(due[at_due + 1])
+      if not kind or when < time then
+        kind, time, number = 'due', when, string.byte(text) == 101 and tonumber(members[(at_due + 1) / 2]) or -1
+      end
+    end
+    if event and (not kind or event.time < time or event.time == time and event.m.number < number) then
+      kind, time, number = 'made', event.time, event.m.number
+    end
+    for i = 1, #levels do
+      local level = not levels[i].over and first_of(levels[i])
+      if level and (not kind or level.expires < time or level.expires == time and level.number < number) then
+        kind, time, number, expiring = 'level', level.expires, level.number, level
+      end
+    end
+    if not kind then
+      break
+    end
+    if share <= 0 or room <= 0 then
+      o.more = 1
+      break
+    end
+    local spent = 1
+    if kind == 'lock' then
+      local unfinished
+      spent, unfinished = lapse_lease(locks[at_lock], time)
+      at_lock = at_lock + 2
+      if unfinished then
+        o.more = 1
+        break
+      end
+    elseif kind == 'made' then
+      at_made = at_made + 1
+      room = room - event.m.e.size
+      expire(event.m, time)
+    elseif kind == 'level' then
+      fade(expiring.told, expiring.e, expiring.record, time)
+    else
+      local letter, member, found = string.byte(text), members[(at_due + 1) / 2], entries[(at_due + 1) / 2]
+      local m
+      at_due = at_due + 2
+      if letter == 97 then -- a
+        m = activate(member, time)
+      elseif letter == 98 then -- b
+        local name = string.sub(text, 2)
+        o.unblocked[#o.unblocked + 1] = name
+        if turning then
+          local turn = turn_of(name)
+          turn.unblocked = true
+          if turn.does == 'blocked' then
+            turn.changed, turn.does = true, 'none'
+            settle(turn, time)
+          end
+        end
+      elseif letter == 100 then -- d
+        m = touch(member, 'd', entry(found))
+        come_back(m, time)
+      else -- e
+        m = fade(member, found and entry(found), nil, time)
+      end
+      if m then
+        m.index = text
+      end
+    end
+    share = share - spent
+  end
+
+  -- A lower bound of when something expires that is in no index.
+  if o.more == 0 and #levels > 0 then
+    o.head = NEVER
+    for i = 1, #levels do
+      o.head = math.min(o.head, levels[i].fresh or NEVER)
+    end
+  end
+  for i = 1, #o.activated do
+    local m = o.activated[i]
+    if m.is == 'ready' and not m.indexed then
+      o.head = math.min(o.head, tonumber(m.e.expires))
+    end
+  end
+  return o
+end

@@ -1,0 +1,14 @@
+-- Counts filters of a topic, more of them or fewer; or gives the refusal, if they would become more than there may be.
+--
+-- Refusals: QUOTA (what, and of how many)
+-- @use refuse
+local function count_filters(t, sql, correlation, most_sql, most_correlation)
+  t.sql, t.correlation = t.sql + sql, t.correlation + correlation
+  if sql > 0 and t.sql > most_sql then
+    return refuse('QUOTA', string.format('sql %.0f', most_sql))
+  end
+  if correlation > 0 and t.correlation > most_correlation then
+    return refuse('QUOTA', string.format('correlation %.0f', most_correlation))
+  end
+  return nil
+end

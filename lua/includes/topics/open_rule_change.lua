@@ -1,0 +1,32 @@
+-- Opens a call that gives a subscription a rule, new or changed, with the arguments of create_rule.lua: what is asked, and the
+-- rule of that name that is there; or the answer, which is a refusal, or that of a repetition.
+--
+-- Refusals: NAMESPACE, LAYOUT, PARTITIONS, GONE (no such subscription, or another incarnation, or it is being deleted), BADCALL
+-- @use is_rule_of open_registry open_subscription parse_rule parse_token refuse server_time whole_number
+local function open_rule_change(keys, argv)
+  local stamp, most_sql, most_correlation = parse_token(argv[5]), whole_number(argv[9], 0, 999999), whole_number(argv[10], 0, 999999)
+  if not parse_token(argv[4]) or not stamp or not is_rule_of(argv[6], argv[3]) or not string.find(argv[7], '^[sct]$') or argv[8] == ''
+    or not most_sql or not most_correlation then
+    return nil, refuse('BADCALL', 'rule')
+  end
+  local n, refusal = open_registry(keys[1], argv[1])
+  if not n then
+    return nil, refusal
+  end
+  local s, gone = open_subscription(keys, argv[2], argv[3], argv[4])
+  if not s then
+    return nil, gone
+  end
+  local text, before = redis.call('HGET', keys[5], argv[6]), nil
+  if text then
+    local foreign
+    before, foreign = parse_rule(text)
+    if not before then
+      return nil, foreign
+    end
+  end
+  if string.find(s.topic.stamps, stamp, 1, true) or before and before.stamp == stamp then
+    return nil, { s.topic_record, tonumber(before and before.created or server_time()) }
+  end
+  return { s = s, stamp = stamp, before = before, most_sql = most_sql, most_correlation = most_correlation }
+end

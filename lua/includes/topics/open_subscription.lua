@@ -1,0 +1,33 @@
+-- A subscription and its topic, neither of them being deleted: their records taken apart, and what is counted of them.
+--
+-- Refusals: GONE (one of them is not here, or is being deleted, or the subscription is another incarnation), LAYOUT (of another
+--   release)
+-- @use parse_entity refuse tally
+local function open_subscription(keys, topic_name, name, incarnation)
+  local records = redis.call('HMGET', keys[2], topic_name, name)
+  local tallies = redis.call('HMGET', keys[7], topic_name, name)
+  if not (records[1] and records[2] and tallies[1] and tallies[2]) then
+    return nil, refuse('GONE', name)
+  end
+  local s, foreign = { topic_name = topic_name, name = name, topic_record = records[1], record = records[2] }, nil
+  s.topic, foreign = parse_entity(records[1])
+  if not s.topic then
+    return nil, foreign
+  end
+  s.entity, foreign = parse_entity(records[2])
+  if not s.entity then
+    return nil, foreign
+  end
+  s.of_topic, foreign = tally(tallies[1])
+  if not s.of_topic then
+    return nil, foreign
+  end
+  s.own, foreign = tally(tallies[2])
+  if not s.own then
+    return nil, foreign
+  end
+  if s.entity.incarnation ~= incarnation then
+    return nil, refuse('GONE', name)
+  end
+  return s
+end

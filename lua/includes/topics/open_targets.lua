@@ -1,0 +1,41 @@
+-- The subscriptions that a call publishes to, opened as far as that needs; or a refusal. TARGET is a list of engine/_state.py.
+--
+-- Refusals: TARGET (one, by its place, is not here, or no longer), BADCALL
+-- @use refuse split_words
+local function open_targets(p, keys, incarnations)
+  local names, list, at, none = split_words(incarnations), {}, 31, {} -- nothing is ever taken away: one empty list for all of that
+  for i = 1, #names do
+    local incarnation, sessions = string.match(names[i], '^([^+]+)(%+?)$')
+    if not incarnation or not keys[at + (sessions == '+' and 7 or 4)] then
+      return nil, refuse('BADCALL', 'targets')
+    end
+    local s = redis.call('HMGET', keys[at], unpack(TARGET))
+    if s[TARGET.layout] ~= '1' or s[TARGET.incarnation] ~= incarnation or s[TARGET.status] == 'Deleting' then
+      return nil, refuse('TARGET', string.format('%d', i))
+    end
+    if list[keys[at]] or (s[TARGET.sessions] == '1') ~= (sessions == '+') then
+      return nil, refuse('BADCALL', 'targets')
+    end
+    list[keys[at]] = true
+    list[i] = {
+      state = keys[at], order = keys[at + 1], entries = keys[at + 2], due = keys[at + 3], waiters = keys[at + 4], now = p.now,
+      ttl = tonumber(s[TARGET.ttl]), head = tonumber(s[TARGET.head]), horizon = tonumber(s[TARGET.horizon]),
+      next_due = tonumber(s[TARGET.next_due]), waiting = s[TARGET.waiting] == '1', biggest = tonumber(s[TARGET.biggest]),
+      dead_seq = tonumber(s[TARGET.dead_seq]), announced = tonumber(s[TARGET.announced]),
+      next_lock = tonumber(s[TARGET.next_lock]), offset = tonumber(s[TARGET.offset]),
+      leaps = p.run_id ~= '?' and s[TARGET.run_id] ~= '?' and s[TARGET.run_id] ~= p.run_id,
+      changed = {}, placed = {}, entered = {}, awaited = {}, taken = none, forgotten = none, unawaited = none, dropped = none,
+      touched = none, bytes = 0, sooner = math.huge,
+    }
+    at = at + 5
+    if sessions == '+' then
+      list[i].index, list[i].turns, list[i].states = keys[at], keys[at + 1], keys[at + 2]
+      list[i].touched, list[i].index_added, list[i].index_removed = {}, {}, none
+      at = at + 3
+    end
+  end
+  if at ~= #keys + 1 then
+    return nil, refuse('BADCALL', 'targets')
+  end
+  return list
+end

@@ -1,0 +1,14 @@
+-- A rule as the registry keeps it, taken apart as far as scripts look into it: "1 kind stamp created description". The kind of its
+-- filter is s for SQL, c for correlation, or t for one that is not counted; the stamp is that of its last change. The
+-- description is Python's alone.
+--
+-- Refusals: LAYOUT (of another release)
+-- @use refuse
+local function parse_rule(text)
+  local kind, stamp, created = string.match(text, '^1 ([sct]) (%S+) (%d+) ')
+  if not kind then
+    local layout = string.match(text, '^%w+') or 'unknown'
+    return nil, refuse('LAYOUT', layout == '1' and 'unreadable' or layout)
+  end
+  return { kind = kind, stamp = stamp, created = created, sql = kind == 's' and 1 or 0, correlation = kind == 'c' and 1 or 0 }
+end

@@ -1,0 +1,76 @@
+-- Wakes as many waiting receivers as there is work for, in the order in which they came; and one of them, if something will
+-- be due before it would come again by itself. Where messages belong to sessions, the work is sessions that are free. A
+-- receiver stands in `waiters` by its channel and, after a blank, the letter of the side it waits at, scored by room * 2^48 +
+-- until (in 10 ms) * 128 + how many messages it wants; once woken, in the room eight further on, by when it was woken. One that
+-- was woken and has not come within a second is given up, and the next one is woken by whoever calls next.
+--
+-- Who has left may have been the only one that knew when something will be due: unless somebody was told just now, one of the
+-- others is woken to hear of it.
+-- @use band
+-- @use next_due sides turns inside
+local function wake_waiters(p)
+  if redis.call('ZCARD', p.waiters) == 0 then
+    redis.call('HSET', p.state, 'waiting', '')
+    return
+  end
+  local now = math.floor(p.now / 10)
+
+  -- The number of messages that the first who still waits wants; it is woken if it waits longer than until then.
+  local function wake_first(side, till)
+    local first = redis.call('ZRANGE', p.waiters, side.room * BAND + now * 128, (side.room + 1) * BAND - 1, 'BYSCORE', 'LIMIT', 0, 1,
+      'WITHSCORES')
+    local score = first[1] and tonumber(first[2]) - side.room * BAND
+    if not score or math.floor(score / 128) * 10 <= till then
+      return nil
+    end
+    redis.call('ZADD', p.waiters, (side.room + 8) * BAND + now * 128 + score % 128, first[1])
+    redis.call('SPUBLISH', string.sub(first[1], 1, -2 - #side.prefix), p.state .. ' ' .. side.prefix)
+    return score % 128
+  end
+
+  for _, side in ipairs({ p.index and SIDES.s or SIDES[''], SIDES.d }) do
+    local work = 0
+    if side.room == 3 then
+      work = redis.call('ZCOUNT', p.turns, TURNS.free, TURNS.locked - 1)
+    else
+      work = redis.call('ZCOUNT', p.order, side.from, side.to)
+    end
+    if work > 0 then
+      local low, high = (side.room + 8) * BAND, (side.room + 9) * BAND - 1
+      local woken = redis.call('ZRANGE', p.waiters, low, high, 'BYSCORE', 'LIMIT', 0, 64, 'WITHSCORES')
+      for i = 1, #woken, 2 do
+        local score = tonumber(woken[i + 1]) - low
+        if math.abs(now - math.floor(score / 128)) > 100 then
+          redis.call('ZREM', p.waiters, woken[i])
+        else
+          work = work - score % 128
+        end
+      end
+      while work > 0 do
+        local wanted = wake_first(side, 0)
+        if not wanted then
+          break
+        end
+        work = work - wanted
+      end
+    end
+  end
+  if p.left and not p.told then
+    local due
+    if p.locks then
+      due = next_due(p)
+      due = due > 0 and p.now + due or math.huge
+    else -- a subscription that is published to: not before this
+      due = math.min(p.head, p.next_due, p.next_lock - p.offset)
+    end
+    p.sooner = math.min(p.sooner, due)
+  end
+  if p.sooner < math.huge then
+    local sides = p.index and { SIDES.s, SIDES.h, SIDES.d } or { SIDES[''], SIDES.d }
+    for i = 1, #sides do
+      if wake_first(sides[i], p.sooner) then
+        break
+      end
+    end
+  end
+end

@@ -6,8 +6,6 @@ import inspect
 import re
 from pathlib import Path
 
-import pytest
-
 from sbredis import exceptions
 from sbredis.aio.telemetry import _metrics
 from sbredis.exceptions import ServiceBusError
@@ -15,6 +13,7 @@ from sbredis.registry import EntityChangedError
 from sbredis.servers import ServerNotFoundError
 from tests.aio.test_telemetry import operation_names
 from tests.docs.test_pages import type_in
+from tests.offenders import for_each
 from tests.samples.differences import ROWS
 from tools.repository import ROOT, files
 
@@ -70,6 +69,6 @@ def test_the_page_shows_logs_traces_and_counts(tmp_path: Path) -> None:
         assert any(re.fullmatch(pattern, line) for line in printed), pattern
 
 
-@pytest.mark.parametrize("row", sorted({name for *_, cell in rows("| in a program") for name in cell.split(", ")}))
+@for_each("row", sorted({name for *_, cell in rows("| in a program") for name in cell.split(", ")}))
 def test_every_porting_trap_names_its_row(row: str) -> None:
     assert row.strip("`") in ROWS

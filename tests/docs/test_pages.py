@@ -18,6 +18,7 @@ import pytest
 
 from sbredis.servers import LocalServer
 from tests.complaints import complaints
+from tests.offenders import for_each
 from tools.repository import ROOT
 from tools.run_page import PLACE, python_blocks
 
@@ -120,7 +121,7 @@ def test_what_is_not_run_has_a_reason() -> None:
     assert all(reason for reasons in NOT_RUN.values() for reason in reasons)
 
 
-@pytest.mark.parametrize("page", WITH_PYTHON)
+@for_each("page", WITH_PYTHON)
 def test_every_function_of_a_page_is_called(page: str) -> None:
     """By the page, by pytest, or by ``test_fragments.py``."""
     trees = [ast.parse(block.code) for block in python_blocks((ROOT / page).read_text("utf-8"))]

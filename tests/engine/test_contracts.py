@@ -58,6 +58,7 @@ from tests.engine.bench import Bench
 from tests.engine.contracts import COMMON_REFUSALS, OF_A_PARTITION, OF_EVERY_CALL, contract_of, fragment, source_of
 from tests.engine.proof.picture import SENTINEL, SENTINEL_SCORE
 from tests.engine.rights import commands_of
+from tests.offenders import for_each
 from tools.repository import ROOT
 
 COMMON = ("run_id", "incarnation", "version", "lane", "number", "now")
@@ -71,7 +72,7 @@ TOKEN = new_token()
 SESSION = SessionLock("s", TOKEN)
 LOCKS = [Lock(TOKEN, "1", b"changes", 10), Lock(new_token(), "d2"), Lock(TOKEN, "3")]
 
-each_operation = pytest.mark.parametrize("name", OF_A_PARTITION)
+each_operation = for_each("name", OF_A_PARTITION)
 
 # -- what is sent ------------------------------------------------------------------------------------------------------
 
@@ -419,7 +420,7 @@ def registry_with(*flags: str) -> set[str]:
     return {name for name in set(operations()) - set(OF_A_PARTITION) if contract_of(name).flags == flags}
 
 
-@pytest.mark.parametrize("name", operations())
+@for_each("name", operations())
 def test_a_script_that_is_said_to_write_nothing_contains_no_writing_command(name: str) -> None:
     assert (set(commands_of([name])) <= READS) is (name in READING | registry_with("no-writes"))
 
@@ -439,7 +440,7 @@ def quoted(lists: Sequence[str]) -> set[str]:
     return {name for text in lists for name in re.findall(r"'(\w+)'", text)}
 
 
-@pytest.mark.parametrize("name", operations())
+@for_each("name", operations())
 def test_no_command_is_handed_a_number_with_a_minus_before_it(name: str) -> None:
     """Minus nothing is minus zero to Lua, which Redis 7.0 hands to a command as such: it is refused as no integer."""
     assert not re.findall(r"redis\.call\([^\n]*[,(]\s*-\s*[A-Za-z(#][^\n]*", load(name).source)
@@ -449,7 +450,7 @@ _TEXTS = r"(?:\w+(?:\[[^]\n]*\])?\.)*(?:text|name|member|session|token|lane|id|e
 _IN_ORDER = re.compile(rf"(?<![#\w.]){_TEXTS} (?:<|>)=? |(?:<|>)=? {_TEXTS}(?! [-+*/])[^\n]*")
 
 
-@pytest.mark.parametrize("name", operations())
+@for_each("name", operations())
 def test_no_script_asks_in_what_order_two_texts_are(name: str) -> None:
     """Lua answers by the locale of the server process: in that of English, small letters come before large ones."""
     assert not _IN_ORDER.findall(load(name).source)

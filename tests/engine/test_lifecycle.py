@@ -32,6 +32,7 @@ from sbredis.engine._lifecycle import (
     split_score,
     state_of_band,
 )
+from tests.offenders import for_each
 
 MAIN, DEAD = Side.MAIN, Side.DEAD
 WAYS = [(*of, condition, outcome) for of, outcomes in TRANSITIONS.items() for condition, outcome in outcomes.items()]
@@ -88,7 +89,9 @@ def test_every_condition_decides_somewhere() -> None:
     assert {condition for *_, condition, _ in WAYS} == set(Condition)
 
 
-@pytest.mark.parametrize(("of", "outcomes"), TRANSITIONS.items(), ids=ROWS)
+@for_each(
+    ("of", "outcomes"), [pytest.param(*row, id=name) for row, name in zip(TRANSITIONS.items(), ROWS, strict=True)]
+)
 def test_the_last_condition_of_a_row_is_the_one_that_needs_nothing(
     of: tuple[Side, State, Event], outcomes: dict[Condition, Any]
 ) -> None:

@@ -37,6 +37,7 @@ from sbredis.transport import Argument
 from tests.engine.bench import NAMESPACE, SALT, SETTINGS, START, Bench, Everything
 from tests.engine.contracts import COMMON_REFUSALS, OF_A_PARTITION, OF_EVERY_CALL, contract_of
 from tests.engine.malformed import NEW_TOKEN, NOT_NAMES, SETTING, TOKEN, WELL_FORMED, malformed, not_numbers
+from tests.offenders import for_each
 
 pytestmark = pytest.mark.anyio
 
@@ -429,7 +430,7 @@ async def test_a_refusal_has_its_code_and_changes_nothing(busy: Bench, script: s
             assert await busy.whole() == before, f"{script}: {case.what} changed something"
 
 
-@pytest.mark.parametrize("script", OF_A_PARTITION)
+@for_each("script", OF_A_PARTITION)
 def test_every_code_of_a_header_is_met(script: str) -> None:
     """And no other one. DUE comes when much is due, and is no fault of the call: see test_put_off."""
     named = set(contract_of(script).refusals)

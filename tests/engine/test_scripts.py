@@ -35,6 +35,7 @@ from sbredis.engine._scripts import (
 from sbredis.engine._settings import SETTINGS
 from sbredis.engine._state import FIELD_LISTS
 from sbredis.transport import Script
+from tests.offenders import for_each
 from tools.repository import ROOT
 
 # -- expansion ---------------------------------------------------------------------------------------------------------
@@ -394,8 +395,8 @@ ALL = [*operations(), *(f"includes/{name}" for name in FRAGMENTS), *GENERATED]
 KNOWN = {"ARGV", "KEYS", "cjson", "ipairs", "math", "next", "pairs", "redis", "select", "string", "table", "tonumber"}
 KNOWN |= {"tostring", "type", "unpack"}
 
-every_operation = pytest.mark.parametrize("name", operations())
-every_file = pytest.mark.parametrize("name", ALL)
+every_operation = for_each("name", operations())
+every_file = for_each("name", ALL)
 
 
 def text_of(name: str) -> str:
@@ -528,7 +529,7 @@ def test_an_operation_can_be_put_together_and_compiled(name: str) -> None:
     assert load(name).source == source
 
 
-@pytest.mark.parametrize("name", [*FRAGMENTS, *(name.removeprefix("includes/") for name in GENERATED)])
+@for_each("name", [*FRAGMENTS, *(name.removeprefix("includes/") for name in GENERATED)])
 def test_a_fragment_defines_one_local_and_is_used(name: str) -> None:
     assert compiled(f"includes/{name}").locals in ([name], [name.upper()])
     assert [user for user in ALL if name in uses(user)] != []

@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.offenders import for_each
 from tools.repository import ROOT
 
 MAKEFILE = (ROOT / "Makefile").read_text("utf-8")
@@ -43,7 +44,7 @@ def test_continuous_integration_runs_the_tests() -> None:
     assert "exec make test" in (ROOT / ".ci/run").read_text("utf-8")
 
 
-@pytest.mark.parametrize("script", SCRIPTS)
+@for_each("script", SCRIPTS)
 def test_a_script_can_be_run_and_is_well_formed(script: str) -> None:
     path = ROOT / script
     assert os.access(path, os.X_OK)

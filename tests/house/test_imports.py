@@ -10,6 +10,7 @@ import sys
 import pytest
 
 from tests.house.modules import Module, modules
+from tests.offenders import for_each
 from tools.repository import ROOT
 
 # The rule, in one place: the floors of the house, the highest first. A folder may import what lies on a floor below its
@@ -81,7 +82,7 @@ IMPURE_LIBRARIES = {
 MODULES = modules()
 ARCHITECTURE = (ROOT / "ARCHITECTURE.md").read_text("utf-8")
 
-every_module = pytest.mark.parametrize("module", MODULES, ids=lambda module: module.name)
+every_module = for_each("module", MODULES, ids=lambda module: module.name)
 
 
 def refused(module: Module, imported: str) -> bool:
@@ -116,7 +117,7 @@ def test_a_module_uses_anyio_or_asyncio_and_not_both(module: Module) -> None:
     assert len(used) <= 1, f"{module.name} uses {' and '.join(sorted(used))}"
 
 
-@pytest.mark.parametrize("name", sorted(PURE))
+@for_each("name", sorted(PURE))
 def test_a_pure_module_waits_for_nothing_and_opens_nothing(name: str) -> None:
     module = next(module for module in MODULES if module.name == name)
     waiting = (ast.AsyncFunctionDef, ast.AsyncFor, ast.AsyncWith, ast.Await)

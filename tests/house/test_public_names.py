@@ -6,9 +6,8 @@ import ast
 import importlib
 import inspect
 
-import pytest
-
 from tests.house.modules import Module, modules
+from tests.offenders import for_each
 
 PACKAGES = [module for module in modules() if module.is_package]
 
@@ -17,7 +16,7 @@ def is_private(module: Module) -> bool:
     return any(part.startswith("_") for part in module.name.split("."))
 
 
-every_public_module = pytest.mark.parametrize(
+every_public_module = for_each(
     "module",
     [module for module in modules() if not is_private(module)],
     ids=lambda module: module.name,
@@ -58,7 +57,7 @@ def undocumented_methods(cls: type) -> list[str]:
     ]
 
 
-@pytest.mark.parametrize("package", PACKAGES, ids=lambda module: module.name)
+@for_each("package", PACKAGES, ids=lambda module: module.name)
 def test_a_package_holds_nothing_but_its_table_of_contents(package: Module) -> None:
     """A module's ``__getattr__``, which imports an entry of the table when it is asked for, belongs to it."""
     things = [

@@ -4,9 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 
-import pytest
-
 from tests.house.modules import modules
+from tests.offenders import for_each
 
 HOUSE = "sbredis.aio"
 # The highest first. A room may import what lies on a floor below its own, also for types alone. "" is the public
@@ -48,7 +47,7 @@ def test_every_room_has_its_floor() -> None:
     assert {room(name) for name in MODULES} == set().union(*FLOORS)
 
 
-@pytest.mark.parametrize("name", sorted(MODULES))
+@for_each("name", sorted(MODULES))
 def test_a_room_knows_only_rooms_below_it(name: str) -> None:
     own = room(name)
     (floor,) = (number for number, rooms in enumerate(FLOORS) if own in rooms)

@@ -13,6 +13,7 @@ import pytest
 import sbredis
 from sbredis import aio
 from tests.house.modules import modules
+from tests.offenders import for_each
 
 PUBLIC = ["sbredis", *(f"sbredis.{name}" for name in ("aio", "aio.management", "amqp", "management"))]
 PUBLIC += ["sbredis.exceptions", "sbredis.servers", "sbredis.testing"]
@@ -64,7 +65,7 @@ def complaints(function: Callable[..., Any]) -> Iterator[str]:
 
 
 @pytest.mark.filterwarnings("ignore")  # options that do not exist are a warning elsewhere
-@pytest.mark.parametrize("thing", list(classes()))
+@for_each("thing", classes())
 def test_a_wrong_call_is_told_with_public_names(thing: Any) -> None:
     said = [text for _, function in functions(thing) for text in complaints(function)]
     public = {thing, *(each for each in getattr(thing, "__mro__", ()) if is_public(each))}

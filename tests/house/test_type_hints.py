@@ -6,11 +6,10 @@ import inspect
 from collections.abc import Iterator
 from typing import Any, get_type_hints
 
-import pytest
-
 from sbredis import ServiceBusClient, management, testing
 from sbredis.aio import ServiceBusClient as AsyncServiceBusClient
 from sbredis.aio import management as aio_management
+from tests.offenders import for_each
 
 CLASSES: list[type] = [
     ServiceBusClient,
@@ -29,6 +28,6 @@ def public_functions(cls: type) -> Iterator[Any]:
             yield getattr(cls, name)
 
 
-@pytest.mark.parametrize("function", [each for cls in CLASSES for each in public_functions(cls)])
+@for_each("function", [each for cls in CLASSES for each in public_functions(cls)], ids=lambda each: each.__qualname__)
 def test_the_types_of_a_function_can_be_asked_for(function: Any) -> None:
     get_type_hints(function)

@@ -11,11 +11,10 @@ from enum import Enum
 from types import ModuleType
 from typing import Any
 
-import pytest
-
 from sbredis.management import QueueProperties, RuleProperties, SubscriptionProperties, TopicProperties
 from sbredis.model._fields import Choice, Described, Field, Neighbour, Text
 from sbredis.model._property_docs import property_docs
+from tests.offenders import for_each
 from tools.repository import ROOT
 
 KINDS: dict[str, type[Described]] = {
@@ -25,7 +24,7 @@ KINDS: dict[str, type[Described]] = {
     "rules": RuleProperties,
 }
 FIELDS = [(kind, name) for kind, cls in KINDS.items() for name in cls.fields()]
-every_property = pytest.mark.parametrize(("kind", "name"), FIELDS, ids=[f"{kind}-{name}" for kind, name in FIELDS])
+every_property = for_each(("kind", "name"), FIELDS)
 
 
 def spoken(value: object) -> str:
@@ -106,7 +105,7 @@ def test_the_document_names_no_property_that_is_not_there() -> None:
     assert {(kind, name) for name, (of, _, _) in TABLE.items() for kind in of.split(", ")} == set(FIELDS)
 
 
-@pytest.mark.parametrize("cls", KINDS.values())
+@for_each("cls", KINDS.values(), ids=lambda cls: cls.__name__)
 def test_help_shows_what_each_property_means(cls: type[Described]) -> None:
     shown = pydoc.plain(pydoc.render_doc(cls))
     for name in cls.fields():

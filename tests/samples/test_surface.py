@@ -5,8 +5,7 @@ from __future__ import annotations
 from copy import deepcopy
 from fnmatch import fnmatchcase
 
-import pytest
-
+from tests.offenders import for_each
 from tests.samples.differences import ROWS
 from tests.samples.surface import AZURE, differences
 
@@ -121,7 +120,7 @@ def test_nothing_is_accepted_that_does_not_differ() -> None:
     assert [pattern for pattern in ACCEPTED if not any(fnmatchcase(line, pattern) for line in FOUND)] == []
 
 
-@pytest.mark.parametrize("row", sorted(set(ACCEPTED.values())))
+@for_each("row", sorted(set(ACCEPTED.values())))
 def test_every_row_that_accepts_a_difference_is_in_the_table(row: str) -> None:
     assert row in ROWS
 

@@ -12,6 +12,7 @@ import sbredis
 from sbredis import aio, sync
 from sbredis.aio import management as aio_management
 from sbredis.sync import management as sync_management
+from tests.offenders import for_each
 
 PAIRS: dict[type, type] = {
     aio.ServiceBusClient: sync.ServiceBusClient,
@@ -89,7 +90,7 @@ def returned(routine: Any) -> str:
     return text
 
 
-@pytest.mark.parametrize(("theirs", "ours", "name"), methods())
+@for_each(("theirs", "ours", "name"), methods())
 def test_every_method_has_a_synchronous_one_of_the_same_signature(theirs: Any, ours: type, name: str) -> None:
     found = inspect.getattr_static(ours, name, None)
     if isinstance(theirs, property):
@@ -119,7 +120,7 @@ def said(of: Any) -> str:
     return re.sub(r"\basync (for|with)\b", r"\1", inspect.cleandoc(getattr(of, "__doc__", None) or ""))
 
 
-@pytest.mark.parametrize(("theirs", "ours"), PAIRS.items(), ids=lambda cls: cls.__name__)
+@for_each(("theirs", "ours"), PAIRS.items(), ids=lambda cls: cls.__name__)
 def test_every_docstring_is_the_asynchronous_one_unless_it_has_to_differ(theirs: type, ours: type) -> None:
     both: dict[str, tuple[Any, Any]] = {ours.__name__: (theirs, ours)}
     both |= {f"{ours.__name__}.{name}": (value, vars(ours).get(name)) for name, value in members(theirs).items()}
@@ -133,7 +134,7 @@ def test_every_docstring_is_the_asynchronous_one_unless_it_has_to_differ(theirs:
     assert differ == {name for name in PROMISES_MORE if name.partition(".")[0] == ours.__name__}
 
 
-@pytest.mark.parametrize("ours", PAIRS.values(), ids=lambda ours: ours.__name__)
+@for_each("ours", PAIRS.values(), ids=lambda ours: ours.__name__)
 def test_nothing_that_is_public_is_asynchronous(ours: type) -> None:
     asynchronous = (inspect.iscoroutinefunction, inspect.isasyncgenfunction)
     assert [

@@ -14,9 +14,8 @@ from importlib import import_module
 from pathlib import Path
 from typing import Any
 
-import pytest
-
 from tests.house.modules import modules
+from tests.offenders import for_each
 from tools.repository import ROOT
 
 HERE = Path(__file__).parent
@@ -82,6 +81,6 @@ def untyped(name: str) -> list[str]:
     return found
 
 
-@pytest.mark.parametrize("name", PUBLIC)
+@for_each("name", PUBLIC)
 def test_no_public_function_takes_keywords_of_any_name(name: str) -> None:
     assert untyped(name) == []

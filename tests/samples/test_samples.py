@@ -16,20 +16,20 @@ import pytest
 
 from sbredis.aio.entities._definitions import QUEUES
 from sbredis.aio.management import ServiceBusAdministrationClient
+from tests.offenders import for_each
+from tests.samples import by_hand
+from tests.samples.derivation import MODULES, asynchronous_source, synchronous
 from tests.samples.differences import ROWS, rows_named_in
 from tests.samples.outcomes import SAMPLES, Sample
-from tools.repository import ROOT
 
-MODULES = sorted({sample.module for sample in SAMPLES})
-KINDS = ("asynchronous", "synchronous")
 QUEUE = "orders"
 
 every_sample = pytest.mark.parametrize("sample", SAMPLES, ids=str)
 
 
-def of(kind: str, module: str) -> ModuleType:
-    """The scenarios of one kind about one thing."""
-    return import_module(f"tests.samples.{kind}.{module}")
+def asynchronous(module: str) -> ModuleType:
+    """The asynchronous scenarios about one thing."""
+    return import_module(f"tests.samples.asynchronous.{module}")
 
 
 async def prepare(url: str, sample: Sample) -> None:
@@ -56,19 +56,20 @@ def warned(sample: Sample) -> Iterator[None]:
 
 
 @every_sample
+@pytest.mark.parametrize("target", ["memory"], indirect=True)  # the synchronous one comes by the same way to a server
 @pytest.mark.anyio
 async def test_an_asynchronous_scenario_comes_to_what_it_should(sample: Sample, url: str) -> None:
     await prepare(url, sample)
-    scenario: Any = getattr(of("asynchronous", sample.module), sample.name)
+    scenario: Any = getattr(asynchronous(sample.module), sample.name)
     with warned(sample):
         assert await scenario(url, QUEUE) == sample.outcome
 
 
 @every_sample
-@pytest.mark.parametrize("target", ["server"], indirect=True)  # what is below the façade has been seen on all of them
+@pytest.mark.parametrize("target", ["server"], indirect=True)
 def test_a_synchronous_scenario_comes_to_what_it_should(sample: Sample, url: str) -> None:
     asyncio.run(prepare(url, sample))
-    scenario: Any = getattr(of("synchronous", sample.module), sample.name)
+    scenario: Any = getattr(synchronous(sample.module), sample.name)
     with warned(sample):
         assert scenario(url, QUEUE) == sample.outcome
 
@@ -83,37 +84,26 @@ def scenarios(module: ModuleType) -> list[str]:
     ]
 
 
-@pytest.mark.parametrize("kind", KINDS)
-@pytest.mark.parametrize("module", MODULES)
-def test_every_scenario_is_run(kind: str, module: str) -> None:
-    assert scenarios(of(kind, module)) == [sample.name for sample in SAMPLES if sample.module == module]
+@for_each("module", MODULES)
+def test_every_scenario_is_run(module: str) -> None:
+    expected = [sample.name for sample in SAMPLES if sample.module == module]
+    assert scenarios(asynchronous(module)) == expected
+    assert sorted(scenarios(synchronous(module))) == sorted(expected)
 
 
-@pytest.mark.parametrize("kind", KINDS)
-def test_every_module_of_scenarios_is_run(kind: str) -> None:
-    assert sorted(path.stem for path in (ROOT / "tests/samples" / kind).glob("*.py")) == MODULES
+def test_every_module_of_scenarios_is_run() -> None:
+    assert sorted({sample.module for sample in SAMPLES}) == MODULES
 
 
-@pytest.mark.parametrize("kind", KINDS)
-@pytest.mark.parametrize("module", MODULES)
-def test_every_row_that_a_scenario_names_is_in_the_table(kind: str, module: str) -> None:
-    named = rows_named_in(inspect.getsource(of(kind, module)))
-    assert [name for name in named if name not in ROWS] == []
+@for_each("source", [asynchronous_source(module) for module in MODULES], ids=lambda source: source.partition("\n")[0])
+def test_every_row_that_a_scenario_names_is_in_the_table(source: str) -> None:
+    assert [name for name in rows_named_in(source) if name not in ROWS] == []
 
 
-@pytest.mark.parametrize("kind", KINDS)
-@pytest.mark.parametrize("module", MODULES)
-def test_every_import_of_sbredis_is_marked(kind: str, module: str) -> None:
-    lines = inspect.getsource(of(kind, module)).splitlines()
-    assert [
-        line for line in lines if line.startswith(("from sbredis", "import sbredis")) and "# row: " not in line
-    ] == []
-
-
-@pytest.mark.parametrize("module", MODULES)
-def test_both_kinds_differ_from_azure_in_the_same_rows(module: str) -> None:
-    asynchronous, synchronous = (rows_named_in(inspect.getsource(of(kind, module))) for kind in KINDS)
-    assert set(asynchronous) == set(synchronous)
+@for_each("source", [*map(asynchronous_source, MODULES), inspect.getsource(by_hand)], ids=lambda source: source[:50])
+def test_every_import_of_sbredis_is_marked(source: str) -> None:
+    imports = [line for line in source.splitlines() if line.startswith(("from sbredis", "import sbredis"))]
+    assert [line for line in imports if "# row: " not in line] == []
 
 
 def test_no_two_rows_have_one_name() -> None:

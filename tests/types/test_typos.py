@@ -16,6 +16,7 @@ from typing import Any
 
 from tests.house.modules import modules
 from tests.offenders import for_each
+from tests.samples.derivation import MODULES, synchronous_source
 from tools.repository import ROOT
 
 HERE = Path(__file__).parent
@@ -23,12 +24,13 @@ MARK = re.compile(r"  # type: ignore\[[a-z-]+\]$", re.MULTILINE)
 PUBLIC = [module.name for module in modules() if not any(part.startswith("_") for part in module.name.split("."))]
 
 
-def mypy(folder: Path, text: str) -> tuple[set[int], str]:
-    """The lines of a program in which mypy sees an error, and all that it says."""
-    program = folder / "program.py"
-    program.write_text(text, "utf-8")
+def mypy(folder: Path, text: str, **others: str) -> tuple[set[int], str]:
+    """The lines of a program in which mypy sees an error, and all that it says of it and of these other programs."""
+    programs = [folder / f"{name}.py" for name in ("program", *others)]
+    for program, content in zip(programs, (text, *others.values()), strict=True):
+        program.write_text(content, "utf-8")
     done = subprocess.run(
-        [sys.executable, "-m", "mypy", "--strict", "--python-version=3.11", "--no-incremental", str(program)],
+        [sys.executable, "-m", "mypy", "--strict", "--python-version=3.11", "--no-incremental", *map(str, programs)],
         cwd=folder,
         env={**os.environ, "MYPYPATH": str(ROOT)},
         capture_output=True,
@@ -52,8 +54,10 @@ def test_every_typo_is_an_error_at_its_line(tmp_path: Path) -> None:
 
 
 def test_what_is_right_is_no_error(tmp_path: Path) -> None:
-    lines, said = mypy(tmp_path, (HERE / "correct.py").read_text("utf-8"))
-    assert lines == set(), said
+    """As the synchronous sample scenarios are, which no type checker sees elsewhere, since they are derived."""
+    samples = {f"sample_{module}": synchronous_source(module) for module in MODULES}
+    _, said = mypy(tmp_path, (HERE / "correct.py").read_text("utf-8"), **samples)
+    assert said.startswith("Success: no issues found"), said
 
 
 def untyped(name: str) -> list[str]:

@@ -79,7 +79,7 @@ async def test_a_page_has_no_more_bytes_than_there_is_room_for_but_always_one_me
         assert len((await bench.tell(bench.partition.peek(0, 100, room=room, call_id=call_id))).messages) == number
 
 
-async def test_peeking_tells_what_a_receiver_would_be_told(bench: Bench) -> None:
+async def test_a_peek_shows_the_same_values_as_a_receive(bench: Bench) -> None:
     """How often it failed, why it died, and what was changed."""
     await bench.send(b"one", b"two")
     one, two = await bench.receive()
@@ -91,7 +91,7 @@ async def test_peeking_tells_what_a_receiver_would_be_told(bench: Bench) -> None
     assert (shown.failures, shown.reason, shown.changes) == (0, "A", b"why")
 
 
-async def test_counting_tells_how_many_messages_are_where(assorted: Bench) -> None:
+async def test_count_reports_the_messages_in_each_state(assorted: Bench) -> None:
     """By side and state, with the bytes that they take, the last number, and when something is due."""
     counts = await assorted.count()
     assert (counts.active, counts.locked, counts.delayed, counts.deferred, counts.scheduled) == (1, 1, 1, 1, 1)
@@ -102,7 +102,7 @@ async def test_counting_tells_how_many_messages_are_where(assorted: Bench) -> No
     assert (counts.last, counts.due) == (9, START + 20_000 - assorted.now)
 
 
-async def test_counting_does_nothing_of_what_is_due(assorted: Bench) -> None:
+async def test_count_does_no_due_work(assorted: Bench) -> None:
     """It says what there will be when that has happened."""
     assorted.later(1_000_000)
     before = await assorted.whole()
@@ -116,7 +116,7 @@ async def test_counting_does_nothing_of_what_is_due(assorted: Bench) -> None:
 # -- purging -----------------------------------------------------------------------------------------------------------
 
 
-async def test_a_purge_leaves_what_is_locked_and_what_is_scheduled(assorted: Bench) -> None:
+async def test_a_purge_leaves_locked_and_scheduled_messages(assorted: Bench) -> None:
     """And on the other side everything."""
     purged = await assorted.purge()
     assert (purged.more, purged.count, purged.onwards) == (False, 3, None)
@@ -143,7 +143,7 @@ async def test_a_purge_gives_the_bytes_back(assorted: Bench) -> None:
     assert (left["order"], left["entries"]) == ({SENTINEL: SENTINEL_SCORE}, {SENTINEL: b""})
 
 
-async def test_a_purge_forgets_when_what_it_deleted_would_have_expired(bench: Bench) -> None:
+async def test_a_purge_removes_the_expiry_events_of_its_messages(bench: Bench) -> None:
     """Also of what lives shorter than one before it, which alone is in the index, and of what was given back."""
     await bench.send(b"long", time_to_live=100_000)
     await bench.send(b"short", time_to_live=50_000)
@@ -156,7 +156,7 @@ async def test_a_purge_forgets_when_what_it_deleted_would_have_expired(bench: Be
     assert (await bench.due()).more is False
 
 
-async def test_a_purge_takes_what_was_enqueued_before_a_time(bench: Bench) -> None:
+async def test_a_purge_deletes_messages_enqueued_before_a_time(bench: Bench) -> None:
     """By when it was enqueued, not when it was sent or given back; what was scheduled is enqueued when it is due."""
     await bench.send(b"first")
     await bench.send(b"scheduled", due=START + 1000)
@@ -354,7 +354,7 @@ async def test_a_partition_that_was_made_without_a_sentinel_is_as_good(bench: Be
     assert await bench.whole() == {}
 
 
-async def test_what_is_made_anew_in_its_place_is_another(bench: Bench) -> None:
+async def test_a_partition_made_in_the_same_place_is_a_new_incarnation(bench: Bench) -> None:
     """An old caller reaches nothing of it, and cannot destroy it."""
     old, lane = bench.partition, bench.call_id("late")
     await bench.send(b"m")

@@ -76,9 +76,7 @@ async def test_the_end_of_a_lock_is_announced_once_a_lock_duration(bench: Bench,
     assert await announced.now() == [bench.now - START + LOCK]
 
 
-async def test_what_will_be_due_sooner_than_was_announced_is_announced_as_well(
-    bench: Bench, announced: Announced
-) -> None:
+async def test_an_earlier_due_time_is_announced_again(bench: Bench, announced: Announced) -> None:
     await bench.send(b"m", due=START + 5000)
     assert await announced.now() == [5000]
     await bench.send(b"m", due=START + 9000)
@@ -91,7 +89,7 @@ async def test_what_will_be_due_sooner_than_was_announced_is_announced_as_well(
     assert await announced.now() == [1000]
 
 
-async def test_doing_what_is_due_announces_what_comes_next(bench: Bench, announced: Announced) -> None:
+async def test_doing_due_work_announces_the_next_due_time(bench: Bench, announced: Announced) -> None:
     for seconds in (1, 2, 3):
         await bench.send(b"m", due=START + seconds * 1000)
     assert await announced.now() == [1000]
@@ -101,7 +99,7 @@ async def test_doing_what_is_due_announces_what_comes_next(bench: Bench, announc
         assert await announced.now() == following
 
 
-async def test_while_what_was_announced_is_left_to_be_done_nothing_is_said(bench: Bench, announced: Announced) -> None:
+async def test_nothing_is_announced_while_announced_work_is_overdue(bench: Bench, announced: Announced) -> None:
     """Whoever heard of it is coming."""
     await bench.send_all(*(Outgoing(b"m", due=START + 1000) for _ in range(300)))
     assert await announced.now() == [1000]
@@ -186,14 +184,14 @@ async def test_a_lock_that_was_renewed_is_announced_when_the_first_end_has_passe
     assert await announced.now() == [2 * LOCK - 1]
 
 
-def test_what_no_partition_says_cannot_be_read() -> None:
+def test_a_malformed_announcement_is_refused() -> None:
     assert read_announcement(b"sb:n:{s}:e7:state 5 9") == ("e7", 5, 9)
     for wrong in (b"", b"x", b"sb:n:{s}:e7:state 5", b"sb:n:{s}:e7:state 5 x", b"nothing 5 9", b"a b c d"):
         with pytest.raises(ValueError):  # noqa: PT011 -- whatever it says
             read_announcement(wrong)
 
 
-async def test_what_is_due_at_once_is_announced_again_after_a_visit(bench: Bench, announced: Announced) -> None:
+async def test_work_due_at_once_is_announced_again_after_a_visit(bench: Bench, announced: Announced) -> None:
     """Whoever has come for the last announcement knows nothing of it."""
     for _ in range(2):
         await bench.send(b"m", time_to_live=0)

@@ -120,7 +120,7 @@ async def test_a_clock_that_is_put_right_again_ends_locks_no_later(bench: Bench)
 
 
 @set_to(clock="server")
-async def test_a_partition_goes_by_the_clock_of_its_server(bench: Bench) -> None:
+async def test_a_partition_uses_the_clock_of_its_server(bench: Bench) -> None:
     """Only one that is made for tests is told the time by its callers."""
 
     async def time() -> int:
@@ -173,7 +173,7 @@ async def test_after_a_change_of_the_server_process_the_numbers_jump(bench: Benc
     assert (first.payload, second.payload) == (b"one", b"two")
 
 
-async def test_who_does_not_know_the_server_process_starts_no_epoch(bench: Bench) -> None:
+async def test_a_call_without_a_run_id_starts_no_epoch(bench: Bench) -> None:
     """Nor does one that is known already."""
     await begin_again(bench)
     (one,) = await bench.send(b"one")
@@ -255,7 +255,7 @@ async def lapsing(bench: Bench) -> None:
 
 
 @pytest.mark.parametrize("arrange", [fading, short_lived, scheduled, delayed, lapsing], ids=lambda made: made.__name__)
-async def test_a_call_does_a_bounded_share_of_what_is_due_and_says_that_there_is_more(
+async def test_a_call_does_a_bounded_share_of_due_work_and_reports_more(
     bench: Bench, arrange: Callable[[Bench], Awaitable[None]]
 ) -> None:
     """100 messages; `due` then does the rest, and says that nothing is left."""
@@ -274,7 +274,7 @@ async def test_a_call_does_a_bounded_share_of_what_is_due_and_says_that_there_is
     assert final.active == await bench.stored(State.ACTIVE) == shown.active + 1
 
 
-async def test_a_lock_that_has_ended_is_lost_although_nobody_has_come_to_clear_it_away(bench: Bench) -> None:
+async def test_an_ended_lock_is_lost_before_it_is_cleaned_up(bench: Bench) -> None:
     """Where more has lapsed than a call takes care of, the rest has lapsed all the same."""
     await bench.send(*(b"m" for _ in range(150)))
     await bench.receive(120)
@@ -317,7 +317,7 @@ async def test_a_receiver_that_finds_nothing_learns_when_something_will_be_due(b
     assert (await bench.receive_more(side="d"))[1].due == 4000
 
 
-async def test_what_is_overdue_is_due_at_once(bench: Bench) -> None:
+async def test_overdue_work_is_reported_as_due_at_once(bench: Bench) -> None:
     """Whoever receives, looks or does what is due is told of what it has left, by a clock that it need not know."""
     for _ in range(3):
         await bench.send(*(b"m" for _ in range(500)), due=START + 1000)

@@ -108,7 +108,7 @@ def test_an_id_keeps_its_type(session: str | None, text: str | None, message_id:
 
 
 @pytest.mark.parametrize("nan", [math.nan, Decimal("NaN"), Decimal("-NaN")])
-def test_what_is_not_a_number_stays_none(nan: Value) -> None:
+def test_not_a_number_stays_nan(nan: Value) -> None:
     found = decode(encode(Content(properties={"x": nan}))).properties
     assert found is not None
     assert (type(found["x"]), str(found["x"])) == (type(nan), str(nan))
@@ -137,7 +137,7 @@ def test_a_plain_message_costs_two_bytes_and_a_property_little_more() -> None:
     assert encode_changes(Changes()) == b""
 
 
-def test_what_is_written_today_is_read_for_good() -> None:
+def test_stored_examples_of_the_format_can_be_read() -> None:
     """The bytes of the first release: if this fails, data of users would be lost."""
     rest = "0a04363030300c1e016e690234320174740001757510" + "11" * 16 + "007b7d"
     written = bytes.fromhex("0102027331" + "010469642d31" + rest)
@@ -156,7 +156,7 @@ def test_what_is_written_today_is_read_for_good() -> None:
 
 
 @given(st.text(st.characters(exclude_categories=["Cs"]), max_size=128), st.none() | TEXT)
-def test_a_session_stands_where_the_scripts_look_for_it(session: str, message_id: str | None) -> None:
+def test_the_session_is_stored_where_the_scripts_read_it(session: str, message_id: str | None) -> None:
     payload = encode(Content(b"\x02body", session_id=session, message_id=message_id, subject="s"))
     other = encode(Content(b"\x02body", message_id=message_id, subject="s"))
     found = session_of_lua()
@@ -204,7 +204,7 @@ def test_a_property_that_cannot_be_kept_is_refused_by_name(value: Value, error: 
         encode(Content(properties={"odd": value}))
 
 
-def test_nobody_needs_properties_seventeen_deep() -> None:
+def test_properties_nested_too_deeply_are_refused() -> None:
     value: Value = 1
     keyed: Value = 1
     for _ in range(15):
@@ -281,6 +281,6 @@ def test_a_value_that_no_release_writes_is_refused(kind: str, data: bytes) -> No
 @pytest.mark.parametrize(
     "data", [b"", b"\x02\x00", b"\x01", b"\x01\x01", b"\x01\x01\x05abc", b"\x01\x01" + b"\xff" * 9]
 )
-def test_what_is_no_message_is_refused(data: bytes) -> None:
+def test_malformed_bytes_are_refused(data: bytes) -> None:
     with pytest.raises(CodecError):
         decode(data)

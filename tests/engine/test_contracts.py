@@ -140,7 +140,7 @@ def test_every_operation_of_a_partition_can_be_asked_for() -> None:
 
 
 @each_operation
-def test_the_arguments_are_those_that_the_header_names_in_its_order(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_arguments_match_the_header_in_order(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     one, request = asked(name, monkeypatch)
     header = contract_of(name)
     assert one.name == request.script.name == name
@@ -160,7 +160,7 @@ def test_before_its_own_arguments_a_call_has_the_five_of_every_call(name: str) -
 
 
 @each_operation
-def test_the_keys_are_those_that_the_header_names(name: str) -> None:
+def test_the_keys_match_the_header(name: str) -> None:
     header, request = contract_of(name), REQUESTS[name](PARTITION)
     assert header.keys[0] == ("partition", len(KINDS))
     assert request.keys[: len(KINDS)] == PARTITION.keys == partition_keys("n", "abc", "e")
@@ -171,7 +171,7 @@ def test_the_keys_are_those_that_the_header_names(name: str) -> None:
         assert len(request.keys) == len(KINDS) + 2 * len(_TARGET_KINDS)
 
 
-def test_what_may_be_sent_again_are_calls_in_a_lane_and_those_that_come_to_the_same() -> None:
+def test_repeatable_calls_have_a_lane_or_are_idempotent() -> None:
     """A call without a lane that changes something is sent once."""
     for name, build in REQUESTS.items():
         in_lane = name not in {"configure", "destroy"}
@@ -210,7 +210,7 @@ def numbered(source: str, table: str = "keys") -> dict[str, int]:
     return {name: int(number) for name, number in re.findall(rf"(\w+) = {table}\[(\d+)\]", source)}
 
 
-def test_keys_stand_in_the_order_in_which_the_scripts_take_them() -> None:
+def test_keys_have_the_order_that_the_scripts_expect() -> None:
     found = numbered(fragment("begin"))
     assert "index = sessions and keys[28] or nil" in fragment("begin")
     found["sessions"] = 28  # nil where there are none
@@ -255,7 +255,7 @@ def test_publishing_takes_the_keys_of_a_target_in_their_order() -> None:
     assert request.arguments[5:] == ("r", "of-s of-u+", "", "2", b"m")
 
 
-def test_every_script_that_names_keys_by_number_names_those_that_it_has() -> None:
+def test_every_script_that_uses_keys_by_number_has_them() -> None:
     for name in OF_A_PARTITION:
         for number in re.findall(r"KEYS\[(\d+)\]", source_of(name).partition("-- @use")[2]):
             assert 1 <= int(number) <= len(KINDS), name
@@ -276,7 +276,7 @@ def evaluated(code: str) -> Any:
     return importlib.import_module("lupa.lua51").LuaRuntime().execute(code)
 
 
-def test_the_bands_are_those_of_the_life_cycle() -> None:
+def test_the_bands_match_the_life_cycle() -> None:
     assert int(evaluated(fragment("band") + "return BAND")) == BAND_WIDTH
     assert int(evaluated(fragment("levels") + "return LEVELS")) == LEVELS
     assert int(evaluated(fragment("scheduled") + "return SCHEDULED")) == score(band(Side.MAIN, State.SCHEDULED), 0)
@@ -296,7 +296,7 @@ def test_the_bands_are_those_of_the_life_cycle() -> None:
         assert {State.LOCKED, State.DELAYED, State.DEFERRED} <= {state for state in State if state.value in of}
 
 
-def test_bands_that_stand_in_a_script_as_numbers_are_those_of_the_life_cycle() -> None:
+def test_literal_bands_in_scripts_match_the_life_cycle() -> None:
     written = {name for name in SOURCES if re.search(r"\d \* BAND\b", without_comments(SOURCES[name]))}
     assert written == set(), "a band stands as a number"
     # Counting goes through all bands in order, and its reply says which they are.
@@ -322,7 +322,7 @@ def turns() -> dict[str, int]:
     return {str(name): int(score) for name, score in found.items()}
 
 
-def test_what_a_session_is_doing_is_told_by_five_bands() -> None:
+def test_five_bands_describe_the_state_of_a_session() -> None:
     assert turns() == {
         name: place * BAND_WIDTH for place, name in enumerate(("free", "locked", "waiting", "blocked", "stated"))
     }
@@ -357,7 +357,7 @@ def test_other_numbers_are_the_same_on_both_sides() -> None:
     assert f"#list <= {MAXIMUM_CALL_MESSAGES}" in fragment("message_names")
 
 
-def test_the_letters_of_reasons_are_those_of_the_life_cycle() -> None:
+def test_the_letters_of_reasons_match_the_life_cycle() -> None:
     every = "\n".join(load(name).source for name in OF_A_PARTITION)
     given = set(re.findall(r"bury\(p, \w+(?:\[\w\])?, e, '(.)'\)", every))
     given |= {letter for pair in re.findall(r"copy\.dead and '(.)' or '(.)'", every) for letter in pair}
@@ -367,7 +367,7 @@ def test_the_letters_of_reasons_are_those_of_the_life_cycle() -> None:
 # -- refusals ----------------------------------------------------------------------------------------------------------
 
 
-def test_every_code_that_a_partition_answers_with_stands_for_an_error() -> None:
+def test_every_refusal_code_has_an_error_class() -> None:
     codes = set(COMMON_REFUSALS).union(*(contract_of(name).refusals for name in OF_A_PARTITION)) - {"call"}
     assert codes == set(REFUSALS)
 
@@ -408,7 +408,7 @@ READS = {
 }
 
 
-def test_flags_say_what_a_script_may_do_when_memory_is_full() -> None:
+def test_script_flags_match_their_use_of_memory() -> None:
     flags = {name: contract_of(name).flags for name in operations()}
     assert {name for name in flags if flags[name] == ("allow-oom",)} == FREEING | registry_with("allow-oom")
     assert {name for name in flags if flags[name] == ("no-writes",)} == READING | registry_with("no-writes")
@@ -451,7 +451,7 @@ _IN_ORDER = re.compile(rf"(?<![#\w.]){_TEXTS} (?:<|>)=? |(?:<|>)=? {_TEXTS}(?! [
 
 
 @for_each("name", operations())
-def test_no_script_asks_in_what_order_two_texts_are(name: str) -> None:
+def test_no_script_compares_texts_by_order(name: str) -> None:
     """Lua answers by the locale of the server process: in that of English, small letters come before large ones."""
     assert not _IN_ORDER.findall(load(name).source)
 
@@ -488,7 +488,7 @@ async def test_a_partition_stores_each_setting_under_the_name_that_its_declarati
     assert set(FIELD_LISTS["STORE"]) <= {field.decode() for field in store}
 
 
-def test_the_scripts_know_of_each_setting_what_its_declaration_says() -> None:
+def test_the_scripts_check_each_setting_as_declared() -> None:
     table = evaluated(GENERATED["includes/settings"] + "\nreturn SETTINGS")
     assert len(table) == len(SETTINGS)
     for entry, setting in zip(table.values(), SETTINGS.values(), strict=True):

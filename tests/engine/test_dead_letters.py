@@ -33,7 +33,7 @@ async def test_a_lock_that_lapses_is_a_delivery_that_failed(bench: Bench) -> Non
     assert (await bench.one(side="d")).reason == "M"
 
 
-async def test_the_limit_stands_above_the_delay_and_the_deferred(bench: Bench) -> None:
+async def test_the_delivery_limit_comes_before_delay_and_deferral(bench: Bench) -> None:
     """A message that would wait, or return to the deferred ones, is dead-lettered for its deliveries all the same."""
     await bench.change(max_delivery_count=2)
     await bench.send(b"one", b"two")

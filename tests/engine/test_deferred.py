@@ -38,7 +38,7 @@ def payloads(received: Received) -> list[bytes]:
 # -- what it is shown as -----------------------------------------------------------------------------------------------
 
 
-async def test_a_message_received_by_its_number_is_told_from_others_in_the_answer_and_in_a_peek(bench: Bench) -> None:
+async def test_a_message_received_by_number_is_marked_in_results_and_peeks(bench: Bench) -> None:
     """As long as it is locked from among the deferred. Peeked among the locked ones it is there as well."""
     names = await deferred(bench, b"one", b"two")
     received = await bench.tell(ask(bench, names[0], room=100))
@@ -85,9 +85,7 @@ async def test_a_deferred_message_expires_when_it_is_asked_for(bench: Bench) -> 
 
 
 @modes
-async def test_a_deferred_message_that_expires_where_expired_ones_are_not_kept_is_gone(
-    bench: Bench, mode: Mode
-) -> None:
+async def test_an_expired_deferred_message_is_deleted_without_dead_lettering(bench: Bench, mode: Mode) -> None:
     names = await deferred(bench, b"m", time_to_live=1000)
     bench.later(1000)
     received = await bench.tell(ask(bench, *names, room=100, mode=mode))
@@ -96,7 +94,7 @@ async def test_a_deferred_message_that_expires_where_expired_ones_are_not_kept_i
     assert (await bench.count()).bytes == 0
 
 
-async def test_one_that_has_expired_keeps_the_others_deferred_and_expires_all_the_same(bench: Bench) -> None:
+async def test_an_expired_message_expires_and_the_others_stay_deferred(bench: Bench) -> None:
     """All that were asked for are given out, or none. The expiry is a matter of time, not of the answer."""
     (short,) = await deferred(bench, b"short", time_to_live=1000)
     (long,) = await deferred(bench, b"long")
@@ -148,7 +146,7 @@ async def test_at_least_one_deferred_message_is_given_out(bench: Bench) -> None:
     assert (payloads(received), received.left) == ([b"b" * 85], 0)
 
 
-async def test_what_is_missing_is_told_before_any_is_given_out_also_where_it_would_find_no_room(bench: Bench) -> None:
+async def test_missing_messages_are_reported_before_any_is_given_out(bench: Bench) -> None:
     names = await deferred(bench, b"a" * 85, b"b" * 85)
     received = await bench.tell(ask(bench, *names, "77", room=1))
     assert (received.messages, received.missing, received.left) == ((), ("77",), 0)
@@ -167,7 +165,7 @@ async def test_deferred_messages_are_deleted_all_at_once_or_not(bench: Bench) ->
 
 
 @modes
-async def test_a_repetition_gives_out_the_same_part_and_says_what_is_left(bench: Bench, mode: Mode) -> None:
+async def test_a_repeated_call_gives_out_the_same_part_and_the_remaining_count(bench: Bench, mode: Mode) -> None:
     """It reads no more than the first call did. Where messages are deleted there is nothing to give out again."""
     names = await deferred(bench, b"a" * 85, b"b" * 85, b"c" * 85)
     room = 200 if mode == "lock" else 300
@@ -180,7 +178,7 @@ async def test_a_repetition_gives_out_the_same_part_and_says_what_is_left(bench:
     assert (await bench.count()).deferred == first.left
 
 
-async def test_a_repetition_after_a_lapse_gives_out_what_is_still_locked(bench: Bench) -> None:
+async def test_a_repeated_call_after_a_lapse_gives_out_only_locked_messages(bench: Bench) -> None:
     """What lapsed is deferred again, so the caller can ask for it: it is neither given out nor left."""
     names = await deferred(bench, b"a" * 85, b"b" * 85)
     first = await bench.tell(ask(bench, *names, room=100, token=TOKEN, call_id=bench.call_id("other")))

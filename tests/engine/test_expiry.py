@@ -42,7 +42,7 @@ async def test_an_expired_message_is_never_received(bench: Bench) -> None:
 
 @either_way
 @pytest.mark.parametrize("longer", [False, True], ids=["alone", "behind longer ones"])
-async def test_expiry_spares_what_is_locked_and_takes_effect_when_the_lock_ends(bench: Bench, longer: bool) -> None:
+async def test_a_locked_message_expires_when_its_lock_ends(bench: Bench, longer: bool) -> None:
     """Whoever has the message can complete it; else it expires as it is given back, and a delay does not save it."""
     if longer:
         await bench.send(b"longer", time_to_live=100_000)
@@ -64,7 +64,7 @@ async def test_expiry_spares_what_is_locked_and_takes_effect_when_the_lock_ends(
 
 
 @set_to(dead_letter_expired=True, max_delivery_count=1)
-async def test_what_has_expired_and_failed_too_often_died_of_its_deliveries(bench: Bench) -> None:
+async def test_the_delivery_limit_comes_before_expiry(bench: Bench) -> None:
     """The delivery limit stands above expiry."""
     await bench.send(b"m", time_to_live=1000)
     message = await bench.one()
@@ -109,7 +109,7 @@ async def test_no_message_lives_longer_than_the_entity_lets_it(bench: Bench) -> 
     assert await bench.receive() == []
 
 
-async def test_a_new_ceiling_is_for_what_is_sent_from_then_on(bench: Bench) -> None:
+async def test_a_new_maximum_time_to_live_applies_to_later_sends(bench: Bench) -> None:
     """What is there keeps the life that it was given, however the ceilings came and went."""
     await bench.send(b"first")
     await bench.change(time_to_live=1000)
@@ -225,7 +225,7 @@ async def test_a_delayed_message_does_not_outlive_its_life(bench: Bench) -> None
     assert await expired(bench) == [b"m"]
 
 
-async def test_what_has_expired_is_seen_no_longer_although_it_is_still_there(bench: Bench) -> None:
+async def test_an_expired_message_is_hidden_although_it_is_still_stored(bench: Bench) -> None:
     """Peeking and counting show what time has done; `due` writes it down."""
     await bench.send(b"m", time_to_live=1000)
     bench.later(1000)

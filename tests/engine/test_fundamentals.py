@@ -122,7 +122,7 @@ async def test_a_lock_that_is_not_settled_in_time_lapses_and_the_message_is_deli
     assert (again.payload, first.deliveries, again.deliveries) == (b"m", 1, 2)
 
 
-async def test_who_settles_too_late_is_told_that_the_lock_was_lost(bench: Bench) -> None:
+async def test_settling_too_late_reports_a_lost_lock(bench: Bench) -> None:
     """Also when nobody else has the message yet."""
     await bench.send(b"m")
     late = await bench.one()
@@ -135,7 +135,7 @@ async def test_who_settles_too_late_is_told_that_the_lock_was_lost(bench: Bench)
     assert (await bench.one()).deliveries == 2
 
 
-async def test_a_lock_belongs_to_who_took_it(bench: Bench) -> None:
+async def test_a_lock_belongs_to_the_token_that_took_it(bench: Bench) -> None:
     """With another token, a made-up one, or the token of another message, nothing is settled."""
     await bench.send(b"one", b"two")
     one, two = await bench.one(), await bench.one()
@@ -153,7 +153,7 @@ async def test_a_message_is_settled_once(bench: Bench) -> None:
     assert (await bench.complete(two)).lost == (two.name,)
 
 
-async def test_a_settlement_does_what_it_can_and_names_the_rest(bench: Bench) -> None:
+async def test_a_settlement_settles_locked_messages_and_names_the_others(bench: Bench) -> None:
     """What one of a batch has lost is no obstacle to the others."""
     await bench.send(b"one", b"two", b"three")
     one, two, three = await bench.receive()
@@ -174,7 +174,7 @@ async def test_a_renewed_lock_holds_for_the_full_duration_again(bench: Bench) ->
     assert (await bench.complete(*held)).lost == ()
 
 
-async def test_a_part_of_what_was_received_is_renewed_under_a_new_token(bench: Bench) -> None:
+async def test_renewing_a_part_of_a_lease_gives_it_a_new_token(bench: Bench) -> None:
     """The part lives on under it; the rest keeps the token that it has, and its time."""
     await bench.send(b"one", b"two", b"three")
     one, two, three = await bench.receive()
@@ -187,7 +187,7 @@ async def test_a_part_of_what_was_received_is_renewed_under_a_new_token(bench: B
     assert (await bench.complete(replace(two, token=token))).lost == ()
 
 
-async def test_what_is_left_of_a_lease_is_all_of_it(bench: Bench) -> None:
+async def test_the_remaining_messages_of_a_lease_are_the_whole_lease(bench: Bench) -> None:
     """Where the others are settled, or renewed under another token, naming the rest is naming all: the token stays."""
     await bench.send(b"one", b"two", b"three", b"four")
     one, two, three, four = await bench.receive()
@@ -251,7 +251,7 @@ async def test_a_message_that_is_abandoned_with_a_delay_comes_back_after_it(benc
     assert (one.payload, one.deliveries) == (b"one", 2)
 
 
-async def test_what_is_given_back_unread_is_not_counted(bench: Bench) -> None:
+async def test_giving_a_message_back_unread_counts_no_delivery(bench: Bench) -> None:
     """As if it had never been received, as often as that happens."""
     await bench.send(b"m")
     before = await bench.whole()
@@ -282,7 +282,7 @@ async def test_changed_properties_are_kept_until_they_are_changed_again(bench: B
     assert (message.changes, message.payload) == (b"second", b"m")
 
 
-async def test_who_gives_a_message_back_unread_may_change_it_all_the_same(bench: Bench) -> None:
+async def test_giving_a_message_back_unread_may_change_its_properties(bench: Bench) -> None:
     """Nothing else tells that it was ever received."""
     await bench.send(b"m")
     await bench.abandon(await bench.one(), changes=b"seen", counted=False)
@@ -403,7 +403,7 @@ async def test_a_queue_that_gives_nothing_out_still_takes_in(bench: Bench) -> No
     assert await bench.payloads() == [b"n"]
 
 
-async def test_what_was_received_can_be_settled_whatever_the_status(bench: Bench) -> None:
+async def test_received_messages_can_be_settled_in_every_status(bench: Bench) -> None:
     """As it can be renewed, peeked and counted."""
     await bench.send(b"one", b"two", b"three", b"four", b"five")
     one, two, three, four, five = await bench.receive()

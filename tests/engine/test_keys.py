@@ -56,7 +56,7 @@ ELSEWHERE = partition_keys(NAMESPACE, SALT, "e2")
 # -- where keys lie ----------------------------------------------------------------------------------------------------
 
 
-def test_all_keys_of_a_partition_lie_in_one_slot_with_those_that_go_with_them() -> None:
+def test_all_keys_and_channels_of_a_partition_lie_in_one_slot() -> None:
     """Wherever the partition is: its own keys, its store's, its subscriptions', and the channels of its receivers."""
     for salt in salts(64):
         keys = (
@@ -153,7 +153,7 @@ async def tour_of_the_registry(transport: Transport) -> None:
 
 
 @real_servers
-async def test_a_user_who_is_confined_to_a_namespace_can_do_everything(running: LocalServer | LocalCluster) -> None:
+async def test_a_user_confined_to_a_namespace_can_run_every_operation(running: LocalServer | LocalCluster) -> None:
     """By the commands that stand in the scripts: every operation, and listening to its channels."""
     done: set[str] = set()
     async with user(running, Rights.of_namespace(NAMESPACE, commands_of(operations()))) as transport:
@@ -174,7 +174,7 @@ async def test_a_user_who_is_confined_to_a_namespace_can_do_everything(running: 
 
 @one_server
 @pytest.mark.parametrize("arrange", ARRANGED, ids=lambda arrange: arrange.__name__)
-async def test_the_rights_to_one_script_are_the_commands_that_stand_in_it(
+async def test_a_script_needs_rights_to_the_commands_in_its_text(
     bench: Bench, server: LocalServer, arrange: Arrange
 ) -> None:
     """So the rules of a role can be made from the scripts that it uses."""
@@ -342,7 +342,7 @@ async def no_memory_left(server: LocalServer) -> AsyncIterator[None]:
 
 
 @pytest.mark.parametrize("arrange", ARRANGED, ids=lambda arrange: arrange.__name__)
-async def test_when_memory_is_full_what_frees_it_works_and_what_takes_more_is_refused(
+async def test_with_full_memory_freeing_calls_run_and_growing_calls_are_refused(
     scarce: Bench, bounded: LocalServer, arrange: Arrange
 ) -> None:
     """Refused before its first write: nothing has changed, and with memory to spare the same call is done."""

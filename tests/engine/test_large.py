@@ -31,7 +31,7 @@ async def counted(bench: Bench) -> tuple[int, int]:
     return counts.active, counts.scheduled
 
 
-async def test_a_receive_takes_what_has_room_behind_however_many_small_ones(bench: Bench) -> None:
+async def test_a_receive_takes_messages_up_to_its_room_after_many_small_ones(bench: Bench) -> None:
     small = [Outgoing(b"s%d" % number) for number in range(40)]
     await bench.send_all(*small)
     await sent(bench, *[Outgoing(LARGE)] * 10)
@@ -40,14 +40,14 @@ async def test_a_receive_takes_what_has_room_behind_however_many_small_ones(benc
     assert len(await bench.receive(100)) == 10 - (len(held) - 40)
 
 
-async def test_one_that_has_no_room_is_given_out_alone(bench: Bench) -> None:
+async def test_a_message_larger_than_the_room_is_given_out_alone(bench: Bench) -> None:
     await sent(bench, Outgoing(b"x" * 5_000_000), Outgoing(b"next"))
     (held,) = await bench.receive(10)
     assert len(held.payload) == 5_000_000
     assert [message.payload for message in await bench.receive(10)] == [b"next"]
 
 
-async def test_a_peek_shows_what_has_room(bench: Bench) -> None:
+async def test_a_peek_shows_messages_up_to_its_room(bench: Bench) -> None:
     await sent(bench, Outgoing(b"small"), *[Outgoing(LARGE)] * 10, Outgoing(b"last"))
     seen: list[str] = []
     pages = 0
@@ -71,7 +71,7 @@ async def test_schedules_that_come_due_together_are_activated_a_share_a_call(ben
     assert calls == 3
 
 
-async def test_what_expires_in_the_order_of_its_coming_goes_a_share_a_call(bench: Bench) -> None:
+async def test_messages_that_expire_in_order_go_in_shares(bench: Bench) -> None:
     await bench.change(time_to_live=1000)
     await sent(bench, *[Outgoing(LARGE)] * 12)
     bench.later(1000)

@@ -58,7 +58,7 @@ def reachable(side: Side, state: State) -> set[tuple[Side, State]]:
     return seen
 
 
-def test_every_state_but_the_reserved_ones_is_reached_from_the_beginning() -> None:
+def test_every_state_except_reserved_ones_can_be_reached() -> None:
     reached = reachable(MAIN, State.NEW)
     assert {state for _, state in reached} == set(State) - {State.FROZEN}
     assert {place for place in BANDS if place not in RESERVED} <= reached
@@ -76,7 +76,7 @@ def test_an_end_and_a_reserved_state_have_no_way_out_and_a_reserved_one_no_way_i
     assert {(outcome.side, outcome.state) for *_, outcome in WAYS} & RESERVED == set()
 
 
-def test_nothing_becomes_new_and_only_what_is_new_can_be_dropped() -> None:
+def test_no_message_becomes_new_and_only_new_ones_can_be_dropped() -> None:
     assert State.NEW not in {outcome.state for *_, outcome in WAYS}
     assert {state for _, state, *_, outcome in WAYS if outcome.state is State.DROPPED} == {State.NEW}
 
@@ -92,7 +92,7 @@ def test_every_condition_decides_somewhere() -> None:
 @for_each(
     ("of", "outcomes"), [pytest.param(*row, id=name) for row, name in zip(TRANSITIONS.items(), ROWS, strict=True)]
 )
-def test_the_last_condition_of_a_row_is_the_one_that_needs_nothing(
+def test_the_last_condition_of_a_row_always_holds(
     of: tuple[Side, State, Event], outcomes: dict[Condition, Any]
 ) -> None:
     """Only an expiry may find that nothing holds, since it happens to no message that has not expired."""
@@ -112,7 +112,7 @@ def test_time_never_expires_a_locked_a_deferred_or_a_scheduled_message() -> None
         assert {event for state, event in expiring if state is out} == ending, "a lock that goes on was broken"
 
 
-def test_nothing_on_the_dead_side_expires_is_dead_lettered_or_comes_back() -> None:
+def test_a_dead_letter_never_expires_or_returns() -> None:
     dead = [(event, condition, outcome) for side, _, event, condition, outcome in WAYS if side is DEAD]
     assert {outcome.side for *_, outcome in dead} == {DEAD}
     assert {event for event, *_ in dead} & {Event.EXPIRE, Event.DEAD_LETTER, Event.BURY} == set()
@@ -154,7 +154,7 @@ def test_only_receiving_locks_and_only_a_lock_can_be_settled() -> None:
     assert {state for _, state, event in TRANSITIONS if event in settling} == {State.LOCKED, State.HELD}
 
 
-def test_what_is_held_goes_where_what_is_locked_goes_but_is_not_delayed() -> None:
+def test_a_held_message_moves_like_a_locked_one_but_is_never_delayed() -> None:
     """A delay holds up its session instead: nothing of it may be overtaken."""
     for (side, state, event), outcomes in TRANSITIONS.items():
         if (side, state) == (MAIN, State.LOCKED):
@@ -173,13 +173,13 @@ def test_what_is_held_goes_where_what_is_locked_goes_but_is_not_delayed() -> Non
     }
 
 
-def test_what_is_of_a_session_and_there_is_buried_with_it() -> None:
+def test_burying_a_session_buries_its_enqueued_messages() -> None:
     """Not what is scheduled: it is not enqueued yet."""
     buried = {of for of in TRANSITIONS if of[2] is Event.BURY}
     assert buried == {(MAIN, state, Event.BURY) for state in (State.ACTIVE, State.HELD, State.DEFERRED)}
 
 
-def test_a_topic_keeps_nothing_but_what_is_scheduled_and_a_copy_is_a_message_of_its_own() -> None:
+def test_a_topic_keeps_only_scheduled_messages() -> None:
     published = {of[1] for *of, _, outcome in WAYS if outcome.state is State.PUBLISHED}
     assert published == {State.NEW, State.SCHEDULED}
     assert list(TRANSITIONS[MAIN, State.NEW, Event.COPY]) == [
@@ -189,13 +189,13 @@ def test_a_topic_keeps_nothing_but_what_is_scheduled_and_a_copy_is_a_message_of_
     ]
 
 
-def test_purging_leaves_alone_what_is_locked_or_scheduled() -> None:
+def test_purging_leaves_locked_and_scheduled_messages() -> None:
     purged = {state for _, state, event in TRANSITIONS if event is Event.PURGE}
     assert purged == {State.ACTIVE, State.DELAYED, State.DEFERRED}
 
 
 @pytest.mark.parametrize("event", Event)
-def test_both_sides_treat_a_message_alike_but_for_limit_and_expiry(event: Event) -> None:
+def test_both_sides_differ_only_in_delivery_limit_and_expiry(event: Event) -> None:
     gone = {Condition.LIMIT, Condition.EXPIRED, Condition.EXPIRED_KEPT, Condition.SESSION}
     for state in (State.LOCKED, State.DELAYED, State.DEFERRED, State.ACTIVE):
         main, dead = (TRANSITIONS.get((side, state, event)) for side in (MAIN, DEAD))
@@ -224,7 +224,7 @@ def test_the_first_condition_that_holds_decides(holding: set[Condition], decisiv
     assert (condition, outcome) == (decisive, TRANSITIONS[MAIN, State.LOCKED, Event.ABANDON][decisive])
 
 
-def test_what_is_given_back_unread_meets_no_delivery_limit() -> None:
+def test_giving_a_message_back_unread_meets_no_delivery_limit() -> None:
     assert decide(MAIN, State.LOCKED, Event.RELEASE, {Condition.LIMIT})[0] is Condition.OTHERWISE
 
 
@@ -239,7 +239,7 @@ def test_what_is_given_back_unread_meets_no_delivery_limit() -> None:
         (MAIN, State.ACTIVE, Event.EXPIRE),  # it has not expired: no condition of the row holds
     ],
 )
-def test_what_is_not_in_the_table_is_impossible(side: Side, state: State, event: Event) -> None:
+def test_an_event_outside_the_table_is_impossible(side: Side, state: State, event: Event) -> None:
     with pytest.raises(ImpossibleError, match=event.value):
         decide(side, state, event, ())
 
@@ -253,7 +253,7 @@ def test_bands_are_apart_in_the_order_in_which_they_are_listed() -> None:
     assert all(before[1] <= after[0] for before, after in pairwise(bounds))
 
 
-def test_the_bands_are_those_of_the_contract() -> None:
+def test_the_bands_match_the_contract() -> None:
     """Data lies in them: they change with the layout version and never otherwise."""
     listed = {(side.name, state.name): (bands.start, bands.stop - 1) for (side, state), bands in BANDS.items()}
     assert listed == {
@@ -273,7 +273,7 @@ def test_the_bands_are_those_of_the_contract() -> None:
     }
 
 
-def test_every_place_where_a_message_can_stand_has_a_band_and_an_end_has_none() -> None:
+def test_every_stored_state_has_a_band_and_final_states_have_none() -> None:
     standing = {(side, state) for side, state in reachable(MAIN, State.NEW) if state not in ENDS | {State.NEW}}
     assert standing | RESERVED == set(BANDS)
 
@@ -285,25 +285,25 @@ def test_every_score_is_exact_as_a_double_also_in_the_bands_kept_for_later() -> 
 
 
 @given(st.sampled_from(list(BANDS)), st.integers(0, LEVELS - 1), numbers)
-def test_a_score_tells_band_and_number(place: tuple[Side, State], level: int, number: int) -> None:
+def test_a_score_contains_band_and_number(place: tuple[Side, State], level: int, number: int) -> None:
     of = band(*place, level)
     assert split_score(int(float(score(of, number)))) == (of, number)
     assert state_of_band(of) == (*place, level if place == (MAIN, State.ACTIVE) else 0)
 
 
 @given(st.tuples(st.integers(0, LEVELS - 1), numbers), st.tuples(st.integers(0, LEVELS - 1), numbers))
-def test_active_messages_stand_by_level_and_then_by_number(one: tuple[int, int], other: tuple[int, int]) -> None:
+def test_active_messages_are_ordered_by_level_and_number(one: tuple[int, int], other: tuple[int, int]) -> None:
     scores = [score(band(MAIN, State.ACTIVE, level), number) for level, number in (one, other)]
     assert (scores[0] < scores[1]) is (one < other)
 
 
 @given(sides, numbers)
-def test_a_member_tells_side_and_number(side: Side, number: int) -> None:
+def test_a_member_contains_side_and_number(side: Side, number: int) -> None:
     assert split_member(member(side, number)) == (side, number)
 
 
 @pytest.mark.parametrize("name", ["", "d", "0", "d0", "01", "x5", "5d", "-5", "5\n", "\u0665", " 5", str(BAND_WIDTH)])
-def test_what_is_no_member_is_told(name: str) -> None:
+def test_an_invalid_member_is_refused(name: str) -> None:
     with pytest.raises(ValueError, match="not a member"):
         split_member(name)
 
@@ -321,6 +321,6 @@ def test_what_is_no_member_is_told(name: str) -> None:
         lambda: score(0, -1),
     ],
 )
-def test_what_has_no_place_is_told(wrong: Callable[[], object]) -> None:
+def test_a_state_without_a_band_is_refused(wrong: Callable[[], object]) -> None:
     with pytest.raises(ValueError, match=r"outside|stands|not used"):
         wrong()

@@ -22,7 +22,7 @@ async def waiters(bench: Bench) -> dict[bytes, int]:
     return held
 
 
-async def test_who_finds_nothing_is_woken_by_the_next_message(bench: Bench, listening: Receivers) -> None:
+async def test_a_look_that_finds_nothing_is_woken_by_the_next_message(bench: Bench, listening: Receivers) -> None:
     """It waits from the call on in which it looked, so that nothing is missed in between."""
     receiver = await listening("a")
     assert await receiver.look() == NOTHING
@@ -33,7 +33,7 @@ async def test_who_finds_nothing_is_woken_by_the_next_message(bench: Bench, list
     assert await receiver.receive() == [b"m"]
 
 
-async def test_who_finds_nothing_waits_as_after_a_receive(bench: Bench, listening: Receivers) -> None:
+async def test_a_look_that_finds_nothing_waits_as_after_a_receive(bench: Bench, listening: Receivers) -> None:
     """For as long, and for as many; nothing else tells them apart."""
     looking, receiving = await listening("a"), await listening("b")
     assert await looking.look(5) == NOTHING
@@ -61,7 +61,7 @@ async def test_a_look_that_finds_something_changes_nothing(bench: Bench, listeni
     assert [held.deliveries for held in await bench.receive()] == [1, 1, 1]
 
 
-async def test_who_finds_something_waits_no_longer(bench: Bench, listening: Receivers) -> None:
+async def test_a_look_that_finds_a_message_no_longer_waits(bench: Bench, listening: Receivers) -> None:
     """As one who receives it; whoever is next in line is woken, for the first one may have gone elsewhere."""
     first, second = await listening("a"), await listening("b")
     await first.look()
@@ -77,7 +77,7 @@ async def test_who_finds_something_waits_no_longer(bench: Bench, listening: Rece
     assert await waiters(bench) == {}
 
 
-async def test_without_a_channel_nobody_waits(bench: Bench) -> None:
+async def test_a_look_without_a_channel_does_not_wait(bench: Bench) -> None:
     """It is a question, and no more than that."""
     assert await bench.look() == NOTHING
     before = await bench.whole()
@@ -107,7 +107,9 @@ async def test_a_look_is_at_one_side(bench: Bench, listening: Receivers) -> None
 
 
 @pytest.mark.parametrize("way", ["scheduled", "delayed", "locked"])
-async def test_who_finds_nothing_is_told_what_will_be_due(bench: Bench, listening: Receivers, way: str) -> None:
+async def test_a_look_that_finds_nothing_returns_the_next_due_time(
+    bench: Bench, listening: Receivers, way: str
+) -> None:
     """What will come by the clock wakes nobody; then it is there for whoever looks."""
     receiver = await listening("a")
     due = START + (SETTINGS.lock_duration if way == "locked" else 20_000)
@@ -127,7 +129,7 @@ async def test_who_finds_nothing_is_told_what_will_be_due(bench: Bench, listenin
     assert await receiver.receive() == [b"m"]
 
 
-async def test_a_look_does_what_is_due(bench: Bench, listening: Receivers) -> None:
+async def test_a_look_does_due_work(bench: Bench, listening: Receivers) -> None:
     """As every call: others hear of it, be it at the other side."""
     main, dead = await listening("a"), await listening("b")
     await bench.send(b"m", due=START + 20_000)
@@ -139,7 +141,7 @@ async def test_a_look_does_what_is_due(bench: Bench, listening: Receivers) -> No
 
 
 @set_to(dead_letter_expired=True)
-async def test_what_has_expired_is_not_found(bench: Bench, listening: Receivers) -> None:
+async def test_a_look_does_not_find_an_expired_message(bench: Bench, listening: Receivers) -> None:
     """It has gone to the dead letters, where it is found."""
     receiver = await listening("a")
     await bench.send(b"m", time_to_live=1_000)
@@ -150,7 +152,7 @@ async def test_what_has_expired_is_not_found(bench: Bench, listening: Receivers)
     assert await receiver.look(side="d") == FOUND
 
 
-async def test_what_has_expired_and_is_still_there_counts(bench: Bench, listening: Receivers) -> None:
+async def test_a_look_counts_an_expired_message_that_is_still_stored(bench: Bench, listening: Receivers) -> None:
     """Of very much a call removes a part, and says that it wants another; who comes then finds nothing, and waits."""
     receiver = await listening("a")
     await bench.send(*(b"m" for _ in range(250)), time_to_live=1_000)
@@ -207,7 +209,7 @@ async def test_where_receiving_is_disabled_there_is_nothing_to_look_for(
     await other.woken(0)
 
 
-async def test_a_look_wakes_for_what_another_left(bench: Bench, listening: Receivers) -> None:
+async def test_a_look_wakes_a_waiter_for_messages_left_by_another(bench: Bench, listening: Receivers) -> None:
     """One that was woken and has not come is given up by whoever looks after a second."""
     gone, next_one, third = [await listening(name) for name in "abc"]
     await gone.look()
@@ -221,7 +223,7 @@ async def test_a_look_wakes_for_what_another_left(bench: Bench, listening: Recei
     await next_one.woken(1)
 
 
-async def test_who_goes_away_is_not_woken(bench: Bench, listening: Receivers) -> None:
+async def test_a_waiter_that_left_is_not_woken(bench: Bench, listening: Receivers) -> None:
     """It says so: a look that waits for nothing is its last."""
     receiver = await listening("a")
     await receiver.look()
@@ -233,7 +235,7 @@ async def test_who_goes_away_is_not_woken(bench: Bench, listening: Receivers) ->
     assert await waiters(bench) == {}
 
 
-async def test_who_goes_away_passes_on_that_it_was_woken(bench: Bench, listening: Receivers) -> None:
+async def test_a_leaving_waiter_passes_its_waking_on(bench: Bench, listening: Receivers) -> None:
     """At once, whatever time it had left to come; and it may not have known of it."""
     first, second, third = [await listening(name) for name in "abc"]
     for receiver in (first, second, third):
@@ -247,7 +249,7 @@ async def test_who_goes_away_passes_on_that_it_was_woken(bench: Bench, listening
     assert [channel.split()[0] for channel in await waiters(bench)] == [third.channel, second.channel]
 
 
-async def test_who_goes_away_from_one_side_waits_at_the_other(bench: Bench, listening: Receivers) -> None:
+async def test_leaving_one_side_keeps_waiting_at_the_other(bench: Bench, listening: Receivers) -> None:
     """Each is a place of its own."""
     receiver = await listening("a")
     await receiver.look()
@@ -258,7 +260,7 @@ async def test_who_goes_away_from_one_side_waits_at_the_other(bench: Bench, list
     await receiver.woken(1)
 
 
-async def test_who_receives_may_go_away_as_well(bench: Bench, listening: Receivers) -> None:
+async def test_a_receive_may_also_leave(bench: Bench, listening: Receivers) -> None:
     """Whether it gets something or not."""
     receiver = await listening("a")
     for payloads in ([b"m"], []):
@@ -271,7 +273,7 @@ async def test_who_receives_may_go_away_as_well(bench: Bench, listening: Receive
         await receiver.woken(len(payloads))
 
 
-async def test_who_was_never_there_may_go_away(bench: Bench, listening: Receivers) -> None:
+async def test_leaving_without_having_waited_is_allowed(bench: Bench, listening: Receivers) -> None:
     """Nothing comes of it, with a channel or without."""
     receiver = await listening("a")
     await bench.look()

@@ -97,7 +97,7 @@ def test_a_lapsed_message_returns_and_its_old_lock_is_lost() -> None:
     assert names(model.peek(at(60), 0, 5)) == ["1"]
 
 
-def test_what_is_given_back_unread_is_not_counted() -> None:
+def test_giving_a_message_back_unread_counts_no_delivery() -> None:
     model = a_queue(max_delivery_count=1)
     send(model, b"a")
     model.abandon(at(0), locks(model.receive(at(0), "t1", 1), "t1"), counted=False)
@@ -114,7 +114,7 @@ def test_at_the_delivery_limit_a_message_goes_to_the_dead_side_under_a_number_of
     assert (dead.name, dead.reason, dead.failures, dead.changes) == ("d1", "M", 2, b"why")
 
 
-def test_nothing_leaves_the_dead_side_but_by_being_settled() -> None:
+def test_a_dead_letter_leaves_only_by_settlement() -> None:
     model = a_queue(max_delivery_count=1, time_to_live=10_000, dead_letter_expired=True)
     send(model, b"a")
     model.dead_letter(at(1), locks(model.receive(at(1), "t1", 1), "t1"))
@@ -228,7 +228,7 @@ def test_a_duplicate_uses_up_a_number_and_is_forgotten_when_the_window_has_passe
     assert model.send(at(20), [Outgoing(b"f", message_id=b"x")]).dropped == 0
 
 
-def test_the_bytes_are_those_of_records_and_of_changes() -> None:
+def test_bytes_count_records_and_changed_properties() -> None:
     model = a_queue()
     send(model, b"12345")
     assert model.bytes == 15 + 5
@@ -240,7 +240,7 @@ def test_the_bytes_are_those_of_records_and_of_changes() -> None:
     assert model.bytes == 0
 
 
-def test_purging_deletes_what_is_old_and_neither_locked_nor_scheduled() -> None:
+def test_purging_deletes_old_messages_that_are_not_locked_or_scheduled() -> None:
     model = a_queue()
     send(model, b"locked", b"deferred", b"delayed", b"active")
     send(model, b"scheduled", due=T0 + 60_000)
@@ -336,7 +336,7 @@ def test_a_new_epoch_leaps_over_numbers_and_extends_locks_by_one_duration_at_mos
     assert (model.messages[MAIN][1].state, model.seq) == (State.ACTIVE, 3 + 2**24)
 
 
-def test_those_who_wait_are_woken_the_longest_waiting_first_and_as_many_as_there_is_something_for() -> None:
+def test_waiters_are_woken_in_order_and_only_as_many_as_needed() -> None:
     model = a_queue()
     for second, waiter in enumerate(("a", "b", "c")):
         assert model.receive(at(second), "t1", 9, waiter=waiter, waiting_for=2).messages == ()
@@ -344,7 +344,7 @@ def test_those_who_wait_are_woken_the_longest_waiting_first_and_as_many_as_there
     assert model.woken == [(MAIN, "b "), (MAIN, "c ")]  # the first had waited for its 30 seconds
 
 
-def test_who_looks_waits_if_there_is_nothing_and_is_given_nothing_if_there_is_something() -> None:
+def test_a_look_waits_only_if_nothing_is_there_and_gives_out_nothing() -> None:
     model = a_queue()
     model.send(at(0), [Outgoing(b"later", due=T0 + 9_000)])
     assert model.look(at(0), waiter="a") == Looked(due=9_000)
@@ -356,7 +356,7 @@ def test_who_looks_waits_if_there_is_nothing_and_is_given_nothing_if_there_is_so
     assert refusal(model, lambda: model.look(at(1, lane="a", number=1))).code == "BADCALL"
 
 
-def test_what_is_destroyed_is_gone_and_what_is_made_anew_is_another() -> None:
+def test_a_partition_made_after_a_destroy_is_a_new_incarnation() -> None:
     model = a_queue()
     send(model, b"a")
     assert model.destroy(at(1)) is False
@@ -366,7 +366,7 @@ def test_what_is_destroyed_is_gone_and_what_is_made_anew_is_another() -> None:
     assert model.send(at(2, incarnation="i2"), [Outgoing(b"b")]).first == 1
 
 
-def test_peeking_and_counting_show_what_time_has_done_and_change_nothing() -> None:
+def test_peek_and_count_show_due_effects_and_change_nothing() -> None:
     model = a_queue(time_to_live=1_000)
     send(model, b"a", b"b")
     model.receive(at(0), "t1", 1)

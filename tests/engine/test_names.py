@@ -48,7 +48,7 @@ def test_a_name_is_returned_as_it_was_given(named: Checked, name: str) -> None:
      "a*b", "a?b", "a#b", "a@b", "a\\b", "a%20b", "naïve", "a\u0660", "\uff41", "\u212a", "$", "$a",
      "a/$DeadLetterQueue"],
 )  # fmt: skip
-def test_what_is_no_name_is_refused_with_what_is_allowed(named: Checked, name: str) -> None:
+def test_an_invalid_name_is_refused_with_the_allowed_form(named: Checked, name: str) -> None:
     """Among them every text with a brace, which would move a key to another slot."""
     with pytest.raises(ValueError, match=r"is not 1 to \d+ letters, digits, .* begin and end with a letter or digit"):
         named(name)
@@ -113,7 +113,7 @@ def test_the_default_rule_has_a_name_that_nothing_else_may_have(name: str) -> No
 @example("a" * 50)
 @example("a" * 51)
 @example("orders\n")
-def test_a_namespace_is_what_a_connection_string_takes_for_one(text: str) -> None:
+def test_a_namespace_name_is_valid_if_a_connection_string_accepts_it(text: str) -> None:
     try:
         expected: str | None = parse_target(f"memory://here?namespace={quote(text, safe='')}").namespace
     except ValueError:
@@ -161,7 +161,7 @@ def test_an_identifier_has_at_most_128_characters_however_many_bytes() -> None:
         identifier("é" * 128 + "a", "message id")
 
 
-def test_only_an_identifier_that_may_be_empty_is() -> None:
+def test_an_empty_identifier_is_refused_unless_it_may_be_empty() -> None:
     assert identifier("", "session id", may_be_empty=True) == b""
     with pytest.raises(ValueError, match="partition key is empty; it has 1 to 128 characters"):
         identifier("", "partition key")

@@ -228,7 +228,7 @@ def test_a_number_of_partitions_that_no_namespace_has_is_refused(ask: Callable[[
 
 @takes_a_number_of_partitions
 @pytest.mark.parametrize("count", NOT_A_NUMBER)
-def test_what_is_no_number_of_partitions_is_refused_though_it_may_equal_one(
+def test_an_invalid_partition_count_is_refused_even_if_it_equals_a_valid_one(
     ask: Callable[[Any], object], count: Any
 ) -> None:
     """True equals 1, whose salts are remembered."""
@@ -244,7 +244,7 @@ def test_a_partition_that_the_namespace_has_not_is_refused(partition: int) -> No
 
 
 @pytest.mark.parametrize("partition", NOT_A_NUMBER)
-def test_what_is_no_partition_is_refused(partition: Any) -> None:
+def test_an_invalid_partition_is_refused(partition: Any) -> None:
     with pytest.raises(TypeError, match="a partition is a whole number"):
         slot_range(partition, 16)
 

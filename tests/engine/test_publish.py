@@ -49,7 +49,7 @@ async def topic(url: str) -> AsyncIterator[Topic]:
         yield made
 
 
-async def test_each_subscription_receives_what_is_for_it(topic: Topic) -> None:
+async def test_each_subscription_receives_its_matching_messages(topic: Topic) -> None:
     await topic.publish((b"both", (0, 1)), (b"first", (0,)), (b"second", (1,)))
     assert await topic.payloads(topic.one) == [b"both", b"first"]
     assert await topic.payloads(topic.two) == [b"both", b"second"]
@@ -75,7 +75,7 @@ async def test_a_message_that_several_carry_is_stored_once_and_goes_with_the_las
     assert await topic.transport.command("EXISTS", topic.topic.keys[10], key=topic.topic.keys[10]) == 0
 
 
-async def test_a_message_for_nobody_is_gone_at_once(topic: Topic) -> None:
+async def test_a_message_without_a_subscription_is_gone_at_once(topic: Topic) -> None:
     assert await topic.publish((b"nobody", ())) == 1
     assert await topic.publish((b"somebody", (0,))) == 2
     assert await topic.stored() == 1
@@ -106,7 +106,7 @@ async def test_a_subscription_with_a_shorter_life_expires_its_own(topic: Topic) 
     assert await topic.payloads(topic.two) == [b"m"]
 
 
-async def test_a_duplicate_reaches_nobody(topic: Topic) -> None:
+async def test_a_duplicate_reaches_no_subscription(topic: Topic) -> None:
     settings = replace(SETTINGS, duplicate_window=60_000, topic=True)
     topic.topic = Partition("ns", "abc", "t2", "topic2", 1, settings)
     shared = replace(SETTINGS, shared=True)
@@ -131,7 +131,7 @@ async def test_publishing_to_a_subscription_that_is_gone_is_refused_and_changes_
     assert await topic.everything() == before
 
 
-async def test_a_subscription_that_is_destroyed_gives_up_what_it_held_step_by_step(topic: Topic) -> None:
+async def test_destroying_a_subscription_frees_its_messages_in_steps(topic: Topic) -> None:
     for number in range(7):
         await topic.publish((b"%d" % number, (0, 1)))
     token = new_token()
@@ -178,7 +178,7 @@ async def test_a_copy_lives_as_long_as_its_rule_said(topic: Topic) -> None:
     assert await topic.payloads(topic.brief) == []
 
 
-async def test_what_is_due_is_published_on_a_topic_that_is_full(topic: Topic) -> None:
+async def test_a_due_message_is_published_on_a_full_topic(topic: Topic) -> None:
     """It is there already, and counted."""
     await topic.hand_out([Outgoing(b"m" * 100, due=topic.now + 10)], [[]])
     full = replace(topic.topic.settings, quota=1)
@@ -191,7 +191,7 @@ async def test_what_is_due_is_published_on_a_topic_that_is_full(topic: Topic) ->
         await topic.hand_out([Outgoing(b"m")], [[Copy(0)]])
 
 
-async def test_what_rules_change_counts_to_what_a_topic_may_hold(topic: Topic) -> None:
+async def test_properties_changed_by_rules_count_toward_the_quota(topic: Topic) -> None:
     bounded = replace(topic.topic.settings, quota=100)
     topic.topic = Partition("ns", "abc", "t", "topic", 2, bounded)
     await topic.tell(topic.topic.configure())
@@ -203,7 +203,7 @@ async def test_what_rules_change_counts_to_what_a_topic_may_hold(topic: Topic) -
     await topic.hand_out([Outgoing(b"m")], [[Copy(0, b"c" * 60)]])
 
 
-async def test_what_was_judged_goes_out_at_once_if_its_time_has_passed(topic: Topic) -> None:
+async def test_a_judged_message_is_published_at_once_if_its_time_has_passed(topic: Topic) -> None:
     """By the clock of the partition; the caller's may be another."""
     for due, route, found, waiting in (
         (START - 1, [Copy(0)], [b"m"], 0),
@@ -219,12 +219,12 @@ async def test_what_was_judged_goes_out_at_once_if_its_time_has_passed(topic: To
     assert len(ripe) == 1
 
 
-async def test_only_what_is_scheduled_may_be_without_a_route(topic: Topic) -> None:
+async def test_only_a_scheduled_message_may_be_without_a_route(topic: Topic) -> None:
     with pytest.raises(ValueError, match="only what is scheduled"):
         topic.topic.publish(topic.call_id(), [Outgoing(b"m")], [None], topic.subscriptions)
 
 
-async def test_several_messages_become_no_more_copies_than_a_call_carries(
+async def test_several_messages_make_at_most_as_many_copies_as_a_call_carries(
     topic: Topic, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A single message may; the bound is the script's as well as that of who asks."""
@@ -345,7 +345,7 @@ async def test_a_copy_for_which_a_rule_failed_is_a_dead_letter_of_its_subscripti
     assert len(await topic.taken(topic.two)) == 1
 
 
-async def test_a_subscription_with_sessions_takes_what_has_one_in_order_and_buries_the_rest(topic: Topic) -> None:
+async def test_a_session_subscription_dead_letters_messages_without_a_session(topic: Topic) -> None:
     payloads = [encode(Content(b"%d" % at, session_id="s" if at % 2 else None)) for at in range(4)]
     await topic.hand_out([Outgoing(payload) for payload in payloads], [[Copy(0), Copy(3)]] * 4)
     assert [message.reason for message in await topic.dead(topic.sessions)] == ["S", "S"]
@@ -381,7 +381,7 @@ async def test_the_state_of_a_session_weighs_in_its_topic_and_goes_with_its_subs
 # -- scheduled -------------------------------------------------------------------------------------------------------
 
 
-async def test_what_is_scheduled_waits_on_the_topic_until_it_is_published_with_the_routes_of_then(topic: Topic) -> None:
+async def test_a_scheduled_message_waits_on_the_topic_and_uses_later_routes(topic: Topic) -> None:
     """Nothing activates it by itself: somebody sees that it is ripe, judges it, and publishes it by its number."""
     later = [Outgoing(b"later", 5000, 2, due=START + 1000), Outgoing(b"latest", due=START + 2000)]
     sent = await topic.hand_out([Outgoing(b"now"), *later], [[Copy(0)], [], []])
@@ -417,7 +417,7 @@ async def ripe(topic: Topic, wanted: int = 10, room: int = 1000) -> list[tuple[s
     return [(message.name, read_record(message.record).payload) for message in shown]
 
 
-async def test_what_is_ripe_is_shown_in_the_order_of_its_time_in_pages(topic: Topic) -> None:
+async def test_due_messages_are_listed_in_order_of_time_in_pages(topic: Topic) -> None:
     later = [Outgoing(b"%d" % at * 100, due=START + 100 - at) for at in range(5)]
     await topic.hand_out(later, [[]] * 5)
     topic.now += 1000
@@ -427,7 +427,7 @@ async def test_what_is_ripe_is_shown_in_the_order_of_its_time_in_pages(topic: To
     assert [name for name, _ in await ripe(topic, room=1)] == ["5"]
 
 
-async def test_what_was_scheduled_is_published_once(topic: Topic) -> None:
+async def test_a_scheduled_message_is_published_once(topic: Topic) -> None:
     """Named twice, again later, cancelled meanwhile, or never there: then it counts as dropped."""
     await topic.hand_out([Outgoing(b"one", due=START + 10), Outgoing(b"two", due=START + 10)], [[], []])
     topic.now += 10
@@ -441,7 +441,7 @@ async def test_what_was_scheduled_is_published_once(topic: Topic) -> None:
     assert (await topic.bytes(), await topic.stored()) == (0, 0)
 
 
-async def test_what_is_cancelled_is_not_there_any_more(topic: Topic) -> None:
+async def test_a_cancelled_message_is_gone(topic: Topic) -> None:
     """All of a call, or nothing, if one of them is a message of a subscription."""
     await topic.hand_out([Outgoing(b"one", due=START + 10), Outgoing(b"now")], [[], [Copy(0)]])
     assert (await topic.tell(topic.topic.cancel(topic.call_id(), ["1", "2"]))).missing == ("2",)
@@ -451,14 +451,14 @@ async def test_what_is_cancelled_is_not_there_any_more(topic: Topic) -> None:
     assert await topic.stored() == 1
 
 
-async def test_what_was_scheduled_for_nobody_is_gone_when_it_is_published(topic: Topic) -> None:
+async def test_a_scheduled_message_without_a_subscription_is_gone_when_published(topic: Topic) -> None:
     await topic.hand_out([Outgoing(b"one", due=START + 10)], [[]])
     topic.now += 10
     assert (await topic.hand_out([Outgoing(b"", origin="1")], [[]])).dropped == 0
     assert (await topic.bytes(), await topic.stored()) == (0, 0)
 
 
-async def test_whoever_has_lost_the_role_publishes_nothing_any_more(topic: Topic) -> None:
+async def test_a_client_that_lost_the_role_publishes_nothing(topic: Topic) -> None:
     """A higher fence is a later holder; what has none is a sender, whom it does not concern."""
     await topic.hand_out([Outgoing(b"one", due=START + 10)], [[]])
     topic.now += 10
@@ -474,7 +474,7 @@ async def test_whoever_has_lost_the_role_publishes_nothing_any_more(topic: Topic
         await topic.hand_out([Outgoing(b"m")], [[Copy(0)]], fence=5)
 
 
-async def test_a_repetition_says_what_was_scheduled_and_publishes_nothing_twice(topic: Topic) -> None:
+async def test_a_repeated_publish_returns_the_same_result_and_publishes_nothing(topic: Topic) -> None:
     await topic.hand_out([Outgoing(b"one", due=START + 10)], [[]])
     topic.now += 10
     messages = [
@@ -495,7 +495,7 @@ async def test_a_repetition_says_what_was_scheduled_and_publishes_nothing_twice(
 # -- waking ----------------------------------------------------------------------------------------------------------
 
 
-async def test_publishing_wakes_who_waits_in_a_subscription_that_it_reaches(topic: Topic) -> None:
+async def test_publishing_wakes_waiters_of_the_subscriptions_it_reaches(topic: Topic) -> None:
     """For messages, for dead letters, for a session, and in a session."""
     ears = {name: Ear() for name in ("one", "two", "dead", "acceptor", "holder")}
     channels = {name: waiting_channel("ns", "abc", name) for name in ears}

@@ -46,7 +46,7 @@ async def test_a_message_that_is_due_is_not_cancelled_although_it_waits_for_its_
     assert await bench.stored(State.SCHEDULED) == 0
 
 
-async def test_what_is_still_to_come_is_cancelled_although_more_is_due_than_one_call_does(bench: Bench) -> None:
+async def test_a_future_message_is_cancelled_although_more_is_due_than_one_call_does(bench: Bench) -> None:
     await bench.send(*(b"m" for _ in range(200)), due=START + 10)
     names = await bench.send(b"later", due=START + 11)
     bench.later(10)
@@ -54,7 +54,7 @@ async def test_what_is_still_to_come_is_cancelled_although_more_is_due_than_one_
     assert (await bench.count()).active == 200
 
 
-async def test_a_change_of_settings_is_not_put_off_by_what_one_call_does(bench: Bench) -> None:
+async def test_changed_settings_do_not_wait_for_due_work_of_one_call(bench: Bench) -> None:
     """Under the settings of before. Otherwise it would not come to pass where something is due in every millisecond."""
     await bench.send(b"m", due=START + 10)
     bench.later(10)
@@ -77,7 +77,7 @@ async def test_a_change_of_settings_is_put_off_as_long_as_more_is_due_than_one_c
 
 
 @set_to(quota=100)
-async def test_who_finds_no_room_is_told_so_when_all_that_is_due_was_done(bench: Bench) -> None:
+async def test_a_send_without_room_is_refused_once_all_due_work_is_done(bench: Bench) -> None:
     await bench.send(b"m", due=START + 10)
     bench.later(10)
     request = bench.partition.send(bench.call_id(), [Outgoing(b"x" * 100)])
@@ -90,7 +90,7 @@ async def test_who_finds_no_room_is_told_so_when_all_that_is_due_was_done(bench:
 
 
 @set_to(quota=100)
-async def test_who_finds_room_where_something_has_expired_sends_at_the_second_attempt(bench: Bench) -> None:
+async def test_a_send_succeeds_on_the_second_attempt_if_expiry_made_room(bench: Bench) -> None:
     await bench.send(b"x" * 70, time_to_live=10)
     bench.later(10)
     request = bench.partition.send(bench.call_id(), [Outgoing(b"y" * 70)])
@@ -102,7 +102,7 @@ async def test_who_finds_room_where_something_has_expired_sends_at_the_second_at
 
 
 @set_to(quota=100, sessions=True)
-async def test_a_state_that_finds_no_room_is_told_so_when_all_that_is_due_was_done(bench: Bench) -> None:
+async def test_a_session_state_without_room_is_refused_once_all_due_work_is_done(bench: Bench) -> None:
     lock = SessionLock("s", new_token())
     await bench.tell(accept_session(bench.partition, bench.call_id(), lock.token, "s"))
     body = encode(Content(b"m", session_id="t"))

@@ -451,7 +451,7 @@ async def test_much_is_due_in_the_partition_that_refuses(busy: Bench) -> None:
 
 
 @pytest.mark.parametrize(("kind", "settings"), list(KINDS.items()), ids=[*KINDS])
-async def test_what_is_well_formed_is_not_refused(bench: Bench, kind: str) -> None:
+async def test_well_formed_calls_are_not_refused(bench: Bench, kind: str) -> None:
     """So each of the refusals comes from what is wrong in its case."""
     await bench.change(lock_duration=60_000)
     await bench.look(side="d")
@@ -499,7 +499,7 @@ async def test_a_call_with_more_arguments_than_there_are_is_refused(bench: Bench
 
 
 @pytest.mark.parametrize("target", ["memory"])
-async def test_what_cannot_be_the_name_of_a_message_is_refused(bench: Bench) -> None:
+async def test_an_invalid_message_name_is_refused(bench: Bench) -> None:
     """Not taken for a message whose lock is lost."""
     for script in ("abandon", "complete", "dead_letter", "defer", "renew"):
         first, *own = WELL_FORMED[script]
@@ -521,7 +521,7 @@ async def test_routes_are_for_publishing_and_are_numbers(bench: Bench) -> None:
             await perform(bench.transport, call.request(script, bench.partition.keys))
 
 
-async def test_what_is_no_refusal_is_not_taken_for_one(bench: Bench) -> None:
+async def test_other_errors_are_not_read_as_refusals(bench: Bench) -> None:
     """A key of another type ends a script in an error of the server."""
     key = bench.partition.keys[0]
     await bench.transport.command("UNLINK", key, key=key)

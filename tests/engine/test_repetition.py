@@ -377,9 +377,7 @@ async def test_the_answer_of_a_call_is_kept_while_others_go_on(bench: Bench, arr
 
 
 @pytest.mark.parametrize("arrange", [due, receive_nothing])
-async def test_a_call_that_is_made_again_tells_anew_in_how_many_ms_something_is_due(
-    bench: Bench, arrange: Arrange
-) -> None:
+async def test_a_repeated_call_computes_the_next_due_time_again(bench: Bench, arrange: Arrange) -> None:
     """For time has passed, and the caller counts from the answer."""
     request = await arrange(bench)
 
@@ -398,7 +396,7 @@ async def test_a_call_that_is_made_again_tells_anew_in_how_many_ms_something_is_
     assert await again() == 1
 
 
-async def test_a_receive_that_is_made_again_gives_what_its_token_still_holds(bench: Bench) -> None:
+async def test_a_repeated_receive_returns_the_messages_its_token_still_holds(bench: Bench) -> None:
     """What has been settled meanwhile, or was renewed under another token, does not come again."""
     await bench.send(b"one", b"two", b"three", b"four")
     token = new_token()
@@ -480,7 +478,7 @@ async def test_lanes_do_not_know_each_other(bench: Bench) -> None:
     assert ((await bench.tell(first)).first, (await bench.tell(second)).first) == (1, 2)
 
 
-async def test_a_lane_that_nobody_has_used_for_a_quarter_of_an_hour_is_forgotten(bench: Bench) -> None:
+async def test_a_lane_unused_for_a_quarter_of_an_hour_is_forgotten(bench: Bench) -> None:
     """When a new one comes; those in use stay, and so does one whose last call was made again meanwhile."""
 
     async def call(lane: str) -> Request[Any]:
@@ -504,7 +502,7 @@ async def test_a_lane_that_nobody_has_used_for_a_quarter_of_an_hour_is_forgotten
     assert await lanes() == {"new", "newer"}
 
 
-async def test_of_very_many_idle_lanes_a_few_go_each_time(bench: Bench) -> None:
+async def test_each_call_forgets_only_a_few_of_many_idle_lanes(bench: Bench) -> None:
     """At most ten for each new one: no call is long because of them."""
     for number in range(25):
         await bench.tell(bench.partition.due(bench.call_id(f"lane{number}")))

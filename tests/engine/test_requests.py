@@ -103,7 +103,7 @@ NOT_TOKENS = ("", "a" * 11, "a" * 13, "a" * 11 + " ", "a" * 11 + "é", "a" * 11 
         "a time at the end": lambda: OF.due(CallId("lane", 1, NEVER)),
     }
 )
-async def test_what_is_out_of_bounds_is_refused_before_it_is_sent(build: Build) -> None:
+async def test_an_argument_out_of_bounds_is_refused_before_sending(build: Build) -> None:
     with pytest.raises(ValueError, match=r"."):
         await perform(Nobody(), build())
 
@@ -130,7 +130,7 @@ async def test_what_is_out_of_bounds_is_refused_before_it_is_sent(build: Build) 
         "version": lambda: Partition("n", "abc", "e", "i", ANY, SETTINGS).due(),
     }
 )
-async def test_what_is_no_whole_number_is_refused_before_it_is_sent(
+async def test_a_fractional_number_is_refused_before_sending(
     build: Build, request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     optional = any(name in request.node.callspec.id for name in ("due", "time_to_live", "now"))
@@ -165,7 +165,7 @@ async def test_messages_that_are_too_large_together_are_refused_before_they_are_
 
 
 @pytest.mark.parametrize("name", NOT_NAMES)
-async def test_what_names_no_message_is_refused_before_it_is_sent(name: str) -> None:
+async def test_an_invalid_message_name_is_refused_before_sending(name: str) -> None:
     builds: list[Build] = [lambda: OF.cancel(TURN, ["1", name]), lambda: OF.receive_deferred(TURN, TOKEN, [name])]
     builds += [lambda settle=settle: settle([Lock(TOKEN, name)]) for settle in SETTLING.values()]  # type: ignore[misc]
     for build in builds:
@@ -174,7 +174,7 @@ async def test_what_names_no_message_is_refused_before_it_is_sent(name: str) -> 
 
 
 @pytest.mark.parametrize("token", NOT_TOKENS)
-async def test_what_is_no_token_is_refused_before_it_is_sent(token: str) -> None:
+async def test_an_invalid_token_is_refused_before_sending(token: str) -> None:
     builds: list[Build] = [
         lambda: OF.receive(TURN, token, 1),
         lambda: OF.receive_deferred(TURN, token, ["1"]),
@@ -197,7 +197,7 @@ async def test_none_and_too_many_are_refused_before_they_are_sent(names: list[st
 
 
 @pytest.mark.parametrize("lane", [" ", "a b", "a\n", "é", "x" * 65, "\x7f"])
-async def test_what_is_no_lane_is_refused_before_it_is_sent(lane: str) -> None:
+async def test_an_invalid_lane_is_refused_before_sending(lane: str) -> None:
     with pytest.raises(ValueError, match="is no lane"):
         await perform(Nobody(), OF.due(CallId(lane, 1)))
 
@@ -244,7 +244,7 @@ def test_a_partition_has_an_incarnation_and_a_version() -> None:
 
 
 @pytest.mark.parametrize("word", ["", "{", "a}", "a:b", "a b", "a\n", "é", "-a", "*"])
-def test_what_would_put_a_key_elsewhere_is_no_part_of_it(word: str) -> None:
+def test_a_key_part_that_would_change_the_slot_is_refused(word: str) -> None:
     for build in (
         lambda: partition_keys(word, "abc", "e"),
         lambda: partition_keys("n", word, "e"),

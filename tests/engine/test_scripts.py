@@ -55,7 +55,7 @@ FINISH = "-- Ends.\n-- @use clock\nlocal function finish(p)\n  return clock() an
 FILES = {"send": SEND, "includes/begin": BEGIN, "includes/clock": CLOCK, "includes/finish": FINISH}
 
 
-def test_fragments_stand_once_before_the_operation_and_after_those_they_use() -> None:
+def test_fragments_come_once_before_the_operation_and_after_their_own_fragments() -> None:
     assert expand("send", FILES.get) == (
         "#!lua flags=allow-oom\n"
         "-- includes/clock\nlocal function clock()\n  return redis.call('TIME')\nend\n"
@@ -84,7 +84,7 @@ def test_an_operation_may_use_nothing_and_is_no_fragment_of_the_same_name() -> N
         "local s = '\\'' .. \"\\\"[[\" -- '",
     ],
 )
-def test_what_is_inside_a_string_or_a_long_comment_is_not_touched(code: str) -> None:
+def test_strings_and_long_comments_are_not_changed(code: str) -> None:
     # The comment and the blank line behind it must go: whoever reads a string as longer than it is would keep them.
     assert expand("o", {"o": f"#!lua\n-- header\n\n{code}\n\n-- it's dropped\nreturn 1\n"}.get) == (
         f"#!lua\n-- o.lua\n{code}\nreturn 1\n"
@@ -215,7 +215,7 @@ def reached(uses: list[str], graph: dict[str, list[str]]) -> set[str]:
 
 
 @given(graphs(cycles=False))
-def test_each_fragment_that_is_needed_stands_once_and_after_all_it_uses(
+def test_each_needed_fragment_comes_once_after_its_own_fragments(
     graph: tuple[list[str], dict[str, list[str]]],
 ) -> None:
     source = expand("OP", written(*graph).get)
@@ -501,7 +501,7 @@ def codes_in(source: str) -> set[str]:
     return set(re.findall(r"\b(?:refuse|error_reply)\(\s*['\"]([A-Z][A-Z0-9_]*)", source))
 
 
-def test_chunks_are_judged_by_what_they_compile_to() -> None:
+def test_scripts_are_checked_by_their_compiled_form() -> None:
     chunk = Compiled(
         "#!lua\nlocal a = b\nlocal function f(x)\n  c = x .. 'd = e'\n  return g[a], nil, true, 1.5\nend", "x"
     )
@@ -536,7 +536,7 @@ def test_a_fragment_defines_one_local_and_is_used(name: str) -> None:
 
 
 @every_file
-def test_a_file_sets_no_global_and_uses_what_it_declares_and_nothing_else(name: str) -> None:
+def test_a_file_sets_no_global_and_uses_exactly_its_declared_fragments(name: str) -> None:
     """Each is compiled alone: what it has from a fragment is then a global that it reads."""
     chunk = compiled(name)
     assert chunk.writes == set()

@@ -25,7 +25,7 @@ async def purge(bench: Bench, session: str | None, before: int = NEVER, *, share
     return await bench.tell(request)
 
 
-async def test_a_purge_of_a_session_takes_what_is_active_or_deferred_of_it_alone(bench: Bench) -> None:
+async def test_a_session_purge_deletes_only_its_active_and_deferred_messages(bench: Bench) -> None:
     """What is held or scheduled of it stays, and all of the other sessions: also of those whose names begin alike."""
     await put(bench, "s", b"deferred", b"held", b"active", b"brief", time_to_live=10**6)
     await put(bench, "s", b"scheduled", due=START + 10**6)
@@ -51,7 +51,7 @@ async def test_a_session_that_is_purged_leaves_nothing_and_is_free_no_longer(ben
     assert (await bench.count()).bytes == 0
 
 
-async def test_a_purge_of_a_session_takes_what_was_enqueued_before_a_time(bench: Bench) -> None:
+async def test_a_session_purge_deletes_messages_enqueued_before_a_time(bench: Bench) -> None:
     await put(bench, "s", b"old")
     bench.later(1000)
     await put(bench, "s", b"young")

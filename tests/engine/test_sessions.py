@@ -66,7 +66,7 @@ async def test_a_session_is_given_to_one_receiver_at_a_time(bench: Bench) -> Non
     assert (await accept(bench, "s")).outcome == "taken"
 
 
-async def test_the_next_session_is_the_one_that_has_been_free_for_longest(bench: Bench) -> None:
+async def test_the_next_session_is_the_one_free_for_longest(bench: Bench) -> None:
     """Since it has something to be received; one that was given back stands behind the others again."""
     for name in ("b", "a", "c"):
         await put(bench, name, b"1")
@@ -96,7 +96,7 @@ async def test_a_look_locks_nothing(bench: Bench) -> None:
     assert await traces(bench) == before
 
 
-async def test_what_can_be_no_name_of_another_session_is_told_apart(bench: Bench) -> None:
+async def test_similar_session_names_are_told_apart(bench: Bench) -> None:
     """Empty, with signs in it, or the beginning of another name."""
     names = ["", " ", "=", "a", "ab", "a b", "é\n", "~a", "!a", "wa", "=a", "x" * 128]
     for name in names:
@@ -182,7 +182,7 @@ async def test_a_level_does_not_break_the_order(bench: Bench) -> None:
     assert await (await holder(bench)).bodies() == [b"7", b"3", b"0"]
 
 
-async def test_what_is_abandoned_comes_again_before_what_is_behind_it(bench: Bench) -> None:
+async def test_an_abandoned_message_comes_before_later_messages(bench: Bench) -> None:
     await put(bench, "s", b"1", b"2", b"3")
     mine = await holder(bench)
     one, two = await mine.receive(2)
@@ -255,7 +255,7 @@ async def test_a_session_is_kept_back_no_longer_than_the_message_lives(bench: Be
     assert await mine.bodies() == [b"2", b"3"]
 
 
-async def test_what_is_scheduled_comes_into_its_session_when_it_is_due(bench: Bench) -> None:
+async def test_a_scheduled_message_enters_its_session_when_due(bench: Bench) -> None:
     await put(bench, "s", b"later", due=START + 1000)
     assert (await accept(bench)).outcome == "none"
     mine = await holder(bench, "s")
@@ -269,7 +269,7 @@ async def test_what_is_scheduled_comes_into_its_session_when_it_is_due(bench: Be
     assert await traces(bench) == {}
 
 
-async def test_cancelling_what_is_scheduled_leaves_nothing_of_its_session(bench: Bench) -> None:
+async def test_cancelling_a_scheduled_message_leaves_nothing_of_its_session(bench: Bench) -> None:
     (name,) = await put(bench, "s", b"later", due=START + 1000)
     assert await bench.cancel(name) == ()
     assert await traces(bench) == {}
@@ -277,7 +277,7 @@ async def test_cancelling_what_is_scheduled_leaves_nothing_of_its_session(bench:
     assert (await accept(bench)).outcome == "none"
 
 
-async def test_what_expires_is_never_given_out(bench: Bench) -> None:
+async def test_an_expired_session_message_is_never_given_out(bench: Bench) -> None:
     """Nor does it make a session look as if it had something."""
     await put(bench, "s", b"brief", time_to_live=1000)
     await put(bench, "s", b"2")
@@ -309,7 +309,7 @@ async def test_a_message_that_is_purged_as_soon_as_it_comes_makes_no_session_fre
 # -- the lock --------------------------------------------------------------------------------------------------------
 
 
-async def test_the_lock_on_the_session_stands_over_the_locks_of_its_messages(bench: Bench) -> None:
+async def test_the_session_lock_covers_its_messages(bench: Bench) -> None:
     """They last as long as it, and are renewed with it; renewing a message renews it."""
     await put(bench, "s", b"1", b"2")
     mine = await holder(bench)
@@ -359,7 +359,7 @@ async def test_the_lock_of_another_session_opens_nothing(bench: Bench) -> None:
     assert await mine.complete(one) == ()
 
 
-async def test_what_is_held_counts_as_held_and_is_shown_as_locked(bench: Bench) -> None:
+async def test_a_held_message_counts_as_held_and_peeks_as_locked(bench: Bench) -> None:
     await put(bench, "s", b"1", b"2", b"3")
     mine = await holder(bench)
     await mine.receive(2)
@@ -522,7 +522,7 @@ async def test_a_state_outlives_lock_and_messages_until_it_is_cleared(bench: Ben
     assert await traces(bench) == {}
 
 
-async def test_a_state_weighs_what_it_has_bytes(bench: Bench) -> None:
+async def test_a_session_state_counts_its_bytes(bench: Bench) -> None:
     mine = await holder(bench, "s")
     for state, weight in ((b"x" * 100, 100), (b"x" * 10, 10), (b"", 0), (b"x" * 7, 7), (None, 0), (b"x", 1)):
         await mine.set_state(state)
@@ -680,7 +680,7 @@ async def test_a_delay_leaves_nothing_when_it_is_over(bench: Bench) -> None:
 # -- waking ----------------------------------------------------------------------------------------------------------
 
 
-async def test_who_waits_for_a_session_is_woken_when_one_is_free(bench: Bench, listening: Receivers) -> None:
+async def test_a_waiter_for_a_session_is_woken_when_one_is_free(bench: Bench, listening: Receivers) -> None:
     """One for each session, and the longest waiting first."""
     first, second = await listening("first"), await listening("second")
     for receiver in (first, second):
@@ -697,7 +697,9 @@ async def test_who_waits_for_a_session_is_woken_when_one_is_free(bench: Bench, l
 
 
 @pytest.mark.parametrize("how", ["release", "lapse", "delay"])
-async def test_who_waits_is_woken_when_a_session_is_free_again(bench: Bench, listening: Receivers, how: str) -> None:
+async def test_a_waiter_is_woken_when_a_session_becomes_free_again(
+    bench: Bench, listening: Receivers, how: str
+) -> None:
     """Given back, or its lock has ended, or it is kept back no longer."""
     await put(bench, "s", b"1", b"2")
     mine = await holder(bench)
@@ -714,7 +716,7 @@ async def test_who_waits_is_woken_when_a_session_is_free_again(bench: Bench, lis
     await waiting.woken(1)
 
 
-async def test_who_goes_away_or_looks_and_finds_one_waits_no_longer(bench: Bench, listening: Receivers) -> None:
+async def test_a_waiter_that_leaves_or_finds_a_session_no_longer_waits(bench: Bench, listening: Receivers) -> None:
     waiting, other = await listening("waiting"), await listening("other")
     assert (await accept(bench, waiter=waiting.channel)).outcome == "none"
     assert (await look_for(bench, waiter=waiting.channel, waiting_for=0)).outcome == "none"
@@ -794,9 +796,7 @@ async def test_a_holder_that_is_gone_waits_for_nothing(bench: Bench, listening: 
     await channel.woken(0)
 
 
-async def test_who_would_sleep_past_what_is_due_sooner_is_woken_to_look_again(
-    bench: Bench, listening: Receivers
-) -> None:
+async def test_a_waiter_that_would_sleep_past_due_work_is_woken(bench: Bench, listening: Receivers) -> None:
     """One of them is enough: it moves time on for all."""
     channel = await listening("mine")
     mine = await holder(bench, "s")
@@ -811,9 +811,7 @@ async def test_who_would_sleep_past_what_is_due_sooner_is_woken_to_look_again(
 
 
 @pytest.mark.parametrize("how", ["woken", "released", "accepted"])
-async def test_who_knew_what_is_due_and_waits_no_longer_lets_another_one_know(
-    bench: Bench, listening: Receivers, how: str
-) -> None:
+async def test_a_leaving_waiter_passes_on_the_next_due_time(bench: Bench, listening: Receivers, how: str) -> None:
     """A holder that is woken for its own message, or has given its session back; or who waited for one and got it."""
     knowing, other = await listening("knowing"), await listening("other")
     mine = await holder(bench, "s")
@@ -839,7 +837,7 @@ async def test_who_knew_what_is_due_and_waits_no_longer_lets_another_one_know(
     assert (await theirs.receive_more(waiter=other.channel)).due == 490
 
 
-async def test_a_look_in_a_session_tells_whether_it_has_something(bench: Bench) -> None:
+async def test_a_look_in_a_session_reports_whether_it_has_messages(bench: Bench) -> None:
     mine = await holder(bench, "s")
 
     async def found() -> bool:
@@ -905,7 +903,7 @@ async def test_messages_of_a_session_can_be_received_and_deleted_once(bench: Ben
     assert await traces(bench) == {}
 
 
-async def test_a_repeated_receive_gives_what_that_call_gave_and_is_held_still(bench: Bench) -> None:
+async def test_a_repeated_receive_gives_its_messages_that_are_still_held(bench: Bench) -> None:
     """Other calls under the same lock have given out other messages."""
     await put(bench, "s", b"1", b"2", b"3", b"4", b"5")
     mine = await holder(bench)

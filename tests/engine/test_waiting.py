@@ -96,9 +96,7 @@ async def test_a_repeated_receive_says_whether_the_receiver_waits(bench: Bench, 
     assert (await bench.tell(request)).waits is waits
 
 
-async def test_only_as_many_are_woken_as_are_needed_in_the_order_in_which_they_came(
-    bench: Bench, listening: Receivers
-) -> None:
+async def test_only_the_needed_waiters_are_woken_in_order_of_arrival(bench: Bench, listening: Receivers) -> None:
     """Who wants many is woken for any number; the next ones only for what is left over."""
     one, two, three, four = [await listening(name) for name in "cbad"]
     for receiver, wanted in ((one, 1), (two, 3), (three, 1), (four, 1)):
@@ -114,7 +112,7 @@ async def test_only_as_many_are_woken_as_are_needed_in_the_order_in_which_they_c
         await receiver.woken(times)
 
 
-async def test_who_was_woken_is_not_woken_again_while_it_is_on_its_way(bench: Bench, listening: Receivers) -> None:
+async def test_a_woken_waiter_is_not_woken_again_before_it_comes(bench: Bench, listening: Receivers) -> None:
     """It takes what came meanwhile along."""
     receiver = await listening("a")
     await receiver.receive(10)
@@ -124,7 +122,7 @@ async def test_who_was_woken_is_not_woken_again_while_it_is_on_its_way(bench: Be
     assert await receiver.receive(10) == [b"m", b"n"]
 
 
-async def test_who_was_woken_and_does_not_come_is_replaced(bench: Bench, listening: Receivers) -> None:
+async def test_a_woken_waiter_that_does_not_come_is_replaced(bench: Bench, listening: Receivers) -> None:
     """After a second, by whatever call comes next, the next one is woken in its place."""
     gone, next_one = await listening("a"), await listening("b")
     await gone.receive()
@@ -142,7 +140,7 @@ async def test_who_was_woken_and_does_not_come_is_replaced(bench: Bench, listeni
     assert await next_one.receive() == [b"m"]
 
 
-async def test_who_came_in_time_is_not_replaced(bench: Bench, listening: Receivers) -> None:
+async def test_a_woken_waiter_that_came_is_not_replaced(bench: Bench, listening: Receivers) -> None:
     """The others go on waiting for the next message."""
     quick, other = await listening("a"), await listening("b")
     await quick.receive()
@@ -157,7 +155,7 @@ async def test_who_came_in_time_is_not_replaced(bench: Bench, listening: Receive
     await other.woken(1)
 
 
-async def test_who_has_come_is_no_longer_on_its_way(bench: Bench, listening: Receivers) -> None:
+async def test_a_waiter_that_has_come_is_no_longer_expected(bench: Bench, listening: Receivers) -> None:
     """The next message is for the next one that waits, at once."""
     quick, other = await listening("a"), await listening("b")
     await quick.receive()
@@ -170,7 +168,7 @@ async def test_who_has_come_is_no_longer_on_its_way(bench: Bench, listening: Rec
     await other.woken(1)
 
 
-async def test_who_waits_twice_is_woken_once(bench: Bench, listening: Receivers) -> None:
+async def test_a_waiter_registered_twice_is_woken_once(bench: Bench, listening: Receivers) -> None:
     """Looking again replaces what was said before: how many it wants, and until when."""
     receiver, other = await listening("a"), await listening("b")
     await receiver.receive(1)
@@ -208,7 +206,7 @@ async def test_until_then_it_is_woken(bench: Bench, listening: Receivers) -> Non
 
 
 @pytest.mark.parametrize("way", ["abandoned", "given back", "lapsed", "delay over", "activated"])
-async def test_whatever_makes_a_message_available_wakes(bench: Bench, listening: Receivers, way: str) -> None:
+async def test_making_a_message_available_wakes_a_waiter(bench: Bench, listening: Receivers, way: str) -> None:
     """Not sending alone."""
     receiver = await listening("a")
     held = None
@@ -232,7 +230,7 @@ async def test_whatever_makes_a_message_available_wakes(bench: Bench, listening:
     await receiver.woken(int(way not in {"abandoned", "given back"}))
 
 
-async def test_nobody_is_woken_for_nothing(bench: Bench, listening: Receivers) -> None:
+async def test_no_waiter_is_woken_without_a_message(bench: Bench, listening: Receivers) -> None:
     """Neither by what cannot be received yet, nor by what is taken away."""
     receiver = await listening("a")
     await bench.send(b"one", b"two", b"three", b"four", b"five")
@@ -249,7 +247,7 @@ async def test_nobody_is_woken_for_nothing(bench: Bench, listening: Receivers) -
     await receiver.woken(0)
 
 
-async def test_who_would_sleep_past_what_is_due_is_told(bench: Bench, listening: Receivers) -> None:
+async def test_a_waiter_that_would_sleep_past_due_work_is_woken(bench: Bench, listening: Receivers) -> None:
     """It was told that nothing will be due; one of those who wait then sees to it that the schedule is kept."""
     first, second = await listening("a"), await listening("b")
     await first.receive()
@@ -262,7 +260,7 @@ async def test_who_would_sleep_past_what_is_due_is_told(bench: Bench, listening:
     assert told.due == PATIENCE - 21
 
 
-async def test_it_is_told_also_when_another_is_woken_for_what_is_there(bench: Bench, listening: Receivers) -> None:
+async def test_it_is_woken_even_if_another_waiter_is_woken_for_a_message(bench: Bench, listening: Receivers) -> None:
     """Who gets a message does not hear what will be due."""
     first, second = await listening("a"), await listening("b")
     await first.receive()
@@ -274,9 +272,7 @@ async def test_it_is_told_also_when_another_is_woken_for_what_is_there(bench: Be
 
 
 @pytest.mark.parametrize("how", ["finds something", "looks and finds something", "goes away"])
-async def test_who_knew_what_is_due_and_leaves_lets_another_one_know(
-    bench: Bench, listening: Receivers, how: str
-) -> None:
+async def test_a_leaving_waiter_passes_on_the_next_due_time(bench: Bench, listening: Receivers, how: str) -> None:
     """Who was woken to hear of it may never come to wait again. The next one is woken for it; and so on."""
     first, second, third = [await listening(name) for name in "abc"]
     for receiver in (first, second, third):
@@ -294,9 +290,7 @@ async def test_who_knew_what_is_due_and_leaves_lets_another_one_know(
     await third.woken(how == "looks and finds something")  # then the second one was woken for what is there
 
 
-async def test_whoever_leaves_wakes_nobody_when_nothing_is_due_before_it_comes_again(
-    bench: Bench, listening: Receivers
-) -> None:
+async def test_a_leaving_waiter_wakes_nobody_if_nothing_is_due_soon(bench: Bench, listening: Receivers) -> None:
     first, second = await listening("a"), await listening("b")
     await first.receive()
     bench.later(10)
@@ -306,7 +300,7 @@ async def test_whoever_leaves_wakes_nobody_when_nothing_is_due_before_it_comes_a
     await second.woken(0)
 
 
-async def test_who_is_told_in_the_place_of_another_is_enough(bench: Bench, listening: Receivers) -> None:
+async def test_one_waiter_that_knows_the_due_time_is_enough(bench: Bench, listening: Receivers) -> None:
     """It knows: nobody else is woken for it."""
     first, second = await listening("a"), await listening("b")
     await first.receive()
@@ -318,7 +312,7 @@ async def test_who_is_told_in_the_place_of_another_is_enough(bench: Bench, liste
     await second.woken(0)
 
 
-async def test_the_living_are_woken_behind_many_who_have_gone(bench: Bench, listening: Receivers) -> None:
+async def test_live_waiters_behind_many_dead_ones_are_woken(bench: Bench, listening: Receivers) -> None:
     """However many they are."""
     for number in range(100):
         await bench.receive_more(1, waiter=waiting_channel(NAMESPACE, SALT, f"gone{number}"))
@@ -329,7 +323,7 @@ async def test_the_living_are_woken_behind_many_who_have_gone(bench: Bench, list
     await receiver.woken(1)
 
 
-async def test_one_that_was_woken_is_given_up_also_when_the_clock_went_back(bench: Bench, listening: Receivers) -> None:
+async def test_a_woken_waiter_is_given_up_even_if_the_clock_goes_back(bench: Bench, listening: Receivers) -> None:
     """It would be waited for as long as the clock needs to catch up."""
     bench.later(60_000)
     await (await listening("gone")).receive()
@@ -343,7 +337,7 @@ async def test_one_that_was_woken_is_given_up_also_when_the_clock_went_back(benc
     await receiver.woken(1)
 
 
-async def test_who_will_come_before_it_is_due_is_left_asleep(bench: Bench, listening: Receivers) -> None:
+async def test_a_waiter_that_comes_before_the_due_time_is_not_woken(bench: Bench, listening: Receivers) -> None:
     """It learns of it then."""
     receiver = await listening("a")
     await receiver.receive()
@@ -363,7 +357,7 @@ async def test_a_receiver_may_wait_at_both_sides(bench: Bench, listening: Receiv
     await receiver.woken(1)
 
 
-async def test_those_who_have_gone_are_forgotten(bench: Bench, listening: Receivers) -> None:
+async def test_dead_waiters_are_forgotten(bench: Bench, listening: Receivers) -> None:
     """A few whenever one comes, so that they do not gather."""
     for number in range(30):
         await bench.receive_more(1, waiter=waiting_channel(NAMESPACE, SALT, f"gone{number}"))
@@ -392,7 +386,7 @@ async def test_the_two_sides_wake_their_own(bench: Bench, listening: Receivers) 
     await dead.woken(0)
 
 
-async def test_who_wants_very_many_is_woken_as_others_are(bench: Bench, listening: Receivers) -> None:
+async def test_a_waiter_for_very_many_messages_is_woken_like_others(bench: Bench, listening: Receivers) -> None:
     """The number is kept up to a bound, beyond which it makes no difference."""
     greedy, other = await listening("a"), await listening("b")
     await greedy.receive(1000)
@@ -405,7 +399,7 @@ async def test_who_wants_very_many_is_woken_as_others_are(bench: Bench, listenin
     await other.woken(1)
 
 
-async def test_where_nobody_waits_nothing_is_said(bench: Bench, listening: Receivers) -> None:
+async def test_nothing_is_published_without_waiters(bench: Bench, listening: Receivers) -> None:
     """A receiver without a channel is not remembered."""
     receiver = await listening("a")
     assert await bench.receive() == []

@@ -13,7 +13,7 @@ from tests.engine.proof.looking import Extent, drive
 @pytest.mark.parametrize("bounds", BOUNDS)
 @pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize("sessions", [False, True], ids=["queue", "sessions"])
-def test_it_makes_no_difference_whether_somebody_looked_in_between(
+def test_looking_in_between_makes_no_difference(
     sessions: bool, kind: Kind, bounds: str, shared_server: LocalServer
 ) -> None:
     """Also where more is due at once than a call takes care of."""
@@ -24,7 +24,7 @@ def test_it_makes_no_difference_whether_somebody_looked_in_between(
     assert extent.shares > 0
 
 
-def test_what_is_dated_by_who_comes_is_found(shared_server: LocalServer) -> None:
+def test_a_planted_bug_that_uses_the_time_of_the_look_is_found(shared_server: LocalServer) -> None:
     """A script that enqueues what was scheduled when somebody comes is found out."""
     wrong = {"includes/plan_due": [("activate(member, time)", "activate(member, now)")]}
     with (

@@ -13,7 +13,7 @@ from tests.engine.proof.hosts import KINDS, Kind, host, with_bounds
 @pytest.mark.parametrize("bounds", BOUNDS)
 @pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize("what", MACHINES)
-def test_the_scripts_do_what_the_model_does(what: str, kind: Kind, bounds: str, shared_server: LocalServer) -> None:
+def test_the_scripts_agree_with_the_model(what: str, kind: Kind, bounds: str, shared_server: LocalServer) -> None:
     """After every step result, refusal and state are compared, and what must always be true of the keys is asked."""
     tally = Tally()
     with host(kind, with_bounds(BOUNDS[bounds]), server=shared_server) as on:

@@ -43,7 +43,7 @@ def sent() -> dict[str, str]:
 
 
 @for_each("bug", BUGS, ids=lambda bug: bug.name)
-def test_a_bug_stands_once_in_the_table_and_changes_a_script_that_is_sent(bug: Bug) -> None:
+def test_each_planted_bug_is_unique_and_changes_a_script(bug: Bug) -> None:
     """So the table keeps up with the scripts; that each bug is found is for the long run."""
     changed = with_texts_replaced({bug.file: [(bug.right, bug.wrong)]})
     holding = [name for name, text in sent().items() if name == bug.file or f"-- {bug.file}\n" in text]

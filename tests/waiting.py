@@ -11,7 +11,7 @@ import anyio
 __all__ = ["eventually", "wait_until"]
 
 
-def wait_until(condition: Callable[[], object], timeout: float = 20.0, what: str = "") -> None:
+def wait_until(condition: Callable[[], object], timeout: float = 60.0, what: str = "") -> None:
     """Return as soon as ``condition()`` is true; fail when it was not within ``timeout`` seconds."""
     deadline = time.monotonic() + timeout
     while not condition():
@@ -21,7 +21,7 @@ def wait_until(condition: Callable[[], object], timeout: float = 20.0, what: str
 
 
 async def eventually(
-    condition: Callable[[], object] | Callable[[], Awaitable[object]], timeout: float = 20.0, what: str = ""
+    condition: Callable[[], object] | Callable[[], Awaitable[object]], timeout: float = 60.0, what: str = ""
 ) -> None:
     """The same in an event loop."""
     deadline = time.monotonic() + timeout

@@ -166,7 +166,7 @@ class ServiceBusSessionReceiver(ServiceBusReceiver):
             if isinstance(self._session_id, str):
                 return await accept_named(entity, self._session_id, deadline)
             left = deadline - asyncio.get_running_loop().time()
-            return await accept_next(entity, left if wait is None else min(wait, left))
+            return await accept_next(entity, left if wait is None else min(wait, left), deadline)
 
     def _opened(self, opening: asyncio.Task[HeldSession]) -> None:
         """The session was accepted, or not."""

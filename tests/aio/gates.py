@@ -86,7 +86,7 @@ class Gate:
 
     async def reached(self, count: int = 1) -> None:
         """Wait until so many calls have come."""
-        deadline = asyncio.get_running_loop().time() + 20
+        deadline = asyncio.get_running_loop().time() + 60
         while len(self.came) < count:
             assert asyncio.get_running_loop().time() < deadline, f"{len(self.came)} calls have come, not {count}"
             await asyncio.sleep(0)

@@ -60,7 +60,7 @@ class Subject:
         options: dict[str, Any] = {"sub_queue": "deadletter"} if dead else {}
         async with self.receiver(subscription, **options) as receiver:
             while await self.count(subscription, dead=dead):
-                page = await receiver.receive_messages(1000, 1)
+                page = await receiver.receive_messages(1000, 20)  # there is something, so it does not wait
                 await receiver.complete_messages(page)
                 found += page
         return found

@@ -200,9 +200,9 @@ async def test_the_next_session_is_waited_for_as_long_as_azures_service_does(
     asked: list[float] = []
     real = accepting.accept_next
 
-    async def noted(entity: Any, seconds: float) -> Any:
+    async def noted(entity: Any, seconds: float, deadline: float) -> Any:
         asked.append(seconds)
-        return await real(entity, 0.01)
+        return await real(entity, 0.01, deadline)
 
     monkeypatch.setattr("sbredis.aio._session_receiver.accept_next", noted)
     async with seats_at(url) as queue:

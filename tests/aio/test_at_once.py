@@ -139,6 +139,7 @@ async def test_an_error_of_all_partitions_is_raised_and_not_an_empty_list(url: s
 
 
 @in_memory
+@pytest.mark.usefixtures("hasty")
 async def test_a_partition_that_does_not_answer_keeps_nobody_from_what_the_others_have(url: str) -> None:
     async with queue_at(url, partitioned=True) as queue, queue.receiver() as receiver:
         await queue.send("1", at=0)

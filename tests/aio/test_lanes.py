@@ -75,16 +75,39 @@ async def send_to_all(sender: ServiceBusSender) -> None:
     await asyncio.gather(*(sender.send_messages(ServiceBusMessage(key, partition_key=key)) for key in "abcdefgh"))
 
 
+STRETCH = 5.0
+
+
+class Ahead:
+    """The event loop's clock as the calls to an entity see it: as far ahead as the test says."""
+
+    def __init__(self) -> None:
+        self._loop = asyncio.get_running_loop()
+        self._seconds = 0.0
+
+    def create_future(self) -> asyncio.Future[Any]:
+        return self._loop.create_future()
+
+    def time(self) -> float:
+        return self._loop.time() + self._seconds
+
+    def pass_stretch(self) -> None:
+        """Let the time pass in which what may go elsewhere tries to reach its partition."""
+        self._seconds += STRETCH
+
+
 @contextmanager
-def in_short_stretches(queue: Queue, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
-    """What may go elsewhere tries for 3 ms only to reach its partition."""
-    connection = queue.client._connection
+def in_stretches(queue: Queue, monkeypatch: pytest.MonkeyPatch) -> Iterator[Ahead]:
+    """What may go elsewhere tries to reach its partition for a stretch, which passes when the test says so."""
+    ahead = Ahead()
     with monkeypatch.context() as patched:
-        patched.setattr("sbredis.aio.calls._send_lane._STRETCH", 0.0)
+        patched.setattr("sbredis.aio.calls._send_lane._STRETCH", STRETCH)
         patched.setattr("sbredis.aio.calls._partition_link._FIRST_PAUSE", 60.0)  # what cannot be reached stays so
         patched.setattr("sbredis.aio.calls._partition_link._LONGEST_PAUSE", 60.0)
-        patched.setattr(connection, "retry", replace(connection.retry, first=0.001))
-        yield
+        for number in queue.entity.numbers:
+            for pipeline in queue.entity.partition_client(number).sending._pipelines:
+                patched.setattr(pipeline, "_loop", ahead)
+        yield ahead
 
 
 # -- what is known is old ----------------------------------------------------------------------------------------------
@@ -253,12 +276,12 @@ async def test_a_lane_that_was_forgotten_in_the_middle_of_a_call_is_an_error(
     async with begun(url, partitioned=True) as (queue, sender):
         place = queue.entity.numbers.index(queue.entity.pinned("a").number)
         ops = queue.partitions[place].keys[7]
-        with in_short_stretches(queue, monkeypatch), Gate(queue.client) as gate:
+        with in_stretches(queue, monkeypatch) as ahead, Gate(queue.client) as gate:
             gate.shut = True
             gate.fates.append(fate)
-            send = asyncio.create_task(sender.send_messages(ServiceBusMessage("x", partition_key="a"), timeout=5))
+            send = asyncio.create_task(sender.send_messages(ServiceBusMessage("x", partition_key="a")))
             await gate.reached()
-            await asyncio.sleep(0.005)  # longer than the stretch
+            ahead.pass_stretch()
             gate.let_one()
             await gate.reached(2)
             await queue.transport.command("DEL", ops, key=ops)
@@ -279,7 +302,7 @@ async def test_a_call_after_a_first_call_that_did_not_run_is_known_not_to_have_r
         queue_at(url, partitioned=True, quota=2000) as queue,
         queue.client.get_queue_sender("q") as sender,
     ):
-        with in_short_stretches(queue, monkeypatch), Gate(queue.client) as gate:
+        with in_stretches(queue, monkeypatch) as ahead, Gate(queue.client) as gate:
             if first == "is lost":
                 gate.fates.extend(repeat("is lost", 5))
             with pytest.raises(ServiceBusError) as caught:
@@ -291,9 +314,9 @@ async def test_a_call_after_a_first_call_that_did_not_run_is_known_not_to_have_r
             before = len(gate.came)
             gate.shut = True
             gate.fates.append("is lost")
-            send = asyncio.create_task(sender.send_messages(ServiceBusMessage("y", partition_key="a"), timeout=20))
+            send = asyncio.create_task(sender.send_messages(ServiceBusMessage("y", partition_key="a")))
             await gate.reached(before + 1)
-            await asyncio.sleep(0.005)  # longer than the stretch
+            ahead.pass_stretch()
             gate.open()
             await send
             assert len(gate.came) == before + 2
@@ -322,16 +345,16 @@ async def test_after_a_stretch_without_an_answer_it_stays_where_it_is(
 ) -> None:
     """What follows is the same call, and what it ends with is not "never sent"."""
     async with begun(url, partitioned=True) as (queue, sender):
-        with in_short_stretches(queue, monkeypatch), Gate(queue.client) as gate:
+        with in_stretches(queue, monkeypatch) as ahead, Gate(queue.client) as gate:
             gate.shut = True
             gate.fates.extend(("is not answered", "never arrives"))
-            send = asyncio.create_task(sender.send_messages(ServiceBusMessage("x"), timeout=5))
+            send = asyncio.create_task(sender.send_messages(ServiceBusMessage("x")))
             await gate.reached()
-            assert gate.came[0].timeout < 0.1
-            await asyncio.sleep(0.005)  # longer than the stretch
+            assert gate.came[0].timeout <= STRETCH
+            ahead.pass_stretch()
             gate.let_one()
             await gate.reached(2)
-            assert gate.came[1].timeout > 4
+            assert gate.came[1].timeout > STRETCH
             assert gate.came[1].arguments == gate.came[0].arguments
             gate.let_one()
             with pytest.raises(ServiceBusError) as caught:
@@ -346,25 +369,25 @@ async def test_who_can_go_elsewhere_does_not_wait_behind_who_cannot(url: str, mo
     async with begun(url, partitioned=True) as (queue, sender):
         there = queue.entity.pinned("a")
         place = queue.entity.numbers.index(there.number)
-        with in_short_stretches(queue, monkeypatch), Gate(queue.client) as gate:
+        with in_stretches(queue, monkeypatch) as ahead, Gate(queue.client) as gate:
             gate.shut = True
             gate.fates.append("never arrives")
             bound = [asyncio.create_task(sender.send_messages(ServiceBusMessage("bound", partition_key="a")))]
             await gate.reached(1)
-            assert gate.came[0].timeout < 0.1
+            assert gate.came[0].timeout <= STRETCH
             bound += [asyncio.create_task(sender.send_messages(ServiceBusMessage("bound", partition_key="a")))]
             await gate.reached(2)
             queue.entity._at = (place - 1) % PARTITIONS  # so the next is this one
             free = [asyncio.create_task(sender.send_messages(ServiceBusMessage("free"))) for _ in range(3)]
             await turns(5)
             assert there.sending.gathering == 3
-            await asyncio.sleep(0.005)  # longer than the stretch
+            ahead.pass_stretch()
             gate.let_one()
             await gate.reached(4)
             assert there.sending.gathering == 0
             elsewhere = [call for call in gate.came if call.key != queue.partitions[place].keys[0]]
             assert elsewhere
-            assert gate.came[2].timeout > 4 or gate.came[3].timeout > 4  # what is bound goes on for as long as it has
+            assert max(call.timeout for call in gate.came[2:]) > STRETCH  # what is bound goes on for as long as it has
             gate.open()
             await asyncio.gather(*bound, *free)
         found = await lies_in(queue)

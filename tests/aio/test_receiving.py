@@ -21,6 +21,7 @@ from sbredis.exceptions import (
 )
 from sbredis.model import ServiceBusReceiveMode
 from sbredis.servers import LocalServer
+from tests.aio.gates import Gate
 from tests.aio.standing import Calls, Queue, bodies, both, in_memory, queue_at
 from tests.waiting import eventually
 
@@ -79,15 +80,59 @@ async def test_an_empty_list_says_that_nothing_came_in_time(url: str, partitione
 
 
 @both
-async def test_who_got_something_waits_for_more_only_while_it_comes_soon(url: str, partitioned: bool) -> None:
+@pytest.mark.parametrize("waiting", [[], ["a"]], ids=["nothing", "a message"])
+async def test_a_wait_that_ends_before_the_answer_waits_for_the_answer(
+    url: str, partitioned: bool, waiting: list[str]
+) -> None:
+    """An empty list says that there is nothing, and never that the server was slow."""
+    async with queue_at(url, partitioned=partitioned) as queue:
+        await queue.send(*waiting, at=-1)
+        receiver = queue.receiver()
+        await receiver._open(passed() + 60)
+        assert receiver._inbox is not None
+        callers = receiver._inbox._callers
+        with Gate(queue.client, "receive") as gate:
+            gate.shut = True
+            task = asyncio.create_task(receiver.receive_messages(5, 0.01))
+            await gate.reached(len(queue.partitions))
+            await eventually(lambda: callers[0].unanswered)  # the wait is over
+            gate.open()
+            received = await task
+        assert bodies(received) == waiting
+
+
+@in_memory
+async def test_a_server_that_does_not_answer_is_an_error_and_not_an_empty_list(
+    url: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(watching, "LATE", 0.01)
+    monkeypatch.setattr("sbredis.aio.receiving._inbox.ANSWERING", 0.1)
+    async with queue_at(url) as queue:
+        receiver = queue.receiver()
+        with Gate(queue.client, "receive") as gate:
+            gate.shut = True
+            with pytest.raises(OperationTimeoutError, match="has not answered in time") as caught:
+                await receiver.receive_messages(5, 0.01)
+            assert (caught.value.entity, caught.value.is_transient) == ("q", True)
+            gate.open()
+        await queue.send("a")
+        assert bodies(await receiver.receive_messages(1, 20)) == ["a"]
+
+
+@both
+async def test_who_got_something_waits_for_more_only_while_it_comes_soon(
+    url: str, partitioned: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """Not for the whole max_wait_time, and not for what comes later."""
     async with queue_at(url, partitioned=partitioned) as queue:
         receiver = queue.receiver()
         await queue.send("a")
         begun = passed()
-        assert bodies(await receiver.receive_messages(10, 20)) == ["a"]
-        assert 0.19 < passed() - begun < 10
-        task = asyncio.create_task(receiver.receive_messages(3, 20))
+        assert bodies(await receiver.receive_messages(10, 600)) == ["a"]
+        assert 0.19 < passed() - begun < 300
+        for name in ("_GATHERING", "_LONGEST_GATHERING"):
+            monkeypatch.setattr(f"sbredis.aio.receiving._inbox.{name}", 60.0)
+        task = asyncio.create_task(receiver.receive_messages(3, 60))
         await queue.waited_at()
         for text in "bcd":
             await queue.send(text)

@@ -7,6 +7,7 @@ import signal
 import socket
 import time
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -322,16 +323,18 @@ def test_a_server_that_cannot_be_run_is_refused(folder: Path, tmp_path: Path) ->
 
 
 def test_a_server_that_does_not_answer_in_time_is_a_matter_of_trying_again(folder: Path, take: Acquire) -> None:
-    take()  # which may start it in its own time
-    lease = take(timeout=2)
+    lease = take()
+    patient = lease._starter
     pid = server_of(folder)
     os.kill(pid, signal.SIGSTOP)
+    lease._starter = replace(patient, timeout=0.2)
     try:
         with pytest.raises(ServiceBusConnectionError, match="did not answer") as caught:
             lease.ensure_running()
         assert caught.value.is_transient
     finally:
         os.kill(pid, signal.SIGCONT)
+    lease._starter = patient
     lease.ensure_running()
     assert server_of(folder) == pid
 

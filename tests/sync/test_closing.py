@@ -167,8 +167,12 @@ def test_what_holds_a_part_of_the_client_holds_it_all(url: str) -> None:
 def _let_go(held: list[Any], worker: threading.Thread) -> None:
     """Drop what is held of a client, and wait until that has ended it."""
     held.clear()
-    gc.collect()
-    worker.join(20)
+
+    def ended() -> bool:
+        gc.collect()  # again and again: the worker itself may hold something of its last call for a moment
+        return not worker.is_alive()
+
+    wait_until(ended, timeout=60)
 
 
 def test_a_renewer_may_outlive_the_client(url: str) -> None:

@@ -12,7 +12,7 @@ from sbredis.engine import NEVER
 from sbredis.model import NoOptions, warn_of_unknown
 
 __all__ = [
-    "AT_ONCE",
+    "ANSWERING",
     "NoOptions",
     "count_of",
     "deadline_of",
@@ -25,8 +25,8 @@ __all__ = [
 ]
 
 _TIMEOUT = 60.0
-AT_ONCE = 10.0
-"""How long a call that waits for nothing (``max_wait_time=0``) may take to reach the server."""
+ANSWERING = 10.0
+"""How many seconds the server has to answer a receiving call, beyond the time that the call waits for messages."""
 
 
 def seconds_of(value: object, name: str, *, zero: bool = False) -> float:
@@ -47,8 +47,8 @@ def deadline_of(timeout: float | None) -> float:
 
 
 def waiting_deadline(wait: float | None) -> float:
-    """When a call that waits so many seconds has to end. One that does not wait still has to reach the server."""
-    return deadline_of(AT_ONCE if wait == 0 else wait)
+    """When a call has to end that waits so many seconds for messages: the server has some time more to answer it."""
+    return deadline_of(None if wait is None else wait + ANSWERING)
 
 
 def count_of(value: object, name: str, most: int | None = None, *, least: int = 1) -> int:

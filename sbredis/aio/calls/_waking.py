@@ -162,6 +162,12 @@ class LiveWatch:
         """Whether the last calls to the partition failed, or the one under way has trouble."""
         return self.watch.troubled or (self.watch.under_way and not self._link.connected)
 
+    @property
+    def may_answer(self) -> bool:
+        """Whether an answer is still to come, as far as we know: nothing is in the way but time."""
+        watch = self.watch
+        return (watch.under_way or watch.may_ask) and not watch.failing and self._link.connected
+
     # -- how calls end -------------------------------------------------------------------------------------------------
 
     def nothing(self, due: int, *, registered: bool) -> None:

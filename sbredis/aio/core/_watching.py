@@ -207,7 +207,12 @@ class Watch:
     @property
     def troubled(self) -> bool:
         """Whether nothing is known of it: calls fail, or the answer is late."""
-        return self.late or bool(self._pauses)
+        return self.late or self.failing
+
+    @property
+    def failing(self) -> bool:
+        """Whether the last calls failed."""
+        return bool(self._pauses)
 
     @property
     def alone_knows(self) -> bool:

@@ -12,7 +12,7 @@ import secrets
 from contextlib import suppress
 from typing import TYPE_CHECKING, ClassVar
 
-from sbredis.aio.calls._arguments import AT_ONCE
+from sbredis.aio.calls._arguments import ANSWERING
 from sbredis.aio.calls._lane_kinds import CallJob
 from sbredis.aio.calls._waking import LiveWatch, passing
 from sbredis.aio.core._searching import Search
@@ -120,16 +120,16 @@ async def accept_named(entity: Entity, name: str, deadline: float) -> HeldSessio
             raise error
 
 
-async def accept_next(entity: Entity, seconds: float) -> HeldSession:
+async def accept_next(entity: Entity, seconds: float, deadline: float) -> HeldSession:
     """Lock the next session that is free, as soon as there is one.
 
     Raises :class:`OperationTimeoutError` if there was none within so many seconds. With 0 seconds each partition is
-    asked, and none is waited at.
+    asked, and none is waited at. Answers that are under way when the seconds have passed are waited for until the
+    deadline.
     """
     search = _SessionSearch(entity, waits=seconds != 0)
     try:
-        async with asyncio.timeout(seconds or AT_ONCE):
-            return await search.run()
+        return await search.run(seconds, deadline)
     except TimeoutError:
         when = f"became free within {seconds:g} s" if seconds else "is free"
         error = search.trouble() or NoSessionError(f"No session of {entity.name!r} {when}.", outcome=Outcome.REFUSED)
@@ -158,14 +158,30 @@ class _SessionSearch:
         self._timer: asyncio.TimerHandle | None = None
         self._ended_moving: Callable[[], None] | None = None
 
-    async def run(self) -> HeldSession:
-        """Return the session."""
+    async def run(self, seconds: float, deadline: float) -> HeldSession:
+        """Return the session. Raises :class:`TimeoutError` if there was none within so many seconds."""
         self._entity.watchers.add(self._entity_changed)
         self._ended_moving = self._entity.runtime.clock.when_moved(self._look_anew)
         self.pump()
-        session = await self._won
+        await asyncio.wait((self._won,), timeout=seconds or ANSWERING)
+        if seconds:
+            await self._hear_out(deadline)
+        if not self._won.done():
+            raise TimeoutError
+        session = self._won.result()
         self._handed_over = True
         return session
+
+    async def _hear_out(self, deadline: float) -> None:
+        """Wait for the answers that are still to come: without them nobody knows whether there is a session."""
+        self._waits = False
+        self.pump()
+        until = min(deadline, self._loop.time() + ANSWERING)
+        while not self._won.done() and any(watcher.live.may_answer for watcher in self._watchers):
+            left = until - self._loop.time()
+            if left <= 0:
+                return
+            await asyncio.wait((self._won,), timeout=min(left, _CHECKING))
 
     def _begin(self, *, straight: bool) -> None:
         self._numbers = self._entity.numbers
@@ -210,7 +226,7 @@ class _SessionSearch:
         error = next(errors, None)
         if error is not None:
             return error.twin()
-        return OperationTimeoutError(f"{self._entity.name!r} does not answer.", outcome=Outcome.UNKNOWN)
+        return OperationTimeoutError(f"{self._entity.name!r} has not answered in time.", outcome=Outcome.UNKNOWN)
 
     # -- what happens --------------------------------------------------------------------------------------------------
 

@@ -17,7 +17,7 @@ from collections.abc import AsyncGenerator
 from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING
 
-from sbredis.aio.calls._arguments import AT_ONCE
+from sbredis.aio.calls._arguments import ANSWERING
 from sbredis.aio.calls._waking import passing
 from sbredis.aio.core._fetching import Stock, fetches, keep_for, passings
 from sbredis.aio.receiving._buffer import Buffer
@@ -151,6 +151,8 @@ class Inbox:
                 await self._answers(caller)
             else:
                 await self._gather(caller, deadline)
+                if caller.waits and not caller.got:
+                    await self._hear_out(caller)
         except BaseException:
             self._callers.remove(caller)
             self._take_back(caller.got, first=True)
@@ -200,10 +202,25 @@ class Inbox:
 
     async def _answers(self, caller: ReceiveCall) -> None:
         """Wait until all partitions have answered, or it has what it wants."""
-        until = self._loop.time() + AT_ONCE
+        until = self._loop.time() + ANSWERING
         while caller.waits and caller.unanswered and not caller.content:
             if not await self._news_for(caller, until):
                 return
+
+    async def _hear_out(self, caller: Caller) -> None:
+        """Wait for the answers that are still to come. Without them an empty list would say nothing: the server is
+        slow, or this process was.
+        """
+        caller.unanswered = {
+            watcher: watcher.watch.calls - watcher.watch.under_way for watcher in self._watchers if watcher.may_answer
+        }
+        until = self._loop.time() + ANSWERING
+        while caller.waits and any(watcher.may_answer for watcher in caller.unanswered) and not caller.content:
+            self._pass_over_late()
+            now = self._loop.time()
+            if not caller.unanswered or now >= until:
+                return
+            await self._news_for(caller, min(until, now + _CHECKING))
 
     def answered(self, watcher: PartitionWatcher) -> None:
         """A partition has nothing more, or cannot say: who wants what is there now need not wait for it."""
@@ -241,7 +258,7 @@ class Inbox:
         name, target = self.entity.name, self.entity.runtime.target
         error: ServiceBusError
         if any(watcher.watch.late for watcher in self._watchers):
-            error = OperationTimeoutError(f"{target} does not answer.", outcome=Outcome.UNKNOWN)
+            error = OperationTimeoutError(f"{target} has not answered in time.", outcome=Outcome.UNKNOWN)
         else:
             error = ServiceBusConnectionError(f"{target} cannot be reached.", outcome=Outcome.NEVER_SENT)
         error.entity = name

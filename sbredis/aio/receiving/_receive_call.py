@@ -24,8 +24,9 @@ class ReceiveCall:
         self.gathers = gathers
         """It waits for more when it has got something."""
         self.unanswered: dict[PartitionWatcher, int] | None = None
-        """Of one that wants what is there now: the partitions that have not said yet that they have nothing more, each
-        with the number of the last call before it came. ``None`` of one that waits.
+        """Of one that wants what is there now, or has waited for long enough: the partitions that have not said yet
+        that they have nothing more, each with the number of the last call whose answer does not count. ``None`` of one
+        that waits.
         """
         self.got: list[ServiceBusReceivedMessage] = []
         self.error: ServiceBusError | None = None

@@ -75,6 +75,11 @@ class PartitionWatcher:
         """Whether the last calls to it failed, or the one under way has trouble."""
         return self._live.troubled
 
+    @property
+    def may_answer(self) -> bool:
+        """Whether an answer is still to come, as far as we know."""
+        return self._live.may_answer
+
     # -- calls ---------------------------------------------------------------------------------------------------------
 
     def make(self, fetch: Fetch) -> None:

@@ -15,6 +15,9 @@ from typing import Any
 
 import pytest
 
+from sbredis.aio.core import _watching as watching
+from sbredis.aio.receiving import _accepting as accepting
+from sbredis.aio.receiving import _inbox as inbox
 from sbredis.servers import LocalCluster, LocalServer
 from sbredis.transport import forget_memory
 from sbredis.transport._memory import memory_names
@@ -46,6 +49,27 @@ def forgotten_memory() -> Iterator[None]:
             forget_memory(name)
 
 
+@pytest.fixture(autouse=True)
+def patient(monkeypatch: pytest.MonkeyPatch) -> None:
+    """On a busy machine any answer may take seconds. No partition is passed over for that, unless a test wants it."""
+    monkeypatch.setattr(watching, "LATE", 60.0)
+    monkeypatch.setattr(inbox, "ANSWERING", 60.0)
+    monkeypatch.setattr(accepting, "ANSWERING", 60.0)
+
+
+@pytest.fixture
+def gathers_for_long(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Who has got something waits for more until it has all, or the test ends it."""
+    monkeypatch.setattr(inbox, "_GATHERING", 60.0)
+    monkeypatch.setattr(inbox, "_LONGEST_GATHERING", 60.0)
+
+
+@pytest.fixture
+def hasty(patient: None, monkeypatch: pytest.MonkeyPatch) -> None:  # noqa: ARG001 -- comes after it
+    """An answer is late at once, for tests in which one does not come."""
+    monkeypatch.setattr(watching, "LATE", 0.05)
+
+
 @pytest.fixture(scope="session")
 def binary() -> str | None:
     """The server program that this run is about."""
@@ -62,7 +86,7 @@ def shared_server(binary: str | None) -> Iterator[LocalServer]:
 @pytest.fixture(scope="session")
 def shared_cluster(binary: str | None) -> Iterator[LocalCluster]:
     """One cluster of three masters for all tests that leave it as it was."""
-    with LocalCluster(3, 0, binary=binary) as cluster:
+    with LocalCluster(3, 0, node_timeout=60_000, binary=binary) as cluster:  # a busy node is not taken for failed
         yield cluster
 
 
@@ -83,7 +107,7 @@ def cluster(shared_cluster: LocalCluster) -> LocalCluster:
 @pytest.fixture
 def replicated_cluster(binary: str | None) -> Iterator[LocalCluster]:
     """A fresh cluster with a replica for each master: what happens here leaves it damaged."""
-    with LocalCluster(3, 1, node_timeout=500, binary=binary) as cluster:  # a failover then takes 1 to 2 s
+    with LocalCluster(3, 1, node_timeout=2000, binary=binary) as cluster:  # a failover then takes 3 to 6 s
         yield cluster
 
 

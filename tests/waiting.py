@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import inspect
+import re
 import time
 from collections.abc import Awaitable, Callable
 
 import anyio
 
-__all__ = ["eventually", "wait_until"]
+__all__ = ["eventually", "given_time", "wait_until"]
 
 
 def wait_until(condition: Callable[[], object], timeout: float = 60.0, what: str = "") -> None:
@@ -34,6 +35,25 @@ async def eventually(
         if time.monotonic() > deadline:
             raise AssertionError(f"within {timeout} s it never was so: {what or _source_of(condition)}")
         await anyio.sleep(0.01)
+
+
+async def given_time(attempt: Callable[[float], Awaitable[object]], match: str, seconds: float = 0.3) -> Exception:
+    """Return the error of an attempt that was given a number of seconds, if its text matches.
+
+    On a busy machine the time may be over before the attempt has got as far as the test wants. It is repeated with more
+    time then.
+    """
+    while True:
+        try:
+            await attempt(seconds)
+        except Exception as error:
+            if re.search(match, str(error)):
+                return error
+            if seconds > 60:
+                raise
+        else:
+            raise AssertionError(f"it did not fail within {seconds} s")
+        seconds *= 3
 
 
 def _source_of(condition: object) -> str:

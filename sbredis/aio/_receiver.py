@@ -146,7 +146,8 @@ class ServiceBusReceiver(Settler, AsyncIterator[ServiceBusReceivedMessage]):
 
         Empty if none came within ``max_wait_time`` seconds; this call's, else the receiver's, else 60. With 0 it
         returns what is there now. With ``gather=False`` it returns as soon as it has a message, with those that came
-        with it.
+        with it. If the server has not answered when the wait ends, the call waits up to ten seconds more for its
+        answer, and then raises :class:`~sbredis.exceptions.OperationTimeoutError`.
         """
         if max_message_count is None:
             max_message_count = max(1, self._prefetch)

@@ -60,7 +60,7 @@ class Subject:
         options: dict[str, Any] = {"sub_queue": "deadletter"} if dead else {}
         async with self.receiver(subscription, **options) as receiver:
             while await self.count(subscription, dead=dead):
-                page = await receiver.receive_messages(1000, 20)  # there is something, so it does not wait
+                page = await receiver.receive_messages(1000, 60)  # there is something, so it does not wait
                 await receiver.complete_messages(page)
                 found += page
         return found
@@ -78,7 +78,7 @@ class Subject:
         """The topic or a subscription, to be looked into."""
         path = "t" if subscription is None else f"t/subscriptions/{subscription}"
         connection = self.client._connection
-        record = await connection.record(path, asyncio.get_running_loop().time() + 20)
+        record = await connection.record(path, asyncio.get_running_loop().time() + 60)
         return Queue(self.client, Entity(connection, record), self.url, self.clock)
 
     async def counts_to(self, subscription: str, active: int) -> None:

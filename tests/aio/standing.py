@@ -188,7 +188,7 @@ class Queue:
     async def let_wait(self, receiver: ServiceBusReceiver) -> None:
         """Have a receiver wait in every partition, and nobody wait for it any more."""
         before = await self.waiters()
-        task = asyncio.create_task(receiver.receive_messages(1, 20))
+        task = asyncio.create_task(receiver.receive_messages(1, 60))
 
         async def one_more() -> bool:
             return await self.waiters() == before + len(self.partitions)
@@ -234,7 +234,7 @@ async def queue_at(
             settings.setdefault("clock", clock.kind)
         namespace = client._connection.namespace
         await namespace.create_entity(name, PartitionSettings(**settings), partitioned=partitioned)
-        entity = await client._connection.entity(name, asyncio.get_running_loop().time() + 20)
+        entity = await client._connection.entity(name, asyncio.get_running_loop().time() + 60)
         yield Queue(client, entity, url, clock)
     left = asyncio.all_tasks() - before
     assert not left, f"left behind: {left}"

@@ -62,7 +62,7 @@ async def test_a_session_is_accepted_by_its_name(url: str, partitioned: bool, na
             assert await receiver.receive_messages(1, 0.05) == []
             await queue.say(name, "1")
             await queue.say(f"{name[1:]}?", "of another")
-            (message,) = await receiver.receive_messages(5, 20)
+            (message,) = await receiver.receive_messages(5, 60)
             assert (str(message), message.session_id) == ("1", name)
             await receiver.complete_message(message)
         assert await queue.is_left_alone()
@@ -80,7 +80,7 @@ async def test_a_session_that_another_has_cannot_be_accepted_until_it_is_given_b
                 with pytest.raises(SessionCannotBeLockedError, match="'a'") as caught:
                     async with client.get_queue_receiver("q", session_id="a"):
                         pass
-                assert passed() - begun < 10
+                assert passed() - begun < 20
                 assert (caught.value.is_transient, caught.value.outcome) == (True, Outcome.REFUSED)
                 assert caught.value.entity == "q"
             after = await queue.whole()
@@ -114,11 +114,11 @@ async def test_a_session_whose_lock_has_lapsed_is_there_for_the_next(url: str, p
     async with seats_at(url, partitioned=partitioned, lock_duration=1500) as queue:
         await queue.say("a", *(str(number) for number in range(250)))
         gone = queue.session("a")
-        assert len(await gone.receive_messages(250, 20)) == 250
+        assert len(await gone.receive_messages(250, 60)) == 250
 
         async def accepted() -> bool:
             with suppress(SessionCannotBeLockedError):
-                messages.extend(await receiver.receive_messages(1, 20))
+                messages.extend(await receiver.receive_messages(1, 60))
             return bool(messages)
 
         messages: list[ServiceBusReceivedMessage] = []
@@ -136,7 +136,7 @@ async def test_several_calls_of_one_receiver_accept_its_session_once(url: str, p
             receiver = queue.session(name)
             with Calls(queue.transport) as calls:
                 received = await asyncio.gather(
-                    receiver.receive_messages(1, 20), receiver.receive_messages(2, 20), receiver.peek_messages(1)
+                    receiver.receive_messages(1, 60), receiver.receive_messages(2, 60), receiver.peek_messages(1)
                 )
             assert calls.by_script["accept_session"] <= 2 + len(queue.partitions)
             assert bodies([*received[0], *received[1]]) == ["1", "2", "3"]
@@ -174,7 +174,7 @@ async def test_that_no_session_became_free_is_an_error_or_none(url: str, partiti
         assert caught.value.is_transient
         assert caught.value.entity == "q"
         assert await queue.client.accept_next_session("q", max_wait_time=0.1) is None
-        assert 0.2 <= passed() - begun < 10
+        assert 0.2 <= passed() - begun < 20
         assert await queue.is_left_alone()
 
 
@@ -188,9 +188,9 @@ async def test_the_wait_of_a_call_bounds_the_wait_for_a_session(url: str, partit
             await receiver.receive_messages(1, 0.1)
         with pytest.raises(OperationTimeoutError):
             await receiver.peek_messages(1, timeout=0.1)
-        assert passed() - begun < 10
+        assert passed() - begun < 20
         await queue.say("a", "1")
-        assert bodies(await receiver.receive_messages(1, 20)) == ["1"]
+        assert bodies(await receiver.receive_messages(1, 60)) == ["1"]
 
 
 @in_memory
@@ -220,7 +220,7 @@ async def test_the_options_of_accept_next_session_are_those_of_a_receiver(url: s
         receiver = await queue.client.accept_next_session("q", receive_mode=mode, max_wait_time=5)
         assert receiver is not None
         assert receiver.receive_mode is mode
-        assert bodies(await receiver.receive_messages(1, 20)) == ["1"]
+        assert bodies(await receiver.receive_messages(1, 60)) == ["1"]
         unfit: list[dict[str, Any]] = [{"session_id": "a"}, {"sub_queue": "deadletter"}]
         for options in unfit:
             with pytest.raises(TypeError, match="accept_next_session"):
@@ -239,7 +239,7 @@ async def _given_back(_: Seats, __: str, holder: ServiceBusReceiver) -> None:
 
 
 async def _abandoned(queue: Seats, name: str, holder: ServiceBusReceiver) -> None:
-    (message,) = await holder.receive_messages(1, 20)
+    (message,) = await holder.receive_messages(1, 60)
     await holder.abandon_message(message)
     await holder.close()
     del queue, name
@@ -261,7 +261,7 @@ async def test_who_waits_for_a_session_is_woken_when_one_becomes_free_and_asks_o
         with Calls(queue.transport) as calls:
             await way(queue, free, holder)
             receiver = await task
-        assert passed() - begun < 10
+        assert passed() - begun < 20
         assert calls.by_script["accept_session"] <= 1 + len(queue.partitions)  # one is asked, all others are left
         assert session_of(receiver).session_id == (free if way is _sent else held)
         assert not await queue.waiters()
@@ -277,16 +277,16 @@ async def test_who_waits_for_a_session_asks_again_when_something_is_due(url: str
         else:
             await queue.say("a", "1")
             holder = queue.session("a")
-            (message,) = await holder.receive_messages(1, 20)
+            (message,) = await holder.receive_messages(1, 60)
             if what == "was delayed":
                 await holder.abandon_message(message, delay=0.4)
                 await holder.close()
         with Calls(queue.transport) as calls:
             begun = passed()
-            async with queue.session(NEXT_AVAILABLE_SESSION, max_wait_time=20) as receiver:
-                assert passed() - begun < 10
+            async with queue.session(NEXT_AVAILABLE_SESSION, max_wait_time=60) as receiver:
+                assert passed() - begun < 20
                 assert session_of(receiver).session_id == "a"
-                assert bodies(await receiver.receive_messages(1, 20)) == ["1"]
+                assert bodies(await receiver.receive_messages(1, 60)) == ["1"]
         assert calls.by_script["accept_session"] <= 8 * len(queue.partitions)
 
 
@@ -317,7 +317,7 @@ async def test_who_knew_when_a_session_is_due_and_leaves_lets_another_one_know(
             receivers = [await patient]
             if how == "takes another":
                 receivers.append(await leaving)
-        assert passed() - begun < 10
+        assert passed() - begun < 20
         names = {session_of(receiver).session_id for receiver in receivers}
         assert names == ({soon} if how == "goes away" else {soon, other})
         for receiver in receivers:
@@ -363,10 +363,7 @@ async def test_each_of_many_sessions_is_served_by_one_of_several_at_a_time(url: 
                 name = session_of(receiver).session_id
                 open_now[name] += 1
                 assert open_now[name] == 1, f"{name} is with two"
-                messages: list[ServiceBusReceivedMessage] = []
-                with suppress(OperationTimeoutError):  # a busy machine did not answer: it is accepted again
-                    messages = await receiver.receive_messages(3, 0.05)
-                for message in messages:
+                for message in await receiver.receive_messages(3, 0.05):
                     served[name].append(str(message))
                     await receiver.complete_message(message)
                 open_now[name] -= 1
@@ -394,7 +391,7 @@ async def test_who_waits_for_a_session_and_cannot_be_heard_for_a_while_looks_aga
         begun = passed()
         await queue.say("a", "1")
         assert session_of(await task).session_id == "a"
-        assert passed() - begun < 10
+        assert passed() - begun < 20
 
 
 # -- what cannot be ----------------------------------------------------------------------------------------------------
@@ -412,12 +409,12 @@ async def test_a_plain_receiver_is_refused_at_once_where_sessions_are_required(
         receiver = queue.receiver(prefetch_count=prefetch)
         for _ in range(2):
             with pytest.raises(ServiceBusError, match="with session_id") as caught:
-                await receiver.receive_messages(1, 20)
+                await receiver.receive_messages(1, 60)
             assert not caught.value.is_transient
         with pytest.raises(ServiceBusError, match="with session_id"):
             await receiver.__aenter__()
         await receiver.close()
-        assert passed() - begun < 10
+        assert passed() - begun < 20
         assert without_calls(await queue.whole()) == before
 
 
@@ -431,7 +428,7 @@ async def test_a_session_is_refused_at_once_where_there_are_none(url: str, parti
             async with queue.receiver(session_id=name):
                 pass
         assert not caught.value.is_transient
-        assert passed() - begun < 10
+        assert passed() - begun < 20
         assert without_calls(await queue.whole()) == before
 
 
@@ -536,12 +533,15 @@ async def test_a_session_that_comes_when_its_receiver_has_gone_is_given_back(url
             gate.open()
             await eventually(queue.is_left_alone)
         async with queue.session("a") as receiver:
-            (message,) = await receiver.receive_messages(1, 20)
+            (message,) = await receiver.receive_messages(1, 60)
             assert message.delivery_count == 1
 
 
 @both
-async def test_a_session_that_comes_when_the_time_is_over_is_given_back(url: str, partitioned: bool) -> None:
+async def test_a_session_that_comes_when_the_time_is_over_is_given_back(
+    url: str, partitioned: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("sbredis.aio.calls._arguments.ANSWERING", 0.1)
     async with seats_at(url, partitioned=partitioned) as queue:
         await queue.say("a", "1")
         for name in ("a", NEXT_AVAILABLE_SESSION):
@@ -572,7 +572,7 @@ async def test_a_receiver_that_is_closed_while_it_accepts_accepts_nothing(
             closing = asyncio.ensure_future(receiver.close())
             with pytest.raises(ValueError, match="receiver is closed"):
                 await task
-            assert passed() - begun < 5
+            assert passed() - begun < 20
             gate.open()
             await closing
             await eventually(queue.is_left_alone)
@@ -591,7 +591,7 @@ async def test_a_receiver_that_is_closed_while_it_waits_for_a_session_waits_no_l
         await receiver.close()
         with pytest.raises(ValueError, match="receiver is closed"):
             await task
-        assert passed() - begun < 5
+        assert passed() - begun < 20
         assert await queue.is_left_alone()
         await queue.say("a", "1")
         assert await queue.is_left_alone()
@@ -610,7 +610,7 @@ async def test_closing_ends_who_accepts_in_the_place_of_one_that_was_cancelled(u
         await queue.waits_for_a_session()
         await receiver.close()
         with pytest.raises(ValueError, match="receiver is closed"):
-            await asyncio.wait_for(second, 10)
+            await asyncio.wait_for(second, 60)
         await eventually(queue.is_left_alone)
 
 
@@ -645,7 +645,7 @@ async def test_a_client_that_is_closed_ends_all_who_wait_for_a_session(url: str,
         await client.close()
         for outcome in await asyncio.gather(*tasks, return_exceptions=True):
             assert isinstance(outcome, (ValueError, ServiceBusError))
-        assert passed() - begun < 5
+        assert passed() - begun < 20
         assert await queue.is_left_alone()
 
 
@@ -701,6 +701,7 @@ class Mute:
 
 
 @in_memory
+@pytest.mark.usefixtures("hasty")
 @pytest.mark.parametrize("hangs", [True, False])
 async def test_a_partition_that_does_not_answer_does_not_keep_the_sessions_of_the_others(url: str, hangs: bool) -> None:
     async with seats_at(url, partitioned=True) as queue:
@@ -708,9 +709,9 @@ async def test_a_partition_that_does_not_answer_does_not_keep_the_sessions_of_th
         await queue.say(here, "1")
         with Mute(queue, {0}, hangs=hangs):
             begun = passed()
-            async with queue.session(NEXT_AVAILABLE_SESSION, max_wait_time=20) as receiver:
+            async with queue.session(NEXT_AVAILABLE_SESSION, max_wait_time=60) as receiver:
                 assert session_of(receiver).session_id == here
-                task = opening(queue.session(NEXT_AVAILABLE_SESSION, max_wait_time=20))
+                task = opening(queue.session(NEXT_AVAILABLE_SESSION, max_wait_time=60))
 
                 async def waits_at_two() -> bool:
                     return await queue.waiters() == 2
@@ -718,7 +719,7 @@ async def test_a_partition_that_does_not_answer_does_not_keep_the_sessions_of_th
                 await eventually(waits_at_two)
                 await queue.say(there, "1")
                 assert session_of(await task).session_id == there
-            assert passed() - begun < 10
+            assert passed() - begun < 20
 
 
 @in_memory
@@ -737,12 +738,13 @@ async def test_a_partition_that_comes_back_is_asked_again(url: str) -> None:
         name = queue.named(0)[0]
         await queue.say(name, "1")
         with Mute(queue, {0}, hangs=False) as mute:
-            task = opening(queue.session(NEXT_AVAILABLE_SESSION, max_wait_time=20))
+            task = opening(queue.session(NEXT_AVAILABLE_SESSION, max_wait_time=60))
             await eventually(lambda: mute.asked)
         assert session_of(await task).session_id == name
 
 
 @pytest.mark.parametrize("target", ["cluster"], indirect=True)
+@pytest.mark.usefixtures("hasty")
 async def test_a_master_that_is_stopped_does_not_keep_the_sessions_of_the_others(
     url: str, cluster: LocalCluster
 ) -> None:
@@ -755,10 +757,10 @@ async def test_a_master_that_is_stopped_does_not_keep_the_sessions_of_the_others
         stopped.pause()
         try:
             begun = passed()
-            receiver = queue.session(NEXT_AVAILABLE_SESSION, max_wait_time=20)
+            receiver = queue.session(NEXT_AVAILABLE_SESSION, max_wait_time=60)
             await receiver.__aenter__()
             assert session_of(receiver).session_id == name
-            assert passed() - begun < 5
+            assert passed() - begun < 20
         finally:
             stopped.resume()
         await receiver.close()
@@ -787,30 +789,30 @@ async def test_who_waits_for_a_session_gets_one_of_the_queue_that_has_come_in_th
     url: str, partitioned: bool
 ) -> None:
     async with seats_at(url, partitioned=partitioned) as queue, queue.other_client() as other:
-        task = opening(queue.session(NEXT_AVAILABLE_SESSION, max_wait_time=20))
+        task = opening(queue.session(NEXT_AVAILABLE_SESSION, max_wait_time=60))
         await queue.waits_for_a_session()
-        await other._connection.open(passed() + 20)
+        await other._connection.open(passed() + 60)
         await other._connection.namespace.delete_entity("q")
         await other.ensure_queue("q", requires_session=True, enable_partitioning=not partitioned)
-        seats = Seats(other, await other._connection.entity("q", passed() + 20), url, None)
+        seats = Seats(other, await other._connection.entity("q", passed() + 60), url, None)
         await seats.say("a", "1")
         with suppress(ServiceBusError):
             await queue.say("a", "2")  # this client learns of it
         receiver = await task
         assert session_of(receiver).session_id == "a"
-        assert bodies(await receiver.receive_messages(1, 20)) == ["1"]
+        assert bodies(await receiver.receive_messages(1, 60)) == ["1"]
 
 
 @both
 async def test_a_session_of_a_queue_that_was_deleted_is_lost(url: str, partitioned: bool) -> None:
     """Also where another queue of that name has come, in the same partitions or in others."""
     async with seats_at(url, partitioned=partitioned) as queue, queue.other_client() as other:
-        await other._connection.open(passed() + 20)
+        await other._connection.open(passed() + 60)
         for change in (False, True):
             now_partitioned = queue.entity.partitioned
             receiver = queue.session("a", prefetch_count=5)
             await queue.say("a", "1", "2", "3")
-            (message,) = await receiver.receive_messages(1, 20)
+            (message,) = await receiver.receive_messages(1, 60)
             await other._connection.namespace.delete_entity("q")
             await other.ensure_queue("q", requires_session=True, enable_partitioning=now_partitioned is not change)
             with pytest.raises((SessionLockLostError, MessagingEntityNotFoundError)):
@@ -818,7 +820,7 @@ async def test_a_session_of_a_queue_that_was_deleted_is_lost(url: str, partition
             with pytest.raises((SessionLockLostError, MessagingEntityNotFoundError)):
                 await session_of(receiver).get_state()
             with pytest.raises((SessionLockLostError, MessagingEntityNotFoundError)):
-                await receiver.receive_messages(10, 20)
+                await receiver.receive_messages(10, 60)
             await receiver.close()
             async with queue.session("a") as again:
                 assert await again.receive_messages(1, 0.05) == []

@@ -78,7 +78,7 @@ async def test_a_call_that_was_under_way_before_does_not_count_as_an_answer(url:
         assert await receiver.receive_messages(1, 0) == []
         with Gate(queue.client, "receive") as gate:
             gate.shut = True
-            earlier = asyncio.create_task(receiver.receive_messages(1, 20))
+            earlier = asyncio.create_task(receiver.receive_messages(1, 60))
             await gate.reached()
             gate.shut = False
             first = gate.waiting[0]
@@ -99,7 +99,7 @@ async def test_a_call_that_was_under_way_before_does_not_count_as_an_answer(url:
 @both
 async def test_one_who_waits_goes_on_waiting_beside_one_who_does_not(url: str, partitioned: bool) -> None:
     async with queue_at(url, partitioned=partitioned) as queue, queue.receiver() as receiver:
-        waiting = asyncio.create_task(receiver.receive_messages(1, 20))
+        waiting = asyncio.create_task(receiver.receive_messages(1, 60))
         await queue.waited_at(1)
         assert await receiver.receive_messages(5, 0) == []
         assert not waiting.done()

@@ -24,10 +24,10 @@ async def test_a_path_opens_queues_topics_subscriptions_and_dead_letter_queues(u
                 await sender.send_messages(ServiceBusMessage(path))
 
         for path in ("a/orders", "news/Subscriptions/ALL"):
-            async with client.get_receiver(path, max_wait_time=20) as receiver:
+            async with client.get_receiver(path, max_wait_time=60) as receiver:
                 message = await receiver.__anext__()
                 await receiver.dead_letter_message(message, "why")
-            async with client.get_receiver(f"{path}/$deadletterqueue", max_wait_time=20) as letters:
+            async with client.get_receiver(f"{path}/$deadletterqueue", max_wait_time=60) as letters:
                 letter = await letters.__anext__()
                 assert (letter.sequence_number, letter.dead_letter_reason) == (message.sequence_number, "why")
                 await letters.complete_message(letter)

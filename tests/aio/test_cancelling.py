@@ -40,7 +40,7 @@ async def test_receiving(url: str, partitioned: bool, prefetch: int) -> None:
         messages: list[ServiceBusReceivedMessage] = []
         for steps in STEPS[:: 2 + prefetch]:
             async with queue.receiver(prefetch_count=prefetch) as receiver:
-                messages = await after(steps, receiver.receive_messages(3, 20)) or []
+                messages = await after(steps, receiver.receive_messages(3, 60)) or []
                 if messages:
                     await receiver.abandon_message(messages[0])
                     break
@@ -50,7 +50,7 @@ async def test_receiving(url: str, partitioned: bool, prefetch: int) -> None:
             (lock,) = await queue.take(at=-1)
             await queue.abandon([lock], at=-1, counted=False)
         async with queue.receiver() as receiver:
-            (message,) = await receiver.receive_messages(1, 20)
+            (message,) = await receiver.receive_messages(1, 60)
             assert message.delivery_count == 1 + bool(messages)
 
 
@@ -61,7 +61,7 @@ async def test_receiving_with_one_receiver(url: str, partitioned: bool) -> None:
         await queue.fill(60, at=-1)
         seen: list[str] = []
         for steps in STEPS:
-            seen += bodies(await after(steps, receiver.receive_messages(1, 20)) or [])
+            seen += bodies(await after(steps, receiver.receive_messages(1, 60)) or [])
         await eventually(lambda: queue.are(60 - len(seen), len(seen)))
         rest = await receiver.receive_messages(60 - len(seen), 20)
         assert sorted([*seen, *bodies(rest)], key=int) == [str(number) for number in range(60)]
@@ -78,7 +78,7 @@ async def test_receiving_what_is_deleted_at_once(url: str, partitioned: bool) ->
         await queue.fill(60, at=-1)
         seen: list[str] = []
         for steps in STEPS:
-            seen += bodies(await after(steps, receiver.receive_messages(1, 20)) or [])
+            seen += bodies(await after(steps, receiver.receive_messages(1, 60)) or [])
         seen += bodies(await receiver.receive_messages(60 - len(seen), 20))
         assert sorted(seen, key=int) == [str(number) for number in range(60)]
         assert (await queue.counts()).bytes == 0
@@ -89,8 +89,8 @@ async def test_one_of_several_who_wait(url: str, partitioned: bool) -> None:
     """What it would have got goes to those behind it."""
     async with queue_at(url, partitioned=partitioned) as queue, queue.receiver() as receiver:
         for steps in STEPS[::4]:
-            first = asyncio.create_task(receiver.receive_messages(1, 20))
-            second = asyncio.create_task(receiver.receive_messages(1, 20))
+            first = asyncio.create_task(receiver.receive_messages(1, 60))
+            second = asyncio.create_task(receiver.receive_messages(1, 60))
             await asyncio.sleep(0)
             await queue.send("a", at=-1)
             for _ in range(steps):
@@ -142,7 +142,7 @@ async def test_settling_many(url: str, partitioned: bool) -> None:
     async with queue_at(url, partitioned=partitioned) as queue, queue.receiver() as receiver:
         for steps in STEPS[::3]:
             await queue.fill(4, at=-1)
-            messages = await receiver.receive_messages(4, 20)
+            messages = await receiver.receive_messages(4, 60)
             renewals = [asyncio.create_task(receiver.renew_message_lock(message)) for message in messages[: steps % 3]]
             for _ in range(steps % 5):
                 await asyncio.sleep(0)
@@ -205,7 +205,7 @@ async def test_closing(url: str, partitioned: bool) -> None:
             receiver = queue.receiver(prefetch_count=5)
             await receiver.__aenter__()
             await eventually(lambda: queue.are(0, 5))
-            task = asyncio.create_task(receiver.receive_messages(7, 20))
+            task = asyncio.create_task(receiver.receive_messages(7, 60))
             await asyncio.sleep(0)
             await after(steps, receiver.close())
             await receiver.close()
@@ -225,8 +225,8 @@ async def test_closing_the_client(url: str) -> None:
             await queue.fill(5, at=-1)
             renewer = AutoLockRenewer()
             receiver = queue.receiver(prefetch_count=3, auto_lock_renewer=renewer)
-            task = asyncio.create_task(receiver.receive_messages(2, 20))
-            waiting = asyncio.create_task(queue.receiver().receive_messages(9, 20))
+            task = asyncio.create_task(receiver.receive_messages(2, 60))
+            waiting = asyncio.create_task(queue.receiver().receive_messages(9, 60))
             for _ in range(steps):
                 await asyncio.sleep(0)
             await queue.client.close()
@@ -241,9 +241,9 @@ async def test_a_time_out_of_the_callers_own(url: str, partitioned: bool) -> Non
     async with queue_at(url, partitioned=partitioned) as queue, queue.receiver() as receiver:
         with pytest.raises(TimeoutError):
             async with asyncio.timeout(0.02):
-                await receiver.receive_messages(1, 20)
+                await receiver.receive_messages(1, 60)
         with pytest.raises(TimeoutError):
             await asyncio.wait_for(anext(receiver), 0.02)
         await queue.send("a", at=-1)
-        (message,) = await receiver.receive_messages(1, 20)
+        (message,) = await receiver.receive_messages(1, 60)
         assert message.delivery_count == 1

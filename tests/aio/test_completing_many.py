@@ -22,7 +22,7 @@ async def test_all_are_completed_in_as_many_calls_as_there_are_partitions(url: s
     async with queue_at(url, partitioned=partitioned) as queue:
         await queue.send(*(f"m{number}" for number in range(60)))
         receiver = queue.receiver()
-        messages = await receiver.receive_messages(60, 20)
+        messages = await receiver.receive_messages(60, 60)
         assert len(messages) == 60
         with Calls(queue.transport) as calls:
             await receiver.complete_messages(iter(messages))
@@ -38,7 +38,7 @@ async def test_those_whose_lock_is_lost_are_named_and_the_others_completed(url: 
     async with queue_at(url) as queue:
         await queue.send("a", "b", "c")
         receiver = queue.receiver()
-        messages = await receiver.receive_messages(3, 20)
+        messages = await receiver.receive_messages(3, 60)
         other = queue.other_client()
         async with other:
             # The lock of the second is taken away on the server: as if it had ended and somebody else had come.
@@ -66,7 +66,7 @@ async def test_what_has_lapsed_by_our_clock_is_named_without_a_call(url: str) ->
     async with queue_at(url, clock=clock) as queue:
         await queue.send("a")
         receiver = queue.receiver()
-        messages = await receiver.receive_messages(1, 20)
+        messages = await receiver.receive_messages(1, 60)
         clock.move(3600)
         with Calls(queue.transport) as calls, pytest.raises(MessageLockLostError) as raised:
             await receiver.complete_messages(messages)
@@ -78,9 +78,9 @@ async def test_what_is_unfit_is_refused_before_anything_is_sent(url: str) -> Non
     async with queue_at(url) as queue:
         await queue.send("a", "b", "c")
         receiver = queue.receiver()
-        first, second = await receiver.receive_messages(2, 20)
+        first, second = await receiver.receive_messages(2, 60)
         deleted = queue.receiver(receive_mode=ServiceBusReceiveMode.RECEIVE_AND_DELETE)
-        (gone,) = await deleted.receive_messages(1, 20)
+        (gone,) = await deleted.receive_messages(1, 60)
         (peeked, *_) = await receiver.peek_messages(1, sequence_number=1)
         await receiver.complete_message(second)
         unfit: list[tuple[list[ServiceBusReceivedMessage], type[Exception]]] = [
@@ -104,7 +104,7 @@ async def test_a_message_of_another_queue_is_refused(url: str) -> None:
     async with queue_at(url) as queue:
         await queue.send("a")
         await queue.client.ensure_queue("elsewhere")
-        (message,) = await queue.receiver().receive_messages(1, 20)
+        (message,) = await queue.receiver().receive_messages(1, 60)
         with pytest.raises(ValueError, match="elsewhere"):
             await queue.client.get_queue_receiver("elsewhere").complete_messages([message])
         assert (await queue.counts()).locked == 1
@@ -114,7 +114,7 @@ async def test_a_failure_leaves_all_of_them_to_be_settled(url: str) -> None:
     async with queue_at(url) as queue:
         await queue.send("a", "b")
         receiver = queue.receiver()
-        messages = await receiver.receive_messages(2, 20)
+        messages = await receiver.receive_messages(2, 60)
         await queue.client._connection.namespace.delete_entity(queue.entity.name)
         with pytest.raises(MessagingEntityNotFoundError):
             await receiver.complete_messages(messages)
@@ -125,7 +125,7 @@ async def test_who_goes_away_in_the_middle_has_completed_them_all_the_same(url: 
     async with queue_at(url) as queue:
         await queue.send("a", "b")
         receiver = queue.receiver()
-        messages = await receiver.receive_messages(2, 20)
+        messages = await receiver.receive_messages(2, 60)
         with Gate(queue.client, "complete") as gate:
             gate.shut = True
             completing = asyncio.ensure_future(receiver.complete_messages(messages))
@@ -145,6 +145,6 @@ async def test_the_renewer_lets_them_go(url: str) -> None:
     async with queue_at(url) as queue, AutoLockRenewer() as renewer:
         await queue.send("a", "b")
         receiver = queue.receiver(auto_lock_renewer=renewer)
-        messages = await receiver.receive_messages(2, 20)
+        messages = await receiver.receive_messages(2, 60)
         await receiver.complete_messages(messages)
         assert not any(watched.messages for _, _, watched in renewer._renewals._due)

@@ -360,7 +360,7 @@ def test_a_client_belongs_to_one_event_loop(shared_server: LocalServer) -> None:
         await client.ensure_queue("q")
         await sender.send_messages(ServiceBusMessage("x"))
         go.set()
-        await asyncio.to_thread(done.wait, 20)
+        await asyncio.to_thread(done.wait, 60)
         await sender.send_messages(ServiceBusMessage("y"))
         await client.close()
 
@@ -372,13 +372,13 @@ def test_a_client_belongs_to_one_event_loop(shared_server: LocalServer) -> None:
             client.__aenter__,
         ):
             with pytest.raises(RuntimeError, match="another event loop"):
-                await asyncio.wait_for(call(), 10)
+                await asyncio.wait_for(call(), 60)
         assert sender.in_flight == 0
 
     thread = threading.Thread(target=lambda: asyncio.run(first(), debug=True))
     thread.start()
     try:
-        assert go.wait(20)
+        assert go.wait(60)
         asyncio.run(second(), debug=True)
     finally:
         done.set()
@@ -392,7 +392,7 @@ def test_nor_does_it_move_when_its_loop_has_ended(shared_server: LocalServer) ->
 
     async def again() -> None:
         with pytest.raises((RuntimeError, ValueError), match=r"another event loop|closed"):
-            await asyncio.wait_for(client.ensure_queue("q"), 10)
+            await asyncio.wait_for(client.ensure_queue("q"), 60)
 
     asyncio.run(again())
 

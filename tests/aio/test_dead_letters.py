@@ -22,14 +22,14 @@ async def test_a_message_that_was_delivered_too_often_is_buried(url: str, partit
         await queue.send("a", at=-1)
         receiver = queue.receiver()
         for count in (1, 2, 3):
-            (message,) = await receiver.receive_messages(1, 20)
+            (message,) = await receiver.receive_messages(1, 60)
             assert message.delivery_count == count
             if count == 2:
                 clock.move(31)
             else:
                 await receiver.abandon_message(message)
         assert await receiver.receive_messages(1, 0.05) == []
-        (letter,) = await queue.receiver(sub_queue=ServiceBusSubQueue.DEAD_LETTER).receive_messages(1, 20)
+        (letter,) = await queue.receiver(sub_queue=ServiceBusSubQueue.DEAD_LETTER).receive_messages(1, 60)
         assert letter.dead_letter_reason == "MaxDeliveryCountExceeded"
         assert letter.dead_letter_error_description
         assert letter.dead_letter_source is None
@@ -43,7 +43,7 @@ async def test_a_message_that_has_expired_is_never_received(url: str, partitione
     async with queue_at(url, partitioned=partitioned, clock=clock, dead_letter_expired=buried) as queue:
         await queue.send("a", "b", at=-1, time_to_live=10_000)
         receiver = queue.receiver()
-        (held,) = await receiver.receive_messages(1, 20)
+        (held,) = await receiver.receive_messages(1, 60)
         clock.move(11)
         assert await receiver.receive_messages(1, 0.05) == []
         letters = queue.receiver(sub_queue="deadletter")
@@ -62,7 +62,7 @@ async def test_the_dead_letter_queue_is_received_from_by_option_and_by_path(url:
     async with queue_at(url, partitioned=partitioned) as queue:
         await queue.send(*"abcdef", at=-1)
         async with queue.receiver() as receiver:
-            for message in await receiver.receive_messages(6, 20):
+            for message in await receiver.receive_messages(6, 60):
                 await receiver.dead_letter_message(message, reason=str(message), error_description="…")
         receivers = [
             queue.receiver(sub_queue="deadletter"),
@@ -71,7 +71,7 @@ async def test_the_dead_letter_queue_is_received_from_by_option_and_by_path(url:
             queue.client.get_queue_receiver(PATHS[0], sub_queue="deadletter"),
         ]
         for receiver in receivers:
-            (letter,) = await receiver.receive_messages(1, 20)
+            (letter,) = await receiver.receive_messages(1, 60)
             assert receiver.entity_path.lower() == "q/$deadletterqueue"
             assert letter.dead_letter_reason == str(letter)
             assert letter.dead_letter_error_description == "…"
@@ -85,16 +85,16 @@ async def test_dead_letters_are_settled_like_others_but_are_not_buried_again(url
     async with queue_at(url, partitioned=partitioned) as queue:
         await queue.send("a", at=-1)
         receiver, letters = queue.receiver(), queue.receiver(sub_queue="deadletter")
-        (message,) = await receiver.receive_messages(1, 20)
+        (message,) = await receiver.receive_messages(1, 60)
         await receiver.dead_letter_message(message)
-        (letter,) = await letters.receive_messages(1, 20)
+        (letter,) = await letters.receive_messages(1, 60)
         for by in (letters, receiver):
             with Calls(queue.transport) as calls, pytest.raises(ValueError, match="on the dead-letter queue already"):
                 await by.dead_letter_message(letter)
             assert not calls.by_script
         await letters.renew_message_lock(letter)
         await letters.abandon_message(letter, properties_to_modify={"seen": 1})
-        (letter,) = await letters.receive_messages(1, 20)
+        (letter,) = await letters.receive_messages(1, 60)
         assert letter.application_properties == {"seen": 1}
         assert letter.delivery_count == 1
         await letters.complete_message(letter)
@@ -107,7 +107,7 @@ async def test_dead_letters_are_iterated_over_and_deleted_at_once(url: str, part
     async with queue_at(url, partitioned=partitioned) as queue:
         await queue.fill(10, at=-1)
         async with queue.receiver() as receiver:
-            messages = await receiver.receive_messages(10, 20)
+            messages = await receiver.receive_messages(10, 60)
             await asyncio.gather(*(receiver.dead_letter_message(message) for message in messages))
         async with queue.receiver(sub_queue="deadletter", receive_mode="receiveanddelete") as letters:
             assert [int(str(await anext(letters))) for _ in range(10)] == list(range(10))
@@ -120,7 +120,7 @@ async def test_the_transfer_dead_letter_queue_is_empty_and_not_the_queue_itself(
     async with queue_at(url) as queue:
         await queue.send("a", "b")
         async with queue.receiver() as receiver:
-            (message,) = await receiver.receive_messages(1, 20)
+            (message,) = await receiver.receive_messages(1, 60)
             await receiver.defer_message(message)
         before = await queue.whole()
         for transfer in (

@@ -24,7 +24,7 @@ async def defer(queue: Queue, count: int, *, at: int | None = None, **options: A
     """So many deferred messages; their numbers, in the order in which they were sent."""
     numbers = await queue.send(*(str(number) for number in range(count)), at=at, **options)
     async with queue.receiver() as receiver:
-        messages = await receiver.receive_messages(count, 20)
+        messages = await receiver.receive_messages(count, 60)
         await asyncio.gather(*(receiver.defer_message(message) for message in messages))
     return numbers
 
@@ -104,7 +104,7 @@ async def test_more_than_a_call_carries_are_received(url: str, mode: ServiceBusR
     async with queue_at(url) as queue:
         numbers = await queue.fill(1100)
         async with queue.receiver() as receiver:
-            messages = await receiver.receive_messages(1100, 20)
+            messages = await receiver.receive_messages(1100, 60)
             await asyncio.gather(*(receiver.defer_message(message) for message in messages))
         with Calls(queue.transport) as calls:
             found = await queue.receiver(receive_mode=mode).receive_deferred_messages(numbers)
@@ -130,10 +130,10 @@ async def test_a_dead_letter_can_be_deferred_as_well(url: str, partitioned: bool
     async with queue_at(url, partitioned=partitioned) as queue:
         await queue.send("a", at=-1)
         async with queue.receiver() as receiver:
-            (message,) = await receiver.receive_messages(1, 20)
+            (message,) = await receiver.receive_messages(1, 60)
             await receiver.dead_letter_message(message, "why")
         letters = queue.receiver(sub_queue="deadletter")
-        (letter,) = await letters.receive_messages(1, 20)
+        (letter,) = await letters.receive_messages(1, 60)
         await letters.defer_message(letter)
         assert await letters.receive_messages(1, 0.05) == []
         (again,) = await letters.receive_deferred_messages([letter.sequence_number])
@@ -192,7 +192,7 @@ async def test_a_message_received_by_its_number_is_deferred(url: str, partitione
         receiver = queue.receiver()
         (message,) = await receiver.receive_deferred_messages(numbers[0])
         assert message.state is ServiceBusMessageState.DEFERRED
-        (active,) = await receiver.receive_messages(1, 20)
+        (active,) = await receiver.receive_messages(1, 60)
         assert active.state is ServiceBusMessageState.ACTIVE
         shown = await queue.receiver().peek_messages(10)
         assert {str(each): each.state for each in shown} == {
@@ -217,7 +217,7 @@ async def test_a_deferred_message_that_has_expired_is_not_found(
         receiver = queue.receiver(receive_mode=mode)
         await missed(receiver, [long, short], [short])
         await eventually(lambda: deferred_are(queue, 1))
-        (letter,) = await queue.receiver(sub_queue="deadletter").receive_messages(1, 20)
+        (letter,) = await queue.receiver(sub_queue="deadletter").receive_messages(1, 60)
         assert (str(letter), letter.dead_letter_reason) == ("0", "TTLExpiredException")
         assert len(await receiver.receive_deferred_messages(long)) == 1
 
@@ -226,9 +226,9 @@ async def large(queue: Queue, count: int) -> list[int]:
     """So many deferred messages of 300 KB in one partition."""
     numbers = await queue.fill(count, size=300_000)
     async with queue.receiver() as receiver:
-        messages = await receiver.receive_messages(count, 20)
+        messages = await receiver.receive_messages(count, 60)
         while len(messages) < count:
-            messages += await receiver.receive_messages(count, 20)
+            messages += await receiver.receive_messages(count, 60)
         await asyncio.gather(*(receiver.defer_message(message) for message in messages))
     return numbers
 

@@ -70,7 +70,7 @@ async def test_who_holds_a_sender_or_a_receiver_holds_the_client(url: str) -> No
     await sender.send_messages(ServiceBusMessage("b"))
     del sender
     gc.collect()
-    assert [message.body for message in await receiver.receive_messages(2, 20)] == [b"a", b"b"]
+    assert [message.body for message in await receiver.receive_messages(2, 60)] == [b"a", b"b"]
     connection = receiver._connection
     held = [receiver]
     del receiver
@@ -115,7 +115,7 @@ async def test_a_client_that_renews_locks_stays_open(url: str) -> None:
     sender = client.get_queue_sender("q", create_if_missing=True)
     await sender.send_messages(ServiceBusMessage("a"))
     receiver = client.get_queue_receiver("q", auto_lock_renewer=renewer)
-    [message] = await receiver.receive_messages(1, 20)
+    [message] = await receiver.receive_messages(1, 60)
     del client, sender, receiver
     gc.collect()
     assert not connection.closed

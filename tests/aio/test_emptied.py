@@ -41,8 +41,8 @@ async def test_namespace_and_queue_are_made_again_for_who_may(url: str) -> None:
         keys = [key for partition in queue.partitions for key in partition.keys]
         assert not await everything(queue.transport, keys[:1])
         with pytest.raises(MessagingEntityNotFoundError):
-            await client.get_queue_receiver(name).receive_messages(1, 20)
-        receiving = asyncio.create_task(receiver.receive_messages(1, 20))
+            await client.get_queue_receiver(name).receive_messages(1, 60)
+        receiving = asyncio.create_task(receiver.receive_messages(1, 60))
         await eventually(lambda: exists(client, name))
         await sender.send_messages(ServiceBusMessage("new"))
         assert [message.body for message in await receiving] == [b"new"]
@@ -53,4 +53,4 @@ async def test_ensuring_a_queue_makes_the_namespace_as_well(url: str) -> None:
         await emptied(queue.client)
         await queue.client.ensure_queue("other", enable_partitioning=True)
         await queue.client.get_queue_sender("other").send_messages(ServiceBusMessage("a"))
-        assert len(await queue.client.get_queue_receiver("other").receive_messages(1, 20)) == 1
+        assert len(await queue.client.get_queue_receiver("other").receive_messages(1, 60)) == 1

@@ -45,7 +45,7 @@ async def test_a_receiver_that_is_closed_while_it_begins_to_listen_leaves_nothin
     async with queue_at(url, partitioned=True) as queue:
         for turns in range(0, 60, 3):
             receiver = queue.receiver()
-            receiving = asyncio.ensure_future(receiver.receive_messages(1, 20))
+            receiving = asyncio.ensure_future(receiver.receive_messages(1, 60))
             for _ in range(turns):
                 await asyncio.sleep(0)
             receiving.cancel()

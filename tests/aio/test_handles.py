@@ -55,7 +55,7 @@ OF_SESSIONS: dict[str, Way] = {
 
 
 async def one(receiver: ServiceBusReceiver) -> ServiceBusReceivedMessage:
-    (message,) = await receiver.receive_messages(1, 20)
+    (message,) = await receiver.receive_messages(1, 60)
     return message
 
 
@@ -78,7 +78,7 @@ async def test_another_connection_settles_a_message_in_each_way(url: str, partit
     async with queue_at(url, partitioned=partitioned) as queue, queue.other_client() as other:
         await queue.send("a", "b", "c", "d", "e", at=-1)
         receiver, settler = queue.receiver(), other.get_settler("Q")
-        messages = await receiver.receive_messages(5, 20)
+        messages = await receiver.receive_messages(5, 60)
         assert len(messages) == 5
         handles = [await receiver.get_lock_handle(message) for message in messages]
         assert len(set(handles)) == 5
@@ -88,7 +88,7 @@ async def test_another_connection_settles_a_message_in_each_way(url: str, partit
         await settler.defer_message(handles[3])
         await settler.dead_letter_message(handles[4], "why", "because")
 
-        again = await receiver.receive_messages(5, 20)
+        again = await receiver.receive_messages(5, 60)
         assert {str(message): message.delivery_count for message in again} == {"b": 2, "c": 1}
         (deferred,) = await receiver.receive_deferred_messages([messages[3].sequence_number])
         assert bodies([deferred]) == ["d"]
@@ -109,7 +109,7 @@ async def test_a_handle_outlives_all_renewals_by_either_side(url: str, partition
     async with queue_at(url, partitioned=partitioned, clock=clock) as queue, queue.other_client() as other:
         await queue.send("a", "b", "c", at=-1)
         receiver, settler = queue.receiver(), other.get_settler("q")
-        first, second, third = await receiver.receive_messages(3, 20)
+        first, second, third = await receiver.receive_messages(3, 60)
         handle = await receiver.get_lock_handle(first)
         for _ in range(3):
             clock.move(40)
@@ -132,7 +132,7 @@ async def test_handles_that_are_made_at_once_are_independent(url: str, partition
     async with queue_at(url, partitioned=partitioned, clock=clock) as queue, queue.other_client() as other:
         await queue.send("a", "b", "c", "d", at=-1)
         receiver, settler = queue.receiver(), other.get_settler("q")
-        messages = await receiver.receive_messages(4, 20)
+        messages = await receiver.receive_messages(4, 60)
         making = [receiver.get_lock_handle(message) for message in messages[:3]]
         *handles, _ = await asyncio.gather(*making, receiver.renew_message_lock(messages[3]))
         tokens = [read_handle(str(handle), "message").token for handle in handles]
@@ -313,7 +313,7 @@ async def test_another_connection_looks_after_a_session(url: str, partitioned: b
     async with seats_at(url, partitioned=partitioned, clock=clock) as queue, queue.other_client() as other:
         await queue.say("", "a", "b")
         receiver, settler = queue.session(""), other.get_settler("q")
-        first, second = await receiver.receive_messages(2, 20)
+        first, second = await receiver.receive_messages(2, 60)
         handle = receiver.session.lock_handle
         with Calls(queue.transport) as calls:
             of_first, of_second = [await receiver.get_lock_handle(message) for message in (first, second)]
@@ -332,7 +332,7 @@ async def test_another_connection_looks_after_a_session(url: str, partitioned: b
             await settler.complete_message(of_second)
         async with queue.session("") as following:
             assert await following.session.get_state() == b"half"
-            assert [(str(each), each.delivery_count) for each in await following.receive_messages(2, 20)] == [("b", 1)]
+            assert [(str(each), each.delivery_count) for each in await following.receive_messages(2, 60)] == [("b", 1)]
         assert receiver.session.locked is False
 
 

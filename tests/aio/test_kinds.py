@@ -99,4 +99,4 @@ async def test_all_sessions_are_peeked_purged_and_dead_letters_received_without_
         assert shown == ["2"]
         assert await anybody.purge_messages() == 1
         async with queue.receiver(sub_queue="deadletter") as dead:
-            assert bodies(await dead.receive_messages(2, 20)) == ["1"]
+            assert bodies(await dead.receive_messages(2, 60)) == ["1"]

@@ -44,14 +44,14 @@ async def test_the_lock_on_a_message_counts_from_before_the_call(url: str, parti
         (number,) = await queue.send("a", at=-1)
         message: ServiceBusReceivedMessage | None = None
         if what != "received":
-            (message,) = await r.receive_messages(1, 20)
+            (message,) = await r.receive_messages(1, 60)
         if what == "deferred":
             assert message is not None
             await r.defer_message(message)
 
         async def lock() -> ServiceBusReceivedMessage:
             if what == "received":
-                return (await r.receive_messages(1, 20))[0]
+                return (await r.receive_messages(1, 60))[0]
             if what == "deferred":
                 return (await r.receive_deferred_messages(number))[0]
             assert message is not None
@@ -89,7 +89,7 @@ async def test_a_call_that_waits_for_the_one_before_it_counts_from_when_it_is_ma
         queue.receiver() as receiver,
     ):
         await queue.send("a", "b", at=-1)
-        first, second = await receiver.receive_messages(2, 20)
+        first, second = await receiver.receive_messages(2, 60)
         with Gate(queue.client, "renew") as gate:
             gate.shut = True
             renewals = [asyncio.ensure_future(receiver.renew_message_lock(first))]

@@ -78,11 +78,11 @@ async def test_a_handler_that_always_fails_reaches_the_delivery_limit(
                         assert (str(message), message.delivery_count) == ("1", attempt)
                         raise HandlerError
         async with queue.session("a") as receiver:
-            rest = await receiver.receive_messages(3, 20)
+            rest = await receiver.receive_messages(3, 60)
             assert [(str(each), each.delivery_count) for each in rest] == [("2", 1), ("3", 1)]
             await receiver.complete_messages(rest)
         async with queue.receiver(sub_queue="deadletter") as dead:
-            (buried,) = await dead.receive_messages(5, 20)
+            (buried,) = await dead.receive_messages(5, 60)
             assert (str(buried), buried.dead_letter_reason) == ("1", "MaxDeliveryCountExceeded")
 
 
@@ -92,13 +92,13 @@ async def test_every_message_in_hand_that_is_not_settled_counts(url: str, partit
         await queue.say("a", *"12345678")
         with leaving_by(ExceptionGroup):
             async with queue.session("a") as receiver:
-                deferred, completed, released, *_ = await receiver.receive_messages(5, 20)
+                deferred, completed, released, *_ = await receiver.receive_messages(5, 60)
                 await receiver.defer_message(deferred)
                 await receiver.complete_message(completed)
                 await receiver.release_message(released)
                 raise ExceptionGroup("handlers", [HandlerError(), HandlerError()])
         async with queue.session("a") as receiver:
-            counts = {str(each): each.delivery_count for each in await receiver.receive_messages(9, 20)}
+            counts = {str(each): each.delivery_count for each in await receiver.receive_messages(9, 60)}
             assert counts == {"3": 1, "4": 2, "5": 2, "6": 1, "7": 1, "8": 1}
 
 
@@ -111,11 +111,11 @@ async def test_what_says_nothing_of_the_message_counts_nothing(
         await queue.say("a", "1", "2")
         receiver = queue.session("a")
         await receiver.__aenter__()
-        await receiver.receive_messages(2, 20)
+        await receiver.receive_messages(2, 60)
         await receiver.__aexit__(type(error), error, None)
         assert await queue.are(2, 0)
         async with queue.session("a") as receiver:
-            assert [each.delivery_count for each in await receiver.receive_messages(2, 20)] == [1, 1]
+            assert [each.delivery_count for each in await receiver.receive_messages(2, 60)] == [1, 1]
 
 
 @both
@@ -209,12 +209,12 @@ async def test_messages_of_a_receiver_without_a_session_stay_in_hand(url: str, p
         with leaving_by(HandlerError):
             async with queue.receiver() as receiver:
                 while len(held) < 2:
-                    held += await receiver.receive_messages(2, 20)
+                    held += await receiver.receive_messages(2, 60)
                 raise HandlerError
         assert await queue.are(0, 2)
         await queue.receiver().complete_message(held[0])
         await queue.receiver().abandon_message(held[1])
-        (again,) = await queue.receiver().receive_messages(1, 20)
+        (again,) = await queue.receiver().receive_messages(1, 60)
         assert (str(again), again.delivery_count) == (str(held[1]), 2)
 
 
@@ -235,7 +235,7 @@ async def test_a_receiver_holds_no_message_that_was_settled(url: str, partitione
     async with seats_at(url, partitioned=partitioned) as queue, AutoLockRenewer() as renewer:
         await queue.say("a", *"123456")
         async with queue.session("a", auto_lock_renewer=renewer) as receiver:
-            one, two, three, four, *rest = await receiver.receive_messages(6, 20)
+            one, two, three, four, *rest = await receiver.receive_messages(6, 60)
             assert len(receiver._in_hand) == 6
             await receiver.complete_message(one)
             await receiver.defer_message(two)
@@ -253,14 +253,14 @@ async def test_a_message_that_is_released_comes_again_and_counts_no_delivery(url
     async with queue_at(url, partitioned=partitioned, max_delivery_count=2) as queue, queue.receiver() as receiver:
         await queue.send("1", at=-1)
         for _ in range(5):
-            (message,) = await receiver.receive_messages(1, 20)
+            (message,) = await receiver.receive_messages(1, 60)
             assert message.delivery_count == 1
             await receiver.release_message(message)
             assert message.lock_token is None
             assert await queue.are(1, 0)
             with pytest.raises(ValueError, match="settled"):
                 await receiver.release_message(message)
-        (message,) = await receiver.receive_messages(1, 20)
+        (message,) = await receiver.receive_messages(1, 60)
         await receiver.complete_message(message)
         assert await queue.are(0, 0)
 
@@ -286,7 +286,7 @@ async def test_a_message_of_a_session_that_is_released_comes_before_what_came_af
 async def test_a_dead_letter_and_a_deferred_message_can_be_released(url: str, partitioned: bool) -> None:
     async with queue_at(url, partitioned=partitioned) as queue, queue.receiver() as receiver:
         first, _ = await queue.send("1", "2", at=-1)
-        one, two = await receiver.receive_messages(2, 20)
+        one, two = await receiver.receive_messages(2, 60)
         await receiver.defer_message(one)
         await receiver.dead_letter_message(two, "bad")
         (one,) = await receiver.receive_deferred_messages(first)
@@ -295,9 +295,9 @@ async def test_a_dead_letter_and_a_deferred_message_can_be_released(url: str, pa
         assert again.delivery_count == one.delivery_count
         await receiver.complete_message(again)
         async with queue.receiver(sub_queue="deadletter") as dead:
-            (two,) = await dead.receive_messages(1, 20)
+            (two,) = await dead.receive_messages(1, 60)
             await dead.release_message(two)
-            (again,) = await dead.receive_messages(1, 20)
+            (again,) = await dead.receive_messages(1, 60)
             assert (bodies([again]), again.delivery_count) == (["2"], two.delivery_count)
 
 
@@ -305,9 +305,9 @@ async def test_a_dead_letter_and_a_deferred_message_can_be_released(url: str, pa
 async def test_a_message_whose_lock_was_lost_is_not_released(url: str, partitioned: bool) -> None:
     async with queue_at(url, partitioned=partitioned) as queue, queue.receiver() as receiver:
         await queue.send("1", at=-1)
-        (message,) = await receiver.receive_messages(1, 20)
+        (message,) = await receiver.receive_messages(1, 60)
         await queue.lose(message)
-        (other,) = await queue.receiver().receive_messages(1, 20)
+        (other,) = await queue.receiver().receive_messages(1, 60)
         with pytest.raises(MessageLockLostError):
             await receiver.release_message(message)
         assert await queue.are(0, 1)
@@ -319,9 +319,9 @@ async def test_a_message_whose_lock_was_lost_is_not_released(url: str, partition
 async def test_a_released_message_wakes_a_receiver_that_waits(url: str, partitioned: bool) -> None:
     async with queue_at(url, partitioned=partitioned) as queue, queue.receiver() as receiver:
         await queue.send("1", at=-1)
-        (message,) = await receiver.receive_messages(1, 20)
+        (message,) = await receiver.receive_messages(1, 60)
         async with queue.other_client() as other:
-            waiting = asyncio.create_task(other.get_queue_receiver("q").receive_messages(1, 20))
+            waiting = asyncio.create_task(other.get_queue_receiver("q").receive_messages(1, 60))
             await queue.waited_at(1)
             await receiver.release_message(message)
             assert bodies(await waiting) == ["1"]

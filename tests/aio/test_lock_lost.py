@@ -71,7 +71,7 @@ async def test_who_waits_is_told_when_a_call_says_that_the_lock_is_lost(url: str
         await waits(session)
         await take(queue)
         with pytest.raises(SessionLockLostError):
-            await (session.get_state() if call == "state" else receiver.receive_messages(1, 20))
+            await (session.get_state() if call == "state" else receiver.receive_messages(1, 60))
         assert await waiting
         assert not is_locked(session)
 
@@ -124,7 +124,7 @@ async def test_a_renewal_that_hangs_does_not_hold_up_the_close_of_its_renewer(
             await receiver.__aenter__()
         else:
             await queue.send("1", at=-1)
-            await receiver.receive_messages(1, 20)
+            await receiver.receive_messages(1, 60)
         with Gate(queue.client, "renew" if what == "message" else "renew_session") as gate:
             gate.shut = True
             clock.move(45)
@@ -155,7 +155,7 @@ async def test_a_callback_that_hangs_is_cancelled_when_the_renewer_is_closed(
     async with queue_at(url, clock=clock) as queue:
         await queue.send("1")
         renewer = AutoLockRenewer(on_lock_renew_failure=hangs)
-        await queue.receiver(auto_lock_renewer=renewer).receive_messages(1, 20)
+        await queue.receiver(auto_lock_renewer=renewer).receive_messages(1, 60)
         clock.move(61)
         await eventually(lambda: called)
         await renewer.close()

@@ -102,7 +102,7 @@ async def test_what_was_scheduled_is_published_when_its_time_has_come(url: str, 
                 assert sorted(bodies(received)) == ["1", "2", "3"]
                 assert all(each.enqueued_time_utc is not None and each.enqueued_time_utc >= when for each in received)
                 assert all(each.scheduled_enqueue_time_utc is not None for each in received)
-        assert passed() - begun < 5
+        assert passed() - begun < 20
 
 
 @both
@@ -207,7 +207,7 @@ async def test_what_cannot_be_published_in_one_partition_does_not_keep_the_other
             await sender.schedule_messages(ServiceBusMessage("here"), soon(0.2))
             muted = {partition.keys[0] for partition in queue.partitions}
             other = subject.other_client(maintenance=True)
-            await other._connection.open(passed() + 20)
+            await other._connection.open(passed() + 60)
             transport = other._connection.transport
             through, let = transport.call, asyncio.get_running_loop().create_future()
 
@@ -224,7 +224,7 @@ async def test_what_cannot_be_published_in_one_partition_does_not_keep_the_other
                 await elsewhere.schedule_messages(ServiceBusMessage("there"), soon(0.2))
                 async with subject.client.get_subscription_receiver("other", "one") as receiver:
                     assert bodies([await anext(receiver)]) == ["there"]
-                assert passed() - begun < 5
+                assert passed() - begun < 20
                 let.set_result(None)
                 await subject.counts_to("one", 1)
             finally:
@@ -413,7 +413,7 @@ async def test_to_judge_a_large_message_holds_up_nobody(url: str, monkeypatch: p
     def slow(judging: Judge, facts: Any) -> Any:
         if "large" in facts.names:
             begun.set()
-            waited.append(goes_on.wait(20))
+            waited.append(goes_on.wait(60))
         return judge(judging, facts)
 
     monkeypatch.setattr(Judge, "judge", slow)
@@ -438,11 +438,14 @@ async def test_to_judge_a_large_message_holds_up_nobody(url: str, monkeypatch: p
 
 
 @both
-async def test_one_of_several_does_it_and_another_takes_over_when_it_is_closed(url: str, partitioned: bool) -> None:
+async def test_one_of_several_does_it_and_another_takes_over_when_it_is_closed(
+    url: str, partitioned: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """At once, not when the time of the first is over."""
+    monkeypatch.setattr(maintenance, "_CLAIM", 120.0)
     async with topic_at(url, {"one": None}, partitioned=partitioned) as subject, subject.sender() as sender:
         first = subject.other_client(maintenance=True)
-        await first._connection.open(passed() + 20)
+        await first._connection.open(passed() + 60)
         await eventually(lambda: holds(first) == [True])
         async with maintained(subject) as second:
             await eventually(lambda: offer_of(second).standing.seconds > 0)
@@ -453,7 +456,7 @@ async def test_one_of_several_does_it_and_another_takes_over_when_it_is_closed(u
             await first.close()
             begun = passed()
             await eventually(lambda: holds(second) == [True])
-            assert passed() - begun < 3
+            assert passed() - begun < 45
             assert offer_of(second).standing.fence > fence
             await sender.schedule_messages(ServiceBusMessage("2"), soon(0.1))
             await subject.counts_to("one", 2)
@@ -500,7 +503,7 @@ async def test_another_takes_over_when_the_first_is_killed(
     monkeypatch.setattr(maintenance, "_CLAIM", 0.6)
     async with topic_at(url, {"one": None}, partitioned=partitioned) as subject, subject.sender() as sender:
         first = subject.other_client(maintenance=True)
-        await first._connection.open(passed() + 20)
+        await first._connection.open(passed() + 60)
         await eventually(lambda: holds(first) == [True])
         async with maintained(subject) as second:
             await eventually(lambda: offer_of(second).standing.seconds > 0)
@@ -513,14 +516,14 @@ async def test_another_takes_over_when_the_first_is_killed(
             begun = passed()
             await sender.schedule_messages(ServiceBusMessage("2"), soon(0.3))
             await subject.counts_to("one", 2)
-            assert passed() - begun < 10
+            assert passed() - begun < 20
         assert await subject.texts("one") == ["1", "2"]
 
 
 async def at_rest(client: ServiceBusClient) -> None:
     """Return when it watches, and would not look by itself for a while."""
     watchers = offer_of(client)._watchers
-    await eventually(lambda: watchers and all(rests(watcher, 15) for watcher in watchers.values()))
+    await eventually(lambda: watchers and all(rests(watcher, 20) for watcher in watchers.values()))
 
 
 @both
@@ -677,20 +680,21 @@ async def test_a_role_goes_to_one_at_a_time_with_a_rising_fence(url: str) -> Non
     async with topic_at(url) as subject:
         connection = subject.client._connection
         one, two = (Role(connection.transport, "ns", "route") for _ in range(2))
-        first = await one.claim(0.3)
+        first = await one.claim(300)
         assert first.held
         other = await two.claim(5)
         assert not other.held
-        assert 0 < other.seconds <= 0.3
+        assert 0 < other.seconds <= 300
         assert (await two.give_up()).held is False
-        assert (await one.claim(0.3)) == first
         begun = passed()
+        again = await one.claim(0.3)
+        assert (again.held, again.fence) == (True, first.fence)
 
         async def free() -> bool:
             return (await two.claim(5)).held
 
         await eventually(free)
-        assert passed() - begun >= 0.25
+        assert passed() - begun >= 0.299
         second = await two.claim(5)
         assert second.fence > first.fence
         assert not (await one.claim(5)).held

@@ -58,7 +58,7 @@ async def test_ids_come_back_as_they_were_given(
             batch.add_message(sent[0])
             for each in (*sent, [sent[0]], batch):
                 await sender.send_messages(each)
-                (message,) = await receiver.receive_messages(1, max_wait_time=20)
+                (message,) = await receiver.receive_messages(1, max_wait_time=60)
                 assert told(message) == (type(given), given) * 2
                 assert message.raw_amqp_message.properties.message_id == given
                 assert repr(given) in repr(message)

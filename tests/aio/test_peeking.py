@@ -48,7 +48,7 @@ async def test_every_state_is_shown(url: str, partitioned: bool) -> None:
         await queue.send("locked", "delayed", "deferred", "active", "dead", at=-1)
         await queue.send("scheduled", at=-1, due=clock.told() + 60_000)
         other = queue.receiver()
-        messages = {str(message): message for message in await other.receive_messages(5, 20)}
+        messages = {str(message): message for message in await other.receive_messages(5, 60)}
         await other.abandon_message(messages["delayed"], delay=60)
         await other.defer_message(messages["deferred"])
         await other.abandon_message(messages["active"])
@@ -90,12 +90,12 @@ async def test_a_peek_goes_on_behind_what_was_received(url: str, partitioned: bo
     async with queue_at(url, partitioned=partitioned) as queue:
         numbers = await queue.send(*"abcdef", at=-1)
         receiver = queue.receiver()
-        await receiver.receive_messages(2, 20)
+        await receiver.receive_messages(2, 60)
         (third,) = await receiver.peek_messages(1)
         assert third.sequence_number == numbers[2]
         rest = await receiver.peek_messages(2)
         assert [message.sequence_number for message in rest] == numbers[3:5]
-        await receiver.receive_messages(1, 20)
+        await receiver.receive_messages(1, 60)
         assert [message.sequence_number for message in await all_of(receiver, 1)] == numbers[5:]
         assert bodies(await queue.receiver().peek_messages(10)) == list("abcdef")
 

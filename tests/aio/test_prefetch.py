@@ -34,13 +34,13 @@ async def test_messages_are_fetched_ahead_and_handed_over_without_a_call(url: st
             await filled(receiver, 10)
             assert await queue.are(20, 10)
             with Calls(queue.transport) as calls:
-                messages = await receiver.receive_messages(4, 20)
+                messages = await receiver.receive_messages(4, 60)
                 await asyncio.sleep(0)
                 assert not calls.by_script
-                messages += await receiver.receive_messages(4, 20)  # less than half is left: it is filled again
+                messages += await receiver.receive_messages(4, 60)  # less than half is left: it is filled again
                 await filled(receiver, 10)
                 assert calls.by_script["receive"] <= len(queue.partitions)
-            messages += await receiver.receive_messages(22, 20)
+            messages += await receiver.receive_messages(22, 60)
             assert bodies(messages) == [str(number) for number in range(30)]
             assert {message.delivery_count for message in messages} == {1}
             assert await queue.are(0, 30)
@@ -51,11 +51,11 @@ async def test_what_was_fetched_ahead_is_given_back_at_close(url: str, partition
     async with queue_at(url, partitioned=partitioned) as queue:
         await queue.send(*"abcdefgh")
         async with queue.receiver(prefetch_count=6) as receiver:
-            (message,) = await receiver.receive_messages(1, 20)
+            (message,) = await receiver.receive_messages(1, 60)
             await eventually(lambda: len(buffer_of(receiver)) >= 4)
         assert await queue.are(7, 1)
         async with queue.receiver() as receiver:
-            again = await receiver.receive_messages(7, 20)
+            again = await receiver.receive_messages(7, 60)
             assert {message.delivery_count for message in again} == {1}
             await receiver.complete_message(message)
 
@@ -91,9 +91,9 @@ async def test_what_nobody_came_for_is_given_back_before_its_lock_ends(url: str,
                 await eventually(lambda: not any(one.watch.under_way for one in receiver._inbox._watchers))  # type: ignore[union-attr]
                 assert calls.by_script["receive"] <= len(queue.partitions)  # a clock that is moved is worth a look
             assert await queue.are(10, 0)
-            messages = await receiver.receive_messages(1, 20)
+            messages = await receiver.receive_messages(1, 60)
             await filled(receiver, 5)
-            messages += await receiver.receive_messages(9, 20)
+            messages += await receiver.receive_messages(9, 60)
             assert bodies(messages) == [str(number) for number in range(10)]
             assert {message.delivery_count for message in messages} == {1}
 
@@ -108,7 +108,7 @@ async def test_no_message_is_handed_over_whose_lock_has_ended(url: str, partitio
             await filled(receiver, 3)
             clock.passed += 31  # behind everybody's back
             await queue.look_after()
-            messages = await receiver.receive_messages(3, 20)
+            messages = await receiver.receive_messages(3, 60)
             assert {message.delivery_count for message in messages} == {2}
             for message in messages:
                 await receiver.complete_message(message)
@@ -123,7 +123,7 @@ async def test_a_buffer_goes_by_the_time_that_passes(url: str) -> None:
         async with queue.receiver(prefetch_count=5) as receiver:
             await filled(receiver, 3)
             await eventually(lambda: queue.are(3, 0))
-            assert {message.delivery_count for message in await receiver.receive_messages(3, 20)} == {1}
+            assert {message.delivery_count for message in await receiver.receive_messages(3, 60)} == {1}
 
 
 @in_memory
@@ -132,12 +132,12 @@ async def test_what_a_cancelled_caller_had_is_handed_to_the_next_one_first(url: 
         await queue.fill(2)
         async with queue.receiver(prefetch_count=4) as receiver:
             await filled(receiver, 2)
-            task = asyncio.create_task(receiver.receive_messages(4, 20))
+            task = asyncio.create_task(receiver.receive_messages(4, 60))
             await eventually(lambda: len(buffer_of(receiver)) == 0)
             task.cancel()
             await asyncio.gather(task, return_exceptions=True)
             await queue.fill(1, start=2)
-            assert bodies(await receiver.receive_messages(3, 20)) == ["0", "1", "2"]
+            assert bodies(await receiver.receive_messages(3, 60)) == ["0", "1", "2"]
 
 
 @in_memory
@@ -146,7 +146,7 @@ async def test_what_came_in_the_moment_of_a_cancellation_keeps_its_place(url: st
         for steps in range(30):
             await queue.fill(5)
             async with queue.receiver(prefetch_count=10) as receiver:
-                task = asyncio.create_task(receiver.receive_messages(3, 20))
+                task = asyncio.create_task(receiver.receive_messages(3, 60))
                 for _ in range(steps):
                     await asyncio.sleep(0)
                 task.cancel()
@@ -163,9 +163,9 @@ async def test_messages_whose_lock_ends_first_are_handed_over_first(url: str) ->
     async with queue_at(url, clock=clock) as queue:
         await queue.fill(4)
         receiver = queue.receiver()
-        old = await receiver.receive_messages(2, 20)
+        old = await receiver.receive_messages(2, 60)
         clock.passed += 5
-        new = await receiver.receive_messages(2, 20)
+        new = await receiver.receive_messages(2, 60)
         buffer = buffer_of(receiver)
         buffer.put(new)
         buffer.put(old)
@@ -185,7 +185,7 @@ async def test_messages_deleted_ahead_of_time_are_lost_at_close_and_that_is_said
         with caplog.at_level(logging.WARNING, "sbredis.client"):
             async with queue.receiver(prefetch_count=5, receive_mode=mode) as receiver:
                 await filled(receiver, 5)
-                assert bodies(await receiver.receive_messages(1, 20)) == ["0"]
+                assert bodies(await receiver.receive_messages(1, 60)) == ["0"]
         assert "4 messages that were received and deleted" in caplog.text
         assert await queue.are(3, 0)
 
@@ -195,9 +195,9 @@ async def test_without_a_count_as_many_are_received_as_are_fetched_ahead(url: st
     async with queue_at(url) as queue:
         await queue.fill(10)
         async with queue.receiver(prefetch_count=4) as receiver:
-            assert len(await receiver.receive_messages(None, 20)) == 4
+            assert len(await receiver.receive_messages(None, 60)) == 4
         async with queue.receiver() as receiver:
-            assert len(await receiver.receive_messages(None, 20)) == 1
+            assert len(await receiver.receive_messages(None, 60)) == 1
 
 
 @in_memory
@@ -215,7 +215,7 @@ async def test_what_is_taken_is_counted_once(url: str, monkeypatch: pytest.Monke
                 consumed(self, count)
 
             monkeypatch.setattr(Stock, "took", noted)
-            assert len(await receiver.receive_messages(25, 20)) == 25
+            assert len(await receiver.receive_messages(25, 60)) == 25
             assert sum(counted) == 25
             assert buffer is buffer_of(receiver)
 
@@ -225,6 +225,6 @@ async def test_a_buffer_is_shared_out_in_the_order_of_the_callers(url: str, part
     async with queue_at(url, partitioned=partitioned) as queue:
         await queue.fill(20, at=-1)
         async with queue.receiver(prefetch_count=8) as receiver:
-            calls = (receiver.receive_messages(wanted, 20) for wanted in (5, 5, 5, 5))
+            calls = (receiver.receive_messages(wanted, 60) for wanted in (5, 5, 5, 5))
             received = [bodies(messages) for messages in await asyncio.gather(*calls)]
             assert [text for texts in received for text in texts] == [str(number) for number in range(20)]

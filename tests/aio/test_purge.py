@@ -19,7 +19,7 @@ async def test_all_but_what_is_locked_or_scheduled_is_purged(url: str, partition
     async with queue_at(url, partitioned=partitioned, clock=clock) as queue:
         receiver = queue.receiver()
         await queue.send("locked", "deferred", "dead", at=-1)
-        locked, deferred, dead = await receiver.receive_messages(3, 20)
+        locked, deferred, dead = await receiver.receive_messages(3, 60)
         await receiver.defer_message(deferred)
         await receiver.dead_letter_message(dead)
         await queue.send("scheduled", at=0, due=clock.told() + 60_000)
@@ -32,7 +32,7 @@ async def test_all_but_what_is_locked_or_scheduled_is_purged(url: str, partition
         assert await queue.receiver(sub_queue="deadletter").purge_messages() == 1
         await receiver.complete_message(locked)
         clock.move(60)
-        assert bodies(await receiver.receive_messages(1, 20)) == ["scheduled"]
+        assert bodies(await receiver.receive_messages(1, 60)) == ["scheduled"]
 
 
 @pytest.mark.everywhere("the partitions lie on several nodes")

@@ -30,7 +30,7 @@ async def test_a_receiver_goes_on_with_the_queue_that_has_come_in_the_place_of_t
             await sender.send_messages(ServiceBusMessage("old"))
         assert raised.value.is_transient
         await sender.send_messages(ServiceBusMessage("new"))
-        (message,) = await receiver.receive_messages(1, 20)
+        (message,) = await receiver.receive_messages(1, 60)
         assert message.body == b"new"
         await receiver.complete_message(message)
         assert await receiver.receive_messages(1, 0.1) == []
@@ -44,8 +44,8 @@ async def test_a_receiver_that_may_creates_its_queue_again(url: str, partitioned
         assert await receiver.receive_messages(1, 0) == []
         await queue.client._connection.namespace.delete_entity(queue.entity.name)
         with pytest.raises(MessagingEntityNotFoundError):
-            await other.receive_messages(1, 20)
-        receiving = asyncio.create_task(receiver.receive_messages(1, 20))
+            await other.receive_messages(1, 60)
+        receiving = asyncio.create_task(receiver.receive_messages(1, 60))
         await eventually(lambda: exists(queue.client, queue.entity.name))
         await queue.client.get_queue_sender(queue.entity.name).send_messages(ServiceBusMessage("new"))
         assert [message.body for message in await receiving] == [b"new"]
@@ -55,7 +55,7 @@ async def test_a_receiver_that_may_creates_its_queue_again(url: str, partitioned
 async def test_one_who_waits_meanwhile_gets_what_comes_then(url: str, partitioned: bool) -> None:
     async with queue_at(url, partitioned=partitioned) as queue:
         receiver, sender = queue.receiver(), queue.client.get_queue_sender(queue.entity.name)
-        waiting = asyncio.ensure_future(receiver.receive_messages(1, 20))
+        waiting = asyncio.ensure_future(receiver.receive_messages(1, 60))
         await eventually(
             lambda: receiver._inbox is not None and all(one.watch.registered for one in receiver._inbox._watchers)
         )
@@ -78,7 +78,7 @@ async def test_an_answer_that_comes_in_the_moment_in_which_a_partition_is_left_s
         receiver = queue.receiver()
         with Gate(queue.client, "receive") as gate:
             gate.shut = True
-            waiting = asyncio.create_task(receiver.receive_messages(1, 20))
+            waiting = asyncio.create_task(receiver.receive_messages(1, 60))
             await gate.reached()
             assert receiver._inbox is not None
             (watcher,) = receiver._inbox._watchers

@@ -21,7 +21,7 @@ Told = list[tuple[ServiceBusReceivedMessage, Exception | None]]
 
 
 async def one(receiver: ServiceBusReceiver) -> ServiceBusReceivedMessage:
-    (message,) = await receiver.receive_messages(1, 20)
+    (message,) = await receiver.receive_messages(1, 60)
     return message
 
 
@@ -76,7 +76,7 @@ async def test_messages_are_renewed_together(url: str, partitioned: bool, prefet
     async with queue_at(url, partitioned=partitioned, clock=clock) as queue, AutoLockRenewer() as renewer:
         await queue.fill(40, at=-1)
         async with queue.receiver(auto_lock_renewer=renewer, prefetch_count=prefetch) as receiver:
-            messages = await receiver.receive_messages(20, 20)
+            messages = await receiver.receive_messages(20, 60)
             messages += [await one(receiver) for _ in range(20)]
             with Calls(queue.transport) as calls:
                 clock.move(41)
@@ -152,7 +152,7 @@ async def test_who_has_lost_a_lock_is_told_and_the_others_go_on(url: str, partit
     async with queue_at(url, partitioned=partitioned, clock=clock) as queue, AutoLockRenewer() as renewer:
         await queue.fill(5, at=-1)
         receiver = queue.receiver()
-        messages = await receiver.receive_messages(5, 20)
+        messages = await receiver.receive_messages(5, 60)
         for message in messages:
             renewer.register(receiver, message, 600, lambda *said: told.append(said))
         await queue.lose(messages[2])
@@ -216,7 +216,7 @@ async def test_a_settled_message_is_let_go(url: str) -> None:
     async with queue_at(url) as queue, AutoLockRenewer() as renewer:
         await queue.fill(4)
         receiver = queue.receiver(auto_lock_renewer=renewer)
-        messages = await receiver.receive_messages(4, 20)
+        messages = await receiver.receive_messages(4, 60)
         kept = [message for _, _, watched in renewer._renewals._due for message in watched.messages.values()]
         assert len(kept) == 4
         del kept
@@ -257,7 +257,7 @@ async def test_a_closed_renewer_renews_nothing_and_tells_nobody(url: str) -> Non
         with pytest.raises(ServiceBusError, match="cannot be used again"):
             await renewer.__aenter__()
         with pytest.raises(ServiceBusError, match="cannot be used again"):
-            await receiver.receive_messages(1, 20)
+            await receiver.receive_messages(1, 60)
         assert await queue.locked() == 0
 
 
@@ -266,7 +266,7 @@ async def test_a_renewer_that_is_closed_while_its_receiver_waits_loses_no_messag
     async with queue_at(url) as queue:
         renewer = AutoLockRenewer()
         receiver = queue.receiver(auto_lock_renewer=renewer)
-        task = asyncio.create_task(receiver.receive_messages(1, 20))
+        task = asyncio.create_task(receiver.receive_messages(1, 60))
         await queue.waited_at()
         await renewer.close()
         await queue.send("a")
@@ -286,7 +286,7 @@ async def test_the_renewer_can_be_closed_by_whom_it_calls(url: str) -> None:
 
         renewer = AutoLockRenewer(0.05, failed)
         await one(queue.receiver(auto_lock_renewer=renewer))
-        await asyncio.wait_for(closed.wait(), 20)
+        await asyncio.wait_for(closed.wait(), 60)
 
 
 @in_memory
@@ -396,7 +396,7 @@ async def test_a_message_that_is_being_settled_is_not_renewed(url: str, partitio
     async with queue_at(url, partitioned=partitioned, clock=clock) as queue, AutoLockRenewer() as renewer:
         await queue.fill(3, at=-1)
         receiver = queue.receiver()
-        messages = await receiver.receive_messages(3, 20)
+        messages = await receiver.receive_messages(3, 60)
         for message in messages[1:]:
             renewer.register(receiver, message)
         call, held, released = queue.transport.call, asyncio.Event(), asyncio.Event()

@@ -187,7 +187,7 @@ class Crowd:
 async def looked_at(crowd: Crowd, url: str, *, loses: bool = False) -> None:
     """No message is there twice; what was acknowledged is there; what failed says truly whether it may be."""
     async with ServiceBusClient(url, namespace="ns") as client:
-        entity = await client._connection.entity("q", asyncio.get_running_loop().time() + 20)
+        entity = await client._connection.entity("q", asyncio.get_running_loop().time() + 60)
         counts = Counter(flat(await lies_in(Queue(client, entity, url, None))))
     assert [body for body, count in counts.items() if count > 1] == []
     lost = crowd.acknowledged - counts.keys()

@@ -249,7 +249,7 @@ async def test_a_lost_lock_leaves_a_failed_span_and_a_counted_metric(  # noqa: P
         async with queue.client.get_queue_sender("q") as sender:
             await sender.send_messages(ServiceBusMessage(SECRET, message_id="m-1"))
         receiver = queue.receiver()
-        (message,) = await receiver.receive_messages(1, 20)
+        (message,) = await receiver.receive_messages(1, 60)
         number, token = message.sequence_number, str(message.lock_token)
         if lapsed:
             clock.move(61)
@@ -277,7 +277,7 @@ async def test_a_lost_session_leaves_failed_spans_and_counted_metrics(url: str, 
         async with queue.client.get_queue_sender("q") as sender:
             await sender.send_messages(ServiceBusMessage(SECRET, session_id="s"))
         async with queue.client.get_queue_receiver("q", session_id="s") as receiver:
-            (message,) = await receiver.receive_messages(1, 20)
+            (message,) = await receiver.receive_messages(1, 60)
             session = receiver.session
             assert session is not None
             clock.move(61)
@@ -330,7 +330,7 @@ async def test_each_message_of_a_stream_has_its_span_metric_and_line(
         source = [ServiceBusMessage(SECRET, message_id=f"m-{number}") for number in range(3)]
         source.insert(1, ServiceBusMessage(b"x" * 2_000_000, message_id="large"))
         results = [result async for result in sender.send_stream(source, errors="return")]
-        received = await queue.receiver().receive_messages(3, 20)
+        received = await queue.receiver().receive_messages(3, 60)
     sent = [span for span in seen.all_spans if span.name == "send q"]
     by_id = {attributes(span)["messaging.message.id"]: span for span in sent}
     assert sorted(by_id) == ["large", "m-0", "m-1", "m-2"]
@@ -353,7 +353,7 @@ async def test_each_message_of_a_batch_object_carries_a_context(url: str, seen: 
         for number in range(2):
             batch.add_message(ServiceBusMessage(SECRET, message_id=f"m-{number}"))
         await sender.send_messages(batch)
-        received = await queue.receiver().receive_messages(2, 20)
+        received = await queue.receiver().receive_messages(2, 60)
     created = [span for span in seen.all_spans if span.name == "create q"]
     assert [attributes(span)["messaging.message.id"] for span in created] == ["m-0", "m-1"]
     carried = [(message.application_properties or {}).get("traceparent") for message in received]
@@ -381,7 +381,7 @@ async def test_the_processing_span_continues_the_trace_of_its_message(url: str, 
     async with queue_at(url) as queue, queue.client.get_queue_sender("q") as sender:
         await sender.send_messages(ServiceBusMessage(SECRET, message_id="m-1"))
         receiver = queue.receiver()
-        (message,) = await receiver.receive_messages(1, 20)
+        (message,) = await receiver.receive_messages(1, 60)
         with tracer().start_as_current_span("loop"), receiver.process_span(message):
             with tracer().start_as_current_span("query"):
                 pass
@@ -403,7 +403,7 @@ async def test_the_processing_span_can_belong_to_the_current_one_instead(url: st
     async with queue_at(url) as queue, queue.client.get_queue_sender("q") as sender:
         await sender.send_messages(ServiceBusMessage(SECRET))
         receiver = queue.receiver()
-        (message,) = await receiver.receive_messages(1, 20)
+        (message,) = await receiver.receive_messages(1, 60)
         with tracer().start_as_current_span("loop"), receiver.process_span(message, continue_trace=False):
             pass
     processed = seen.spans["process q"]
@@ -416,7 +416,7 @@ async def test_an_exception_of_the_handler_is_in_the_processing_span_and_goes_on
     async with queue_at(url) as queue:
         await queue.send("a")
         receiver = queue.receiver()
-        (message,) = await receiver.receive_messages(1, 20)
+        (message,) = await receiver.receive_messages(1, 60)
         with pytest.raises(RuntimeError, match=SECRET), receiver.process_span(message):
             raise RuntimeError(SECRET)
     span = seen.spans["process q"]
@@ -432,10 +432,10 @@ async def test_the_processing_span_of_a_dead_letter_and_of_a_subscription_name_t
     async with queue_at(url) as queue:
         await queue.send("a")
         receiver = queue.receiver()
-        (message,) = await receiver.receive_messages(1, 20)
+        (message,) = await receiver.receive_messages(1, 60)
         await receiver.dead_letter_message(message)
         dead = queue.receiver(sub_queue="deadletter")
-        (letter,) = await dead.receive_messages(1, 20)
+        (letter,) = await dead.receive_messages(1, 60)
         await dead.close()
         with dead.process_span(letter):  # a receiver that is closed will do
             pass
@@ -450,7 +450,7 @@ async def test_the_processing_span_does_nothing_where_no_sdk_is_set_up(url: str,
     async with queue_at(url) as queue:
         await queue.send("a")
         receiver = queue.receiver()
-        (message,) = await receiver.receive_messages(1, 20)
+        (message,) = await receiver.receive_messages(1, 60)
         with receiver.process_span(message):
             assert message.body == b"a"
     assert listener.all_spans == ()
@@ -490,7 +490,7 @@ async def use_all(url: str, name: str) -> tuple[list[str], list[str]]:
             (later,) = await sender.schedule_messages(ServiceBusMessage(SECRET, message_id="later"), soon())
             await sender.cancel_scheduled_messages(later)
         async with client.get_queue_receiver(name) as receiver:
-            found = await receiver.receive_messages(5, 20)
+            found = await receiver.receive_messages(5, 60)
             secrets += [str(message.lock_token) for message in found]
             first, second, third, fourth, fifth = (message.sequence_number for message in found)
             await receiver.complete_message(found[0])
@@ -505,7 +505,7 @@ async def use_all(url: str, name: str) -> tuple[list[str], list[str]]:
             await receiver.peek_messages(10, sequence_number=1)
             await receiver.purge_messages()
         async with client.get_queue_receiver(name, sub_queue="deadletter") as dead:
-            (letter,) = await dead.receive_messages(1, 20)
+            (letter,) = await dead.receive_messages(1, 60)
             await dead.complete_message(letter)
         expected = [
             f"open {name}: done in … ms",
@@ -612,7 +612,7 @@ async def test_a_renewal_that_finds_the_lock_lost_is_a_warning_and_is_counted(
     async with queue_at(url, clock=clock) as queue, AutoLockRenewer() as renewer:
         numbers = await queue.send(*"abc", at=-1)
         receiver = queue.receiver(auto_lock_renewer=renewer)
-        messages = await receiver.receive_messages(3, 20)
+        messages = await receiver.receive_messages(3, 60)
         ids = [message.message_id for message in messages]
         with caplog.at_level(logging.WARNING, "sbredis"):
             for message in messages[:2]:
@@ -635,7 +635,7 @@ async def test_a_renewal_that_has_lasted_long_enough_is_a_warning_and_is_counted
     async with queue_at(url, clock=clock) as queue, AutoLockRenewer(max_lock_renewal_duration=30) as renewer:
         (number,) = await queue.send("a", at=-1)
         async with queue.receiver(auto_lock_renewer=renewer) as receiver:
-            (message,) = await receiver.receive_messages(1, 20)
+            (message,) = await receiver.receive_messages(1, 60)
             with caplog.at_level(logging.WARNING, "sbredis"):
                 clock.move(31)
                 await eventually(lambda: bool(warnings(caplog)))

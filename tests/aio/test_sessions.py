@@ -34,7 +34,7 @@ from sbredis.servers import LocalCluster, LocalServer
 from sbredis.transport import key_slot
 from tests.aio.gates import Gate
 from tests.aio.scissors import Scissors
-from tests.aio.seated import seats_at, session_of, steps
+from tests.aio.seated import Seats, seats_at, session_of, steps
 from tests.aio.standing import Calls, HandClock, bodies, both, in_memory, queue_at
 from tests.waiting import eventually
 
@@ -67,7 +67,7 @@ async def test_the_messages_of_a_session_come_in_their_order_and_nobody_elses(ur
                 await queue.say(name, f"{name} {text}")
         for name in names:
             async with queue.session(name) as receiver:
-                received = [await anext(receiver), *await receiver.receive_messages(3, 20), await anext(receiver)]
+                received = [await anext(receiver), *await receiver.receive_messages(3, 60), await anext(receiver)]
                 assert bodies(received) == [f"{name} {text}" for text in "12345"]
                 assert {message.session_id for message in received} == {name}
                 assert {message.delivery_count for message in received} == {1}
@@ -94,19 +94,32 @@ async def test_what_is_abandoned_comes_again_before_what_came_after_it(
             assert seen == expected
 
 
+def waits_at(queue: Seats) -> Callable[[], Awaitable[bool]]:
+    """A condition: one receiver waits."""
+
+    async def one_waits() -> bool:
+        return await queue.waiters() == 1
+
+    return one_waits
+
+
 @both
+@pytest.mark.usefixtures("gathers_for_long")
 @pytest.mark.parametrize("prefetch", [0, 10], ids=["asked for", "fetched ahead"])
 async def test_an_abandon_with_a_delay_holds_up_the_session(url: str, partitioned: bool, prefetch: int) -> None:
     """Nothing overtakes the message, and who waits gets it when the delay is over."""
-    async with seats_at(url, partitioned=partitioned) as queue:
+    clock = HandClock()
+    async with seats_at(url, partitioned=partitioned, clock=clock) as queue:
         await queue.say("a", *"123")
         async with queue.session("a", prefetch_count=prefetch) as receiver:
             message = await anext(receiver)
-            await receiver.abandon_message(message, delay=timedelta(seconds=0.5))
-            begun = passed()
-            assert await receiver.receive_messages(3, 0.1) == []
-            received = await receiver.receive_messages(3, 20)
-            assert 0.35 < passed() - begun < 10
+            await receiver.abandon_message(message, delay=timedelta(seconds=30))
+            clock.move(29)
+            assert await receiver.receive_messages(3, 0) == []
+            task = asyncio.create_task(receiver.receive_messages(3, 60))
+            await eventually(waits_at(queue))
+            clock.move(1)
+            received = await task
             assert bodies(received) == list("123")
             assert [each.delivery_count for each in received] == [2, 1, 1]
 
@@ -116,19 +129,19 @@ async def test_a_session_goes_on_behind_what_was_deferred_or_is_a_dead_letter(ur
     async with seats_at(url, partitioned=partitioned) as queue:
         await queue.say("a", *"1234")
         async with queue.session("a") as receiver:
-            one, two = await receiver.receive_messages(2, 20)
+            one, two = await receiver.receive_messages(2, 60)
             await receiver.defer_message(one)
             await receiver.dead_letter_message(two, "bad")
-            assert bodies(await receiver.receive_messages(2, 20)) == ["3", "4"]
+            assert bodies(await receiver.receive_messages(2, 60)) == ["3", "4"]
             (again,) = await receiver.receive_deferred_messages(one.sequence_number)
             assert (str(again), again.delivery_count) == ("1", 2)
             await receiver.complete_message(again)
         async with queue.receiver(sub_queue="deadletter") as dead:
-            (message,) = await dead.receive_messages(5, 20)
+            (message,) = await dead.receive_messages(5, 60)
             assert (str(message), message.session_id, message.dead_letter_reason) == ("2", "a", "bad")
             await dead.complete_message(message)
         async with queue.session("a") as receiver:
-            assert bodies(await receiver.receive_messages(2, 20)) == ["3", "4"]
+            assert bodies(await receiver.receive_messages(2, 60)) == ["3", "4"]
 
 
 @both
@@ -137,11 +150,11 @@ async def test_who_comes_after_a_lapse_gets_everything_in_order(url: str, partit
     async with seats_at(url, partitioned=partitioned, clock=clock, lock_duration=30_000) as queue:
         await queue.say("a", *"1234")
         gone = queue.session("a")
-        held = await gone.receive_messages(3, 20)
+        held = await gone.receive_messages(3, 60)
         await gone.complete_message(held[1])
         clock.move(31)
         async with queue.session("a") as receiver:
-            received = await receiver.receive_messages(5, 20)
+            received = await receiver.receive_messages(5, 60)
             assert [(str(each), each.delivery_count) for each in received] == [("1", 2), ("3", 2), ("4", 1)]
 
 
@@ -153,10 +166,10 @@ async def test_what_a_session_is_closed_with_is_given_back_and_counted_as_no_del
         await queue.say("a", *(str(number) for number in range(30)))
         for _ in range(3):
             async with queue.session("a", prefetch_count=10) as receiver:
-                assert bodies(await receiver.receive_messages(7, 20)) == [str(number) for number in range(7)]
+                assert bodies(await receiver.receive_messages(7, 60)) == [str(number) for number in range(7)]
             assert await queue.are(30, 0)
         async with queue.session("a") as receiver:
-            assert {each.delivery_count for each in await receiver.receive_messages(30, 20)} == {1}
+            assert {each.delivery_count for each in await receiver.receive_messages(30, 60)} == {1}
 
 
 @both
@@ -165,7 +178,7 @@ async def test_a_receive_that_is_cancelled_leaves_the_order_as_it_was(url: str, 
         await queue.say("a", *"1234")
         async with queue.session("a") as receiver:
             for count in range(0, 60, 2):
-                task = asyncio.create_task(receiver.receive_messages(2, 20))
+                task = asyncio.create_task(receiver.receive_messages(2, 60))
                 await steps(count)
                 task.cancel()
                 outcome = (await asyncio.gather(task, return_exceptions=True))[0]
@@ -173,7 +186,7 @@ async def test_a_receive_that_is_cancelled_leaves_the_order_as_it_was(url: str, 
                     for message in reversed(outcome):
                         queue.entity.partition_client_of(hold_of(message)).give_back(hold_of(message))
                     await queue.entity.partition_client_of(hold_of(outcome[0])).given_back()
-                received = await receiver.receive_messages(4, 20)
+                received = await receiver.receive_messages(4, 60)
                 assert bodies(received) == list("1234"), count
                 for message in received:
                     queue.entity.partition_client_of(hold_of(message)).give_back(hold_of(message))
@@ -190,14 +203,14 @@ async def test_what_comes_while_something_returns_to_the_session_does_not_overta
         await queue.say("a", *"123")
         with Gate(queue.client, "receive") as asking, Gate(queue.client, "abandon") as returning:
             asking.shut = returning.shut = True
-            task = asyncio.create_task(receiver.receive_messages(9, 20))
+            task = asyncio.create_task(receiver.receive_messages(9, 60))
             await asking.reached(1)
             asking.let_one()
             await asking.reached(2)
             await queue.say("a", "4")
             task.cancel()
             await returning.reached()
-            following = asyncio.create_task(receiver.receive_messages(4, 20))
+            following = asyncio.create_task(receiver.receive_messages(4, 60))
             await steps(5)
             asking.open()
             assert receiver._inbox is not None
@@ -223,16 +236,13 @@ async def test_who_waits_in_its_session_is_woken(url: str, partitioned: bool, wh
             if what == "delayed":
                 await queue.say(mine, "x")
                 await receiver.abandon_message(await anext(receiver), delay=0.5)
-            task = asyncio.create_task(receiver.receive_messages(1, 20))
-
-            async def waits() -> bool:
-                return await queue.waiters() == 1
-
-            await eventually(waits)
+            task = asyncio.create_task(receiver.receive_messages(1, 60))
+            await eventually(waits_at(queue))
             if what != "delayed":  # which may be over by now, on a busy machine
                 with Calls(queue.transport) as calls:
                     await queue.say(other, "not mine")
-                    await asyncio.sleep(0.1)
+                    for _ in range(3):  # a wake-up would have come before the last answer
+                        await queue.counts()
                     assert not calls.by_script["receive"]
             begun = passed()
             if what == "sent":
@@ -240,7 +250,7 @@ async def test_who_waits_in_its_session_is_woken(url: str, partitioned: bool, wh
             elif what == "due":
                 await queue.say(mine, "x", scheduled_enqueue_time_utc=datetime.now(UTC) + timedelta(seconds=0.4))
             assert bodies(await task) == ["x"]
-            assert passed() - begun < 10
+            assert passed() - begun < 20
 
 
 @both
@@ -249,8 +259,8 @@ async def test_who_waits_in_a_session_whose_lock_ends_is_told_so(url: str, parti
         receiver = await queue.session("a").__aenter__()
         begun = passed()
         with pytest.raises(SessionLockLostError):
-            await receiver.receive_messages(1, 20)
-        assert passed() - begun < 10
+            await receiver.receive_messages(1, 60)
+        assert passed() - begun < 20
         with pytest.raises(SessionLockLostError):
             await session_of(receiver).renew_lock()
 
@@ -267,9 +277,9 @@ async def test_what_is_completed_of_several_sessions_is_all_but_what_was_lost(ur
         await queue.say(mine, "1", "2")
         await queue.say(other, "1")
         lapsed, held = queue.session(mine), queue.session(other)
-        messages = await lapsed.receive_messages(2, 20)
+        messages = await lapsed.receive_messages(2, 60)
         clock.move(20)
-        messages += await held.receive_messages(1, 20)
+        messages += await held.receive_messages(1, 60)
         clock.move(11)
         with pytest.raises(SessionLockLostError) as caught:
             await held.complete_messages(messages)
@@ -308,7 +318,7 @@ async def test_a_message_is_not_settled_when_the_lock_of_its_session_has_lapsed(
     ):
         await queue.say("a", "1")
         receiver = late.get_queue_receiver("q", session_id="a")
-        (message,) = await receiver.receive_messages(1, 20)
+        (message,) = await receiver.receive_messages(1, 60)
         clock.move(31)
         await queue.look_after()
         if knows:
@@ -327,7 +337,7 @@ async def test_a_message_is_not_settled_when_the_lock_of_its_session_has_lapsed(
             key: held for key, held in before.items() if not key.endswith((":ops", ":state"))
         }
         async with queue.session("a") as next_one:
-            (again,) = await next_one.receive_messages(1, 20)
+            (again,) = await next_one.receive_messages(1, 60)
             assert again.delivery_count == 2
 
 
@@ -359,7 +369,7 @@ async def test_a_session_that_is_renewed_keeps_its_messages(url: str, partitione
                 assert until == session.locked_until_utc
                 assert 29 < until.timestamp() - clock.utc() <= 30
             await receiver.complete_message(message)
-            assert bodies(await receiver.receive_messages(5, 20)) == ["2"]
+            assert bodies(await receiver.receive_messages(5, 60)) == ["2"]
             clock.move(31)
             for call in (session.renew_lock, session.get_state, session.dead_letter_messages):
                 with pytest.raises(SessionLockLostError) as caught:
@@ -385,11 +395,11 @@ async def test_nothing_is_asked_for_in_a_session_whose_lock_has_ended(
             clock.passed += 31  # behind everybody's back
             with Calls(queue.transport) as calls:
                 if mode is ServiceBusReceiveMode.RECEIVE_AND_DELETE:
-                    assert bodies(await receiver.receive_messages(2, 20)) == ["1", "2"]
+                    assert bodies(await receiver.receive_messages(2, 60)) == ["1", "2"]
                     await eventually(lambda: not calls.under_way)
                     calls.by_script.clear()
                 with pytest.raises(SessionLockLostError) as caught:
-                    await receiver.receive_messages(1, 20)
+                    await receiver.receive_messages(1, 60)
             assert caught.value.outcome is Outcome.NEVER_SENT
             assert not calls.by_script
 
@@ -417,7 +427,7 @@ async def test_a_session_is_of_no_use_when_its_receiver_was_closed(url: str, par
         async with queue.session("a") as other:
             with pytest.raises(SessionLockLostError):
                 await other.complete_message(message)
-            (again,) = await other.receive_messages(1, 20)
+            (again,) = await other.receive_messages(1, 60)
             assert again.delivery_count == 1
 
 
@@ -429,19 +439,26 @@ async def test_a_session_is_of_no_use_when_its_receiver_was_closed(url: str, par
 async def test_a_receiver_with_a_renewer_keeps_its_session(
     url: str, partitioned: bool, mode: ServiceBusReceiveMode
 ) -> None:
-    async with seats_at(url, partitioned=partitioned, lock_duration=600) as queue, AutoLockRenewer() as renewer:
+    clock = HandClock()
+    async with (
+        seats_at(url, partitioned=partitioned, clock=clock, lock_duration=30_000) as queue,
+        AutoLockRenewer() as renewer,
+    ):
         await queue.say("a", *"12")
         async with queue.session("a", auto_lock_renewer=renewer, receive_mode=mode) as receiver:
             session = session_of(receiver)
             message = await anext(receiver)
-            first = session.locked_until_utc
-            await eventually(lambda: session.locked_until_utc > first + timedelta(seconds=1.5))
+            for _ in range(3):
+                before = session.locked_until_utc
+                clock.move(20)
+                await eventually(lambda before=before: session.locked_until_utc == before + timedelta(seconds=20))
             if mode is ServiceBusReceiveMode.PEEK_LOCK:
                 await receiver.complete_message(message)
             assert bodies(await receiver.receive_messages(1, 5)) == ["2"]
             assert session.auto_renew_error is None
         with Calls(queue.transport) as calls:
-            await asyncio.sleep(0.7)
+            clock.move(29)
+            await queue.counts()
         assert not calls.by_script["renew_session"]
         assert not [watched for _, _, watched in renewer._renewals._due if watched.messages]
 
@@ -503,7 +520,7 @@ async def test_what_was_fetched_ahead_stays_as_long_as_the_session_is_renewed(ur
                 for _ in range(5):
                     clock.move(14)
                     await session_of(receiver).renew_lock()
-                assert bodies(await receiver.receive_messages(4, 20)) == list("2345")
+                assert bodies(await receiver.receive_messages(4, 60)) == list("2345")
                 assert not calls.by_script["abandon"]
 
 
@@ -518,7 +535,7 @@ async def test_who_is_cancelled_leaves_what_it_had_before_what_was_fetched_ahead
             await eventually(lambda: len(inbox.buffer) == 5)
             with Gate(queue.client, "receive") as gate:
                 gate.shut = True
-                task = asyncio.create_task(receiver.receive_messages(7, 20))
+                task = asyncio.create_task(receiver.receive_messages(7, 60))
                 await gate.reached()
                 (caller,) = inbox._callers
                 gate.open()
@@ -530,7 +547,7 @@ async def test_who_is_cancelled_leaves_what_it_had_before_what_was_fetched_ahead
                 task.cancel()
                 await asyncio.gather(task, return_exceptions=True)
                 assert task.cancelled()
-            assert bodies(await receiver.receive_messages(8, 20)) == [str(number) for number in range(8)]
+            assert bodies(await receiver.receive_messages(8, 60)) == [str(number) for number in range(8)]
 
 
 @both
@@ -549,17 +566,17 @@ async def test_what_is_fetched_ahead_in_a_session_is_kept_until_its_lock_is_abou
             received: list[ServiceBusReceivedMessage] = []
             with Calls(queue.transport) as calls:
                 for _ in range(6):
-                    received += await receiver.receive_messages(1, 20)
+                    received += await receiver.receive_messages(1, 60)
                     await eventually(lambda: len(inbox.buffer) >= 3)
                 assert not calls.by_script["abandon"]
                 clock.move(3)
                 await eventually(lambda: queue.are(6, 6))
                 given_back = calls.by_script["abandon"]
-                received += await receiver.receive_messages(2, 20)
+                received += await receiver.receive_messages(2, 60)
                 assert await queue.are(4, 8)
                 assert calls.by_script["abandon"] == given_back
             await session_of(receiver).renew_lock()
-            received += await receiver.receive_messages(1, 20)
+            received += await receiver.receive_messages(1, 60)
             await eventually(lambda: len(inbox.buffer) == 3)
             assert bodies(received) == [str(number) for number in range(9)]
             assert {message.delivery_count for message in received} == {1}
@@ -574,7 +591,7 @@ async def test_what_is_fetched_ahead_is_not_handed_out_when_the_session_is_lost(
             assert str(await anext(receiver)) == "1"
             clock.move(31)
             with pytest.raises(SessionLockLostError):
-                await receiver.receive_messages(4, 20)
+                await receiver.receive_messages(4, 60)
 
 
 @both
@@ -583,7 +600,7 @@ async def test_received_and_deleted_in_a_session(url: str, partitioned: bool) ->
         await queue.say("a", *"12345")
         mode = ServiceBusReceiveMode.RECEIVE_AND_DELETE
         async with queue.session("a", receive_mode=mode) as receiver:
-            first = await receiver.receive_messages(2, 20)
+            first = await receiver.receive_messages(2, 60)
             assert bodies(first) == ["1", "2"]
             assert first[0].lock_token is None
             with pytest.raises(ValueError, match="received and deleted"):
@@ -592,11 +609,11 @@ async def test_received_and_deleted_in_a_session(url: str, partitioned: bool) ->
                 await queue.session("a").__aenter__()
         assert await queue.are(3, 0)
         async with queue.session("a") as receiver:
-            (message,) = await receiver.receive_messages(1, 20)
+            (message,) = await receiver.receive_messages(1, 60)
             await receiver.defer_message(message)
         async with queue.session("a", receive_mode=mode) as receiver:
             assert bodies(await receiver.receive_deferred_messages([message.sequence_number])) == ["3"]
-            assert bodies(await receiver.receive_messages(5, 20)) == ["4", "5"]
+            assert bodies(await receiver.receive_messages(5, 60)) == ["4", "5"]
         assert await queue.are(0, 0)
 
 
@@ -820,7 +837,7 @@ async def test_all_messages_of_a_session_are_moved_to_the_dead_letter_queue(url:
                     texts = range(start, min(start + 500, count))
                     await sender.send_messages([ServiceBusMessage(str(text), session_id=name) for text in texts])
         async with queue.session(mine, prefetch_count=20) as receiver:
-            one, two = await receiver.receive_messages(2, 20)
+            one, two = await receiver.receive_messages(2, 60)
             await receiver.defer_message(one)
             assert await session_of(receiver).dead_letter_messages("because", "of this") == 1300
             with pytest.raises(SessionLockLostError):
@@ -830,7 +847,7 @@ async def test_all_messages_of_a_session_are_moved_to_the_dead_letter_queue(url:
         async with queue.receiver(sub_queue="deadletter") as dead:
             found: list[ServiceBusReceivedMessage] = []
             while len(found) < 1300:
-                part = await dead.receive_messages(2000, 20)
+                part = await dead.receive_messages(2000, 60)
                 assert part, f"only {len(found)} came"
                 found += part
             assert {
@@ -838,7 +855,7 @@ async def test_all_messages_of_a_session_are_moved_to_the_dead_letter_queue(url:
             } == {(mine, "because", "of this")}
             assert sorted(map(int, bodies(found))) == list(range(1300))
         async with queue.session(other) as receiver:
-            assert len(await receiver.receive_messages(10, 20)) == 5
+            assert len(await receiver.receive_messages(10, 60)) == 5
 
 
 # -- what is sent without one ------------------------------------------------------------------------------------------
@@ -902,7 +919,7 @@ async def test_a_batch_is_sent_as_it_was_when_its_messages_were_added(url: str, 
         message.session_id = None
         await sender.send_messages(batch)
         async with queue.session(mine) as receiver:
-            assert bodies(await receiver.receive_messages(3, 20)) == ["1", "2", "1"]
+            assert bodies(await receiver.receive_messages(3, 60)) == ["1", "2", "1"]
 
 
 # -- through faults ----------------------------------------------------------------------------------------------------
@@ -918,7 +935,7 @@ async def test_a_session_survives_a_reconnect(server: LocalServer) -> None:
         network.cut("accept_session")
         async with client.get_queue_receiver("q", session_id="a") as receiver:
             network.cut("receive", 2)
-            one, two, three = await receiver.receive_messages(3, 20)
+            one, two, three = await receiver.receive_messages(3, 60)
             network.cut("complete")
             await receiver.complete_messages([one])
             network.cut("abandon")
@@ -928,14 +945,14 @@ async def test_a_session_survives_a_reconnect(server: LocalServer) -> None:
             network.cut("renew_session")
             await session_of(receiver).renew_lock()
             await receiver.complete_message(three)
-            received = await receiver.receive_messages(4, 20)
+            received = await receiver.receive_messages(4, 60)
             assert [(str(each), each.delivery_count) for each in received] == [("2", 2), ("4", 1), ("5", 1), ("6", 1)]
             network.cut("release_session")
         assert network.cuts == 8
         assert await queue.is_left_alone()
         async with queue.session("a") as receiver:
             assert await session_of(receiver).get_state() == b"x"
-            assert len(await receiver.receive_messages(4, 20)) == 4
+            assert len(await receiver.receive_messages(4, 60)) == 4
 
 
 async def test_the_order_of_sessions_survives_failovers(replicated_cluster: LocalCluster) -> None:  # noqa: C901 -- a story
@@ -1048,7 +1065,7 @@ async def test_what_working_off_a_session_costs(url: str) -> None:
         await queue.say("a", *"12345")
         with Calls(queue.transport) as calls:
             async with queue.session("a") as receiver:
-                await receiver.complete_messages(await receiver.receive_messages(5, 20))
+                await receiver.complete_messages(await receiver.receive_messages(5, 60))
         assert dict(calls.by_script) == {"accept_session": 1, "receive": 1, "complete": 1, "release_session": 1}
 
 

@@ -35,7 +35,7 @@ SETTLEMENTS = WAYS | {"renew": lambda receiver, message: receiver.renew_message_
 
 
 async def one(receiver: ServiceBusReceiver) -> ServiceBusReceivedMessage:
-    (message,) = await receiver.receive_messages(1, 20)
+    (message,) = await receiver.receive_messages(1, 60)
     return message
 
 
@@ -315,7 +315,7 @@ async def test_a_message_is_completed_once_also_among_many(url: str, partitioned
     async with queue_at(url, partitioned=partitioned) as queue:
         await queue.send("a", "b", at=-1)
         receiver = queue.receiver()
-        messages = await receiver.receive_messages(2, 20)
+        messages = await receiver.receive_messages(2, 60)
         results = await asyncio.gather(
             receiver.complete_messages(messages),
             receiver.complete_message(messages[0]),
@@ -339,7 +339,7 @@ async def test_settlements_of_the_same_moment_share_calls(url: str, partitioned:
         for settle in SETTLEMENTS.values():
             for place in range(len(queue.partitions)):
                 await queue.fill(120 // len(queue.partitions), at=place)
-            messages = await receiver.receive_messages(120, 20)
+            messages = await receiver.receive_messages(120, 60)
             with Calls(queue.transport) as calls:
                 await asyncio.gather(*(settle(receiver, message) for message in messages))
             assert sum(calls.by_script.values()) <= 4 * len(queue.partitions)
@@ -352,7 +352,7 @@ async def test_a_lost_lock_fails_nobody_but_its_caller(url: str, partitioned: bo
         receiver = queue.receiver()
         for settle in SETTLEMENTS.values():
             await queue.fill(20, at=-1)
-            messages = await receiver.receive_messages(20, 20)
+            messages = await receiver.receive_messages(20, 60)
             await queue.lose(messages[7])
             settled = (settle(receiver, message) for message in messages)
             results = await asyncio.gather(*settled, return_exceptions=True)
@@ -368,7 +368,7 @@ async def test_a_message_is_settled_although_its_lock_is_just_being_renewed(url:
     async with queue_at(url, partitioned=partitioned) as queue:
         await queue.fill(20, at=-1)
         receiver = queue.receiver()
-        messages = await receiver.receive_messages(20, 20)
+        messages = await receiver.receive_messages(20, 60)
         for turns, message in enumerate(messages):
             settle = list(WAYS.values())[turns % len(WAYS)]
             renewal = asyncio.create_task(receiver.renew_message_lock(message))
@@ -384,7 +384,7 @@ async def test_a_message_can_be_settled_after_its_renewal_was_cancelled(url: str
     async with queue_at(url) as queue:
         await queue.fill(10)
         receiver = queue.receiver()
-        messages = await receiver.receive_messages(10, 20)
+        messages = await receiver.receive_messages(10, 60)
         for turns, message in enumerate(messages):
             renewal = asyncio.create_task(receiver.renew_message_lock(message))
             for _ in range(turns):
@@ -400,7 +400,7 @@ async def test_renewals_of_one_message_at_the_same_time_all_succeed(url: str, pa
     async with queue_at(url, partitioned=partitioned) as queue:
         await queue.fill(10, at=-1)
         receiver = queue.receiver()
-        messages = await receiver.receive_messages(10, 20)
+        messages = await receiver.receive_messages(10, 60)
         token = messages[0].lock_token
         await asyncio.gather(*(receiver.renew_message_lock(messages[0]) for _ in range(5)))
         await asyncio.gather(*(receiver.renew_message_lock(message) for message in messages[:3] * 2))
@@ -415,7 +415,7 @@ async def test_a_renewal_begins_the_whole_duration_anew(url: str, partitioned: b
     async with queue_at(url, partitioned=partitioned, clock=clock, lock_duration=30_000) as queue:
         await queue.send("a", "b", at=-1)
         receiver = queue.receiver()
-        renewed, other = await receiver.receive_messages(2, 20)
+        renewed, other = await receiver.receive_messages(2, 60)
         first = until = renewed.locked_until_utc
         for _ in range(5):
             clock.move(20)

@@ -123,7 +123,7 @@ async def test_the_source_is_read_no_faster_than_the_broker_takes(url: str) -> N
         source = Source(50)
         with Gate(queue.client) as gate:
             gate.shut = True
-            sending = asyncio.create_task(asyncio.wait_for(sender.send_stream(source), 20))
+            sending = asyncio.create_task(asyncio.wait_for(sender.send_stream(source), 60))
             await gate.reached()
             await turns(100)
             assert source.read == 5
@@ -294,7 +294,7 @@ async def test_who_iterates_and_is_cancelled_is_gone_at_once(url: str) -> None:
         await sender.send_messages([])
         with Gate(queue.client) as gate:
             gate.shut = True
-            sending = asyncio.create_task(asyncio.wait_for(sender.send_stream(Source(100)), 20))
+            sending = asyncio.create_task(asyncio.wait_for(sender.send_stream(Source(100)), 60))
             await gate.reached()
             await turns(10)
             sending.cancel()
@@ -312,7 +312,7 @@ async def test_who_iterates_and_is_cancelled_is_gone_at_once(url: str) -> None:
 @pytest.mark.parametrize("steps", range(0, 30, 2))
 async def test_it_may_be_cancelled_at_every_step(url: str, steps: int) -> None:
     async with queue_at(url) as queue, queue.client.get_queue_sender("q", max_in_flight=3) as sender:
-        sending = asyncio.create_task(asyncio.wait_for(sender.send_stream(Source(20)), 20))
+        sending = asyncio.create_task(asyncio.wait_for(sender.send_stream(Source(20)), 60))
         await turns(steps)
         sending.cancel()
         await asyncio.wait((sending,))
@@ -379,7 +379,7 @@ async def test_one_task_iterates_at_a_time(url: str) -> None:
         with Gate(queue.client) as gate:
             gate.shut = True
             stream = sender.send_stream(Source(3))
-            first = asyncio.create_task(asyncio.wait_for(anext(stream), 20))
+            first = asyncio.create_task(asyncio.wait_for(anext(stream), 60))
             await gate.reached()
             with pytest.raises(RuntimeError, match="one task at a time"):
                 await anext(stream)
@@ -395,7 +395,7 @@ async def test_another_task_may_close_it_meanwhile(url: str) -> None:
         with Gate(queue.client) as gate:
             gate.shut = True
             stream = sender.send_stream(Source(30))
-            sending = asyncio.create_task(asyncio.wait_for(stream, 20))
+            sending = asyncio.create_task(asyncio.wait_for(stream, 60))
             await gate.reached()
             await turns(5)
             closing = asyncio.create_task(stream.aclose())

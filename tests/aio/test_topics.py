@@ -143,7 +143,7 @@ async def test_a_subscription_with_sessions_gets_what_has_one(url: str, partitio
         async with subject.receiver("sessions", session_id=NEXT_AVAILABLE_SESSION, max_wait_time=5) as receiver:
             assert receiver.session is not None
             assert receiver.session.session_id == "a"
-            assert bodies(await receiver.receive_messages(5, 20)) == list("123")
+            assert bodies(await receiver.receive_messages(5, 60)) == list("123")
             await receiver.session.set_state("x")
         found = [name async for name in subject.client.list_subscription_sessions("t", "sessions")]
         assert found == ["a"]
@@ -159,7 +159,7 @@ async def test_who_waits_at_a_subscription_is_woken(url: str, partitioned: bool)
     async with topic_at(url, rules, partitioned=partitioned) as subject, subject.sender() as sender:
         queues = [await subject.at(name) for name in rules]
         receivers = [subject.receiver(name) for name in rules]
-        tasks = [asyncio.create_task(receiver.receive_messages(1, 20)) for receiver in receivers]
+        tasks = [asyncio.create_task(receiver.receive_messages(1, 60)) for receiver in receivers]
         for queue in queues:
             await queue.waited_at()
         begun = passed()
@@ -172,7 +172,7 @@ async def test_who_waits_at_a_subscription_is_woken(url: str, partitioned: bool)
         assert not calls.by_script["receive"]
         await sender.send_messages(ServiceBusMessage("for both", application_properties={"x": 1}))
         assert bodies(await tasks[1]) == ["for both"]
-        assert passed() - begun < 10
+        assert passed() - begun < 20
 
 
 @both
@@ -233,14 +233,14 @@ async def test_nothing_is_sent_to_a_subscription_nor_received_from_a_topic(url: 
                 await get(path).send_messages(ServiceBusMessage("x"))
         begun = passed()
         with pytest.raises(ServiceBusError) as caught:
-            await subject.client.get_queue_receiver("t").receive_messages(1, 20)
+            await subject.client.get_queue_receiver("t").receive_messages(1, 60)
         assert not caught.value.is_transient
         assert "topic" in str(caught.value)
         with pytest.raises(MessagingEntityNotFoundError):
-            await subject.receiver("missing").receive_messages(1, 20)
+            await subject.receiver("missing").receive_messages(1, 60)
         with pytest.raises(MessagingEntityNotFoundError):
             await subject.client.get_topic_sender("missing").send_messages(ServiceBusMessage("x"))
-        assert passed() - begun < 10
+        assert passed() - begun < 20
         assert await subject.texts("one") == []
 
 
@@ -253,7 +253,7 @@ async def test_what_is_missing_is_created_for_who_asked_for_it(url: str, partiti
             subject.client.get_subscription_receiver("new", "one", create_if_missing=True) as receiver,
         ):
             await sender.send_messages(ServiceBusMessage("x"))
-            assert bodies(await receiver.receive_messages(1, 20)) == ["x"]
+            assert bodies(await receiver.receive_messages(1, 60)) == ["x"]
 
 
 @both
@@ -269,7 +269,7 @@ async def test_the_status_of_topic_and_subscription_is_heeded(url: str, partitio
         await subject.admin.update_subscription("t", {"name": "one", "status": "ReceiveDisabled"})
         await sender.send_messages(ServiceBusMessage("3"))
         with pytest.raises(MessagingEntityDisabledError):
-            await subject.receiver("one").receive_messages(1, 20)
+            await subject.receiver("one").receive_messages(1, 60)
         await subject.admin.update_subscription("t", {"name": "one", "status": "Active"})
         assert await subject.texts("one") == ["1", "2", "3"]
         assert await subject.texts("two") == ["1", "2", "3"]
@@ -370,11 +370,8 @@ async def test_rules_that_are_added_and_removed_hold_from_then_on(url: str, part
 
 
 @both
-async def test_subscriptions_come_and_go_while_senders_run(
-    url: str, partitioned: bool, monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_subscriptions_come_and_go_while_senders_run(url: str, partitioned: bool) -> None:
     """What is sent after one was created is in it, and nobody who sends notices anything."""
-    monkeypatch.setattr("sbredis.aio.core._watching.LATE", 60.0)  # a busy machine answers late
     async with (
         topic_at(url, {"stays": None}, partitioned=partitioned) as subject,
         subject.other_client() as other,
@@ -417,12 +414,12 @@ async def test_a_topic_is_deleted_and_created_again(url: str, partitioned: bool,
         receiver = subject.receiver("one")
         await sender.send_messages(ServiceBusMessage("old"))
         await second.send_messages(ServiceBusMessage("old"))
-        assert len(await receiver.receive_messages(1, 20)) == 1
+        assert len(await receiver.receive_messages(1, 60)) == 1
         await subject.admin.delete_topic("t")
         with pytest.raises(MessagingEntityNotFoundError):
             await sender.send_messages(ServiceBusMessage("nowhere"))
         with pytest.raises(MessagingEntityNotFoundError):
-            await receiver.receive_messages(5, 20)
+            await receiver.receive_messages(5, 60)
         await subject.admin.create_topic("t", enable_partitioning=partitioned is not change)
         await subject.create({"one": None, "two": None})
         for each in (sender, second):
@@ -431,7 +428,7 @@ async def test_a_topic_is_deleted_and_created_again(url: str, partitioned: bool,
                 await each.send_messages(ServiceBusMessage("new"))
             else:
                 assert outcome is None
-        assert bodies(await receiver.receive_messages(2, 20)) == ["new", "new"]
+        assert bodies(await receiver.receive_messages(2, 60)) == ["new", "new"]
         assert await subject.texts("two") == ["new", "new"]
 
 
@@ -492,7 +489,7 @@ async def test_a_queue_that_has_become_a_topic_and_the_other_way_round(url: str,
             receiver = subject.client.get_queue_receiver("x")
         else:
             receiver = subject.client.get_subscription_receiver("x", "one")
-        assert bodies(await receiver.receive_messages(6, 20)) == ["new"] * 6
+        assert bodies(await receiver.receive_messages(6, 60)) == ["new"] * 6
 
 
 @both
@@ -538,8 +535,8 @@ async def test_who_receives_from_elsewhere_is_not_disturbed_by_a_change_of_rules
         await sender.send_messages(ServiceBusMessage("1"))
         assert await subject.texts("one") == ["1"]
         tasks = [
-            asyncio.create_task(subject.receiver("one").receive_messages(1, 20)),
-            asyncio.create_task(subject.client.get_queue_receiver("q").receive_messages(1, 20)),
+            asyncio.create_task(subject.receiver("one").receive_messages(1, 60)),
+            asyncio.create_task(subject.client.get_queue_receiver("q").receive_messages(1, 60)),
         ]
         await (await subject.at("one")).waited_at()
         with Calls(subject.client._connection.transport) as calls:

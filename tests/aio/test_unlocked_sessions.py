@@ -30,7 +30,7 @@ async def test_a_session_is_peeked_by_name_while_another_receiver_has_it(url: st
     async with seats_at(url, partitioned=partitioned) as queue:
         mine, other = await filled(queue)
         async with queue.session(mine) as holder:
-            (held,) = await holder.receive_messages(1, 20)
+            (held,) = await holder.receive_messages(1, 60)
             looker = queue.receiver()
             assert bodies(await looker.peek_messages(2, session_id=mine)) == ["1", "2"]
             assert bodies(await looker.peek_messages(1, session_id=other)) == ["other 1"]
@@ -56,7 +56,7 @@ async def test_a_receiver_of_a_session_by_name_looks_and_deletes_without_accepti
         assert receiver._session is None
         assert await queue.holders() == 0
         async with queue.session(other) as holder:
-            assert bodies(await holder.receive_messages(5, 20)) == ["other 1", "other 2", "other 3"]
+            assert bodies(await holder.receive_messages(5, 60)) == ["other 1", "other 2", "other 3"]
 
 
 @both
@@ -66,7 +66,7 @@ async def test_one_session_is_purged_whoever_has_it(url: str, partitioned: bool)
         mine, other = await filled(queue)
         await queue.say(mine, "later", scheduled_enqueue_time_utc=datetime.now(UTC) + timedelta(hours=1))
         async with queue.session(mine) as holder:
-            (first,) = await holder.receive_messages(1, 20)
+            (first,) = await holder.receive_messages(1, 60)
             purger = queue.receiver()
             assert await purger.purge_messages(session_id=mine) == 2
             await holder.complete_message(first)

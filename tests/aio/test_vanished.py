@@ -49,7 +49,7 @@ async def test_a_sender_that_may_create_what_is_missing_sends_on(url: str) -> No
         await come_back_empty(client._connection.transport)
         await sender.send_messages(ServiceBusMessage("kept"))
         receiver = client.get_queue_receiver("orders")
-        assert [message.body for message in await receiver.receive_messages(1, 20)] == [b"kept"]
+        assert [message.body for message in await receiver.receive_messages(1, 60)] == [b"kept"]
 
 
 async def test_a_receiver_that_may_create_what_is_missing_receives_on(binary: str | None) -> None:

@@ -140,7 +140,7 @@ async def test_an_entity_that_is_new_is_found_by_what_it_announces(
     async with queue_at(url) as queue, maintained(queue):
         namespace = queue.client._connection.namespace
         await namespace.create_entity("new", PartitionSettings(**BRIEF), partitioned=partitioned)
-        entity = await queue.client._connection.entity("new", passed() + 20)
+        entity = await queue.client._connection.entity("new", passed() + 60)
         new = Queue(queue.client, entity, url, None)
         await new.send("a", "b", "c")
         await dead_letters(new, 3)
@@ -186,7 +186,7 @@ async def test_another_client_takes_over_when_the_first_is_killed(
     settings: dict[str, Any] = BRIEF | {"time_to_live": 1500}
     async with queue_at(url, partitioned=partitioned, **settings) as queue:
         first = queue.other_client(maintenance=True)
-        await first._connection.open(passed() + 20)
+        await first._connection.open(passed() + 60)
         await eventually(lambda: offer_of(first).visitor.at_rest)
         async with queue.other_client(maintenance=True) as second:
             await eventually(lambda: offer_of(second).standing.seconds > 0)
@@ -207,7 +207,7 @@ async def test_a_partition_that_does_not_answer_holds_up_no_other(url: str, part
         others: list[Queue] = []
         for name in "xyz":
             await connection.namespace.create_entity(name, settings, colocate_with="q" if not partitioned else None)
-            entity = await connection.entity(name, passed() + 20)
+            entity = await connection.entity(name, passed() + 60)
             others.append(Queue(queue.client, entity, url, None))
         async with maintained(queue) as holder:
             transport = holder._connection.transport

@@ -23,7 +23,7 @@ async def test_a_message_that_is_registered_twice_is_let_go_by_both(url: str) ->
     async with queue_at(url) as queue, AutoLockRenewer() as one, AutoLockRenewer() as other:
         await queue.send("a")
         receiver = queue.receiver(auto_lock_renewer=one)
-        (message,) = await receiver.receive_messages(1, 20)
+        (message,) = await receiver.receive_messages(1, 60)
         one.register(receiver, message, max_lock_renewal_duration=1000)
         other.register(receiver, message)
         await receiver.complete_message(message)
@@ -36,7 +36,7 @@ async def test_a_message_is_let_go_whose_lock_lapses_while_it_is_being_settled(u
     async with queue_at(url, clock=clock) as queue, AutoLockRenewer(10_000) as renewer:
         await queue.send("a")
         receiver = queue.receiver(auto_lock_renewer=renewer)
-        (message,) = await receiver.receive_messages(1, 20)
+        (message,) = await receiver.receive_messages(1, 60)
         with Gate(queue.client, "complete") as gate:
             gate.shut = True
             settling = asyncio.ensure_future(receiver.complete_message(message))
@@ -59,7 +59,7 @@ async def test_what_is_synchronous_is_refused_before_anything_is_received(url: s
         for given in wrong:
             with pytest.raises(TypeError, match="AutoLockRenewer"):
                 queue.receiver(auto_lock_renewer=given)
-        (message,) = await queue.receiver().receive_messages(1, 20)
+        (message,) = await queue.receiver().receive_messages(1, 60)
         for given in (queue.client.get_queue_sender(queue.entity.name), object()):
             with pytest.raises(TypeError, match="receiver"):
                 renewer.register(given, message)  # type: ignore[arg-type]
@@ -76,7 +76,7 @@ async def test_a_copy_of_a_message_has_no_lock_and_no_watcher(url: str) -> None:
     async with queue_at(url) as queue, AutoLockRenewer() as renewer:
         await queue.send("a")
         receiver = queue.receiver(auto_lock_renewer=renewer)
-        (message,) = await receiver.receive_messages(1, 20)
+        (message,) = await receiver.receive_messages(1, 60)
         for made in (copy.deepcopy(message), pickle.loads(pickle.dumps(message))):  # noqa: S301  # our own
             assert (made.body, made.sequence_number, made.lock_token) == (b"a", message.sequence_number, None)
             with pytest.raises(ValueError, match="copy"):

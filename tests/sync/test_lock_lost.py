@@ -45,14 +45,14 @@ def test_a_callback_that_hangs_does_not_hold_up_the_close_of_its_renewer(
     def hangs(renewable: Any, error: Exception | None) -> None:
         del renewable, error
         begun.set()
-        over.wait(20)
+        over.wait(60)
 
     try:
         with client.get_queue_sender("q", create_if_missing=True) as sender:
             sender.send_messages(ServiceBusMessage("1"))
         renewer = AutoLockRenewer(max_lock_renewal_duration=0.1, on_lock_renew_failure=hangs)
         client.get_queue_receiver("q", auto_lock_renewer=renewer).next()
-        assert begun.wait(20)
+        assert begun.wait(60)
         renewer.close()
         assert not over.is_set()
         assert "still running" in caplog.text

@@ -28,8 +28,8 @@ in_memory = pytest.mark.parametrize("target", ["memory"])  # what takes seconds,
 
 @pytest.fixture
 def receiver(client: ServiceBusClient) -> Iterator[ServiceBusReceiver]:
-    """Of a queue with three messages, whose locks last five seconds."""
-    with client.get_queue_sender("q", create_if_missing={"lock_duration": "PT5S"}) as sender:
+    """Of a queue with three messages, whose locks last ten seconds."""
+    with client.get_queue_sender("q", create_if_missing={"lock_duration": "PT10S"}) as sender:
         sender.send_messages([ServiceBusMessage(str(number)) for number in range(3)])
     with client.get_queue_receiver("q", max_wait_time=5) as receiver:
         yield receiver
@@ -134,18 +134,18 @@ def test_closing_waits_for_callbacks_unless_told_otherwise(receiver: ServiceBusR
 
     def on_failure(*_: object) -> None:
         begun.set()
-        go_on.wait(20)
+        go_on.wait(60)
         ended.set()
 
     for wait in (False, True):
         renewer = AutoLockRenewer(0.1, on_failure)
         renewer.register(receiver, receiver.next())
-        assert begun.wait(20)
+        assert begun.wait(60)
         if not wait:
             renewer.close(wait=False)
             assert not ended.is_set()
             go_on.set()
-            assert ended.wait(20)
+            assert ended.wait(60)
             for event in (begun, go_on, ended):
                 event.clear()
         else:
@@ -164,7 +164,7 @@ def test_a_callback_may_close_the_renewer(receiver: ServiceBusReceiver) -> None:
 
     renewer = AutoLockRenewer(0.1, on_failure)
     renewer.register(receiver, receiver.next())
-    assert closed.wait(20)
+    assert closed.wait(60)
     renewer.close()
 
 

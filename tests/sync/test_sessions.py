@@ -155,7 +155,7 @@ def test_who_waits_for_a_session_is_woken(client: ServiceBusClient, sender: Serv
         waits = pool.submit(receiver.next)
         wait_until(lambda: accepting(receiver))
         send(sender, "ann", "one")
-        assert str(waits.result(20)) == "one"
+        assert str(waits.result(60)) == "one"
     assert session_of(receiver).session_id == "ann"
 
 
@@ -248,14 +248,11 @@ def test_a_session_holds_its_client_and_is_not_held_by_it(url: str) -> None:
     assert session.get_state() == b"still there"
     with pytest.warns(ResourceWarning, match="was not closed"):
         del session
-    worker.join(20)
+    worker.join(60)
     assert not worker.is_alive()
 
 
-def test_threads_share_sessions_and_each_message_comes_once(
-    client: ServiceBusClient, sender: ServiceBusSender, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr("sbredis.aio.core._watching.LATE", 60.0)  # a busy machine answers late
+def test_threads_share_sessions_and_each_message_comes_once(client: ServiceBusClient, sender: ServiceBusSender) -> None:
     names, each = [f"s{number}" for number in range(12)], 5
     for name in names:
         send(sender, name, *map(str, range(each)))
@@ -284,8 +281,8 @@ def test_threads_share_sessions_and_each_message_comes_once(
 @in_memory
 @pytest.mark.parametrize("by", ["the receiver", "hand"])
 def test_a_session_is_renewed_while_its_thread_is_busy(by: str, client: ServiceBusClient) -> None:
-    """Its lock lasts five seconds."""
-    options: QueueOptions = {"requires_session": True, "lock_duration": "PT5S"}
+    """Its lock lasts ten seconds."""
+    options: QueueOptions = {"requires_session": True, "lock_duration": "PT10S"}
     with AutoLockRenewer() as renewer, client.get_queue_sender("short", create_if_missing=options) as sender:
         send(sender, "ann", "one")
         given = renewer if by == "the receiver" else None
@@ -428,7 +425,7 @@ def test_closing_a_receiver_ends_who_waits_for_its_session(client: ServiceBusCli
         wait_until(lambda: accepting(receiver))
         receiver.close()
         with pytest.raises((ServiceBusError, ValueError), match=r"The receiver (is|was) closed"):
-            waits.result(20)
+            waits.result(60)
 
 
 def test_closing_the_client_ends_who_waits_for_a_session(url: str) -> None:
@@ -440,7 +437,7 @@ def test_closing_the_client_ends_who_waits_for_a_session(url: str) -> None:
         client.close()
         for each in waits:
             with pytest.raises((ServiceBusError, ValueError), match="closed"):
-                each.result(20)
+                each.result(60)
 
 
 def test_a_session_is_free_when_its_client_is_closed(url: str, client: ServiceBusClient) -> None:

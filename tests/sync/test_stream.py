@@ -187,7 +187,7 @@ def test_closing_the_client_ends_the_stream(url: str, monkeypatch: pytest.Monkey
             ended = pool.submit(outcome, stream)
             wait_until(lambda: stream._exhausted)
             client.close()
-            assert isinstance(ended.result(10), ServiceBusError | StopIteration | ValueError)
+            assert isinstance(ended.result(60), ServiceBusError | StopIteration | ValueError)
 
 
 def outcome(stream: SendStream) -> Exception | None:

@@ -155,10 +155,10 @@ def test_an_interruption_before_the_call_has_begun_ends_it(
 
     def occupy() -> None:
         busy.set()
-        let.wait(20)
+        let.wait(60)
 
     client._portal.post(occupy)
-    assert busy.wait(20)
+    assert busy.wait(60)
     worker = client._portal._worker
     assert worker is not None
 

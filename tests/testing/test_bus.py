@@ -377,7 +377,7 @@ def test_the_synchronous_client_goes_by_the_clock(sync_bus: SyncBus) -> None:
             with pytest.raises(TimeoutError):
                 waiting.result(0.1)
             sync_bus.clock.advance(hours=1)
-            (message,) = waiting.result(5)
+            (message,) = waiting.result(60)
         receiver.complete_message(message)
         sync_bus.clock.advance(minutes=5)
         assert receiver.receive_messages(max_wait_time=0.1) == []

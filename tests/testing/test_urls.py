@@ -111,7 +111,7 @@ async def test_who_waits_in_another_thread_notices_that_the_clock_was_moved(bus:
     thread = asyncio.create_task(asyncio.to_thread(asyncio.run, receive()))
     async with bus.client.get_queue_sender("orders") as sender:
         await sender.schedule_messages(ServiceBusMessage("later"), bus.clock.now + timedelta(days=1))
-    await asyncio.to_thread(waits.wait, 10)
+    await asyncio.to_thread(waits.wait, 60)
     assert not thread.done()
     bus.clock.advance(days=1)
     await thread
@@ -119,9 +119,8 @@ async def test_who_waits_in_another_thread_notices_that_the_clock_was_moved(bus:
     assert await bus.messages("orders") == []
 
 
-async def test_many_threads_share_one_bus(bus: Bus, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_many_threads_share_one_bus(bus: Bus) -> None:
     """Each with a client, a sender and a receiver of its own, while the clock is moved: every message comes once."""
-    monkeypatch.setattr("sbredis.aio.core._watching.LATE", 60.0)  # a busy machine answers late
     await bus.create_queue("orders", lock_duration=timedelta(minutes=5), enable_partitioning=True)
     threads, each = 4, 50
     got: list[bytes] = []
@@ -143,7 +142,7 @@ async def test_many_threads_share_one_bus(bus: Bus, monkeypatch: pytest.MonkeyPa
         for _ in range(20):
             bus.clock.advance(seconds=1)
             await asyncio.sleep(0.01)
-        await asyncio.wait_for(asyncio.gather(*running), 30)
+        await asyncio.wait_for(asyncio.gather(*running), 200)
     wanted = {f"{name} {number}".encode() for name in range(threads) for number in range(each)}
     assert sorted(got) == sorted(wanted)
     assert sorted(message.body for message in await bus.sent("orders")) == sorted(wanted)

@@ -14,13 +14,15 @@ import pytest
 
 from sbredis.exceptions import Outcome, ServiceBusConnectionError, ServiceBusError
 from sbredis.servers import LocalServer
-from sbredis.transport import Script, Transport, open_transport
+from sbredis.transport import Script, Transport, WireLimits, open_transport
 from tests.transport.ears import Ear
 from tests.transport.hand import turns
 
 pytestmark = [pytest.mark.anyio, pytest.mark.everywhere("each target has a transport of its own")]
 
 COUNT = Script("count", "return redis.call('INCRBY', KEYS[1], ARGV[1])")
+PATIENT = WireLimits(give_up_after=3600)
+"""Closing does not wait until a silent server is given up."""
 
 
 @pytest.fixture
@@ -32,7 +34,7 @@ def own_server(binary: str | None) -> Iterator[LocalServer]:
 
 async def ends_of(calls: list[asyncio.Task[Any]]) -> list[Any]:
     """How calls ended, which they must soon."""
-    with anyio.fail_after(5):
+    with anyio.fail_after(40):
         return await asyncio.gather(*calls, return_exceptions=True)
 
 
@@ -42,11 +44,11 @@ def under_way(transport: Transport, count: int = 5, **options: Any) -> list[asyn
 
 @pytest.mark.parametrize("repeatable", [False, True])
 async def test_calls_that_were_sent_end_with_an_unknown_outcome(own_server: LocalServer, repeatable: bool) -> None:
-    transport = await open_transport(own_server.url, scripts=[COUNT])
+    transport = await open_transport(own_server.url, scripts=[COUNT], limits=PATIENT)
     own_server.pause()
     calls = under_way(transport, repeatable=repeatable)
     await turns(10)
-    with anyio.fail_after(5):
+    with anyio.fail_after(40):
         await transport.aclose()
     own_server.resume()
     for end in await ends_of(calls):
@@ -55,12 +57,12 @@ async def test_calls_that_were_sent_end_with_an_unknown_outcome(own_server: Loca
 
 
 async def test_calls_that_wait_for_a_server_to_come_back_end_as_never_sent(own_server: LocalServer) -> None:
-    transport = await open_transport(own_server.url, scripts=[COUNT])
+    transport = await open_transport(own_server.url, scripts=[COUNT], limits=PATIENT)
     own_server.kill()
     await asyncio.gather(*under_way(transport, timeout=0.2), return_exceptions=True)  # the loss is noticed
     calls = under_way(transport)
     await turns(10)
-    with anyio.fail_after(5):
+    with anyio.fail_after(40):
         await transport.aclose()
     for end in await ends_of(calls):
         assert isinstance(end, ServiceBusConnectionError)
@@ -70,13 +72,13 @@ async def test_calls_that_wait_for_a_server_to_come_back_end_as_never_sent(own_s
 async def test_calls_that_wait_to_be_repeated_end_with_what_is_known_of_the_first_attempt(
     own_server: LocalServer,
 ) -> None:
-    transport = await open_transport(own_server.url, scripts=[COUNT])
+    transport = await open_transport(own_server.url, scripts=[COUNT], limits=PATIENT)
     own_server.pause()
     calls = under_way(transport, repeatable=True)
     await turns(10)
     own_server.kill()  # they were sent, no answer came, and now they wait for a server
     await turns(50)
-    with anyio.fail_after(5):
+    with anyio.fail_after(40):
         await transport.aclose()
     for end in await ends_of(calls):
         assert isinstance(end, ServiceBusError)
@@ -89,14 +91,14 @@ async def test_calls_that_wait_for_confirmation_end_with_an_unknown_outcome(bina
         config = {"replicaof": f"127.0.0.1 {server.port}"}
         replica = running.enter_context(LocalServer(binary=binary, config=config))
         await anyio.to_thread.run_sync(lambda: server.ask("WAIT", 1, 5000))
-        transport = await open_transport(server.url + "?durability=replicated", scripts=[COUNT])
+        transport = await open_transport(server.url + "?durability=replicated", scripts=[COUNT], limits=PATIENT)
         assert await transport.call(COUNT, [b"k"], [1]) == 1
         replica.pause()
         first = under_way(transport)
         await turns(50)
         queued = under_way(transport)
         await turns(10)
-        with anyio.fail_after(5):
+        with anyio.fail_after(40):
             await transport.aclose()
         replica.resume()
         assert {end.outcome for end in await ends_of(first)} == {Outcome.UNKNOWN}
@@ -104,11 +106,11 @@ async def test_calls_that_wait_for_confirmation_end_with_an_unknown_outcome(bina
 
 
 async def test_a_subscription_that_waits_for_its_confirmation_ends(own_server: LocalServer) -> None:
-    transport = await open_transport(own_server.url)
+    transport = await open_transport(own_server.url, limits=PATIENT)
     own_server.pause()
     waiting = asyncio.create_task(transport.subscribe(b"c", Ear()))
     await turns(10)
-    with anyio.fail_after(5):
+    with anyio.fail_after(40):
         await transport.aclose()
     own_server.resume()
     (end,) = await ends_of([waiting])

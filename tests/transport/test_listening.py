@@ -81,6 +81,6 @@ async def test_a_subscription_that_nobody_confirms_ends_in_time(cluster: LocalCl
         master.pause()
         try:
             with pytest.raises(OperationTimeoutError, match="not confirmed"):
-                await transport.subscribe(CHANNEL, Heard(), timeout=0.3)
+                await transport.subscribe(CHANNEL, Heard(), timeout=1)
         finally:
             master.resume()

@@ -137,7 +137,7 @@ async def test_a_server_with_the_wrong_certificate_is_refused_at_once(
     encrypted: Encrypted, host: str, options: dict[str, str], told: str
 ) -> None:
     """Waiting would not help, so nothing is tried again."""
-    with anyio.fail_after(10), pytest.raises(ServerUnsuitableError, match=f"TLS with {host}:.*({told})") as caught:
+    with anyio.fail_after(50), pytest.raises(ServerUnsuitableError, match=f"TLS with {host}:.*({told})") as caught:
         await open_transport(encrypted.url(host, **options), connect_timeout=60)
     assert "attempts" not in str(caught.value)
 
@@ -170,7 +170,7 @@ async def test_a_file_that_is_no_certificate_is_told(encrypted: Encrypted, tmp_p
 async def test_a_server_without_tls_is_told_at_once(server: LocalServer, scheme: str) -> None:
     url = f"{scheme}://127.0.0.1:{server.port}" + ("/m" if scheme == "rediss+sentinel" else "")
     told = f"127.0.0.1:{server.port} does not speak TLS: use redis:// instead of rediss://"
-    with anyio.fail_after(30), pytest.raises(ServerUnsuitableError, match=told) as caught:
+    with anyio.fail_after(200), pytest.raises(ServerUnsuitableError, match=told) as caught:
         await open_transport(url, connect_timeout=600)
     assert not caught.value.is_transient
 
@@ -178,7 +178,7 @@ async def test_a_server_without_tls_is_told_at_once(server: LocalServer, scheme:
 async def test_a_server_that_wants_a_password_and_has_no_tls_is_told_at_once(binary: str | None) -> None:
     with LocalServer(binary=binary, config={"requirepass": "secret"}) as guarded:
         url = f"rediss://:secret@127.0.0.1:{guarded.port}"
-        with anyio.fail_after(30), pytest.raises(ServerUnsuitableError, match="does not speak TLS"):
+        with anyio.fail_after(200), pytest.raises(ServerUnsuitableError, match="does not speak TLS"):
             await open_transport(url, connect_timeout=600)
 
 
@@ -187,7 +187,7 @@ async def test_a_port_with_tls_that_is_spoken_to_without_is_told_at_once(certifi
     with tls_port(certificates) as port:
         url = f"{scheme}://127.0.0.1:{port}" + ("/m" if scheme == "redis+sentinel" else "")
         told = f"127.0.0.1:{port} speaks TLS: use rediss:// instead of redis://"
-        with anyio.fail_after(30), pytest.raises(ServerUnsuitableError, match=told):
+        with anyio.fail_after(200), pytest.raises(ServerUnsuitableError, match=told):
             await open_transport(url, connect_timeout=600)
 
 

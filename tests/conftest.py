@@ -51,7 +51,7 @@ def forgotten_memory() -> Iterator[None]:
 
 @pytest.fixture(autouse=True)
 def patient(monkeypatch: pytest.MonkeyPatch) -> None:
-    """On a busy machine any answer may take seconds. No partition is passed over for that, unless a test wants it."""
+    """Let no client pass over a partition that answers late: on a busy machine any answer may take seconds."""
     monkeypatch.setattr(watching, "LATE", 60.0)
     monkeypatch.setattr(inbox, "ANSWERING", 60.0)
     monkeypatch.setattr(accepting, "ANSWERING", 60.0)
@@ -59,14 +59,14 @@ def patient(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.fixture
 def gathers_for_long(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Who has got something waits for more until it has all, or the test ends it."""
+    """Let a receiver that has a message gather more until it has all, however slowly they come."""
     monkeypatch.setattr(inbox, "_GATHERING", 60.0)
     monkeypatch.setattr(inbox, "_LONGEST_GATHERING", 60.0)
 
 
 @pytest.fixture
 def hasty(patient: None, monkeypatch: pytest.MonkeyPatch) -> None:  # noqa: ARG001 -- comes after it
-    """An answer is late at once, for tests in which one does not come."""
+    """Make answers late soon, for tests in which one never comes."""
     monkeypatch.setattr(watching, "LATE", 0.05)
 
 

@@ -297,8 +297,8 @@ async def test_a_message_that_breaks_the_rules_stays_scheduled_and_holds_nobody_
     url: str, partitioned: bool, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     """Neither those of the same call, nor those that are scheduled later; and it is complained of once."""
-    monkeypatch.setattr(aside, "_FIRST_PAUSE", 0.01)
-    monkeypatch.setattr(aside, "_LONGEST_PAUSE", 0.01)
+    monkeypatch.setattr(aside, "_FIRST_PAUSE", 1.0)
+    monkeypatch.setattr(aside, "_LONGEST_PAUSE", 1.0)
     trouble = Trouble(monkeypatch)
     async with topic_at(url, {"one": None, "two": None}, partitioned=partitioned) as subject:
         (number,) = await lay(subject, "odd", odd=True)

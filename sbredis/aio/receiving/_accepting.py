@@ -173,7 +173,7 @@ class _SessionSearch:
         return session
 
     async def _hear_out(self, deadline: float) -> None:
-        """Wait for the answers that are still to come: without them nobody knows whether there is a session."""
+        """Wait for the answers of the calls under way: without them it is not known whether there is a session."""
         self._waits = False
         self.pump()
         until = min(deadline, self._loop.time() + ANSWERING)

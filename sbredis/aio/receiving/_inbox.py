@@ -207,9 +207,9 @@ class Inbox:
             if not await self._news_for(caller, until):
                 return
 
-    async def _hear_out(self, caller: Caller) -> None:
-        """Wait for the answers that are still to come. Without them an empty list would say nothing: the server is
-        slow, or this process was.
+    async def _hear_out(self, caller: ReceiveCall) -> None:
+        """Wait for the answers of the calls under way. Without them, an empty list would not mean that there is no
+        message: the server may be slow, or this process.
         """
         caller.unanswered = {
             watcher: watcher.watch.calls - watcher.watch.under_way for watcher in self._watchers if watcher.may_answer

@@ -208,9 +208,7 @@ class Inbox:
                 return
 
     async def _hear_out(self, caller: ReceiveCall) -> None:
-        """Wait for the answers of the calls under way. Without them, an empty list would not mean that there is no
-        message: the server may be slow, or this process.
-        """
+        """Wait for the answers of the calls under way: without them, an empty list would mean nothing."""
         caller.unanswered = {
             watcher: watcher.watch.calls - watcher.watch.under_way for watcher in self._watchers if watcher.may_answer
         }
@@ -255,13 +253,11 @@ class Inbox:
         """Why nothing was received, when that says nothing about what there is."""
         if self._trouble is not None:
             return self._trouble.twin()
-        name, target = self.entity.name, self.entity.runtime.target
-        error: ServiceBusError
+        target = self.entity.runtime.target
+        error: ServiceBusError = ServiceBusConnectionError(f"{target} cannot be reached.", outcome=Outcome.NEVER_SENT)
         if any(watcher.watch.late for watcher in self._watchers):
             error = OperationTimeoutError(f"{target} has not answered in time.", outcome=Outcome.UNKNOWN)
-        else:
-            error = ServiceBusConnectionError(f"{target} cannot be reached.", outcome=Outcome.NEVER_SENT)
-        error.entity = name
+        error.entity = self.entity.name
         return error
 
     @property

@@ -69,9 +69,7 @@ async def test_a_session_is_accepted_by_its_name(url: str, partitioned: bool, na
 
 
 @both
-async def test_a_session_that_another_has_cannot_be_accepted_until_it_is_given_back(
-    url: str, partitioned: bool
-) -> None:
+async def test_a_session_held_elsewhere_is_refused_until_it_is_released(url: str, partitioned: bool) -> None:
     async with seats_at(url, partitioned=partitioned) as queue, queue.other_client() as other:
         async with queue.session("a"):
             before = await queue.whole()
@@ -96,9 +94,7 @@ def without_calls(everything: dict[str, Any]) -> dict[str, Any]:
 
 
 @both
-async def test_who_was_told_that_a_session_is_locked_may_try_again_with_the_same_receiver(
-    url: str, partitioned: bool
-) -> None:
+async def test_a_refused_receiver_can_accept_the_session_later(url: str, partitioned: bool) -> None:
     async with seats_at(url, partitioned=partitioned) as queue:
         holder, other = await queue.session("a").__aenter__(), queue.session("a")
         with pytest.raises(SessionCannotBeLockedError):
@@ -109,7 +105,7 @@ async def test_who_was_told_that_a_session_is_locked_may_try_again_with_the_same
 
 
 @both
-async def test_a_session_whose_lock_has_lapsed_is_there_for_the_next(url: str, partitioned: bool) -> None:
+async def test_a_session_whose_lock_lapsed_can_be_accepted_again(url: str, partitioned: bool) -> None:
     """Also where more is held of it than one call works off."""
     async with seats_at(url, partitioned=partitioned, lock_duration=1500) as queue:
         await queue.say("a", *(str(number) for number in range(250)))
@@ -148,7 +144,7 @@ async def test_several_calls_of_one_receiver_accept_its_session_once(url: str, p
 
 
 @both
-async def test_the_next_session_is_the_one_that_has_been_free_for_longest(url: str, partitioned: bool) -> None:
+async def test_the_next_session_is_the_one_free_for_longest(url: str, partitioned: bool) -> None:
     """Of those in one partition; only such count that have something to be received."""
     clock = HandClock()
     async with seats_at(url, partitioned=partitioned, clock=clock) as queue:
@@ -165,7 +161,7 @@ async def test_the_next_session_is_the_one_that_has_been_free_for_longest(url: s
 
 
 @both
-async def test_that_no_session_became_free_is_an_error_or_none(url: str, partitioned: bool) -> None:
+async def test_accepting_times_out_or_returns_none_when_no_session_is_free(url: str, partitioned: bool) -> None:
     async with seats_at(url, partitioned=partitioned) as queue:
         begun = passed()
         with pytest.raises(OperationTimeoutError, match="No session of 'q' became free") as caught:
@@ -179,7 +175,7 @@ async def test_that_no_session_became_free_is_an_error_or_none(url: str, partiti
 
 
 @both
-async def test_the_wait_of_a_call_bounds_the_wait_for_a_session(url: str, partitioned: bool) -> None:
+async def test_the_wait_time_of_any_call_bounds_the_wait_for_a_session(url: str, partitioned: bool) -> None:
     """Whichever call it is that accepts."""
     async with seats_at(url, partitioned=partitioned) as queue:
         receiver = queue.session(NEXT_AVAILABLE_SESSION)
@@ -194,9 +190,7 @@ async def test_the_wait_of_a_call_bounds_the_wait_for_a_session(url: str, partit
 
 
 @in_memory
-async def test_the_next_session_is_waited_for_as_long_as_azures_service_does(
-    url: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_the_default_wait_for_the_next_session_is_65_seconds(url: str, monkeypatch: pytest.MonkeyPatch) -> None:
     asked: list[float] = []
     real = accepting.accept_next
 
@@ -213,7 +207,7 @@ async def test_the_next_session_is_waited_for_as_long_as_azures_service_does(
 
 
 @both
-async def test_the_options_of_accept_next_session_are_those_of_a_receiver(url: str, partitioned: bool) -> None:
+async def test_accept_next_session_takes_the_options_of_a_receiver(url: str, partitioned: bool) -> None:
     async with seats_at(url, partitioned=partitioned) as queue:
         await queue.say("a", "1")
         mode = ServiceBusReceiveMode.RECEIVE_AND_DELETE
@@ -247,7 +241,7 @@ async def _abandoned(queue: Seats, name: str, holder: ServiceBusReceiver) -> Non
 
 @both
 @pytest.mark.parametrize("way", [_sent, _given_back, _abandoned])
-async def test_who_waits_for_a_session_is_woken_when_one_becomes_free_and_asks_only_then(
+async def test_a_waiting_acceptor_asks_only_when_a_session_becomes_free(
     url: str, partitioned: bool, way: Callable[[Seats, str, ServiceBusReceiver], Awaitable[None]]
 ) -> None:
     async with seats_at(url, partitioned=partitioned) as queue:
@@ -269,7 +263,7 @@ async def test_who_waits_for_a_session_is_woken_when_one_becomes_free_and_asks_o
 
 @both
 @pytest.mark.parametrize("what", ["lapses", "is due", "was delayed"])
-async def test_who_waits_for_a_session_asks_again_when_something_is_due(url: str, partitioned: bool, what: str) -> None:
+async def test_a_waiting_acceptor_asks_again_at_the_next_due_time(url: str, partitioned: bool, what: str) -> None:
     async with seats_at(url, partitioned=partitioned, lock_duration=300 if what == "lapses" else 60_000) as queue:
         if what == "is due":
             due = datetime.now(UTC) + timedelta(seconds=0.4)
@@ -292,9 +286,7 @@ async def test_who_waits_for_a_session_asks_again_when_something_is_due(url: str
 
 @both
 @pytest.mark.parametrize("how", ["goes away", "takes another"])
-async def test_who_knew_when_a_session_is_due_and_leaves_lets_another_one_know(
-    url: str, partitioned: bool, how: str
-) -> None:
+async def test_an_acceptor_that_leaves_passes_on_the_due_time_it_knew(url: str, partitioned: bool, how: str) -> None:
     """The first was woken to hear of it; the second would sleep past it."""
     async with seats_at(url, partitioned=partitioned) as queue:
         soon, other = queue.named(0, 2)
@@ -325,7 +317,7 @@ async def test_who_knew_when_a_session_is_due_and_leaves_lets_another_one_know(
 
 
 @both
-async def test_of_those_who_wait_as_many_are_woken_as_there_are_sessions(url: str, partitioned: bool) -> None:
+async def test_as_many_acceptors_are_woken_as_sessions_become_free(url: str, partitioned: bool) -> None:
     async with seats_at(url, partitioned=partitioned) as queue, queue.other_client() as other:
         tasks: list[Opening] = []
         for at in range(6):
@@ -348,7 +340,7 @@ async def nobody_waits(queue: Queue) -> bool:
 
 
 @both
-async def test_each_of_many_sessions_is_served_by_one_of_several_at_a_time(url: str, partitioned: bool) -> None:
+async def test_many_sessions_are_each_served_by_one_receiver_at_a_time(url: str, partitioned: bool) -> None:
     """None by two at once, none forgotten, each in its order, over two clients."""
     async with seats_at(url, partitioned=partitioned) as queue, queue.other_client() as other:
         names = [f"session {number}" for number in range(24)]
@@ -380,7 +372,7 @@ async def test_each_of_many_sessions_is_served_by_one_of_several_at_a_time(url: 
 
 @on_servers
 @both
-async def test_who_waits_for_a_session_and_cannot_be_heard_for_a_while_looks_again(
+async def test_an_acceptor_looks_again_after_losing_its_pubsub_connection(
     url: str, target: str, partitioned: bool, request: pytest.FixtureRequest
 ) -> None:
     async with seats_at(url, partitioned=partitioned) as queue:
@@ -399,9 +391,7 @@ async def test_who_waits_for_a_session_and_cannot_be_heard_for_a_while_looks_aga
 
 @both
 @pytest.mark.parametrize("prefetch", [0, 10])
-async def test_a_plain_receiver_is_refused_at_once_where_sessions_are_required(
-    url: str, partitioned: bool, prefetch: int
-) -> None:
+async def test_a_plain_receiver_is_refused_by_a_session_queue(url: str, partitioned: bool, prefetch: int) -> None:
     async with seats_at(url, partitioned=partitioned) as queue:
         await queue.say("a", "1")
         before = without_calls(await queue.whole())
@@ -420,7 +410,9 @@ async def test_a_plain_receiver_is_refused_at_once_where_sessions_are_required(
 
 @both
 @pytest.mark.parametrize("name", ["a", NEXT_AVAILABLE_SESSION], ids=["named", "next"])
-async def test_a_session_is_refused_at_once_where_there_are_none(url: str, partitioned: bool, name: Any) -> None:
+async def test_a_session_receiver_is_refused_by_a_queue_without_sessions(
+    url: str, partitioned: bool, name: Any
+) -> None:
     async with queue_at(url, partitioned=partitioned) as queue:
         before = without_calls(await queue.whole())
         begun = passed()
@@ -434,7 +426,7 @@ async def test_a_session_is_refused_at_once_where_there_are_none(url: str, parti
 
 @both
 @pytest.mark.parametrize("name", ["a", NEXT_AVAILABLE_SESSION], ids=["named", "next"])
-async def test_no_session_is_accepted_where_nothing_may_be_received(url: str, partitioned: bool, name: Any) -> None:
+async def test_no_session_is_accepted_when_receiving_is_disabled(url: str, partitioned: bool, name: Any) -> None:
     async with seats_at(url, partitioned=partitioned, status="ReceiveDisabled") as queue:
         await queue.say("a", "1")
         with pytest.raises(MessagingEntityDisabledError):
@@ -443,7 +435,7 @@ async def test_no_session_is_accepted_where_nothing_may_be_received(url: str, pa
 
 
 @both
-async def test_there_is_no_session_where_there_is_no_queue(url: str, partitioned: bool) -> None:
+async def test_accepting_a_session_of_a_missing_queue_is_refused(url: str, partitioned: bool) -> None:
     async with seats_at(url, partitioned=partitioned) as queue:
         for name in ("a", NEXT_AVAILABLE_SESSION):
             with pytest.raises(MessagingEntityNotFoundError):
@@ -455,7 +447,7 @@ async def test_there_is_no_session_where_there_is_no_queue(url: str, partitioned
 
 
 @in_memory
-async def test_a_renewer_that_was_closed_keeps_a_session_from_being_accepted(url: str) -> None:
+async def test_a_closed_renewer_prevents_accepting_a_session(url: str) -> None:
     async with seats_at(url) as queue:
         await queue.say("a", "1")
         renewer = AutoLockRenewer()
@@ -470,7 +462,7 @@ async def test_a_renewer_that_was_closed_keeps_a_session_from_being_accepted(url
 
 @both
 @pytest.mark.parametrize("name", ["a", NEXT_AVAILABLE_SESSION], ids=["named", "next"])
-async def test_whenever_accepting_is_cancelled_no_session_stays_locked_and_nobody_waits(
+async def test_cancelled_accepting_leaves_no_locked_session_and_no_waiter(
     url: str, partitioned: bool, name: Any
 ) -> None:
     async with seats_at(url, partitioned=partitioned) as queue:
@@ -492,9 +484,7 @@ async def test_whenever_accepting_is_cancelled_no_session_stays_locked_and_nobod
 
 
 @both
-async def test_whenever_one_who_waits_is_cancelled_when_a_session_comes_it_is_there_for_the_next(
-    url: str, partitioned: bool
-) -> None:
+async def test_a_session_stays_available_when_its_acceptor_is_cancelled(url: str, partitioned: bool) -> None:
     async with seats_at(url, partitioned=partitioned) as queue:
         done = 0
         for count in range(400):
@@ -520,7 +510,7 @@ async def test_whenever_one_who_waits_is_cancelled_when_a_session_comes_it_is_th
 
 
 @both
-async def test_a_session_that_comes_when_its_receiver_has_gone_is_given_back(url: str, partitioned: bool) -> None:
+async def test_a_session_accepted_after_cancellation_is_released(url: str, partitioned: bool) -> None:
     """The call was under way: what it brings is nobody's."""
     async with seats_at(url, partitioned=partitioned) as queue:
         await queue.say("a", "1")
@@ -538,7 +528,7 @@ async def test_a_session_that_comes_when_its_receiver_has_gone_is_given_back(url
 
 
 @both
-async def test_a_session_that_comes_when_the_time_is_over_is_given_back(
+async def test_a_session_accepted_after_the_timeout_is_released(
     url: str, partitioned: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("sbredis.aio.calls._arguments.ANSWERING", 0.1)
@@ -557,9 +547,7 @@ async def test_a_session_that_comes_when_the_time_is_over_is_given_back(
 
 @both
 @pytest.mark.parametrize("name", ["a", NEXT_AVAILABLE_SESSION], ids=["named", "next"])
-async def test_a_receiver_that_is_closed_while_it_accepts_accepts_nothing(
-    url: str, partitioned: bool, name: Any
-) -> None:
+async def test_a_receiver_closed_while_accepting_accepts_nothing(url: str, partitioned: bool, name: Any) -> None:
     """And says so at once."""
     async with seats_at(url, partitioned=partitioned) as queue:
         await queue.say("a", "1")
@@ -580,9 +568,7 @@ async def test_a_receiver_that_is_closed_while_it_accepts_accepts_nothing(
 
 
 @both
-async def test_a_receiver_that_is_closed_while_it_waits_for_a_session_waits_no_longer(
-    url: str, partitioned: bool
-) -> None:
+async def test_a_receiver_closed_while_waiting_for_a_session_stops_waiting(url: str, partitioned: bool) -> None:
     async with seats_at(url, partitioned=partitioned) as queue:
         receiver = queue.session(NEXT_AVAILABLE_SESSION)
         task = opening(receiver)
@@ -598,7 +584,7 @@ async def test_a_receiver_that_is_closed_while_it_waits_for_a_session_waits_no_l
 
 
 @both
-async def test_closing_ends_who_accepts_in_the_place_of_one_that_was_cancelled(url: str, partitioned: bool) -> None:
+async def test_closing_ends_an_acceptor_that_replaced_a_cancelled_one(url: str, partitioned: bool) -> None:
     async with seats_at(url, partitioned=partitioned) as queue:
         receiver = queue.session(NEXT_AVAILABLE_SESSION, max_wait_time=60)
         first = asyncio.ensure_future(receiver.receive_messages(1))
@@ -616,9 +602,7 @@ async def test_closing_ends_who_accepts_in_the_place_of_one_that_was_cancelled(u
 
 @both
 @pytest.mark.parametrize("name", ["a", NEXT_AVAILABLE_SESSION], ids=["named", "next"])
-async def test_a_client_does_not_keep_a_receiver_whose_closing_was_cut_short(
-    url: str, partitioned: bool, name: Any
-) -> None:
+async def test_a_client_forgets_a_receiver_whose_close_was_cancelled(url: str, partitioned: bool, name: Any) -> None:
     """As it is for each accept_next_session in a cancelled scope, where everything that waits is cut short."""
     async with seats_at(url, partitioned=partitioned) as queue:
         await queue.say("a", "1")
@@ -635,7 +619,7 @@ async def test_a_client_does_not_keep_a_receiver_whose_closing_was_cut_short(
 
 
 @both
-async def test_a_client_that_is_closed_ends_all_who_wait_for_a_session(url: str, partitioned: bool) -> None:
+async def test_closing_a_client_ends_all_its_waiting_acceptors(url: str, partitioned: bool) -> None:
     async with seats_at(url, partitioned=partitioned) as queue:
         client = queue.other_client()
         tasks = [opening(client.get_queue_receiver("q", session_id=NEXT_AVAILABLE_SESSION)) for _ in range(3)]
@@ -650,7 +634,7 @@ async def test_a_client_that_is_closed_ends_all_who_wait_for_a_session(url: str,
 
 
 @both
-async def test_what_could_not_be_opened_is_not_kept(url: str, partitioned: bool) -> None:
+async def test_a_client_forgets_senders_and_receivers_that_failed_to_open(url: str, partitioned: bool) -> None:
     """A client that asks for the next session for days does not remember when there was none."""
     async with seats_at(url, partitioned=partitioned) as queue:
         before = len(queue.client._handlers)
@@ -703,7 +687,7 @@ class Mute:
 @in_memory
 @pytest.mark.usefixtures("hasty")
 @pytest.mark.parametrize("hangs", [True, False])
-async def test_a_partition_that_does_not_answer_does_not_keep_the_sessions_of_the_others(url: str, hangs: bool) -> None:
+async def test_an_unresponsive_partition_does_not_hide_sessions_of_the_others(url: str, hangs: bool) -> None:
     async with seats_at(url, partitioned=True) as queue:
         here, there = queue.named(1)[0], queue.named(2)[0]
         await queue.say(here, "1")
@@ -723,7 +707,7 @@ async def test_a_partition_that_does_not_answer_does_not_keep_the_sessions_of_th
 
 
 @in_memory
-async def test_that_no_session_is_free_is_said_although_one_partition_cannot_be_reached(url: str) -> None:
+async def test_no_free_session_is_reported_despite_an_unreachable_partition(url: str) -> None:
     """Only when none can be reached is that the error."""
     async with seats_at(url, partitioned=True) as queue:
         with Mute(queue, {0}, hangs=False):
@@ -733,7 +717,7 @@ async def test_that_no_session_is_free_is_said_although_one_partition_cannot_be_
 
 
 @in_memory
-async def test_a_partition_that_comes_back_is_asked_again(url: str) -> None:
+async def test_a_partition_is_asked_again_when_it_comes_back(url: str) -> None:
     async with seats_at(url, partitioned=True) as queue:
         name = queue.named(0)[0]
         await queue.say(name, "1")
@@ -745,9 +729,7 @@ async def test_a_partition_that_comes_back_is_asked_again(url: str) -> None:
 
 @pytest.mark.parametrize("target", ["cluster"], indirect=True)
 @pytest.mark.usefixtures("hasty")
-async def test_a_master_that_is_stopped_does_not_keep_the_sessions_of_the_others(
-    url: str, cluster: LocalCluster
-) -> None:
+async def test_a_stopped_master_does_not_hide_sessions_of_other_partitions(url: str, cluster: LocalCluster) -> None:
     async with seats_at(url, partitioned=True, partitions=6) as queue:
         slots = [key_slot(partition.keys[0]) for partition in queue.partitions]
         stopped = cluster.master_of(slots[0])
@@ -767,9 +749,7 @@ async def test_a_master_that_is_stopped_does_not_keep_the_sessions_of_the_others
 
 
 @both
-async def test_who_waits_for_a_session_goes_on_with_a_server_that_was_started_again(
-    binary: str | None, partitioned: bool
-) -> None:
+async def test_an_acceptor_continues_after_a_server_restart(binary: str | None, partitioned: bool) -> None:
     with LocalServer(binary=binary, config={"appendonly": "yes", "appendfsync": "always"}) as server:
         async with seats_at(server.url, partitioned=partitioned) as queue:
             task = opening(queue.session(NEXT_AVAILABLE_SESSION))
@@ -785,9 +765,7 @@ async def test_who_waits_for_a_session_goes_on_with_a_server_that_was_started_ag
 
 
 @both
-async def test_who_waits_for_a_session_gets_one_of_the_queue_that_has_come_in_the_place_of_the_old_one(
-    url: str, partitioned: bool
-) -> None:
+async def test_a_waiting_acceptor_gets_a_session_of_the_recreated_queue(url: str, partitioned: bool) -> None:
     async with seats_at(url, partitioned=partitioned) as queue, queue.other_client() as other:
         task = opening(queue.session(NEXT_AVAILABLE_SESSION, max_wait_time=60))
         await queue.waits_for_a_session()
@@ -804,7 +782,7 @@ async def test_who_waits_for_a_session_gets_one_of_the_queue_that_has_come_in_th
 
 
 @both
-async def test_a_session_of_a_queue_that_was_deleted_is_lost(url: str, partitioned: bool) -> None:
+async def test_a_session_of_a_deleted_queue_is_lost(url: str, partitioned: bool) -> None:
     """Also where another queue of that name has come, in the same partitions or in others."""
     async with seats_at(url, partitioned=partitioned) as queue, queue.other_client() as other:
         await other._connection.open(passed() + 60)

@@ -37,7 +37,7 @@ def acting(text: str, parameters: dict[str, Any] | None = None, *, where: str | 
 
 
 @in_memory
-async def test_a_copy_lives_as_long_as_its_action_says_and_tells_it(url: str) -> None:
+async def test_an_action_changes_the_time_to_live_of_a_copy(url: str) -> None:
     """Longer than its message would, too."""
     clock = HandClock()
     subscriptions = {
@@ -90,7 +90,7 @@ async def test_rules_see_a_message_as_it_was_when_it_was_sent(url: str) -> None:
 
 
 @in_memory
-async def test_what_was_scheduled_for_a_time_that_has_passed_has_the_numbers_of_its_first_copies(
+async def test_past_scheduled_messages_get_the_numbers_of_their_first_copies(
     url: str,
 ) -> None:
     rules = [*acting("SET a = 1"), RuleProperties("q", filter=TrueRuleFilter(), action=SqlRuleAction("SET a = 2"))]
@@ -106,7 +106,7 @@ async def test_what_was_scheduled_for_a_time_that_has_passed_has_the_numbers_of_
 
 @in_memory
 @pytest.mark.parametrize("ahead", [timedelta(minutes=5), timedelta(hours=1)], ids=str)
-async def test_the_partition_says_whether_the_time_of_a_message_has_passed(url: str, ahead: timedelta) -> None:
+async def test_the_partition_clock_decides_whether_a_message_is_due(url: str, ahead: timedelta) -> None:
     """Not the sender, whose clock may be ahead or behind."""
     clock = WrongClock()
     async with topic_at(url, {"s": None}, clock=clock) as subject, subject.sender() as sender:
@@ -120,7 +120,7 @@ async def test_the_partition_says_whether_the_time_of_a_message_has_passed(url: 
 
 
 @in_memory
-async def test_an_hour_is_an_hour_in_every_zone(url: str) -> None:
+async def test_date_arithmetic_in_rules_is_correct_across_a_time_change(url: str) -> None:
     """On the night on which summer ends, when Python calls no time of the hour that comes twice equal to another."""
     same = datetime(2025, 10, 26, 0, 30, tzinfo=UTC)
     there = same.astimezone(ZoneInfo("Europe/Berlin"))
@@ -143,7 +143,7 @@ async def test_an_hour_is_an_hour_in_every_zone(url: str) -> None:
 
 
 @in_memory
-async def test_bytes_are_bytes_in_whatever_they_come(url: str) -> None:
+async def test_a_bytearray_property_equals_a_bytes_parameter(url: str) -> None:
     rules = [RuleProperties("r", filter=SqlRuleFilter("b = @b", {"@b": b"xy"}))]
     async with topic_at(url, {"s": rules}) as subject:
         async with subject.sender() as sender:
@@ -158,7 +158,7 @@ async def test_bytes_are_bytes_in_whatever_they_come(url: str) -> None:
     [("abc", 30_000, "the properties would have"), ("a", 33_000, "the property 'a' would have")],
     ids=["all together", "one of them"],
 )
-async def test_properties_that_become_too_large_are_a_rule_that_failed(
+async def test_an_action_that_makes_properties_too_large_fails_its_rule(
     url: str, told: bool, names: str, size: int, text: str
 ) -> None:
     enlarging = acting("; ".join(f"SET {name} = @large" for name in names), {"@large": "x" * size})
@@ -174,7 +174,7 @@ async def test_properties_that_become_too_large_are_a_rule_that_failed(
 
 
 @in_memory
-async def test_what_actions_add_to_a_list_is_bounded(url: str) -> None:
+async def test_actions_may_add_at_most_4_mb_to_a_list_of_messages(url: str) -> None:
     subscriptions = {f"s{number}": acting("SET x = @p", {"@p": "p" * 30_000}) for number in range(3)}
     async with topic_at(url, subscriptions) as subject, subject.sender() as sender:
         with pytest.raises(MessageSizeExceededError, match="would add more to the 50 messages than the 4 MB"):

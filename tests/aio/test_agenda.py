@@ -30,7 +30,7 @@ def an_agenda(*places: Place, now: float = 0.0) -> Agenda:
     return agenda
 
 
-def test_a_place_is_visited_when_something_is_due_and_not_before() -> None:
+def test_a_place_is_visited_only_when_something_is_due() -> None:
     agenda = an_agenda(A)
     assert agenda.announced(A, 10.0)
     assert agenda.next(4.0, 4.0) == Sleep(6.0)
@@ -38,7 +38,7 @@ def test_a_place_is_visited_when_something_is_due_and_not_before() -> None:
     assert isinstance(agenda.next(10.0, 10.0), Sleep)
 
 
-def test_the_place_where_something_has_been_due_for_longest_comes_first() -> None:
+def test_the_place_that_is_overdue_longest_is_visited_first() -> None:
     agenda = an_agenda(A, B, C)
     for place, at in ((A, 3.0), (B, 1.0), (C, 2.0)):
         agenda.announced(place, at)
@@ -47,7 +47,7 @@ def test_the_place_where_something_has_been_due_for_longest_comes_first() -> Non
     assert agenda.next(5.0, 5.0) == Visit(A)
 
 
-def test_much_in_one_place_lets_the_others_have_their_turn() -> None:
+def test_a_busy_place_does_not_starve_the_others() -> None:
     agenda = an_agenda(A, B, C)
     for place in (A, B, C):
         agenda.announced(place, 1.0)
@@ -60,7 +60,7 @@ def test_much_in_one_place_lets_the_others_have_their_turn() -> None:
     assert visited == [A, B, C] * 3
 
 
-def test_an_earlier_time_counts_and_a_later_one_does_not() -> None:
+def test_only_an_earlier_announcement_changes_the_due_time() -> None:
     agenda = an_agenda(A)
     for at in (10.0, 5.0, 7.0):
         agenda.announced(A, at)
@@ -70,7 +70,7 @@ def test_an_earlier_time_counts_and_a_later_one_does_not() -> None:
     assert agenda.due_at(A) == 8.0
 
 
-def test_what_is_announced_during_a_visit_counts_after_it() -> None:
+def test_an_announcement_during_a_visit_applies_after_it() -> None:
     agenda = an_agenda(A)
     agenda.announced(A, 1.0)
     assert agenda.next(1.0, 1.0) == Visit(A)
@@ -80,7 +80,7 @@ def test_what_is_announced_during_a_visit_counts_after_it() -> None:
     assert agenda.next(3.0, 3.0) == Visit(A)
 
 
-def test_only_a_few_visits_are_under_way_at_once() -> None:
+def test_the_number_of_concurrent_visits_is_limited() -> None:
     agenda = an_agenda(A, B, C)
     for place in (A, B, C):
         agenda.announced(place, 1.0)
@@ -88,7 +88,7 @@ def test_only_a_few_visits_are_under_way_at_once() -> None:
     assert agenda.next(2.25, 2.25) == Sleep(0.75)
 
 
-def test_a_visit_that_is_not_answered_holds_up_no_other() -> None:
+def test_an_unanswered_visit_does_not_block_other_visits() -> None:
     agenda = an_agenda(A, B, C)
     for place in (A, B, C):
         agenda.announced(place, 1.0)
@@ -96,7 +96,7 @@ def test_a_visit_that_is_not_answered_holds_up_no_other() -> None:
     assert agenda.next(3.0, 3.0) == Visit(C)
 
 
-def test_a_place_that_failed_is_left_alone_for_longer_each_time_up_to_a_bound() -> None:
+def test_failed_visits_are_retried_with_a_bounded_backoff() -> None:
     agenda, clock, pauses = an_agenda(A), 1.0, list[float]()
     agenda.announced(A, clock)
     for _ in range(7):
@@ -117,7 +117,7 @@ def test_a_place_that_failed_is_left_alone_for_longer_each_time_up_to_a_bound() 
     assert 0.5 <= at - clock <= 1.0
 
 
-def test_new_entities_are_read_slot_by_slot_in_batches_and_not_too_fast() -> None:
+def test_new_entities_are_read_by_slot_in_paced_batches() -> None:
     agenda = Agenda(PACE)
     agenda.there_are({name: [0] for name in "abcd"} | {"e": [0, 1]}, 0.0)
     seen: list[tuple[float, Read]] = []
@@ -133,7 +133,7 @@ def test_new_entities_are_read_slot_by_slot_in_batches_and_not_too_fast() -> Non
     assert seen == [(0.0, Read(0, ("a", "b", "c"))), (0.5, Read(1, ("e",))), (1.0, Read(0, ("d", "e")))]
 
 
-def test_what_a_read_brings_is_visited() -> None:
+def test_a_due_time_that_was_read_is_recorded() -> None:
     agenda = Agenda(PACE)
     agenda.there_are({"a": [0], "b": [0]}, 0.0)
     read = Read(0, ("a", "b"))
@@ -142,7 +142,7 @@ def test_what_a_read_brings_is_visited() -> None:
     assert (agenda.due_at(A), agenda.due_at(B)) == (3.0, None)
 
 
-def test_a_slot_that_was_not_listened_to_is_read_again_and_the_others_are_not() -> None:
+def test_only_a_slot_with_missed_announcements_is_read_again() -> None:
     agenda = an_agenda(A, B, C)
     agenda.missed(0)
     assert agenda.next(10.0, 10.0) == Read(0, ("a", "b"))
@@ -152,7 +152,7 @@ def test_a_slot_that_was_not_listened_to_is_read_again_and_the_others_are_not() 
     assert agenda.read_up
 
 
-def test_a_slot_that_cannot_be_read_is_read_later_and_holds_up_no_other() -> None:
+def test_an_unreadable_slot_is_retried_without_blocking_the_others() -> None:
     agenda = Agenda(PACE)
     agenda.there_are({"a": [0], "c": [1]}, 0.0)
     first, second = Read(0, ("a",)), Read(1, ("c",))
@@ -167,7 +167,7 @@ def test_a_slot_that_cannot_be_read_is_read_later_and_holds_up_no_other() -> Non
     assert agenda.next(6.0, 6.0) == first
 
 
-def test_everything_is_read_again_once_in_a_long_while_a_part_at_a_time() -> None:
+def test_every_place_is_read_again_once_a_round_in_parts() -> None:
     places = [Place(0, str(name)) for name in range(7)] + [Place(1, "x")]
     agenda, now, seen = an_agenda(*places), 50.0, list[tuple[float, Place]]()
     while now < 250.0:
@@ -185,7 +185,7 @@ def test_everything_is_read_again_once_in_a_long_while_a_part_at_a_time() -> Non
     assert len({at for at, _ in seen}) <= 9  # parts of 100 s
 
 
-def test_an_entity_that_is_gone_is_forgotten() -> None:
+def test_a_deleted_entity_is_forgotten() -> None:
     agenda = an_agenda(A, B)
     agenda.announced(A, 1.0)
     agenda.announced(B, 2.0)
@@ -199,20 +199,20 @@ def test_an_entity_that_is_gone_is_forgotten() -> None:
     assert isinstance(agenda.next(5.0, 5.0), Sleep)
 
 
-def test_an_announcement_of_an_unknown_entity_is_told_apart() -> None:
+def test_an_announcement_for_an_unknown_place_is_reported() -> None:
     agenda = an_agenda(A)
     assert not agenda.announced(Place(0, "z"), 1.0)
     assert not agenda.announced(Place(7, "a"), 1.0)
 
 
-def test_a_clock_that_is_moved_makes_due_what_was_to_come() -> None:
+def test_moving_the_clock_forward_makes_a_place_due() -> None:
     agenda = an_agenda(A)
     agenda.announced(A, 3600.0)
     assert isinstance(agenda.next(1.0, 1.0), Sleep)
     assert agenda.next(1.0, 3600.0) == Visit(A)
 
 
-def test_times_that_were_overtaken_do_not_gather() -> None:
+def test_outdated_due_times_do_not_accumulate() -> None:
     agenda = an_agenda(A)
     for at in range(10_000):
         agenda.announced(A, 1e6 + at)
@@ -299,7 +299,7 @@ steps = st.lists(
 
 @settings(max_examples=300, deadline=None)
 @given(steps=steps)
-def test_whatever_was_heard_or_missed_everything_that_is_due_is_done_in_the_end(steps: list[tuple[str, ...]]) -> None:
+def test_all_due_work_is_done_despite_missed_announcements_and_failures(steps: list[tuple[str, ...]]) -> None:
     agenda, world = Agenda(WITHOUT_ROUND), World()
     agenda.there_are({place.entity: [place.number] for place in PLACES}, 0.0)
     for kind, what, more in steps:

@@ -72,7 +72,7 @@ WAYS = pytest.mark.parametrize(
 
 @both
 @WAYS
-async def test_an_object_that_is_sent_again_is_another_message(url: str, way: Send, *, partitioned: bool) -> None:
+async def test_sending_an_object_again_creates_another_message(url: str, way: Send, *, partitioned: bool) -> None:
     message = ServiceBusMessage("x")
     async with detecting(url, partitioned=partitioned) as (queue, sender):
         await way(sender, message)
@@ -109,7 +109,7 @@ async def test_a_failed_send_is_repeated_under_the_same_id(url: str, way: Send, 
 
 @in_memory
 @WAYS
-async def test_an_id_of_the_application_is_never_changed(url: str, way: Send) -> None:
+async def test_an_application_id_is_never_changed(url: str, way: Send) -> None:
     message = ServiceBusMessage("x", message_id="mine")
     async with detecting(url) as (queue, sender):
         for _ in range(3):
@@ -120,7 +120,7 @@ async def test_an_id_of_the_application_is_never_changed(url: str, way: Send) ->
 
 @in_memory
 @pytest.mark.parametrize("raw", [False, True])
-async def test_an_assigned_id_that_the_application_sets_is_the_applications(url: str, *, raw: bool) -> None:
+async def test_an_assigned_id_set_by_the_application_is_kept(url: str, *, raw: bool) -> None:
     """It asks for the same message once more, and that is a duplicate."""
     message = ServiceBusMessage("x")
     async with detecting(url) as (queue, sender):
@@ -137,7 +137,7 @@ async def test_an_assigned_id_that_the_application_sets_is_the_applications(url:
         assert flat(await lies_in(queue)) == ["x"]
 
 
-async def test_an_object_that_is_sent_several_times_at_once_is_several_messages(url: str) -> None:
+async def test_sending_one_object_several_times_at_once_creates_several_messages(url: str) -> None:
     message, raw = ServiceBusMessage("x"), AmqpAnnotatedMessage(data_body=b"raw")
     async with detecting(url) as (queue, sender):
         await sender.send_messages([message] * 3)
@@ -154,7 +154,7 @@ async def test_an_object_that_is_sent_several_times_at_once_is_several_messages(
 
 
 @both
-async def test_a_batch_that_is_sent_again_is_other_messages(url: str, *, partitioned: bool) -> None:
+async def test_sending_a_batch_again_creates_other_messages(url: str, *, partitioned: bool) -> None:
     """Also for an unpartitioned queue: its messages are as they were when they were added."""
     assigned, own = ServiceBusMessage("x", partition_key="k"), ServiceBusMessage("own", message_id="k")
     async with detecting(url, partitioned=partitioned) as (queue, sender):
@@ -174,7 +174,7 @@ async def test_a_batch_that_is_sent_again_is_other_messages(url: str, *, partiti
 
 
 @in_memory
-async def test_a_batch_that_failed_keeps_its_ids_and_so_do_its_messages(url: str) -> None:
+async def test_a_failed_batch_and_its_messages_keep_their_ids(url: str) -> None:
     message = ServiceBusMessage("x")
     async with detecting(url) as (queue, sender):
         batch = await sender.create_message_batch()
@@ -198,7 +198,7 @@ async def test_a_batch_that_failed_keeps_its_ids_and_so_do_its_messages(url: str
 
 
 @in_memory
-async def test_an_id_is_kept_where_a_message_does_not_fit_into_a_batch(url: str) -> None:
+async def test_an_id_is_kept_when_a_message_does_not_fit_into_a_batch(url: str) -> None:
     message = ServiceBusMessage("x" * 100)
     async with detecting(url) as (queue, sender):
         with Gate(queue.client) as gate:
@@ -215,7 +215,7 @@ async def test_an_id_is_kept_where_a_message_does_not_fit_into_a_batch(url: str)
 
 
 @in_memory
-async def test_an_id_is_kept_where_the_caller_goes_away(url: str) -> None:
+async def test_an_id_is_kept_when_the_send_is_cancelled(url: str) -> None:
     """It does not know whether the message was taken."""
     message = ServiceBusMessage("x")
     async with detecting(url) as (queue, sender):
@@ -253,7 +253,7 @@ async def test_a_dropped_duplicate_is_logged_with_its_id(url: str, caplog: pytes
         assert text.endswith("message id 'same'")
 
 
-async def test_of_several_messages_the_log_says_among_which_the_duplicates_are(
+async def test_duplicates_among_several_messages_are_logged_with_all_ids_of_the_call(
     url: str, caplog: pytest.LogCaptureFixture
 ) -> None:
     """The partition says only how many there were."""
@@ -267,7 +267,7 @@ async def test_of_several_messages_the_log_says_among_which_the_duplicates_are(
         assert len(flat(await lies_in(queue))) == 4
 
 
-async def test_what_a_topic_drops_is_logged_as_well(url: str, caplog: pytest.LogCaptureFixture) -> None:
+async def test_duplicates_dropped_by_a_topic_are_logged(url: str, caplog: pytest.LogCaptureFixture) -> None:
     caplog.set_level(logging.INFO, "sbredis")
     async with (
         topic_at(url, {"one": None}, requires_duplicate_detection=True) as subject,
@@ -281,7 +281,7 @@ async def test_what_a_topic_drops_is_logged_as_well(url: str, caplog: pytest.Log
 
 
 @in_memory
-async def test_what_is_dropped_is_counted_in_a_metric(url: str, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_dropped_duplicates_are_counted_in_a_metric(url: str, monkeypatch: pytest.MonkeyPatch) -> None:
     listener = Listener(monkeypatch)
     listener.set_up_metrics()
     async with detecting(url) as (_, sender):

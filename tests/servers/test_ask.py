@@ -25,7 +25,7 @@ ANSWERS: list[tuple[bytes, Reply]] = [
 
 @pytest.mark.parametrize("pieces", [1, 3, 1000])
 @pytest.mark.parametrize(("sent", "expected"), ANSWERS)
-def test_an_answer_is_read_whatever_pieces_it_comes_in(sent: bytes, expected: Reply, pieces: int) -> None:
+def test_an_answer_is_read_in_any_pieces(sent: bytes, expected: Reply, pieces: int) -> None:
     here, there = socket.socketpair()
     with here, there:
         stream = _Stream(here, time.monotonic() + 5)
@@ -49,12 +49,12 @@ def test_an_error_inside_an_array_is_a_value() -> None:
     assert isinstance(reply[0], ScriptRefusedError)
 
 
-def test_a_server_that_says_nothing_is_given_up_in_time() -> None:
+def test_a_silent_server_is_given_up_at_the_deadline() -> None:
     with socket.create_server(("127.0.0.1", 0)) as silent, pytest.raises(TimeoutError):
         ask(silent.getsockname(), "PING", timeout=0.1)
 
 
-def test_what_is_no_redis_server_is_named_as_such() -> None:
+def test_another_kind_of_server_is_named_as_such() -> None:
     here, there = socket.socketpair()
     with here, there:
         there.sendall(b"HTTP/1.1 400 Bad Request\r\n")

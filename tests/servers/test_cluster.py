@@ -40,7 +40,7 @@ def other_master(cluster: LocalCluster, slot: int) -> ClusterNode:
     return next(node for node in cluster.masters if node is not cluster.master_of(slot))
 
 
-def test_it_is_formed_with_an_even_share_for_every_master(cluster: LocalCluster) -> None:
+def test_a_cluster_gives_every_master_an_even_share(cluster: LocalCluster) -> None:
     assert len(cluster.nodes) == 6
     assert cluster.masters == cluster.nodes[:3]
     for index, master in enumerate(cluster.masters):
@@ -116,7 +116,7 @@ def test_a_killed_master_is_replaced_and_comes_back_as_a_replica(cluster: LocalC
     assert keys_in(replica, slot) == 25
 
 
-def test_stop_leaves_nothing_and_start_forms_it_anew() -> None:
+def test_stop_leaves_nothing_and_start_forms_a_new_cluster() -> None:
     cluster = LocalCluster(1)
     cluster.start()
     pids = [node.pid for node in cluster.nodes]
@@ -130,7 +130,7 @@ def test_a_cluster_that_refuses_its_configuration_is_quoted() -> None:
         LocalCluster(1, config={"no-such-key": "1"}).start()
 
 
-def test_what_a_node_says_is_read() -> None:
+def test_the_answers_of_a_node_are_parsed() -> None:
     own, other, replica = parse_nodes(
         "a1 127.0.0.1:1@2,,tls-port=0,shard-id=s myself,master - 0 0 5 connected 0-5 7 [7->-b2]\n"
         "b2 127.0.0.1:3@4 master,fail? - 0 0 6 disconnected 6 8-9\n"

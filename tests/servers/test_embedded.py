@@ -72,7 +72,7 @@ def test_the_first_starts_it_and_the_last_ends_it(folder: Path, take: Acquire) -
     gone(folder)
 
 
-def test_what_was_written_is_there_the_next_time(folder: Path, binary: ServerBinary) -> None:
+def test_written_data_is_there_the_next_time(folder: Path, binary: ServerBinary) -> None:
     with acquire(folder, binary=binary, linger=0) as lease:
         say(lease, "SET", "k", "v")
     gone(folder)
@@ -80,7 +80,7 @@ def test_what_was_written_is_there_the_next_time(folder: Path, binary: ServerBin
         assert say(lease, "GET", "k") == "v"
 
 
-def test_it_is_set_up_to_keep_messages(folder: Path, take: Acquire) -> None:
+def test_the_server_is_configured_to_keep_messages(folder: Path, take: Acquire) -> None:
     lease = take()
     for setting, value in {
         "appendonly": "yes",
@@ -95,7 +95,7 @@ def test_it_is_set_up_to_keep_messages(folder: Path, take: Acquire) -> None:
     assert Path(lease.socket_path).stat().st_mode & 0o777 == 0o700
 
 
-def test_ensure_running_does_nothing_while_it_runs(folder: Path, take: Acquire) -> None:
+def test_ensure_running_does_nothing_while_the_server_runs(folder: Path, take: Acquire) -> None:
     lease = take()
     pid = server_of(folder)
     lease.ensure_running()
@@ -182,7 +182,7 @@ def test_a_removed_socket_is_healed(folder: Path, take: Acquire) -> None:
     assert len(servers_in(folder)) == 1
 
 
-def test_when_its_folder_is_removed_it_ends_and_its_clients_are_told(folder: Path, take: Acquire) -> None:
+def test_removing_the_folder_ends_the_server_and_reaches_its_clients(folder: Path, take: Acquire) -> None:
     lease = take()
     pid = server_of(folder)
     watch(lambda: say(lease, "PING") == "PONG")
@@ -193,7 +193,7 @@ def test_when_its_folder_is_removed_it_ends_and_its_clients_are_told(folder: Pat
     assert say(take(), "PING") == "PONG"  # a new one, in a new folder
 
 
-def test_what_dead_processes_left_behind_is_no_hindrance(folder: Path, take: Acquire) -> None:
+def test_files_left_by_dead_processes_do_no_harm(folder: Path, take: Acquire) -> None:
     folder.mkdir()
     for name in ("owner.lock", "clients.lock", "server.lock", "supervisor.lock"):
         (folder / name).write_text("1")
@@ -202,7 +202,7 @@ def test_what_dead_processes_left_behind_is_no_hindrance(folder: Path, take: Acq
     assert say(take(), "PING") == "PONG"
 
 
-def test_a_path_too_long_for_a_socket_is_used_all_the_same(tmp_path: Path) -> None:
+def test_a_path_too_long_for_a_socket_works(tmp_path: Path) -> None:
     deep = tmp_path / ("d" * 60) / ("e" * 60)
     with acquire(deep, linger=0) as lease, acquire(deep) as other:
         assert len(lease.socket_path) < 100
@@ -226,14 +226,14 @@ def test_a_socket_folder_that_others_can_reach_is_refused(tmp_path: Path) -> Non
         shared.rmdir()
 
 
-def test_a_folder_with_a_strange_name_is_used_all_the_same(tmp_path: Path) -> None:
+def test_a_folder_with_a_strange_name_works(tmp_path: Path) -> None:
     folder = tmp_path / 'a "b" \\c %d\nü'
     with acquire(folder, linger=0) as lease:
         assert say(lease, "PING") == "PONG"
     gone(folder)
 
 
-def test_fsync_is_raised_by_who_wants_more_and_never_lowered(folder: Path, take: Acquire) -> None:
+def test_fsync_is_raised_on_demand_and_never_lowered(folder: Path, take: Acquire) -> None:
     modest = take()
     assert say(modest, "CONFIG", "GET", "appendfsync") == ["appendfsync", "everysec"]
     careful = take(fsync="always")
@@ -258,7 +258,7 @@ def test_a_tail_that_was_cut_off_is_left_out(folder: Path, take: Acquire) -> Non
     assert (say(lease, "GET", "whole"), say(lease, "GET", "cut")) == ("1", None)
 
 
-def test_garbage_in_the_data_is_refused_with_what_the_server_said(folder: Path, take: Acquire) -> None:
+def test_garbage_in_the_data_is_refused_with_the_words_of_the_server(folder: Path, take: Acquire) -> None:
     lease = take()
     for number in range(100):
         say(lease, "SET", number, "v" * 100)

@@ -62,7 +62,7 @@ class Watch:
 
 
 @pytest.mark.parametrize("server_is_killed", [False, True], ids=["clients killed", "clients and server killed"])
-def test_a_crowd_has_one_server_and_loses_nothing(folder: Path, server_is_killed: bool) -> None:
+def test_a_crowd_of_processes_shares_one_server_and_loses_nothing(folder: Path, server_is_killed: bool) -> None:
     """A third of them is killed in the middle of its work; the last round begins while the server may be ending."""
     acknowledged: set[str] = set()
     with Watch(folder) as watch:

@@ -180,7 +180,7 @@ def test_zeros_behind_an_entry_that_was_cut_off_are_taken_away_with_it(folder: P
     gone(folder)
 
 
-def test_zeros_elsewhere_are_left_as_they_are_and_the_command_for_that_is_told(folder: Path) -> None:
+def test_zeros_elsewhere_stay_and_the_error_names_the_repair_command(folder: Path) -> None:
     file = written(folder)
     whole = file.read_bytes()
     damaged = whole[:200] + bytes(100) + whole[300:]
@@ -193,14 +193,14 @@ def test_zeros_elsewhere_are_left_as_they_are_and_the_command_for_that_is_told(f
     gone(folder)
 
 
-def test_what_ends_as_it_should_is_not_touched(folder: Path) -> None:
+def test_an_intact_file_is_not_changed(folder: Path) -> None:
     file = written(folder)
     before = file.stat().st_mtime_ns, file.read_bytes()
     assert take_zeros_away(folder) == 0
     assert (file.stat().st_mtime_ns, file.read_bytes()) == before
 
 
-def test_where_there_are_no_data_there_is_nothing_to_mend(tmp_path: Path) -> None:
+def test_without_data_there_is_nothing_to_repair(tmp_path: Path) -> None:
     assert take_zeros_away(tmp_path) == 0
     (tmp_path / "appendonlydir").mkdir()
     (tmp_path / "appendonlydir" / "appendonly.aof.manifest").write_text("file ../other seq 1 type i\nnonsense\n")

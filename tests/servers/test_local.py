@@ -12,7 +12,7 @@ from sbredis.servers import LocalServer, ServerBinary, _local, free_port
 from tests.servers.processes import is_running
 
 
-def test_it_answers_on_the_loopback_address(binary: ServerBinary) -> None:
+def test_a_local_server_answers_on_the_loopback_address(binary: ServerBinary) -> None:
     with LocalServer(binary=binary) as server:
         assert server.url == f"redis://127.0.0.1:{server.port}"
         assert server.address == ("127.0.0.1", server.port)
@@ -22,7 +22,7 @@ def test_it_answers_on_the_loopback_address(binary: ServerBinary) -> None:
     assert not is_running(pid)
 
 
-def test_it_answers_on_a_unix_socket(binary: ServerBinary) -> None:
+def test_a_local_server_answers_on_a_unix_socket(binary: ServerBinary) -> None:
     with LocalServer(binary=binary, unix_socket=True) as server:
         assert server.url == f"unix://{server.address}"
         assert server.ask("CONFIG", "GET", "port") == ["port", "0"]
@@ -30,7 +30,7 @@ def test_it_answers_on_a_unix_socket(binary: ServerBinary) -> None:
         assert server.ask("PING") == "PONG"
 
 
-def test_killed_and_restarted_it_has_its_port_and_what_it_was_told_to_keep(binary: ServerBinary) -> None:
+def test_a_restarted_server_has_its_port_and_persisted_data(binary: ServerBinary) -> None:
     with LocalServer(binary=binary, config={"appendonly": "yes"}) as server:
         server.ask("SET", "k", "v")
         port, pid = server.port, server.pid
@@ -41,7 +41,7 @@ def test_killed_and_restarted_it_has_its_port_and_what_it_was_told_to_keep(binar
         assert server.pid != pid
 
 
-def test_restart_ends_in_order_what_runs() -> None:
+def test_restart_shuts_a_running_server_down_cleanly() -> None:
     with LocalServer() as server:
         pid = server.pid
         server.restart()
@@ -49,7 +49,7 @@ def test_restart_ends_in_order_what_runs() -> None:
         assert not is_running(pid)
 
 
-def test_it_keeps_nothing_unless_told_to() -> None:
+def test_a_local_server_persists_only_on_request() -> None:
     with LocalServer() as server:
         server.ask("SET", "k", "v")
         server.restart()
@@ -90,7 +90,7 @@ def test_a_password_of_the_configuration_is_used() -> None:
         assert server.ask("PING") == "PONG"
 
 
-def test_a_server_that_lets_nobody_in_counts_as_started() -> None:
+def test_a_server_that_refuses_clients_counts_as_started() -> None:
     with LocalServer(config={"user": "default off"}) as server, pytest.raises(ScriptRefusedError, match="NOAUTH"):
         server.ask("PING")
 
@@ -108,7 +108,7 @@ def test_a_port_that_was_taken_meanwhile_is_replaced(monkeypatch: pytest.MonkeyP
             assert server.port != taken.getsockname()[1]
 
 
-def test_a_server_at_the_port_that_is_another_is_not_mistaken_for_it(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_another_server_at_the_port_is_not_mistaken_for_it(monkeypatch: pytest.MonkeyPatch) -> None:
     with LocalServer() as other:
         ports = iter([other.port, free_port()])
         monkeypatch.setattr(_local, "free_port", lambda: next(ports))
@@ -116,7 +116,7 @@ def test_a_server_at_the_port_that_is_another_is_not_mistaken_for_it(monkeypatch
             assert server.port != other.port
 
 
-def test_stopping_what_was_never_started_does_nothing() -> None:
+def test_stopping_an_unstarted_server_does_nothing() -> None:
     server = LocalServer()
     server.stop()
     server.kill()

@@ -28,7 +28,7 @@ def test_a_lock_is_one_openings_at_a_time_unless_it_is_shared(tmp_path: Path) ->
         lock.close()
 
 
-def test_who_waits_for_a_lock_gets_it_when_it_is_dropped(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_waiter_gets_the_lock_when_it_is_dropped(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     holder, waiting = FileLock(tmp_path / "lock"), FileLock(tmp_path / "lock")
     assert holder.take()
     tried: list[int] = []
@@ -49,7 +49,7 @@ def test_who_waits_for_a_lock_gets_it_when_it_is_dropped(tmp_path: Path, monkeyp
         lock.close()
 
 
-def test_who_waits_for_a_lock_gives_up_when_the_time_is_over(tmp_path: Path) -> None:
+def test_a_waiter_for_a_lock_gives_up_at_its_deadline(tmp_path: Path) -> None:
     holder, waiting = FileLock(tmp_path / "lock"), FileLock(tmp_path / "lock")
     assert holder.take()
     until = time.monotonic() + 0.03

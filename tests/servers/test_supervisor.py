@@ -56,7 +56,7 @@ def test_a_terminated_owner_takes_its_servers_with_it() -> None:
         wait_until(owner.left_nothing)
 
 
-def test_a_paused_server_goes_too() -> None:
+def test_a_paused_server_is_ended_too() -> None:
     with script(OWNER + "one.pause(); say(paused=True); time.sleep(600)") as process:
         owner = Owner(process)
         process.hear()
@@ -74,14 +74,14 @@ def test_a_killed_supervisor_takes_its_servers_with_it() -> None:
         wait_until(owner.left_nothing)
 
 
-def test_an_owner_that_ends_leaves_nothing_when_it_has_ended() -> None:
+def test_an_owner_that_ends_leaves_nothing_behind() -> None:
     with script(OWNER) as process:
         owner = Owner(process)
         process.process.wait(30)
         assert owner.left_nothing()
 
 
-def test_an_owner_that_fails_leaves_nothing() -> None:
+def test_an_owner_that_fails_leaves_nothing_behind() -> None:
     with script(OWNER + "with LocalServer() as three:\n    say(third=three.pid)\n    sys.exit(3)") as process:
         owner = Owner(process)
         third = process.hear()["third"]
@@ -137,12 +137,12 @@ say(pong=one.ask("PING"))
         assert process.hear() == {"pong": "PONG"}
 
 
-def test_what_cannot_be_started_is_said() -> None:
+def test_a_failed_start_is_reported() -> None:
     with pytest.raises(Exception, match="cannot be started"):
         supervisor().start(["/nonexistent/server"], Path("/"), supervisor().directory / "log")
 
 
-def test_a_signal_to_a_server_that_has_ended_reaches_nobody() -> None:
+def test_a_signal_to_an_ended_server_reaches_no_process() -> None:
     with LocalServer() as server:
         server.kill()
         server.kill(signal.SIGTERM)

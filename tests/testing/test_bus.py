@@ -52,7 +52,7 @@ def bodies(messages: list[Any]) -> list[bytes]:
 
 
 @pytest.mark.parametrize("given", [7, UUID(int=7), b"bytes", b"\xff"])
-async def test_ids_and_values_of_every_kind_are_told_as_they_were_sent(bus: Bus, given: Any) -> None:
+async def test_ids_and_values_of_every_kind_are_recorded_as_sent(bus: Bus, given: Any) -> None:
     properties = {"exact": Decimal("1.10"), "large": 2**64 - 1, "map": {1: None}}
     await bus.create_queue("orders", requires_duplicate_detection=True)
     message = ServiceBusMessage("x", message_id=given, correlation_id=given, application_properties=properties)
@@ -66,7 +66,7 @@ async def test_ids_and_values_of_every_kind_are_told_as_they_were_sent(bus: Bus,
 
 
 @pytest.mark.both_shapes
-async def test_everything_sent_is_told_in_its_order_however_it_was_sent(bus: Bus, partitioned: bool) -> None:
+async def test_all_sent_messages_are_recorded_in_order(bus: Bus, partitioned: bool) -> None:
     await bus.create_queue("orders", enable_partitioning=partitioned)
     async with bus.client.get_queue_sender("orders") as sender:
         await sender.send_messages(ServiceBusMessage("one"))
@@ -79,7 +79,7 @@ async def test_everything_sent_is_told_in_its_order_however_it_was_sent(bus: Bus
     assert bodies(await bus.sent("orders")) == [b"one", b"two", b"three", b"four", b"five", b"six"]
 
 
-async def test_what_was_sent_is_told_whatever_became_of_it(bus: Bus, receiver: ServiceBusReceiver) -> None:
+async def test_a_sent_message_is_recorded_whatever_happened_to_it(bus: Bus, receiver: ServiceBusReceiver) -> None:
     await send(bus, "one", "two")
     for message in await receiver.receive_messages(2):
         await receiver.complete_message(message)
@@ -87,7 +87,7 @@ async def test_what_was_sent_is_told_whatever_became_of_it(bus: Bus, receiver: S
     assert bodies(await bus.sent("orders")) == [b"one", b"two"]
 
 
-async def test_what_was_sent_is_told_as_it_was_then(bus: Bus) -> None:
+async def test_a_sent_message_is_recorded_as_it_was_when_sent(bus: Bus) -> None:
     await bus.create_queue("orders")
     message = ServiceBusMessage("one", message_id="id", application_properties={"size": 1}, subject="before")
     async with bus.client.get_queue_sender("orders") as sender:
@@ -100,7 +100,7 @@ async def test_what_was_sent_is_told_as_it_was_then(bus: Bus) -> None:
     assert (await bus.sent("orders"))[0].subject == "before"
 
 
-async def test_what_was_refused_was_not_sent(bus: Bus) -> None:
+async def test_a_refused_message_is_not_recorded_as_sent(bus: Bus) -> None:
     await bus.create_queue("orders", max_message_size_in_kilobytes=1)
     await bus.create_queue("shut", status=EntityStatus.SEND_DISABLED)
     async with bus.client.get_queue_sender("orders") as sender:
@@ -112,7 +112,7 @@ async def test_what_was_refused_was_not_sent(bus: Bus) -> None:
     assert await bus.sent("orders") == await bus.sent("shut") == []
 
 
-async def test_a_queue_goes_by_any_case_of_its_name(bus: Bus) -> None:
+async def test_the_case_of_a_queue_name_does_not_matter(bus: Bus) -> None:
     await bus.create_queue("Orders")
     await send(bus, "one")
     assert bodies(await bus.sent("ORDERS")) == bodies(await bus.active("oRDERS")) == [b"one"]
@@ -142,7 +142,7 @@ async def test_a_queue_that_is_not_there_is_an_error(bus: Bus, look: Callable[[B
 
 
 @pytest.mark.both_shapes
-async def test_messages_are_told_by_where_they_are(bus: Bus, partitioned: bool) -> None:
+async def test_messages_are_listed_by_state(bus: Bus, partitioned: bool) -> None:
     await bus.create_queue("orders", enable_partitioning=partitioned)
     await send(bus, "active", "locked", "delayed", "deferred", "dead", "done")
     async with bus.client.get_queue_sender("orders") as sender:
@@ -171,7 +171,7 @@ async def test_messages_are_told_by_where_they_are(bus: Bus, partitioned: bool) 
     assert (counts.active_message_count, counts.scheduled_message_count, counts.dead_letter_message_count) == (4, 1, 1)
 
 
-async def test_looking_touches_nothing(bus: Bus, receiver: ServiceBusReceiver) -> None:
+async def test_listing_messages_changes_nothing(bus: Bus, receiver: ServiceBusReceiver) -> None:
     await send(bus, "one")
     for _ in range(3):
         assert bodies(await bus.active("orders")) == [b"one"]
@@ -181,16 +181,14 @@ async def test_looking_touches_nothing(bus: Bus, receiver: ServiceBusReceiver) -
     await receiver.complete_message(message)
 
 
-async def test_more_messages_than_one_look_shows_are_all_told(bus: Bus) -> None:
+async def test_a_list_of_messages_spans_several_peeks(bus: Bus) -> None:
     await bus.create_queue("orders", enable_partitioning=True)
     async with bus.client.get_queue_sender("orders") as sender:
         assert await sender.send_stream(ServiceBusMessage(str(number)) for number in range(2500)) == 2500
     assert len(await bus.active("orders")) == len(await bus.sent("orders")) == 2500
 
 
-async def test_what_was_received_by_its_number_is_locked_and_to_be_handled(
-    bus: Bus, receiver: ServiceBusReceiver
-) -> None:
+async def test_a_message_received_by_number_is_locked_and_pending(bus: Bus, receiver: ServiceBusReceiver) -> None:
     """Until it is given back: then it is deferred again."""
     await send(bus, "1", "2")
     for message in await receiver.receive_messages(2):
@@ -203,7 +201,7 @@ async def test_what_was_received_by_its_number_is_locked_and_to_be_handled(
     assert bodies(await bus.deferred("orders")) == [b"1", b"2"]
 
 
-async def test_a_purge_leaves_what_is_locked(bus: Bus, receiver: ServiceBusReceiver) -> None:
+async def test_a_purge_leaves_locked_messages(bus: Bus, receiver: ServiceBusReceiver) -> None:
     await send(bus, "locked", "deferred", "dead", "active")
     async with bus.client.get_queue_sender("orders") as sender:
         await sender.schedule_messages(ServiceBusMessage("scheduled"), bus.clock.now + timedelta(days=1))
@@ -228,7 +226,7 @@ async def test_a_queue_is_created_as_asked_for_and_once(bus: Bus) -> None:
 # -- two of them, and their end ----------------------------------------------------------------------------------------
 
 
-async def test_two_buses_share_nothing(bus: Bus) -> None:
+async def test_two_test_buses_share_nothing(bus: Bus) -> None:
     async with Bus() as other:
         await bus.create_queue("orders")
         await other.create_queue("orders")
@@ -244,7 +242,7 @@ async def test_two_buses_share_nothing(bus: Bus) -> None:
         assert others.enqueued_time_utc < other.clock.now + timedelta(seconds=1) < bus.clock.now
 
 
-async def test_a_bus_begins_when_it_is_told_to() -> None:
+async def test_a_bus_starts_at_the_given_time() -> None:
     begins = datetime(2031, 5, 1, tzinfo=UTC)
     async with Bus(begins=begins) as bus:
         await bus.create_queue("orders")
@@ -266,7 +264,7 @@ async def test_code_under_test_may_close_the_client(bus: Bus, receiver: ServiceB
     del receiver
 
 
-async def test_nothing_is_left_of_a_closed_bus() -> None:
+async def test_a_closed_bus_leaves_nothing_behind() -> None:
     before = asyncio.all_tasks()
     async with Bus() as bus:
         await bus.create_queue("orders")
@@ -313,7 +311,7 @@ def test_a_bus_is_discarded_from_outside_a_loop_that_goes_on() -> None:
         loop.close()
 
 
-def test_a_bus_goes_through_several_loops() -> None:
+def test_a_bus_works_across_several_event_loops() -> None:
     bus = Bus()
 
     async def use() -> None:
@@ -366,7 +364,7 @@ def test_the_helpers_are_there_without_an_event_loop(sync_bus: SyncBus) -> None:
     assert repr(sync_bus) == f"<SyncBus {sync_bus.url} open>"
 
 
-def test_the_synchronous_client_goes_by_the_clock(sync_bus: SyncBus) -> None:
+def test_the_synchronous_client_uses_the_test_clock(sync_bus: SyncBus) -> None:
     sync_bus.create_queue("orders")
     client = sync_bus.client
     assert sync_bus.client is client
@@ -387,7 +385,7 @@ def test_the_synchronous_client_goes_by_the_clock(sync_bus: SyncBus) -> None:
     assert sync_bus.client is not client
 
 
-def test_nothing_is_left_of_a_closed_bus_without_an_event_loop() -> None:
+def test_a_bus_closed_without_an_event_loop_leaves_nothing_behind() -> None:
     before = set(threading.enumerate())
     with SyncBus() as bus:
         bus.create_queue("orders")

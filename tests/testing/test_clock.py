@@ -15,7 +15,7 @@ BEGIN = datetime(2030, 1, 1, tzinfo=UTC)
 SOON = timedelta(seconds=30)
 
 
-def test_it_begins_now_and_goes_on() -> None:
+def test_the_clock_starts_now_and_runs() -> None:
     clock = TestClock()
     first = clock.now
     assert abs(first - datetime.now(UTC)) < SOON
@@ -25,7 +25,7 @@ def test_it_begins_now_and_goes_on() -> None:
     assert first < clock.now < first + SOON
 
 
-def test_it_can_begin_at_another_time() -> None:
+def test_the_clock_can_start_at_another_time() -> None:
     assert timedelta() <= TestClock(BEGIN).now - BEGIN < SOON
 
 
@@ -40,7 +40,7 @@ def test_it_can_begin_at_another_time() -> None:
         (timedelta(minutes=4), {"minutes": 1}),
     ],
 )
-def test_it_is_advanced(step: timedelta | None, named: dict[str, float]) -> None:
+def test_the_clock_can_be_advanced(step: timedelta | None, named: dict[str, float]) -> None:
     clock = TestClock(BEGIN)
     before = clock.now
     after = clock.advance(step, **named)
@@ -53,7 +53,7 @@ def test_long_times_can_be_given_in_days_and_hours() -> None:
     assert clock.advance(days=1, hours=2) - BEGIN >= timedelta(hours=26)
 
 
-def test_it_is_moved_to_a_time_of_any_zone() -> None:
+def test_the_clock_can_be_moved_to_a_time_of_any_zone() -> None:
     clock = TestClock(BEGIN)
     when = datetime(2030, 1, 1, 12, tzinfo=timezone(timedelta(hours=2)))
     assert timedelta() <= clock.move_to(when) - when < SOON
@@ -75,14 +75,14 @@ def test_it_is_moved_to_a_time_of_any_zone() -> None:
         (lambda _: TestClock(datetime(1969, 1, 1, tzinfo=UTC)), ValueError, "begins must be from 1970"),
     ],
 )
-def test_what_it_cannot_do_is_refused_and_leaves_it_as_it_was(move: Any, error: type[Exception], said: str) -> None:
+def test_an_impossible_move_is_refused_and_changes_nothing(move: Any, error: type[Exception], said: str) -> None:
     clock = TestClock(BEGIN)
     with pytest.raises(error, match=said):
         move(clock)
     assert clock.now < BEGIN + SOON
 
 
-def test_it_tells_whole_milliseconds_of_a_time_that_it_was_moved_to() -> None:
+def test_the_clock_returns_whole_milliseconds_after_a_move() -> None:
     """Not one less, as it would be if it counted in fractions."""
     clock = TestClock(BEGIN)
     for minutes in range(1, 500):
@@ -92,7 +92,7 @@ def test_it_tells_whole_milliseconds_of_a_time_that_it_was_moved_to() -> None:
 
 
 @pytest.mark.anyio
-async def test_who_watches_is_called_in_its_own_event_loop() -> None:
+async def test_a_watcher_is_called_in_its_own_event_loop() -> None:
     clock = TestClock()
     called: list[int] = []
     here = asyncio.Event()
@@ -125,5 +125,5 @@ def test_a_watcher_whose_event_loop_has_ended_is_forgotten() -> None:
     assert clock._clock._watchers == {}
 
 
-def test_it_shows_the_time() -> None:
+def test_the_clock_shows_its_time() -> None:
     assert repr(TestClock(BEGIN)).startswith("<TestClock 2030-01-01T00:00:")

@@ -108,7 +108,7 @@ def test_the_fixtures_are_found_however_the_plugin_is_named(tmp_path: Path, how:
     assert "exit code 0" in said, said
 
 
-def test_a_test_that_fails_shows_its_own_failure_and_no_other(tmp_path: Path) -> None:
+def test_a_failing_test_shows_only_its_own_failure(tmp_path: Path) -> None:
     (tmp_path / "test_it.py").write_text(
         f"{ASYNCHRONOUS}\n    assert await sbredis_bus.sent('orders') == 'the failure of the test'\n", "utf-8"
     )

@@ -34,7 +34,7 @@ def session_of(receiver: ServiceBusReceiver | None) -> ServiceBusSession:
 
 
 @pytest.mark.both_shapes
-async def test_messages_of_sessions_are_told_like_others(bus: Bus, partitioned: bool) -> None:
+async def test_session_messages_are_listed_like_others(bus: Bus, partitioned: bool) -> None:
     await bus.create_queue("orders", requires_session=True, enable_partitioning=partitioned)
     await send(bus, "ann", "one", "two")
     await send(bus, "bob", "three")
@@ -74,7 +74,7 @@ async def test_the_lock_on_a_session_lapses_when_the_clock_is_moved(bus: Bus, wa
 
 
 @pytest.mark.both_shapes
-async def test_who_waits_for_a_session_gets_one_whose_lock_has_lapsed(bus: Bus, partitioned: bool) -> None:
+async def test_a_waiter_for_a_session_gets_one_whose_lock_lapsed(bus: Bus, partitioned: bool) -> None:
     await bus.create_queue("orders", requires_session=True, enable_partitioning=partitioned)
     await send(bus, "ann", "one")
     first = bus.client.get_queue_receiver("orders", session_id="ann")
@@ -87,7 +87,7 @@ async def test_who_waits_for_a_session_gets_one_whose_lock_has_lapsed(bus: Bus, 
         assert session_of(await waiting).session_id == "ann"
 
 
-async def test_a_session_with_what_falls_due_is_found(bus: Bus) -> None:
+async def test_a_session_with_a_due_message_is_found(bus: Bus) -> None:
     await bus.create_queue("orders", requires_session=True)
     async with bus.client.get_queue_sender("orders") as sender:
         message = ServiceBusMessage("later", session_id="ann")
@@ -133,7 +133,7 @@ async def test_sessions_of_a_subscription(bus: Bus) -> None:
     assert (letter.body, letter.dead_letter_reason) == (b"stray", "Session ID is null.")
 
 
-def test_a_synchronous_session_goes_by_the_clock(sync_bus: SyncBus) -> None:
+def test_a_synchronous_session_uses_the_test_clock(sync_bus: SyncBus) -> None:
     sync_bus.create_queue("orders", requires_session=True)
     client = sync_bus.client
     with client.get_queue_receiver("orders", session_id="ann") as receiver:

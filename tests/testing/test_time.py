@@ -48,7 +48,7 @@ def bodies(messages: list[ServiceBusReceivedMessage]) -> list[bytes]:
     return [message.body for message in messages]
 
 
-async def test_a_lock_lapses_and_who_waits_gets_the_message(bus: Bus) -> None:
+async def test_a_waiting_receiver_gets_a_message_whose_lock_lapsed(bus: Bus) -> None:
     await bus.create_queue("orders")
     await send(bus, "one")
     first = bus.client.get_queue_receiver("orders")
@@ -69,7 +69,7 @@ async def test_a_lock_lapses_and_who_waits_gets_the_message(bus: Bus) -> None:
     assert await bus.messages("orders") == []
 
 
-async def test_who_is_overtaken_by_the_clock_goes_on_waiting(bus: Bus, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_receiver_overtaken_by_the_clock_keeps_waiting(bus: Bus, monkeypatch: pytest.MonkeyPatch) -> None:
     """The clock is moved while a call is under way, so that the lock which it brings has ended: that is no message, and
     no reason to say that there is none.
     """
@@ -134,7 +134,7 @@ async def test_a_delay_ends(bus: Bus) -> None:
     assert bodies(await waiting) == [b"one"]
 
 
-async def test_messages_expire_onto_the_dead_letter_queue_where_somebody_waits(bus: Bus) -> None:
+async def test_expired_messages_reach_a_receiver_waiting_for_dead_letters(bus: Bus) -> None:
     await bus.create_queue(
         "orders", default_message_time_to_live=timedelta(minutes=1), dead_lettering_on_message_expiration=True
     )
@@ -148,7 +148,7 @@ async def test_messages_expire_onto_the_dead_letter_queue_where_somebody_waits(b
     assert await bus.messages("orders") == []
 
 
-async def test_messages_expire_where_nobody_looks_but_the_test(bus: Bus) -> None:
+async def test_messages_expire_without_any_receiver(bus: Bus) -> None:
     await bus.create_queue("kept", default_message_time_to_live="PT1M", dead_lettering_on_message_expiration=True)
     await bus.create_queue("gone", default_message_time_to_live="PT1M")
     for queue in ("kept", "gone"):
@@ -185,7 +185,7 @@ async def test_duplicates_are_known_for_their_window(bus: Bus) -> None:
 
 
 @pytest.mark.both_shapes
-async def test_whoever_waits_notices_in_every_client(bus: Bus, partitioned: bool) -> None:
+async def test_waiting_receivers_of_every_client_notice_the_clock(bus: Bus, partitioned: bool) -> None:
     await bus.create_queue("orders", enable_partitioning=partitioned)
     async with ServiceBusClient(bus.url) as other:
         receivers = [client.get_queue_receiver("orders") for client in (bus.client, other)]
@@ -198,7 +198,7 @@ async def test_whoever_waits_notices_in_every_client(bus: Bus, partitioned: bool
         assert sorted(got) == [b"one", b"two"]
 
 
-async def test_what_was_fetched_ahead_and_has_lapsed_is_not_given_out(bus: Bus) -> None:
+async def test_a_prefetched_message_with_a_lapsed_lock_is_not_given_out(bus: Bus) -> None:
     await bus.create_queue("orders")
     await send(bus, *(str(number) for number in range(10)))
     async with bus.client.get_queue_receiver("orders", prefetch_count=10) as receiver:
@@ -214,7 +214,7 @@ async def test_what_was_fetched_ahead_and_has_lapsed_is_not_given_out(bus: Bus) 
     assert await bus.messages("orders") == []
 
 
-async def test_what_was_fetched_ahead_and_waited_too_long_is_given_back_uncounted(bus: Bus) -> None:
+async def test_a_prefetched_message_that_waited_too_long_is_returned_uncounted(bus: Bus) -> None:
     await bus.create_queue("orders")
     await send(bus, "one", "two")
     async with bus.client.get_queue_receiver("orders", prefetch_count=10) as receiver:
@@ -286,7 +286,7 @@ async def test_a_closed_renewer_is_not_woken_any_more(bus: Bus) -> None:
     assert message.auto_renew_error is None
 
 
-async def test_expired_messages_are_dead_lettered_although_nobody_calls(bus: Bus) -> None:
+async def test_expired_messages_are_dead_lettered_without_any_call(bus: Bus) -> None:
     """Every client of a bus visits what is due. The keys are read, because a call would do what is due itself."""
     await bus.create_queue(
         "orders", default_message_time_to_live=timedelta(minutes=1), dead_lettering_on_message_expiration=True

@@ -40,7 +40,7 @@ def bodies(messages: list[Any]) -> list[bytes]:
 
 
 @pytest.mark.both_shapes
-async def test_a_topic_hands_what_was_sent_to_its_subscriptions(bus: Bus, partitioned: bool) -> None:
+async def test_a_topic_delivers_messages_to_its_subscriptions(bus: Bus, partitioned: bool) -> None:
     await bus.create_topic("news", enable_partitioning=partitioned)
     await bus.create_subscription("news", "all", max_delivery_count=3)
     await bus.create_subscription("news", "dear", rules={"dear": "price > 100"})
@@ -82,7 +82,7 @@ async def test_rules_are_given_in_several_ways(bus: Bus) -> None:
 # -- what is there -----------------------------------------------------------------------------------------------------
 
 
-async def test_messages_of_a_subscription_are_told_by_where_they_are(bus: Bus) -> None:
+async def test_subscription_messages_are_listed_by_state(bus: Bus) -> None:
     await bus.create_topic("news")
     await bus.create_subscription("news", "all")
     await bus.create_subscription("news", "other")
@@ -103,7 +103,7 @@ async def test_messages_of_a_subscription_are_told_by_where_they_are(bus: Bus) -
     assert len(await bus.messages("news", "other")) == len(await bus.sent("news")) == 4
 
 
-async def test_a_rule_that_failed_is_told(bus: Bus) -> None:
+async def test_a_failed_rule_is_reported(bus: Bus) -> None:
     await bus.create_topic("news")
     await bus.create_subscription("news", "some", rules={"odd": "total / count > 5"})
     await send(bus, "one", application_properties={"total": 7, "count": 0})
@@ -116,7 +116,7 @@ async def test_a_rule_that_failed_is_told(bus: Bus) -> None:
     "look",
     [Bus.messages, Bus.active, Bus.locked, Bus.deferred, Bus.dead_lettered, Bus.counts, Bus.purge],
 )
-async def test_what_is_not_there_is_an_error(bus: Bus, look: Callable[..., Any]) -> None:
+async def test_a_missing_entity_is_an_error(bus: Bus, look: Callable[..., Any]) -> None:
     """A test that says ``assert not await bus.active("news", "al")`` must not pass for a slip of the pen."""
     await bus.create_topic("news")
     await bus.create_subscription("news", "all")
@@ -126,7 +126,7 @@ async def test_what_is_not_there_is_an_error(bus: Bus, look: Callable[..., Any])
         await look(bus, "new", "all")
 
 
-async def test_what_a_topic_or_a_subscription_cannot_have_is_refused(bus: Bus) -> None:
+async def test_properties_of_another_kind_of_entity_are_refused(bus: Bus) -> None:
     await bus.create_topic("news")
     await bus.create_subscription("news", "all")
     for look in (Bus.messages, Bus.active, Bus.locked, Bus.deferred, Bus.dead_lettered, Bus.counts):
@@ -142,7 +142,7 @@ async def test_what_a_topic_or_a_subscription_cannot_have_is_refused(bus: Bus) -
 
 
 @pytest.mark.both_shapes
-async def test_what_is_scheduled_on_a_topic_is_there_when_its_time_has_come(bus: Bus, partitioned: bool) -> None:
+async def test_a_message_scheduled_on_a_topic_is_there_when_due(bus: Bus, partitioned: bool) -> None:
     """Whether or not somebody waits for it, the helpers tell it so at once."""
     await bus.create_topic("news", enable_partitioning=partitioned)
     await bus.create_subscription("news", "all")
@@ -168,7 +168,7 @@ async def test_the_rules_of_that_moment_decide(bus: Bus) -> None:
     assert bodies(await bus.active("news", "some")) == [b"one"]
 
 
-async def test_who_waits_gets_it_whoever_has_sent_it(bus: Bus) -> None:
+async def test_a_waiting_receiver_gets_it_whichever_client_sent_it(bus: Bus) -> None:
     """Also where the client that has sent it is closed by then."""
     await bus.create_topic("news")
     await bus.create_subscription("news", "all")
@@ -206,7 +206,7 @@ async def _published(bus: Bus, count: int) -> bool:
     return len(await bus.active("news", "all")) == count
 
 
-async def test_what_was_scheduled_on_a_topic_that_takes_nothing_waits(bus: Bus) -> None:
+async def test_a_message_scheduled_on_a_disabled_topic_waits(bus: Bus) -> None:
     await bus.create_topic("news", status=EntityStatus.ACTIVE)
     await bus.create_subscription("news", "all")
     await schedule(bus, "one", hours=1)

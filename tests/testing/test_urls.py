@@ -62,7 +62,7 @@ async def by_creating(url: str) -> None:
         by_creating,
     ],
 )
-async def test_a_queue_goes_by_the_clock_of_the_bus_however_it_was_made(
+async def test_every_queue_of_the_bus_uses_its_clock(
     bus: Bus, create: Callable[[str], Coroutine[Any, Any, None]]
 ) -> None:
     await create(bus.url)
@@ -75,13 +75,13 @@ async def test_a_queue_goes_by_the_clock_of_the_bus_however_it_was_made(
         assert (await receiver.receive_messages())[0].delivery_count == 1
 
 
-async def test_another_memory_goes_by_the_clock_of_the_machine(bus: Bus) -> None:
+async def test_another_in_memory_server_uses_the_machine_clock(bus: Bus) -> None:
     async with ServiceBusClient(f"{bus.url}-another") as client:
         assert client._connection.clock.kind == "server"
         await client.ensure_queue("orders")
 
 
-async def test_a_client_of_another_namespace_goes_by_the_clock_and_is_kept_apart(bus: Bus) -> None:
+async def test_a_client_of_another_namespace_uses_the_clock_and_stays_separate(bus: Bus) -> None:
     await bus.create_queue("orders")
     async with ServiceBusClient(f"{bus.url}?namespace=another") as client:
         async with client.get_queue_sender("orders", create_if_missing=True) as sender:
@@ -95,7 +95,7 @@ async def test_a_client_of_another_namespace_goes_by_the_clock_and_is_kept_apart
     assert await bus.sent("orders") == await bus.messages("orders") == []
 
 
-async def test_who_waits_in_another_thread_notices_that_the_clock_was_moved(bus: Bus) -> None:
+async def test_a_receiver_in_another_thread_notices_a_moved_clock(bus: Bus) -> None:
     await bus.create_queue("orders")
     waits, got = threading.Event(), list[bytes]()
 

@@ -166,7 +166,7 @@ def test_the_error_names_the_part_that_is_wrong(text: str, part: str) -> None:
     assert said.startswith(f"{part}: "), caught.value.message
 
 
-def test_what_is_no_text_is_refused_by_its_type() -> None:
+def test_a_connection_string_that_is_not_text_is_refused_by_its_type() -> None:
     with pytest.raises(InvalidConnectionStringError, match="not bytes"):
         parse_target(b"redis://h")  # type: ignore[arg-type]
 
@@ -239,7 +239,7 @@ def test_a_password_is_never_shown(password: str, frame: str, is_encoded: bool) 
         ("embedded:///data", "embedded:///data"),
     ],
 )
-def test_what_goes_to_the_log_hides_whatever_may_be_a_secret(text: str, shown: str) -> None:
+def test_texts_for_the_log_hide_possible_secrets(text: str, shown: str) -> None:
     assert redacted(text) == shown
 
 

@@ -71,7 +71,7 @@ def test_the_first_question_is_asked_at_once(luck: float) -> None:
 
 
 @given(AGO, st.integers(0, 10_000), LUCK)
-def test_a_question_nobody_answered_is_asked_more_and_more_rarely_but_asked(
+def test_an_unanswered_question_is_asked_again_at_growing_intervals(
     since_last: float, failed: int, luck: float
 ) -> None:
     pacing = RefreshPacing(random=lambda: luck)

@@ -115,7 +115,7 @@ async def test_commands_go_where_their_key_lives(url: str) -> None:
             await transport.command("LPUSH", b"k1", 1, key=b"k1")
 
 
-async def test_of_500_concurrent_calls_each_gets_its_own_reply(url: str) -> None:
+async def test_each_of_500_concurrent_calls_gets_its_own_reply(url: str) -> None:
     async with await open_transport(url, scripts=[ECHO]) as transport:
 
         async def ask(number: int) -> bool:
@@ -146,7 +146,7 @@ async def test_a_script_that_was_not_announced_is_loaded_when_it_is_called(url: 
         assert await transport.call(COUNT, [b"k"], [5]) == 5
 
 
-async def test_a_script_that_is_not_lua_is_told_in_the_server_s_words(server: LocalServer) -> None:
+async def test_a_script_that_is_not_lua_is_reported_in_the_words_of_the_server(server: LocalServer) -> None:
     """And not as one that may not be loaded."""
     async with await open_transport(server.url) as transport:
         with pytest.raises(ScriptRefusedError, match="compiling") as caught:
@@ -155,7 +155,7 @@ async def test_a_script_that_is_not_lua_is_told_in_the_server_s_words(server: Lo
         assert await transport.command("PING") == b"PONG"
 
 
-async def test_a_caller_who_goes_away_costs_the_others_nothing(url: str) -> None:
+async def test_a_cancelled_caller_does_not_affect_the_others(url: str) -> None:
     async with await open_transport(url, scripts=[COUNT]) as transport:
         before = transport.servers
         tasks = [asyncio.create_task(transport.call(COUNT, [b"k%d" % number], [1])) for number in range(100)]
@@ -232,7 +232,7 @@ async def test_a_call_may_wait_for_ever(url: str) -> None:
 @pytest.mark.parametrize(
     ("keys", "arguments"), [(["text"], []), ([b"k"], [None]), ([b"k"], [1.5]), ([b"k", None], []), (None, [])]
 )
-async def test_what_cannot_be_sent_is_refused_before_it_is_sent(url: str, keys: Any, arguments: Any) -> None:
+async def test_an_argument_that_cannot_be_sent_is_refused_before_sending(url: str, keys: Any, arguments: Any) -> None:
     async with await open_transport(url, scripts=[COUNT]) as transport:
         with pytest.raises(TypeError):
             await transport.call(COUNT, keys, arguments)

@@ -118,7 +118,7 @@ async def test_a_subscription_that_waits_for_its_confirmation_ends(own_server: L
     assert (end.outcome, end.is_transient) == (Outcome.NEVER_SENT, False)
 
 
-async def test_a_closed_transport_takes_nothing_more(url: str) -> None:
+async def test_a_closed_transport_refuses_calls(url: str) -> None:
     transport = await open_transport(url, scripts=[COUNT])
     await transport.aclose()
     await transport.aclose()
@@ -145,7 +145,7 @@ async def test_closing_a_subscription_after_its_transport_does_nothing(url: str)
 
 
 @pytest.mark.filterwarnings("error::ResourceWarning")
-async def test_nothing_of_a_closed_transport_remains(url: str) -> None:
+async def test_a_closed_transport_leaves_nothing_behind(url: str) -> None:
     before = asyncio.all_tasks()
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")
@@ -160,14 +160,14 @@ async def test_nothing_of_a_closed_transport_remains(url: str) -> None:
     assert [str(warning.message) for warning in caught] == []
 
 
-async def test_nothing_of_a_transport_that_did_not_open_remains(unused_tcp_url: str) -> None:
+async def test_a_transport_that_did_not_open_leaves_nothing_behind(unused_tcp_url: str) -> None:
     before = asyncio.all_tasks()
     with pytest.raises(ServiceBusConnectionError):
         await open_transport(unused_tcp_url, connect_timeout=0.1)
     assert asyncio.all_tasks() == before
 
 
-async def test_two_who_close_at_once_both_wait_until_it_is_closed(url: str) -> None:
+async def test_concurrent_closes_both_wait_until_it_is_closed(url: str) -> None:
     transport = await open_transport(url)
     await asyncio.gather(transport.aclose(), transport.aclose())
     assert transport.servers == ()

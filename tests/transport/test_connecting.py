@@ -38,7 +38,7 @@ def own_server(binary: str | None) -> Iterator[LocalServer]:
 
 
 @pytest.mark.parametrize("scheme", ["redis", "redis+cluster", "redis+sentinel"])
-async def test_a_port_where_nothing_listens_is_named_with_how_long_it_was_tried(scheme: str) -> None:
+async def test_a_port_without_a_listener_is_named_with_the_time_spent(scheme: str) -> None:
     url = f"{scheme}://127.0.0.1:{free_port()}" + ("/m" if scheme == "redis+sentinel" else "")
     error = await given_time(
         lambda seconds: open_transport(url, connect_timeout=seconds), r"refused.* \d+ attempts in \d+\.\d s"
@@ -58,7 +58,7 @@ async def test_a_server_that_accepts_and_never_answers_is_named_with_how_long_it
     assert (type(caught.value), caught.value.is_transient) == (ServiceBusConnectionError, True)
 
 
-async def test_a_host_that_nobody_knows_is_named() -> None:
+async def test_an_unknown_host_is_named() -> None:
     with pytest.raises(ServiceBusConnectionError, match=r"no-such-host\.invalid:6379"):
         await open_transport("redis://no-such-host.invalid", connect_timeout=0.3)
 
@@ -79,7 +79,7 @@ async def test_a_server_that_comes_up_within_the_time_to_connect_is_waited_for(b
             assert await transport.call(COUNT, [b"k"], [1]) == 1
 
 
-async def test_what_speaks_another_protocol_is_no_server() -> None:
+async def test_a_server_with_another_protocol_is_refused() -> None:
     async with answering(lambda _: b"HTTP/1.1 400 Bad Request\r\n\r\n") as address:
         with pytest.raises(ServiceBusConnectionError, match=address):
             await open_transport(f"redis://{address}", connect_timeout=0.3)
@@ -126,17 +126,17 @@ async def test_a_server_that_is_too_old_is_refused() -> None:
             await open_transport(f"redis://{address}")
 
 
-async def test_everything_that_is_wrong_is_told_at_once(own_server: LocalServer) -> None:
+async def test_all_problems_are_reported_together(own_server: LocalServer) -> None:
     with pytest.raises(ServerUnsuitableError, match=r"maxmemory-policy.*appendfsync always"):
         await open_transport(own_server.url + "?durability=fsync")
 
 
-async def test_a_server_without_replicas_cannot_confirm_and_that_is_told_at_once(server: LocalServer) -> None:
+async def test_replicated_durability_without_replicas_is_refused_at_once(server: LocalServer) -> None:
     with pytest.raises(ServerUnsuitableError, match="has no replica, so nothing can confirm"):
         await open_transport(server.url + "?durability=replicated")
 
 
-async def test_a_replica_that_is_promised_and_not_there_is_told_at_once(server: LocalServer) -> None:
+async def test_a_missing_promised_replica_is_reported_at_once(server: LocalServer) -> None:
     with pytest.raises(ServerUnsuitableError, match=r"has no replica connected.*replicas=2"):
         await open_transport(server.url + "?durability=replicated&replicas=2")
 
@@ -149,7 +149,7 @@ async def test_a_replica_that_is_promised_and_not_there_is_told_at_once(server: 
         ({"appendonly": "yes", "appendfsync": "always"}, None),
     ],
 )
-async def test_a_server_that_does_not_sync_each_write_is_told_at_once(
+async def test_fsync_durability_without_appendfsync_always_is_refused_at_once(
     binary: str | None, config: dict[str, str], told: str | None
 ) -> None:
     with LocalServer(binary=binary, config=config) as server:
@@ -183,7 +183,7 @@ async def test_a_server_addressed_as_a_sentinel_is_refused(server: LocalServer) 
 # -- where to connect --------------------------------------------------------------------------------------------------
 
 
-async def test_of_a_clusters_seeds_one_that_is_up_suffices(cluster: LocalCluster) -> None:
+async def test_one_reachable_seed_of_a_cluster_is_enough(cluster: LocalCluster) -> None:
     node = cluster.nodes[1]
     url = f"redis+cluster://127.0.0.1:{free_port()},{node.host}:{node.port},127.0.0.1:{free_port()}"
     async with await open_transport(url, scripts=[COUNT]) as transport:
@@ -200,7 +200,7 @@ async def test_a_database_other_than_the_first_is_used(server: LocalServer) -> N
     assert server.ask("DBSIZE") == 0
 
 
-async def test_a_database_that_does_not_exist_is_told(server: LocalServer) -> None:
+async def test_a_missing_database_is_reported(server: LocalServer) -> None:
     with pytest.raises(ServerUnsuitableError, match="DB index is out of range"):
         await open_transport(server.url + "/9999")
 
@@ -212,7 +212,7 @@ async def test_a_unix_socket_serves_as_well(binary: str | None) -> None:
             assert str(transport.masters[0]) == f"unix:{server.address}"
 
 
-async def test_what_an_acknowledgement_is_worth_stands_in_the_log(
+async def test_the_log_states_what_an_acknowledgement_promises(
     server: LocalServer, caplog: pytest.LogCaptureFixture
 ) -> None:
     with caplog.at_level(logging.INFO, "sbredis"):

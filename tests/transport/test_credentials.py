@@ -60,7 +60,7 @@ async def test_a_password_in_the_url_opens_the_door(address: str, who: str) -> N
 
 
 @pytest.mark.parametrize("who", ["", ":hunter2hunter2@", "app:hunter2hunter2@", "stranger:hunter2hunter2@"])
-async def test_wrong_and_missing_passwords_are_told_without_them(
+async def test_wrong_and_missing_passwords_are_reported_without_the_password(
     address: str, who: str, caplog: pytest.LogCaptureFixture
 ) -> None:
     with caplog.at_level(logging.DEBUG), pytest.raises(ServiceBusAuthenticationError) as caught:
@@ -91,7 +91,7 @@ async def test_a_credential_provider_of_redis_py_serves(address: str) -> None:
         assert await transport.call(COUNT, [b"k"], [1]) == 1
 
 
-async def test_a_credential_provider_is_asked_anew_for_every_connection(guarded: LocalServer, address: str) -> None:
+async def test_a_credential_provider_is_asked_for_every_connection(guarded: LocalServer, address: str) -> None:
     vault = Vault(("stranger", "x"), ("app", PASSWORD))
     with pytest.raises(ServiceBusAuthenticationError):
         await open_transport(f"redis://{address}", credential_provider=vault)
@@ -104,7 +104,7 @@ async def test_a_credential_provider_is_asked_anew_for_every_connection(guarded:
         assert vault.asked >= 4
 
 
-async def test_a_credential_provider_that_fails_is_told_by_what_it_raised(address: str) -> None:
+async def test_a_failing_credential_provider_is_reported_with_its_error(address: str) -> None:
     vault = Vault(KeyError("the vault is sealed"))
     error = await given_time(
         lambda seconds: open_transport(f"redis://{address}", credential_provider=vault, connect_timeout=seconds),
@@ -147,7 +147,7 @@ async def test_a_user_who_may_only_call_scripts_connects_with_one_warning(
     assert [word for word in (address, "INFO", "maxmemory-policy", "appendfsync") if word not in said] == []
 
 
-async def test_a_user_who_may_not_load_scripts_is_told_so_when_one_is_missing(address: str) -> None:
+async def test_a_missing_script_that_the_user_may_not_load_is_an_error(address: str) -> None:
     async with await open_transport(f"redis://caller:pw@{address}", scripts=[COUNT]) as transport:
         with pytest.raises(
             ServiceBusAuthorizationError, match=r"does not hold script count.*Permit SCRIPT LOAD"
@@ -161,7 +161,7 @@ async def test_a_user_who_may_load_scripts_does(address: str) -> None:
         assert await transport.call(COUNT, [b"k"], [1]) == 1
 
 
-async def test_what_could_be_read_is_not_warned_of(
+async def test_readable_facts_cause_no_warning(
     guarded: LocalServer, address: str, caplog: pytest.LogCaptureFixture
 ) -> None:
     guarded.ask("SCRIPT", "LOAD", COUNT.source)
@@ -179,7 +179,7 @@ async def test_a_user_who_may_not_call_scripts_is_refused(address: str, user: st
         await open_transport(f"redis://{user}:pw@{address}", scripts=[COUNT])
 
 
-async def test_a_user_who_may_call_certain_scripts_only_is_let_in(guarded: LocalServer, address: str) -> None:
+async def test_a_user_with_rights_to_single_scripts_can_connect(guarded: LocalServer, address: str) -> None:
     """As SECURITY.md advises: `+evalsha|<sha>`, the scripts loaded by somebody else."""
     guarded.ask("SCRIPT", "LOAD", COUNT.source)
     permitted = ("+hello", "+auth", "+info", "+config|get", "+incrby", f"+evalsha|{COUNT.sha}")
@@ -224,7 +224,7 @@ async def test_in_a_cluster_each_server_has_one_warning_and_the_map_needs_cluste
     assert all(any(f"127.0.0.1:{node.port}" in warning for warning in warnings) for node in cluster.nodes)
 
 
-async def test_a_user_of_a_cluster_who_may_not_ask_for_the_map_is_told_so(cluster: LocalCluster) -> None:
+async def test_a_cluster_user_without_the_right_to_the_slot_map_is_refused(cluster: LocalCluster) -> None:
     for node in cluster.nodes:
         node.ask("ACL", "SETUSER", "blind", "on", ">pw", "~*", "+evalsha")
     try:

@@ -44,7 +44,7 @@ def waits(server: LocalServer) -> int:
     return int(found[1]) if found else 0
 
 
-async def test_what_is_acknowledged_is_on_the_replica(pair: tuple[LocalServer, LocalServer]) -> None:
+async def test_an_acknowledged_write_is_on_the_replica(pair: tuple[LocalServer, LocalServer]) -> None:
     """The replica has it the moment the caller knows."""
     master, replica = pair
     async with await open_transport(f"{master.url}?durability=replicated", scripts=[APPEND]) as transport:
@@ -74,7 +74,7 @@ async def test_a_refusal_does_not_wait_and_spoils_no_other_call(pair: tuple[Loca
         assert await good == 1
 
 
-async def test_a_stalled_replica_stalls_only_who_waits_for_it(pair: tuple[LocalServer, LocalServer]) -> None:
+async def test_a_stalled_replica_delays_only_calls_that_wait_for_it(pair: tuple[LocalServer, LocalServer]) -> None:
     """Calls that need no confirmation go on beside it; the one that needs it ends as unknown, since the master has
     it.
     """
@@ -97,7 +97,7 @@ async def test_a_stalled_replica_stalls_only_who_waits_for_it(pair: tuple[LocalS
         assert replica.ask("LLEN", "list") == 3
 
 
-async def test_all_replicas_are_waited_for_not_only_those_that_are_up(pair: tuple[LocalServer, LocalServer]) -> None:
+async def test_the_call_waits_for_all_replicas_also_those_that_are_down(pair: tuple[LocalServer, LocalServer]) -> None:
     """A shard that should have two replicas and has one confirms nothing: the missing one may be the next master."""
     master, _ = pair
     url = f"{master.url}?durability=replicated&replicas=2"
@@ -137,7 +137,7 @@ async def test_without_the_right_to_wait_the_error_says_so(pair: tuple[LocalServ
         assert caught.value.outcome is Outcome.UNKNOWN
 
 
-async def test_who_may_not_read_how_many_replicas_there_are_says_it(pair: tuple[LocalServer, LocalServer]) -> None:
+async def test_an_unreadable_replica_count_is_reported(pair: tuple[LocalServer, LocalServer]) -> None:
     """Waiting for fewer than all would be a promise that is not kept."""
     master, _ = pair
     master.ask("ACL", "SETUSER", "blind", "on", ">secret", "~*", "&*", "+@all", "-info")

@@ -78,7 +78,7 @@ async def ended(pressure: Pressure, transport: Transport) -> tuple[Report, dict[
 
 
 @pytest.mark.parametrize("fault", FAULTS, ids=lambda fault: str(fault.__name__))
-async def test_a_call_that_must_not_be_repeated_ends_once_and_says_what_is_known(
+async def test_a_call_that_must_not_be_repeated_reports_its_outcome(
     replicated_cluster: LocalCluster, fault: Fault
 ) -> None:
     """Succeeded: executed once. Failed as never sent or refused: not executed. Unknown: executed once at most."""
@@ -107,7 +107,7 @@ async def test_a_call_that_its_script_recognises_only_takes_longer(
         assert report.lost(counts) == []
 
 
-async def test_what_all_replicas_confirmed_survives_the_master(replicated_cluster: LocalCluster) -> None:
+async def test_a_write_confirmed_by_all_replicas_survives_the_master(replicated_cluster: LocalCluster) -> None:
     """``durability=replicated``: nothing acknowledged is lost by a kill, although the shard takes nothing while it
     has no replica.
     """

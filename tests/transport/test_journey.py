@@ -106,7 +106,7 @@ async def test_a_redirection_to_nowhere_is_asked_about() -> None:
 
 
 @pytest.mark.parametrize("last", ["OOM x", "NOPERM x", "NOSCRIPT x", "NOAUTH x", "LOADING x"])
-async def test_what_may_have_run_stays_unknown_whatever_later_attempts_bring(last: str) -> None:
+async def test_a_call_that_may_have_run_stays_unknown_after_later_attempts(last: str) -> None:
     """Even where the last one was refused: the first may have changed something."""
     with pytest.raises(ServiceBusError) as caught:
         await travel(Servers(LOST, *[said(last)] * 50), repeatable=True, seconds=0.05)
@@ -134,7 +134,7 @@ async def test_the_deadline_ends_the_journey_with_the_last_failure() -> None:
 
 
 @pytest.mark.parametrize("repeatable", [False, True])
-async def test_an_attempt_that_the_deadline_cuts_short_does_not_hide_what_a_server_has_answered(
+async def test_an_attempt_cut_short_by_the_deadline_does_not_hide_an_earlier_answer(
     repeatable: bool,
 ) -> None:
     unwritten = Failure(FailureKind.TIMED_OUT, "it could not be written", "", Outcome.NEVER_SENT, HERE)
@@ -143,7 +143,7 @@ async def test_an_attempt_that_the_deadline_cuts_short_does_not_hide_what_a_serv
     assert caught.value.outcome is Outcome.NEVER_SENT
 
 
-async def test_an_attempt_that_may_have_run_is_told_of_whatever_was_answered_before() -> None:
+async def test_an_attempt_that_may_have_run_is_reported_whatever_was_answered_before() -> None:
     unanswered = Failure(FailureKind.TIMED_OUT, "no answer came", "", Outcome.UNKNOWN, HERE)
     with pytest.raises(OperationTimeoutError, match="no answer came") as caught:
         await travel(Servers(said("CLUSTERDOWN x"), unanswered))

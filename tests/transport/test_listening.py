@@ -48,7 +48,7 @@ async def is_heard(transport: Transport, heard: Heard, text: bytes) -> None:
     await eventually(lambda: text in heard.messages)
 
 
-async def test_it_follows_a_slot_that_moves(cluster: LocalCluster) -> None:
+async def test_a_subscription_follows_a_slot_that_moves(cluster: LocalCluster) -> None:
     """There and back: the listener hears of both gaps, and of what is published after them."""
     home = cluster.master_of(SLOT)
     away = next(master for master in cluster.masters if master is not home)
@@ -63,7 +63,7 @@ async def test_it_follows_a_slot_that_moves(cluster: LocalCluster) -> None:
         subscription.close()
 
 
-async def test_it_follows_a_failover(replicated_cluster: LocalCluster) -> None:
+async def test_a_subscription_follows_a_failover(replicated_cluster: LocalCluster) -> None:
     """The master is killed: its replica is listened to as soon as it has taken over."""
     heard = Heard()
     async with await open_transport(replicated_cluster.url, scripts=[PUBLISH]) as transport:
@@ -74,7 +74,7 @@ async def test_it_follows_a_failover(replicated_cluster: LocalCluster) -> None:
         await is_heard(transport, heard, b"after")
 
 
-async def test_a_subscription_that_nobody_confirms_ends_in_time(cluster: LocalCluster) -> None:
+async def test_an_unconfirmed_subscription_ends_at_its_deadline(cluster: LocalCluster) -> None:
     """A stopped node confirms nothing; the caller learns that, and nothing is left behind."""
     master = cluster.master_of(SLOT)
     async with await open_transport(cluster.url) as transport:

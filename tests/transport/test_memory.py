@@ -12,7 +12,7 @@ pytestmark = pytest.mark.anyio
 COUNT = Script("count", "#!lua\nreturn redis.call('INCR', KEYS[1])")
 
 
-async def test_servers_share_the_sources_of_scripts_and_nothing_else() -> None:
+async def test_in_memory_servers_share_only_the_sources_of_scripts() -> None:
     """A process with thousands of in-memory servers, as a run of tests has, holds each script once."""
     async with await open_transport("memory://one", scripts=[COUNT]) as one:
         assert await one.call(COUNT, (b"a",)) == 1

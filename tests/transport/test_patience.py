@@ -31,18 +31,18 @@ def patience(kind: Kind) -> Patience:
     return Patience(STARTED, SOON - STARTED, LAST, kind)
 
 
-def test_every_kind_of_failure_is_told_apart() -> None:
+def test_every_kind_of_failure_is_classified() -> None:
     assert {kind for kind in FailureKind if not passes(kind)} == LASTING
     assert LASTING | NOT_YET | SILENT | {FailureKind.READ_ONLY} == set(FailureKind)
 
 
 @pytest.mark.parametrize("kind", ["standalone", "cluster", "sentinel", "unix"])
-def test_what_somebody_has_to_change_is_not_waited_for(kind: Kind) -> None:
+def test_a_wrong_configuration_is_refused_without_waiting(kind: Kind) -> None:
     assert {patience(kind).limit(failure, masters) for failure in LASTING for masters in (None, 1, 3)} == {STARTED}
 
 
 @pytest.mark.parametrize("kind", ["standalone", "cluster", "sentinel", "unix"])
-def test_who_answers_that_it_is_not_ready_yet_is_waited_for_until_the_deadline(kind: Kind) -> None:
+def test_the_client_waits_for_a_server_that_is_not_ready_until_the_deadline(kind: Kind) -> None:
     assert {patience(kind).limit(failure, masters) for failure in NOT_YET for masters in (None, 1, 3)} == {LAST}
 
 
@@ -59,17 +59,19 @@ def test_who_answers_that_it_is_not_ready_yet_is_waited_for_until_the_deadline(k
         ("cluster", 3, SOON),  # then the client opens without it
     ],
 )
-def test_who_does_not_answer_is_waited_for_if_others_know_of_it(kind: Kind, masters: int | None, until: float) -> None:
+def test_the_client_waits_for_a_silent_server_that_other_nodes_know(
+    kind: Kind, masters: int | None, until: float
+) -> None:
     assert {patience(kind).limit(failure, masters) for failure in SILENT} == {until}
 
 
 @pytest.mark.parametrize(
     ("kind", "until"), [("standalone", SOON), ("unix", SOON), ("sentinel", LAST), ("cluster", LAST)]
 )
-def test_a_replica_is_waited_for_if_somebody_may_promote_it(kind: Kind, until: float) -> None:
+def test_the_client_waits_for_a_replica_that_may_be_promoted(kind: Kind, until: float) -> None:
     assert patience(kind).limit(FailureKind.READ_ONLY, 1) == until
 
 
-def test_nothing_is_waited_for_beyond_the_deadline() -> None:
+def test_no_wait_exceeds_the_deadline() -> None:
     short = Patience(STARTED, 5.0, STARTED + 1, "standalone")
     assert short.limit(FailureKind.UNREACHABLE) == STARTED + 1

@@ -118,7 +118,7 @@ def test_a_failure_ends_in_an_error_of_its_class(
     assert failure.may_repeat(call(repeatable=True)) is again_if_recognised
 
 
-def test_every_kind_of_failure_stands_in_the_table() -> None:
+def test_every_kind_of_failure_is_in_the_table() -> None:
     assert {row[0] for row in ENDS} == set(Kind)
     assert {row[1] for row in REPLIES} <= set(Kind)
 
@@ -145,5 +145,5 @@ def test_the_error_tells_how_often_and_how_long_it_was_tried(kind: Kind) -> None
 
 
 @pytest.mark.parametrize("kind", list(Kind))
-def test_who_only_wanted_a_connection_reads_of_no_call(kind: Kind) -> None:
+def test_an_error_of_connecting_mentions_no_call(kind: Kind) -> None:
     assert "None" not in str(Failure(kind, "d", "C", endpoint=HERE).error())

@@ -101,7 +101,7 @@ def read(parse: Callable[[bytes], list[Any]], data: bytes, cuts: list[int]) -> l
 
 
 @given(st.lists(REPLIES | PUSHES, max_size=6), st.lists(st.integers(0), max_size=8))
-def test_it_reads_what_hiredis_reads_however_it_is_cut(replies: list[Encoded], cuts: list[int]) -> None:
+def test_the_parser_agrees_with_hiredis_for_any_split(replies: list[Encoded], cuts: list[int]) -> None:
     data = b"".join(encoded for encoded, _ in replies)
     expected = [comparable(value) for _, value in replies if value is not DROPPED]
     assert read(PythonParser().feed, data, cuts) == expected
@@ -109,7 +109,7 @@ def test_it_reads_what_hiredis_reads_however_it_is_cut(replies: list[Encoded], c
 
 
 @given(st.lists(REPLIES, max_size=3))
-def test_it_reads_byte_by_byte(replies: list[Encoded]) -> None:
+def test_the_parser_reads_byte_by_byte(replies: list[Encoded]) -> None:
     data = b"".join(encoded for encoded, _ in replies)
     assert read(PythonParser().feed, data, list(range(len(data)))) == [comparable(value) for _, value in replies]
 
@@ -131,7 +131,7 @@ def test_it_reads_byte_by_byte(replies: list[Encoded]) -> None:
         (b"-\xff x\r\n", ReplyError("\ufffd x")),
     ],
 )
-def test_it_reads_what_is_rare(data: bytes, value: Any) -> None:
+def test_the_parser_reads_rare_types(data: bytes, value: Any) -> None:
     assert read(PythonParser().feed, data, []) == [comparable(value)]
 
 
@@ -149,7 +149,7 @@ GARBAGE = [
 
 @pytest.mark.parametrize("data", GARBAGE, ids=lambda data: repr(data[:12]))
 @pytest.mark.parametrize("parser", [lambda: PythonParser().feed, reply_parser], ids=["python", "hiredis"])
-def test_what_is_not_the_protocol_is_noticed_at_once(
+def test_bytes_of_another_protocol_are_detected_at_once(
     parser: Callable[[], Callable[[bytes], list[Any]]], data: bytes
 ) -> None:
     with pytest.raises(ProtocolError):

@@ -62,7 +62,7 @@ def test_relatives_of_text_bytes_and_numbers_are_taken(argument: Any, text: byte
 
 
 @pytest.mark.parametrize("argument", [None, True, False, 1.5, [], ("a",), object(), {"a": 1}])
-def test_what_redis_could_only_guess_at_is_refused(argument: Any) -> None:
+def test_an_ambiguous_argument_type_is_refused(argument: Any) -> None:
     with pytest.raises(TypeError, match=type(argument).__name__):
         pack([b"SET", argument])
     with pytest.raises(TypeError, match=type(argument).__name__):

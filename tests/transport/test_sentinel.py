@@ -39,12 +39,12 @@ async def test_a_sentinel_addressed_as_a_server_is_refused_with_the_right_scheme
     assert "EVALSHA" not in str(caught.value)
 
 
-async def test_a_master_that_no_sentinel_knows_is_told(watched: LocalSentinel) -> None:
+async def test_a_master_unknown_to_every_sentinel_is_reported(watched: LocalSentinel) -> None:
     with pytest.raises(ServerUnsuitableError, match=r"who the master 'other' is.*knows no such master"):
         await open_transport(url_of(watched).replace("/mymaster", "/other"))
 
 
-async def test_a_wrong_password_of_the_master_is_told(watched: LocalSentinel) -> None:
+async def test_a_wrong_password_of_the_master_is_reported(watched: LocalSentinel) -> None:
     with pytest.raises(ServiceBusAuthenticationError, match=f"127.0.0.1:{watched.master.port}") as caught:
         await open_transport(url_of(watched, "hunter2hunter2"))
     assert "hunter2" not in str(caught.value)

@@ -89,7 +89,7 @@ VALKEY_9_1 = (
     ],
     ids=["redis 7.0", "redis 8.2", "valkey 9.1", "empty", "nothing", "hardly anything"],
 )  # fmt: skip
-def test_what_a_server_says_is_understood(info: str | None, facts: ServerFacts, name: str) -> None:
+def test_the_answers_of_a_server_are_parsed(info: str | None, facts: ServerFacts, name: str) -> None:
     assert server_facts(HERE, info, "always", None) == facts
     assert str(facts) == name
 
@@ -130,7 +130,7 @@ GOOD = ServerFacts(
         ({"append_fsync": "everysec"}, "standalone", "replicated", None),
     ],
 )
-def test_what_is_wrong_with_a_server_is_told_with_what_to_change(
+def test_a_problem_of_a_server_is_reported_with_its_remedy(
     changes: dict[str, Any], kind: Kind, durability: Durability, told: str | None
 ) -> None:
     found = problems(replace(GOOD, **changes), kind, durability)
@@ -149,7 +149,7 @@ def test_what_is_wrong_with_a_server_is_told_with_what_to_change(
         ("slave", "cluster", None),
     ],
 )
-def test_a_replica_takes_no_writes_where_nobody_sends_them_on(role: str | None, kind: Kind, told: str | None) -> None:
+def test_a_replica_is_refused_where_writes_are_not_redirected(role: str | None, kind: Kind, told: str | None) -> None:
     said = not_writable(replace(GOOD, role=role, master="m:1"), kind)
     assert (said is None) is (told is None)
     assert (told or "") in (said or "")
@@ -186,7 +186,7 @@ def test_a_shard_without_a_replica_is_refused_unless_a_failover_may_be_the_reaso
     ("append_only", "replicated", "loses"),
     [(False, False, True), (False, True, False), (True, False, False), (None, False, False)],
 )
-def test_a_server_can_lose_what_it_has_neither_in_a_file_nor_on_a_replica(
+def test_a_server_can_lose_data_that_is_in_no_file_and_on_no_replica(
     append_only: bool | None, replicated: bool, loses: bool
 ) -> None:
     assert can_lose_acknowledged(replace(GOOD, append_only=append_only), replicated=replicated) is loses
@@ -194,11 +194,11 @@ def test_a_server_can_lose_what_it_has_neither_in_a_file_nor_on_a_replica(
 
 @pytest.mark.parametrize("kind", ["standalone", "cluster", "sentinel", "unix", "embedded", "memory"])
 @pytest.mark.parametrize("durability", ["master", "replicated", "fsync"])
-def test_a_server_that_says_nothing_is_never_refused(kind: Kind, durability: Durability) -> None:
+def test_a_server_with_unknown_facts_is_never_refused(kind: Kind, durability: Durability) -> None:
     assert problems(ServerFacts(HERE), kind, durability) == []
 
 
-def test_everything_that_is_wrong_is_told_at_once() -> None:
+def test_all_problems_are_reported_together() -> None:
     facts = replace(
         GOOD, version="7.0", mode="cluster", role="slave", eviction="x", scripts="denied", append_only=False
     )
@@ -215,15 +215,13 @@ def test_everything_that_is_wrong_is_told_at_once() -> None:
         (ServerFacts(HERE), "master", ["h:6379", "version", "run id", "maxmemory-policy", "appendfsync"]),
     ],
 )
-def test_one_warning_names_all_that_could_not_be_read(
-    facts: ServerFacts, durability: Durability, words: list[str]
-) -> None:
+def test_one_warning_names_all_unreadable_facts(facts: ServerFacts, durability: Durability, words: list[str]) -> None:
     note = unknown_note(facts, durability)
     assert note is not None
     assert [word for word in words if word not in note] == []
 
 
-def test_there_is_no_warning_where_everything_could_be_read() -> None:
+def test_there_is_no_warning_if_all_facts_could_be_read() -> None:
     assert unknown_note(GOOD, "fsync") is None
 
 
@@ -239,7 +237,7 @@ def test_there_is_no_warning_where_everything_could_be_read() -> None:
         ({"append_only": False}, "replicated", True, ["since its last snapshot", "failover to any replica"]),
     ],
 )
-def test_the_log_says_what_an_acknowledgement_is_worth(
+def test_the_log_states_what_an_acknowledgement_promises(
     changes: dict[str, Any], durability: Durability, replicated: bool, words: list[str]
 ) -> None:
     note = durability_note(replace(GOOD, **changes), durability, replicated=replicated)

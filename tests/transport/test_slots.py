@@ -39,7 +39,7 @@ def test_keys_with_one_tag_share_a_slot(before: bytes, after: bytes, tag: bytes)
 # -- the map -----------------------------------------------------------------------------------------------------------
 
 
-def test_a_map_knows_the_owners_it_was_given_and_no_others() -> None:
+def test_a_slot_map_knows_only_the_owners_it_was_given() -> None:
     slots = SlotMap([(0, 99, A), (200, 200, B)])
     assert (slots.owners[0], slots.owners[99], slots.owners[100], slots.owners[200]) == (A, A, None, B)
     assert len(slots.owners) == SLOTS
@@ -99,7 +99,7 @@ def test_a_cluster_without_slots_has_an_empty_map() -> None:
     [None, 7, b"OK", [[0]], [[0, 1]], [[0, 1, []]], [[0, 1, [b"h"]]], [[0, 1, [b"h", b"x"]]], [[0, SLOTS, [b"h", 1]]],
      [[b"a", b"b", [b"h", 1]]], [[0, 1, [b"\xff", 1]]], [[0, 1, None]], {b"slots": 1}],
 )  # fmt: skip
-def test_a_malformed_answer_is_told_with_who_gave_it(reply: Any) -> None:
+def test_a_malformed_answer_is_reported_with_its_server(reply: Any) -> None:
     with pytest.raises(ValueError, match="CLUSTER SLOTS of seed:7000"):
         parse_cluster_slots(reply, ASKED)
 

@@ -23,7 +23,7 @@ async def publish(transport: Transport, channel: bytes, payload: bytes) -> int:
     return int(await transport.command("SPUBLISH", channel, payload, key=channel))
 
 
-async def test_what_is_published_is_heard_in_order(url: str) -> None:
+async def test_published_messages_are_heard_in_order(url: str) -> None:
     ear = Ear()
     async with await open_transport(url) as transport:
         await transport.subscribe(b"c", ear)
@@ -77,7 +77,7 @@ async def told(transport: Transport, channel: bytes) -> bool:
     return await publish(transport, channel, b"") == 0
 
 
-async def test_who_listens_again_after_stopping_hears_again(url: str) -> None:
+async def test_a_listener_that_starts_again_hears_again(url: str) -> None:
     ear = Ear()
     async with await open_transport(url) as transport:
         for number in range(3):
@@ -104,7 +104,9 @@ async def test_stopping_and_listening_again_in_one_breath_is_no_gap(url: str, mo
 
 
 @on_real_servers
-async def test_a_lost_connection_is_made_anew_and_the_gap_is_told(url: str, request: pytest.FixtureRequest) -> None:
+async def test_a_lost_connection_is_made_again_and_the_listener_learns_of_the_gap(
+    url: str, request: pytest.FixtureRequest
+) -> None:
     target = request.getfixturevalue("target")
     running: LocalServer | LocalCluster = request.getfixturevalue(target)
     servers = running.masters if isinstance(running, LocalCluster) else [running]
@@ -121,7 +123,7 @@ async def test_a_lost_connection_is_made_anew_and_the_gap_is_told(url: str, requ
             assert ear.gaps == 1
 
 
-async def test_a_listener_that_raises_deafens_nobody(url: str, caplog: pytest.LogCaptureFixture) -> None:
+async def test_a_listener_that_raises_does_not_affect_others(url: str, caplog: pytest.LogCaptureFixture) -> None:
     class Broken(Ear):
         def message(self, payload: bytes) -> None:
             super().message(payload)
@@ -176,7 +178,7 @@ async def test_a_channel_that_the_user_may_not_hear_is_refused(own_server: Local
         assert ear.gaps == 0
 
 
-async def test_a_subscription_that_is_not_confirmed_in_time_does_not_come_about(own_server: LocalServer) -> None:
+async def test_a_subscription_not_confirmed_in_time_is_not_made(own_server: LocalServer) -> None:
     async with await open_transport(own_server.url) as transport:
         own_server.pause()
         with pytest.raises(OperationTimeoutError, match="'c' was not confirmed within") as caught:
@@ -186,7 +188,7 @@ async def test_a_subscription_that_is_not_confirmed_in_time_does_not_come_about(
         await eventually(lambda: told(transport, b"c"))
 
 
-async def test_who_goes_away_before_the_confirmation_leaves_no_subscription(own_server: LocalServer) -> None:
+async def test_a_caller_cancelled_before_the_confirmation_leaves_no_subscription(own_server: LocalServer) -> None:
     async with await open_transport(own_server.url) as transport:
         own_server.pause()
         waiting = asyncio.create_task(transport.subscribe(b"c", Ear()))

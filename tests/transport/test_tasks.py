@@ -54,7 +54,7 @@ async def test_a_task_that_has_just_been_started_cleans_up_as_well() -> None:
     assert work.said == ["begun", "begun", "cleaned up", "cleaned up"]
 
 
-async def test_nothing_is_started_in_a_scope_that_is_over() -> None:
+async def test_no_task_starts_in_an_ended_scope() -> None:
     work = Work()
     async with TaskScope() as tasks:
         pass
@@ -97,7 +97,7 @@ async def test_work_is_carried_out_to_its_end_although_the_caller_is_cancelled()
     assert done == ["work"]
 
 
-async def test_what_goes_wrong_in_the_end_is_told_to_a_caller_who_is_still_there() -> None:
+async def test_an_error_at_the_end_reaches_a_caller_that_still_waits() -> None:
     with pytest.raises(ZeroDivisionError):
         await to_the_end(Work().breaks())
 
@@ -114,7 +114,7 @@ async def test_to_wait_for_the_end_of_a_task_does_not_cancel_it() -> None:
         await caller
 
 
-async def test_a_thread_brings_a_result_and_is_not_waited_for_by_a_caller_who_goes_away() -> None:
+async def test_a_thread_returns_a_result_and_does_not_delay_a_cancelled_caller() -> None:
     assert await in_thread(lambda: 5) == 5
     begun, goes_on = threading.Event(), threading.Event()
 

@@ -146,7 +146,7 @@ async def test_a_client_with_a_certificate_is_let_in_where_one_is_wanted(choosy:
     await works(choosy.url(**choosy.certificate))
 
 
-async def test_a_client_without_a_certificate_is_told_so_where_one_is_wanted(choosy: Encrypted) -> None:
+async def test_a_client_without_a_required_certificate_is_refused(choosy: Encrypted) -> None:
     with pytest.raises(ServiceBusError) as caught:
         await open_transport(choosy.url(), connect_timeout=0.5)
     assert isinstance(caught.value, ServiceBusConnectionError)
@@ -160,14 +160,14 @@ async def test_a_file_that_is_not_there_is_named(encrypted: Encrypted, option: s
         await open_transport(encrypted.url(**options))
 
 
-async def test_a_file_that_is_no_certificate_is_told(encrypted: Encrypted, tmp_path: Path) -> None:
+async def test_a_file_that_is_not_a_certificate_is_reported(encrypted: Encrypted, tmp_path: Path) -> None:
     (tmp_path / "x.pem").write_text("nonsense")
     with pytest.raises(ServerUnsuitableError, match="TLS with localhost"):
         await open_transport(encrypted.url(tls_ca=str(tmp_path / "x.pem")))
 
 
 @pytest.mark.parametrize("scheme", ["rediss", "rediss+cluster", "rediss+sentinel"])
-async def test_a_server_without_tls_is_told_at_once(server: LocalServer, scheme: str) -> None:
+async def test_a_server_without_tls_is_reported_at_once(server: LocalServer, scheme: str) -> None:
     url = f"{scheme}://127.0.0.1:{server.port}" + ("/m" if scheme == "rediss+sentinel" else "")
     told = f"127.0.0.1:{server.port} does not speak TLS: use redis:// instead of rediss://"
     with anyio.fail_after(200), pytest.raises(ServerUnsuitableError, match=told) as caught:
@@ -175,7 +175,7 @@ async def test_a_server_without_tls_is_told_at_once(server: LocalServer, scheme:
     assert not caught.value.is_transient
 
 
-async def test_a_server_that_wants_a_password_and_has_no_tls_is_told_at_once(binary: str | None) -> None:
+async def test_a_server_with_a_password_and_without_tls_is_reported_at_once(binary: str | None) -> None:
     with LocalServer(binary=binary, config={"requirepass": "secret"}) as guarded:
         url = f"rediss://:secret@127.0.0.1:{guarded.port}"
         with anyio.fail_after(200), pytest.raises(ServerUnsuitableError, match="does not speak TLS"):
@@ -183,7 +183,7 @@ async def test_a_server_that_wants_a_password_and_has_no_tls_is_told_at_once(bin
 
 
 @pytest.mark.parametrize("scheme", ["redis", "redis+cluster", "redis+sentinel"])
-async def test_a_port_with_tls_that_is_spoken_to_without_is_told_at_once(certificates: Path, scheme: str) -> None:
+async def test_a_plain_connection_to_a_tls_port_is_reported_at_once(certificates: Path, scheme: str) -> None:
     with tls_port(certificates) as port:
         url = f"{scheme}://127.0.0.1:{port}" + ("/m" if scheme == "redis+sentinel" else "")
         told = f"127.0.0.1:{port} speaks TLS: use rediss:// instead of redis://"
@@ -216,7 +216,7 @@ def tls_port(certificates: Path) -> Iterator[int]:
     assert not thread.is_alive()
 
 
-async def test_a_server_that_hangs_up_and_speaks_no_tls_either_may_come_back() -> None:
+async def test_a_server_that_hangs_up_without_tls_may_come_back() -> None:
     async def serve(_: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         writer.close()
 
@@ -228,7 +228,7 @@ async def test_a_server_that_hangs_up_and_speaks_no_tls_either_may_come_back() -
         assert "TLS" not in str(caught.value)
 
 
-async def test_a_server_with_tls_that_is_spoken_to_without_is_told(encrypted: Encrypted) -> None:
+async def test_a_plain_connection_to_a_tls_server_is_reported(encrypted: Encrypted) -> None:
     with pytest.raises(ServiceBusConnectionError, match=f"localhost:{encrypted.port}"):
         await open_transport(f"redis://localhost:{encrypted.port}", connect_timeout=0.3)
 

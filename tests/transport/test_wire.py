@@ -25,7 +25,7 @@ def lost(future: asyncio.Future[object]) -> tuple[FailureKind, Outcome]:
     return failure.kind, failure.outcome
 
 
-async def test_calls_of_one_turn_are_written_together_and_those_of_the_next_by_themselves() -> None:
+async def test_calls_of_one_turn_of_the_loop_are_written_together() -> None:
     async with running() as (wire, stream):
         for argument in (b"1", b"2", b"3"):
             _ = wire.submit(call(argument), in_seconds(60))
@@ -38,7 +38,7 @@ async def test_calls_of_one_turn_are_written_together_and_those_of_the_next_by_t
         assert stream.said == [b"1", b"2", b"3", b"4"]
 
 
-async def test_the_first_call_on_a_quiet_connection_is_written_at_once_and_the_others_of_its_turn_together() -> None:
+async def test_the_first_call_on_a_quiet_connection_is_written_at_once() -> None:
     """The server begins with it while the others gather."""
     async with running(WireLimits(quiet_after=0)) as (wire, stream):
         for argument in (b"1", b"2", b"3"):
@@ -61,7 +61,7 @@ async def test_a_connection_that_was_just_heard_from_is_not_quiet() -> None:
         assert stream.said == [b"1", b"2"]
 
 
-async def test_replies_reach_their_callers_in_the_order_of_writing_however_they_come() -> None:
+async def test_replies_reach_their_callers_in_the_order_of_writing() -> None:
     async with running() as (wire, stream):
         futures = [wire.submit(call(number), in_seconds(60)) for number in range(5)]
         await turns()
@@ -92,7 +92,7 @@ async def test_the_run_id_of_the_connection_is_written_into_the_calls_that_take_
 # -- callers who go away -----------------------------------------------------------------------------------------------
 
 
-async def test_a_caller_who_goes_away_costs_the_others_nothing() -> None:
+async def test_a_cancelled_caller_does_not_affect_the_others() -> None:
     async with running() as (wire, stream):
         futures = [wire.submit(call(number), in_seconds(60)) for number in range(3)]
         await turns()
@@ -113,7 +113,7 @@ async def test_a_call_that_was_still_waiting_when_its_caller_went_away_is_never_
         assert wire._room == WireLimits().bytes
 
 
-async def test_where_all_callers_went_away_nothing_is_written() -> None:
+async def test_nothing_is_written_if_all_callers_were_cancelled() -> None:
     async with running() as (wire, stream):
         wire.submit(call(), in_seconds(60)).cancel()
         await turns()
@@ -124,7 +124,7 @@ async def test_where_all_callers_went_away_nothing_is_written() -> None:
 # -- loss --------------------------------------------------------------------------------------------------------------
 
 
-async def test_when_the_connection_is_lost_what_was_written_is_unknown_and_the_rest_was_never_sent() -> None:
+async def test_when_a_connection_is_lost_written_calls_are_unknown_and_others_never_sent() -> None:
     async with running() as (wire, stream):
         written = wire.submit(call(1), in_seconds(60))
         await turns()
@@ -150,7 +150,7 @@ async def test_a_lost_connection_takes_no_more_calls() -> None:
         assert not wire.owes
 
 
-async def test_late_replies_of_a_lost_connection_reach_nobody() -> None:
+async def test_late_replies_of_a_lost_connection_are_dropped() -> None:
     async with running() as (wire, stream):
         future = wire.submit(call(), in_seconds(60))
         await turns()
@@ -159,7 +159,7 @@ async def test_late_replies_of_a_lost_connection_reach_nobody() -> None:
         assert lost(future) == (FailureKind.LOST, Outcome.UNKNOWN)
 
 
-async def test_what_nobody_asked_for_ends_the_connection() -> None:
+async def test_an_unexpected_reply_ends_the_connection() -> None:
     async with running() as (wire, stream):
         future = wire.submit(call(), in_seconds(60))
         await turns()
@@ -222,7 +222,7 @@ async def test_a_call_whose_deadline_has_passed_is_never_sent(seconds: float) ->
         assert wire._room == WireLimits().bytes
 
 
-async def test_what_waits_while_the_peer_takes_no_more_is_written_in_order_when_it_does() -> None:
+async def test_calls_held_back_by_a_full_peer_are_written_in_order_later() -> None:
     async with running() as (wire, stream):
         stream.pause()
         for number in range(3):
@@ -284,7 +284,7 @@ async def test_a_command_is_not_healed() -> None:
         assert lost(future) == (FailureKind.NO_SCRIPT, Outcome.NEVER_SENT)
 
 
-async def test_asking_stands_right_before_its_call_even_when_a_script_is_loaded() -> None:
+async def test_asking_directly_precedes_its_call_even_when_a_script_is_loaded() -> None:
     async with running() as (wire, stream):
         _ = wire.submit(call(1), in_seconds(60))
         asked = wire.submit(call(2), in_seconds(60), asking=True)
@@ -331,7 +331,7 @@ async def test_a_deposed_server_is_given_up_as_soon_as_it_is_suspected() -> None
         assert lost(future) == (FailureKind.LOST, Outcome.UNKNOWN)
 
 
-async def test_a_server_that_owes_nothing_may_be_silent() -> None:
+async def test_a_server_that_owes_no_reply_may_be_silent() -> None:
     suspected: list[bool] = []
     async with running(WireLimits(suspect_after=0, give_up_after=0), lambda: suspected.append(True)) as (wire, stream):
         future = wire.submit(call(), in_seconds(60))

@@ -28,7 +28,7 @@ async def submit_in_turn(wire: Wire, argument: bytes | int, seconds: float = 60)
     return await wire.submit(call(argument), deadline)
 
 
-async def test_so_many_calls_are_held_and_the_next_one_waits() -> None:
+async def test_at_the_limit_of_calls_the_next_one_waits() -> None:
     async with running(WireLimits(calls=3, bytes=3_000_000)) as (wire, stream):
         tasks = [asyncio.create_task(submit_in_turn(wire, number)) for number in range(4)]
         await turns()
@@ -42,7 +42,7 @@ async def test_so_many_calls_are_held_and_the_next_one_waits() -> None:
         assert wire._room == 3_000_000
 
 
-async def test_so_many_bytes_are_held_and_a_call_larger_than_that_goes_alone() -> None:
+async def test_at_the_limit_of_bytes_a_larger_call_goes_alone() -> None:
     async with running(WireLimits(calls=1000, bytes=10_000)) as (wire, stream):
         tasks = [asyncio.create_task(submit_in_turn(wire, bytes(20_000))) for _ in range(2)]
         await turns()
@@ -54,7 +54,7 @@ async def test_so_many_bytes_are_held_and_a_call_larger_than_that_goes_alone() -
         assert await asyncio.gather(*tasks) == [b"a", b"b"]
 
 
-async def test_who_waits_for_room_gets_it_in_order_whatever_the_size_of_the_calls() -> None:
+async def test_waiting_calls_get_room_in_order_whatever_their_size() -> None:
     """A large call takes the place of several; those who were woken in vain stand where they stood before."""
     async with running(WireLimits(calls=4, bytes=4000)) as (wire, stream):
         first = asyncio.create_task(submit_in_turn(wire, bytes(3900)))
@@ -69,7 +69,7 @@ async def test_who_waits_for_room_gets_it_in_order_whatever_the_size_of_the_call
         assert first.done()
 
 
-async def test_who_comes_later_does_not_overtake_those_who_wait() -> None:
+async def test_later_calls_do_not_overtake_waiting_ones() -> None:
     async with running(ONE_AT_A_TIME) as (wire, stream):
         tasks = [asyncio.create_task(submit_in_turn(wire, number)) for number in range(2)]
         await turns()
@@ -83,7 +83,7 @@ async def test_who_comes_later_does_not_overtake_those_who_wait() -> None:
         assert stream.said == [b"0", b"1", b"2"]
 
 
-async def test_who_goes_away_when_offered_a_place_passes_it_on() -> None:
+async def test_a_cancelled_call_passes_its_offered_place_on() -> None:
     async with running(ONE_AT_A_TIME) as (wire, stream):
         tasks = [asyncio.create_task(submit_in_turn(wire, number)) for number in range(3)]
         await turns()
@@ -95,7 +95,7 @@ async def test_who_goes_away_when_offered_a_place_passes_it_on() -> None:
         assert await tasks[2] == b"c"
 
 
-async def test_who_gives_up_waiting_passes_the_place_on() -> None:
+async def test_a_call_that_times_out_passes_its_offered_place_on() -> None:
     """His deadline passes in the very turn of the loop in which he is offered a place."""
     async with running(ONE_AT_A_TIME) as (wire, stream):
         _ = wire.submit(call(0), in_seconds(60))
@@ -111,7 +111,7 @@ async def test_who_gives_up_waiting_passes_the_place_on() -> None:
         assert await patient == b"ok"
 
 
-async def test_room_that_does_not_come_in_time_is_not_waited_for_longer() -> None:
+async def test_waiting_for_room_ends_at_the_deadline() -> None:
     async with running(ONE_AT_A_TIME) as (wire, stream):
         _ = wire.submit(call(), in_seconds(60))
         assert await submit_in_turn(wire, 1, seconds=0.01) == "no room"
@@ -121,7 +121,7 @@ async def test_room_that_does_not_come_in_time_is_not_waited_for_longer() -> Non
         assert wire.has_room
 
 
-async def test_when_the_connection_is_lost_nobody_waits_for_room_any_more() -> None:
+async def test_a_lost_connection_ends_all_waiting_for_room() -> None:
     async with running(ONE_AT_A_TIME) as (wire, stream):
         _ = wire.submit(call(), in_seconds(60))
         tasks = [asyncio.create_task(submit_in_turn(wire, number)) for number in range(3)]

@@ -12,18 +12,18 @@ from hypothesis import strategies as st
 
 from sbredis.aio.core._agenda import Agenda, Pace, Place, Read, Sleep, Visit
 
-PACE = Pace(together=2, batch=3, between_reads=0.5, round=100.0)
+PACE = Pace(visits_at_once=2, batch=3, between_reads=0.5, round=100.0)
 A, B, C = Place(0, "a"), Place(0, "b"), Place(1, "c")
 
 
 def an_agenda(*places: Place, now: float = 0.0) -> Agenda:
     """An agenda for these places, all of which have been read: nothing is due in any."""
     agenda = Agenda(PACE)
-    agenda.there_are({place.entity: [place.number] for place in places}, now)
-    while not agenda.read_up:
+    agenda.set_entities({place.entity: [place.number] for place in places}, now)
+    while not agenda.all_read:
         todo = agenda.next(now, now)
         if isinstance(todo, Read):
-            agenda.has_read(todo, [None] * len(todo.entities))
+            agenda.read_done(todo, [None] * len(todo.entities))
         else:
             assert isinstance(todo, Sleep)
             now += todo.seconds
@@ -43,7 +43,7 @@ def test_the_place_that_is_overdue_longest_is_visited_first() -> None:
     for place, at in ((A, 3.0), (B, 1.0), (C, 2.0)):
         agenda.announced(place, at)
     assert [agenda.next(5.0, 5.0), agenda.next(5.0, 5.0)] == [Visit(B), Visit(C)]
-    agenda.has_visited(B, None)
+    agenda.visit_done(B, None)
     assert agenda.next(5.0, 5.0) == Visit(A)
 
 
@@ -56,7 +56,7 @@ def test_a_busy_place_does_not_starve_the_others() -> None:
         todo = agenda.next(2.0 + step, 2.0 + step)
         assert isinstance(todo, Visit)
         visited.append(todo.place)
-        agenda.has_visited(todo.place, 2.0 + step)  # there is more
+        agenda.visit_done(todo.place, 2.0 + step)  # there is more
     assert visited == [A, B, C] * 3
 
 
@@ -66,7 +66,7 @@ def test_only_an_earlier_announcement_changes_the_due_time() -> None:
         agenda.announced(A, at)
     assert agenda.due_at(A) == 5.0
     assert agenda.next(5.0, 5.0) == Visit(A)
-    agenda.has_visited(A, 8.0)
+    agenda.visit_done(A, 8.0)
     assert agenda.due_at(A) == 8.0
 
 
@@ -76,7 +76,7 @@ def test_an_announcement_during_a_visit_applies_after_it() -> None:
     assert agenda.next(1.0, 1.0) == Visit(A)
     agenda.announced(A, 2.0)
     assert isinstance(agenda.next(3.0, 3.0), Sleep)  # one visit at a time
-    agenda.has_visited(A, 9.0)
+    agenda.visit_done(A, 9.0)
     assert agenda.next(3.0, 3.0) == Visit(A)
 
 
@@ -109,7 +109,7 @@ def test_failed_visits_are_retried_with_a_bounded_backoff() -> None:
     for pause, ceiling in zip(pauses, [1.0, 2.0, 4.0, 8.0, 16.0, 30.0, 30.0], strict=True):
         assert ceiling / 2 <= pause <= ceiling
     assert agenda.next(clock, clock) == Visit(A)
-    agenda.has_visited(A, clock)
+    agenda.visit_done(A, clock)
     assert agenda.next(clock, clock) == Visit(A)
     agenda.visit_failed(A, clock)
     at = agenda.due_at(A)
@@ -119,14 +119,14 @@ def test_failed_visits_are_retried_with_a_bounded_backoff() -> None:
 
 def test_new_entities_are_read_by_slot_in_paced_batches() -> None:
     agenda = Agenda(PACE)
-    agenda.there_are({name: [0] for name in "abcd"} | {"e": [0, 1]}, 0.0)
+    agenda.set_entities({name: [0] for name in "abcd"} | {"e": [0, 1]}, 0.0)
     seen: list[tuple[float, Read]] = []
     now = 0.0
-    while not agenda.read_up:
+    while not agenda.all_read:
         todo = agenda.next(now, now)
         if isinstance(todo, Read):
             seen.append((now, todo))
-            agenda.has_read(todo, [None] * len(todo.entities))
+            agenda.read_done(todo, [None] * len(todo.entities))
         else:
             assert isinstance(todo, Sleep)
             now += todo.seconds
@@ -135,10 +135,10 @@ def test_new_entities_are_read_by_slot_in_paced_batches() -> None:
 
 def test_a_due_time_that_was_read_is_recorded() -> None:
     agenda = Agenda(PACE)
-    agenda.there_are({"a": [0], "b": [0]}, 0.0)
+    agenda.set_entities({"a": [0], "b": [0]}, 0.0)
     read = Read(0, ("a", "b"))
     assert agenda.next(0.0, 0.0) == read
-    agenda.has_read(read, [3.0, None])
+    agenda.read_done(read, [3.0, None])
     assert (agenda.due_at(A), agenda.due_at(B)) == (3.0, None)
 
 
@@ -147,19 +147,19 @@ def test_only_a_slot_with_missed_announcements_is_read_again() -> None:
     agenda.missed(0)
     assert agenda.next(10.0, 10.0) == Read(0, ("a", "b"))
     assert isinstance(agenda.next(11.0, 11.0), Sleep | Read)
-    assert not agenda.read_up
-    agenda.has_read(Read(0, ("a", "b")), [None, None])
-    assert agenda.read_up
+    assert not agenda.all_read
+    agenda.read_done(Read(0, ("a", "b")), [None, None])
+    assert agenda.all_read
 
 
 def test_an_unreadable_slot_is_retried_without_blocking_the_others() -> None:
     agenda = Agenda(PACE)
-    agenda.there_are({"a": [0], "c": [1]}, 0.0)
+    agenda.set_entities({"a": [0], "c": [1]}, 0.0)
     first, second = Read(0, ("a",)), Read(1, ("c",))
     assert agenda.next(0.0, 0.0) == first
     assert agenda.next(0.5, 0.5) == Sleep(0.5)  # one at a time, as long as it may be answered
     assert agenda.next(1.0, 1.0) == second
-    agenda.has_read(second, [None])
+    agenda.read_done(second, [None])
     agenda.read_failed(first, 5.0)
     pause = agenda.next(5.0, 5.0)
     assert isinstance(pause, Sleep)
@@ -174,7 +174,7 @@ def test_every_place_is_read_again_once_a_round_in_parts() -> None:
         todo = agenda.next(now, now)
         if isinstance(todo, Read):
             seen += [(now, Place(todo.number, entity)) for entity in todo.entities]
-            agenda.has_read(todo, [None] * len(todo.entities))
+            agenda.read_done(todo, [None] * len(todo.entities))
         else:
             assert isinstance(todo, Sleep)
             now += todo.seconds
@@ -190,8 +190,8 @@ def test_a_deleted_entity_is_forgotten() -> None:
     agenda.announced(A, 1.0)
     agenda.announced(B, 2.0)
     assert agenda.next(1.0, 1.0) == Visit(A)
-    agenda.there_are({"c": [1]}, 1.0)
-    agenda.has_visited(A, 1.0)
+    agenda.set_entities({"c": [1]}, 1.0)
+    agenda.visit_done(A, 1.0)
     agenda.visit_failed(B, 1.0)
     assert not agenda.knows("a")
     assert not agenda.announced(A, 1.0)
@@ -218,7 +218,7 @@ def test_outdated_due_times_do_not_accumulate() -> None:
         agenda.announced(A, 1e6 + at)
         agenda.announced(A, float(at))
         assert agenda.next(at, at) == Visit(A)
-        agenda.has_visited(A, 1e6)
+        agenda.visit_done(A, 1e6)
     assert len(agenda._heap) < 200
     assert agenda.due_at(A) == 1e6
 
@@ -275,13 +275,13 @@ def carried_out(agenda: Agenda, world: World, fails: list[bool]) -> bool:
             if failing:
                 agenda.visit_failed(place, world.now)
             else:
-                agenda.has_visited(place, world.visit(agenda, place))
+                agenda.visit_done(place, world.visit(agenda, place))
         case Read(number, entities):
             assert all(at > world.now for at in known.values())
             if failing:
                 agenda.read_failed(todo, world.now)
             else:
-                agenda.has_read(todo, [world.due.get(Place(number, entity)) for entity in entities])
+                agenda.read_done(todo, [world.due.get(Place(number, entity)) for entity in entities])
     return True
 
 
@@ -301,14 +301,14 @@ steps = st.lists(
 @given(steps=steps)
 def test_all_due_work_is_done_despite_missed_announcements_and_failures(steps: list[tuple[str, ...]]) -> None:
     agenda, world = Agenda(WITHOUT_ROUND), World()
-    agenda.there_are({place.entity: [place.number] for place in PLACES}, 0.0)
+    agenda.set_entities({place.entity: [place.number] for place in PLACES}, 0.0)
     for kind, what, more in steps:
         apply(agenda, world, kind, what, more)
     for number in sorted(world.deaf):
         apply(agenda, world, "hear", number, None)
     ends = world.now + 50 + 20 * PACE.longest_pause
     idle = 0
-    while world.now <= ends and (world.due or not agenda.read_up):
+    while world.now <= ends and (world.due or not agenda.all_read):
         if carried_out(agenda, world, []):
             idle = 0
             continue
@@ -318,7 +318,7 @@ def test_all_due_work_is_done_despite_missed_announcements_and_failures(steps: l
         idle += 1
         assert idle < 3, "it wakes up, and does nothing"
     assert not world.due
-    assert agenda.read_up
+    assert agenda.all_read
 
 
 def apply(agenda: Agenda, world: World, kind: str, what: object, more: object) -> None:

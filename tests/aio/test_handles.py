@@ -232,7 +232,7 @@ async def test_what_is_no_handle_of_this_entity_is_refused(url: str, way: str) -
             flipped.decode(),
             "A" * 5000,
         ):
-            error = await refused(queue, other, WAYS[way](settler, wrong), "no handle of a lock")
+            error = await refused(queue, other, WAYS[way](settler, wrong), "not a lock handle")
             assert not wrong or len(wrong) < 2 or wrong not in str(error)
             assert error.__context__ is None
         await refused(queue, other, WAYS[way](settler, foreign), "made for another entity")
@@ -241,7 +241,7 @@ async def test_what_is_no_handle_of_this_entity_is_refused(url: str, way: str) -
         letters = other.get_settler("q/$DeadLetterQueue")
         await refused(queue, other, WAYS[way](letters, handle), "that is no dead letter")
         of_session = parts._replace(name="", session="s").text()
-        await refused(queue, other, WAYS[way](settler, of_session), "handle of a message is needed")
+        await refused(queue, other, WAYS[way](settler, of_session), "not the handle of a message")
         with pytest.raises(TypeError, match="not bytes"):
             await WAYS[way](settler, handle.encode())  # type: ignore[arg-type]
         assert (await queue.counts()).locked == 1
@@ -360,8 +360,8 @@ async def test_what_is_no_handle_of_a_session_is_refused(url: str, way: str) -> 
         settler = other.get_settler("q")
         message = await receiver.get_lock_handle(await one(receiver))
         handle = receiver.session.lock_handle
-        await refused(queue, other, OF_SESSIONS[way](settler, message), "handle of a session is needed")
-        await refused(queue, other, OF_SESSIONS[way](settler, handle[:-1]), "no handle of a lock")
+        await refused(queue, other, OF_SESSIONS[way](settler, message), "not the handle of a session")
+        await refused(queue, other, OF_SESSIONS[way](settler, handle[:-1]), "not a lock handle")
         letters = other.get_settler("q/$DeadLetterQueue")
         await refused(queue, other, OF_SESSIONS[way](letters, handle), "has no sessions")
         with pytest.raises(TypeError, match="the state of a session"):
@@ -400,7 +400,7 @@ def test_a_handle_is_text_for_urls_and_tells_all() -> None:
 
 @given(st.text() | st.binary().map(lambda packed: urlsafe_b64encode(packed).rstrip(b"=").decode()))
 def test_whatever_is_no_handle_is_refused(text: str) -> None:
-    with pytest.raises(ValueError, match="no handle of a lock") as raised:
+    with pytest.raises(ValueError, match="not a lock handle") as raised:
         read_handle(text, "message")
     assert raised.value.__context__ is None
 

@@ -98,8 +98,8 @@ async def test_who_knew_when_something_is_due_and_goes_away_leaves_nobody_asleep
         tasks = [await waits(queue, each, seconds=60) for each in receivers]
         await queue.send("a", at=-1, due=round(time.time() * 1000) + 10_000)  # all before the wait takes much less
         watches = [each._inbox._watchers[-1].watch for each in receivers if each._inbox is not None]
-        await eventually(lambda: any(watch.alone_knows for watch in watches))
-        told = [watch.alone_knows for watch in watches].index(True)
+        await eventually(lambda: any(watch.must_look for watch in watches))
+        told = [watch.must_look for watch in watches].index(True)
         assert await registered(queue, 2 * len(queue.partitions))
         tasks[told].cancel()
         await asyncio.gather(tasks[told], return_exceptions=True)

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from sbredis.aio.calls._partition_link import PartitionLink
     from sbredis.transport import Transport
 
-__all__ = ["LiveWatch", "OpenChannel", "WakeChannel", "listen", "passing"]
+__all__ = ["LiveWatch", "OpenChannel", "WakeChannel", "listen", "may_recover"]
 
 _log = logging.getLogger("sbredis.client")
 
@@ -178,7 +178,7 @@ class LiveWatch:
 
     def failed(self, error: BaseException) -> None:
         """End a call: it failed."""
-        self.watch.failed(self._loop.time(), refused=not passing(error))
+        self.watch.failed(self._loop.time(), refused=not may_recover(error))
 
     # -- what happens --------------------------------------------------------------------------------------------------
 
@@ -207,7 +207,7 @@ class LiveWatch:
         self._changed()
 
     def _cannot_listen(self, error: ServiceBusError) -> None:
-        self.watch.cannot_listen(self._loop.time(), refused=not passing(error))
+        self.watch.cannot_listen(self._loop.time(), refused=not may_recover(error))
         self._failed(error)
 
     # -- the end -------------------------------------------------------------------------------------------------------
@@ -231,7 +231,7 @@ class LiveWatch:
         self._channel.abandon()
 
 
-def passing(error: BaseException) -> bool:
+def may_recover(error: BaseException) -> bool:
     """Return whether another attempt may end better."""
     if not isinstance(error, ServiceBusError):
         return True

@@ -1,4 +1,4 @@
-"""The decisions of the client: events go in, what to do comes out. Nothing here waits or opens anything."""
+"""The decisions of the client. Each module takes events and returns what to do; none of them waits or does I/O."""
 
 from __future__ import annotations
 

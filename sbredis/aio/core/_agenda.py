@@ -1,13 +1,13 @@
-"""What is to be visited when, and what is to be read: decided here, without waiting and without a clock of its own.
+"""Decide which partitions to visit and which due times to read. Pure: nothing here waits or reads a clock.
 
-A *place* is a partition of an entity. Whoever maintains a namespace visits a place when something is due in it, and
-hears from three sides when that will be: the place announces it, a visit answers it, and reading a slot tells it of
-many places at once. An announcement may go unheard, so a slot is read when nobody has listened to it for a while, and
-all of them are read once in a long while.
+A *place* is a partition of an entity. A *visit* does what is due there. The agenda learns in three ways when something
+will be due at a place: the place announces it, a visit returns it, and a *read* of a slot returns it for many places at
+once. An announcement may be lost. So a slot is read when the client did not listen to it for a while, and all slots are
+read once in a long *round*.
 
-Events come in through methods; ``next`` says what to do now: read, visit, or nothing for a while. Times are in seconds,
-and passed in. There are two clocks, because tests move one of them by hand: ``now`` measures how long something takes
-here, ``clock`` is the one by which something is due.
+The caller reports events by calling methods. ``next`` returns what to do now: read, visit, or sleep. The caller passes
+all times in, in seconds. There are two clocks, because tests move one of them by hand: ``now`` measures how long work
+takes here, and due times are compared with ``clock``.
 """
 
 from __future__ import annotations
@@ -27,14 +27,14 @@ class Place(NamedTuple):
     """A partition of an entity."""
 
     number: int
-    """Of the partition, which says in which slot it lies."""
+    """The number of the partition. It also decides the slot."""
     entity: str
     """The id of the entity."""
 
 
 @dataclass(frozen=True, slots=True)
 class Read:
-    """Ask these entities' partitions of one number when something will be due."""
+    """Read the next due times of these entities' partitions with this number."""
 
     number: int
     entities: tuple[str, ...]
@@ -42,76 +42,76 @@ class Read:
 
 @dataclass(frozen=True, slots=True)
 class Visit:
-    """Have done what is due at a place."""
+    """Do what is due at a place."""
 
     place: Place
 
 
 @dataclass(frozen=True, slots=True)
 class Sleep:
-    """There is nothing to do for so many seconds, unless something happens."""
+    """Nothing to do for this number of seconds, unless an event comes first."""
 
     seconds: float
 
 
 @dataclass(frozen=True, slots=True)
 class Pace:
-    """How much is done in what time."""
+    """Limits and pauses for visits and reads."""
 
-    together: int = 4
-    """How many visits may be under way."""
+    visits_at_once: int = 4
+    """How many visits may run at the same time."""
     patience: float = 1.0
-    """A visit or a read that takes longer than so many seconds no longer counts: others go on beside it."""
+    """A visit or read that takes longer than this number of seconds is *late*: it no longer holds up others."""
     batch: int = 500
-    """How many places are read at once."""
+    """How many places one read covers at most."""
     between_reads: float = 0.05
-    """How many seconds pass from one read to the next."""
+    """The seconds between the start of one read and the start of the next."""
     round: float = 600.0
-    """In how many seconds every place is read again, although nothing was missed."""
+    """The seconds in which every place is read once more, even if no announcement was lost."""
     first_pause: float = 1.0
-    """How long a place, or a slot, is left alone after a failure at most; after each further one for twice as long."""
+    """The longest first pause after a failure at a place or slot. The limit doubles with each further failure."""
     longest_pause: float = 30.0
 
 
 class Agenda:
-    """Which places there are, when something is due in each as far as is known, and what is to be read."""
+    """The places to look after, the known due time of each, and the places still to read."""
 
     def __init__(self, pace: Pace | None = None) -> None:
         self._pace = pace or Pace()
         self._entities: dict[str, tuple[int, ...]] = {}
         self._slots: dict[int, dict[str, None]] = {}
         self._unread: dict[int, dict[str, None]] = {}
-        """What has to be read soon, by slot."""
+        """The places to read soon, by slot."""
         self._due: dict[Place, float] = {}
         self._heap: list[tuple[float, int, Place]] = []
-        """What stands in ``_due``, and older times, which are passed over."""
+        """The times in ``_due``, and outdated ones, which are skipped."""
         self._order = 0
         self._visits: dict[Place, float] = {}
-        """Those that are under way, and since when."""
-        self._meanwhile: dict[Place, float] = {}
-        """When something is due at those places, as was heard since the visit began."""
+        """The visits under way, and when each began."""
+        self._due_after_visit: dict[Place, float] = {}
+        """The due times that were heard of a place while its visit is under way."""
         self._reads: dict[int, float] = {}
-        """The slots that are being read, and since when."""
+        """The slots that are being read, and when each read began."""
         self._read_at = -math.inf
-        """Before then nothing is read."""
-        self._shut: dict[int, float] = {}
-        """Until when a slot is not read after a failure."""
+        """The time of the next read, at the earliest."""
+        self._closed_until: dict[int, float] = {}
+        """The time until which a slot is not read after a failure."""
         self._pauses: dict[Place | int, Pauses] = {}
-        """Of the places and slots whose last visit or read failed."""
+        """The pauses of the places and slots whose last visit or read failed."""
         self._round: Iterator[Read] = iter(())
         self._round_at = math.inf
-        """When the next part of the long round is read."""
+        """When to read the next part of the round."""
 
-    # -- what there is -------------------------------------------------------------------------------------------------
+    # -- entities ------------------------------------------------------------------------------------------------------
 
     def knows(self, entity: str) -> bool:
-        """Whether this entity is among those that are looked after."""
+        """Return whether this entity is looked after."""
         return entity in self._entities
 
-    def there_are(self, entities: Mapping[str, Sequence[int]], now: float) -> None:
-        """These are all entities there are, with the numbers of their partitions. New ones will be read."""
+    def set_entities(self, entities: Mapping[str, Sequence[int]], now: float) -> None:
+        """Replace the list of entities, each with its partition numbers. The places of new ones will be read."""
         for gone in [entity for entity in self._entities if entity not in entities]:
-            self.gone(gone)
+            self.remove_entity(gone)
         for entity, numbers in entities.items():
             if entity not in self._entities:
                 self._entities[entity] = tuple(numbers)
@@ -121,8 +121,8 @@ class Agenda:
         if self._round_at == math.inf and self._slots:
             self._round_at = now + self._between_parts()
 
-    def gone(self, entity: str) -> None:
-        """This entity is not there any more."""
+    def remove_entity(self, entity: str) -> None:
+        """Forget an entity that does not exist any more."""
         for number in self._entities.pop(entity, ()):
             place = Place(number, entity)
             for slots in (self._slots, self._unread):
@@ -132,64 +132,64 @@ class Agenda:
                         del slots[number]
             self._due.pop(place, None)
             self._visits.pop(place, None)
-            self._meanwhile.pop(place, None)
+            self._due_after_visit.pop(place, None)
             self._pauses.pop(place, None)
 
-    # -- what is heard -------------------------------------------------------------------------------------------------
+    # -- due times -----------------------------------------------------------------------------------------------------
 
     def announced(self, place: Place, at: float) -> bool:
-        """A place has announced that something is due at this time. Returns whether it is known."""
+        """Note a due time that a place announced. Returns whether the place is known."""
         if place.number not in self._entities.get(place.entity, ()):
             return False
         self._expect(place, at)
         return True
 
     def missed(self, number: int) -> None:
-        """Nobody has listened to a slot for a while: all of it is to be read."""
+        """Read the whole slot soon: the client did not listen to it for a while."""
         if number in self._slots:
             self._unread[number] = dict(self._slots[number])
 
-    def missed_all(self) -> None:
-        """The same for all slots: for whoever begins."""
+    def missed_everywhere(self) -> None:
+        """Read all slots soon. A client that starts to look after a namespace does this."""
         for number in self._slots:
             self.missed(number)
 
-    def has_read(self, read: Read, times: Iterable[float | None]) -> None:
-        """What a read has brought: for each place when something is due at the earliest."""
+    def read_done(self, read: Read, times: Iterable[float | None]) -> None:
+        """End a read. ``times`` are the next due times of its places."""
         self._reads.pop(read.number, None)
         self._pauses.pop(read.number, None)
-        self._shut.pop(read.number, None)
+        self._closed_until.pop(read.number, None)
         for entity, at in zip(read.entities, times, strict=True):
             if at is not None:
                 self.announced(Place(read.number, entity), at)
 
-    def has_visited(self, place: Place, at: float | None) -> None:
-        """A visit has brought when something is due next; now, if there is more of it."""
+    def visit_done(self, place: Place, at: float | None) -> None:
+        """End a visit. ``at`` is the next due time there; it is now or earlier if some due work is left."""
         if self._visits.pop(place, None) is None:
             return
         self._pauses.pop(place, None)
-        times = [time for time in (at, self._meanwhile.pop(place, None)) if time is not None]
+        times = [time for time in (at, self._due_after_visit.pop(place, None)) if time is not None]
         if times:
             self._expect(place, min(times))
 
-    # -- what has failed -----------------------------------------------------------------------------------------------
+    # -- failures ------------------------------------------------------------------------------------------------------
 
     def read_failed(self, read: Read, now: float) -> None:
-        """It is read again, after a pause for its slot."""
+        """End a failed read. Its places are read again, after a pause for the slot."""
         self._reads.pop(read.number, None)
-        self._shut[read.number] = now + self._pause(read.number)
+        self._closed_until[read.number] = now + self._pause_for(read.number)
         there = self._slots.get(read.number, {})
         again = {entity: None for entity in read.entities if entity in there}
         if again:
             self._unread[read.number] = again | self._unread.get(read.number, {})
 
     def visit_failed(self, place: Place, clock: float) -> None:
-        """It is visited again after a pause."""
+        """End a failed visit. The place is visited again after a pause."""
         if self._visits.pop(place, None) is not None:
-            self._meanwhile.pop(place, None)
-            self._expect(place, clock + self._pause(place))
+            self._due_after_visit.pop(place, None)
+            self._expect(place, clock + self._pause_for(place))
 
-    def _pause(self, what: Place | int) -> float:
+    def _pause_for(self, what: Place | int) -> float:
         pauses = self._pauses.get(what)
         if pauses is None:
             pauses = self._pauses[what] = Pauses(self._pace.first_pause, self._pace.longest_pause)
@@ -198,20 +198,20 @@ class Agenda:
     # -- what to do ----------------------------------------------------------------------------------------------------
 
     def next(self, now: float, clock: float) -> Read | Visit | Sleep:
-        """What to do now. Of what is due, the place that has been so for longest comes first."""
-        return self._next_visit(now, clock) or self._next_read(now) or Sleep(self._seconds(now, clock))
+        """Return what to do now. Of the places with due work, the one with the oldest due time comes first."""
+        return self._next_visit(now, clock) or self._next_read(now) or Sleep(self._idle_seconds(now, clock))
 
     @property
-    def read_up(self) -> bool:
-        """Whether nothing has to be read soon."""
+    def all_read(self) -> bool:
+        """Whether no place is left to read soon and no read is under way."""
         return not self._unread and not self._reads
 
     def due_at(self, place: Place) -> float | None:
-        """When something is due at a place, as far as is known."""
+        """Return the known due time of a place, if there is one."""
         return self._due.get(place)
 
     def _expect(self, place: Place, at: float) -> None:
-        times = self._meanwhile if place in self._visits else self._due
+        times = self._due_after_visit if place in self._visits else self._due
         known = times.get(place)
         if known is not None and known <= at:
             return
@@ -226,8 +226,8 @@ class Agenda:
             self._heap = list({each[2]: each for each in self._heap if self._due.get(each[2]) == each[0]}.values())
             heapq.heapify(self._heap)
 
-    def _first(self) -> tuple[float, Place] | None:
-        """The place where something is due first."""
+    def _earliest(self) -> tuple[float, Place] | None:
+        """Return the place with the earliest due time."""
         while self._heap:
             at, _, place = self._heap[0]
             if self._due.get(place) == at:
@@ -236,8 +236,8 @@ class Agenda:
         return None
 
     def _next_visit(self, now: float, clock: float) -> Visit | None:
-        first = self._first()
-        if first is None or first[0] > clock or self._young(self._visits, now) >= self._pace.together:
+        first = self._earliest()
+        if first is None or first[0] > clock or self._punctual_count(self._visits, now) >= self._pace.visits_at_once:
             return None
         place = first[1]
         heapq.heappop(self._heap)
@@ -246,7 +246,7 @@ class Agenda:
         return Visit(place)
 
     def _next_read(self, now: float) -> Read | None:
-        if now < self._read_at or self._young(self._reads, now):
+        if now < self._read_at or self._punctual_count(self._reads, now):
             return None
         for number, entities in self._unread.items():
             if self._open_at(number) <= now:
@@ -273,7 +273,7 @@ class Agenda:
         return read
 
     def _parts(self) -> Iterator[Read]:
-        """All places there are, a part at a time; what has gone in the meantime is left out."""
+        """Yield reads of all places, a part at a time. Entities removed since are left out."""
         for number in list(self._slots):
             entities = list(self._slots.get(number, ()))
             for start in range(0, len(entities), self._pace.batch):
@@ -287,26 +287,26 @@ class Agenda:
         return self._pace.round / max(1, parts)
 
     def _open_at(self, number: int) -> float:
-        """When a slot may be read."""
-        return math.inf if number in self._reads else self._shut.get(number, -math.inf)
+        """Return the time from which a slot may be read."""
+        return math.inf if number in self._reads else self._closed_until.get(number, -math.inf)
 
-    def _young(self, begun: Mapping[Any, float], now: float) -> int:
-        """How many of what is under way have not taken so long yet that nobody waits for them any more."""
+    def _punctual_count(self, begun: Mapping[Any, float], now: float) -> int:
+        """Count the visits or reads under way that are not late yet."""
         return sum(now - since < self._pace.patience for since in begun.values())
 
-    def _seconds(self, now: float, clock: float) -> float:
-        """In how long ``next`` would answer something else than now, if nothing happens before."""
+    def _idle_seconds(self, now: float, clock: float) -> float:
+        """Return the seconds until ``next`` would return something else, if no event comes before."""
         times = [math.inf]
-        if self._young(self._visits, now) >= self._pace.together:
-            times += self._old(self._visits, now)
-        elif (first := self._first()) is not None:
+        if self._punctual_count(self._visits, now) >= self._pace.visits_at_once:
+            times += self._seconds_until_late(self._visits, now)
+        elif (first := self._earliest()) is not None:
             times.append(first[0] - clock)
-        earliest = max([self._read_at - now, *self._old(self._reads, now)])
+        earliest = max([self._read_at - now, *self._seconds_until_late(self._reads, now)])
         times += [max(earliest, self._open_at(number) - now) for number in self._unread]
         times.append(max(earliest, self._round_at - now))
         return max(0.0, min(times))
 
-    def _old(self, begun: Mapping[Any, float], now: float) -> list[float]:
-        """In how long each of those that are young will not be so any more."""
+    def _seconds_until_late(self, begun: Mapping[Any, float], now: float) -> list[float]:
+        """Return the seconds until each of those that are not late yet will be late."""
         patience = self._pace.patience
         return [since + patience - now for since in begun.values() if now - since < patience]

@@ -1,33 +1,35 @@
-"""Delivering a call: what follows from each outcome of it. Pure.
+"""Decide what to do after each attempt at a call: repeat it, split it, move its jobs, or end it. Pure.
 
 Theory
 ------
 
-A call carries the jobs of several callers to one partition, in a *lane*: the partition remembers the number of the last
-call of a lane and its result, so a call that is made again is answered and not run again. A call may end with:
+A call carries the jobs of several callers to one partition, in a *lane*. The partition remembers the number and the
+result of the last call in each lane. A repeated call gets that result and does not run again. A call
+may end with:
 
-- a result, which is the end of it;
-- an *obstacle* that is removed first: the partition knows older settings than ours (TELL), or newer ones (RELOAD), or
-  it is not there (RECOVER). Then a new call is made for the same jobs;
-- no answer. The same call is made again as long as there is time, under its number;
-- a refusal that one of its jobs may have caused. The call is split into halves, each delivered by itself, until that
-  job is found;
-- an error that concerns all of its callers.
+- a result. The call has ended;
+- an *obstacle*, which is removed first: the partition has older settings than the client (TELL), or newer ones
+  (RELOAD), or it does not exist (RECOVER). Then a new call is made for the same jobs;
+- no answer. The same call is repeated under the same number, as long as there is time;
+- a refusal that one of the jobs may have caused. The call is split into halves, and each half is delivered by itself,
+  until that job is found;
+- an error that concerns all its callers.
 
-Two facts decide which of these follows, beside the error itself:
+Beside the error itself, two facts decide the next step:
 
-- *Whether it may have run.* An attempt without an answer may have run. Then the call keeps its number and its jobs,
-  whatever later attempts bring: a job that went elsewhere now could be done twice. Its outcome is unknown until the
-  partition says. If the partition has forgotten the lane, it stays unknown, and the callers are told so.
-- *Whether it could not be sent at all.* Then jobs that belong to no partition in particular may go to another one.
+- *Whether the call may have run.* An attempt without an answer may have run. Then the call keeps its number and its
+  jobs, whatever later attempts return: a job that was moved elsewhere now could be done twice. The outcome is unknown
+  until the partition answers. If the partition has forgotten the lane, the outcome stays unknown, and the error that
+  the callers get says so.
+- *Whether the call was never sent.* Then jobs that may go to any partition can be moved to another one.
 
-The table below is :func:`next_step`. The first row that fits decides::
+:func:`next_step` is this table. The first row that fits decides::
 
     error                                      may have run   step
-    the entity is elsewhere by now             either         END
+    the entity is in other partitions now      either         END
     the partition has older settings           either         TELL, then ANEW
     the partition has newer settings           either         RELOAD, then ANEW
-    the entity or partition is not there       either         RECOVER, then ANEW
+    the entity or partition does not exist     either         RECOVER, then ANEW
     the lane is not known                      yes            END with FORGOTTEN
     the lane is not known                      no             ANEW, in a new lane
     no answer, never sent                      no             MOVE what can be moved; then, if something was, ANEW
@@ -35,11 +37,11 @@ The table below is :func:`next_step`. The first row that fits decides::
     a refusal that one job may have caused     either         SPLIT
     anything else                              either         END
 
-A lane is *known* once the partition has answered a call in it with a result. A lane whose first call brought no result
-is left for a new one: its second call could never run.
+A lane is *known* once the partition has answered a call in it with a result. If the first call in a lane brings no
+result, the next call starts a new lane: a second call in the old lane could never run.
 
-A part that is split off is delivered like a call. When the partition had no room for a job of some size, jobs that are
-no smaller are refused unasked: they would be asked one by one otherwise.
+Each half of a split call is delivered like a call. When the partition has no room for a job of some size, jobs of that
+size and larger ones are refused without asking. Otherwise the search would ask about each of them.
 """
 
 from __future__ import annotations
@@ -78,27 +80,27 @@ class NextStep(enum.Enum):
     RELOAD = "read our settings again, then make a new call"
     RECOVER = "find out whether the entity is there, then make a new call"
     MOVE = "take the jobs that can be moved to other partitions"
-    AGAIN = "make the same call again: the partition recognises it"
+    AGAIN = "repeat the same call: the partition recognises it"
     ANEW = "make a new call for the same jobs"
-    SPLIT = "find out whose job was refused"
+    SPLIT = "find the job that was refused"
     END = "tell the callers"
 
 
 class DisplacedError(MessagingEntityNotFoundError):
-    """The entity lies in other partitions by now."""
+    """The entity has moved to other partitions."""
 
     is_transient = True
 
 
 class DefectError(ServiceBusError):
-    """Something went wrong that should not be possible."""
+    """A defect: something that should not be possible."""
 
     def __init__(self, error: Exception, outcome: Outcome | None) -> None:
         super().__init__(f"A defect in sbredis: {type(error).__name__}: {error}", outcome=outcome)
 
 
 class UnmadeError(DefectError):
-    """A call could not even be made of what its callers want: nothing was sent."""
+    """A call could not be built from its callers' jobs. Nothing was sent."""
 
     def __init__(self, error: Exception) -> None:
         super().__init__(error, Outcome.NEVER_SENT)
@@ -110,7 +112,7 @@ _UNANSWERED: Final = (Outcome.NEVER_SENT, Outcome.UNKNOWN)
 
 
 def forgotten(error: ServiceBusError) -> ServiceBusError:
-    """Return the error for a call that may have run, in a lane that the partition does not know any more."""
+    """Return the error for a call that may have run in a lane that the partition has forgotten."""
     return ServiceBusCommunicationError(
         "The connection was lost during the call, and the partition no longer knows whether it has run: a failover has "
         "lost the record of it, or it was too long ago. Check whether it took effect before you repeat it.",
@@ -120,45 +122,45 @@ def forgotten(error: ServiceBusError) -> ServiceBusError:
 
 
 class Delivery:
-    """One call on its way. A lane keeps one for each call that is under way."""
+    """The state of one call under way. Each pipeline of a lane keeps at most one."""
 
     __slots__ = ("error", "lane_is_known", "leaves_lane", "maybe_ran", "unreachable")
 
     def __init__(self, *, lane_is_known: bool) -> None:
         self.maybe_ran = False
-        """An attempt at it was not answered, and may have run."""
+        """An attempt was not answered, so the call may have run."""
         self.lane_is_known = lane_is_known
         self.leaves_lane = False
         """The next call must begin a new lane."""
         self.error: ServiceBusError | None = None
-        """What the callers are told, if the step is END."""
+        """The error for the callers, if the step is END."""
         self.unreachable = False
         """The last attempt did not reach the partition, or brought no answer."""
 
     def answered(self) -> None:
-        """A result came."""
+        """Note that a result came."""
         self.lane_is_known, self.leaves_lane = True, False
 
     def failed(self, error: ServiceBusError, *, time_is_left: bool) -> NextStep:
-        """An attempt ended with this error."""
+        """Note that an attempt ended with this error. Returns the next step."""
         if self.maybe_ran and (error.outcome is Outcome.NEVER_SENT or isinstance(error, LaneUnknownError)):
-            error.outcome = Outcome.UNKNOWN  # this attempt did not run; one before it may have
+            error.outcome = Outcome.UNKNOWN  # this attempt did not run, but an earlier one may have
         self.unreachable = error.is_transient and error.outcome in _UNANSWERED and not isinstance(error, _OBSTACLES)
         return self._then(next_step(error, time_is_left=time_is_left), error)
 
     def moved(self, *, some: bool, time_is_left: bool) -> NextStep:
-        """The jobs that could be moved were, after MOVE."""
+        """Return the step after MOVE. ``some`` says whether any job was moved."""
         assert self.error is not None
         if some:
             return self._then(NextStep.ANEW, self.error)
-        return self._then(_when_it_stays(self.error, time_is_left=time_is_left), self.error)
+        return self._then(_step_without_moving(self.error, time_is_left=time_is_left), self.error)
 
     def mended(self, worse: ServiceBusError | None = None) -> NextStep:
-        """What TELL, RELOAD or RECOVER asked for was done, or ended with another error."""
+        """Return the step after TELL, RELOAD or RECOVER, which succeeded or ended with the error ``worse``."""
         assert self.error is not None
         if worse is not None:
             if not isinstance(worse, DisplacedError):
-                worse.outcome = self.error.outcome  # what is known of the call, not of the question about it
+                worse.outcome = self.error.outcome  # the outcome of the call, not of the question about it
             return self._then(NextStep.END, worse)
         return self._then(NextStep.ANEW, self.error)
 
@@ -181,9 +183,9 @@ _OBSTACLES: Final = (SettingsBehindError, SettingsStaleError, MessagingEntityNot
 
 
 def next_step(error: ServiceBusError, *, time_is_left: bool) -> NextStep:
-    """Return what to do after an attempt that ended with ``error``, whose outcome is that of the whole call.
+    """Return what to do after an attempt ended with ``error``. The outcome in ``error`` is that of the whole call.
 
-    ``time_is_left`` says that the attempt ended early, because it was tried for a stretch of the time only.
+    ``time_is_left`` says that the attempt got only a part of the time, and that part is over.
     """
     if isinstance(error, DisplacedError):
         return NextStep.END
@@ -197,20 +199,20 @@ def next_step(error: ServiceBusError, *, time_is_left: bool) -> NextStep:
         return NextStep.END if error.outcome is Outcome.UNKNOWN else NextStep.ANEW
     if error.is_transient and error.outcome is Outcome.NEVER_SENT:
         return NextStep.MOVE
-    return _when_it_stays(error, time_is_left=time_is_left)
+    return _step_without_moving(error, time_is_left=time_is_left)
 
 
-def _when_it_stays(error: ServiceBusError, *, time_is_left: bool) -> NextStep:
+def _step_without_moving(error: ServiceBusError, *, time_is_left: bool) -> NextStep:
     if error.is_transient and error.outcome in _UNANSWERED and time_is_left:
         return NextStep.AGAIN
     return NextStep.SPLIT if isinstance(error, OF_ONE_JOB) else NextStep.END
 
 
-# -- whose job it was --------------------------------------------------------------------------------------------------
+# -- the search for the refused job ------------------------------------------------------------------------------------
 
 
 class Sized(Protocol):
-    """What the search for one job needs to know of each."""
+    """What the search needs to know of each job."""
 
     size: int
 
@@ -226,7 +228,7 @@ class NoRoom(NamedTuple):
 
 
 class Halving(Generic[J]):
-    """The search for the job that makes a call fail: parts of the call, each delivered by itself."""
+    """The search for the job that makes a call fail: it splits the call, and each part is delivered by itself."""
 
     __slots__ = ("_no_room", "_parts")
 
@@ -235,9 +237,9 @@ class Halving(Generic[J]):
         self._no_room: NoRoom | None = None
 
     def next_part(self) -> tuple[list[J], list[J], ServiceBusError | None]:
-        """Return the jobs of the next part, and those for which there is no room, with the error that said so.
+        """Return the jobs of the next part, the jobs there is no room for, and the error that showed the lack of room.
 
-        No jobs at all: the search has ended.
+        If there are no jobs in the next part, the search has ended.
         """
         refused: list[J] = []
         while self._parts:
@@ -252,7 +254,7 @@ class Halving(Generic[J]):
         return [], refused, None if self._no_room is None else self._no_room.error
 
     def split(self, part: Sequence[J], error: ServiceBusError) -> bool:
-        """Put the halves of a part on the list. Returns whether it had any: a single job caused the error itself."""
+        """Split a part in halves to deliver. Returns whether it could: a single job has caused the error itself."""
         if len(part) == 1:
             if isinstance(error, ServiceBusQuotaExceededError):
                 self._no_room = NoRoom(part[0].size, error)

@@ -1,25 +1,25 @@
-"""What to fetch, from which partition, and how much of it to keep for later. Pure.
+"""Decide how many messages to fetch from which partition, and how many to keep in stock. Pure.
 
 Theory
 ------
 
-A receiver fetches for two reasons: callers wait for messages, and it *stocks* messages ahead of those who will ask
-(prefetching). Everything it fetches is locked, and the locks tick. So three rules bound what it does:
+A receiver fetches for two reasons: callers wait for messages, and it *stocks* messages for calls to come (prefetching).
+It locks every message that it fetches, and locks end. So three rules limit what it fetches:
 
-- *Without a stock, no message is locked that nobody waits for.* It asks one partition at a time, for no more than is
-  waited for.
-- *A stock is filled when half of it is used up*, or along with a call that is made anyway. What is on its way counts as
-  if it were there. So calls are large, and most messages that are taken from the stock cost no thought at all:
-  :attr:`Stock.refill_at` says when the next thought is due.
-- *What nobody asks for is given back in time.* That counts no delivery. Then the stock *rests*: nothing is fetched
-  ahead until somebody asks again.
+- *Without a stock, it locks only messages that a caller waits for.* It asks one partition at a time, for no more
+  messages than callers wait for.
+- *It refills a stock when half of it is used up*, or with a call that is made anyway. Messages on their way count as if
+  they were in stock. So calls are large. Taking a message from the stock mostly needs no decision:
+  :attr:`Stock.refill_at` says when the next one is needed.
+- *It gives back in time what no caller asks for.* That does not count as a delivery. Then the stock *rests*: nothing is
+  fetched ahead until a caller asks again.
 
-An *adaptive* stock holds what is used up in two seconds, or in a quarter of a lock, whichever is less. The speed is
-measured whenever the stock is filled.
+An *adaptive* stock holds the messages that are used up in two seconds, or in a quarter of a lock if that is shorter.
+The speed is measured whenever the stock is filled.
 
-Of several partitions, those that are known to have something are asked in turns. The others are all looked at, at the
-same time, which locks nothing. If there is only one of them, it is asked without a look. When nothing is wanted, a
-partition that has woken us is looked at once without waiting, so that it wakes somebody else (see
+If several partitions are known to have messages, the receiver asks them in turns. It looks at all others at the same
+time; a look locks nothing. If there is only one other partition, the receiver asks it without a look. A partition that
+has woken the receiver while nothing is wanted gets one non-waiting look, so that it wakes another receiver (see
 :mod:`sbredis.aio.core._watching`).
 """
 
@@ -30,13 +30,13 @@ from typing import Final, NamedTuple
 
 from sbredis.aio.core._watching import Watch
 
-__all__ = ["MOST_AT_ONCE", "Fetch", "Stock", "fetches", "keep_for", "passings"]
+__all__ = ["MOST_AT_ONCE", "Fetch", "Stock", "fetches", "keep_for", "passing_looks"]
 
 MOST_AT_ONCE: Final = 1000
-"""A call brings at most so many messages."""
+"""The largest number of messages that one call brings."""
 _HORIZON: Final = 2.0
 _WEIGHT: Final = 0.3
-"""How much a new measurement of the speed counts beside those before it."""
+"""The weight of a new measurement of the speed, beside the earlier ones."""
 _SHORTEST_MEASUREMENT: Final = 0.1
 _FIRST_TARGET: Final = 10
 _SHARE: Final = 0.5
@@ -47,11 +47,11 @@ class Fetch(NamedTuple):
     """A call to make."""
 
     place: int
-    """To which of the partitions."""
+    """The index of the partition to ask."""
     wanted: int
-    """For how many messages; 0 for a look."""
+    """How many messages to ask for; 0 for a look."""
     waiting_for: int
-    """For how many messages to wait, those that the call brings included; 0 to be registered no longer."""
+    """How many messages to wait for, the wanted ones included; 0 to be registered no longer."""
 
 
 def fetches(
@@ -62,10 +62,10 @@ def fetches(
     *,
     any_will_do: bool = False,
 ) -> tuple[list[Fetch], int]:
-    """Return the calls that bring so many missing messages, and with whose turn to start the next time.
+    """Return the calls that fetch the ``missing`` messages, and the partition to start with next time.
 
-    ``start`` is whose turn it is. With ``only``, no other partitions are asked. If ``any_will_do``, nobody waits for
-    the rest of them when some have come.
+    ``start`` is the partition to start with now. With ``only``, no other partitions are asked. With ``any_will_do``,
+    one message is enough to wait for: callers do not wait for the rest.
     """
     made: list[Fetch] = []
     unknown: list[int] = []
@@ -90,13 +90,13 @@ def fetches(
     return made, start if last is None else (last + 1) % count
 
 
-def passings(watches: Sequence[Watch]) -> list[Fetch]:
-    """Return the looks by which partitions that have woken us wake somebody else, when nothing is wanted."""
+def passing_looks(watches: Sequence[Watch]) -> list[Fetch]:
+    """Return the looks to make when nothing is wanted: one at each partition that is owed a look."""
     return [Fetch(place, 0, 0) for place, watch in enumerate(watches) if watch.owes_a_look]
 
 
 class Stock:
-    """How many messages to keep ahead of those who will ask."""
+    """The number of messages to keep for calls to come."""
 
     __slots__ = ("_adaptive", "_measured_at", "_most", "_speed", "_taken", "lock", "resting", "target")
 
@@ -104,34 +104,34 @@ class Stock:
         self._most = most
         self._adaptive = adaptive
         self.lock = lock
-        """How many seconds a lock lasts."""
+        """The seconds that a lock lasts."""
         self._speed: float | None = None
         self._measured_at = now
         self._taken = 0
         self.resting = False
-        """What was kept was given back unread: keep nothing until somebody asks again."""
+        """The stock was given back unread: keep nothing until a caller asks again."""
         self.target = min(most, _FIRST_TARGET) if adaptive else most
-        """How many messages to keep at the moment."""
+        """How many messages to keep now."""
 
     @property
     def most(self) -> int:
-        """The largest stock there may be; 0 for none."""
+        """The largest possible stock; 0 for none."""
         return self._most
 
     @property
     def refill_at(self) -> int:
-        """With so few messages kept or on their way, :meth:`missing` finds that more are missing; -1 for never."""
+        """The number of messages, kept and on their way, at which :meth:`missing` refills the stock; -1 for never."""
         return -1 if self.resting or not self._most else self.target // 2
 
     def wants_more(self, kept: int) -> bool:
-        """Whether anything would be fetched ahead if it were there."""
+        """Return whether the stock would take more messages if they were there."""
         return self._most > 0 and not self.resting and kept < self.target
 
     def missing(self, kept: int, coming: int, demand: int, now: float, *, stocks: bool = True) -> int:
-        """Return for how many more messages to ask now.
+        """Return the number of further messages to ask for now.
 
-        So many are kept; calls under way ask for ``coming``; callers wait for ``demand``. Without ``stocks`` nothing is
-        fetched ahead.
+        ``kept`` messages are in stock, calls under way ask for ``coming``, and callers wait for ``demand``. Without
+        ``stocks`` nothing is fetched ahead.
         """
         left = kept + coming - demand
         if demand:
@@ -142,12 +142,12 @@ class Stock:
         return max(0, self.target - left) if left < 0 or left <= self.refill_at else 0
 
     def took(self, count: int) -> None:
-        """Count messages that were given to those who asked."""
+        """Count messages that were handed to callers."""
         self._taken += count
         self.resting = False
 
     def gave_back(self) -> None:
-        """Rest: something was kept for too long."""
+        """Rest: messages were in stock for too long."""
         self.resting = True
 
     def _measure(self, now: float) -> None:
@@ -163,9 +163,9 @@ class Stock:
 
 
 def keep_for(left: float, lock: float, *, in_session: bool) -> float:
-    """Return for how many seconds a message may still be kept, of whose lock so many seconds are ``left``.
+    """Return for how many more seconds to keep a message whose lock ends in ``left`` seconds.
 
-    Half of a lock is for handling it. In a session nobody else could have the message meanwhile, so it is kept until
-    just before the lock ends: early enough to be given back uncounted.
+    Half of a lock is for handling the message. In a session, no other receiver could have the message
+    meanwhile. So it is kept until just before the lock ends: early enough to be given back uncounted.
     """
     return left - (min(_LAST, lock * _LAST_SHARE) if in_session else lock * _SHARE)

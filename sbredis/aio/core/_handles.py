@@ -1,7 +1,7 @@
-"""Handles: what another process needs to deal with the lock on a message or on a session. Pure.
+"""Lock handles: the text with which another process can work with the lock on a message or session. Pure.
 
-A handle is text, to be stored or sent, and opaque to who has it. It holds the token of the lock, which nobody can guess
-and which is the only proof that somebody may settle the message. So no error and no log line shows a handle.
+A program stores or sends a handle, and does not look inside. A handle holds the token of the lock. The token cannot be
+guessed and is the only proof of the right to settle the message, so no error and no log line shows a handle.
 """
 
 from __future__ import annotations
@@ -27,19 +27,19 @@ _SESSION, _NO_SESSION = b"+", b"-"
 
 
 class LockHandle(NamedTuple):
-    """A lock on a message, or on a session."""
+    """What a lock handle holds: a lock on a message, or on a session."""
 
     incarnation: str
-    """Of the entity."""
+    """The incarnation of the entity."""
     partition: int
     token: str
     name: str
-    """Of the message; empty in the handle of a session."""
+    """The name of the message; empty in the handle of a session."""
     session: str | None
-    """Whose lock it is, where messages belong to sessions."""
+    """The session, if the entity has sessions. The lock is then the session's."""
 
     def text(self) -> str:
-        """As it is handed on: letters, digits, ``-`` and ``_``."""
+        """Return the handle as text: letters, digits, ``-`` and ``_``."""
         texts = [part.encode() for part in (self.incarnation, self.token, self.name)]
         incarnation, token, name = map(len, texts)
         head = _HEAD.pack(_VERSION, incarnation, self.partition, token, name)
@@ -48,20 +48,20 @@ class LockHandle(NamedTuple):
 
 
 def read_handle(text: str, what: str) -> LockHandle:
-    """What a handle holds that is to be one of a message or of a session; :class:`ValueError` if it is none."""
+    """Return what a handle of a message or session (``what``) holds; raise :class:`ValueError` if it is not one."""
     if not isinstance(text, str):  # pyright: ignore[reportUnnecessaryIsInstance]  # callers are not all typed
         raise TypeError(
-            f"A handle is text, as get_lock_handle() or session.lock_handle made it, not {type(text).__name__}."
+            f"A handle is text, as get_lock_handle() or session.lock_handle returns it, not {type(text).__name__}."
         )
     try:
         handle = _parsed(text)
     except (ValueError, struct.error):
         handle = None
     if handle is None:
-        raise ValueError("This is no handle of a lock, or one that was changed or cut on its way.")
+        raise ValueError("This is not a lock handle, or it was changed or cut on its way. Pass it on unchanged.")
     if (what == "message") != bool(handle.name):
         made = "get_lock_handle(message)" if what == "message" else "session.lock_handle"
-        raise ValueError(f"The handle of a {what} is needed, which {made} makes.")
+        raise ValueError(f"This is not the handle of a {what}. Use the one that {made} returns.")
     return handle
 
 

@@ -1,7 +1,7 @@
-"""Pauses between attempts that grow while they fail. Pure, but for the random part of a pause.
+"""Growing pauses between failed attempts. Pure, but for the random part of a pause.
 
-The arithmetic is tenacity's, which is imported at the first failure. Half of each pause is fixed, so an attempt never
-follows at once on one that failed. The other half is random, so clients that failed together do not come back together.
+tenacity does the arithmetic; it is imported at the first failure. Half of each pause is fixed, so an attempt never
+follows a failed one at once. The other half is random, so clients that failed together do not come back together.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ __all__ = ["Pauses"]
 
 
 class _Failures:
-    """All that tenacity's waits read of an attempt: how many have failed."""
+    """The number of failed attempts, in the form that tenacity's waits read."""
 
     __slots__ = ("attempt_number",)
 
@@ -25,7 +25,7 @@ class _Failures:
 
 
 class Pauses:
-    """The pauses of one thing that is tried again and again."""
+    """The pauses between attempts at one thing."""
 
     __slots__ = ("_failures", "_first", "_longest", "_wait")
 
@@ -36,18 +36,18 @@ class Pauses:
         self._failures = _Failures()
 
     def __bool__(self) -> bool:
-        """Whether the last attempt failed."""
+        """Return whether the last attempt failed."""
         return self._failures.attempt_number > 0
 
     def next(self) -> float:
-        """Count a failure. Returns for how many seconds to wait before the next attempt."""
+        """Count a failure. Returns the seconds to wait before the next attempt."""
         self._failures.attempt_number += 1
         if self._wait is None:
             self._wait = _growing(self._first / 2, self._longest / 2)
         return self._wait(cast("RetryCallState", self._failures))
 
     def reset(self) -> None:
-        """Begin anew: an attempt succeeded."""
+        """Start again with the shortest pause: an attempt succeeded."""
         self._failures.attempt_number = 0
 
 

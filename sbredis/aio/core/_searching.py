@@ -1,19 +1,21 @@
-"""Searching the partitions of an entity for one session that is free. Pure.
+"""Search all partitions of an entity for one free session. Pure.
 
 Theory
 ------
 
-A search wants exactly one session, wherever it is. Sessions are locked when they are accepted, so the search *accepts*
-in one partition at a time. All other partitions are *looked* at, which locks nothing.
+A search wants exactly one session, from any partition. Accepting a session locks it, so the search *accepts* in one
+partition at a time. It only *looks* at the others: a look locks nothing.
 
-1. One partition, another one each time, is asked for a session straight away. Mostly it has one, and that is all.
-2. If it has none, fails, or is late, all others are looked at, at the same time. Of those that have a session, one is
-   asked at a time (see :func:`sbredis.aio.core._fetching.fetches`).
-3. When no partition has one, the search listens to all of them and is registered with its next question there. So it
-   subscribes to nothing as long as a session may be had without.
+1. The search first tries to accept in one partition, a different one each time. Mostly there is a session, and the
+   search ends.
+2. If there is none, or the call fails, or the answer is late, the search looks at all other partitions at the same
+   time. Then it accepts in the partitions that have a session, one at a time (see
+   :func:`sbredis.aio.core._fetching.fetches`).
+3. When no partition has a session, the search listens to all of them. With its next look, each partition registers it.
+   So it subscribes to nothing as long as it may get a session without.
 
-A partition that fails or answers late holds up nobody. It counts as one that has nothing, as long as there is another
-one that answers. If nothing is known of any partition, the search has not found out that there is no session.
+A partition that fails or answers late holds nothing up. It counts as empty, as long as another partition answers. If
+no partition has answered, the search cannot say that there is no session.
 """
 
 from __future__ import annotations
@@ -27,12 +29,12 @@ __all__ = ["Search"]
 
 
 class Search:
-    """What to do next in the search for one session."""
+    """The search for one session: which calls to make next, and where to listen."""
 
     __slots__ = ("_first", "_turn", "_watches")
 
     def __init__(self, watches: Sequence[Watch], start: int, *, straight: bool = True) -> None:
-        """``start`` is the partition whose turn it is. If it is not asked ``straight`` away, all are looked at."""
+        """Start at the partition ``start``. Without ``straight``, look at all partitions before accepting in any."""
         self._watches = watches
         self._turn = start
         self._first = start if straight else None
@@ -51,19 +53,19 @@ class Search:
         return made
 
     def listens(self) -> list[int]:
-        """Return the partitions to listen to now: none as long as one of them may have a session."""
+        """Return the partitions to listen to now. There are none as long as a partition may have a session."""
         if any(_is_open(watch) for watch in self._watches):
             return []
         return [place for place, watch in enumerate(self._watches) if watch.unheard]
 
     @property
     def found_nothing(self) -> bool:
-        """Whether no partition has a session. Late ones are waited for as long as none has said anything."""
+        """Whether no partition has a session. If all answers are late, the search waits for the first of them."""
         watches = self._watches
         settled = all(watch.troubled or not _is_open(watch) for watch in watches)
         return settled and not all(watch.late for watch in watches)
 
 
 def _is_open(watch: Watch) -> bool:
-    """Whether it may have a session: it is to be asked, or its answer is under way."""
+    """Return whether the partition may have a session: it can be asked, or its answer is under way and not late."""
     return watch.may_ask or (watch.under_way and not watch.late)

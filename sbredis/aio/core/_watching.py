@@ -1,4 +1,4 @@
-"""Watching a partition: whether it may have something, whether it was asked, and when to look again. Pure.
+"""Watch a partition: decide whether it may have something, whether to ask it, and when to look again. Pure.
 
 Theory
 ------
@@ -10,15 +10,15 @@ after 30 seconds, so they look again before that.
 
 Three things make this harder than it sounds:
 
-- *A wake-up concerns everybody.* A partition wakes one waiter for each message it has. A waiter that is woken and wants
-  nothing any more must look once without waiting. Only then does the partition wake the next waiter in its place.
-- *A wake-up may come while an answer is under way.* The answer may be from before the wake-up. So a "nothing" that was
-  overtaken by a wake-up means nothing: the partition is asked again.
-- *A due time may be known to us alone.* The answer that registers us tells when something will be due. The partition
-  wakes no more than one waiter to tell it a new due time. Whoever was told must look at that time even if it wants
-  nothing, or the others sleep until their own registrations end.
+- *A wake-up that is not used must be passed on.* A partition wakes one waiter for each message it has. A waiter that is
+  woken and wants nothing any more must look once without waiting. Only then does the partition wake the next waiter.
+- *A wake-up may come while an answer is under way.* The answer may be from before the wake-up. So the client ignores an
+  answer of "nothing" that was overtaken by a wake-up, and asks the partition again.
+- *We alone may know a due time.* The answer that registers us also says when something will be due. The partition
+  tells a new due time to one waiter only. That waiter must look at that time even if it wants nothing, or the others
+  sleep until their own registrations end.
 
-A watch is in one state. Rows of the table that are missing leave the state as it is::
+A watch is in one state. The table shows each::
 
     state        what is known                                      may ask   look at
     UNKNOWN      it may have something                              yes       -
@@ -29,17 +29,18 @@ A watch is in one state. Rows of the table that are missing leave the state as i
     OVERTAKEN    a call is under way, and it woke us after that     no        when the answer is late
     UNHEARD      it had nothing, and we cannot hear it yet          no        -
     WAITING      it had nothing, and will wake us                   no        before the registration ends
-    TRUSTED      the same, and we alone know when it is due         no        then, wanted or not
-    FAILED       the last call failed; trying again may help        no        after a pause
-    REFUSED      the last call failed; trying again does not help   no        after a pause
-    LEFT         nobody watches it any more                         no        -
+    TRUSTED      the same, and we alone know when it is due         no        the due time, wanted or not
+    FAILED       the last call failed; trying again may help        no        the end of a pause
+    REFUSED      the last call failed; trying again does not help   no        the end of a pause
+    LEFT         the watch has ended                                no        -
 
-CALLED and DOUBTFUL *owe* the partition a look. STOCKED and CALLED are *known* to have something: of several partitions,
-those are asked for messages at once, while the others are looked at first, which locks nothing.
+CALLED and DOUBTFUL *owe* the partition a look. STOCKED and CALLED are *known* to have something. If there are several
+partitions, the known ones are asked for messages at once. The others are looked at first, which locks nothing.
 
-Events are methods. Those that something happened to (``woken``, ``missed``, ``time_passed``, ``disconnected``,
-``heard``) may come in any state. Those that end a call (``found``, ``nothing``, ``passed_on``, ``failed``, …) come only
-while one is under way, or after the partition was left. Then they change nothing.
+Events are methods. Events from outside (``woken``, ``missed``, ``time_passed``, ``disconnected``, ``heard``) may come
+in any state. Events that end a call (``found``, ``nothing``, ``passed_on``, ``failed``, …) may come only while a call
+is under way, or after the watch has ended; then they change nothing. In :data:`TABLE`, a pair of state and event that
+is missing leaves the state as it is.
 """
 
 from __future__ import annotations
@@ -54,16 +55,16 @@ from sbredis.aio.core._pauses import Pauses
 __all__ = ["LATE", "REGISTERED", "TABLE", "Event", "State", "Watch", "to_ask"]
 
 REGISTERED: Final = 25.0
-"""Look again after so many seconds: a partition forgets a waiter after 30."""
+"""The seconds after which a waiter looks again: a partition forgets it after 30."""
 LATE: Final = 1.0
-"""An answer that takes longer than so many seconds holds up nobody: the other partitions are asked."""
+"""The seconds after which an answer is late. Other partitions are then asked without waiting for it."""
 _PAUSES: Final = 0.1, 10.0
 
 
 class State(Enum):
-    """What is known of a partition."""
+    """What a watch knows of its partition."""
 
-    __hash__ = object.__hash__  # that of an Enum is computed in Python, and states are looked up all the time
+    __hash__ = object.__hash__  # Enum computes its hash in Python, and states are looked up all the time
 
     UNKNOWN = "it may have something"
     STOCKED = "it had something at the last answer"
@@ -76,7 +77,7 @@ class State(Enum):
     TRUSTED = "it had nothing, and we alone know when something is due"
     FAILED = "the last call failed; trying again may help"
     REFUSED = "the last call failed; trying again does not help"
-    LEFT = "nobody watches it any more"
+    LEFT = "the watch has ended"
 
 
 class Event(Enum):
@@ -90,17 +91,17 @@ class Event(Enum):
     NOTHING = "the answer: nothing; it will wake us"
     NOTHING_YET = "the answer: nothing now, something soon; it will wake us"
     UNREGISTERED = "the answer: nothing; it does not know where to wake us"
-    PASSED_ON = "the answer: nothing, to somebody who does not wait"
+    PASSED_ON = "the answer: nothing; we did not wait, so it wakes another waiter"
     WOKEN = "it says that it has something"
     MISSED = "it may have said so unheard"
     HEARD = "its channel can be heard from now on"
     TIME = "the time has come to look again"
     DISCONNECTED = "no connection is left over which it could wake us"
-    WANTED_NOW = "somebody wants to know what it has at this moment"
-    ANEW = "somebody comes who was not told yet that it refuses everything"
+    WANTED_NOW = "a caller wants to know what it has now"
+    NEW_CALLER = "a caller comes that has not been told of the refusal"
     FAIL = "a call failed; trying again may help"
     REFUSE = "a call failed; trying again does not help"
-    LEAVE = "nobody watches it any more"
+    LEAVE = "the watch ends"
 
 
 def _table() -> dict[tuple[State, Event], State]:
@@ -139,8 +140,8 @@ def _table() -> dict[tuple[State, Event], State]:
         table[state, e.DISCONNECTED] = s.UNKNOWN
         table[state, e.FAIL], table[state, e.REFUSE] = s.FAILED, s.REFUSED  # of the call that would make it heard
     for event in (e.TIME, e.DISCONNECTED, e.WANTED_NOW, e.HEARD):
-        table[s.TRUSTED, event] = s.DOUBTFUL  # the others who wait do not know when it is due: somebody has to look
-    table[s.REFUSED, e.ANEW] = s.UNKNOWN
+        table[s.TRUSTED, event] = s.DOUBTFUL  # the other waiters do not know the due time, so we must look
+    table[s.REFUSED, e.NEW_CALLER] = s.UNKNOWN
     for state in s:
         table[state, e.LEAVE] = s.LEFT
     return table
@@ -156,22 +157,22 @@ _SILENT = frozenset({State.UNHEARD, State.WAITING, State.TRUSTED})
 
 
 class Watch:
-    """One partition, as somebody watches it."""
+    """One partition that is watched."""
 
     __slots__ = ("_pauses", "calls", "late", "look_at", "registered", "state", "wanted")
 
     def __init__(self) -> None:
         self.state = State.UNKNOWN
         self.calls = 0
-        """How many calls were made, the one under way included."""
+        """The number of calls made, including the one under way."""
         self.wanted = 0
-        """For how many messages the call under way asks; 0 for a look."""
+        """The number of messages that the call under way asks for; 0 for a look."""
         self.late = False
         """The answer to the call under way is late."""
         self.look_at: float | None = None
-        """When :meth:`time_passed` changes something."""
+        """The time at which :meth:`time_passed` changes something."""
         self.registered = False
-        """The partition has us registered, as far as we know."""
+        """Whether the partition has us registered, as far as we know."""
         self._pauses = Pauses(*_PAUSES)
 
     def __repr__(self) -> str:
@@ -186,12 +187,12 @@ class Watch:
 
     @property
     def known(self) -> bool:
-        """Whether it is known to have something."""
+        """Whether the partition is known to have something."""
         return self.state in _KNOWN
 
     @property
     def owes_a_look(self) -> bool:
-        """Whether the partition waits for us to come, wanted or not."""
+        """Whether the partition waits for us to look, even if we want nothing."""
         return self.state in _OWING
 
     @property
@@ -201,12 +202,12 @@ class Watch:
 
     @property
     def left(self) -> bool:
-        """Whether nobody watches it any more."""
+        """Whether the watch has ended."""
         return self.state is State.LEFT
 
     @property
     def troubled(self) -> bool:
-        """Whether nothing is known of it: calls fail, or the answer is late."""
+        """Whether the partition does not answer in time: the last calls failed, or an answer is late."""
         return self.late or self.failing
 
     @property
@@ -215,41 +216,41 @@ class Watch:
         return bool(self._pauses)
 
     @property
-    def alone_knows(self) -> bool:
-        """Whether it must be looked at in time even if nothing is wanted."""
+    def must_look(self) -> bool:
+        """Whether we must look at the due time even if we want nothing."""
         return self.state is State.TRUSTED
 
     @property
     def may_be_registered(self) -> bool:
-        """Whether the partition should be told when we leave."""
+        """Whether to tell the partition when we leave."""
         return self.registered or self.under_way
 
     @property
     def unheard(self) -> bool:
-        """Whether it should be listened to."""
+        """Whether to start listening to the partition."""
         return self.state is State.UNHEARD
 
     # -- calls ---------------------------------------------------------------------------------------------------------
 
     def ask(self, now: float, wanted: int = 0) -> None:
-        """Begin a call, for so many messages, or to look."""
+        """Begin a call for ``wanted`` messages, or a look."""
         if self.state not in _MAY_ASK:
             raise RuntimeError(f"a partition cannot be asked when {self.state.value}")
-        self._be(Event.ASK)
+        self._apply(Event.ASK)
         self.calls += 1
         self.wanted = wanted
         self.look_at = now + LATE
 
     def found(self) -> None:
-        """It has something."""
+        """End a call: the partition has something."""
         self._answered(Event.FOUND, registered=False)
 
     def busy_with_due(self, *, registered: bool) -> None:
-        """It has more due work than one call does, and cannot say yet what it has."""
+        """End a call: more work is due than one call does, so the partition cannot say yet what it has."""
         self._answered(Event.MORE, registered=registered)
 
     def nothing(self, now: float, due: float, *, registered: bool) -> None:
-        """It has nothing. Something is due in so many seconds, or never if that is 0."""
+        """End a call: the partition has nothing. Work is due there in ``due`` seconds; 0 means never."""
         answer = Event.NOTHING_YET if 0 < due < REGISTERED else Event.NOTHING
         self._answered(answer if registered else Event.UNREGISTERED, registered=registered)
         if self.state is State.TRUSTED:
@@ -258,16 +259,16 @@ class Watch:
             self.look_at = now + REGISTERED
 
     def passed_on(self) -> None:
-        """It has nothing for somebody who does not wait."""
+        """End a call of ours that did not wait: the partition has nothing for us, and wakes another waiter."""
         self._answered(Event.PASSED_ON, registered=False)
 
     def failed(self, now: float, *, refused: bool) -> None:
-        """A call failed."""
+        """End a call: it failed."""
         if self._ends_call("it failed"):
             self._pause(now, refused=refused)
 
     def cannot_listen(self, now: float, *, refused: bool) -> None:
-        """The attempt to listen to its channel failed."""
+        """Note that the attempt to listen failed."""
         if self.state in _SILENT:
             self._pause(now, refused=refused)
 
@@ -275,10 +276,10 @@ class Watch:
         if self._ends_call(event.value):
             self._pauses.reset()
             self.registered = registered
-            self._be(event)
+            self._apply(event)
 
     def _ends_call(self, how: str) -> bool:
-        """End the call that is under way. Returns whether that still matters."""
+        """End the call under way. Returns whether its end still matters."""
         if self.left:
             return False
         if self.state not in _UNDER_WAY:
@@ -287,49 +288,49 @@ class Watch:
         return True
 
     def _pause(self, now: float, *, refused: bool) -> None:
-        self._be(Event.REFUSE if refused else Event.FAIL)
+        self._apply(Event.REFUSE if refused else Event.FAIL)
         self.look_at = now + self._pauses.next()
 
-    # -- what happens --------------------------------------------------------------------------------------------------
+    # -- events from outside -------------------------------------------------------------------------------------------
 
     def woken(self) -> None:
-        """It says that it has something."""
+        """Note that the partition says it has something."""
         self._rouse(Event.WOKEN)
 
     def missed(self) -> None:
-        """It may have said so unheard."""
+        """Note that the partition may have woken us unheard."""
         self._rouse(Event.MISSED)
 
     def heard(self) -> None:
-        """Its channel can be heard from now on. What it said before was not heard."""
+        """Note that we can hear the channel from now on. What the partition said before, we did not hear."""
         self._wake_up(Event.HEARD)
 
     def disconnected(self) -> None:
-        """No connection is left over which it could wake us."""
+        """Note that no connection is left over which the partition could wake us."""
         self._wake_up(Event.DISCONNECTED)
 
     def wanted_now(self) -> None:
-        """Somebody wants to know what it has at this moment."""
+        """Note that a caller wants to know what the partition has now."""
         self._wake_up(Event.WANTED_NOW)
 
-    def anew(self) -> None:
-        """Somebody comes who was not told yet that it refuses everything."""
-        self._wake_up(Event.ANEW)
+    def new_caller(self) -> None:
+        """Note that a caller came that has not been told of the refusal."""
+        self._wake_up(Event.NEW_CALLER)
 
     def leave(self) -> None:
-        """Watch it no longer."""
-        self._be(Event.LEAVE)
+        """End the watch."""
+        self._apply(Event.LEAVE)
         self.look_at = None
 
     def time_passed(self, now: float) -> None:
-        """Find an answer late, or look again, if it is time for that."""
+        """Mark the answer late, or allow a new look, if its time has come."""
         if self.look_at is None or self.look_at > now:
             return
         self.look_at = None
         if self.state in _UNDER_WAY:
             self.late = True
         else:
-            self._be(Event.TIME)
+            self._apply(Event.TIME)
 
     def _rouse(self, event: Event) -> None:
         self._pauses.reset()
@@ -337,16 +338,16 @@ class Watch:
 
     def _wake_up(self, event: Event) -> None:
         before = self.state
-        self._be(event)
+        self._apply(event)
         if self.state is not before and self.state not in _UNDER_WAY:
             self.look_at = None
 
-    def _be(self, event: Event) -> None:
+    def _apply(self, event: Event) -> None:
         self.state = TABLE.get((self.state, event), self.state)
 
 
 def to_ask(watches: Sequence[Watch], together: int) -> list[int]:
-    """Return the partitions to ask now. At most so many calls are under way ``together``; late ones do not count."""
+    """Return the partitions to ask now, so that at most ``together`` calls are under way. Late ones do not count."""
     may_ask, room = list[int](), together
     for place, watch in enumerate(watches):
         if watch.state in _MAY_ASK:

@@ -194,11 +194,11 @@ class Maintenance:
         loop = asyncio.get_running_loop()
         await self._census.read()
         if self._runtime.test_hooks is None:
-            self.visitor.there_are(self._census.others)
+            self.visitor.set_entities(self._census.others)
         elif self._moved:  # on a test bus nothing is due before the clock is moved: until then, visits cost nothing
             self._moved = False
-            self.visitor.there_are(self._census.others)
-            self.visitor.agenda.missed_all()
+            self.visitor.set_entities(self._census.others)
+            self.visitor.agenda.missed_everywhere()
         found: set[tuple[str, int]] = set()
         for record in self._census.topics:
             with suppress(MessagingEntityNotFoundError):  # it is gone again

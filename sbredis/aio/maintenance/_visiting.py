@@ -102,14 +102,14 @@ class Visitor:
     @property
     def at_rest(self) -> bool:
         """Whether it knows of all entities there are when something will be due, and visits none."""
-        return bool(self._listening) and self._counted and self.agenda.read_up and not self._tasks
+        return bool(self._listening) and self._counted and self.agenda.all_read and not self._tasks
 
-    def there_are(self, records: Iterable[EntityRecord]) -> None:
+    def set_entities(self, records: Iterable[EntityRecord]) -> None:
         """These are the queues and subscriptions there are."""
         self._counted = True
         self._records = {record.id: record for record in records}
         entities = {record.id: record.partitions for record in self._records.values()}
-        self.agenda.there_are(entities, asyncio.get_running_loop().time())
+        self.agenda.set_entities(entities, asyncio.get_running_loop().time())
         self._news.set()
 
     def act(self) -> float:
@@ -187,14 +187,14 @@ class Visitor:
             agenda.read_failed(read, loop.time())
             raise
         else:
-            agenda.has_read(read, [None if each is None else since + each / 1000 + _ROUNDING for each in times])
+            agenda.read_done(read, [None if each is None else since + each / 1000 + _ROUNDING for each in times])
 
     async def _visit(self, place: Place) -> None:
         """Have done what is due; a place that cannot be visited is visited again later."""
         clock, agenda = self._runtime.clock, self.agenda
         record = self._records.get(place.entity)
         if record is None:
-            agenda.gone(place.entity)
+            agenda.remove_entity(place.entity)
             return
         since = clock.now()
         try:
@@ -208,7 +208,7 @@ class Visitor:
             agenda.visit_failed(place, clock.now())
             raise
         else:
-            agenda.has_visited(place, at)
+            agenda.visit_done(place, at)
 
     async def _due(self, place: Place, record: EntityRecord, since: float) -> float | None:
         """Do a share of what is due. Returns when to come again."""
@@ -235,13 +235,13 @@ class Visitor:
         try:
             found = await self._runtime.namespace.get_entity(record.path, timeout=_VISITING)
         except MessagingEntityNotFoundError:
-            self.agenda.gone(place.entity)
+            self.agenda.remove_entity(place.entity)
         except ServiceBusError as error:
             _log.info("%s: whether it is still there is not known: %s", record.path, error)
             self.agenda.visit_failed(place, self._runtime.clock.now())
         else:
             if found.incarnation == record.incarnation:
-                self.agenda.has_visited(place, None)  # who uses it has the partition made again, empty
+                self.agenda.visit_done(place, None)  # who uses it has the partition made again, empty
             else:
-                self.agenda.gone(place.entity)
+                self.agenda.remove_entity(place.entity)
                 self._strange()

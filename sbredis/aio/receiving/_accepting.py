@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, ClassVar
 
 from sbredis.aio.calls._arguments import ANSWERING
 from sbredis.aio.calls._lane_kinds import CallJob
-from sbredis.aio.calls._waking import LiveWatch, passing
+from sbredis.aio.calls._waking import LiveWatch, may_recover
 from sbredis.aio.core._searching import Search
 from sbredis.aio.receiving._held_session import HeldSession, lane_for
 from sbredis.engine import (
@@ -212,7 +212,7 @@ class _SessionSearch:
 
     def failed(self, watcher: _SessionWatcher, error: ServiceBusError) -> None:
         """A call failed: what another attempt may mend is tried again, the rest ends the search."""
-        if passing(error):
+        if may_recover(error):
             _log.info("%s: %s", watcher.partition_client, error)
         elif not self._won.done():
             self._won.set_exception(error.twin())

@@ -18,8 +18,8 @@ from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING
 
 from sbredis.aio.calls._arguments import ANSWERING
-from sbredis.aio.calls._waking import passing
-from sbredis.aio.core._fetching import Stock, fetches, keep_for, passings
+from sbredis.aio.calls._waking import may_recover
+from sbredis.aio.core._fetching import Stock, fetches, keep_for, passing_looks
 from sbredis.aio.receiving._buffer import Buffer
 from sbredis.aio.receiving._receive_call import ReceiveCall
 from sbredis.aio.receiving._watcher import PartitionWatcher
@@ -284,7 +284,7 @@ class Inbox:
             for call in calls:
                 self._watchers[call.place].make(call)
         elif not self._missing(0):  # nothing would be wanted, even if nothing were on its way
-            for call in passings(watches):
+            for call in passing_looks(watches):
                 self._watchers[call.place].make(call)
         self._coming = _coming(watches)
         self._set_timer()
@@ -322,7 +322,7 @@ class Inbox:
         self.answered(watcher)
         if self.session is not None and isinstance(error, SessionLockLostError):
             self.session.lose()
-        if passing(error):
+        if may_recover(error):
             _log.info("%s: %s", watcher.partition_client, error)
         else:
             for caller in self._callers:
@@ -422,7 +422,7 @@ class Inbox:
         wanted = bool(self._callers) or self.stock.wants_more(len(self.buffer))
         for watcher in self._watchers:
             watch = watcher.watch
-            if watch.look_at is not None and (wanted or watch.alone_knows):
+            if watch.look_at is not None and (wanted or watch.must_look):
                 when = watch.look_at if when is None else min(when, watch.look_at)
         if self._callers:
             check = self._loop.time() + _CHECKING

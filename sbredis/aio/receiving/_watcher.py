@@ -223,7 +223,7 @@ class PartitionWatcher:
 
     def wanted(self) -> None:
         """Somebody comes who waits for messages."""
-        self.watch.anew()
+        self.watch.new_caller()
         if self.watch.unheard and not self._live.opening:
             self.watch.wanted_now()  # nobody has waited until now
 

@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from sbredis.aio.core import _fetching as fetching
-from sbredis.aio.core._fetching import MOST_AT_ONCE, Fetch, Stock, fetches, keep_for, passings
+from sbredis.aio.core._fetching import MOST_AT_ONCE, Fetch, Stock, fetches, keep_for, passing_looks
 from sbredis.aio.core._watching import State, Watch
 from tests.aio.core.test_watching import watch_in
 
@@ -90,7 +90,7 @@ def test_partitions_that_have_something_take_turns(count: int, rounds: int) -> N
 @settings(deadline=None)
 @given(states)
 def test_who_was_woken_and_wants_nothing_passes_it_on(drawn: list[State]) -> None:
-    calls = passings(watches_in(*drawn))
+    calls = passing_looks(watches_in(*drawn))
     owing = {State.CALLED, State.DOUBTFUL}
     assert calls == [Fetch(place, 0, 0) for place, state in enumerate(drawn) if state in owing]
 
@@ -241,7 +241,7 @@ class Broker:
         if missing:
             calls, self.start = fetches(self.watches, self.start, missing)
         elif not self.stock.missing(self.kept, 0, self.waited_for, self.now):
-            calls = passings(self.watches)
+            calls = passing_looks(self.watches)
         for call in calls:
             self.watches[call.place].ask(self.now, call.wanted)
             self.under_way.append(call)

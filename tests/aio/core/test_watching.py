@@ -30,7 +30,7 @@ BY_EVENT: Mapping[Event, Callable[[Watch, float], None]] = {
     Event.TIME: lambda watch, now: watch.time_passed(now),
     Event.DISCONNECTED: lambda watch, _: watch.disconnected(),
     Event.WANTED_NOW: lambda watch, _: watch.wanted_now(),
-    Event.ANEW: lambda watch, _: watch.anew(),
+    Event.NEW_CALLER: lambda watch, _: watch.new_caller(),
     Event.FAIL: lambda watch, now: watch.failed(now, refused=False),
     Event.REFUSE: lambda watch, now: watch.failed(now, refused=True),
     Event.LEAVE: lambda watch, _: watch.leave(),
@@ -183,7 +183,7 @@ def test_the_states_of_the_theory_are_those_of_the_table() -> None:
         assert watch_in(state).may_ask == drawn[state.name], state
 
 
-HAPPENS = (Event.WOKEN, Event.MISSED, Event.HEARD, Event.DISCONNECTED, Event.WANTED_NOW, Event.ANEW)
+HAPPENS = (Event.WOKEN, Event.MISSED, Event.HEARD, Event.DISCONNECTED, Event.WANTED_NOW, Event.NEW_CALLER)
 ENDINGS = sorted(ENDS | {Event.FAIL, Event.REFUSE}, key=lambda event: event.name)
 
 
@@ -305,12 +305,12 @@ class Watching:
             assert self.watch.may_ask
             return
         news = {Event.HEARD, Event.WANTED_NOW, Event.TIME}
-        news |= {Event.ANEW} if since[last] is Event.REFUSE else set()
+        news |= {Event.NEW_CALLER} if since[last] is Event.REFUSE else set()
         news |= {Event.DISCONNECTED} if since[last] not in {Event.FAIL, Event.REFUSE} else set()
         assert self.watch.may_ask == any(event in news for event in since[last + 1 :])
 
     def who_alone_knows_when_something_is_due_comes_then(self) -> None:
-        if self.watch.alone_knows:
+        if self.watch.must_look:
             event, due = [each for each in self.happened if each[0] in ENDS][-1]
             assert event is Event.NOTHING_YET
             assert self.watch.look_at == due
@@ -367,7 +367,7 @@ def many_walks(count: int) -> None:
         ((State.UNHEARD, Event.HEARD), State.UNHEARD),
         ((State.WAITING, Event.DISCONNECTED), State.WAITING),
         ((State.ASKED, Event.MORE), State.WAITING),
-        ((State.REFUSED, Event.ANEW), State.REFUSED),
+        ((State.REFUSED, Event.NEW_CALLER), State.REFUSED),
     ],
 )
 def test_a_planted_bug_is_found(row: tuple[State, Event], wrong: State, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -1,17 +1,18 @@
 #!lua flags=allow-oom
--- Gives locked messages back. Each returns to its own place, at once or after a delay, or goes where the delivery limit and
--- its expiry send it. A delay keeps all of its session back, which comes one after the other. Counted as a failed delivery,
--- unless it is given back unread.
+-- Gives locked messages back. Each message returns to its own place, at once or after a delay, unless the delivery
+-- limit or its expiry moves it elsewhere. A delay holds back the whole session of the message, because a session keeps
+-- its order. The delivery counts as failed, unless the messages are given back unread.
 --
 -- KEYS[1-30] partition   in the order of includes/calls/begin.lua
 -- ARGV[1-6]  call        run_id, incarnation, version, lane, number, now
 -- ARGV[7]    counted     1, or 0 if the messages are given back unread
--- ARGV[8...] groups      token, count, and for each message of that lease its name, changed properties or nothing, and a
---   delay in ms
+-- ARGV[8...] groups      token, count, and for each message of the lease its name, its changed properties or nothing,
+--   and a delay in ms
 --
--- Result: { more, the names of those whose lock was lost }
+-- Result: { more, the names of messages whose lock was lost }
 -- Refusals: call
--- @use advance answer_repetition begin entry finish lock_groups never refuse release release_from_lease set_changes split_words still_held whole_number
+-- @use advance answer_repetition begin entry finish lock_groups never refuse release release_from_lease set_changes
+-- @use split_words still_held whole_number
 local p, refusal = begin(KEYS, ARGV, 'abandon', 7, true)
 if not p then
   return refusal

@@ -1,20 +1,20 @@
 #!lua flags=allow-oom
--- Moves all messages of a session to the dead-letter queue: what can be received, what is held and what is deferred; a share of
--- them a call. Scheduled ones are not there yet.
+-- Moves all messages of a session to the dead-letter queue, one share a call: the messages that can be received, the
+-- held ones and the deferred ones. Scheduled messages are left, because they have not been enqueued yet.
 --
 -- KEYS[1-30] partition   in the order of includes/calls/begin.lua
 -- ARGV[1-6]  call        run_id, incarnation, version, lane, number, now
--- ARGV[7]    session     behind a sign
--- ARGV[8]    token       of its lock
--- ARGV[9]    share       how many at most
--- ARGV[10]   changes     changed properties (reason and description) or nothing; they stand behind those that a message has, of
---   which each field counts where it comes last
+-- ARGV[7]    session     `=` and the name of the session
+-- ARGV[8]    token       of the lock on the session
+-- ARGV[9]    share       the largest number of messages to move
+-- ARGV[10]   changes     changed properties (reason and description), or nothing; they are appended to the changes that
+--   a message already has, and the last value of a field counts
 --
--- Result: { more, how many were moved, 1 if there may be others }
--- Refusals: call, SESSIONS (the entity has none), LOST (the lock on the session), DUE (something
---   was due first)
--- @use advance begin bury due_name entry_or_default finish index_entries index_name index_remove read_many session_lock_end set_changes
--- @use answer_repetition count_records_that_fit never_text parse_session parse_token read_records record_of refuse refuse_while_due whole_number
+-- Result: { more, the number of messages that were moved, 1 if there may be others }
+-- Refusals: call, SESSIONS (the entity has no sessions), LOST (the lock on the session), DUE (something was due first)
+-- @use advance begin bury due_name entry_or_default finish index_entries index_name index_remove read_many
+-- @use session_lock_end set_changes answer_repetition count_records_that_fit never_text parse_session parse_token
+-- @use read_records record_of refuse refuse_while_due whole_number
 local p, refusal = begin(KEYS, ARGV, 'bury_session', 10, false)
 if not p then
   return refusal
@@ -55,7 +55,8 @@ for _, letter in ipairs({ 'h', 'a', 'p' }) do
       p.unawaited[#p.unawaited + 1] = due_name('e', members[i])
     end
     index_remove(p, session, letter, tonumber(members[i]))
-    set_changes(p, e, e.changes ~= '' and ARGV[10] ~= '' and string.sub(e.changes, 1, -2) .. string.sub(ARGV[10], 2) or ARGV[10])
+    local appended = e.changes ~= '' and ARGV[10] ~= ''
+    set_changes(p, e, appended and string.sub(e.changes, 1, -2) .. string.sub(ARGV[10], 2) or ARGV[10])
     bury(p, members[i], e, 'A')
     moved = moved + 1
   end

@@ -1,12 +1,12 @@
 #!lua flags=no-writes
--- Counts the messages by side and state, as they are once all that is due has happened. Writes nothing: up to 500 events are
--- worked out, and `more` says that there are others.
+-- Counts the messages by side and state, as they are after all work that is due. The script writes nothing: it only
+-- computes up to 500 events, and `more` says whether there are others.
 --
 -- KEYS[1-30] partition   in the order of includes/calls/begin.lua
 -- ARGV[1-6]  call        run_id, incarnation, version, lane, number, now
 --
--- Result: { more, in how many ms something is due, bytes, the last number, main side: active, held, locked, delayed, deferred, frozen,
---   scheduled; dead-letter queue: the same but the last }
+-- Result: { more, the time in ms until something is due, bytes, the last number, main side: active, held, locked,
+--   delayed, deferred, frozen, scheduled; dead-letter queue: the same without the last }
 -- Refusals: call
 -- @use band begin levels next_due_after plan_due refuse sides state_bands
 local p, refusal = begin(KEYS, ARGV, 'count', 6, false)

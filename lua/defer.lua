@@ -1,14 +1,16 @@
 #!lua flags=allow-oom
--- Sets locked messages aside. They keep their numbers and are given out by number only. Deferring counts as a failed delivery, so
--- a message at the delivery limit goes to the dead-letter queue instead; the caller is not told. A dead letter's count stays.
+-- Defers locked messages. They keep their numbers and are given out by number only. Deferring counts as a failed
+-- delivery, so a message at the delivery limit goes to the dead-letter queue instead; the caller is not told. For a
+-- dead letter, the count does not change.
 --
 -- KEYS[1-30] partition   in the order of includes/calls/begin.lua
 -- ARGV[1-6]  call        run_id, incarnation, version, lane, number, now
--- ARGV[7...] groups      token, count, and for each message of that lease its name and changed properties or nothing
+-- ARGV[7...] groups      token, count, and for each message of the lease its name and its changed properties or nothing
 --
--- Result: { more, the names of those whose lock was lost }
+-- Result: { more, the names of messages whose lock was lost }
 -- Refusals: call
--- @use advance answer_repetition begin entry finish lock_groups refuse release release_from_lease set_changes split_words still_held
+-- @use advance answer_repetition begin entry finish lock_groups refuse release release_from_lease set_changes
+-- @use split_words still_held
 local p, refusal = begin(KEYS, ARGV, 'defer', 6, true)
 if not p then
   return refusal
@@ -29,7 +31,7 @@ for g = 1, #list do
     local e = entry(mine.entries[i])
     e.session = mine.session
     set_changes(p, e, ARGV[mine.at[i] + 1])
-    e.home = 'f' -- it is released like any other message, and this is where it returns to
+    e.home = 'f' -- it is released like any other message, and returns to its home
     release(p, mine.names[i], e, true, 0)
   end
   release_from_lease(p, mine, #mine.names)

@@ -1,10 +1,11 @@
 #!lua flags=allow-oom
--- Takes a partition away. From the first step on it is gone for every other call. Where the records belong to another entity,
--- what is held of them is given up step by step; otherwise all of it goes in one.
+-- Deletes a partition. From the first step on, the partition is gone for every other call. If another entity owns the
+-- records, the references of this partition to them are given up step by step. Otherwise everything is deleted in one
+-- step.
 --
 -- KEYS[1-30] partition   in the order of includes/calls/begin.lua
 -- ARGV[1-6]  call        run_id, incarnation, version, lane, number, now
--- ARGV[7]    share       how many messages a step gives up
+-- ARGV[7]    share       the number of messages whose records one step gives up
 --
 -- Result: { more }
 -- Refusals: GONE (another incarnation is here), LAYOUT, BADCALL
@@ -28,7 +29,7 @@ if shared ~= '1' then
   return { 0 }
 end
 if redis.call('EXISTS', KEYS[10]) == 0 then
-  redis.call('UNLINK', unpack(KEYS, 28, 30)) -- whoever stored the messages was destroyed before
+  redis.call('UNLINK', unpack(KEYS, 28, 30)) -- the entity that stored the messages was destroyed before
   redis.call('UNLINK', unpack(KEYS, 1, 9))
   return { 0 }
 end
@@ -51,7 +52,7 @@ flush(p)
 if #members == share then
   return { 1 }
 end
-redis.call('HINCRBY', KEYS[10], 'bytes', 0 - tonumber(kept)) -- not -0, which Redis 7.0 hands on as no integer
+redis.call('HINCRBY', KEYS[10], 'bytes', 0 - tonumber(kept)) -- not -0, which Redis 7.0 does not pass on as an integer
 redis.call('UNLINK', unpack(KEYS, 28, 30))
 redis.call('UNLINK', unpack(KEYS, 1, 9))
 return { 0 }

@@ -1,10 +1,10 @@
 #!lua flags=allow-oom
--- Does what is due, in a larger share than the other calls do on their way. A repetition tells anew in how many ms something is.
+-- Does the work that is due, in a larger share than other calls do first. A repetition reads the next due time again.
 --
 -- KEYS[1-30] partition   in the order of includes/calls/begin.lua
 -- ARGV[1-6]  call        run_id, incarnation, version, lane, number, now
 --
--- Result: { more, in how many ms something is due next, or 0 }
+-- Result: { more, the time in ms until something is due next, or 0 if nothing will be }
 -- Refusals: call
 -- @use advance answer_repetition begin finish next_due
 local p, refusal = begin(KEYS, ARGV, 'due', 6, false)

@@ -1,13 +1,13 @@
 #!lua flags=no-writes
--- The state of a session, for who has its lock.
+-- Reads the state of a session, for the holder of its lock.
 --
 -- KEYS[1-30] partition   in the order of includes/calls/begin.lua
 -- ARGV[1-6]  call        run_id, incarnation, version, lane, number, now
--- ARGV[7]    session     behind a sign
--- ARGV[8]    token       of its lock
+-- ARGV[7]    session     `=` and the name of the session
+-- ARGV[8]    token       of the lock on the session
 --
 -- Result: { 0, the state, if there is one }
--- Refusals: call, SESSIONS (the entity has none), LOST (the lock on the session)
+-- Refusals: call, SESSIONS (the entity has no sessions), LOST (the lock on the session)
 -- @use begin parse_session parse_token refuse session_lock_end
 local p, refusal = begin(KEYS, ARGV, 'get_state', 8, false)
 if not p then

@@ -1,10 +1,10 @@
 #!lua flags=no-writes
--- Reads records of queues and topics in the order of their names, from after a name on.
+-- Reads records of queues and topics in the order of their names, starting after a given name.
 --
 -- KEYS[1-7] registry  in the order of register_namespace.lua
--- ARGV[1] partitions  of the namespace, as the caller knows it
--- ARGV[2] after       a name in small letters, whether there is one of it or not; nothing for the beginning
--- ARGV[3] limit       how many at most
+-- ARGV[1] partitions  the number of partitions of the namespace that the caller knows
+-- ARGV[2] after       a name in lower case, which need not exist; nothing to start at the beginning
+-- ARGV[3] limit       the largest number of records to return
 --
 -- Result: the records
 -- Refusals: NAMESPACE, LAYOUT, PARTITIONS, BADCALL

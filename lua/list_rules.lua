@@ -1,17 +1,17 @@
 #!lua flags=no-writes
--- Reads rules of one or several subscriptions of a topic, which stand one behind the other, as many as are asked for and fit into
--- a reply.
+-- Reads rules of one or several subscriptions of a topic whose rules are adjacent in the order of places. It reads up
+-- to the limit, and no more than fit into a reply.
 --
 -- KEYS[1-7] registry  in the order of register_namespace.lua
--- ARGV[1] partitions  of the namespace, as the caller knows it
--- ARGV[2] topic       its name in small letters
--- ARGV[3] after       a text in the order of places, whether there is a rule there or not
--- ARGV[4] before      another one
--- ARGV[5] limit       how many at most
+-- ARGV[1] partitions  the number of partitions of the namespace that the caller knows
+-- ARGV[2] topic       the topic's name in lower case
+-- ARGV[3] after       a text in the order of places, at which there need not be a rule; the list starts after it
+-- ARGV[4] before      another such text; the list ends before it
+-- ARGV[5] limit       the largest number of rules
 --
--- Result: { incarnation and version of the topic, or nothing if it is being deleted; 1 if there may be more; for each its place
---   and the rule }
--- Refusals: NAMESPACE, LAYOUT, PARTITIONS, GONE (no such topic), BADCALL
+-- Result: { incarnation and version of the topic, or nothing if it is being deleted; 1 if there may be more rules; for
+--   each rule its place and its text }
+-- Refusals: NAMESPACE, LAYOUT, PARTITIONS, GONE (there is no such topic), BADCALL
 -- @use open_registry page parse_entity refuse rules_stamp whole_number
 local limit = whole_number(ARGV[5], 1, 1000)
 if not limit then

@@ -1,26 +1,29 @@
 #!lua flags=no-writes
--- Shows messages without touching them, in the order of their numbers, whatever their state, as they are once all that is due has
--- happened. Writes nothing: up to 500 events are worked out, and `more` says that there are others.
+-- Returns messages in the order of their numbers, in any of the given states, without changing them. The reply shows
+-- the state after all work that is due. The script writes nothing: it only computes up to 500 events, and `more` says
+-- whether there are others.
 --
 -- KEYS[1-30] partition   in the order of includes/calls/begin.lua
 -- ARGV[1-6]  call        run_id, incarnation, version, lane, number, now
--- ARGV[7]    side        nothing, or d for the dead-letter queue
+-- ARGV[7]    side        nothing for the main side, or d for the dead-letter queue
 -- ARGV[8]    from        the number to begin with
--- ARGV[9]    wanted      how many messages at most
--- ARGV[10]   room        how many bytes at most, though always one message
--- ARGV[11]   states      which: a active, l locked, w delayed, f deferred, s scheduled
--- ARGV[12]   session     the session whose messages are meant, behind a sign, or nothing
+-- ARGV[9]    wanted      the largest number of messages
+-- ARGV[10]   room        the largest number of bytes; the first message may exceed it
+-- ARGV[11]   states      the states to show: a active, l locked, w delayed, f deferred, s scheduled
+-- ARGV[12]   session     `=` and the session whose messages to show, or nothing for all
 --
--- Result: { more, names, state of each as one text, records, for some: place, failures, reason, expiry, changes }. One that was
---   locked from among the deferred has the state g; l asks for it, too
--- Refusals: call, SESSIONS (the entity has none)
+-- Result: { more, names, the states as one text with a letter for each message, records, for some: index, failures,
+--   reason, expiry, changes }. A message that was deferred when it was locked has the state g; asking for l includes
+--   it.
+-- Refusals: call, SESSIONS (the entity has no sessions)
 -- @use band begin count_records_that_fit delivery_extras entry_text index_entries index_name levels plan_due read_many
 -- @use parse_session read_records record_of refuse scheduled sides whole_number
 local p, refusal = begin(KEYS, ARGV, 'peek', 12, false)
 if not p then
   return refusal
 end
-local side, from, wanted, room = SIDES[ARGV[7]], whole_number(ARGV[8], 0, BAND - 1), whole_number(ARGV[9], 1, 1000), whole_number(ARGV[10], 1, 1073741824)
+local side, from = SIDES[ARGV[7]], whole_number(ARGV[8], 0, BAND - 1)
+local wanted, room = whole_number(ARGV[9], 1, 1000), whole_number(ARGV[10], 1, 1073741824)
 local session, unfit = parse_session(p, ARGV[12])
 if unfit then
   return unfit
@@ -39,7 +42,7 @@ if side.prefix == '' then
   bands.l[2] = side.held
 end
 
--- What time has done: where it has moved messages to, and how many of those that are found below are there no more.
+-- The messages that due events move. `show` below leaves them out at their old places.
 local o = plan_due(p, 500)
 local deaths = p.dead_seq + o.leap
 for i = 1, #o.dead do
@@ -62,9 +65,9 @@ local function show(name, number, letter)
   end
 end
 
-for letter, doing in pairs(session and { a = 'a', l = 'h', f = 'p', s = 's' } or {}) do
+for letter, index_letter in pairs(session and { a = 'a', l = 'h', f = 'p', s = 's' } or {}) do
   if string.find(ARGV[11], letter, 1, true) then
-    local found = index_entries(p, session, doing, from, 0, wanted + #o.moved)
+    local found = index_entries(p, session, index_letter, from, 0, wanted + #o.moved)
     for j = 1, #found do
       local name, number = index_name(found[j])
       show(name, number, letter)

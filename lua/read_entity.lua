@@ -1,14 +1,15 @@
 #!lua flags=no-writes
--- Reads the record of an entity, and what is counted of its topic.
+-- Reads the record of an entity, and the counts of its topic.
 --
 -- KEYS[1-7] registry  in the order of register_namespace.lua
--- ARGV[1] partitions  of the namespace, as the caller knows it
--- ARGV[2] name        in small letters
--- ARGV[3] topic       the name of its topic, if it is a subscription, or else its own
+-- ARGV[1] partitions  the number of partitions of the namespace that the caller knows
+-- ARGV[2] name        in lower case
+-- ARGV[3] topic       the name of its topic if it is a subscription, otherwise its own name
 --
--- Result: nothing, or { the record; 1 if the topic's partitions may not have been told the topic's version, 2 if the topic is being
---   deleted, or 0; how many subscriptions, SQL filters and correlation filters the topic has }. SQL filters are all that are no
---   correlation filters, also those that are always true or false; those of subscriptions that are being deleted are counted.
+-- Result: nothing, or { the record; 1 if some partition of the topic may not have been told the topic's version, 2 if
+--   the topic is being deleted, otherwise 0; the number of subscriptions, of SQL filters and of correlation filters of
+--   the topic }. Every filter that is not a correlation filter counts as an SQL filter, also one that is always true or
+--   false. Filters of subscriptions that are being deleted are counted.
 -- Refusals: NAMESPACE, LAYOUT, PARTITIONS
 -- @use open_registry parse_entity tally
 local n, refusal = open_registry(KEYS[1], ARGV[1])
@@ -32,6 +33,6 @@ if not t then
   return unreadable
 end
 local behind = tonumber(t.mark) < tonumber(topic.version) and 1 or 0
--- The places of the rules of a topic begin with its name and this segment, which no name of an entity has.
+-- The places of a topic's rules begin with its name and this segment. No name of an entity contains the segment.
 local rules = redis.call('ZLEXCOUNT', KEYS[6], '[' .. ARGV[3] .. '/subscriptions/', '(' .. ARGV[3] .. '/subscriptions0')
 return { records[1], behind, t.subscriptions, math.max(rules - t.correlation, 0), t.correlation }

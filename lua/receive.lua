@@ -1,34 +1,36 @@
 #!lua flags=allow-oom
--- Gives out the oldest messages of a side that can be received: locked under a token for one lock duration, or deleted at
--- once. Expired messages are not given out. A receiver that is given fewer messages than it waits for is registered, and is
--- woken when others come, if no more are there. It need not ask a second time to learn that. A repetition gives out the
--- messages that the token holds. Where messages are deleted at once, a repetition gives out none, so each message is given out
--- at most once.
+-- Gives out the oldest messages of a side that can be received. They are locked under a token for one lock duration, or
+-- are deleted at once. Expired messages are not given out. A receiver that is given fewer messages than it waits for is
+-- registered as a waiter if no more messages are there. It is then woken when others come, and need not ask a second
+-- time to register. A repetition gives out the messages that the token holds. If messages are deleted at once, a
+-- repetition gives out none, so each message is given out at most once.
 --
--- Where none is wanted, this is a look: it says whether there is something to be received, gives none of it out, and is in
--- all else a receive, which found nothing if there is nothing. What has expired and is still there counts. A look has no
--- place in a lane: made again, it looks again.
+-- With `wanted` 0 this is a look: it says whether a message can be received, but gives none out. In all other respects
+-- a look is a receive; if there is no message, it is a receive that found none. An expired message that is still stored
+-- counts as present. A look has no place in a lane, so a repeated look simply looks again.
 --
 -- KEYS[1-30] partition   in the order of includes/calls/begin.lua
 -- ARGV[1-6]  call        run_id, incarnation, version, lane, number, now
--- ARGV[7]    side        nothing, or d for the dead-letter queue
+-- ARGV[7]    side        nothing for the main side, or d for the dead-letter queue
 -- ARGV[8]    mode        lock, or delete
--- ARGV[9]    wanted      how many messages at most; 0 for a look
--- ARGV[10]   room        how many bytes at most, though always one message
+-- ARGV[9]    wanted      the largest number of messages to give out; 0 for a look
+-- ARGV[10]   room        the largest number of bytes to give out; the first message may exceed it
 -- ARGV[11]   token       of the lease, chosen at random by the caller
--- ARGV[12]   waiter      the channel on which the receiver waits if it finds less than it wants, or nothing
--- ARGV[13]   waiting_for for how many messages it waits, those that it is given included; 0 if it does not wait, and waits no longer
---   if it did
--- ARGV[14]   session     the one whose next messages are meant, behind a sign; the token is that of its lock
+-- ARGV[12]   waiter      the channel on which the receiver waits if it gets fewer messages than it wants, or nothing
+-- ARGV[13]   waiting_for the number of messages that it waits for, including those that it is given now; 0 if it does
+--   not wait, which also ends an earlier wait
+-- ARGV[14]   session     `=` and the session whose next messages are wanted, or nothing; the token is then that of the
+--   lock on the session
 --
--- Result: { more, in how many ms something is due if nothing is left, or 0, lock duration, names, records, for some:
---   place, failures, reason, expiry, changes, and 1 if the receiver waits here from now on }; a look that found something says -1
---   where others say when something is due. The answer to a repetition may leave the last one out.
--- Refusals: call, DISABLED (receiving is), SESSIONS (the entity requires them, or has none), LOST (the lock on the
---   session)
--- @use advance begin count_held delivery_extras discard due_name entry finish flush index_add read_many repeat_receive write_lease
--- @use count_records_that_fit index_entries index_name index_remove most_held never_text next_due read_records record_of refuse session_lock_end
--- @use add_waiter answer_repetition number_runs parse_session parse_token same_slot sides turns whole_number
+-- Result: { more, the time in ms until something is due if nothing is left, or 0, lock duration, names, records, for
+--   some: index, failures, reason, expiry, changes, and 1 if the receiver is now registered as a waiter }. A look that
+--   found a message gives -1 as the time. The answer to a repetition may leave out the last field.
+-- Refusals: call, DISABLED (receiving is disabled), SESSIONS (the entity requires sessions, or has none), LOST (the
+--   lock on the session)
+-- @use advance begin count_held delivery_extras discard due_name entry finish flush index_add read_many repeat_receive
+-- @use write_lease count_records_that_fit index_entries index_name index_remove most_held never_text next_due
+-- @use read_records record_of refuse session_lock_end add_waiter answer_repetition number_runs parse_session
+-- @use parse_token same_slot sides turns whole_number
 local p, refusal = begin(KEYS, ARGV, 'receive', 14, false)
 if not p then
   return refusal
@@ -42,7 +44,8 @@ if p.repeated and token then
   end
   return answer_repetition(p, again)
 end
-local side, mode, wanted, room = SIDES[ARGV[7]], ARGV[8], whole_number(ARGV[9], 0, 1000), whole_number(ARGV[10], 1, 1073741824)
+local side, mode = SIDES[ARGV[7]], ARGV[8]
+local wanted, room = whole_number(ARGV[9], 0, 1000), whole_number(ARGV[10], 1, 1073741824)
 local waiter, waiting_for = ARGV[12], whole_number(ARGV[13], 0, 1000)
 local session, unfit = parse_session(p, ARGV[14])
 if unfit then
@@ -75,7 +78,7 @@ end
 advance(p, 100)
 local waits_at, most = session and SIDES.h or side, wanted
 if waiter ~= '' then
-  -- It may wait at both sides.
+  -- A client may wait on both sides under one channel.
   p.left = redis.call('ZREM', p.waiters, waiter .. ' ' .. waits_at.prefix) == 1 or p.left
 end
 if session then
@@ -136,7 +139,8 @@ while n < most and not full do
       expires = string.sub(record, 16, 28)
     end
     if expires ~= NEVER_TEXT and tonumber(expires) <= p.now then
-      late, spent = late + 1, spent + size -- it expires in its turn: more is due than was done
+      -- It is not given out, and expires when `advance` reaches it: more work is due than this call has done.
+      late, spent = late + 1, spent + size
       if late == 100 or spent > 2097152 then
         full = true
         break
@@ -219,7 +223,8 @@ elseif n == 0 then
 elseif emptied and not session and waiter ~= '' and waiting_for > n then
   flush(p)
   due, waits = next_due(p), 1
-  p.sooner = math.huge -- it is told here, and need not be woken to hear of the locks that it was just given
+  -- The receiver reads the due time in this reply, so it need not be woken for the locks that it was just given.
+  p.sooner = math.huge
   add_waiter(p, waits_at, waiter, waiting_for - n)
 end
 finish(p, session and n > 0 and number_runs('', numbers) or '')

@@ -1,19 +1,19 @@
 #!lua
--- Makes a namespace where there is none, and says what it is.
+-- Creates a namespace if it does not exist, and returns its number of partitions and its creation time.
 --
 -- KEYS[1] namespace      hash: layout, partitions, created, last_id, run_id
--- KEYS[2] entities       hash: the record of each entity by its name, or its path if it is a subscription, in small letters
--- KEYS[3] names          zset: the names of queues and topics in order, all of score 0
--- KEYS[4] subscriptions  zset: the paths of subscriptions in order, all of score 0
--- KEYS[5] rules          hash: each rule by its place: the path of its subscription, a blank, its name, in small letters
--- KEYS[6] places         zset: these places in order, all of score 0
--- KEYS[7] tallies        hash: what is counted of each topic and subscription that is not being deleted, by name or path
+-- KEYS[2] entities       hash: the record of each entity, by its name (a subscription: by its path) in lower case
+-- KEYS[3] names          zset: the names of queues and topics in order, all with score 0
+-- KEYS[4] subscriptions  zset: the paths of subscriptions in order, all with score 0
+-- KEYS[5] rules          hash: each rule by its place (the path of its subscription, a blank, its name) in lower case
+-- KEYS[6] places         zset: these places in order, all with score 0
+-- KEYS[7] tallies        hash: the counts of each topic and subscription that is not being deleted, by name or path
 -- ARGV[1] run_id      of the server process, put in by the transport
--- ARGV[2] partitions  how many a new namespace has
--- ARGV[3] exact       1 if one that is there must have as many
+-- ARGV[2] partitions  the number of partitions of a new namespace
+-- ARGV[3] exact       1 if an existing namespace must have this number too
 --
--- Result: { the number of partitions, when the namespace was made in ms }
--- Refusals: LAYOUT (of another release), PARTITIONS (it has another number), BADCALL
+-- Result: { the number of partitions, the time in ms when the namespace was created }
+-- Refusals: LAYOUT (of another release), PARTITIONS (the namespace has another number), BADCALL
 -- @use refuse server_time whole_number
 local partitions = whole_number(ARGV[2], 1, 1024)
 if not partitions or ARGV[3] ~= '0' and ARGV[3] ~= '1' then

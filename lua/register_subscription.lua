@@ -1,28 +1,32 @@
 #!lua
--- Takes a subscription of a topic into the registry, with its rules. No message is judged by them before the subscription
--- becomes active; they are kept, and counted, from here on.
+-- Adds a subscription of a topic to the registry, with its rules. The rules are stored and counted from now on, but no
+-- message is judged by them before the subscription becomes active.
 --
 -- KEYS[1-7] registry    in the order of register_namespace.lua
 -- ARGV[1] run_id        of the server process, put in by the transport
--- ARGV[2] partitions    of the namespace, as the caller knows it
--- ARGV[3] topic         its name in small letters
+-- ARGV[2] partitions    the number of partitions of the namespace that the caller knows
+-- ARGV[3] topic         the topic's name in lower case
 -- ARGV[4] expected      the incarnation of the topic that the caller has seen
--- ARGV[5] name          the path of the subscription in small letters
--- ARGV[6] incarnation   drawn by the caller; it tells a repetition from another creation, and is the record's first stamp
+-- ARGV[5] name          the path of the subscription in lower case
+-- ARGV[6] incarnation   chosen at random by the caller; it tells a repetition from another creation, and is the first
+--   stamp of the record
 -- ARGV[7] description   of the subscription
--- ARGV[8] subscriptions that a topic may have at most
--- ARGV[9] sql           filters that a topic may have at most
--- ARGV[10] correlation  filters that a topic may have at most
--- ARGV[11...] rules     for each its place (the path, a blank, the name in small letters), its kind as in includes/topics/parse_rule.lua,
---   and its description
+-- ARGV[8] subscriptions the largest number of subscriptions of a topic
+-- ARGV[9] sql           the largest number of SQL filters of a topic
+-- ARGV[10] correlation  the largest number of correlation filters of a topic
+-- ARGV[11...] rules     for each rule its place (the path, a blank, the name in lower case), its kind as in
+--   includes/topics/parse_rule.lua, and its description
 --
 -- Result: the record
--- Refusals: NAMESPACE, LAYOUT, PARTITIONS, EXISTS (the topic has one of this name), GONE (no such topic, or another incarnation, or
---   it is being deleted), QUOTA (what, and of how many), BADCALL
--- @use count_filters is_rule_of next_id open_registry parse_entity parse_token refuse server_time tally tally_text whole_number write_many
+-- Refusals: NAMESPACE, LAYOUT, PARTITIONS, EXISTS (the topic has a subscription of this name), GONE (there is no such
+--   topic, or it has another incarnation, or it is being deleted), QUOTA (the kind that is full, and its limit),
+--   BADCALL
+-- @use count_filters is_rule_of next_id open_registry parse_entity parse_token refuse server_time tally tally_text
+-- @use whole_number write_many
 local MOST_RULES = 1000
 local name, incarnation = ARGV[5], parse_token(ARGV[6])
-local most, most_sql, most_correlation = whole_number(ARGV[8], 0, 999999), whole_number(ARGV[9], 0, 999999), whole_number(ARGV[10], 0, 999999)
+local most = whole_number(ARGV[8], 0, 999999)
+local most_sql, most_correlation = whole_number(ARGV[9], 0, 999999), whole_number(ARGV[10], 0, 999999)
 if not incarnation or not parse_token(ARGV[4]) or ARGV[3] == '' or name == '' or ARGV[7] == '' or not most or not most_sql
   or not most_correlation or (#ARGV - 10) % 3 ~= 0 or #ARGV > 10 + 3 * MOST_RULES then
   return refuse('BADCALL', 'subscription')

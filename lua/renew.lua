@@ -1,15 +1,17 @@
 #!lua flags=allow-oom
--- Locks messages for the full duration again. Where all that a lease still holds is named, the lease goes on; where only a
--- part is, this part goes on under the new token, and the rest keeps its time. What a session holds goes on with its lock.
+-- Renews the locks of messages for the full lock duration. If a group names all messages that its lease still holds,
+-- that lease is extended. If it names only some of them, these move to a lease under the new token, and the others keep
+-- their time. Messages of a session are renewed with the lock on the session, which is extended.
 --
 -- KEYS[1-30] partition   in the order of includes/calls/begin.lua
 -- ARGV[1-6]  call        run_id, incarnation, version, lane, number, now
--- ARGV[7]    token       the new one, chosen at random by the caller
--- ARGV[8...] groups      token, count, and the names of as many messages of that lease; any number of such groups
+-- ARGV[7]    token       the new token, chosen at random by the caller
+-- ARGV[8...] groups      token, count, and the names of that number of messages of the lease; any number of such groups
 --
--- Result: { more, lock duration, the names of those whose lock was lost, the names of those that have the new token }
+-- Result: { more, lock duration, the names of messages whose lock was lost, the names of messages under the new token }
 -- Refusals: call
--- @use advance answer_repetition begin finish lock_groups name_runs parse_token refuse release_from_lease split_words still_held write_lease
+-- @use advance answer_repetition begin finish lock_groups name_runs parse_token refuse release_from_lease split_words
+-- @use still_held write_lease
 local p, refusal = begin(KEYS, ARGV, 'renew', 7, true)
 if not p then
   return refusal

@@ -1,25 +1,29 @@
 #!lua flags=allow-oom
--- Replaces the record of a subscription, if it is the one that the caller has seen, and raises the version of its topic with it
--- where the topic's messages are judged by something else from then on. Runs without memory as well, since deleting begins
--- with it.
+-- Replaces the record of a subscription, if it is still the record that the caller has seen. If the change affects how
+-- the messages of the topic are judged, the script also raises the version of the topic. It also runs when memory is
+-- short, because deleting starts with it.
 --
 -- KEYS[1-7] registry   in the order of register_namespace.lua
--- ARGV[1] partitions   of the namespace, as the caller knows it
--- ARGV[2] topic        its name in small letters
--- ARGV[3] name         the path of the subscription in small letters
+-- ARGV[1] partitions   the number of partitions of the namespace that the caller knows
+-- ARGV[2] topic        the topic's name in lower case
+-- ARGV[3] name         the path of the subscription in lower case
 -- ARGV[4] incarnation  of the subscription
 -- ARGV[5] expected     the stamp of the record that the caller has seen
--- ARGV[6] stamp        of the new one, and of the topic's, drawn by the caller: one of the last few is a repetition
--- ARGV[7] version      of the settings in it: as before, or the next
--- ARGV[8] judging      1 if the topic's messages are judged by something else: the subscription becomes active, or its treatment of
---   errors changes
--- ARGV[9] ending       1 if the subscription is being deleted; its topic, which may be as well, is raised if it is not
+-- ARGV[6] stamp        the new stamp of the record, and of the topic's record, chosen at random by the caller; a stamp
+--   that is one of the last few marks a repetition
+-- ARGV[7] version      of the settings in the new record: the same as before, or the next one
+-- ARGV[8] judging      1 if the change affects how messages are judged: the subscription becomes active, or its
+--   treatment of errors changes
+-- ARGV[9] ending       1 if the subscription is being deleted; the topic's version is then raised unless the topic is
+--   being deleted too
 -- ARGV[10] description of the subscription
 --
--- Result: { the record, and that of the topic, or nothing if there is none }
--- Refusals: NAMESPACE, LAYOUT, PARTITIONS, GONE (no such subscription, or another incarnation, or its topic is being deleted and the
---   subscription not), CHANGED (its version; somebody else was first), BADCALL
--- @use add_stamp open_registry open_subscription parse_entity parse_token raise_topic_version refuse server_time whole_number
+-- Result: { the record of the subscription, the record of the topic or nothing if there is no topic }
+-- Refusals: NAMESPACE, LAYOUT, PARTITIONS, GONE (there is no such subscription, or it has another incarnation, or its
+--   topic is being deleted and the subscription is not), CHANGED (another caller was first; the current version),
+--   BADCALL
+-- @use add_stamp open_registry open_subscription parse_entity parse_token raise_topic_version refuse server_time
+-- @use whole_number
 local stamp, version, ending = parse_token(ARGV[6]), whole_number(ARGV[7], 1, 999999999999999), ARGV[9] == '1'
 if not parse_token(ARGV[4]) or not parse_token(ARGV[5]) or not stamp or not version or ARGV[8] ~= '0' and ARGV[8] ~= '1'
   or ARGV[9] ~= '0' and ARGV[9] ~= '1' or ARGV[10] == '' then

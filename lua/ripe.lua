@@ -1,10 +1,10 @@
 #!lua flags=no-writes
--- Shows messages that are scheduled on a topic and due, the first ones first, to who will publish them.
+-- Returns the messages that are scheduled on a topic and are due, earliest first, to the client that will publish them.
 --
 -- KEYS[1-30] partition   in the order of includes/calls/begin.lua
 -- ARGV[1-6]  call        run_id, incarnation, version, lane, number, now
--- ARGV[7]    wanted      how many at most
--- ARGV[8]    room        how many bytes at most, though always one message
+-- ARGV[7]    wanted      the largest number of messages
+-- ARGV[8]    room        the largest number of bytes; the first message may exceed it
 --
 -- Result: { 0, names, records }
 -- Refusals: call

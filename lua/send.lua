@@ -1,18 +1,19 @@
 #!lua
--- Takes messages in: each is active at once, or scheduled if it names a time to come. The numbers are those from the first
--- one on; one that duplicate detection drops uses up its number as well.
+-- Stores messages. Each message is active at once, or is scheduled if it names a future time. The messages get
+-- consecutive numbers, and the first of these numbers is in the result. A message that duplicate detection drops uses
+-- up its number too.
 --
 -- KEYS[1-30] partition   in the order of includes/calls/begin.lua
 -- ARGV[1-6]  call        run_id, incarnation, version, lane, number, now
--- ARGV[7]    columns     what stands before each payload: t time to live, l level, i message id, d due time, or nothing of that
--- ARGV[8...] messages    for each its columns, empty where it has none, and its payload
+-- ARGV[7]    columns     the fields before each payload: t time to live, l level, i message id, d due time, or nothing
+-- ARGV[8...] messages    for each message its columns (empty where it has no value), then its payload
 --
--- Result: { more, the first number, how many were dropped }
--- Refusals: call, DISABLED (sending is), TOOLARGE (a message, by its place), QUOTA (the entity is full: bytes, of how many),
---   DUE (it is full, but
---   something was due first), SESSIONS (a message, by its place, has none, and the entity requires them)
--- @use advance answer_repetition band begin check_messages due_name finish index_add index_expiry known_message_ids never record_key refuse
--- @use scheduled write_many
+-- Result: { more, the first number, the number of messages that were dropped }
+-- Refusals: call, DISABLED (sending is disabled), TOOLARGE (a message is too large; its index from 0),
+--   QUOTA (the entity is full; its bytes and its quota), DUE (the entity is full, but something was due first),
+--   SESSIONS (a message has no session, but the entity requires one; its index from 0)
+-- @use advance answer_repetition band begin check_messages due_name finish index_add index_expiry known_message_ids
+-- @use never record_key refuse scheduled write_many
 local p, refusal = begin(KEYS, ARGV, 'send', 7, true)
 if not p then
   return refusal
@@ -57,7 +58,7 @@ for i = 1, count do
   end
   local header = default
   local session = sessions and sessions[i]
-  if stride == 1 then -- the most frequent kind of message has nothing to be looked at
+  if stride == 1 then -- most messages have no columns: there is nothing to check
     placed[o + 1], placed[o + 2], o = number, number, o + 2
     if session then
       index_add(p, session, 'a', number)
@@ -76,7 +77,8 @@ for i = 1, count do
         ids[#ids + 1] = p.now
         ids[#ids + 1] = id
       end
-      local level = at_level and not session and ARGV[at + at_level] or '' -- in a session, they come one after the other
+      -- Messages of a session keep their order, so their level does not count.
+      local level = at_level and not session and ARGV[at + at_level] or ''
       level = level == '' and '0' or level
       local ttl = at_ttl and tonumber(ARGV[at + at_ttl]) or NEVER
       local due = at_due and tonumber(ARGV[at + at_due]) or 0

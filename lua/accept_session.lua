@@ -1,24 +1,25 @@
 #!lua flags=allow-oom
--- Locks a session for one lock duration: the one that is named, whether it has messages or not, or the one that has been free,
--- with something to be received, for longest. Who finds none may have itself woken. A repetition says what the token holds.
+-- Locks a session for one lock duration. The caller names a session, which need not have messages. Otherwise the session
+-- is taken that has been free, with messages to receive, for the longest time. If there is none, the caller can be registered as a waiter. A
+-- repetition returns the session that the token holds.
 --
--- With `take` 0 this is a look: it says whether a session is free, locks none, and is in all else the same. A look has no place
--- in a lane.
+-- With `take` 0 this is a look: it says whether a session is free, but locks none. In all other respects a look does the
+-- same. A look has no place in a lane.
 --
 -- KEYS[1-30] partition   in the order of includes/calls/begin.lua
 -- ARGV[1-6]  call        run_id, incarnation, version, lane, number, now
--- ARGV[7]    session     the one that is meant, behind a sign, or nothing for the next one that is free
+-- ARGV[7]    session     `=` and the name of the session, or nothing for the next free session
 -- ARGV[8]    take        1, or 0 for a look
 -- ARGV[9]    token       of the lock, chosen at random by the caller
--- ARGV[10]   waiter      the channel on which the caller waits if it gets none, or nothing
--- ARGV[11]   waiting_for 1; 0 if it does not wait, and waits no longer if it did
+-- ARGV[10]   waiter      the channel on which the caller waits if it gets no session, or nothing
+-- ARGV[11]   waiting_for 1 to wait; 0 if the caller does not wait, which also ends an earlier wait
 --
--- Result: { more, in how many ms something is due if there is none, or 0, for how many ms it is locked, what came of it: taken,
---   found (by a look), locked (by somebody else), lapsing (it will be free when what was held of it is released: the next call goes
---   on with that), or none; its name }
--- Refusals: call, DISABLED (receiving is), SESSIONS (the entity has none)
--- @use advance answer_repetition begin finish flush next_due parse_session parse_token refuse same_slot session_lock_end sides turns write_lease
--- @use add_waiter update_session_turns whole_number
+-- Result: { more, the time in ms until something is due if there is no session, or 0, the time in ms until the lock ends,
+--   the outcome: taken, found (by a look), locked (by another receiver), lapsing (the lock has ended, but not all held
+--   messages are released; the next call continues with that), or none; the name of the session }
+-- Refusals: call, DISABLED (receiving is disabled), SESSIONS (the entity has no sessions)
+-- @use advance answer_repetition begin finish flush next_due parse_session parse_token refuse same_slot
+-- @use session_lock_end sides turns write_lease add_waiter update_session_turns whole_number
 local p, refusal = begin(KEYS, ARGV, 'accept_session', 11, false)
 if not p then
   return refusal
@@ -36,7 +37,8 @@ if unfit or not p.index then
   return unfit or refuse('SESSIONS', 'none')
 end
 local take, waiter, waiting_for = whole_number(ARGV[8], 0, 1), ARGV[10], whole_number(ARGV[11], 0, 1)
-if not take or not token or not waiting_for or take == 0 and (p.lane ~= '' or session) or redis.call('HEXISTS', p.leases, token) == 1
+if not take or not token or not waiting_for or take == 0 and (p.lane ~= '' or session)
+  or redis.call('HEXISTS', p.leases, token) == 1
   or waiter ~= '' and not same_slot(p.state, waiter) then
   return refuse('BADCALL', 'accept')
 end

@@ -1,14 +1,14 @@
 #!lua flags=allow-oom
--- Deletes scheduled messages before they are enqueued: all of them, or none if one is not scheduled, or no longer.
+-- Deletes scheduled messages before they are enqueued. If one of them is not scheduled, or no longer, none is deleted.
 --
 -- KEYS[1-30] partition   in the order of includes/calls/begin.lua
 -- ARGV[1-6]  call        run_id, incarnation, version, lane, number, now
 -- ARGV[7...] names       of the messages
 --
--- Result: { more, the names of those that are not scheduled here }
--- Refusals: call, DUE (some are not scheduled, but something was due first)
--- @use advance answer_repetition begin drop_record due_name finish index_remove message_names read_many record_key record_session refuse refuse_while_due scheduled
--- @use split_words
+-- Result: { more, the names of messages that are not scheduled here }
+-- Refusals: call, DUE (some messages are not scheduled, but something was due first)
+-- @use advance answer_repetition begin drop_record due_name finish index_remove message_names read_many record_key
+-- @use record_session refuse refuse_while_due scheduled split_words
 local p, refusal = begin(KEYS, ARGV, 'cancel', 6, true)
 if not p then
   return refusal
@@ -30,7 +30,7 @@ for i = 1, #members do
   end
 end
 if p.more == 1 then
-  -- What is due already is scheduled no longer, although it still waits for its turn.
+  -- A message that is due already counts as no longer scheduled, although this call did not activate it.
   local names = {}
   for i = 1, #members do
     names[i] = due_name('a', members[i])

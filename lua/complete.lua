@@ -1,13 +1,14 @@
 #!lua flags=allow-oom
--- Settles locked messages as done: they are gone for good.
+-- Completes locked messages: they are deleted for good.
 --
 -- KEYS[1-30] partition   in the order of includes/calls/begin.lua
 -- ARGV[1-6]  call        run_id, incarnation, version, lane, number, now
--- ARGV[7...] groups      token, count, and the names of as many messages of that lease; any number of such groups
+-- ARGV[7...] groups      token, count, and the names of that number of messages of the lease; any number of such groups
 --
--- Result: { more, the names of those whose lock was lost }
+-- Result: { more, the names of messages whose lock was lost }
 -- Refusals: call
--- @use advance answer_repetition begin delete_records finish index_remove lock_groups refuse release_from_lease split_words still_held write_many
+-- @use advance answer_repetition begin delete_records finish index_remove lock_groups refuse release_from_lease
+-- @use split_words still_held write_many
 local p, refusal = begin(KEYS, ARGV, 'complete', 6, true)
 if not p then
   return refusal

@@ -1,15 +1,16 @@
 #!lua flags=allow-oom
--- Makes a partition, or gives it newer settings of its entity. What cannot change after creation is held fast.
+-- Creates a partition, or gives it newer settings of its entity. Settings that are fixed at creation cannot change.
 --
 -- KEYS[1-30] partition   in the order of includes/calls/begin.lua
 -- ARGV[1-6]  call        run_id, incarnation, version, lane, number, now
--- ARGV[7]    create      1 if the partition is to be made where it is missing
--- ARGV[8]    channel     on which it announces when something will be due, in its slot
+-- ARGV[7]    create      1 if the partition is to be created if it does not exist
+-- ARGV[8]    channel     in the partition's slot, on which it announces when something will be due
 -- ARGV[9...] settings    their values, in the order of the table SETTINGS, which engine/_settings.py declares
 --
 -- Result: { the partition's version }
--- Refusals: GONE (not here, and not to be made), LAYOUT, STALE (older than the partition's), FIXED (a setting that cannot
---   change), DUE (something was due first, under the settings of before), BADCALL
+-- Refusals: GONE (the partition does not exist and is not to be created, or another incarnation is here, or it is being
+--   deleted), LAYOUT, STALE (the caller's version is older than the partition's), FIXED (a setting that cannot change),
+--   DUE (something was due first, under the old settings), BADCALL
 -- @use begin has_overdue never_text refuse refuse_while_due same_slot sentinel settings whole_number
 local state, store = KEYS[1], KEYS[10]
 local version = whole_number(ARGV[3], 1, 999999999999999)

@@ -1,14 +1,15 @@
 #!lua flags=allow-oom
--- Moves locked messages to the dead-letter queue. Those that are there already cannot go further: they stay as they are.
+-- Moves locked messages to the dead-letter queue. Messages that are already there do not change.
 --
 -- KEYS[1-30] partition   in the order of includes/calls/begin.lua
 -- ARGV[1-6]  call        run_id, incarnation, version, lane, number, now
--- ARGV[7...] groups      token, count, and for each message of that lease its name and changed properties (reason and
---   description among them)
+-- ARGV[7...] groups      token, count, and for each message of the lease its name and its changed properties (with reason
+--   and description)
 --
--- Result: { more, the names of those whose lock was lost, the names of those that were dead letters already }
+-- Result: { more, the names of messages whose lock was lost, the names of messages that were dead letters already }
 -- Refusals: call
--- @use advance answer_repetition begin bury entry finish index_remove lock_groups refuse release_from_lease set_changes split_words still_held
+-- @use advance answer_repetition begin bury entry finish index_remove lock_groups refuse release_from_lease set_changes
+-- @use split_words still_held
 local p, refusal = begin(KEYS, ARGV, 'dead_letter', 6, true)
 if not p then
   return refusal

@@ -1,16 +1,17 @@
 #!lua flags=no-writes
--- Names sessions: those that have a state, or messages that can be received or are held; or those whose state was set after a
--- time, in the order in which that was.
+-- Lists the names of sessions that have a state, messages that can be received, or held messages. With `since`, lists the
+-- sessions whose state was set at that time or later, in the order of these times.
 --
 -- KEYS[1-30] partition   in the order of includes/calls/begin.lua
 -- ARGV[1-6]  call        run_id, incarnation, version, lane, number, now
--- ARGV[7]    wanted      how many at most
--- ARGV[8]    after       the one to go on behind, behind a sign, or nothing at the beginning; in the order of time, how many of
---   those of that time were told already
--- ARGV[9]    since       the time in ms after which the state was set, or nothing
+-- ARGV[7]    wanted      the largest number of sessions
+-- ARGV[8]    after       `=` and the session to continue after, or nothing at the beginning; with `since`, the number of
+--   sessions with exactly that time that were listed before
+-- ARGV[9]    since       the time in ms; or nothing to list by name
 --
--- Result: { 1 if something was due first that may change the list, the names, for each when its state was set, if that was asked for; else where to go on, unless this is the end }
--- Refusals: call, SESSIONS (the entity has none)
+-- Result: { 1 if something was due first that may change the list, the names, for each the time when its state was set if
+--   `since` was given, the place to continue after, or nothing at the end or if `since` was given }
+-- Refusals: call, SESSIONS (the entity has no sessions)
 -- @use begin has_overdue never parse_session refuse turns whole_number
 local p, refusal = begin(KEYS, ARGV, 'list_sessions', 9, false)
 if not p then
@@ -41,7 +42,7 @@ if since then
   return { more, names, times, '' }
 end
 
--- One step for each session, whatever it has: what it has first of all says whether it counts.
+-- One step for each session: the first letter in its index says whether the session counts.
 local place, looked, onwards = after and '(' .. after .. '\255\255' or '-', 0, ''
 while #names < wanted and looked < 4 * wanted do
   local first = redis.call('ZRANGE', p.index, place, '+', 'BYLEX', 'LIMIT', 0, 1)[1]
@@ -50,7 +51,7 @@ while #names < wanted and looked < 4 * wanted do
   end
   local ends = string.find(first, '\255', 1, true)
   local session = string.sub(first, 1, ends - 1)
-  if string.byte(first, ends + 1) <= 107 then -- k: all letters up to that one
+  if string.byte(first, ends + 1) <= 107 then -- k: the letters a, h and k count
     names[#names + 1] = session
   end
   looked, place, onwards = looked + 1, '(' .. session .. '\255\255', '=' .. session

@@ -1,8 +1,8 @@
 #!lua
--- Proves that a caller can do here what the broker does: run a script, read the clock, and write under the namespace's prefix.
--- The key goes away by itself.
+-- Tests that a caller may do what the broker does: run a script, read the clock, and write under the namespace's prefix.
+-- The key expires by itself.
 --
--- KEYS[1] probe     string, the number of probes in the last minute
+-- KEYS[1] probe     string, the number of probes; it expires one minute after the last probe
 -- ARGV[1] run_id    of the server process, put in by the transport
 --
 -- Result: { server time in microseconds, the number of probes, the run id as the script received it }

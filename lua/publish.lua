@@ -1,28 +1,32 @@
 #!lua
--- Takes messages of a topic in for those of its subscriptions that they are for. A message is stored once, however many copies
--- of it there are; one that is for none is gone, though its number is used up. One that names a time to come waits on the topic
--- until it is published by its number, with the routes of then; what is not there any more then counts as dropped. So does one whose
--- time has passed, if it was not judged.
+-- Stores messages of a topic for the subscriptions that they match. A message is stored once, no matter how many copies of
+-- it there are. A message that matches no subscription is not stored, but its number is used up. A message that names a
+-- future time waits on the topic. When the time has come, the message is published by its number, with the routes of that
+-- moment; if it is no longer there, it counts as dropped. A message with a due time also waits if it was not judged, even
+-- if that time has passed.
 --
 -- KEYS[1-30] partition   in the order of includes/calls/begin.lua
--- KEYS[31...] targets    of each subscription: state, order, entries, due, waiters; and, where its incarnation ends in a plus,
---   sessions, turns, states
+-- KEYS[31...] targets    of each subscription: state, order, entries, due, waiters; and also sessions, turns, states if its
+--   incarnation ends in a plus
 -- ARGV[1-6]  call        run_id, incarnation, version, lane, number, now
--- ARGV[7]    columns     what stands before each payload: r route, c changes, t time to live, l level, i message id, d due time,
---   o number under which it was scheduled, or nothing of that
--- ARGV[8]    incarnations of the subscriptions, in one text with blanks between, with a plus where messages belong to sessions
--- ARGV[9]    fence       of who holds the role of routing, or nothing
--- ARGV[10...] messages   for each its columns (a route is copies with blanks between: the place of a subscription, from 1 on, and
---   for changed properties `a` and their length, and `t` and a time to live if that is another one; or `e` and their length for a
---   copy that goes to the dead-letter queue, because a rule failed; or a dash for one that waits and was not judged; changes are
---   those of all copies, one behind the other), and its payload
+-- ARGV[7]    columns     the fields before each payload: r route, c changes, t time to live, l level, i message id, d due
+--   time, o number under which it was scheduled, or nothing
+-- ARGV[8]    incarnations of the subscriptions, as one text separated by blanks; a plus follows if the subscription
+--   requires sessions
+-- ARGV[9]    fence       of the holder of the routing role, or nothing
+-- ARGV[10...] messages   for each message its columns, then its payload. A route is a list of copies separated by blanks,
+--   or a dash for a message that waits and was not judged. A copy is the place of a subscription, counted from 1. `a` and a
+--   length follow if its properties are changed, then `t` and a time to live if that differs; `e` and a length follow if
+--   the copy goes to the dead-letter queue because a rule failed. The column c holds the changes of all copies, one after
+--   the other
 --
--- Result: { more, the first number, how many were dropped, the numbers of those that were scheduled, as runs }
--- Refusals: call, DISABLED (sending is), TOOLARGE (a message, by its place), QUOTA (the entity is full: bytes, of how many), DUE (it
---   is full, but something was due first),
---   TARGET (a subscription, by its place, is not here, or no longer), FENCED (somebody else has got the role)
--- @use advance announce_due band begin check_messages due_name finish flush index_add index_expiry known_message_ids never record_key
--- @use answer_repetition number_runs open_targets parse_copies refuse session_at sides update_session_turns wake_waiters whole_number write_many
+-- Result: { more, the first number, the number of messages that were dropped, the numbers of scheduled messages as runs }
+-- Refusals: call, DISABLED (sending is disabled), TOOLARGE (a message is too large; its index from 0),
+--   QUOTA (the entity is full; its bytes and its quota), DUE (the entity is full, but something was due first),
+--   TARGET (a subscription is not here, or no longer; its place), FENCED (another client has the role now)
+-- @use advance announce_due band begin check_messages due_name finish flush index_add index_expiry known_message_ids
+-- @use never record_key answer_repetition number_runs open_targets parse_copies refuse session_at sides
+-- @use update_session_turns wake_waiters whole_number write_many
 local p, refusal = begin(KEYS, ARGV, 'publish', 9, true)
 if not p then
   return refusal
@@ -114,10 +118,12 @@ for i = 1, incoming.count do
       nth = target == before and nth + 1 or 0
       before = target
       local own = number + nth
-      local till, named = math.min(copy.ttl and p.now + math.min(copy.ttl, p.ttl) or expires, p.now + target.ttl, NEVER), nth > 0 and string.format('%.0f', number) or ''
+      local till = math.min(copy.ttl and p.now + math.min(copy.ttl, p.ttl) or expires, p.now + target.ttl, NEVER)
+      local named = nth > 0 and string.format('%.0f', number) or ''
       p.bytes = p.bytes + #changes
       if copy.dead or target.index and not session then
-        -- Numbers that a failover may have lost must not come again, also where it was not noticed yet (see work_off).
+        -- A failover may have lost numbers of dead letters; they must not be given again. This also holds for a failover
+        -- that the subscription has not noticed yet (see apply_due).
         target.dead_seq = target.dead_seq + (target.leaps and 16777217 or 1)
         target.changed.dead_seq, target.leaps = target.dead_seq, false
         local name = string.format('d%.0f', target.dead_seq)
@@ -130,7 +136,7 @@ for i = 1, incoming.count do
         target.placed[#target.placed + 1] = tonumber(level) * BAND + own
         target.placed[#target.placed + 1] = own
         if till < expires or changes ~= '' or nth > 0 then
-          -- It lives shorter here than its record says, or is another one.
+          -- This copy lives shorter than its record says, or it is a further copy for the same subscription.
           target.entered[#target.entered + 1] = own
           target.entered[#target.entered + 1] = string.format('            %sa-00000%013.0f%d;%s;', level, till, #record, named) .. changes
         end

@@ -1,19 +1,20 @@
 #!lua flags=allow-oom
--- Deletes messages that were enqueued before a time: active, delayed and deferred ones, and leaves those that are locked or
--- scheduled. Looks at so many of them and tells where to go on.
+-- Deletes messages that were enqueued before a time: active, delayed and deferred ones. Locked and scheduled messages stay.
+-- A call looks at a limited number of messages and returns the place where the next call continues.
 --
 -- KEYS[1-30] partition   in the order of includes/calls/begin.lua
 -- ARGV[1-6]  call        run_id, incarnation, version, lane, number, now
 -- ARGV[7]    side        nothing, or d for the dead-letter queue
 -- ARGV[8]    before      time in ms
--- ARGV[9]    share       how many messages are looked at
--- ARGV[10]   from        where the last call ended, 0 at first
--- ARGV[11]   session     the one whose messages are meant, behind a sign, or nothing; no lock on it is needed
+-- ARGV[9]    share       the number of messages to look at
+-- ARGV[10]   from        the place where the last call ended, 0 at first
+-- ARGV[11]   session     `=` and the session whose messages to delete, or nothing for all; no lock on it is needed
 --
--- Result: { more, how many were deleted, where to go on as text, or nothing at the end }
--- Refusals: call, SESSIONS (the entity has none), DUE (something was due first)
--- @use advance band begin discard due_name entry_or_default finish index_entries index_expire index_name index_remove read_many
--- @use answer_repetition count_records_that_fit never never_text parse_session read_records record_of record_session refuse refuse_while_due sides whole_number
+-- Result: { more, the number of messages that were deleted, the place to continue at as text, or nothing at the end }
+-- Refusals: call, SESSIONS (the entity has no sessions), DUE (something was due first)
+-- @use advance band begin discard due_name entry_or_default finish index_entries index_expire index_name index_remove
+-- @use read_many answer_repetition count_records_that_fit never never_text parse_session read_records record_of
+-- @use record_session refuse refuse_while_due sides whole_number
 local p, refusal = begin(KEYS, ARGV, 'purge', 11, false)
 if not p then
   return refusal
@@ -41,7 +42,7 @@ local ranges = {
   { side.deferred, side.deferred + BAND - 1, '', 'p' },
 }
 
--- The next messages of a range, and their scores.
+-- Return the next messages of a range, and their scores.
 local function next_of(range, first, last)
   local members, scores, most = {}, {}, math.min(share, 64)
   if not session then
@@ -49,7 +50,7 @@ local function next_of(range, first, last)
     for i = 1, #found / 2 do
       members[i], scores[i] = found[2 * i - 1], tonumber(found[2 * i])
     end
-  elseif range[4] then -- those of a session have no level, and none of them is delayed
+  elseif range[4] then -- messages of a session have no level, and none of them is delayed
     local indexed = index_entries(p, session, range[4], first - range[1], 0, most)
     for i = 1, #indexed do
       local name, number = index_name(indexed[i])

@@ -2,8 +2,8 @@
 -- Reads a rule of a subscription.
 --
 -- KEYS[1-7] registry  in the order of register_namespace.lua
--- ARGV[1] partitions  of the namespace, as the caller knows it
--- ARGV[2] place       of the rule: the path of the subscription, a blank, its name in small letters
+-- ARGV[1] partitions  the number of partitions of the namespace that the caller knows
+-- ARGV[2] place       of the rule: the path of the subscription, a blank, its name in lower case
 --
 -- Result: the rule, or nothing
 -- Refusals: NAMESPACE, LAYOUT, PARTITIONS

@@ -1,14 +1,16 @@
 #!lua flags=allow-oom
--- Gives a session back: what is held of it returns to its place, which counts no delivery, and others can accept it.
+-- Gives a session back: its held messages return to their places, and other receivers can accept the session. No delivery
+-- counts as failed.
 --
 -- KEYS[1-30] partition   in the order of includes/calls/begin.lua
 -- ARGV[1-6]  call        run_id, incarnation, version, lane, number, now
--- ARGV[7]    session     behind a sign
--- ARGV[8]    token       of its lock
+-- ARGV[7]    session     `=` and the name of the session
+-- ARGV[8]    token       of the lock on the session
 --
--- Result: { more, how many messages returned }
--- Refusals: call, SESSIONS (the entity has none), LOST (the lock on the session)
--- @use advance answer_repetition begin finish parse_session parse_token refuse release_held session_lock_end turns unlock_session
+-- Result: { more, the number of messages that returned }
+-- Refusals: call, SESSIONS (the entity has no sessions), LOST (the lock on the session)
+-- @use advance answer_repetition begin finish parse_session parse_token refuse release_held session_lock_end turns
+-- @use unlock_session
 local p, refusal = begin(KEYS, ARGV, 'release_session', 8, false)
 if not p then
   return refusal

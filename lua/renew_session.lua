@@ -1,13 +1,13 @@
 #!lua flags=allow-oom
--- Locks a session for the full duration again, and with it what is held of it.
+-- Renews the lock on a session, and on its held messages, for the full lock duration.
 --
 -- KEYS[1-30] partition   in the order of includes/calls/begin.lua
 -- ARGV[1-6]  call        run_id, incarnation, version, lane, number, now
--- ARGV[7]    session     behind a sign
--- ARGV[8]    token       of its lock
+-- ARGV[7]    session     `=` and the name of the session
+-- ARGV[8]    token       of the lock on the session
 --
--- Result: { more, for how many ms it is locked }
--- Refusals: call, SESSIONS (the entity has none), LOST (the lock on the session)
+-- Result: { more, the time in ms until the lock ends }
+-- Refusals: call, SESSIONS (the entity has no sessions), LOST (the lock on the session)
 -- @use advance answer_repetition begin finish parse_session parse_token refuse session_lock_end write_lease
 local p, refusal = begin(KEYS, ARGV, 'renew_session', 8, false)
 if not p then

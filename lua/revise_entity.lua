@@ -1,20 +1,21 @@
 #!lua flags=allow-oom
--- Replaces the record of a queue or topic, if it is the one that the caller has seen. Runs without memory as well, since deleting
--- begins with it.
+-- Replaces the record of a queue or topic, if it is still the record that the caller has seen. It also runs when memory is
+-- short, because deleting starts with it.
 --
 -- KEYS[1-7] registry   in the order of register_namespace.lua
--- ARGV[1] partitions   of the namespace, as the caller knows it
--- ARGV[2] name         in small letters
+-- ARGV[1] partitions   the number of partitions of the namespace that the caller knows
+-- ARGV[2] name         in lower case
 -- ARGV[3] incarnation  of the entity
 -- ARGV[4] expected     the stamp of the record that the caller has seen
--- ARGV[5] stamp        of the new one, drawn by the caller: one of the last few is a repetition
--- ARGV[6] version      of the settings in it: as before, or the next
--- ARGV[7] ending       1 if the entity is being deleted: a topic takes no subscription from then on
+-- ARGV[5] stamp        of the new record, chosen at random by the caller; a stamp that is one of the last few marks a
+--   repetition
+-- ARGV[6] version      of the settings in the new record: the same as before, or the next one
+-- ARGV[7] ending       1 if the entity is being deleted: a topic accepts no subscription from then on
 -- ARGV[8] description  of the entity
 --
 -- Result: the record
--- Refusals: NAMESPACE, LAYOUT, PARTITIONS, GONE (no such entity, or another incarnation), CHANGED (its version; somebody else
---   was first), BADCALL
+-- Refusals: NAMESPACE, LAYOUT, PARTITIONS, GONE (there is no such entity, or it has another incarnation), CHANGED (another
+--   caller was first; the current version), BADCALL
 -- @use add_stamp open_registry parse_entity parse_token refuse server_time whole_number
 local stamp, version = parse_token(ARGV[5]), whole_number(ARGV[6], 1, 999999999999999)
 if not parse_token(ARGV[3]) or not parse_token(ARGV[4]) or not stamp or not version or ARGV[7] ~= '0' and ARGV[7] ~= '1'
@@ -36,7 +37,7 @@ end
 if entity.incarnation ~= ARGV[3] then
   return refuse('GONE', ARGV[2])
 end
--- Stamps are all of one length, and no comma is in them: one is found as a whole or not at all.
+-- All stamps have the same length and contain no comma, so a search finds only whole stamps.
 if string.find(entity.stamps, stamp, 1, true) then
   return there
 end

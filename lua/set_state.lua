@@ -1,17 +1,19 @@
 #!lua
--- Keeps a state for a session, or none: bytes that its next receivers find, and that outlive its messages.
+-- Sets or removes the state of a session: bytes that later receivers of the session can read, and that outlive its messages.
 --
 -- KEYS[1-30] partition   in the order of includes/calls/begin.lua
 -- ARGV[1-6]  call        run_id, incarnation, version, lane, number, now
--- ARGV[7]    session     behind a sign
--- ARGV[8]    token       of its lock
--- ARGV[9]    given       1, or 0 if it is to have none
--- ARGV[10]   state       what is to be kept
+-- ARGV[7]    session     `=` and the name of the session
+-- ARGV[8]    token       of the lock on the session
+-- ARGV[9]    given       1, or 0 to remove the state
+-- ARGV[10]   state       the new state
 --
 -- Result: { more }
--- Refusals: call, SESSIONS (the entity has none), LOST (the lock on the session), TOOLARGE (larger than a message may be),
---   QUOTA (the entity is full: bytes, of how many), DUE (it is full, but something was due first)
--- @use advance answer_repetition begin finish has_overdue parse_session parse_token refuse refuse_while_due session_lock_end turns
+-- Refusals: call, SESSIONS (the entity has no sessions), LOST (the lock on the session), TOOLARGE (the state is larger than
+--   a message may be), QUOTA (the entity is full; its bytes and its quota), DUE (the entity is full, but something was due
+--   first)
+-- @use advance answer_repetition begin finish has_overdue parse_session parse_token refuse refuse_while_due
+-- @use session_lock_end turns
 local p, refusal = begin(KEYS, ARGV, 'set_state', 10, false)
 if not p then
   return refusal

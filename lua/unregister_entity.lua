@@ -1,17 +1,17 @@
 #!lua flags=allow-oom
--- Takes an entity out of the registry, if its record is the one that the caller has seen. One that is gone already may go
--- again. The rules of a subscription go first, some with each call.
+-- Removes an entity from the registry, if its record is still the one that the caller has seen. An entity that is already
+-- gone may be removed again. The rules of a subscription are removed first, some with each call.
 --
 -- KEYS[1-7] registry   in the order of register_namespace.lua
--- ARGV[1] partitions   of the namespace, as the caller knows it
--- ARGV[2] name         in small letters
+-- ARGV[1] partitions   the number of partitions of the namespace that the caller knows
+-- ARGV[2] name         of the entity (a subscription: its path) in lower case
 -- ARGV[3] incarnation  of the entity
 -- ARGV[4] expected     the stamp of the record that the caller has seen
--- ARGV[5] share        how many rules go with one call
+-- ARGV[5] share        the largest number of rules that one call removes
 --
--- Result: { 1, or 0 if this incarnation was gone; 1 if it is still there, for it had more rules }
--- Refusals: NAMESPACE, LAYOUT, PARTITIONS, CHANGED (its version; somebody else was first), BADCALL (also for a topic or a
---   subscription of which nobody has said that it is being deleted)
+-- Result: { 1, or 0 if this incarnation was gone; 1 if it is still there because it may have more rules }
+-- Refusals: NAMESPACE, LAYOUT, PARTITIONS, CHANGED (another caller was first; the current version), BADCALL (also for a
+--   topic or a subscription that was not marked as being deleted first)
 -- @use open_registry parse_entity parse_token refuse whole_number
 local share = whole_number(ARGV[5], 1, 1000)
 if not parse_token(ARGV[3]) or not parse_token(ARGV[4]) or not share then
@@ -38,7 +38,7 @@ end
 if redis.call('HEXISTS', KEYS[7], ARGV[2]) == 1 then
   return refuse('BADCALL', 'state')
 end
--- Behind a blank, in the order of bytes, stands the exclamation mark.
+-- In the order of bytes, the exclamation mark follows the blank.
 local rules = redis.call('ZRANGEBYLEX', KEYS[6], '(' .. ARGV[2] .. ' ', '(' .. ARGV[2] .. '!', 'LIMIT', 0, share)
 if #rules > 0 then
   redis.call('HDEL', KEYS[5], unpack(rules))

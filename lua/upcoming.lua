@@ -1,12 +1,14 @@
 #!lua flags=no-writes
--- Tells of partitions in one slot when something will be due in each, at the earliest. A bound, which costs a short read or two a
--- partition: nothing is looked for, and nothing is done. Where nothing is due, what was announced says so.
+-- Returns for each of several partitions of one slot a lower bound of the time until something is due. It costs one or two
+-- short reads a partition, because the script neither searches nor does the work that is due. If nothing will be due, the
+-- announced time already says so.
 --
 -- KEYS[1...] states     the key `state` of each partition
--- ARGV[1]    now        for partitions with a test clock; or nothing
+-- ARGV[1]    now        the time for partitions with a test clock, or nothing
 --
--- Result: for each partition in how many ms something is due at the earliest, 0 if it is due now; nothing if nothing is, or if it is
---   not here, is a topic's, or has a test clock where the caller has none
+-- Result: for each partition the time in ms until something is due at the earliest, 0 if it is due now; nothing if nothing
+--   will be due, or if the partition is not here, belongs to a topic, or has a test clock and
+--   the caller gave no time
 -- Refusals: BADCALL
 -- @use never refuse server_time whole_number
 local told = ARGV[1] ~= '' and whole_number(ARGV[1], 0, NEVER - 1)

@@ -1,22 +1,24 @@
 #!lua
--- Gives a rule of a subscription another filter and another action. When it was created stays as it is.
+-- Gives a rule of a subscription another filter and another action. Its creation time stays.
 --
 -- KEYS[1-7] registry   in the order of register_namespace.lua
--- ARGV[1] partitions   of the namespace, as the caller knows it
--- ARGV[2] topic        its name in small letters
--- ARGV[3] name         the path of the subscription in small letters
+-- ARGV[1] partitions   the number of partitions of the namespace that the caller knows
+-- ARGV[2] topic        the topic's name in lower case
+-- ARGV[3] name         the path of the subscription in lower case
 -- ARGV[4] incarnation  of the subscription
--- ARGV[5] stamp        of the topic's record, drawn by the caller: one of the last few, or that of the rule, is a repetition
--- ARGV[6] place        of the rule: the path of the subscription, a blank, its name in small letters
+-- ARGV[5] stamp        of the topic's record, chosen at random by the caller; a stamp that is one of the record's last few,
+--   or that of the rule, marks a repetition
+-- ARGV[6] place        of the rule: the path of the subscription, a blank, its name in lower case
 -- ARGV[7] kind         of its filter, as in includes/topics/parse_rule.lua
 -- ARGV[8] description  of the rule
--- ARGV[9] sql          filters that a topic may have at most
--- ARGV[10] correlation filters that a topic may have at most
--- ARGV[11] seen        stamp of the rule as the caller has read it, or nothing if it may be any
+-- ARGV[9] sql          the largest number of SQL filters of a topic
+-- ARGV[10] correlation the largest number of correlation filters of a topic
+-- ARGV[11] seen        the stamp of the rule that the caller has read, or nothing if any will do
 --
--- Result: { the record of the topic, when the rule was created }
--- Refusals: NAMESPACE, LAYOUT, PARTITIONS, GONE (no such subscription, or another incarnation, or it is being deleted), MISSING (it
---   has no rule of this name), CHANGED (it is another by now), QUOTA (what, and of how many), BADCALL
+-- Result: { the record of the topic, the time in ms when the rule was created }
+-- Refusals: NAMESPACE, LAYOUT, PARTITIONS, GONE (there is no such subscription, or it has another incarnation, or it is
+--   being deleted), MISSING (it has no rule of this name), CHANGED (the rule has changed since), QUOTA (the kind that is
+--   full, and its limit), BADCALL
 -- @use count_filters open_rule_change parse_rule raise_topic_version refuse tally_text
 local asked, answer = open_rule_change(KEYS, ARGV)
 if not asked then

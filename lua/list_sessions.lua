@@ -1,16 +1,16 @@
 #!lua flags=no-writes
--- Lists the names of sessions that have a state, messages that can be received, or held messages. With `since`, lists the
--- sessions whose state was set at that time or later, in the order of these times.
+-- Lists the names of sessions that have a state, messages that can be received, or held messages. With `since`, lists
+-- the sessions whose state was set at that time or later, in the order of these times.
 --
 -- KEYS[1-30] partition   in the order of includes/calls/begin.lua
 -- ARGV[1-6]  call        run_id, incarnation, version, lane, number, now
 -- ARGV[7]    wanted      the largest number of sessions
--- ARGV[8]    after       `=` and the session to continue after, or nothing at the beginning; with `since`, the number of
---   sessions with exactly that time that were listed before
+-- ARGV[8]    after       `=` and the session to continue after, or nothing at the beginning; with `since`, the number
+--   of sessions with exactly that time that were listed before
 -- ARGV[9]    since       the time in ms; or nothing to list by name
 --
--- Result: { 1 if something was due first that may change the list, the names, for each the time when its state was set if
---   `since` was given, the place to continue after, or nothing at the end or if `since` was given }
+-- Result: { 1 if something was due first that may change the list, the names, for each the time when its state was set
+--   if `since` was given, the place to continue after, or nothing at the end or if `since` was given }
 -- Refusals: call, SESSIONS (the entity has no sessions)
 -- @use begin has_overdue never parse_session refuse turns whole_number
 local p, refusal = begin(KEYS, ARGV, 'list_sessions', 9, false)

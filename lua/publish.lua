@@ -1,26 +1,27 @@
 #!lua
--- Stores messages of a topic for the subscriptions that they match. A message is stored once, no matter how many copies of
--- it there are. A message that matches no subscription is not stored, but its number is used up. A message that names a
--- future time waits on the topic. When the time has come, the message is published by its number, with the routes of that
--- moment; if it is no longer there, it counts as dropped. A message with a due time also waits if it was not judged, even
--- if that time has passed.
+-- Stores messages of a topic for the subscriptions that they match. A message is stored once, no matter how many copies
+-- of it there are. A message that matches no subscription is not stored, but its number is used up. A message that
+-- names a future time waits on the topic. When the time has come, the message is published by its number, with the
+-- routes of that moment; if it is no longer there, it counts as dropped. A message with a due time also waits if it was
+-- not judged, even if that time has passed.
 --
 -- KEYS[1-30] partition   in the order of includes/calls/begin.lua
--- KEYS[31...] targets    of each subscription: state, order, entries, due, waiters; and also sessions, turns, states if its
---   incarnation ends in a plus
+-- KEYS[31...] targets    of each subscription: state, order, entries, due, waiters; and also sessions, turns, states if
+--   its incarnation ends in a plus
 -- ARGV[1-6]  call        run_id, incarnation, version, lane, number, now
--- ARGV[7]    columns     the fields before each payload: r route, c changes, t time to live, l level, i message id, d due
---   time, o number under which it was scheduled, or nothing
+-- ARGV[7]    columns     the fields before each payload: r route, c changes, t time to live, l level, i message id, d
+--   due time, o number under which it was scheduled, or nothing
 -- ARGV[8]    incarnations of the subscriptions, as one text separated by blanks; a plus follows if the subscription
 --   requires sessions
 -- ARGV[9]    fence       of the holder of the routing role, or nothing
--- ARGV[10...] messages   for each message its columns, then its payload. A route is a list of copies separated by blanks,
---   or a dash for a message that waits and was not judged. A copy is the place of a subscription, counted from 1. `a` and a
---   length follow if its properties are changed, then `t` and a time to live if that differs; `e` and a length follow if
---   the copy goes to the dead-letter queue because a rule failed. The column c holds the changes of all copies, one after
---   the other
+-- ARGV[10...] messages   for each message its columns, then its payload. A route is a list of copies separated by
+--   blanks, or a dash for a message that waits and was not judged. A copy is the place of a subscription, counted from
+--   1. `a` and a length follow if its properties are changed, then `t` and a time to live if that differs; `e` and a
+--   length follow if the copy goes to the dead-letter queue because a rule failed. The column c holds the changes of
+--   all copies, one after the other
 --
--- Result: { more, the first number, the number of messages that were dropped, the numbers of scheduled messages as runs }
+-- Result: { more, the first number, the number of messages that were dropped, the numbers of scheduled messages as runs
+--   }
 -- Refusals: call, DISABLED (sending is disabled), TOOLARGE (a message is too large; its index from 0),
 --   QUOTA (the entity is full; its bytes and its quota), DUE (the entity is full, but something was due first),
 --   TARGET (a subscription is not here, or no longer; its place), FENCED (another client has the role now)
@@ -122,8 +123,8 @@ for i = 1, incoming.count do
       local named = nth > 0 and string.format('%.0f', number) or ''
       p.bytes = p.bytes + #changes
       if copy.dead or target.index and not session then
-        -- A failover may have lost numbers of dead letters; they must not be given again. This also holds for a failover
-        -- that the subscription has not noticed yet (see apply_due).
+        -- A failover may have lost numbers of dead letters; they must not be given again. This also holds for a
+        -- failover that the subscription has not noticed yet (see apply_due).
         target.dead_seq = target.dead_seq + (target.leaps and 16777217 or 1)
         target.changed.dead_seq, target.leaps = target.dead_seq, false
         local name = string.format('d%.0f', target.dead_seq)

@@ -1,6 +1,6 @@
 #!lua flags=allow-oom
--- Deletes messages that were enqueued before a time: active, delayed and deferred ones. Locked and scheduled messages stay.
--- A call looks at a limited number of messages and returns the place where the next call continues.
+-- Deletes messages that were enqueued before a time: active, delayed and deferred ones. Locked and scheduled messages
+-- stay. A call looks at a limited number of messages and returns the place where the next call continues.
 --
 -- KEYS[1-30] partition   in the order of includes/calls/begin.lua
 -- ARGV[1-6]  call        run_id, incarnation, version, lane, number, now

@@ -1,27 +1,28 @@
 #!lua flags=allow-oom
--- Gives out deferred messages by name. If one of them is not there or is locked, none is given out. A message of the main
--- side whose time to live has passed is not there: this call expires it, even if the call then gives out nothing.
+-- Gives out deferred messages by name. If one of them is not there or is locked, none is given out. A message of the
+-- main side whose time to live has passed is not there: this call expires it, even if the call then gives out nothing.
 --
--- The messages given out weigh no more than `room`: the first ones in the order of the names, at least one. The others stay
--- deferred and are counted in the result, so that the caller asks for them again. If messages are deleted, the call gives
--- out all of them or none, because the first ones could not be brought back if another one is missing later.
+-- The messages given out weigh no more than `room`: the first ones in the order of the names, at least one. The others
+-- stay deferred and are counted in the result, so that the caller asks for them again. If messages are deleted, the
+-- call gives out all of them or none, because the first ones could not be brought back if another one is missing later.
 --
--- A repetition gives out the messages that the token still holds, never more than the first time. If messages were deleted,
--- it gives out none.
+-- A repetition gives out the messages that the token still holds, never more than the first time. If messages were
+-- deleted, it gives out none.
 --
 -- KEYS[1-30] partition   in the order of includes/calls/begin.lua
 -- ARGV[1-6]  call        run_id, incarnation, version, lane, number, now
 -- ARGV[7]    mode        lock, or delete
 -- ARGV[8]    token       of the lease, chosen at random by the caller
--- ARGV[9]    session     `=` and the session of the messages, or nothing; the token is then that of the lock on the session
+-- ARGV[9]    session     `=` and the session of the messages, or nothing; the token is then that of the lock on the
+--   session
 -- ARGV[10]   room        the largest number of bytes to give out; the first message may exceed it
 -- ARGV[11...] names      of the messages, of either side
 --
 -- Result: { more, 0, lock duration, names, records, for some: index, failures, reason, expiry, changes, the names of
 --   messages that are not deferred here, the number of messages at the end of the list that did not fit }
--- Refusals: call, DISABLED (receiving is disabled), SESSIONS (the entity requires sessions, or has none), LOST (the lock on
---   the session), HELD (the session would have more held messages than allowed), DUE (some messages are not deferred, but
---   something was due first)
+-- Refusals: call, DISABLED (receiving is disabled), SESSIONS (the entity requires sessions, or has none), LOST (the
+--   lock on the session), HELD (the session would have more held messages than allowed), DUE (some messages are not
+--   deferred, but something was due first)
 -- @use advance begin count_held count_that_fit delivery_extras discard entry expire finish index_add read_many
 -- @use repeat_receive write_lease answer_repetition index_remove index_text message_names most_held parse_session
 -- @use read_records record_of refuse refuse_while_due session_lock_end side_of name_runs parse_token split_words

@@ -1,6 +1,6 @@
 #!lua flags=allow-oom
--- Replaces the record of a queue or topic, if it is still the record that the caller has seen. It also runs when memory is
--- short, because deleting starts with it.
+-- Replaces the record of a queue or topic, if it is still the record that the caller has seen. It also runs when memory
+-- is short, because deleting starts with it.
 --
 -- KEYS[1-7] registry   in the order of register_namespace.lua
 -- ARGV[1] partitions   the number of partitions of the namespace that the caller knows
@@ -14,8 +14,8 @@
 -- ARGV[8] description  of the entity
 --
 -- Result: the record
--- Refusals: NAMESPACE, LAYOUT, PARTITIONS, GONE (there is no such entity, or it has another incarnation), CHANGED (another
---   caller was first; the current version), BADCALL
+-- Refusals: NAMESPACE, LAYOUT, PARTITIONS, GONE (there is no such entity, or it has another incarnation), CHANGED
+--   (another caller was first; the current version), BADCALL
 -- @use add_stamp open_registry parse_entity parse_token refuse server_time whole_number
 local stamp, version = parse_token(ARGV[5]), whole_number(ARGV[6], 1, 999999999999999)
 if not parse_token(ARGV[3]) or not parse_token(ARGV[4]) or not stamp or not version or ARGV[7] ~= '0' and ARGV[7] ~= '1'

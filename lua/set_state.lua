@@ -1,5 +1,6 @@
 #!lua
--- Sets or removes the state of a session: bytes that later receivers of the session can read, and that outlive its messages.
+-- Sets or removes the state of a session: bytes that later receivers of the session can read, and that outlive its
+-- messages.
 --
 -- KEYS[1-30] partition   in the order of includes/calls/begin.lua
 -- ARGV[1-6]  call        run_id, incarnation, version, lane, number, now
@@ -9,9 +10,9 @@
 -- ARGV[10]   state       the new state
 --
 -- Result: { more }
--- Refusals: call, SESSIONS (the entity has no sessions), LOST (the lock on the session), TOOLARGE (the state is larger than
---   a message may be), QUOTA (the entity is full; its bytes and its quota), DUE (the entity is full, but something was due
---   first)
+-- Refusals: call, SESSIONS (the entity has no sessions), LOST (the lock on the session), TOOLARGE (the state is larger
+--   than a message may be), QUOTA (the entity is full; its bytes and its quota), DUE (the entity is full, but something
+--   was due first)
 -- @use advance answer_repetition begin finish has_overdue parse_session parse_token refuse refuse_while_due
 -- @use session_lock_end turns
 local p, refusal = begin(KEYS, ARGV, 'set_state', 10, false)

@@ -1,6 +1,6 @@
 #!lua flags=allow-oom
--- Removes an entity from the registry, if its record is still the one that the caller has seen. An entity that is already
--- gone may be removed again. The rules of a subscription are removed first, some with each call.
+-- Removes an entity from the registry, if its record is still the one that the caller has seen. An entity that is
+-- already gone may be removed again. The rules of a subscription are removed first, some with each call.
 --
 -- KEYS[1-7] registry   in the order of register_namespace.lua
 -- ARGV[1] partitions   the number of partitions of the namespace that the caller knows

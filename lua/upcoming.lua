@@ -1,13 +1,13 @@
 #!lua flags=no-writes
--- Returns for each of several partitions of one slot a lower bound of the time until something is due. It costs one or two
--- short reads a partition, because the script neither searches nor does the work that is due. If nothing will be due, the
--- announced time already says so.
+-- Returns for each of several partitions of one slot a lower bound of the time until something is due. It costs one or
+-- two short reads a partition, because the script neither searches nor does the work that is due. If nothing will be
+-- due, the announced time already says so.
 --
 -- KEYS[1...] states     the key `state` of each partition
 -- ARGV[1]    now        the time for partitions with a test clock, or nothing
 --
--- Result: for each partition the time in ms until something is due at the earliest, 0 if it is due now; nothing if nothing
---   will be due, or if the partition is not here, belongs to a topic, or has a test clock and
+-- Result: for each partition the time in ms until something is due at the earliest, 0 if it is due now; nothing if
+--   nothing will be due, or if the partition is not here, belongs to a topic, or has a test clock and
 --   the caller gave no time
 -- Refusals: BADCALL
 -- @use never refuse server_time whole_number

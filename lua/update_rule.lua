@@ -6,8 +6,8 @@
 -- ARGV[2] topic        the topic's name in lower case
 -- ARGV[3] name         the path of the subscription in lower case
 -- ARGV[4] incarnation  of the subscription
--- ARGV[5] stamp        of the topic's record, chosen at random by the caller; a stamp that is one of the record's last few,
---   or that of the rule, marks a repetition
+-- ARGV[5] stamp        of the topic's record, chosen at random by the caller; a stamp that is one of the record's last
+--   few, or that of the rule, marks a repetition
 -- ARGV[6] place        of the rule: the path of the subscription, a blank, its name in lower case
 -- ARGV[7] kind         of its filter, as in includes/topics/parse_rule.lua
 -- ARGV[8] description  of the rule
@@ -17,8 +17,8 @@
 --
 -- Result: { the record of the topic, the time in ms when the rule was created }
 -- Refusals: NAMESPACE, LAYOUT, PARTITIONS, GONE (there is no such subscription, or it has another incarnation, or it is
---   being deleted), MISSING (it has no rule of this name), CHANGED (the rule has changed since), QUOTA (the kind that is
---   full, and its limit), BADCALL
+--   being deleted), MISSING (it has no rule of this name), CHANGED (the rule has changed since), QUOTA (the kind that
+--   is full, and its limit), BADCALL
 -- @use count_filters open_rule_change parse_rule raise_topic_version refuse tally_text
 local asked, answer = open_rule_change(KEYS, ARGV)
 if not asked then

@@ -9,6 +9,8 @@ import pytest
 from tools.repository import ROOT, files
 
 LONGEST = 500
+WIDEST = 120
+WIDEST_LUA_CODE = 160
 
 # What belongs to one machine or one network and to nobody else's: no file of a repository may lean on it.
 FOREIGN = re.compile(
@@ -26,6 +28,17 @@ def test_no_file_is_so_long_that_it_does_two_things() -> None:
     code = [path for path in files(".py", ".lua") if "tests" not in path.relative_to(ROOT).parts]
     lengths = {str(path.relative_to(ROOT)): len(path.read_text("utf-8").splitlines()) for path in code}
     assert {name: length for name, length in lengths.items() if length > LONGEST} == {}
+
+
+def test_no_line_of_lua_is_too_wide_to_read() -> None:
+    """Comments and ``@use`` lines have the bound of Python. Code may be wider."""
+    wide = [
+        f"{path.relative_to(ROOT)}:{number}: {len(line)} characters"
+        for path in files(".lua")
+        for number, line in enumerate(path.read_text("utf-8").splitlines(), 1)
+        if len(line) > (WIDEST if line.lstrip().startswith("--") else WIDEST_LUA_CODE)
+    ]
+    assert wide == []
 
 
 def test_no_file_names_a_machine_or_a_registry() -> None:

@@ -1,5 +1,6 @@
--- Checks the messages of a call from one argument on, each behind its columns, which are out of `letters`. Answers where in
--- the arguments what is, the session of each where that matters, and which is the first `without` one; or a refusal.
+-- Checks the messages of a call, from the argument `at` on. Each message is its columns and then its payload; `letters`
+-- are the columns that are allowed. Returns where to find each part in the arguments, the session of each message if
+-- sessions matter, and the index (from 0) of the first message `without` a session; or a refusal.
 -- @use has_overdue levels never refuse refuse_while_due session_at whole_number
 local function check_messages(p, argv, columns, letters, at)
   local stride = #columns + 1
@@ -19,7 +20,7 @@ local function check_messages(p, argv, columns, letters, at)
     return nil, refuse('BADCALL', 'a subscription takes messages from its topic only')
   end
   if p.topic ~= (place.r ~= nil) then
-    return nil, refuse('BADCALL', 'a topic is published to, and nothing else')
+    return nil, refuse('BADCALL', 'send is for queues, and publish is for topics')
   end
   if p.status == 'SendDisabled' or p.status == 'Disabled' then
     return nil, refuse('DISABLED', p.status)
@@ -35,7 +36,8 @@ local function check_messages(p, argv, columns, letters, at)
       return nil, refuse('TOOLARGE', string.format('%d', i - 1))
     end
     total = total + size
-    if place.c and not (place.o and argv[first + place.o] ~= '') then -- what waits and is published now is there already
+    -- The changes of a message that waited are already stored.
+    if place.c and not (place.o and argv[first + place.o] ~= '') then
       changes = changes + #argv[first + place.c]
     end
     if sessions then

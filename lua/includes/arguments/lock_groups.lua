@@ -1,5 +1,5 @@
--- Takes apart the messages of a settlement: groups of a token, a count, and for each message its name and `columns` - 1
--- things more. Nil if they cannot be that, or are more than a call may carry.
+-- Parses the messages of a settlement: groups of a token, a count, and for each message `columns` arguments, which
+-- begin with its name. Returns nil if the arguments are malformed, or hold more messages than a call may carry.
 -- @use parse_token whole_number
 local function lock_groups(argv, at, columns)
   local list, total = {}, 0
@@ -17,7 +17,7 @@ local function lock_groups(argv, at, columns)
       end
       group.members[i] = member
     end
-    -- All names at once: whatever is left when the well-formed ones are taken away is none.
+    -- Check all names at once: remove the well-formed ones, and nothing may be left.
     local rest, found = string.gsub(',' .. table.concat(group.members, ','), ',d?[1-9]%d*', '')
     if rest ~= '' or found ~= count then
       return nil

@@ -1,4 +1,4 @@
--- Names of messages from the arguments, or nil if they cannot be that, are too many, or one comes twice.
+-- Returns the message names in the arguments; nil if one is malformed or comes twice, or if there are too many.
 local function message_names(argv, at)
   local list, seen = {}, {}
   for i = at, #argv do

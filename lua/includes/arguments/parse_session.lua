@@ -1,5 +1,6 @@
--- The session that an argument names, behind a sign: no session is the empty text, and the empty text is a session. Nil if it
--- names none, and a refusal if it cannot be one, or if the entity has none.
+-- Returns the session that an argument names. The argument is `=` and the name, because the empty text stands for no
+-- session, but is also a valid name. Returns nil for no session, and a refusal if the name is not valid or the entity
+-- has no sessions.
 -- @use refuse
 local function parse_session(p, text, needed)
   if text == '' and not needed then

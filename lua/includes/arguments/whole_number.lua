@@ -1,4 +1,4 @@
--- A whole number from an argument, between two bounds, or nil.
+-- Returns an argument as a whole number between two bounds, or nil if it is none.
 local function whole_number(text, least, most)
   if not text or not string.find(text, '^%d+$') or #text > 15 then
     return nil

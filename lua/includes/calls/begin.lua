@@ -1,9 +1,11 @@
--- Opens a call: reads the partition's settings and clocks, and refuses what must not run. Nothing is written here; what the
--- call changes is gathered in the table that this returns, and written by `flush` and `finish`. The table has every setting of the
--- partition, by the name of its field. engine/_state.py lists the fields of `state`, and puts them into this text where it says STATE.
+-- Opens a call: reads the partition's settings and clocks, and refuses a call that must not run. It writes nothing. It
+-- returns a table that collects the changes of the call; `flush` and `finish` write them. The table also has every
+-- setting of the partition, by the name of its field. engine/_state.py lists the fields of `state`; the loader puts
+-- them into this text at STATE.
 --
--- Refusals: GONE (the entity is not here, or no longer), LAYOUT (of another release), BADCALL (malformed), REPEATED (older than
---   the lane's last), LANE (the lane is not known here), STALE (the caller's settings are older), CONFIG (newer than the partition's)
+-- Refusals: GONE (the entity is not here, or no longer), LAYOUT (of another release), BADCALL (malformed), REPEATED
+--   (the call is older than the lane's last one), LANE (the lane is not known here), STALE (the caller's settings are
+--   older than the partition's), CONFIG (the caller's settings are newer)
 -- @use never refuse whole_number
 local function begin(keys, argv, name, count, variadic)
   local s = redis.call('HMGET', keys[1], unpack(STATE))
@@ -29,7 +31,7 @@ local function begin(keys, argv, name, count, variadic)
       return nil, refuse('BADCALL', 'this partition was made with a test clock: the call must tell the time')
     end
   elseif argv[6] ~= '' then
-    return nil, refuse('BADCALL', 'this partition goes by the clock of the server')
+    return nil, refuse('BADCALL', 'this partition uses the clock of the server: the call must not tell the time')
   else
     local time = redis.call('TIME')
     now = time[1] * 1000 + math.floor(time[2] / 1000)
@@ -70,9 +72,9 @@ local function begin(keys, argv, name, count, variadic)
     end
   end
 
-  -- Locks go by a clock of the partition's own that never goes back. After a change of the server process it goes on from
-  -- where it was last seen, or from one lock duration ago: so locks are longer by at most that, whatever the new server's
-  -- clock says.
+  -- Locks use a logical clock of the partition that never goes back. After a change of the server process this clock
+  -- goes on from where it was last seen, or from one lock duration before the present time if that is later. So a lock
+  -- lasts at most one lock duration longer, whatever the clock of the new server shows.
   local run_id, lock, clk = s[STATE.run_id], tonumber(s[STATE.lock]), tonumber(s[STATE.clk])
   local logical = now + tonumber(s[STATE.offset])
   local epoch = argv[1] ~= '?' and run_id ~= '?' and run_id ~= argv[1]

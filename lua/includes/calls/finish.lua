@@ -1,5 +1,5 @@
--- Ends a call: writes what is left to write, the clocks, and the call's result under its lane, so that a repetition is
--- answered as the first time; announces what will be due, and wakes whoever waits for what became available.
+-- Ends a call. Writes the changes that are left, the clocks, and the call's result under its lane, so that a repetition
+-- gets the same answer. Announces when something will be due, and wakes the waiters for messages that became available.
 -- @use announce_due flush wake_waiters
 -- @use update_session_turns inside
 local function finish(p, result)
@@ -26,7 +26,7 @@ local function finish(p, result)
   if p.lane ~= '' then
     redis.call('HSET', p.ops, p.lane, string.format('%s %.0f %s ', p.number, p.now, p.name) .. result)
     if p.new_lane then
-      -- Lanes that nobody has used for a quarter of an hour go, a few at a time, whenever a new one comes.
+      -- Delete lanes that were not used for a quarter of an hour, a few at a time, whenever a new lane comes.
       local some = redis.call('HRANDFIELD', p.ops, 10, 'WITHVALUES')
       for i = 1, #some, 2 do
         if tonumber(string.match(some[i + 1], '^%d+ (%d+)')) < p.now - 900000 then

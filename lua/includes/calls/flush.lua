@@ -1,4 +1,4 @@
--- Writes what was gathered. Each list goes in one command, in pieces where it is long.
+-- Writes the collected changes. Each list is one command, or several if it is long.
 -- @use delete_records write_many
 local function flush(p)
   if #p.taken > 0 then

@@ -1,4 +1,4 @@
--- What a reading command answers for a long list of fields, in the same order.
+-- Runs a reading command on a long list of fields, in pieces. Returns the values in the same order.
 local function read_many(command, key, list)
   local n = #list
   if n == 0 then

@@ -1,5 +1,5 @@
--- A refusal: an error reply of a code and what it is about. Whoever returns it has written nothing. A reply of one word alone
--- would be taken for the text of an error without a code.
+-- Returns a refusal: an error reply of a code and a detail. A script that returns it has written nothing. The detail is
+-- needed, because an error reply of one word would count as a text without a code.
 local function refuse(code, detail)
   return redis.error_reply(code .. ' ' .. detail)
 end

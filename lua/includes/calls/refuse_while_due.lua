@@ -1,8 +1,10 @@
--- Ends a call that would answer "nothing there", "not found" or "full" although something is still due that may change the answer.
--- It does a larger share of that and refuses; the caller makes the same call again. Nothing else has changed, and the lane does
--- not remember the call. `still` is asked if nothing is left, with the bytes that are stored then: if it answers true, the answer of
--- the call is certain, and there is no refusal. Otherwise a call would be put off for ever where something becomes due in every
--- millisecond.
+-- Ends a call that would answer "nothing there", "not found" or "full" although work is still due that may change the
+-- answer. It does a larger share of that work and refuses; the caller makes the same call again. Nothing else has
+-- changed, and the lane does not remember the call.
+--
+-- `still` is called if no due work is left, with the number of bytes that are then stored. If it returns true, the
+-- answer of the call is certain, and there is no refusal. Without `still`, a call could be put off for ever if
+-- something becomes due in every millisecond.
 --
 -- Refusals: DUE (something was due first; the same call may be made again at once)
 -- @use advance finish refuse

@@ -1,4 +1,4 @@
--- The words of a text, as a list: how results are kept.
+-- Splits a text into words. Results are stored as such texts.
 local function split_words(text)
   local list = {}
   for word in string.gmatch(text, '%S+') do

@@ -1,5 +1,5 @@
--- A command with a long list of arguments, in pieces: Lua cannot hand over more than some thousands at once. The list may be
--- of pairs.
+-- Runs a command with a long list of arguments, in pieces, because Lua can pass only some thousands at once. The list
+-- may consist of pairs.
 local function write_many(command, key, list)
   local n = #list
   for i = 1, n, 1000 do

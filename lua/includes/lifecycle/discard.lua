@@ -1,4 +1,5 @@
--- A message leaves the partition for good. Its record goes with the next `flush`, unless others still refer to it.
+-- Removes a message from the partition for good. The next `flush` deletes its record, unless other messages refer to
+-- it.
 -- @use drop_record
 local function discard(p, member, e)
   p.taken[#p.taken + 1] = member

@@ -1,4 +1,4 @@
--- A message of the main side whose time has come goes to the dead-letter queue, where the entity says so, or for good.
+-- Expires a message of the main side: moves it to the dead-letter queue if the entity is set so, otherwise discards it.
 -- @use bury discard
 local function expire(p, member, e)
   if p.dead then

@@ -1,4 +1,4 @@
--- The entry of a message becomes that of a dead letter.
+-- Changes the entry of a message to that of a dead letter.
 -- @use never_text
 local function mark_dead(e, member, reason)
   if e.record == '' then

@@ -1,4 +1,4 @@
--- The side that a member of `order` is on, and its number there.
+-- Returns the side that a member of `order` is on, and its number there.
 -- @use sides
 local function side_of(member)
   if string.byte(member) == 100 then

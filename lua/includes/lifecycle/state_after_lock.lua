@@ -1,5 +1,6 @@
--- What becomes of a message whose lock ends at a time, other than by settling it for good: `dead` by its failures, `deferred`,
--- `expired` or `ready`. With `counted` this was a delivery that failed; the count of a dead letter stays as it was.
+-- Returns the next state of a message whose lock ends at a time without a final settlement: `dead` because of its
+-- failures, `deferred`, `expired` or `ready`. With `counted`, the delivery counts as failed; the count of a dead letter
+-- never changes.
 local function state_after_lock(p, side, e, counted, at)
   if counted and side.prefix == '' then
     e.failures = e.failures + 1

@@ -1,5 +1,5 @@
--- The messages that a token holds, in the order in which they were given out; none if its lease has ended. For the lock on a
--- session, those of the runs `said` that it still holds.
+-- Returns the messages that a token holds, in the order in which they were given out; none if its lease has ended. For
+-- the lock on a session, it returns the messages of the runs `said` that the lock still holds.
 -- @use read_many
 local function messages_of_lease(p, token, said)
   local text = redis.call('HGET', p.leases, token)

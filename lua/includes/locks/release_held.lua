@@ -1,4 +1,4 @@
--- Releases what the lock on a session holds, which counts no delivery. Returns how many messages that were.
+-- Releases the messages that the lock on a session holds. No delivery counts as failed. Returns the number of messages.
 -- @use entry index_entries index_name most_held read_many release
 local function release_held(p, session)
   local indexed, members = index_entries(p, session, 'h', 0, 0, MOST_HELD), {}

@@ -1,6 +1,6 @@
--- The reply of a receive that is repeated: what its token holds now, with the time that is left. The lock on a session holds
--- what other calls have given out as well: then `said` are the messages, as runs, that this one gave out. A token never comes to
--- hold more than its call gave out, so the room of that call bounds what is read here.
+-- Returns the reply to a repeated receive: the messages that its token holds now, and the time that is left. The lock
+-- on a session also holds messages that other calls gave out; `said` are then the messages, as runs, that this call
+-- gave out. A token never holds more than its call gave out, so the room of that call limits what is read here.
 -- @use delivery_extras messages_of_lease next_due read_records record_of
 local function repeat_receive(p, token, said)
   local names, entries = messages_of_lease(p, token, said)

@@ -1,7 +1,7 @@
--- Those messages of a group that its lease still holds: their names, numbers, entries and places in the call. The others are
--- added to `lost`. A lease that has ended holds nothing, whether or not it was cleared away. A message that is named twice is
--- lost the second time; `seen`, empty at first, goes from group to group to tell: as long as the numbers rise, none can have
--- come before.
+-- Returns the messages of a group that its lease still holds: their names, numbers, entries and places in the call.
+-- Adds the others to `lost`. A lease that has ended holds nothing, whether or not it was deleted. A message that is
+-- named twice counts as lost the second time. `seen`, empty at first, is passed from group to group to detect this: as
+-- long as the numbers rise, none can have come before.
 -- @use read_many
 local function still_held(p, group, seen, lost)
   local lease = redis.call('HGET', p.leases, group.token)

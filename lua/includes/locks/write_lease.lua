@@ -1,5 +1,5 @@
--- Notes that a token holds so many messages, given as runs, or a session, until a time. (A session may be any bytes, and what
--- `string.format` puts in with %s ends at a zero.)
+-- Writes that a token holds a number of messages, given as runs, or a session, until a time. (A session's name may be
+-- any bytes, and `string.format` would cut a %s argument at a zero byte.)
 local function write_lease(p, token, till, count, runs)
   redis.call('HSET', p.leases, token, string.format('%.0f %d ', till, count) .. runs)
   redis.call('ZADD', p.locks, till, token)

@@ -1,5 +1,5 @@
--- How many of these records, from the first on, weigh no more than `room` together; at least one. Their sizes are asked for
--- only where the largest message that ever came here says that they might be too much.
+-- Returns how many of these records, from the first on, weigh no more than `room` together; at least one. It reads
+-- their sizes only if they could be too much, judged by the largest message that this partition has had.
 -- @use record_key
 local function count_records_that_fit(p, numbers, room)
   local n = #numbers

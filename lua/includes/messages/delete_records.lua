@@ -1,5 +1,5 @@
--- Deletes the records of what is gone for good, and counts the bytes that this frees. A record that several subscriptions
--- carry goes with the last of them.
+-- Deletes the records of messages that are gone for good, and counts the bytes that this frees. A record that several
+-- subscriptions refer to is deleted with the last of these references.
 -- @use group_records write_many
 local function delete_records(p, numbers, sizes, as_numbers)
   local last, freed = numbers, 0

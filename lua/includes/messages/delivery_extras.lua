@@ -1,5 +1,5 @@
--- Adds to a reply what a receiver is told of a message besides its record, where there is something to tell: its place in the reply,
--- failed deliveries, reason, expiry and changed properties.
+-- Adds to a reply what a receiver is told about a message besides its record: its index in the reply, failed
+-- deliveries, reason, expiry and changed properties.
 local function delivery_extras(list, place, text)
   local _, at = string.find(text, ';%d*;', 34)
   local n = #list

@@ -1,4 +1,4 @@
--- The entry of a message that waits and may have none, from its record.
+-- Returns the entry of a message that is not locked. If it has none, the entry is derived from its record.
 -- @use entry never_text
 local function entry_or_default(text, record)
   if text then

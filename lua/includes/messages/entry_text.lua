@@ -1,4 +1,4 @@
--- The reverse of `entry`.
+-- Returns an entry as text, in the form that `entry` parses.
 local function entry_text(token, e)
   return table.concat({
     token, e.level, e.home, e.reason, string.format('%05d', math.min(e.failures, 99999)), e.expires,

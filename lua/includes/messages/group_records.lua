@@ -1,5 +1,5 @@
--- Numbers of records by the key of the hash that they lie in. `as_numbers` is the same list, counted with, where the caller
--- has it.
+-- Groups the numbers of records by the key of the hash that holds them. `as_numbers` is the same list as Lua numbers,
+-- if the caller has it. Also returns whether there is only one group.
 -- @use record_key
 local function group_records(keys, numbers, as_numbers)
   local n, least, most = #numbers, math.huge, 0

@@ -1,5 +1,5 @@
--- Which message ids of a call were seen within the window of duplicate detection, by id; nil where duplicates are not
--- detected. What is out of the window goes, at least as quickly as new ids come.
+-- Returns which message ids of a call were seen within the window of duplicate detection, by id; nil if duplicates are
+-- not detected. Ids outside the window are deleted, at least as quickly as new ids come.
 -- @use write_many
 local function known_message_ids(p, argv, incoming)
   if not incoming.id or not p.window then

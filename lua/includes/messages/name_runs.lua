@@ -1,4 +1,4 @@
--- Messages of either side, given by name, as runs in the order in which they come.
+-- Returns message names, of either side, as runs, in the given order.
 -- @use number_runs side_of
 local function name_runs(members)
   local list, prefix, numbers = {}, nil, {}

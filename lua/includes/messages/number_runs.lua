@@ -1,4 +1,4 @@
--- Numbers of messages as runs, in the order in which they come, each with the prefix of their side: 4, 5, 6, 9 is "4-6,9".
+-- Returns message numbers as runs, in the given order, each with the prefix of their side: 4, 5, 6, 9 is "4-6,9".
 local function number_runs(prefix, numbers)
   local list, first, last = {}, numbers[1], numbers[1]
   for i = 2, #numbers + 1 do

@@ -1,4 +1,4 @@
--- The records of these numbers, in the same order.
+-- Returns the records with these numbers, in the same order.
 -- @use group_records read_many
 local function read_records(keys, numbers, as_numbers)
   local groups, one = group_records(keys, numbers, as_numbers)

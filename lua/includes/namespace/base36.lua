@@ -1,4 +1,4 @@
--- A whole number in digits and small letters.
+-- Returns a whole number in base 36, with digits and lower-case letters.
 local function base36(number)
   local text = ''
   repeat

@@ -1,6 +1,6 @@
--- The id of a new entity, which no other has had or will have, in the form in which it is kept and as a number, and the process
--- that gave it. After a change of the server process the ids go on a good way further up: a failover may have lost the last
--- ones that were given.
+-- Returns the id of a new entity, as text and as a number, and the run id of the server process that gave it. No other
+-- entity has had this id or will have it. After a change of the server process the ids jump ahead, because a failover
+-- may have lost the last ids that were given.
 -- @use base36
 local function next_id(n, process)
   local LEAP = 46656

@@ -1,7 +1,8 @@
--- Opens a call on the registry of a namespace: refuses what must not run, else gives what the namespace keeps of itself.
+-- Opens a call on the registry of a namespace: refuses a call that must not run, and otherwise returns the fields of
+-- the namespace.
 --
--- Refusals: NAMESPACE (there is none, or no longer), LAYOUT (of another release), PARTITIONS (the caller goes by another
---   number)
+-- Refusals: NAMESPACE (there is none, or no longer), LAYOUT (of another release), PARTITIONS (the caller assumes
+--   another number of partitions; the right one)
 -- @use refuse
 local function open_registry(key, partitions)
   local kept = redis.call('HMGET', key, 'layout', 'partitions', 'last_id', 'run_id')

@@ -1,5 +1,5 @@
--- Reads texts of a hash in the order of their names, between two that are not among them, as many as are asked for and fit into
--- a reply, one at least. Gives the names, the texts, and whether there may be more.
+-- Reads texts of a hash in the order of their names, between two names that are excluded. It reads up to the limit, and
+-- no more than fit into a reply, but at least one. Returns the names, the texts, and whether there may be more.
 local function page(names, texts, after, before, limit)
   local ROOM = 1048576
   local members = redis.call('ZRANGEBYLEX', names, '(' .. after, '(' .. before, 'LIMIT', 0, limit)

@@ -1,6 +1,6 @@
--- A record of the registry, taken apart as far as scripts look into it: "1 version id incarnation stamps created updated
--- description". The stamps are those of its last writes, the newest first, separated by commas. The description is Python's
--- alone; `at` is where it begins.
+-- Parses a record of the registry, as far as scripts need it: "1 version id incarnation stamps created updated
+-- description". The stamps are those of the last writes, the newest first, separated by commas. Only Python reads the
+-- description; `at` is where it begins.
 --
 -- Refusals: LAYOUT (of another release)
 -- @use refuse

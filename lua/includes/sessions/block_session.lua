@@ -1,4 +1,4 @@
--- Keeps a session from giving out its messages until a time, or for as long as it was kept from it before, if that is longer.
+-- Blocks a session until a time: it gives out no messages until then. A block that ends later stays as it is.
 local function block_session(p, session, till)
   local before = redis.call('HGET', p.states, '~' .. session)
   if before and tonumber(before) >= till then

@@ -1,4 +1,4 @@
--- How many messages of a session its holder has out.
+-- Returns the number of messages of a session that its holder has locked.
 local function count_held(p, session)
   return redis.call('ZLEXCOUNT', p.index, '[' .. session .. '\255h', '(' .. session .. '\255i')
 end

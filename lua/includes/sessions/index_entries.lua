@@ -1,4 +1,5 @@
--- Members of the index of one session under one letter, in order, from a number on: at most `most`, after the first `skip`.
+-- Returns index members of one session under one letter, in order, from a number on: at most `most`, after the first
+-- `skip`.
 -- @use index_text
 local function index_entries(p, session, letter, from, skip, most)
   local place = session .. '\255'

@@ -1,5 +1,5 @@
--- Removes a message that could be received, and is to be gone, from the index of its session. Whether the session has another such
--- message is no longer known.
+-- Removes a message that is about to be deleted from the index of its session, where it could be received. Whether the
+-- session has another such message must be found out again.
 -- @use index_remove record_session
 local function index_expire(p, member, record)
   local session = record_session(record)

@@ -1,2 +1,2 @@
--- How many messages of a session who has its lock may have out at once.
+-- The largest number of messages of a session that its holder may have locked at once.
 local MOST_HELD = 1000

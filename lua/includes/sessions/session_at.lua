@@ -1,5 +1,6 @@
--- The session that a message belongs to, or nil: what its sender gave begins at `at` with a byte for the version, and if it
--- has a session, that comes first, as tag 2 and its length, seven bits a byte. Nothing else of it is ever looked at here.
+-- Returns the session of a message, or nil. The sender's part of the message begins at `at` with a byte for the
+-- version. The session comes first, if there is one: tag 2, then its length with seven bits a byte. Scripts read
+-- nothing else of it.
 local function session_at(text, at)
   local _, tag, length, more = string.byte(text, at, at + 3)
   if tag ~= 2 then

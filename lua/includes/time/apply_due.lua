@@ -1,16 +1,18 @@
--- Does a share of what is due: writes what `plan_due` has worked out.
+-- Does a share of the due work: writes the events that `plan_due` has computed.
 -- @use epoch_leap flush never
--- @use bury discard group_records index_remove make_deferred make_ready plan_due record_key turns unlock_session write_many inside
+-- @use bury discard group_records index_remove make_deferred make_ready plan_due record_key turns unlock_session inside
+-- @use write_many inside
 local function apply_due(p, share)
   if p.epoch then
-    -- What a failover may have lost was given numbers that nobody must get again.
+    -- A failover may have lost messages that had numbers; these numbers must not be given again.
     redis.call('HINCRBY', p.store, 'seq', EPOCH_LEAP)
     p.dead_seq = p.dead_seq + EPOCH_LEAP
     p.changed.dead_seq = p.dead_seq
     p.epoch = false
   end
   if p.topic then
-    -- What is scheduled on a topic waits for one who knows the rules; here is only seen to it when that will be next.
+    -- The scheduled messages of a topic wait for a client that knows the rules; here only their next due time is
+    -- updated.
     if p.next_due <= p.now then
       local after = '(' .. string.format('%.0f', p.now)
       local first = redis.call('ZRANGE', p.due, after, '+inf', 'BYSCORE', 'LIMIT', 0, 1, 'WITHSCORES')
@@ -110,7 +112,7 @@ local function apply_due(p, share)
     end
   end
   flush(p)
-  p.sooner = sooner -- who waits was told of the event that made these
+  p.sooner = sooner -- the waiters were told of the event that caused these
 
   local lock = redis.call('ZRANGE', p.locks, 0, 0, 'WITHSCORES')
   local due = redis.call('ZRANGE', p.due, 0, 0, 'WITHSCORES')

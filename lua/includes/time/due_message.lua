@@ -1,4 +1,4 @@
--- The member of `order` that an event in `due` is about: the reverse of `due_name`, for every letter but b.
+-- Returns the member of `order` that an event in `due` is about: the reverse of `due_name`, for every letter except b.
 -- @use index_name
 local function due_message(text)
   local name = index_name(text)

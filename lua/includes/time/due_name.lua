@@ -1,7 +1,8 @@
--- How an event of a message is named in `due`: by a letter for what happens, and its number in twelve hexadecimal digits, behind a
--- `d` on the dead side. So events of one instant are in the order of letters, and then of numbers.
+-- Returns the name of a message's event in `due`: a letter for what happens, then the message's number in twelve
+-- hexadecimal digits. A `d` precedes the number on the dead-letter side. So events of one instant are ordered by
+-- letter, and then by number.
 --
---   a a scheduled message is activated   b a session is blocked no longer (this is followed by its name)   d a delay is over
+--   a a scheduled message is activated   b the block of a session ends (the session's name follows)   d a delay is over
 --   e an active message expires
 -- @use index_text
 local function due_name(letter, member)

@@ -1,6 +1,6 @@
--- Sees to it that a new message's expiry is noticed. Most need no index: as long as each expires no earlier than all before
--- it, the first of them is the next to expire, and a lower bound of that (`head`) is enough. Only what lives shorter is
--- indexed.
+-- Makes sure that a new message's expiry is noticed. Most messages need no index: as long as each expires no earlier
+-- than all before it, the first of them is the next to expire, and `head`, a lower bound of that time, is enough. Only
+-- a message that expires earlier than one before it is indexed.
 -- @use due_name never
 local function index_expiry(p, number, expires)
   if expires > NEVER then

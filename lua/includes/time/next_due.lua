@@ -1,4 +1,5 @@
--- In how many ms something will be due in the partition, at least 1; 0 for never. A waiting receiver sleeps no longer than that.
+-- Returns the time in ms until something is due in the partition, at least 1; 0 for never. A waiting receiver sleeps no
+-- longer than that.
 -- @use never
 local function next_due(p)
   local lock = redis.call('ZRANGE', p.locks, 0, 0, 'WITHSCORES')

@@ -1,4 +1,4 @@
--- In how many ms something will be due in the partition once all of `plan_due` has happened, at least 1; 0 for never.
+-- Returns the time in ms until something is due once all events of `plan_due` have happened, at least 1; 0 for never.
 -- @use never
 local function next_due_after(p, o)
   if o.more == 1 then

@@ -1,29 +1,29 @@
--- Works out what time has done to the partition since a call last looked, without writing anything. The events that are due are
--- taken in the order of their times, at most `share` of them and until 2 MB of records are read: locks that have ended, scheduled
--- messages, delays, sessions that were blocked, and expiry. At one instant they come in this order, and then by token or number.
--- Each event happens as of its own time, and what it makes due is taken in the same pass. `apply_due` writes the result; `count` and
--- `peek` only show it.
+-- Computes what has become due in the partition since the last call, without writing anything. The due events are taken
+-- in the order of their times, at most `share` of them, and until 2 MB of records are read. They are: locks that have
+-- ended, scheduled messages, delays, blocked sessions, and expiry. Events of one instant come in this order, and then
+-- by token or number. Each event happens as of its own time, and new events that it makes due are taken in the same
+-- pass. `apply_due` writes the result; `count` and `peek` only show it.
 --
--- An event other than a lock has a name in `due`. What was never indexed (see await_expiry) is found at the beginning of each level
--- of priority.
+-- An event other than a lock has a name in `due`. Messages whose expiry is not indexed (see index_expiry) are found at
+-- the beginning of each level of priority.
 --
 -- Result, a table:
---   moved      each message to which something has happened, in order: its member, what it was (`was`: the letter of its event, or
---              L), what it is (`is`: ready, deferred, dead, gone), its entry `e`, its side, number and session. One that was
---              scheduled has a new number and `name`, and its `head` and stored `record`; `indexed` says if it expires by an index
---              `index` is its name in `due`, if it was due by that
+--   moved      each message that an event has moved, in order: its member, its former state (`was`: the letter of its
+--              event, or L), its new state (`is`: ready, deferred, dead, gone), its entry `e`, its side, number and
+--              session. A message that was scheduled has a new number and `name`, and its `head` and stored `record`.
+--              `indexed` says whether its expiry is indexed. `index` is the name of its event in `due`, if it had one
 --   by         the same by member
 --   dead       those of them that are dead letters now, in the order of their deaths
 --   activated  those that were scheduled, in order
---   leases     token, and what is left of the lease as text, or nothing if it has ended
---   unlocked   sessions, and the tokens of their locks that have ended
---   unblocked  sessions
---   turns      sessions by name of which something has changed: what they do, and since when
---   horizon, head, seq: of the partition, as they are then; seq only if something was activated
---   leap       by how much the numbers go on first, after a failover, since what it may have lost was given numbers
---   more       1 if something that is due was left over, else 0
--- @use band due_message entry epoch_leap index_entries index_name levels mark_dead never read_many record_key state_after_lock
--- @use record_session side_of turns
+--   leases     token, and the rest of the lease as text, or nothing if it has ended
+--   unlocked   sessions whose locks have ended, and the tokens of these locks
+--   unblocked  sessions whose block has ended
+--   turns      the sessions that have changed, by name: what they do, and since when
+--   horizon, head, seq: of the partition afterwards; seq only if something was activated
+--   leap       how far the numbers jump ahead first after a failover, which may have lost messages that had numbers
+--   more       1 if due work was left over, else 0
+-- @use band due_message entry epoch_leap index_entries index_name levels mark_dead never read_many record_key
+-- @use state_after_lock record_session side_of turns
 local function plan_due(p, share, turning)
   local now = p.now
   local o = {
@@ -31,13 +31,13 @@ local function plan_due(p, share, turning)
     horizon = p.horizon, head = p.head, more = 0, leap = p.epoch and EPOCH_LEAP or 0,
   }
   if p.topic then
-    return o -- what is scheduled on a topic waits for one who knows its rules
+    return o -- scheduled messages of a topic wait for a client that knows its rules
   end
   local room, made, at_made = 2097152, {}, 1
 
   -- -- sessions -------------------------------------------------------------------------------------------------------
 
-  -- What a session does, followed from event to event: `ready` counts what it has to give.
+  -- The turn of a session, updated from event to event. `ready` counts the messages that can be received.
   local function turn_of(name)
     local turn = o.turns[name]
     if not turn then
@@ -150,7 +150,7 @@ local function plan_due(p, share, turning)
     entries = read_many('HMGET', p.entries, members)
   end
 
-  -- What was never indexed: at the beginning of each level stands what expires first there.
+  -- Messages whose expiry is not indexed: in each level, the first message expires first.
   local levels = {}
   for level = 0, p.head <= now and LEVELS - 1 or -1 do
     levels[#levels + 1] = { from = level * BAND, seen = 0, members = {}, at = 1 }
@@ -190,8 +190,8 @@ local function plan_due(p, share, turning)
     return nil
   end
 
-  -- An active message expires, as of `at`. `record` is there if it was read already.
-  local function fade(member, e, record, at)
+  -- An active message expires, as of `at`. `record` is given if it was read already.
+  local function expire_active(member, e, record, at)
     local stored = e and e.record ~= '' and e.record or member
     if p.index and not record then
       record = redis.call('HGET', record_key(p.keys, tonumber(stored)), stored)
@@ -212,7 +212,7 @@ local function plan_due(p, share, turning)
   local function activate(member, at)
     local record = redis.call('HGET', record_key(p.keys, tonumber(member)), member)
     local same = string.sub(record, 2, 15)
-    if same ~= alike.of or at ~= alike.at then -- what is scheduled together begins alike
+    if same ~= alike.of or at ~= alike.at then -- messages that were scheduled together have the same header
       local level, expires = string.sub(record, 2, 2), math.min(at + math.min(tonumber(string.sub(record, 3, 15)), p.ttl), NEVER)
       local head = 'a' .. level .. string.format('%013.0f', at)
       if expires < NEVER then
@@ -241,7 +241,8 @@ local function plan_due(p, share, turning)
   end
 
   local function lapse_session(token, name, at)
-    if redis.call('HGET', p.states, '!' .. name) ~= token then -- it cannot be; but nobody else's session is touched for it
+    -- This cannot happen; but another receiver's session must not be touched if it does.
+    if redis.call('HGET', p.states, '!' .. name) ~= token then
       o.leases[#o.leases + 1] = { token = token }
       return 1
     end
@@ -302,9 +303,9 @@ local function plan_due(p, share, turning)
   end
 
   while true do
-    -- The earliest of all: kind is where it comes from. At one instant, only expiries come from several places; `number` is that
-    -- of the message that expires, and less than any for other events. No texts are compared: in what order they are, depends on
-    -- the locale of the server.
+    -- Find the earliest of all events; `kind` is its source. At one instant, only expiries come from several sources;
+    -- `number` is that of the expiring message, and -1 for other events. Texts are not compared, because their order
+    -- depends on the locale of the server.
     local kind, time, number, expiring
     if locks[at_lock] then
       kind, time, number = 'lock', math.min(now, tonumber(locks[at_lock + 1]) - p.offset), -1
@@ -346,7 +347,7 @@ local function plan_due(p, share, turning)
       room = room - event.m.e.size
       expire(event.m, time)
     elseif kind == 'level' then
-      fade(expiring.told, expiring.e, expiring.record, time)
+      expire_active(expiring.told, expiring.e, expiring.record, time)
     else
       local letter, member, found = string.byte(text), members[(at_due + 1) / 2], entries[(at_due + 1) / 2]
       local m
@@ -368,7 +369,7 @@ local function plan_due(p, share, turning)
         m = touch(member, 'd', entry(found))
         come_back(m, time)
       else -- e
-        m = fade(member, found and entry(found), nil, time)
+        m = expire_active(member, found and entry(found), nil, time)
       end
       if m then
         m.index = text
@@ -377,7 +378,7 @@ local function plan_due(p, share, turning)
     share = share - spent
   end
 
-  -- A lower bound of when something expires that is in no index.
+  -- A lower bound of the time when a message that is in no index expires.
   if o.more == 0 and #levels > 0 then
     o.head = NEVER
     for i = 1, #levels do

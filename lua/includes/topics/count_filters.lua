@@ -1,6 +1,7 @@
--- Counts filters of a topic, more of them or fewer; or gives the refusal, if they would become more than there may be.
+-- Adds to the filter counts of a topic; the differences may be negative. Returns a refusal if a count exceeds its
+-- limit.
 --
--- Refusals: QUOTA (what, and of how many)
+-- Refusals: QUOTA (the kind that is full, and its limit)
 -- @use refuse
 local function count_filters(t, sql, correlation, most_sql, most_correlation)
   t.sql, t.correlation = t.sql + sql, t.correlation + correlation

@@ -1,4 +1,5 @@
--- Whether a rule's place is one in its subscription: the path of that, a blank, and the name of the rule.
+-- Tells whether a rule's place belongs to a subscription. A place is the subscription's path, a blank, and the rule's
+-- name.
 local function is_rule_of(place, name)
   return #place > #name + 1 and string.sub(place, 1, #name + 1) == name .. ' '
 end

@@ -1,11 +1,14 @@
--- Opens a call that gives a subscription a rule, new or changed, with the arguments of create_rule.lua: what is asked, and the
--- rule of that name that is there; or the answer, which is a refusal, or that of a repetition.
+-- Opens a call that creates or changes a rule of a subscription, with the arguments of create_rule.lua. Returns the
+-- request and the existing rule of that name; or nil and the answer, which is a refusal or the answer to a repetition.
 --
--- Refusals: NAMESPACE, LAYOUT, PARTITIONS, GONE (no such subscription, or another incarnation, or it is being deleted), BADCALL
+-- Refusals: NAMESPACE, LAYOUT, PARTITIONS, GONE (there is no such subscription, or it has another incarnation, or it is
+--   being deleted), BADCALL
 -- @use is_rule_of open_registry open_subscription parse_rule parse_token refuse server_time whole_number
 local function open_rule_change(keys, argv)
-  local stamp, most_sql, most_correlation = parse_token(argv[5]), whole_number(argv[9], 0, 999999), whole_number(argv[10], 0, 999999)
-  if not parse_token(argv[4]) or not stamp or not is_rule_of(argv[6], argv[3]) or not string.find(argv[7], '^[sct]$') or argv[8] == ''
+  local stamp = parse_token(argv[5])
+  local most_sql, most_correlation = whole_number(argv[9], 0, 999999), whole_number(argv[10], 0, 999999)
+  if not parse_token(argv[4]) or not stamp or not is_rule_of(argv[6], argv[3])
+    or not string.find(argv[7], '^[sct]$') or argv[8] == ''
     or not most_sql or not most_correlation then
     return nil, refuse('BADCALL', 'rule')
   end

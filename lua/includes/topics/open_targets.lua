@@ -1,9 +1,11 @@
--- The subscriptions that a call publishes to, opened as far as that needs; or a refusal. TARGET is a list of engine/_state.py.
+-- Returns the subscriptions that a call publishes to, with the fields that publishing needs; or a refusal. TARGET is a
+-- list in engine/_state.py.
 --
--- Refusals: TARGET (one, by its place, is not here, or no longer), BADCALL
+-- Refusals: TARGET (a subscription is not here, or no longer; its place), BADCALL
 -- @use refuse split_words
 local function open_targets(p, keys, incarnations)
-  local names, list, at, none = split_words(incarnations), {}, 31, {} -- nothing is ever taken away: one empty list for all of that
+  -- Publishing never takes anything away: all these lists share one empty table.
+  local names, list, at, none = split_words(incarnations), {}, 31, {}
   for i = 1, #names do
     local incarnation, sessions = string.match(names[i], '^([^+]+)(%+?)$')
     if not incarnation or not keys[at + (sessions == '+' and 7 or 4)] then

@@ -1,6 +1,7 @@
--- The copies of each message of a call, in the order of the subscriptions that they are for; how many numbers each message
--- takes, and all together: further copies for one subscription have numbers of their own. One that names a time to come need not be
--- judged yet, and then has no copies but false. Nil if they are malformed, or, of several messages, more than a call may carry.
+-- Returns three things: the copies of each message of a call, in the order of their subscriptions; how many numbers
+-- each message takes; and the sum of these. Further copies for the same subscription have numbers of their own. A
+-- message that names a due time may be unjudged; it has false in place of copies. Returns nil if the routes are
+-- malformed, or if several messages have more copies than a call may carry.
 -- @use never split_words whole_number
 local function parse_copies(argv, incoming, targets)
   local MOST = 20000

@@ -1,6 +1,6 @@
--- A rule as the registry keeps it, taken apart as far as scripts look into it: "1 kind stamp created description". The kind of its
--- filter is s for SQL, c for correlation, or t for one that is not counted; the stamp is that of its last change. The
--- description is Python's alone.
+-- Parses a rule as the registry stores it, as far as scripts need it: "1 kind stamp created description". The kind of
+-- the filter is s for SQL, c for correlation, or t for a filter that is not counted. The stamp is that of the last
+-- change. Only Python reads the description.
 --
 -- Refusals: LAYOUT (of another release)
 -- @use refuse

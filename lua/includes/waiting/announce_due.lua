@@ -1,8 +1,9 @@
--- Tells those clients that maintain the namespace when something will be due in a partition, by its plain clock. All partitions
--- of a slot publish on one channel. A partition publishes only if something is due sooner than it said last, or if that time has
--- passed: so an idle one never does, and a busy one about once a lock duration. As long as something has been due since the time
--- that it said last, it publishes nothing: whoever heard of that time is coming. A topic publishes nothing here: what is scheduled
--- there is looked after in another way.
+-- Tells the clients that maintain the namespace when something will be due in a partition, by its plain clock, not the
+-- logical one. All partitions of a slot publish on one channel. A partition publishes only if something is due sooner
+-- than it last announced, or if the announced time has passed. So an idle partition never publishes, and a busy one
+-- publishes about once a lock duration. If the announced time has passed and work is still due, the partition publishes
+-- nothing, because a client that heard of that time is coming. A topic publishes nothing here: its scheduled messages
+-- are handled in another way.
 -- @use never
 local function announce_due(p)
   local first, lock = p.next_due, p.next_lock

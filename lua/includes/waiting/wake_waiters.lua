@@ -1,11 +1,13 @@
--- Wakes as many waiting receivers as there is work for, in the order in which they came; and one of them, if something will
--- be due before it would come again by itself. Where messages belong to sessions, the work is sessions that are free. A
--- receiver stands in `waiters` by its channel and, after a blank, the letter of the side it waits at, scored by room * 2^48 +
--- until (in 10 ms) * 128 + how many messages it wants; once woken, in the room eight further on, by when it was woken. One that
--- was woken and has not come within a second is given up, and the next one is woken by whoever calls next.
+-- Wakes as many waiting receivers as there is work for, in the order in which they came. Wakes one more if something
+-- will be due before it would look again by itself. If the entity requires sessions, the work is the free sessions.
 --
--- Who has left may have been the only one that knew when something will be due: unless somebody was told just now, one of the
--- others is woken to hear of it.
+-- A member of `waiters` is the receiver's channel, a blank, and the letter of its side. Its score is room * 2^48 +
+-- until (in 10 ms) * 128 + the number of messages that it wants. A woken receiver moves to the room eight higher, where
+-- its score has the time of its waking. If it has not come within a second, the next call removes it and wakes the next
+-- receiver.
+--
+-- A receiver that leaves may have been the only one that knew when something will be due. So one of the others is woken
+-- to learn it, unless this call has just told another receiver.
 -- @use band
 -- @use next_due sides turns inside
 local function wake_waiters(p)
@@ -15,7 +17,8 @@ local function wake_waiters(p)
   end
   local now = math.floor(p.now / 10)
 
-  -- The number of messages that the first who still waits wants; it is woken if it waits longer than until then.
+  -- Wake the first receiver that still waits, if it waits until later than `till`; return the number of messages it
+  -- wants.
   local function wake_first(side, till)
     local first = redis.call('ZRANGE', p.waiters, side.room * BAND + now * 128, (side.room + 1) * BAND - 1, 'BYSCORE', 'LIMIT', 0, 1,
       'WITHSCORES')
@@ -60,7 +63,7 @@ local function wake_waiters(p)
     if p.locks then
       due = next_due(p)
       due = due > 0 and p.now + due or math.huge
-    else -- a subscription that is published to: not before this
+    else -- a subscription that is published to: nothing is due before this
       due = math.min(p.head, p.next_due, p.next_lock - p.offset)
     end
     p.sooner = math.min(p.sooner, due)

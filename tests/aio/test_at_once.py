@@ -25,7 +25,7 @@ def passed() -> float:
 
 @pytest.mark.everywhere("the partitions lie on several nodes")
 @both
-async def test_what_is_there_now_is_received_from_every_partition(url: str, partitioned: bool) -> None:
+async def test_a_non_waiting_receive_returns_messages_of_every_partition(url: str, partitioned: bool) -> None:
     async with queue_at(url, partitioned=partitioned) as queue, queue.receiver() as receiver:
         assert await receiver.receive_messages(9, 0) == []
         await queue.send(*"12345")
@@ -36,7 +36,7 @@ async def test_what_is_there_now_is_received_from_every_partition(url: str, part
 
 
 @both
-async def test_no_more_than_asked_for_is_received_at_once(url: str, partitioned: bool) -> None:
+async def test_a_non_waiting_receive_returns_no_more_than_the_requested_number(url: str, partitioned: bool) -> None:
     async with queue_at(url, partitioned=partitioned) as queue, queue.receiver() as receiver:
         await queue.send(*"1234567")
         seen: list[str] = []
@@ -50,7 +50,7 @@ async def test_no_more_than_asked_for_is_received_at_once(url: str, partitioned:
 
 @pytest.mark.everywhere("the partitions lie on several nodes")
 @both
-async def test_who_does_not_wait_is_registered_nowhere(url: str, partitioned: bool) -> None:
+async def test_a_non_waiting_receive_registers_no_waiter(url: str, partitioned: bool) -> None:
     async with queue_at(url, partitioned=partitioned) as queue, queue.receiver() as receiver:
         for _ in range(3):
             assert await receiver.receive_messages(9, 0) == []
@@ -61,7 +61,7 @@ async def test_who_does_not_wait_is_registered_nowhere(url: str, partitioned: bo
 
 
 @both
-async def test_what_was_sent_before_is_there_now_for_a_receiver_that_waited(url: str, partitioned: bool) -> None:
+async def test_a_non_waiting_receive_finds_messages_before_any_notice_arrives(url: str, partitioned: bool) -> None:
     """The call does not depend on the notice that wakes a receiver: it asks."""
     async with queue_at(url, partitioned=partitioned) as queue, queue.receiver() as receiver:
         await queue.let_wait(receiver)
@@ -73,7 +73,7 @@ async def test_what_was_sent_before_is_there_now_for_a_receiver_that_waited(url:
 
 
 @both
-async def test_a_call_that_was_under_way_before_does_not_count_as_an_answer(url: str, partitioned: bool) -> None:
+async def test_a_non_waiting_receive_does_not_reuse_the_answer_of_an_earlier_call(url: str, partitioned: bool) -> None:
     async with queue_at(url, partitioned=partitioned) as queue, queue.receiver() as receiver:
         assert await receiver.receive_messages(1, 0) == []
         with Gate(queue.client, "receive") as gate:
@@ -97,7 +97,7 @@ async def test_a_call_that_was_under_way_before_does_not_count_as_an_answer(url:
 
 
 @both
-async def test_one_who_waits_goes_on_waiting_beside_one_who_does_not(url: str, partitioned: bool) -> None:
+async def test_a_non_waiting_receive_does_not_end_the_wait_of_another_call(url: str, partitioned: bool) -> None:
     async with queue_at(url, partitioned=partitioned) as queue, queue.receiver() as receiver:
         waiting = asyncio.create_task(receiver.receive_messages(1, 60))
         await queue.waited_at(1)
@@ -108,7 +108,7 @@ async def test_one_who_waits_goes_on_waiting_beside_one_who_does_not(url: str, p
 
 
 @both
-async def test_what_is_fetched_ahead_is_there_now(url: str, partitioned: bool) -> None:
+async def test_a_non_waiting_receive_returns_prefetched_messages(url: str, partitioned: bool) -> None:
     async with queue_at(url, partitioned=partitioned) as queue:
         await queue.send(*"12345")
         async with queue.receiver(prefetch_count=2) as receiver:
@@ -117,7 +117,7 @@ async def test_what_is_fetched_ahead_is_there_now(url: str, partitioned: bool) -
 
 
 @both
-async def test_an_iteration_that_does_not_wait_ends_with_what_is_there(url: str, partitioned: bool) -> None:
+async def test_a_non_waiting_iteration_ends_after_the_available_messages(url: str, partitioned: bool) -> None:
     async with queue_at(url, partitioned=partitioned) as queue, queue.receiver(max_wait_time=0) as receiver:
         await queue.send(*"123")
         seen: list[str] = []
@@ -128,7 +128,7 @@ async def test_an_iteration_that_does_not_wait_ends_with_what_is_there(url: str,
 
 
 @in_memory
-async def test_an_error_of_all_partitions_is_raised_and_not_an_empty_list(url: str) -> None:
+async def test_a_non_waiting_receive_raises_the_error_of_all_partitions(url: str) -> None:
     async with queue_at(url, partitioned=True) as queue, queue.receiver() as receiver:
         with Gate(queue.client, "receive") as gate:
             gate.fates.extend("never arrives" for _ in range(3))
@@ -140,7 +140,7 @@ async def test_an_error_of_all_partitions_is_raised_and_not_an_empty_list(url: s
 
 @in_memory
 @pytest.mark.usefixtures("hasty")
-async def test_a_partition_that_does_not_answer_keeps_nobody_from_what_the_others_have(url: str) -> None:
+async def test_an_unresponsive_partition_does_not_withhold_messages_of_the_others(url: str) -> None:
     async with queue_at(url, partitioned=True) as queue, queue.receiver() as receiver:
         await queue.send("1", at=0)
         with Gate(queue.client, "receive") as gate:
@@ -175,7 +175,7 @@ async def test_a_negative_wait_is_refused(url: str, wait: float) -> None:
 
 @pytest.mark.everywhere("the partitions lie on several nodes")
 @both
-async def test_a_session_that_is_free_now_is_accepted(url: str, partitioned: bool) -> None:
+async def test_a_non_waiting_accept_returns_each_free_session_and_then_none(url: str, partitioned: bool) -> None:
     async with seats_at(url, partitioned=partitioned) as queue:
         assert await queue.client.accept_next_session("q", max_wait_time=0) is None
         assert await queue.is_left_alone()
@@ -194,7 +194,7 @@ async def test_a_session_that_is_free_now_is_accepted(url: str, partitioned: boo
 
 @pytest.mark.everywhere("the partitions lie on several nodes")
 @both
-async def test_a_receiver_of_the_next_session_may_wait_for_none(url: str, partitioned: bool) -> None:
+async def test_a_receiver_of_the_next_session_may_have_a_wait_time_of_zero(url: str, partitioned: bool) -> None:
     async with seats_at(url, partitioned=partitioned) as queue:
         await queue.say("a", "1", "2")
         async with queue.session(NEXT_AVAILABLE_SESSION, max_wait_time=0) as receiver:
@@ -216,14 +216,14 @@ async def test_the_first_message_is_returned_without_waiting_for_more(url: str, 
 
 
 @both
-async def test_what_came_with_the_first_message_is_returned_too(url: str, partitioned: bool) -> None:
+async def test_messages_of_the_same_reply_are_returned_with_the_first_message(url: str, partitioned: bool) -> None:
     async with queue_at(url, partitioned=partitioned) as queue, queue.receiver() as receiver:
         await queue.fill(5, at=0)
         assert len(await receiver.receive_messages(10, 20, gather=False)) == 5
 
 
 @in_memory
-async def test_without_gathering_no_timer_is_waited_for(url: str) -> None:
+async def test_a_receive_without_gathering_does_not_wait_for_unanswered_calls(url: str) -> None:
     """A receiver that gathers has to wait for a call that is not answered; one that does not gather returns."""
     async with queue_at(url, partitioned=True) as queue, queue.receiver() as receiver:
         await queue.fill(2, at=0)
@@ -245,7 +245,7 @@ async def test_without_gathering_no_timer_is_waited_for(url: str) -> None:
 
 
 @both
-async def test_what_is_fetched_ahead_is_returned_without_gathering(url: str, partitioned: bool) -> None:
+async def test_prefetched_messages_are_returned_without_gathering(url: str, partitioned: bool) -> None:
     async with queue_at(url, partitioned=partitioned) as queue:
         await queue.send("1", "2", at=-1)
         async with queue.receiver(prefetch_count=5) as receiver:

@@ -46,7 +46,7 @@ async def test_a_session_is_accepted_by_path(url: str) -> None:
 
 
 @pytest.mark.parametrize("path", ["orders/$DeadLetterQueue", "news/Subscriptions/all", "", "a" * 300])
-async def test_one_sends_to_queues_and_topics_only(url: str, path: str) -> None:
+async def test_a_sender_is_refused_for_other_paths_than_queues_and_topics(url: str, path: str) -> None:
     async with ServiceBusClient(url) as client:
         with pytest.raises(ValueError, match=r"no queue and no topic|name"):
             client.get_sender(path)
@@ -54,14 +54,16 @@ async def test_one_sends_to_queues_and_topics_only(url: str, path: str) -> None:
 
 
 @pytest.mark.parametrize(("path", "options"), [("news/subscriptions/", {}), ("q/$DeadLetterQueue", {"session_id": ""})])
-async def test_what_cannot_be_received_from_is_refused(url: str, path: str, options: dict[str, Any]) -> None:
+async def test_a_receiver_is_refused_for_an_invalid_path_or_option(
+    url: str, path: str, options: dict[str, Any]
+) -> None:
     async with ServiceBusClient(url) as client:
         with pytest.raises(ValueError, match=r"."):
             client.get_receiver(path, **options)
         assert not client._handlers
 
 
-async def test_nothing_is_created(url: str) -> None:
+async def test_opening_a_path_does_not_create_the_entity(url: str) -> None:
     async with ServiceBusAdministrationClient(url) as admin, ServiceBusClient(url) as client:
         with pytest.raises(MessagingEntityNotFoundError):
             await client.get_receiver("orders").receive_messages(1, 1)

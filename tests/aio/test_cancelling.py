@@ -33,7 +33,7 @@ async def after(steps: int, done: Awaitable[Any]) -> Any:
 @pytest.mark.everywhere("the partitions lie on several nodes")
 @both
 @pytest.mark.parametrize("prefetch", [0, 2])
-async def test_receiving(url: str, partitioned: bool, prefetch: int) -> None:
+async def test_a_message_survives_a_cancelled_receive(url: str, partitioned: bool, prefetch: int) -> None:
     """The message is with the caller, or can be received again at once by somebody else."""
     async with queue_at(url, partitioned=partitioned) as queue:
         await queue.send("a", at=-1)
@@ -55,7 +55,7 @@ async def test_receiving(url: str, partitioned: bool, prefetch: int) -> None:
 
 
 @both
-async def test_receiving_with_one_receiver(url: str, partitioned: bool) -> None:
+async def test_the_next_call_of_a_receiver_gets_the_messages_of_a_cancelled_one(url: str, partitioned: bool) -> None:
     """The next call gets what the one before it has left behind."""
     async with queue_at(url, partitioned=partitioned) as queue, queue.receiver() as receiver:
         await queue.fill(60, at=-1)
@@ -69,7 +69,7 @@ async def test_receiving_with_one_receiver(url: str, partitioned: bool) -> None:
 
 
 @both
-async def test_receiving_what_is_deleted_at_once(url: str, partitioned: bool) -> None:
+async def test_a_cancelled_receive_and_delete_keeps_its_messages_for_the_next_call(url: str, partitioned: bool) -> None:
     """It cannot be given back: it is kept for the next call of the same receiver."""
     async with (
         queue_at(url, partitioned=partitioned) as queue,
@@ -85,7 +85,7 @@ async def test_receiving_what_is_deleted_at_once(url: str, partitioned: bool) ->
 
 
 @both
-async def test_one_of_several_who_wait(url: str, partitioned: bool) -> None:
+async def test_messages_of_a_cancelled_call_go_to_the_next_waiting_call(url: str, partitioned: bool) -> None:
     """What it would have got goes to those behind it."""
     async with queue_at(url, partitioned=partitioned) as queue, queue.receiver() as receiver:
         for steps in STEPS[::4]:
@@ -110,7 +110,7 @@ async def test_one_of_several_who_wait(url: str, partitioned: bool) -> None:
 
 @both
 @pytest.mark.parametrize("what", ["complete", "abandon", "defer", "dead-letter"])
-async def test_settling(url: str, partitioned: bool, what: str) -> None:
+async def test_a_message_stays_settleable_when_settling_is_cancelled(url: str, partitioned: bool, what: str) -> None:
     """It is settled, or it can be settled still; it is never neither."""
     async with queue_at(url, partitioned=partitioned) as queue, queue.receiver() as receiver:
         ways = {
@@ -138,7 +138,7 @@ async def test_settling(url: str, partitioned: bool, what: str) -> None:
 
 @pytest.mark.everywhere("the partitions lie on several nodes")
 @both
-async def test_settling_many(url: str, partitioned: bool) -> None:
+async def test_cancelled_completing_settles_all_messages_or_none(url: str, partitioned: bool) -> None:
     async with queue_at(url, partitioned=partitioned) as queue, queue.receiver() as receiver:
         for steps in STEPS[::3]:
             await queue.fill(4, at=-1)
@@ -167,7 +167,7 @@ def _came_to_rest(receiver: ServiceBusReceiver) -> bool:
 
 
 @both
-async def test_renewing(url: str, partitioned: bool) -> None:
+async def test_a_message_stays_settleable_when_renewing_is_cancelled(url: str, partitioned: bool) -> None:
     """The message keeps a lock under which it can be settled."""
     async with queue_at(url, partitioned=partitioned) as queue, queue.receiver() as receiver:
         await queue.fill(len(STEPS), at=-1)
@@ -181,7 +181,7 @@ async def test_renewing(url: str, partitioned: bool) -> None:
 
 
 @both
-async def test_peeking_and_purging(url: str, partitioned: bool) -> None:
+async def test_cancelled_peeking_and_purging_leave_a_consistent_queue(url: str, partitioned: bool) -> None:
     """Nothing is shown twice by what comes after, and what was deleted is gone."""
     async with queue_at(url, partitioned=partitioned) as queue, queue.receiver() as receiver:
         await queue.fill(10, at=-1)
@@ -197,7 +197,7 @@ async def test_peeking_and_purging(url: str, partitioned: bool) -> None:
 
 @pytest.mark.everywhere("the partitions lie on several nodes")
 @both
-async def test_closing(url: str, partitioned: bool) -> None:
+async def test_a_cancelled_close_continues_in_the_background(url: str, partitioned: bool) -> None:
     """Cut off, it goes on beside; another close waits for it."""
     async with queue_at(url, partitioned=partitioned) as queue:
         await queue.fill(5, at=-1)
@@ -218,7 +218,7 @@ async def test_closing(url: str, partitioned: bool) -> None:
 
 
 @in_memory
-async def test_closing_the_client(url: str) -> None:
+async def test_closing_the_client_leaves_no_task_at_any_step(url: str) -> None:
     """At any step of receiving and of renewing: no task is left, which the end of the queue sees to."""
     for steps in STEPS[::3]:
         async with queue_at(f"{url}-{steps}", partitioned=True) as queue:
@@ -236,7 +236,7 @@ async def test_closing_the_client(url: str) -> None:
 
 
 @both
-async def test_a_time_out_of_the_callers_own(url: str, partitioned: bool) -> None:
+async def test_a_timeout_of_the_caller_cancels_a_receive_without_loss(url: str, partitioned: bool) -> None:
     """asyncio.timeout around a receive is a cancellation like any other."""
     async with queue_at(url, partitioned=partitioned) as queue, queue.receiver() as receiver:
         with pytest.raises(TimeoutError):

@@ -40,7 +40,7 @@ class _Busy:
         return self.left > 0
 
 
-async def test_reading_a_partition_in_which_something_is_always_due_comes_to_an_end() -> None:
+async def test_reading_a_partition_ends_although_work_is_always_due() -> None:
     """It is brought up to date once, in as many calls as that takes, and then it is shown as it is."""
     busy = _Busy(left=2)
     shown = await PartitionClient.read(cast("PartitionClient", busy), "w", cast("Any", None), 60.0)

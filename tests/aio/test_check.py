@@ -38,7 +38,7 @@ def server(port: int, ahead: float, round_trip: float = 0.001) -> ServerReport:
         ),
     ],
 )
-def test_clocks_that_differ_are_told(servers: tuple[ServerReport, ...], told: list[str]) -> None:
+def test_clock_differences_are_reported_as_warnings(servers: tuple[ServerReport, ...], told: list[str]) -> None:
     report = ConnectionReport(TARGET, servers)
     assert len(report.warnings) == len(told)
     for warning, part in zip(report.warnings, told, strict=True):
@@ -46,7 +46,7 @@ def test_clocks_that_differ_are_told(servers: tuple[ServerReport, ...], told: li
         assert f"Warning: {warning}" in str(report)
 
 
-async def test_a_clock_that_differs_from_the_servers_is_measured(
+async def test_the_difference_to_the_clock_of_the_server_is_measured(
     server: LocalServer, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     real = time.time
@@ -68,7 +68,7 @@ async def test_a_clock_that_differs_from_the_servers_is_measured(
     assert "s ahead of that of this machine" in str(report)
 
 
-async def test_a_server_that_can_lose_acknowledged_messages_is_a_warning(
+async def test_a_server_that_can_lose_acknowledged_messages_causes_a_warning(
     server: LocalServer, caplog: pytest.LogCaptureFixture
 ) -> None:
     with caplog.at_level(logging.WARNING, "sbredis"):
@@ -78,7 +78,9 @@ async def test_a_server_that_can_lose_acknowledged_messages_is_a_warning(
     assert "a crash of the server loses everything since its last snapshot" in caplog.text  # to every client
 
 
-async def test_a_server_that_writes_a_file_is_none(binary: str | None, caplog: pytest.LogCaptureFixture) -> None:
+async def test_a_server_with_an_append_only_file_causes_no_warning(
+    binary: str | None, caplog: pytest.LogCaptureFixture
+) -> None:
     with (
         LocalServer(binary=binary, config={"appendonly": "yes"}) as own,
         caplog.at_level(logging.INFO, "sbredis"),
@@ -89,12 +91,12 @@ async def test_a_server_that_writes_a_file_is_none(binary: str | None, caplog: p
     assert [each.levelno for each in worth] == [logging.INFO]
 
 
-async def test_a_server_with_a_replica_is_none(replicated_cluster: LocalCluster) -> None:
+async def test_a_server_with_a_replica_cannot_lose_acknowledged_messages(replicated_cluster: LocalCluster) -> None:
     report = await check_connection(replicated_cluster.url)
     assert [each.can_lose_acknowledged for each in report.servers] == [False] * 3
 
 
 @pytest.mark.parametrize("options", ["durability=replicated", "durability=replicated&replicas=1"])
-async def test_what_nobody_can_confirm_is_refused_at_once(server: LocalServer, options: str) -> None:
+async def test_replicated_durability_is_refused_by_a_server_without_replicas(server: LocalServer, options: str) -> None:
     with pytest.raises(ServerUnsuitableError, match="has no replica"):
         await check_connection(f"{server.url}?{options}", timeout=60)

@@ -41,7 +41,7 @@ async def ended(tasks: list[asyncio.Task[None]]) -> list[BaseException | None]:
 # -- how many calls ----------------------------------------------------------------------------------------------------
 
 
-async def test_a_thousand_sends_are_a_handful_of_calls(url: str) -> None:
+async def test_many_concurrent_sends_take_a_handful_of_calls(url: str) -> None:
     async with queue_at(url) as queue, queue.client.get_queue_sender("q", max_in_flight=5000) as sender:
         with Calls(queue.transport) as calls:
             await asyncio.gather(*sends(sender, *map(str, range(800))))
@@ -51,7 +51,7 @@ async def test_a_thousand_sends_are_a_handful_of_calls(url: str) -> None:
 
 
 @pytest.mark.everywhere("the partitions lie on several nodes")
-async def test_over_partitions_they_are_few_as_well(url: str) -> None:
+async def test_concurrent_sends_to_many_partitions_take_few_calls(url: str) -> None:
     async with queue_at(url, partitioned=True) as queue, queue.client.get_queue_sender("q") as sender:
         with Calls(queue.transport) as calls:
             await asyncio.gather(*sends(sender, *map(str, range(500))))
@@ -59,7 +59,7 @@ async def test_over_partitions_they_are_few_as_well(url: str) -> None:
         assert len(flat(await lies_in(queue))) == 500
 
 
-async def test_the_server_runs_as_few_scripts(server: LocalServer) -> None:
+async def test_the_server_counts_few_scripts_for_many_concurrent_sends(server: LocalServer) -> None:
     """Counted by the server itself."""
     async with queue_at(server.url) as queue, queue.client.get_queue_sender("q") as sender:
         server.ask("CONFIG", "RESETSTAT")
@@ -69,7 +69,7 @@ async def test_the_server_runs_as_few_scripts(server: LocalServer) -> None:
 
 
 @in_memory
-async def test_the_first_is_not_delayed(url: str) -> None:
+async def test_the_first_send_is_not_delayed(url: str) -> None:
     """Its call is made in the next turns of the loop, whoever else may come."""
     async with queue_at(url) as queue, queue.client.get_queue_sender("q") as sender:
         with Gate(queue.client) as gate:
@@ -82,7 +82,7 @@ async def test_the_first_is_not_delayed(url: str) -> None:
 
 
 @in_memory
-async def test_what_comes_while_calls_are_under_way_gathers_for_the_next(url: str) -> None:
+async def test_sends_during_a_running_call_are_gathered_for_the_next(url: str) -> None:
     async with queue_at(url) as queue, queue.client.get_queue_sender("q") as sender:
         with Gate(queue.client) as gate:
             gate.shut = True
@@ -99,7 +99,7 @@ async def test_what_comes_while_calls_are_under_way_gathers_for_the_next(url: st
         assert flat(await lies_in(queue)) == list("123456789")
 
 
-async def test_a_call_takes_no_more_than_the_script_does(url: str) -> None:
+async def test_a_call_stays_within_the_limits_of_the_script(url: str) -> None:
     """A thousand messages, four megabytes: what does not fit goes with the next."""
     async with queue_at(url) as queue, queue.client.get_queue_sender("q", max_in_flight=10_000) as sender:
         with Gate(queue.client) as gate:
@@ -130,7 +130,7 @@ async def test_several_senders_share_calls(url: str, *, partitioned: bool) -> No
 
 
 @both
-async def test_who_awaits_each_send_keeps_the_order_beside_a_crowd(url: str, *, partitioned: bool) -> None:
+async def test_awaited_sends_keep_their_order_among_concurrent_senders(url: str, *, partitioned: bool) -> None:
     async with queue_at(url, partitioned=partitioned) as queue, queue.client.get_queue_sender("q") as sender:
 
         async def one(key: str) -> None:
@@ -147,7 +147,7 @@ async def test_who_awaits_each_send_keeps_the_order_beside_a_crowd(url: str, *, 
 # -- whose failure is whose --------------------------------------------------------------------------------------------
 
 
-async def test_who_is_too_large_for_the_quota_fails_alone(url: str) -> None:
+async def test_a_message_too_large_for_the_quota_fails_alone(url: str) -> None:
     async with queue_at(url, quota=20_000) as queue, queue.client.get_queue_sender("q") as sender:
         bodies = [b"small", bytes(30_000), b"small", bytes(25_000), *[b"small"] * 20, bytes(40_000)]
         with Gate(queue.client) as gate:
@@ -170,7 +170,7 @@ async def test_who_is_too_large_for_the_quota_fails_alone(url: str) -> None:
         assert (await queue.counts()).active == len(found) - 3
 
 
-async def test_a_full_queue_is_found_out_with_few_calls(url: str) -> None:
+async def test_sends_to_a_full_queue_fail_with_few_calls(url: str) -> None:
     async with queue_at(url, quota=100) as queue, queue.client.get_queue_sender("q") as sender:
         with Calls(queue.transport) as calls:
             found = await ended(sends(sender, *[bytes(500)] * 400))
@@ -180,7 +180,7 @@ async def test_a_full_queue_is_found_out_with_few_calls(url: str) -> None:
 
 
 @in_memory
-async def test_what_became_too_large_meanwhile_fails_alone(url: str) -> None:
+async def test_a_message_above_a_lowered_size_limit_fails_alone(url: str) -> None:
     """Another client has lowered the limit."""
     async with queue_at(url) as queue, queue.client.get_queue_sender("q") as sender:
         await sender.send_messages([])
@@ -194,7 +194,7 @@ async def test_what_became_too_large_meanwhile_fails_alone(url: str) -> None:
 
 
 @in_memory
-async def test_everybody_gets_an_error_of_their_own(url: str) -> None:
+async def test_each_caller_gets_an_error_object_of_its_own(url: str) -> None:
     """One exception must not be raised in two tasks."""
     async with queue_at(url, status="Disabled") as queue, queue.client.get_queue_sender("q") as sender:
         found = await ended(sends(sender, *"abc"))
@@ -203,7 +203,7 @@ async def test_everybody_gets_an_error_of_their_own(url: str) -> None:
 
 
 @in_memory
-async def test_a_defect_ends_callers_instead_of_hanging_them(
+async def test_a_defect_raises_an_error_for_the_caller_instead_of_hanging_it(
     url: str, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     async with queue_at(url) as queue, queue.client.get_queue_sender("q") as sender:
@@ -242,7 +242,7 @@ def unmakeable(lane: SendLane, error: Exception, *bodies: bytes) -> Iterator[Non
 
 
 @in_memory
-async def test_of_what_no_call_can_be_made_fails_alone_and_was_never_sent(
+async def test_a_message_that_cannot_be_encoded_fails_alone_and_is_never_sent(
     url: str, caplog: pytest.LogCaptureFixture
 ) -> None:
     """Its neighbours are sent, in their order; and the lane goes on as if it had not been there."""
@@ -269,7 +269,7 @@ async def test_of_what_no_call_can_be_made_fails_alone_and_was_never_sent(
 
 
 @in_memory
-async def test_the_first_call_of_a_lane_that_cannot_be_made_leaves_it_as_it_was(url: str) -> None:
+async def test_a_first_call_that_cannot_be_made_leaves_the_lane_unchanged(url: str) -> None:
     async with queue_at(url) as queue, queue.client.get_queue_sender("q") as sender:
         await sender.send_messages([])
         lane = queue.entity.partition_client(queue.entity.numbers[0]).sending
@@ -285,9 +285,7 @@ async def test_the_first_call_of_a_lane_that_cannot_be_made_leaves_it_as_it_was(
 
 
 @in_memory
-async def test_a_message_beyond_what_any_call_takes_is_its_senders_own_error(
-    url: str, caplog: pytest.LogCaptureFixture
-) -> None:
+async def test_an_invalid_due_time_is_an_error_of_its_sender_only(url: str, caplog: pytest.LogCaptureFixture) -> None:
     """A time to come that an action has set, say: no defect, and nobody else's error."""
     async with queue_at(url) as queue, queue.client.get_queue_sender("q") as sender:
         wrong = ServiceBusMessage("wrong")
@@ -308,7 +306,7 @@ async def test_a_message_beyond_what_any_call_takes_is_its_senders_own_error(
 
 
 @in_memory
-async def test_who_has_no_room_and_who_cannot_be_made_get_each_their_own_error(url: str) -> None:
+async def test_quota_errors_and_defects_reach_their_own_callers(url: str) -> None:
     async with queue_at(url, quota=20_000) as queue, queue.client.get_queue_sender("q") as sender:
         await sender.send_messages([])
         lane = queue.entity.partition_client(queue.entity.numbers[0]).sending
@@ -327,7 +325,7 @@ async def test_who_has_no_room_and_who_cannot_be_made_get_each_their_own_error(u
 
 
 @in_memory
-async def test_what_breaks_while_a_call_is_mended_says_what_is_known_of_the_call(
+async def test_a_defect_after_a_refused_call_is_reported_as_refused(
     url: str, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     """The registry has something that this release cannot make sense of: the call was refused, and did not run."""
@@ -355,7 +353,7 @@ async def test_what_breaks_while_a_call_is_mended_says_what_is_known_of_the_call
 # -- time --------------------------------------------------------------------------------------------------------------
 
 
-async def test_each_caller_of_a_call_has_a_deadline_of_its_own(binary: str | None) -> None:
+async def test_each_caller_of_a_shared_call_has_its_own_deadline(binary: str | None) -> None:
     """Those who have no time left end; the others get their outcome, when the server goes on."""
     with LocalServer(binary=binary) as server:
         async with queue_at(server.url) as queue, queue.client.get_queue_sender("q") as sender:
@@ -385,7 +383,7 @@ async def test_each_caller_of_a_call_has_a_deadline_of_its_own(binary: str | Non
 
 
 @in_memory
-async def test_who_waits_behind_calls_that_take_all_the_time_was_never_sent(url: str) -> None:
+async def test_a_send_that_times_out_behind_other_calls_was_never_sent(url: str) -> None:
     async with queue_at(url) as queue, queue.client.get_queue_sender("q") as sender:
         await sender.send_messages([])
         with Gate(queue.client) as gate:
@@ -405,7 +403,7 @@ async def test_who_waits_behind_calls_that_take_all_the_time_was_never_sent(url:
 
 
 @in_memory
-async def test_the_time_for_connecting_counts(url: str) -> None:
+async def test_the_time_for_connecting_counts_towards_the_timeout(url: str) -> None:
     client = ServiceBusClient(url, namespace="ns")
     async with client:
         calls: list[Awaitable[Any]] = [

@@ -18,7 +18,7 @@ pytestmark = pytest.mark.anyio
 
 @pytest.mark.everywhere("the partitions lie on several nodes")
 @both
-async def test_all_are_completed_in_as_many_calls_as_there_are_partitions(url: str, partitioned: bool) -> None:
+async def test_all_messages_are_completed_with_one_call_per_partition(url: str, partitioned: bool) -> None:
     async with queue_at(url, partitioned=partitioned) as queue:
         await queue.send(*(f"m{number}" for number in range(60)))
         receiver = queue.receiver()
@@ -34,7 +34,7 @@ async def test_all_are_completed_in_as_many_calls_as_there_are_partitions(url: s
             await receiver.complete_message(messages[0])
 
 
-async def test_those_whose_lock_is_lost_are_named_and_the_others_completed(url: str) -> None:
+async def test_the_error_names_messages_with_a_lost_lock_and_completes_the_others(url: str) -> None:
     async with queue_at(url) as queue:
         await queue.send("a", "b", "c")
         receiver = queue.receiver()
@@ -61,7 +61,7 @@ async def test_those_whose_lock_is_lost_are_named_and_the_others_completed(url: 
 
 
 @in_memory
-async def test_what_has_lapsed_by_our_clock_is_named_without_a_call(url: str) -> None:
+async def test_a_lock_that_lapsed_by_the_client_clock_is_reported_without_a_call(url: str) -> None:
     clock = HandClock()
     async with queue_at(url, clock=clock) as queue:
         await queue.send("a")
@@ -74,7 +74,7 @@ async def test_what_has_lapsed_by_our_clock_is_named_without_a_call(url: str) ->
         assert "complete" not in calls.by_script
 
 
-async def test_what_is_unfit_is_refused_before_anything_is_sent(url: str) -> None:
+async def test_unfit_messages_are_refused_before_any_call(url: str) -> None:
     async with queue_at(url) as queue:
         await queue.send("a", "b", "c")
         receiver = queue.receiver()
@@ -110,7 +110,7 @@ async def test_a_message_of_another_queue_is_refused(url: str) -> None:
         assert (await queue.counts()).locked == 1
 
 
-async def test_a_failure_leaves_all_of_them_to_be_settled(url: str) -> None:
+async def test_a_failure_leaves_all_messages_unsettled(url: str) -> None:
     async with queue_at(url) as queue:
         await queue.send("a", "b")
         receiver = queue.receiver()
@@ -121,7 +121,7 @@ async def test_a_failure_leaves_all_of_them_to_be_settled(url: str) -> None:
         assert not any(hold_of(message).settled for message in messages)
 
 
-async def test_who_goes_away_in_the_middle_has_completed_them_all_the_same(url: str) -> None:
+async def test_cancelled_completing_still_completes_all_messages(url: str) -> None:
     async with queue_at(url) as queue:
         await queue.send("a", "b")
         receiver = queue.receiver()
@@ -141,7 +141,7 @@ async def test_who_goes_away_in_the_middle_has_completed_them_all_the_same(url: 
         assert (await queue.counts()).locked == 0
 
 
-async def test_the_renewer_lets_them_go(url: str) -> None:
+async def test_the_renewer_forgets_completed_messages(url: str) -> None:
     async with queue_at(url) as queue, AutoLockRenewer() as renewer:
         await queue.send("a", "b")
         receiver = queue.receiver(auto_lock_renewer=renewer)

@@ -52,7 +52,7 @@ def lines(server: LocalServer, part: str) -> list[str]:
 
 
 @pytest.mark.everywhere("a client opens every target")
-async def test_a_client_of_a_url(url: str) -> None:
+async def test_a_client_opens_a_url(url: str) -> None:
     client = ServiceBusClient(url)
     assert client.namespace == "default"
     await works(client)
@@ -60,7 +60,7 @@ async def test_a_client_of_a_url(url: str) -> None:
 
 
 @in_memory
-async def test_the_namespace_of_the_call_stands_above_that_of_the_url(url: str) -> None:
+async def test_the_namespace_argument_overrides_the_namespace_of_the_url(url: str) -> None:
     assert ServiceBusClient(f"{url}?namespace=a").namespace == "a"
     assert ServiceBusClient(f"{url}?namespace=a", namespace="b").namespace == "b"
     for wrong in ("", "a b", "n" * 51):
@@ -78,7 +78,7 @@ def guarded(binary: str | None) -> Iterator[LocalServer]:
         yield server
 
 
-async def test_credentials_come_in_the_url_or_beside_it(guarded: LocalServer) -> None:
+async def test_credentials_may_be_in_the_url_or_passed_separately(guarded: LocalServer) -> None:
     bare = f"redis://{guarded.host}:{guarded.port}"
     await works(ServiceBusClient(f"redis://:hunter2@{guarded.host}:{guarded.port}"))
     await works(ServiceBusClient(bare, (None, "hunter2")))
@@ -112,7 +112,7 @@ def test_no_password_is_shown(client: Any) -> None:
     assert re.fullmatch(r"<ServiceBusClient standalone localhost:6379, namespace '(ns|default)', open>", repr(made))
 
 
-async def test_a_client_for_what_a_client_of_redis_py_is_for(server: LocalServer, cluster: LocalCluster) -> None:
+async def test_a_client_can_use_a_redis_py_client_without_owning_it(server: LocalServer, cluster: LocalCluster) -> None:
     """It stays its owner's."""
     borrowed = redis.asyncio.Redis(host=server.host, port=server.port)
     client = ServiceBusClient.from_redis(borrowed, namespace="ns", partition_count=2)
@@ -138,7 +138,7 @@ def encrypted(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Encrypted]:
     yield from started(folder, asks_clients=False)
 
 
-async def test_tls_is_taken_over_too(encrypted: Encrypted) -> None:
+async def test_tls_settings_of_a_redis_py_client_are_used(encrypted: Encrypted) -> None:
     authority = str(encrypted.folder / "ca.pem")
     await works(ServiceBusClient(encrypted.url(), namespace="a"))
     borrowed = redis.asyncio.Redis(host="localhost", port=encrypted.port, ssl=True, ssl_ca_certs=authority)
@@ -165,7 +165,7 @@ async def test_tls_is_taken_over_too(encrypted: Encrypted) -> None:
         ("Endpoint=sb://x.servicebus.windows.net/;SharedAccessKeyName=k;SharedAccessKey=hunter2", "Azure"),
     ],
 )
-def test_a_malformed_url_names_the_part_that_is_wrong(wrong: str, said: str) -> None:
+def test_a_malformed_url_error_names_the_wrong_part(wrong: str, said: str) -> None:
     with pytest.raises(InvalidConnectionStringError, match=said) as caught:
         ServiceBusClient(wrong)
     assert "hunter2" not in str(caught.value)
@@ -188,7 +188,7 @@ def test_a_malformed_url_names_the_part_that_is_wrong(wrong: str, said: str) -> 
         ({"credential": ("ann", 2)}, TypeError, "credential is a tuple of user and password"),
     ],
 )
-def test_options_are_looked_at_at_once(options: dict[str, Any], error: Any, said: str) -> None:
+def test_options_are_validated_by_the_constructor(options: dict[str, Any], error: Any, said: str) -> None:
     with pytest.raises(error, match=said) as caught:
         ServiceBusClient("redis://localhost", **options)
     assert "hunter2" not in str(caught.value)
@@ -197,7 +197,7 @@ def test_options_are_looked_at_at_once(options: dict[str, Any], error: Any, said
 # -- connecting --------------------------------------------------------------------------------------------------------
 
 
-async def test_nothing_is_connected_to_before_it_is_needed() -> None:
+async def test_a_client_connects_only_when_needed() -> None:
     client = ServiceBusClient(f"redis://127.0.0.1:{free_port()}")
     sender = client.get_queue_sender("q")
     assert repr(sender)
@@ -207,7 +207,7 @@ async def test_nothing_is_connected_to_before_it_is_needed() -> None:
         await client.__aenter__()
 
 
-async def test_many_callers_at_once_connect_once(server: LocalServer) -> None:
+async def test_many_concurrent_callers_share_one_connection(server: LocalServer) -> None:
     async with queue_at(server.url):
         await turns()
         before = len(lines(server, "name="))
@@ -218,7 +218,7 @@ async def test_many_callers_at_once_connect_once(server: LocalServer) -> None:
         await client.close()
 
 
-async def test_who_begins_to_connect_may_go_away(server: LocalServer) -> None:
+async def test_the_caller_that_started_connecting_may_be_cancelled(server: LocalServer) -> None:
     """The others, for whom it connects as well, do not notice."""
     for steps in range(0, 40, 4):
         client = ServiceBusClient(server.url, namespace="ns")
@@ -270,7 +270,7 @@ async def test_a_client_that_could_not_connect_tries_again_later(binary: str | N
         await client.close()
 
 
-async def test_who_has_no_time_to_wait_for_the_connection_is_told(caplog: pytest.LogCaptureFixture) -> None:
+async def test_a_connection_that_takes_too_long_times_out_the_call(caplog: pytest.LogCaptureFixture) -> None:
     """What becomes of it afterwards is nobody's surprise."""
     async with answering(never_answering) as where:
         client = ServiceBusClient(f"redis://{where}", connect_timeout=0.3)
@@ -294,7 +294,7 @@ async def test_who_has_no_time_to_wait_for_the_connection_is_told(caplog: pytest
 # -- retries -----------------------------------------------------------------------------------------------------------
 
 
-async def test_retry_options_bound_the_repetitions(binary: str | None) -> None:
+async def test_retry_options_limit_the_number_of_attempts(binary: str | None) -> None:
     with LocalServer(binary=binary) as server:
         client = ServiceBusClient(
             server.url, namespace="ns", retry_total=2, retry_backoff_factor=0.001, retry_mode="fixed"
@@ -314,7 +314,7 @@ async def test_retry_options_bound_the_repetitions(binary: str | None) -> None:
 
 
 @pytest.mark.parametrize("total", [0, 2])
-async def test_the_limit_of_repetitions_counts_all_partitions_together(binary: str | None, total: int) -> None:
+async def test_the_retry_limit_counts_all_partitions_together(binary: str | None, total: int) -> None:
     """What may go to any of sixteen partitions is not tried at each."""
     with LocalServer(binary=binary) as server:
         client = ServiceBusClient(server.url, retry_total=total, retry_backoff_factor=0.001, retry_mode="fixed")
@@ -331,7 +331,7 @@ async def test_the_limit_of_repetitions_counts_all_partitions_together(binary: s
             assert (f"{total + 1} attempts" in str(caught.value)) is (total > 0)
 
 
-async def test_a_large_backoff_is_no_busy_loop(binary: str | None) -> None:
+async def test_a_large_backoff_does_not_become_a_busy_loop(binary: str | None) -> None:
     """A pause that is longer than what may go elsewhere waits for."""
     with LocalServer(binary=binary) as server:
         client = ServiceBusClient(server.url, namespace="ns", retry_backoff_factor=2, retry_backoff_max=2)
@@ -385,7 +385,7 @@ def test_a_client_belongs_to_one_event_loop(shared_server: LocalServer) -> None:
         thread.join()
 
 
-def test_nor_does_it_move_when_its_loop_has_ended(shared_server: LocalServer) -> None:
+def test_a_client_is_refused_in_a_second_loop_after_its_first_has_ended(shared_server: LocalServer) -> None:
     shared_server.ask("FLUSHALL")
     client = ServiceBusClient(shared_server.url)
     asyncio.run(works(client))
@@ -397,7 +397,7 @@ def test_nor_does_it_move_when_its_loop_has_ended(shared_server: LocalServer) ->
     asyncio.run(again())
 
 
-def test_without_an_event_loop_it_says_so() -> None:
+def test_a_client_without_an_event_loop_raises_an_error() -> None:
     sender: ServiceBusSender = ServiceBusClient("memory://x").get_queue_sender("q")
     with pytest.raises(RuntimeError, match="event loop"):
         sender.send_messages(ServiceBusMessage("x")).send(None)
@@ -407,9 +407,7 @@ def test_without_an_event_loop_it_says_so() -> None:
 
 
 @in_memory
-async def test_a_defect_beside_the_callers_closes_the_client_and_hangs_nobody(
-    url: str, caplog: pytest.LogCaptureFixture
-) -> None:
+async def test_a_defect_in_a_background_task_closes_the_client(url: str, caplog: pytest.LogCaptureFixture) -> None:
     async with queue_at(url) as queue:
         sender = queue.client.get_queue_sender("q")
         await sender.send_messages([])

@@ -16,7 +16,7 @@ PATHS = ("q/$DeadLetterQueue", "q/$deadletterqueue", "Q/$DEADLETTERQUEUE")
 
 
 @both
-async def test_a_message_that_was_delivered_too_often_is_buried(url: str, partitioned: bool) -> None:
+async def test_a_message_beyond_its_maximum_delivery_count_is_buried(url: str, partitioned: bool) -> None:
     clock = HandClock()
     async with queue_at(url, partitioned=partitioned, clock=clock, lock_duration=30_000, max_delivery_count=3) as queue:
         await queue.send("a", at=-1)
@@ -38,7 +38,7 @@ async def test_a_message_that_was_delivered_too_often_is_buried(url: str, partit
 
 @both
 @pytest.mark.parametrize("buried", [True, False])
-async def test_a_message_that_has_expired_is_never_received(url: str, partitioned: bool, buried: bool) -> None:
+async def test_an_expired_message_is_never_received(url: str, partitioned: bool, buried: bool) -> None:
     clock = HandClock()
     async with queue_at(url, partitioned=partitioned, clock=clock, dead_letter_expired=buried) as queue:
         await queue.send("a", "b", at=-1, time_to_live=10_000)
@@ -58,7 +58,7 @@ async def test_a_message_that_has_expired_is_never_received(url: str, partitione
 
 
 @both
-async def test_the_dead_letter_queue_is_received_from_by_option_and_by_path(url: str, partitioned: bool) -> None:
+async def test_the_dead_letter_queue_is_opened_by_option_and_by_path(url: str, partitioned: bool) -> None:
     async with queue_at(url, partitioned=partitioned) as queue:
         await queue.send(*"abcdef", at=-1)
         async with queue.receiver() as receiver:
@@ -103,7 +103,7 @@ async def test_dead_letters_are_settled_like_others_but_are_not_buried_again(url
 
 
 @both
-async def test_dead_letters_are_iterated_over_and_deleted_at_once(url: str, partitioned: bool) -> None:
+async def test_dead_letters_can_be_iterated_with_receive_and_delete(url: str, partitioned: bool) -> None:
     async with queue_at(url, partitioned=partitioned) as queue:
         await queue.fill(10, at=-1)
         async with queue.receiver() as receiver:
@@ -116,7 +116,7 @@ async def test_dead_letters_are_iterated_over_and_deleted_at_once(url: str, part
 
 @in_memory
 @pytest.mark.parametrize("mode", ["peeklock", "receiveanddelete"])
-async def test_the_transfer_dead_letter_queue_is_empty_and_not_the_queue_itself(url: str, mode: str) -> None:
+async def test_the_transfer_dead_letter_queue_is_always_empty(url: str, mode: str) -> None:
     async with queue_at(url) as queue:
         await queue.send("a", "b")
         async with queue.receiver() as receiver:

@@ -45,7 +45,7 @@ async def are_deferred(queue: Queue, count: int) -> bool:
 @pytest.mark.everywhere("the partitions lie on several nodes")
 @both
 @modes
-async def test_deferred_messages_are_received_by_number_in_the_order_in_which_they_were_named(
+async def test_deferred_messages_are_returned_in_the_requested_order(
     url: str, partitioned: bool, mode: ServiceBusReceiveMode
 ) -> None:
     async with queue_at(url, partitioned=partitioned) as queue:
@@ -74,7 +74,9 @@ async def test_deferred_messages_are_received_by_number_in_the_order_in_which_th
 @pytest.mark.everywhere("the partitions lie on several nodes")
 @both
 @modes
-async def test_nothing_is_received_if_one_is_missing(url: str, partitioned: bool, mode: ServiceBusReceiveMode) -> None:
+async def test_no_deferred_message_is_received_if_one_is_missing(
+    url: str, partitioned: bool, mode: ServiceBusReceiveMode
+) -> None:
     """Unknown, or not deferred, or locked, or of a partition that does not exist."""
     async with queue_at(url, partitioned=partitioned) as queue:
         numbers = await defer(queue, 6)
@@ -100,7 +102,9 @@ async def deferred_are(queue: Queue, count: int) -> bool:
 
 @in_memory
 @modes
-async def test_more_than_a_call_carries_are_received(url: str, mode: ServiceBusReceiveMode) -> None:
+async def test_deferred_messages_beyond_the_limit_of_a_call_take_several_calls(
+    url: str, mode: ServiceBusReceiveMode
+) -> None:
     async with queue_at(url) as queue:
         numbers = await queue.fill(1100)
         async with queue.receiver() as receiver:
@@ -126,7 +130,7 @@ async def test_a_deferred_message_whose_lock_lapsed_is_deferred_again(url: str, 
 
 
 @both
-async def test_a_dead_letter_can_be_deferred_as_well(url: str, partitioned: bool) -> None:
+async def test_a_dead_letter_can_be_deferred(url: str, partitioned: bool) -> None:
     async with queue_at(url, partitioned=partitioned) as queue:
         await queue.send("a", at=-1)
         async with queue.receiver() as receiver:
@@ -143,7 +147,7 @@ async def test_a_dead_letter_can_be_deferred_as_well(url: str, partitioned: bool
 
 
 @in_memory
-async def test_none_is_asked_for_where_none_is_named_and_nonsense_is_refused(url: str) -> None:
+async def test_invalid_sequence_numbers_are_refused_and_an_empty_list_makes_no_call(url: str) -> None:
     async with queue_at(url) as queue:
         receiver = queue.receiver()
         with Calls(queue.transport) as calls:
@@ -158,7 +162,7 @@ async def test_none_is_asked_for_where_none_is_named_and_nonsense_is_refused(url
 
 @both
 @modes
-async def test_a_caller_that_goes_away_leaves_them_deferred(
+async def test_a_cancelled_call_leaves_the_messages_deferred(
     url: str, partitioned: bool, mode: ServiceBusReceiveMode
 ) -> None:
     """Whenever it goes: what it would have got is given back, and no delivery counted."""
@@ -184,7 +188,7 @@ async def test_a_caller_that_goes_away_leaves_them_deferred(
 
 
 @both
-async def test_a_message_received_by_its_number_is_deferred(url: str, partitioned: bool) -> None:
+async def test_a_message_received_by_number_has_the_state_deferred(url: str, partitioned: bool) -> None:
     """So it says itself, and so it is shown as long as it is locked from there."""
     async with queue_at(url, partitioned=partitioned) as queue:
         numbers = await defer(queue, 2)
@@ -204,7 +208,7 @@ async def test_a_message_received_by_its_number_is_deferred(url: str, partitione
 
 @both
 @modes
-async def test_a_deferred_message_that_has_expired_is_not_found(
+async def test_a_deferred_message_that_expired_is_not_found(
     url: str, partitioned: bool, mode: ServiceBusReceiveMode
 ) -> None:
     """It is a dead letter from then on. The others that were asked for stay deferred; a peek shows it until then."""
@@ -235,9 +239,7 @@ async def large(queue: Queue, count: int) -> list[int]:
 
 @in_memory
 @modes
-async def test_many_large_messages_come_with_several_calls_and_each_is_read_once(
-    url: str, mode: ServiceBusReceiveMode
-) -> None:
+async def test_many_large_deferred_messages_take_several_calls(url: str, mode: ServiceBusReceiveMode) -> None:
     async with queue_at(url) as queue:
         numbers = await large(queue, 20)
         with Gate(queue.client, "receive_deferred") as gate:
@@ -253,9 +255,7 @@ async def test_many_large_messages_come_with_several_calls_and_each_is_read_once
 
 @in_memory
 @modes
-async def test_a_message_that_goes_missing_between_two_calls_leaves_all_deferred(
-    url: str, mode: ServiceBusReceiveMode
-) -> None:
+async def test_a_message_missing_between_two_calls_leaves_all_deferred(url: str, mode: ServiceBusReceiveMode) -> None:
     """What was locked before is given back, and no delivery counted."""
     async with queue_at(url) as queue:
         numbers = await large(queue, 10)
@@ -305,7 +305,7 @@ class Late:
 
 
 @pytest.mark.parametrize(("partitioned", "deletes"), [(False, False), (True, False), (True, True)])
-async def test_no_deferred_message_is_handed_over_whose_lock_has_ended(
+async def test_a_deferred_message_with_an_ended_lock_is_requested_again(
     url: str, partitioned: bool, deletes: bool
 ) -> None:
     """It is asked for again, and comes with a lock that lasts. What is deleted by several calls is locked first."""
@@ -323,7 +323,7 @@ async def test_no_deferred_message_is_handed_over_whose_lock_has_ended(
 
 
 @both
-async def test_deferred_messages_whose_locks_always_end_too_soon_are_an_error(url: str, partitioned: bool) -> None:
+async def test_deferred_messages_whose_locks_end_too_soon_raise_an_error(url: str, partitioned: bool) -> None:
     """They stay deferred."""
     clock = HandClock()
     async with queue_at(url, partitioned=partitioned, clock=clock, lock_duration=30_000) as queue:
@@ -336,7 +336,7 @@ async def test_deferred_messages_whose_locks_always_end_too_soon_are_an_error(ur
 
 
 @in_memory
-async def test_what_was_locked_by_a_call_without_an_answer_is_given_back(url: str) -> None:
+async def test_messages_locked_by_an_unanswered_call_are_given_back(url: str) -> None:
     """Nobody was told of it. It does not wait for its lock to end, and no delivery is counted."""
     async with queue_at(url) as queue:
         numbers = await defer(queue, 2)

@@ -47,7 +47,7 @@ def let_go(held: list[Any]) -> None:
 
 
 @pytest.mark.anyio
-async def test_a_client_that_is_dropped_warns_of_the_line_that_made_it_and_is_closed(url: str) -> None:
+async def test_a_dropped_client_warns_with_its_creation_line_and_is_closed(url: str) -> None:
     client, line = ServiceBusClient(url), here()
     await client.ensure_queue("q")
     connection = client._connection
@@ -60,7 +60,7 @@ async def test_a_client_that_is_dropped_warns_of_the_line_that_made_it_and_is_cl
 
 
 @pytest.mark.anyio
-async def test_who_holds_a_sender_or_a_receiver_holds_the_client(url: str) -> None:
+async def test_a_sender_or_receiver_keeps_its_client_open(url: str) -> None:
     client = ServiceBusClient(url)
     sender = client.get_queue_sender("q", create_if_missing=True)
     await sender.send_messages(ServiceBusMessage("a"))
@@ -90,7 +90,7 @@ async def _closed_without(held: list[object], connection: Connection) -> None:
 
 
 @pytest.mark.anyio
-async def test_who_holds_a_stream_holds_the_client(url: str) -> None:
+async def test_a_stream_keeps_its_client_open(url: str) -> None:
     client = ServiceBusClient(url)
     stream = client.get_queue_sender("q", create_if_missing=True).send_stream(
         ServiceBusMessage(str(number)) for number in range(6)
@@ -109,7 +109,7 @@ async def test_who_holds_a_stream_holds_the_client(url: str) -> None:
 
 
 @pytest.mark.anyio
-async def test_a_client_that_renews_locks_stays_open(url: str) -> None:
+async def test_a_renewer_keeps_its_client_open(url: str) -> None:
     client, renewer = ServiceBusClient(url), AutoLockRenewer()
     connection = client._connection
     sender = client.get_queue_sender("q", create_if_missing=True)
@@ -126,7 +126,7 @@ async def test_a_client_that_renews_locks_stays_open(url: str) -> None:
 
 
 @pytest.mark.anyio
-async def test_a_client_that_is_left_while_it_connects_leaves_nothing(
+async def test_a_client_dropped_while_connecting_leaves_nothing_behind(
     url: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Nobody can close it any more, and nobody is to blame."""
@@ -155,7 +155,7 @@ async def test_a_client_that_is_left_while_it_connects_leaves_nothing(
 
 
 @pytest.mark.anyio
-async def test_an_administration_client_that_is_dropped_warns_too(url: str) -> None:
+async def test_a_dropped_administration_client_warns_and_is_closed(url: str) -> None:
     client, line = ServiceBusAdministrationClient(url), here()
     await client.create_queue("q")
     connection = client._connection
@@ -168,7 +168,7 @@ async def test_an_administration_client_that_is_dropped_warns_too(url: str) -> N
 
 
 @pytest.mark.anyio
-async def test_what_was_closed_or_never_used_is_dropped_without_a_word(url: str) -> None:
+async def test_a_closed_or_unused_client_is_dropped_without_a_warning(url: str) -> None:
     closed, unused = ServiceBusClient(url), ServiceBusClient(url)
     await closed.ensure_queue("q")
     await closed.close()
@@ -179,7 +179,7 @@ async def test_what_was_closed_or_never_used_is_dropped_without_a_word(url: str)
         gc.collect()
 
 
-def test_a_client_without_a_loop_of_its_own_warns_of_the_line_that_made_it(url: str) -> None:
+def test_a_dropped_synchronous_client_warns_with_its_creation_line(url: str) -> None:
     client, line = sbredis.ServiceBusClient(url), here()
     client.ensure_queue("q")
     worker = client._portal._worker
@@ -262,7 +262,7 @@ print("quiet")
 
 
 @pytest.mark.anyio
-async def test_a_client_is_not_closed_in_another_loop_while_its_own_goes_on(url: str) -> None:
+async def test_a_client_cannot_be_closed_in_another_loop_while_its_own_runs(url: str) -> None:
     async with ServiceBusClient(url) as client:
         await client.ensure_queue("q")
 
@@ -314,7 +314,7 @@ UNKNOWN: dict[str, Callable[[], object]] = {
 
 
 @pytest.mark.parametrize("name", UNKNOWN)
-def test_a_warning_of_what_is_not_known_points_at_the_caller(name: str) -> None:
+def test_a_warning_about_an_unknown_option_points_at_the_caller(name: str) -> None:
     with pytest.warns(UserWarning, match="no_such") as warned:
         UNKNOWN[name]()
     assert [each.filename for each in warned] == [__file__]
@@ -323,7 +323,7 @@ def test_a_warning_of_what_is_not_known_points_at_the_caller(name: str) -> None:
 
 
 @pytest.mark.anyio
-async def test_a_warning_of_a_call_that_is_awaited_points_at_the_caller() -> None:
+async def test_a_warning_from_an_awaited_call_points_at_the_caller() -> None:
     async with ServiceBusClient("memory://x") as client:
         sender = client.get_queue_sender("q", create_if_missing=True)
         with pytest.warns(UserWarning, match="no_such") as warned:
@@ -331,11 +331,11 @@ async def test_a_warning_of_a_call_that_is_awaited_points_at_the_caller() -> Non
         assert [(each.filename, each.lineno) for each in warned] == [(__file__, here() - 1)]
 
 
-def test_the_line_that_leads_here_is_this_one() -> None:
+def test_calling_line_returns_the_line_of_this_test() -> None:
     assert (calling_line().file, calling_line().number) == (__file__, here())
 
 
-def test_every_warning_goes_through_what_finds_the_caller() -> None:
+def test_every_warning_uses_the_function_that_finds_the_caller() -> None:
     direct = [
         str(path.relative_to(ROOT))
         for folder in ("sbredis", "workers")

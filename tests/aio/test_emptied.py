@@ -30,7 +30,7 @@ async def emptied(client: ServiceBusClient) -> None:
                 break
 
 
-async def test_namespace_and_queue_are_made_again_for_who_may(url: str) -> None:
+async def test_a_lost_namespace_and_queue_are_recreated_with_create_if_missing(url: str) -> None:
     async with queue_at(url) as queue:
         client, name = queue.client, queue.entity.name
         sender, receiver = client.get_queue_sender(name), client.get_queue_receiver(name, create_if_missing=True)
@@ -48,7 +48,7 @@ async def test_namespace_and_queue_are_made_again_for_who_may(url: str) -> None:
         assert [message.body for message in await receiving] == [b"new"]
 
 
-async def test_ensuring_a_queue_makes_the_namespace_as_well(url: str) -> None:
+async def test_ensuring_a_queue_recreates_a_lost_namespace(url: str) -> None:
     async with queue_at(url) as queue:
         await emptied(queue.client)
         await queue.client.ensure_queue("other", enable_partitioning=True)

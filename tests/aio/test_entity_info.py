@@ -17,7 +17,7 @@ pytestmark = pytest.mark.anyio
 DEAD, TRANSFER = ServiceBusSubQueue.DEAD_LETTER, ServiceBusSubQueue.TRANSFER_DEAD_LETTER
 
 
-async def test_a_path_tells_the_kind_the_sub_queue_and_the_settings(url: str) -> None:
+async def test_describing_a_path_returns_the_kind_sub_queue_and_settings(url: str) -> None:
     async with ServiceBusAdministrationClient(url) as admin, ServiceBusClient(url) as client:
         await admin.create_queue("Orders", lock_duration=timedelta(seconds=20), max_message_size_in_kilobytes=2048)
         await admin.create_topic("News")
@@ -46,7 +46,7 @@ async def test_a_path_tells_the_kind_the_sub_queue_and_the_settings(url: str) ->
             assert isinstance(found.properties, SubscriptionProperties)
 
 
-async def test_what_is_changed_is_told_by_the_next_call(url: str) -> None:
+async def test_describing_an_entity_returns_changed_settings(url: str) -> None:
     async with ServiceBusAdministrationClient(url) as admin, ServiceBusClient(url) as client:
         await admin.create_queue("orders")
         assert (await client.describe_entity("orders")).lock_duration == timedelta(minutes=1)
@@ -55,13 +55,13 @@ async def test_what_is_changed_is_told_by_the_next_call(url: str) -> None:
 
 
 @pytest.mark.parametrize("path", ["", "a" * 300, "orders/$Other", "news/subscriptions/"])
-async def test_what_no_path_can_be_is_refused(url: str, path: str) -> None:
+async def test_describing_an_invalid_path_is_refused(url: str, path: str) -> None:
     async with ServiceBusClient(url) as client:
         with pytest.raises((ValueError, MessagingEntityNotFoundError)):
             await client.describe_entity(path)
 
 
-async def test_an_entity_that_is_missing_is_not_found(url: str) -> None:
+async def test_describing_a_missing_entity_raises_not_found(url: str) -> None:
     async with ServiceBusAdministrationClient(url) as admin, ServiceBusClient(url) as client:
         await admin.create_topic("news")
         for path in ("orders", "orders/$DeadLetterQueue", "news/subscriptions/eu", "news/$DeadLetterQueue"):

@@ -20,14 +20,14 @@ def test_an_error_can_be_copied_and_pickled() -> None:
 
 
 @pytest.mark.anyio
-async def test_who_sends_to_what_is_not_there_is_told_how_either_kind_is_created() -> None:
+async def test_a_missing_entity_error_names_how_to_create_a_queue_or_topic() -> None:
     async with ServiceBusClient("memory://errors") as client:
         with pytest.raises(MessagingEntityNotFoundError, match=r"ensure_queue\('nope'\) or ensure_topic\('nope'\)"):
             await client.get_topic_sender("nope").send_messages([])
 
 
 @pytest.mark.anyio
-async def test_who_takes_a_subscription_for_a_queue_is_told_what_to_use() -> None:
+async def test_a_subscription_path_used_as_a_queue_names_the_right_call() -> None:
     client = ServiceBusClient("memory://errors")
     text = r"which is reserved: .* Receive from it with get_subscription_receiver\('a/t', 's'\), and send to its topic$"
     for get in (client.get_queue_sender, client.get_topic_sender, client.get_queue_receiver):

@@ -14,7 +14,7 @@ pytestmark = [pytest.mark.anyio, pytest.mark.everywhere("a receiver gathers from
 
 
 @both
-async def test_a_trickle_is_not_waited_for_until_the_first_lock_has_lapsed(url: str, partitioned: bool) -> None:
+async def test_gathering_ends_before_the_first_lock_lapses(url: str, partitioned: bool) -> None:
     """Messages come faster than the gathering gives up, for longer than a lock lasts."""
     async with queue_at(url, partitioned=partitioned, lock_duration=2_000) as queue:
         receiver = queue.receiver()
@@ -41,7 +41,7 @@ async def test_a_trickle_is_not_waited_for_until_the_first_lock_has_lapsed(url: 
             trickling.cancel()
 
 
-async def test_a_receiver_that_is_closed_while_it_begins_to_listen_leaves_nothing_behind(url: str) -> None:
+async def test_a_receiver_closed_while_it_subscribes_leaves_nothing_behind(url: str) -> None:
     async with queue_at(url, partitioned=True) as queue:
         for turns in range(0, 60, 3):
             receiver = queue.receiver()
@@ -56,7 +56,7 @@ async def test_a_receiver_that_is_closed_while_it_begins_to_listen_leaves_nothin
 
 
 @pytest.mark.parametrize("mode", list(ServiceBusReceiveMode))
-async def test_who_is_content_with_what_came_fetches_no_more(url: str, mode: ServiceBusReceiveMode) -> None:
+async def test_a_receive_without_gathering_fetches_no_further_messages(url: str, mode: ServiceBusReceiveMode) -> None:
     """What comes for nobody would be lost where messages are deleted when they are received."""
     async with queue_at(url, partitioned=True) as queue:
         for place in range(len(queue.partitions)):

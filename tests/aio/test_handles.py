@@ -74,7 +74,7 @@ async def refused(queue: Queue, other: ServiceBusClient, done: Awaitable[Any], t
 
 @pytest.mark.everywhere("the partitions lie on several nodes")
 @both
-async def test_another_connection_settles_a_message_in_each_way(url: str, partitioned: bool) -> None:
+async def test_a_message_is_settled_by_handle_from_another_connection(url: str, partitioned: bool) -> None:
     async with queue_at(url, partitioned=partitioned) as queue, queue.other_client() as other:
         await queue.send("a", "b", "c", "d", "e", at=-1)
         receiver, settler = queue.receiver(), other.get_settler("Q")
@@ -104,7 +104,7 @@ async def test_another_connection_settles_a_message_in_each_way(url: str, partit
 
 
 @both
-async def test_a_handle_outlives_all_renewals_by_either_side(url: str, partitioned: bool) -> None:
+async def test_a_handle_stays_valid_after_renewals_by_either_side(url: str, partitioned: bool) -> None:
     clock = HandClock()
     async with queue_at(url, partitioned=partitioned, clock=clock) as queue, queue.other_client() as other:
         await queue.send("a", "b", "c", at=-1)
@@ -127,7 +127,7 @@ async def test_a_handle_outlives_all_renewals_by_either_side(url: str, partition
 
 
 @both
-async def test_handles_that_are_made_at_once_are_independent(url: str, partitioned: bool) -> None:
+async def test_handles_made_concurrently_are_independent(url: str, partitioned: bool) -> None:
     clock = HandClock()
     async with queue_at(url, partitioned=partitioned, clock=clock) as queue, queue.other_client() as other:
         await queue.send("a", "b", "c", "d", at=-1)
@@ -146,7 +146,7 @@ async def test_handles_that_are_made_at_once_are_independent(url: str, partition
 
 
 @both
-async def test_what_was_changed_before_is_kept_and_changed_again(url: str, partitioned: bool) -> None:
+async def test_earlier_property_changes_are_kept_when_settling_by_handle(url: str, partitioned: bool) -> None:
     async with queue_at(url, partitioned=partitioned) as queue, queue.other_client() as other:
         await queue.send("a", at=-1, properties={"colour": "red", "size": 1})
         receiver, settler = queue.receiver(), other.get_settler("q")
@@ -166,7 +166,7 @@ async def test_what_was_changed_before_is_kept_and_changed_again(url: str, parti
 
 
 @both
-async def test_a_delay_holds_a_message_back(url: str, partitioned: bool) -> None:
+async def test_abandoning_by_handle_with_a_delay_holds_the_message_back(url: str, partitioned: bool) -> None:
     clock = HandClock()
     async with queue_at(url, partitioned=partitioned, clock=clock) as queue, queue.other_client() as other:
         await queue.send("a", at=-1)
@@ -181,7 +181,9 @@ async def test_a_delay_holds_a_message_back(url: str, partitioned: bool) -> None
 @both
 @pytest.mark.parametrize("way", WAYS)
 @pytest.mark.parametrize("fate", ["lapsed", "settled", "taken"])
-async def test_a_lock_that_was_lost_is_lost_by_handle_too(url: str, partitioned: bool, fate: str, way: str) -> None:
+async def test_a_lost_message_lock_is_reported_when_settling_by_handle(
+    url: str, partitioned: bool, fate: str, way: str
+) -> None:
     clock = HandClock()
     async with queue_at(url, partitioned=partitioned, clock=clock) as queue, queue.other_client() as other:
         await queue.send("a", at=-1)
@@ -208,7 +210,7 @@ async def test_a_lock_that_was_lost_is_lost_by_handle_too(url: str, partitioned:
 
 @in_memory
 @pytest.mark.parametrize("way", WAYS)
-async def test_what_is_no_handle_of_this_entity_is_refused(url: str, way: str) -> None:
+async def test_an_invalid_or_foreign_message_handle_is_refused(url: str, way: str) -> None:
     async with queue_at(url) as queue, queue.other_client() as other:
         await queue.send("a")
         await queue.client.ensure_queue("r")
@@ -264,7 +266,7 @@ async def test_a_message_without_a_lock_has_no_handle(url: str, partitioned: boo
             await receiver.get_lock_handle(settled)
 
 
-async def test_a_queue_that_was_made_again_is_known_by_its_new_handles_only(url: str) -> None:
+async def test_a_recreated_queue_accepts_only_its_new_handles(url: str) -> None:
     async with ServiceBusAdministrationClient(url) as admin, ServiceBusClient(url) as other:
         await admin.create_queue("q")
         settler = await other.get_settler("q").__aenter__()
@@ -285,7 +287,7 @@ async def test_a_queue_that_was_made_again_is_known_by_its_new_handles_only(url:
         assert (await admin.get_queue_runtime_properties("q")).total_message_count == 0
 
 
-async def test_a_settler_is_of_a_queue_or_a_subscription_that_exists(url: str) -> None:
+async def test_a_settler_needs_an_existing_queue_or_subscription(url: str) -> None:
     async with ServiceBusAdministrationClient(url) as admin, ServiceBusClient(url) as client:
         await admin.create_topic("news")
         await admin.create_subscription("news", "all")
@@ -308,7 +310,7 @@ async def test_a_settler_is_of_a_queue_or_a_subscription_that_exists(url: str) -
 
 
 @both
-async def test_another_connection_looks_after_a_session(url: str, partitioned: bool) -> None:
+async def test_a_session_is_managed_by_handle_from_another_connection(url: str, partitioned: bool) -> None:
     clock = HandClock()
     async with seats_at(url, partitioned=partitioned, clock=clock) as queue, queue.other_client() as other:
         await queue.say("", "a", "b")
@@ -338,7 +340,7 @@ async def test_another_connection_looks_after_a_session(url: str, partitioned: b
 
 @both
 @pytest.mark.parametrize("way", OF_SESSIONS)
-async def test_the_lock_of_a_session_that_was_lost_is_lost_by_handle_too(url: str, partitioned: bool, way: str) -> None:
+async def test_a_lost_session_lock_is_reported_when_used_by_handle(url: str, partitioned: bool, way: str) -> None:
     async with seats_at(url, partitioned=partitioned) as queue, queue.other_client() as other:
         settler = other.get_settler("q")
         async with queue.session("s") as receiver:
@@ -354,7 +356,7 @@ async def test_the_lock_of_a_session_that_was_lost_is_lost_by_handle_too(url: st
 
 @in_memory
 @pytest.mark.parametrize("way", OF_SESSIONS)
-async def test_what_is_no_handle_of_a_session_is_refused(url: str, way: str) -> None:
+async def test_an_invalid_session_handle_is_refused(url: str, way: str) -> None:
     async with seats_at(url) as queue, queue.other_client() as other, queue.session("s") as receiver:
         await queue.say("s", "a")
         settler = other.get_settler("q")
@@ -373,7 +375,7 @@ async def test_what_is_no_handle_of_a_session_is_refused(url: str, way: str) -> 
 
 
 @in_memory
-async def test_no_handle_and_no_token_is_shown(url: str, caplog: pytest.LogCaptureFixture) -> None:
+async def test_no_handle_or_token_appears_in_logs_and_errors(url: str, caplog: pytest.LogCaptureFixture) -> None:
     with caplog.at_level(logging.DEBUG, "sbredis"):
         async with seats_at(url) as queue, queue.other_client() as other, queue.session("s") as receiver:
             await queue.say("s", "a")
@@ -391,7 +393,7 @@ async def test_no_handle_and_no_token_is_shown(url: str, caplog: pytest.LogCaptu
     assert [each for each in (handle, of_session, secret) if each in shown] == []
 
 
-def test_a_handle_is_text_for_urls_and_tells_all() -> None:
+def test_a_handle_is_url_safe_text_that_contains_all_its_fields() -> None:
     for session in (None, "", "ä/ö", "x" * 128):
         handle = LockHandle("i" * 20, 1023, "abcdefghij-_", "d281474976710655", session)
         assert read_handle(handle.text(), "message") == handle
@@ -399,14 +401,14 @@ def test_a_handle_is_text_for_urls_and_tells_all() -> None:
 
 
 @given(st.text() | st.binary().map(lambda packed: urlsafe_b64encode(packed).rstrip(b"=").decode()))
-def test_whatever_is_no_handle_is_refused(text: str) -> None:
+def test_random_text_is_refused_as_a_handle(text: str) -> None:
     with pytest.raises(ValueError, match="not a lock handle") as raised:
         read_handle(text, "message")
     assert raised.value.__context__ is None
 
 
 @given(st.integers(0, 200), st.integers(0, 7))
-def test_a_handle_with_a_wrong_bit_is_never_taken_for_the_same(place: int, bit: int) -> None:
+def test_a_handle_with_a_flipped_bit_never_reads_as_the_original(place: int, bit: int) -> None:
     handle = LockHandle("i" * 20, 3, "abcdefghij-_", "17", "ann").text()
     packed = bytearray(urlsafe_b64decode(handle + "=" * (-len(handle) % 4)))
     packed[place % len(packed)] ^= 1 << bit
@@ -418,7 +420,7 @@ def test_a_handle_with_a_wrong_bit_is_never_taken_for_the_same(place: int, bit: 
 
 
 @in_memory
-async def test_a_settler_that_fails_leaves_failed_spans(url: str, listener: Listener) -> None:
+async def test_a_failed_settler_call_leaves_a_failed_span(url: str, listener: Listener) -> None:
     listener.set_up_tracing()
     async with queue_at(url) as queue, queue.other_client() as other:
         await queue.send("a")
@@ -457,7 +459,7 @@ with ServiceBusClient(sys.argv[1]) as client, client.get_settler("payments") as 
 
 @pytest.mark.everywhere("the partitions lie on several nodes")
 @on_servers
-async def test_a_second_process_settles_what_this_one_has_received(url: str) -> None:
+async def test_a_second_process_settles_messages_that_this_process_received(url: str) -> None:
     async with ServiceBusClient(url) as client:
         await client.ensure_queue("orders")
         await client.ensure_queue("payments", requires_session=True)

@@ -75,7 +75,7 @@ def judged(judge: Judge) -> list[list[tuple[Any, ...]]]:
 
 
 @given(st.lists(states, min_size=1, max_size=6))
-def test_after_any_changes_messages_are_judged_as_by_all_rules_anew(history: list[Any]) -> None:
+def test_a_changed_judge_decides_like_one_compiled_from_scratch(history: list[Any]) -> None:
     judge = Judge(routes_of(history[0]))
     for state in history[1:]:
         routes = routes_of(state)
@@ -86,7 +86,7 @@ def test_after_any_changes_messages_are_judged_as_by_all_rules_anew(history: lis
 
 
 @given(states, st.integers(0, 60), st.integers(0, 3))
-def test_a_subscription_keeps_its_place_while_others_come_and_go(
+def test_a_subscription_keeps_its_place_when_others_change(
     state: dict[int, tuple[list[Rule], bool]], number: int, rule: int
 ) -> None:
     first = Judge(routes_of(state))
@@ -96,7 +96,7 @@ def test_a_subscription_keeps_its_place_while_others_come_and_go(
         assert second.records[place].name == record.name
 
 
-def test_a_rule_that_cannot_be_used_is_told_once_however_often_others_change(caplog: pytest.LogCaptureFixture) -> None:
+def test_an_unusable_rule_is_logged_once_despite_other_changes(caplog: pytest.LogCaptureFixture) -> None:
     """Another release may have kept it. It fails on each message, and the others have their copies."""
     *_, unusable = RULES
     state: dict[int, tuple[list[Rule], bool]] = {1: ([unusable, RULES[0]], True), 2: ([RULES[1]], True)}

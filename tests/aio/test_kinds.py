@@ -32,7 +32,7 @@ ALL: dict[str, Call] = {
 @both
 @pytest.mark.parametrize("call", RECEIVING)
 @pytest.mark.parametrize("prefetch", [0, 5])
-async def test_a_receiver_without_a_session_is_refused_where_sessions_are_required(
+async def test_a_receiver_without_a_session_is_refused_by_a_session_queue(
     url: str, partitioned: bool, call: str, prefetch: int
 ) -> None:
     async with seats_at(url, partitioned=partitioned) as queue:
@@ -48,7 +48,7 @@ async def test_a_receiver_without_a_session_is_refused_where_sessions_are_requir
 @both
 @pytest.mark.parametrize("call", RECEIVING)
 @pytest.mark.parametrize("name", ["a", NEXT_AVAILABLE_SESSION], ids=["named", "next"])
-async def test_a_receiver_of_a_session_is_refused_where_there_are_none(
+async def test_a_session_receiver_is_refused_by_a_queue_without_sessions(
     url: str, partitioned: bool, call: str, name: str
 ) -> None:
     async with queue_at(url, partitioned=partitioned) as queue:
@@ -62,7 +62,7 @@ async def test_a_receiver_of_a_session_is_refused_where_there_are_none(
 
 
 @pytest.mark.parametrize("call", ALL)
-async def test_a_topic_keeps_no_messages(url: str, call: str) -> None:
+async def test_receiving_from_a_topic_is_refused(url: str, call: str) -> None:
     """Peeking one is an error as well, and not an empty list."""
     async with queue_at(url) as queue:
         async with queue.client.get_topic_sender("news", create_if_missing=True) as sender:
@@ -75,7 +75,7 @@ async def test_a_topic_keeps_no_messages(url: str, call: str) -> None:
 
 
 @pytest.mark.parametrize("call", ALL)
-async def test_a_subscription_that_is_missing_is_named(url: str, call: str) -> None:
+async def test_a_missing_subscription_is_named_in_the_error(url: str, call: str) -> None:
     async with queue_at(url) as queue:
         async with queue.client.get_topic_sender("news", create_if_missing=True) as sender:
             await sender.send_messages([])
@@ -85,7 +85,7 @@ async def test_a_subscription_that_is_missing_is_named(url: str, call: str) -> N
 
 
 @both
-async def test_all_sessions_are_peeked_purged_and_dead_letters_received_without_one(
+async def test_a_session_queue_is_peeked_purged_and_dead_lettered_without_a_session(
     url: str, partitioned: bool
 ) -> None:
     async with seats_at(url, partitioned=partitioned) as queue:

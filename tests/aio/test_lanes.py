@@ -114,7 +114,7 @@ def in_stretches(queue: Queue, monkeypatch: pytest.MonkeyPatch) -> Iterator[Ahea
 
 
 @both
-async def test_settings_that_somebody_else_has_changed_are_learnt_of(url: str, *, partitioned: bool) -> None:
+async def test_settings_changed_by_another_client_are_loaded(url: str, *, partitioned: bool) -> None:
     async with begun(url, partitioned=partitioned) as (queue, sender):
         await changed(queue, max_delivery_count=3)
         with Calls(queue.transport) as calls:
@@ -131,7 +131,7 @@ async def test_settings_that_somebody_else_has_changed_are_learnt_of(url: str, *
 
 
 @both
-async def test_a_partition_that_was_not_told_yet_is_told(url: str, *, partitioned: bool) -> None:
+async def test_a_partition_with_outdated_settings_is_updated(url: str, *, partitioned: bool) -> None:
     """The registry is written first: who has read it may come before whoever changed it has told all partitions."""
     async with begun(url, partitioned=partitioned) as (queue, sender):
         record = await namespace_of(queue).get_entity("q")
@@ -149,7 +149,7 @@ async def test_a_partition_that_was_not_told_yet_is_told(url: str, *, partitione
             assert state == [b"2", b"3"]
 
 
-async def test_a_registry_that_has_lost_a_change_is_said_and_not_asked_for_ever(url: str) -> None:
+async def test_a_registry_that_lost_a_change_is_reported_after_few_calls(url: str) -> None:
     """A failover may lose what the registry knew, and not what a partition was told."""
     async with begun(url) as (queue, sender):
         record = queue.entity.record
@@ -186,7 +186,7 @@ async def test_a_queue_that_was_deleted_is_not_found(url: str, *, partitioned: b
 
 
 @both
-async def test_a_queue_that_was_deleted_and_created_again_is_gone_on_with(url: str, *, partitioned: bool) -> None:
+async def test_sends_continue_after_a_queue_is_deleted_and_created_again(url: str, *, partitioned: bool) -> None:
     async with begun(url, partitioned=partitioned) as (queue, sender):
         await namespace_of(queue).delete_entity("q")
         await namespace_of(queue).create_entity("q", PartitionSettings(), partitioned=partitioned)
@@ -194,7 +194,7 @@ async def test_a_queue_that_was_deleted_and_created_again_is_gone_on_with(url: s
         assert flat(await lies_in(queue)) == list("abcdefgh")
 
 
-async def test_who_asked_for_it_has_a_deleted_queue_created_again(url: str) -> None:
+async def test_create_if_missing_recreates_a_deleted_queue(url: str) -> None:
     async with begun(url) as (queue, plain):
         async with queue.client.get_queue_sender("q", create_if_missing=True) as sender:
             await namespace_of(queue).delete_entity("q")
@@ -208,7 +208,7 @@ async def test_who_asked_for_it_has_a_deleted_queue_created_again(url: str) -> N
 
 
 @both
-async def test_a_queue_that_comes_back_elsewhere_is_found_there(url: str, *, partitioned: bool) -> None:
+async def test_a_queue_recreated_with_other_partitions_is_found(url: str, *, partitioned: bool) -> None:
     """What was on its way is refused, because it was on its way to another place; what comes after that arrives."""
     async with begun(url, partitioned=partitioned) as (queue, sender):
         with Gate(queue.client) as gate:
@@ -229,7 +229,7 @@ async def test_a_queue_that_comes_back_elsewhere_is_found_there(url: str, *, par
         assert flat(found) == list("abcdefgh")
 
 
-async def test_what_was_received_before_has_lost_its_lock(url: str) -> None:
+async def test_a_message_of_a_recreated_queue_has_lost_its_lock(url: str) -> None:
     async with begun(url) as (queue, sender):
         await sender.send_messages(ServiceBusMessage("x"))
         receiver = queue.receiver()
@@ -241,7 +241,7 @@ async def test_what_was_received_before_has_lost_its_lock(url: str) -> None:
 
 
 @both
-async def test_a_partition_that_a_failover_has_lost_is_made_again(
+async def test_a_partition_lost_in_a_failover_is_recreated(
     url: str, caplog: pytest.LogCaptureFixture, *, partitioned: bool
 ) -> None:
     async with begun(url, partitioned=partitioned) as (queue, sender):
@@ -255,7 +255,7 @@ async def test_a_partition_that_a_failover_has_lost_is_made_again(
 
 
 @both
-async def test_a_lane_that_was_forgotten_is_begun_anew(url: str, *, partitioned: bool) -> None:
+async def test_a_lane_forgotten_by_the_partition_begins_again(url: str, *, partitioned: bool) -> None:
     """After a quarter of an hour without use, or with a failover that lost it."""
     async with begun(url, partitioned=partitioned) as (queue, sender):
         for partition in queue.partitions:
@@ -269,7 +269,7 @@ async def test_a_lane_that_was_forgotten_is_begun_anew(url: str, *, partitioned:
 
 
 @pytest.mark.parametrize("fate", ["is lost", "is not answered"])
-async def test_a_lane_that_was_forgotten_in_the_middle_of_a_call_is_an_error(
+async def test_a_lane_forgotten_during_a_call_is_an_unknown_outcome(
     url: str, fate: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Nobody knows any more whether it has run. It is not tried again, for it might be the second time."""
@@ -294,7 +294,7 @@ async def test_a_lane_that_was_forgotten_in_the_middle_of_a_call_is_an_error(
 
 
 @pytest.mark.parametrize("first", ["is refused", "is lost"])
-async def test_a_call_after_a_first_call_that_did_not_run_is_known_not_to_have_run(
+async def test_a_call_after_a_first_call_that_did_not_run_is_repeated(
     url: str, first: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The partition never recorded the lane. So it is no forgotten lane, and the second call is simply made."""
@@ -328,7 +328,7 @@ async def test_a_call_after_a_first_call_that_did_not_run_is_known_not_to_have_r
 
 
 @in_memory
-async def test_what_may_have_run_never_goes_elsewhere(url: str) -> None:
+async def test_a_send_that_may_have_run_never_moves_to_another_partition(url: str) -> None:
     """However many attempts behind it do not arrive."""
     async with begun(url, partitioned=True) as (queue, sender):
         with Gate(queue.client) as gate:
@@ -340,7 +340,7 @@ async def test_what_may_have_run_never_goes_elsewhere(url: str) -> None:
 
 
 @in_memory
-async def test_after_a_stretch_without_an_answer_it_stays_where_it_is(
+async def test_a_send_without_an_answer_is_repeated_at_the_same_partition(
     url: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """What follows is the same call, and what it ends with is not "never sent"."""
@@ -364,7 +364,9 @@ async def test_after_a_stretch_without_an_answer_it_stays_where_it_is(
 
 
 @in_memory
-async def test_who_can_go_elsewhere_does_not_wait_behind_who_cannot(url: str, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_movable_send_does_not_wait_behind_one_bound_to_a_partition(
+    url: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """The first who cannot reach a partition find that out soon, also if they have all the time themselves."""
     async with begun(url, partitioned=True) as (queue, sender):
         there = queue.entity.pinned("a")
@@ -397,7 +399,7 @@ async def test_who_can_go_elsewhere_does_not_wait_behind_who_cannot(url: str, mo
 
 @in_memory
 @pytest.mark.parametrize(("partitioned", "keyed"), [(False, False), (True, True)])
-async def test_what_belongs_to_a_partition_fails_with_what_is_in_the_way(
+async def test_a_send_bound_to_an_unreachable_partition_fails_with_its_error(
     url: str, *, partitioned: bool, keyed: bool
 ) -> None:
     async with begun(url, partitioned=partitioned) as (queue, sender):
@@ -412,7 +414,7 @@ async def test_what_belongs_to_a_partition_fails_with_what_is_in_the_way(
 
 
 @in_memory
-async def test_what_has_not_run_goes_elsewhere(url: str) -> None:
+async def test_a_send_that_has_not_run_moves_to_another_partition(url: str) -> None:
     async with begun(url, partitioned=True) as (queue, sender):
         with Gate(queue.client) as gate:
             gate.fates.extend(("never arrives", "never arrives"))
@@ -422,7 +424,7 @@ async def test_what_has_not_run_goes_elsewhere(url: str) -> None:
 
 
 @in_memory
-async def test_what_could_not_be_mended_says_what_is_known_of_the_call(url: str) -> None:
+async def test_a_refused_call_stays_refused_when_the_registry_does_not_answer(url: str) -> None:
     """The call was refused; that the registry did not answer does not make it unknown."""
     async with begun(url) as (queue, sender):
         await changed(queue, max_delivery_count=3)
@@ -436,7 +438,7 @@ async def test_what_could_not_be_mended_says_what_is_known_of_the_call(url: str)
 
 
 @in_memory
-async def test_what_has_ended_is_not_ended_again_when_the_client_is_closed(url: str) -> None:
+async def test_an_ended_send_is_not_ended_again_when_the_client_closes(url: str) -> None:
     """In the middle of finding out whose part of a call was refused."""
     async with begun(url, quota=3000) as (queue, sender):
         with Gate(queue.client) as gate:
@@ -485,7 +487,7 @@ async def test_a_send_may_be_cancelled_at_every_step(url: str, *, partitioned: b
 
 
 @in_memory
-async def test_a_list_a_schedule_and_a_cancellation_may_be_cancelled_at_every_step(url: str) -> None:
+async def test_lists_schedules_and_cancellations_may_be_cancelled_at_every_step(url: str) -> None:
     async with queue_at(url) as queue, queue.client.get_queue_sender("q") as sender:
         for steps in range(12):
             (number,) = await sender.schedule_messages(ServiceBusMessage("s"), SOON)
@@ -504,7 +506,7 @@ async def test_a_list_a_schedule_and_a_cancellation_may_be_cancelled_at_every_st
 
 
 @in_memory
-async def test_closing_may_be_cancelled_and_done_again(url: str) -> None:
+async def test_a_cancelled_close_can_be_repeated(url: str) -> None:
     async with queue_at(url) as queue:
         sender = queue.client.get_queue_sender("q")
         await sender.send_messages([])
@@ -525,7 +527,7 @@ async def test_closing_may_be_cancelled_and_done_again(url: str) -> None:
 
 
 @in_memory
-async def test_a_caller_who_goes_away_before_the_call_has_asked_for_nothing(url: str) -> None:
+async def test_a_send_cancelled_before_its_call_does_not_disturb_the_others(url: str) -> None:
     async with queue_at(url) as queue, queue.client.get_queue_sender("q") as sender:
         await sender.send_messages([])
         with Gate(queue.client) as gate:
@@ -545,7 +547,7 @@ async def test_a_caller_who_goes_away_before_the_call_has_asked_for_nothing(url:
 
 
 @in_memory
-async def test_the_time_runs_out_in_every_part_of_a_call(url: str) -> None:
+async def test_sends_time_out_at_every_stage_and_leave_nothing_in_flight(url: str) -> None:
     """Whatever it waits for at that moment, it ends, and nothing stays behind."""
     async with queue_at(url) as queue, queue.client.get_queue_sender("q") as sender:
         await sender.send_messages([])
@@ -560,7 +562,7 @@ async def test_the_time_runs_out_in_every_part_of_a_call(url: str) -> None:
 
 
 @in_memory
-async def test_no_two_lanes_of_a_client_have_one_name(url: str) -> None:
+async def test_lane_names_of_a_client_are_unique(url: str) -> None:
     """However often one of them began anew: else a call would be taken for the repetition of another one's."""
     async with queue_at(url) as queue:
         partition_client = queue.entity.partition_client(queue.entity.numbers[0])

@@ -81,7 +81,7 @@ async def test_the_lock_on_a_message_counts_from_before_the_call(url: str, parti
 
 
 @both
-async def test_a_call_that_waits_for_the_one_before_it_counts_from_when_it_is_made(url: str, partitioned: bool) -> None:
+async def test_the_lock_of_a_call_that_waits_counts_from_when_it_is_sent(url: str, partitioned: bool) -> None:
     """A clock that is moved while a call waits for its place would take the lock as ended before it has begun."""
     clock = HandClock()
     async with (
@@ -136,7 +136,7 @@ async def test_the_lock_on_a_session_counts_from_before_the_call(url: str, parti
 
 
 @both
-async def test_a_session_that_is_given_back_is_renewed_no_longer(url: str, partitioned: bool) -> None:
+async def test_a_closed_session_is_no_longer_renewed(url: str, partitioned: bool) -> None:
     """Its renewer lets go of it in the moment in which its receiver is closed, before its lock would end."""
     clock = HandClock()
     async with seats_at(url, partitioned=partitioned, clock=clock) as queue, AutoLockRenewer() as renewer:

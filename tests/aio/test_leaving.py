@@ -45,16 +45,16 @@ COUNTS_NOTHING: list[BaseException] = [
 
 
 @pytest.mark.parametrize("error", COUNTS, ids=repr)
-def test_an_exception_counts(error: BaseException) -> None:
+def test_an_exception_of_the_handler_is_a_failed_delivery(error: BaseException) -> None:
     assert is_failed_delivery(error)
 
 
 @pytest.mark.parametrize("error", COUNTS_NOTHING, ids=repr)
-def test_a_cancellation_an_interruption_and_a_lost_lock_count_nothing(error: BaseException) -> None:
+def test_a_cancellation_interrupt_or_lost_lock_is_no_failed_delivery(error: BaseException) -> None:
     assert not is_failed_delivery(error)
 
 
-def test_leaving_without_an_error_counts_nothing() -> None:
+def test_leaving_without_an_error_is_no_failed_delivery() -> None:
     assert not is_failed_delivery(None)
 
 
@@ -87,7 +87,7 @@ async def test_a_handler_that_always_fails_reaches_the_delivery_limit(
 
 
 @both
-async def test_every_message_in_hand_that_is_not_settled_counts(url: str, partitioned: bool) -> None:
+async def test_every_unsettled_message_in_hand_counts_a_delivery(url: str, partitioned: bool) -> None:
     async with seats_at(url, partitioned=partitioned) as queue:
         await queue.say("a", *"12345678")
         with leaving_by(ExceptionGroup):
@@ -104,7 +104,7 @@ async def test_every_message_in_hand_that_is_not_settled_counts(url: str, partit
 
 @both
 @pytest.mark.parametrize("error", COUNTS_NOTHING, ids=repr)
-async def test_what_says_nothing_of_the_message_counts_nothing(
+async def test_errors_that_do_not_blame_the_message_count_no_delivery(
     url: str, partitioned: bool, error: BaseException
 ) -> None:
     async with seats_at(url, partitioned=partitioned) as queue:
@@ -119,7 +119,7 @@ async def test_what_says_nothing_of_the_message_counts_nothing(
 
 
 @both
-async def test_a_worker_that_is_cancelled_counts_nothing(url: str, partitioned: bool) -> None:
+async def test_a_cancelled_worker_counts_no_delivery(url: str, partitioned: bool) -> None:
     async with seats_at(url, partitioned=partitioned) as queue:
         await queue.say("a", "1")
         has = asyncio.Event()
@@ -140,7 +140,7 @@ async def test_a_worker_that_is_cancelled_counts_nothing(url: str, partitioned: 
 
 
 @both
-async def test_closing_a_receiver_in_its_block_counts_nothing(url: str, partitioned: bool) -> None:
+async def test_closing_a_receiver_in_its_block_counts_no_delivery(url: str, partitioned: bool) -> None:
     async with seats_at(url, partitioned=partitioned) as queue:
         await queue.say("a", "1")
         with leaving_by(HandlerError):
@@ -153,7 +153,7 @@ async def test_closing_a_receiver_in_its_block_counts_nothing(url: str, partitio
 
 
 @both
-async def test_a_message_that_was_received_by_its_number_counts_as_well(url: str, partitioned: bool) -> None:
+async def test_a_message_received_by_number_counts_a_delivery(url: str, partitioned: bool) -> None:
     async with seats_at(url, partitioned=partitioned) as queue:
         await queue.say("a", "1")
         async with queue.session("a") as receiver:
@@ -170,7 +170,7 @@ async def test_a_message_that_was_received_by_its_number_counts_as_well(url: str
 
 
 @both
-async def test_a_session_whose_lock_has_ended_is_left_to_the_lapse(url: str, partitioned: bool) -> None:
+async def test_a_lapsed_session_lock_counts_only_one_delivery(url: str, partitioned: bool) -> None:
     """The end of the lock has counted its delivery already: the handler's error adds none."""
     clock = HandClock()
     async with seats_at(url, partitioned=partitioned, clock=clock, lock_duration=30_000) as queue:
@@ -185,9 +185,7 @@ async def test_a_session_whose_lock_has_ended_is_left_to_the_lapse(url: str, par
 
 
 @both
-async def test_a_failed_delivery_that_cannot_be_counted_does_not_keep_the_receiver_open(
-    url: str, partitioned: bool
-) -> None:
+async def test_a_failure_to_count_the_delivery_does_not_keep_the_receiver_open(url: str, partitioned: bool) -> None:
     async with seats_at(url, partitioned=partitioned) as queue:
         await queue.say("a", "1")
         with Gate(queue.client, "abandon") as gate, leaving_by(HandlerError):
@@ -219,7 +217,7 @@ async def test_messages_of_a_receiver_without_a_session_stay_in_hand(url: str, p
 
 
 @both
-async def test_what_was_received_and_deleted_is_not_abandoned(url: str, partitioned: bool) -> None:
+async def test_a_received_and_deleted_message_is_not_abandoned(url: str, partitioned: bool) -> None:
     async with seats_at(url, partitioned=partitioned) as queue:
         await queue.say("a", "1", "2")
         with leaving_by(HandlerError):
@@ -231,7 +229,7 @@ async def test_what_was_received_and_deleted_is_not_abandoned(url: str, partitio
 
 
 @both
-async def test_a_receiver_holds_no_message_that_was_settled(url: str, partitioned: bool) -> None:
+async def test_a_receiver_does_not_keep_settled_messages(url: str, partitioned: bool) -> None:
     async with seats_at(url, partitioned=partitioned) as queue, AutoLockRenewer() as renewer:
         await queue.say("a", *"123456")
         async with queue.session("a", auto_lock_renewer=renewer) as receiver:
@@ -249,7 +247,7 @@ async def test_a_receiver_holds_no_message_that_was_settled(url: str, partitione
 
 
 @both
-async def test_a_message_that_is_released_comes_again_and_counts_no_delivery(url: str, partitioned: bool) -> None:
+async def test_a_released_message_comes_again_without_counting_a_delivery(url: str, partitioned: bool) -> None:
     async with queue_at(url, partitioned=partitioned, max_delivery_count=2) as queue, queue.receiver() as receiver:
         await queue.send("1", at=-1)
         for _ in range(5):
@@ -267,7 +265,7 @@ async def test_a_message_that_is_released_comes_again_and_counts_no_delivery(url
 
 @both
 @pytest.mark.parametrize("prefetch", [0, 5], ids=["asked for", "fetched ahead"])
-async def test_a_message_of_a_session_that_is_released_comes_before_what_came_after_it(
+async def test_a_released_message_of_a_session_comes_before_later_messages(
     url: str, partitioned: bool, prefetch: int
 ) -> None:
     async with seats_at(url, partitioned=partitioned) as queue:
@@ -302,7 +300,7 @@ async def test_a_dead_letter_and_a_deferred_message_can_be_released(url: str, pa
 
 
 @both
-async def test_a_message_whose_lock_was_lost_is_not_released(url: str, partitioned: bool) -> None:
+async def test_a_message_with_a_lost_lock_cannot_be_released(url: str, partitioned: bool) -> None:
     async with queue_at(url, partitioned=partitioned) as queue, queue.receiver() as receiver:
         await queue.send("1", at=-1)
         (message,) = await receiver.receive_messages(1, 60)
@@ -316,7 +314,7 @@ async def test_a_message_whose_lock_was_lost_is_not_released(url: str, partition
 
 @pytest.mark.everywhere("a receiver listens to several nodes")
 @both
-async def test_a_released_message_wakes_a_receiver_that_waits(url: str, partitioned: bool) -> None:
+async def test_a_released_message_wakes_a_waiting_receiver(url: str, partitioned: bool) -> None:
     async with queue_at(url, partitioned=partitioned) as queue, queue.receiver() as receiver:
         await queue.send("1", at=-1)
         (message,) = await receiver.receive_messages(1, 60)

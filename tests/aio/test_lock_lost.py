@@ -35,7 +35,7 @@ async def take(queue: Seats) -> None:
 
 
 @both
-async def test_who_waits_for_the_end_of_a_lock_is_told_when_its_time_has_passed(url: str, partitioned: bool) -> None:
+async def test_wait_lock_lost_returns_true_when_the_lock_time_has_passed(url: str, partitioned: bool) -> None:
     clock = HandClock()
     async with seats_at(url, partitioned=partitioned, clock=clock, lock_duration=30_000) as queue:
         async with queue.session("a") as receiver:
@@ -56,7 +56,7 @@ async def test_who_waits_for_the_end_of_a_lock_is_told_when_its_time_has_passed(
 
 
 @in_memory
-async def test_a_clock_that_nobody_moves_ends_the_wait_as_well(url: str) -> None:
+async def test_wait_lock_lost_returns_when_real_time_passes(url: str) -> None:
     async with seats_at(url, lock_duration=300) as queue, queue.session("a") as receiver:
         assert await receiver.session.wait_lock_lost()
         assert not is_locked(receiver.session)
@@ -64,7 +64,7 @@ async def test_a_clock_that_nobody_moves_ends_the_wait_as_well(url: str) -> None
 
 @both
 @pytest.mark.parametrize("call", ["state", "receive"])
-async def test_who_waits_is_told_when_a_call_says_that_the_lock_is_lost(url: str, partitioned: bool, call: str) -> None:
+async def test_wait_lock_lost_returns_when_a_call_reports_a_lost_lock(url: str, partitioned: bool, call: str) -> None:
     async with seats_at(url, partitioned=partitioned) as queue, queue.session("a") as receiver:
         session = receiver.session
         waiting = asyncio.create_task(session.wait_lock_lost())
@@ -77,7 +77,7 @@ async def test_who_waits_is_told_when_a_call_says_that_the_lock_is_lost(url: str
 
 
 @both
-async def test_giving_a_session_back_is_no_loss(url: str, partitioned: bool) -> None:
+async def test_closing_a_session_does_not_count_as_a_lost_lock(url: str, partitioned: bool) -> None:
     async with seats_at(url, partitioned=partitioned) as queue:
         async with queue.session("a") as receiver:
             session = receiver.session
@@ -91,7 +91,7 @@ async def test_giving_a_session_back_is_no_loss(url: str, partitioned: bool) -> 
 
 
 @in_memory
-async def test_waiting_for_the_end_of_a_lock_may_be_bounded_or_cancelled(url: str) -> None:
+async def test_wait_lock_lost_can_time_out_or_be_cancelled(url: str) -> None:
     clock = HandClock()
     async with seats_at(url, clock=clock) as queue, queue.session("a") as receiver:
         session = receiver.session
@@ -112,7 +112,7 @@ async def test_waiting_for_the_end_of_a_lock_may_be_bounded_or_cancelled(url: st
 
 @both
 @pytest.mark.parametrize("what", ["message", "session"])
-async def test_a_renewal_that_hangs_does_not_hold_up_the_close_of_its_renewer(
+async def test_a_hanging_renewal_does_not_delay_the_close_of_its_renewer(
     url: str, partitioned: bool, what: str
 ) -> None:
     clock = HandClock()
@@ -137,7 +137,7 @@ async def test_a_renewal_that_hangs_does_not_hold_up_the_close_of_its_renewer(
 
 
 @in_memory
-async def test_a_callback_that_hangs_is_cancelled_when_the_renewer_is_closed(
+async def test_a_hanging_callback_is_cancelled_when_the_renewer_closes(
     url: str, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     monkeypatch.setattr(renewers, "_CLOSING", 0.05)

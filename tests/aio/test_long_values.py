@@ -42,7 +42,7 @@ def test_a_value_is_quoted_up_to_sixty_characters(value: object, shown: str) -> 
     assert len(quoted(value)) <= 60
 
 
-def test_a_text_is_shortened_to_the_length_that_is_asked_for() -> None:
+def test_a_text_is_shortened_to_the_requested_length() -> None:
     assert (shortened("abcdef", 6), shortened("abcdefg", 6)) == ("abcdef", "abcde…")
 
 
@@ -78,7 +78,7 @@ CALLS: dict[str, Callable[[ServiceBusClient], object]] = {
 
 
 @pytest.mark.parametrize("name", CALLS)
-async def test_what_a_call_refuses_is_not_quoted_as_a_whole(name: str) -> None:
+async def test_a_refused_argument_is_not_quoted_in_full(name: str) -> None:
     async with ServiceBusClient("memory://long-values") as client:
         with pytest.raises((ValueError, TypeError)) as refused:
             CALLS[name](client)
@@ -103,7 +103,7 @@ ADMINISTRATION: dict[str, Callable[[ServiceBusAdministrationClient], Coroutine[A
 
 
 @pytest.mark.parametrize("name", ADMINISTRATION)
-async def test_what_the_administration_refuses_is_not_quoted_as_a_whole(name: str) -> None:
+async def test_a_value_refused_by_the_administration_client_is_not_quoted_in_full(name: str) -> None:
     async with ServiceBusAdministrationClient.from_connection_string("memory://long-values") as client:
         with pytest.raises(Exception) as refused:  # noqa: PT011  # of whatever kind
             await ADMINISTRATION[name](client)

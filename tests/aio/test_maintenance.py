@@ -73,7 +73,7 @@ async def die(client: ServiceBusClient) -> None:
 
 @both
 @pytest.mark.parametrize("way", ["schedule", "property", "stream", "batch"])
-async def test_what_was_scheduled_is_published_when_its_time_has_come(url: str, partitioned: bool, way: str) -> None:
+async def test_a_scheduled_message_is_published_when_it_is_due(url: str, partitioned: bool, way: str) -> None:
     """Also on a topic that was created since the role was taken: at once, without waiting for the next listing."""
     async with topic_at(url, partitioned=partitioned, maintenance=True) as subject, subject.other_client() as other:
         await eventually(lambda: holds(subject.client) == [True])
@@ -106,7 +106,7 @@ async def test_what_was_scheduled_is_published_when_its_time_has_come(url: str, 
 
 
 @both
-async def test_what_is_scheduled_is_judged_by_the_rules_of_then(url: str, partitioned: bool) -> None:
+async def test_a_scheduled_message_is_judged_by_the_rules_at_its_due_time(url: str, partitioned: bool) -> None:
     rules = {"one": [RuleProperties("r", filter=SqlRuleFilter("n = 1"))], "gone": None}
     async with topic_at(url, rules, partitioned=partitioned) as subject, subject.sender() as sender:
         given: dict[Any, Any] = {"n": 1}
@@ -126,7 +126,7 @@ async def test_what_is_scheduled_is_judged_by_the_rules_of_then(url: str, partit
 
 
 @both
-async def test_what_is_scheduled_is_taken_back_by_its_number(url: str, partitioned: bool) -> None:
+async def test_a_scheduled_message_is_cancelled_by_its_number(url: str, partitioned: bool) -> None:
     async with topic_at(url, {"one": None}, partitioned=partitioned) as subject, subject.sender() as sender:
         numbers = [
             (await sender.schedule_messages([ServiceBusMessage(text)], soon(3600)))[0] for text in ("1", "2", "3")
@@ -146,7 +146,7 @@ async def test_what_is_scheduled_is_taken_back_by_its_number(url: str, partition
 
 
 @both
-async def test_what_is_due_already_is_published_at_once(url: str, partitioned: bool) -> None:
+async def test_a_message_that_is_already_due_is_published_at_once(url: str, partitioned: bool) -> None:
     """By the sender, whether or not somebody holds the role."""
     async with topic_at(url, {"one": None}, partitioned=partitioned) as subject, subject.sender() as sender:
         await sender.send_messages(ServiceBusMessage("x", scheduled_enqueue_time_utc=soon(-5)))
@@ -154,7 +154,7 @@ async def test_what_is_due_already_is_published_at_once(url: str, partitioned: b
 
 
 @both
-async def test_many_that_are_due_at_once_are_all_published_once(url: str, partitioned: bool) -> None:
+async def test_many_messages_due_at_once_are_all_published_once(url: str, partitioned: bool) -> None:
     async with (
         topic_at(url, {"one": None, "two": None}, partitioned=partitioned) as subject,
         subject.sender() as sender,
@@ -170,7 +170,7 @@ async def test_many_that_are_due_at_once_are_all_published_once(url: str, partit
 
 @in_memory
 @both
-async def test_a_clock_that_is_moved_by_hand_publishes(url: str, partitioned: bool) -> None:
+async def test_moving_the_test_clock_publishes_a_scheduled_message(url: str, partitioned: bool) -> None:
     clock = HandClock()
     async with topic_at(url, {"one": None}, partitioned=partitioned, clock=clock, maintenance=True) as subject:
         from datetime import UTC, datetime
@@ -184,7 +184,7 @@ async def test_a_clock_that_is_moved_by_hand_publishes(url: str, partitioned: bo
 
 
 @both
-async def test_waiting_for_what_is_due_costs_next_to_nothing(url: str, partitioned: bool) -> None:
+async def test_waiting_for_a_due_time_costs_almost_no_calls(url: str, partitioned: bool) -> None:
     async with topic_at(url, {"one": None}, partitioned=partitioned, maintenance=True) as subject:
         async with subject.sender() as sender:
             await sender.schedule_messages(ServiceBusMessage("x"), soon(3600))
@@ -197,7 +197,7 @@ async def test_waiting_for_what_is_due_costs_next_to_nothing(url: str, partition
 
 
 @both
-async def test_what_cannot_be_published_in_one_partition_does_not_keep_the_others(url: str, partitioned: bool) -> None:
+async def test_an_unresponsive_topic_does_not_delay_other_topics(url: str, partitioned: bool) -> None:
     """One of them does not answer: the role is held all the same, and other topics are served."""
     async with topic_at(url, {"one": None}, partitioned=partitioned, partitions=6) as subject:
         await subject.admin.create_topic("other")
@@ -293,7 +293,7 @@ def rests(watcher: TopicWatcher, seconds: float) -> bool:
 
 
 @both
-async def test_a_message_that_breaks_the_rules_stays_scheduled_and_holds_nobody_up(
+async def test_a_message_that_breaks_the_rules_stays_scheduled_and_blocks_no_other(
     url: str, partitioned: bool, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     """Neither those of the same call, nor those that are scheduled later; and it is complained of once."""
@@ -326,7 +326,9 @@ async def test_a_message_that_breaks_the_rules_stays_scheduled_and_holds_nobody_
 
 
 @in_memory
-async def test_when_the_rules_have_changed_it_is_tried_again_at_once(url: str, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_an_unpublishable_message_is_retried_when_the_rules_change(
+    url: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(aside, "_FIRST_PAUSE", 3600.0)
     trouble = Trouble(monkeypatch)
     async with topic_at(url, {"one": None}) as subject:
@@ -340,7 +342,7 @@ async def test_when_the_rules_have_changed_it_is_tried_again_at_once(url: str, m
 
 
 @both
-async def test_what_stands_behind_many_that_cannot_be_published_is_found(
+async def test_messages_behind_many_unpublishable_ones_are_published(
     url: str, partitioned: bool, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     """More of them than are asked for at a time, and more bytes than a call brings."""
@@ -357,7 +359,7 @@ async def test_what_stands_behind_many_that_cannot_be_published_is_found(
 
 
 @both
-async def test_what_cannot_be_read_is_not_lost(
+async def test_an_unreadable_message_stays_scheduled_and_can_be_cancelled(
     url: str, partitioned: bool, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     """It stays scheduled, and its sender may take it back."""
@@ -382,7 +384,7 @@ async def test_what_cannot_be_read_is_not_lost(
 
 
 @both
-async def test_too_many_that_cannot_be_published_do_not_make_it_spin(
+async def test_too_many_unpublishable_messages_do_not_cause_a_busy_loop(
     url: str, partitioned: bool, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     """What was read with them is published all the same."""
@@ -405,7 +407,7 @@ async def test_too_many_that_cannot_be_published_do_not_make_it_spin(
 
 
 @in_memory
-async def test_to_judge_a_large_message_holds_up_nobody(url: str, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_judging_a_large_message_does_not_block_the_event_loop(url: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """Here it takes until the event loop has sent and received something else."""
     begun, goes_on = threading.Event(), threading.Event()
     judge, waited = Judge.judge, list[bool]()
@@ -438,7 +440,7 @@ async def test_to_judge_a_large_message_holds_up_nobody(url: str, monkeypatch: p
 
 
 @both
-async def test_one_of_several_does_it_and_another_takes_over_when_it_is_closed(
+async def test_one_client_holds_the_role_and_another_takes_over_at_its_close(
     url: str, partitioned: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """At once, not when the time of the first is over."""
@@ -465,7 +467,7 @@ async def test_one_of_several_does_it_and_another_takes_over_when_it_is_closed(
 
 @in_memory
 @pytest.mark.parametrize("answered_after", [0.0, 0.5])
-async def test_the_role_is_renewed_when_a_third_of_its_time_has_passed(
+async def test_the_role_is_renewed_after_a_third_of_its_time(
     url: str, answered_after: float, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Counted from before the claim, whenever that is answered: the server counts from somewhere in between.
@@ -497,7 +499,7 @@ async def test_the_role_is_renewed_when_a_third_of_its_time_has_passed(
 
 
 @both
-async def test_another_takes_over_when_the_first_is_killed(
+async def test_another_client_takes_over_after_the_holder_is_killed(
     url: str, partitioned: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(maintenance, "_CLAIM", 0.6)
@@ -527,7 +529,7 @@ async def at_rest(client: ServiceBusClient) -> None:
 
 
 @both
-async def test_two_that_both_believe_to_hold_it_publish_nothing_twice(
+async def test_two_clients_that_both_believe_they_hold_the_role_publish_once(
     url: str, partitioned: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """One was asleep for so long that another has taken over: the partitions refuse what it does with its old fence."""
@@ -554,7 +556,7 @@ async def test_two_that_both_believe_to_hold_it_publish_nothing_twice(
 
 
 @both
-async def test_two_with_good_fences_publish_nothing_twice_either(
+async def test_two_clients_with_valid_fences_publish_once(
     url: str, partitioned: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Since it is taken off the schedule by the call that publishes it."""
@@ -576,7 +578,7 @@ async def test_two_with_good_fences_publish_nothing_twice_either(
 
 
 @both
-async def test_without_anybody_it_waits_and_that_is_said_once(
+async def test_scheduling_without_a_maintenance_client_warns_once(
     url: str, partitioned: bool, caplog: pytest.LogCaptureFixture
 ) -> None:
     def warnings() -> int:
@@ -599,7 +601,9 @@ async def test_without_anybody_it_waits_and_that_is_said_once(
 
 
 @both
-async def test_with_somebody_nothing_is_said(url: str, partitioned: bool, caplog: pytest.LogCaptureFixture) -> None:
+async def test_scheduling_with_a_maintenance_client_does_not_warn(
+    url: str, partitioned: bool, caplog: pytest.LogCaptureFixture
+) -> None:
     async with topic_at(url, {"one": None}, partitioned=partitioned) as subject, maintained(subject) as holder:
         await eventually(lambda: holds(holder) == [True])
         with caplog.at_level(logging.WARNING, "sbredis.client"):
@@ -613,7 +617,7 @@ async def test_with_somebody_nothing_is_said(url: str, partitioned: bool, caplog
 
 
 @both
-async def test_a_topic_that_was_deleted_is_watched_no_longer_and_one_in_its_place_is(
+async def test_a_deleted_topic_is_unwatched_and_its_successor_is_watched(
     url: str, partitioned: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(maintenance, "_LISTING", 0.2)
@@ -639,7 +643,9 @@ async def test_a_topic_that_was_deleted_is_watched_no_longer_and_one_in_its_plac
 
 
 @both
-async def test_what_is_not_answered_is_published_once(server: LocalServer, partitioned: bool) -> None:
+async def test_a_message_is_published_once_when_publish_calls_get_no_answer(
+    server: LocalServer, partitioned: bool
+) -> None:
     async with (
         topic_at(server.url, {"one": None}, partitioned=partitioned) as subject,
         Scissors(server).listening() as network,
@@ -660,7 +666,7 @@ async def test_what_is_not_answered_is_published_once(server: LocalServer, parti
 
 
 @both
-async def test_the_role_is_held_through_a_loss_of_the_connection(
+async def test_scheduled_messages_are_published_after_connections_are_lost(
     server: LocalServer, partitioned: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(maintenance, "_CLAIM", 1.0)
@@ -676,7 +682,7 @@ async def test_the_role_is_held_through_a_loss_of_the_connection(
         await subject.counts_to("one", 1)
 
 
-async def test_a_role_goes_to_one_at_a_time_with_a_rising_fence(url: str) -> None:
+async def test_a_role_has_one_holder_at_a_time_and_a_rising_fence(url: str) -> None:
     async with topic_at(url) as subject:
         connection = subject.client._connection
         one, two = (Role(connection.transport, "ns", "route") for _ in range(2))

@@ -39,7 +39,7 @@ def told(message: Any) -> tuple[Any, ...]:
 
 
 @both
-async def test_ids_come_back_as_they_were_given(
+async def test_ids_come_back_with_their_type_and_value(
     url: str, *, partitioned: bool, caplog: pytest.LogCaptureFixture
 ) -> None:
     caplog.set_level(logging.DEBUG, "sbredis")
@@ -72,7 +72,7 @@ async def test_ids_come_back_as_they_were_given(
 @pytest.mark.parametrize(
     ("given", "shown"), [("m", "m"), (7, "7"), (ID, str(ID)), (b"bytes", "bytes"), (b"\xff", "b'\\xff'")]
 )
-def test_logs_and_spans_tell_the_text_of_an_id(given: Any, shown: str) -> None:
+def test_logs_and_spans_contain_the_text_of_an_id(given: Any, shown: str) -> None:
     message = ServiceBusMessage("x", message_id=given, correlation_id=given)
     assert named([message]) == f"1 message ({shown!r})"
     told = look_at(message).facts
@@ -83,7 +83,7 @@ def test_logs_and_spans_tell_the_text_of_an_id(given: Any, shown: str) -> None:
     ("first", "again", "other"),
     [(7, "7", 8), (ID, str(ID), UUID(int=1)), (b"ab", "ab", b"\xff"), (b"\xff", b"\xff", b"\xfe")],
 )
-async def test_duplicates_are_known_by_the_text_of_their_ids(url: str, first: Any, again: Any, other: Any) -> None:
+async def test_duplicates_are_recognised_by_the_text_of_their_ids(url: str, first: Any, again: Any, other: Any) -> None:
     async with (
         queue_at(url, partitioned=True, duplicate_window=60_000) as queue,
         queue.client.get_queue_sender("q") as sender,
@@ -130,7 +130,7 @@ async def test_rules_see_the_text_of_an_id(url: str) -> None:
         assert "sys.CorrelationId must be text, not bytes" in str(failed.dead_letter_error_description)
 
 
-async def test_rules_reckon_with_decimals_and_with_numbers_of_64_bits_without_a_sign(url: str) -> None:
+async def test_rules_compute_with_decimals_and_unsigned_64_bit_numbers(url: str) -> None:
     rules = {
         "exact": [RuleProperties("r", filter=SqlRuleFilter("exact = @price", {"@price": Decimal("12.34")}))],
         "found": [RuleProperties("r", filter=CorrelationRuleFilter(properties={"exact": Decimal("12.34"), "id": ID}))],
@@ -155,7 +155,7 @@ async def test_rules_reckon_with_decimals_and_with_numbers_of_64_bits_without_a_
 
 
 @both
-async def test_an_encoding_of_the_senders_own_comes_back_to_the_byte(url: str, *, partitioned: bool) -> None:
+async def test_raw_amqp_of_a_sender_comes_back_byte_for_byte(url: str, *, partitioned: bool) -> None:
     raw = bytes(range(256)) * 40
     action = SqlRuleAction("SET sys.Label = 'changed'; SET extra = 1")
     rules = {"plain": None, "made": [RuleProperties("r", filter=SqlRuleFilter("a = 1"), action=action)]}
@@ -171,7 +171,7 @@ async def test_an_encoding_of_the_senders_own_comes_back_to_the_byte(url: str, *
         assert (value.raw_amqp_message.raw_amqp, value.raw_amqp_message.body) == (raw, [1])
 
 
-async def test_an_encoding_of_the_senders_own_counts_to_the_size_of_a_message(url: str) -> None:
+async def test_raw_amqp_counts_towards_the_size_of_a_message(url: str) -> None:
     async with (
         queue_at(url, largest_message=100_000) as queue,
         queue.client.get_queue_sender("q") as sender,
@@ -186,7 +186,7 @@ async def test_an_encoding_of_the_senders_own_counts_to_the_size_of_a_message(ur
         assert await lies_in(queue) == [[]]
 
 
-async def test_what_is_too_large_for_a_property_is_refused_before_anything_is_sent(url: str) -> None:
+async def test_a_property_that_is_too_large_is_refused_before_any_call(url: str) -> None:
     async with queue_at(url) as queue, queue.client.get_queue_sender("q") as sender:
         with pytest.raises(ValueError, match="subject has 150000 bytes; a property may have 32768"):
             await sender.send_messages({"body": "x", "subject": "s" * 150_000})

@@ -48,7 +48,7 @@ async def test_a_client_opens_at_once_after_a_master_was_killed(replicated_clust
     assert not master.is_alive()
 
 
-async def test_a_client_opens_while_a_shard_has_no_replica_because_its_old_master_is_not_back_yet(
+async def test_a_client_opens_when_a_shard_gets_its_replica_back(
     replicated_cluster: LocalCluster, caplog: pytest.LogCaptureFixture
 ) -> None:
     """With ``durability=replicated``, which nobody can confirm there until then."""
@@ -66,7 +66,7 @@ async def test_a_client_opens_while_a_shard_has_no_replica_because_its_old_maste
         await working
 
 
-async def test_a_cluster_that_never_had_replicas_is_refused_at_once(binary: str | None) -> None:
+async def test_a_cluster_without_replicas_is_refused_at_once(binary: str | None) -> None:
     with LocalCluster(3, 0, binary=binary) as bare:
         client = ServiceBusClient(f"{bare.url}?durability=replicated")
         with pytest.raises(ServerUnsuitableError, match="has no replica, so nothing can confirm") as refused:
@@ -76,7 +76,7 @@ async def test_a_cluster_that_never_had_replicas_is_refused_at_once(binary: str 
         await client.close()
 
 
-async def test_a_client_that_opens_while_sentinel_still_names_the_old_master_finds_the_new_one(
+async def test_a_client_finds_the_new_master_while_sentinel_names_the_old_one(
     binary: str | None,
 ) -> None:
     with LocalSentinel(1, 3, binary=binary) as watched:
@@ -88,7 +88,7 @@ async def test_a_client_that_opens_while_sentinel_still_names_the_old_master_fin
         assert watched.master.port != first.port
 
 
-async def test_a_caller_with_more_time_goes_on_where_the_one_who_began_to_open_gave_up(
+async def test_a_patient_caller_still_connects_after_a_hasty_one_timed_out(
     binary: str | None,
 ) -> None:
     with LocalSentinel(1, 3, binary=binary) as watched:

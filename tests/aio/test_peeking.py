@@ -42,7 +42,7 @@ async def test_repeated_peeks_show_every_message_once_and_end(url: str, partitio
 
 
 @both
-async def test_every_state_is_shown(url: str, partitioned: bool) -> None:
+async def test_peeking_shows_messages_in_every_state(url: str, partitioned: bool) -> None:
     clock = HandClock()
     async with queue_at(url, partitioned=partitioned, clock=clock) as queue:
         await queue.send("locked", "delayed", "deferred", "active", "dead", at=-1)
@@ -69,7 +69,7 @@ async def test_every_state_is_shown(url: str, partitioned: bool) -> None:
 
 
 @both
-async def test_a_peek_begins_where_it_is_told_to_and_the_next_goes_on_from_there(url: str, partitioned: bool) -> None:
+async def test_a_peek_starts_at_the_given_number_and_the_next_one_continues(url: str, partitioned: bool) -> None:
     async with queue_at(url, partitioned=partitioned) as queue:
         numbers = sorted(await queue.send(*"abcdefghijkl"))
         receiver = queue.receiver()
@@ -85,7 +85,7 @@ async def test_a_peek_begins_where_it_is_told_to_and_the_next_goes_on_from_there
 
 
 @both
-async def test_a_peek_goes_on_behind_what_was_received(url: str, partitioned: bool) -> None:
+async def test_a_peek_continues_behind_the_received_messages(url: str, partitioned: bool) -> None:
     """By this receiver, and never back to what was shown already."""
     async with queue_at(url, partitioned=partitioned) as queue:
         numbers = await queue.send(*"abcdef", at=-1)
@@ -100,7 +100,7 @@ async def test_a_peek_goes_on_behind_what_was_received(url: str, partitioned: bo
         assert bodies(await queue.receiver().peek_messages(10)) == list("abcdef")
 
 
-async def test_large_messages_are_shown_a_few_at_a_time(url: str) -> None:
+async def test_large_messages_are_peeked_a_few_at_a_time(url: str) -> None:
     async with queue_at(url) as queue:
         await queue.fill(12, size=900_000)
         receiver = queue.receiver()
@@ -113,7 +113,7 @@ async def test_large_messages_are_shown_a_few_at_a_time(url: str) -> None:
 
 @pytest.mark.everywhere("the partitions lie on several nodes")
 @both
-async def test_peeks_at_the_same_time_share_out_what_there_is(url: str, partitioned: bool) -> None:
+async def test_concurrent_peeks_of_one_receiver_show_each_message_once(url: str, partitioned: bool) -> None:
     async with queue_at(url, partitioned=partitioned) as queue:
         await queue.send(*"abcdefghijkl")
         receiver = queue.receiver()
@@ -122,7 +122,7 @@ async def test_peeks_at_the_same_time_share_out_what_there_is(url: str, partitio
 
 
 @in_memory
-async def test_a_peeked_message_is_neither_settled_nor_renewed(url: str) -> None:
+async def test_a_peeked_message_can_be_neither_settled_nor_renewed(url: str) -> None:
     async with queue_at(url) as queue:
         await queue.send("a")
         receiver = queue.receiver()
@@ -152,7 +152,9 @@ async def test_a_peeked_message_is_neither_settled_nor_renewed(url: str) -> None
         ({"timeout": 0}, ValueError),
     ],
 )
-async def test_what_makes_no_sense_is_refused(url: str, given: dict[str, Any], error: type[Exception]) -> None:
+async def test_invalid_peek_arguments_are_refused_before_any_call(
+    url: str, given: dict[str, Any], error: type[Exception]
+) -> None:
     async with queue_at(url) as queue:
         with Calls(queue.transport) as calls, pytest.raises(error, match=next(iter(given))):
             await queue.receiver().peek_messages(**given)
@@ -160,7 +162,7 @@ async def test_what_makes_no_sense_is_refused(url: str, given: dict[str, Any], e
 
 
 @in_memory
-async def test_a_closed_receiver_does_not_peek(url: str) -> None:
+async def test_a_closed_receiver_cannot_peek(url: str) -> None:
     async with queue_at(url) as queue:
         receiver: ServiceBusReceiver = queue.receiver()
         await receiver.close()
@@ -169,7 +171,7 @@ async def test_a_closed_receiver_does_not_peek(url: str) -> None:
 
 
 @in_memory
-async def test_the_end_of_many_partitions_costs_one_call_each(url: str) -> None:
+async def test_peeking_many_empty_partitions_takes_one_call_each(url: str) -> None:
     queue: Queue
     async with queue_at(url, partitioned=True, partitions=16) as queue:
         with Calls(queue.transport) as calls:

@@ -27,7 +27,7 @@ async def filled(receiver: ServiceBusReceiver, count: int) -> None:
 
 
 @both
-async def test_messages_are_fetched_ahead_and_handed_over_without_a_call(url: str, partitioned: bool) -> None:
+async def test_prefetched_messages_are_handed_over_without_a_call(url: str, partitioned: bool) -> None:
     async with queue_at(url, partitioned=partitioned) as queue:
         await queue.fill(30, at=-1)
         async with queue.receiver(prefetch_count=10) as receiver:
@@ -47,7 +47,7 @@ async def test_messages_are_fetched_ahead_and_handed_over_without_a_call(url: st
 
 
 @both
-async def test_what_was_fetched_ahead_is_given_back_at_close(url: str, partitioned: bool) -> None:
+async def test_prefetched_messages_are_given_back_at_close(url: str, partitioned: bool) -> None:
     async with queue_at(url, partitioned=partitioned) as queue:
         await queue.send(*"abcdefgh")
         async with queue.receiver(prefetch_count=6) as receiver:
@@ -62,7 +62,7 @@ async def test_what_was_fetched_ahead_is_given_back_at_close(url: str, partition
 
 @pytest.mark.everywhere("a receiver listens to several nodes")
 @both
-async def test_a_receiver_without_a_call_fetches_what_is_sent_later(url: str, partitioned: bool) -> None:
+async def test_an_idle_prefetching_receiver_fetches_messages_that_are_sent_later(url: str, partitioned: bool) -> None:
     """It waits for as much as it has room for, and is woken for it."""
     async with queue_at(url, partitioned=partitioned) as queue, queue.receiver(prefetch_count=5) as receiver:
         await queue.waited_at()
@@ -72,7 +72,7 @@ async def test_a_receiver_without_a_call_fetches_what_is_sent_later(url: str, pa
 
 
 @both
-async def test_what_nobody_came_for_is_given_back_before_its_lock_ends(url: str, partitioned: bool) -> None:
+async def test_unclaimed_prefetched_messages_are_given_back_before_their_lock_ends(url: str, partitioned: bool) -> None:
     """Uncounted; and fetched again only when somebody asks."""
     clock = HandClock()
     async with queue_at(url, partitioned=partitioned, clock=clock, lock_duration=30_000) as queue:
@@ -99,7 +99,7 @@ async def test_what_nobody_came_for_is_given_back_before_its_lock_ends(url: str,
 
 
 @both
-async def test_no_message_is_handed_over_whose_lock_has_ended(url: str, partitioned: bool) -> None:
+async def test_a_message_with_an_ended_lock_is_not_handed_over(url: str, partitioned: bool) -> None:
     """Not even when nobody had the time to give it back."""
     clock = HandClock()
     async with queue_at(url, partitioned=partitioned, clock=clock, lock_duration=30_000) as queue:
@@ -116,7 +116,7 @@ async def test_no_message_is_handed_over_whose_lock_has_ended(url: str, partitio
 
 
 @in_memory
-async def test_a_buffer_goes_by_the_time_that_passes(url: str) -> None:
+async def test_prefetched_messages_are_given_back_by_a_timer(url: str) -> None:
     """Not only by a clock that is moved: with short locks, it is given back by a timer."""
     async with queue_at(url, lock_duration=400) as queue:
         await queue.fill(3)
@@ -127,7 +127,7 @@ async def test_a_buffer_goes_by_the_time_that_passes(url: str) -> None:
 
 
 @in_memory
-async def test_what_a_cancelled_caller_had_is_handed_to_the_next_one_first(url: str) -> None:
+async def test_messages_of_a_cancelled_caller_are_handed_to_the_next_one_first(url: str) -> None:
     async with queue_at(url) as queue:
         await queue.fill(2)
         async with queue.receiver(prefetch_count=4) as receiver:
@@ -141,7 +141,7 @@ async def test_what_a_cancelled_caller_had_is_handed_to_the_next_one_first(url: 
 
 
 @in_memory
-async def test_what_came_in_the_moment_of_a_cancellation_keeps_its_place(url: str) -> None:
+async def test_messages_that_arrive_during_a_cancellation_keep_their_order(url: str) -> None:
     async with queue_at(url) as queue:
         for steps in range(30):
             await queue.fill(5)
@@ -176,7 +176,7 @@ async def test_messages_whose_lock_ends_first_are_handed_over_first(url: str) ->
 
 
 @both
-async def test_messages_deleted_ahead_of_time_are_lost_at_close_and_that_is_said(
+async def test_prefetched_and_deleted_messages_lost_at_close_are_logged(
     url: str, partitioned: bool, caplog: pytest.LogCaptureFixture
 ) -> None:
     async with queue_at(url, partitioned=partitioned) as queue:
@@ -191,7 +191,7 @@ async def test_messages_deleted_ahead_of_time_are_lost_at_close_and_that_is_said
 
 
 @in_memory
-async def test_without_a_count_as_many_are_received_as_are_fetched_ahead(url: str) -> None:
+async def test_the_default_message_count_is_the_prefetch_count(url: str) -> None:
     async with queue_at(url) as queue:
         await queue.fill(10)
         async with queue.receiver(prefetch_count=4) as receiver:
@@ -201,7 +201,7 @@ async def test_without_a_count_as_many_are_received_as_are_fetched_ahead(url: st
 
 
 @in_memory
-async def test_what_is_taken_is_counted_once(url: str, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_consumed_messages_are_counted_once(url: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """Be it from the buffer or, the rest of the same call, from the queue."""
     async with queue_at(url) as queue:
         await queue.fill(30)
@@ -221,7 +221,7 @@ async def test_what_is_taken_is_counted_once(url: str, monkeypatch: pytest.Monke
 
 
 @both
-async def test_a_buffer_is_shared_out_in_the_order_of_the_callers(url: str, partitioned: bool) -> None:
+async def test_concurrent_callers_share_the_buffer_in_their_order(url: str, partitioned: bool) -> None:
     async with queue_at(url, partitioned=partitioned) as queue:
         await queue.fill(20, at=-1)
         async with queue.receiver(prefetch_count=8) as receiver:

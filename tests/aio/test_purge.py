@@ -14,7 +14,7 @@ pytestmark = pytest.mark.anyio
 
 @pytest.mark.everywhere("the partitions lie on several nodes")
 @both
-async def test_all_but_what_is_locked_or_scheduled_is_purged(url: str, partitioned: bool) -> None:
+async def test_all_messages_except_locked_and_scheduled_ones_are_purged(url: str, partitioned: bool) -> None:
     clock = HandClock()
     async with queue_at(url, partitioned=partitioned, clock=clock) as queue:
         receiver = queue.receiver()
@@ -37,7 +37,7 @@ async def test_all_but_what_is_locked_or_scheduled_is_purged(url: str, partition
 
 @pytest.mark.everywhere("the partitions lie on several nodes")
 @both
-async def test_so_many_are_deleted_oldest_first(url: str, partitioned: bool) -> None:
+async def test_the_requested_number_of_messages_is_deleted_oldest_first(url: str, partitioned: bool) -> None:
     async with queue_at(url, partitioned=partitioned) as queue:
         await queue.send(*"abcdef", at=-1)
         receiver = queue.receiver()
@@ -49,7 +49,7 @@ async def test_so_many_are_deleted_oldest_first(url: str, partitioned: bool) -> 
 
 
 @both
-async def test_only_what_was_enqueued_before_a_time_is_deleted(url: str, partitioned: bool) -> None:
+async def test_only_messages_enqueued_before_a_time_are_deleted(url: str, partitioned: bool) -> None:
     clock = HandClock()
     async with queue_at(url, partitioned=partitioned, clock=clock) as queue:
         receiver = queue.receiver()
@@ -76,7 +76,7 @@ async def test_a_purge_takes_as_many_calls_as_it_needs(url: str, partitioned: bo
 
 
 @in_memory
-async def test_what_makes_no_sense_is_refused(url: str) -> None:
+async def test_invalid_arguments_are_refused_before_any_call(url: str) -> None:
     naive: Any = datetime(2026, 1, 1)  # noqa: DTZ001  # that is the point
     async with queue_at(url) as queue:
         await queue.send("a")

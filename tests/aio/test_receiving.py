@@ -43,7 +43,7 @@ def _note(served: list[int], place: int, _: object) -> None:
 
 @both
 @modes
-async def test_what_is_there_is_received_at_once_and_no_more_than_was_asked_for(
+async def test_available_messages_are_received_at_once_up_to_the_requested_count(
     url: str, partitioned: bool, mode: ServiceBusReceiveMode
 ) -> None:
     async with queue_at(url, partitioned=partitioned) as queue:
@@ -70,7 +70,7 @@ async def test_messages_of_one_partition_come_in_their_order(url: str) -> None:
 
 
 @both
-async def test_an_empty_list_says_that_nothing_came_in_time(url: str, partitioned: bool) -> None:
+async def test_an_empty_list_is_returned_when_no_message_arrives_in_time(url: str, partitioned: bool) -> None:
     async with queue_at(url, partitioned=partitioned) as queue:
         receiver = queue.receiver(max_wait_time=0.15)
         for wait in (0.1, None):
@@ -120,7 +120,7 @@ async def test_a_server_that_does_not_answer_is_an_error_and_not_an_empty_list(
 
 
 @both
-async def test_who_got_something_waits_for_more_only_while_it_comes_soon(
+async def test_a_receive_gathers_more_messages_only_while_they_arrive_soon(
     url: str, partitioned: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Not for the whole max_wait_time, and not for what comes later."""
@@ -141,7 +141,7 @@ async def test_who_got_something_waits_for_more_only_while_it_comes_soon(
 
 @pytest.mark.everywhere("a receiver listens to several nodes")
 @both
-async def test_who_waits_gets_what_is_sent_meanwhile(url: str, partitioned: bool) -> None:
+async def test_a_waiting_receiver_gets_messages_that_are_sent_meanwhile(url: str, partitioned: bool) -> None:
     async with queue_at(url, partitioned=partitioned) as queue:
         receiver = queue.receiver()
         for text in ("a", "b", "c"):
@@ -169,7 +169,7 @@ async def test_concurrent_calls_are_served_in_the_order_in_which_they_came(url: 
 @pytest.mark.everywhere("the partitions lie on several nodes")
 @both
 @modes
-async def test_more_than_a_call_carries_is_received_in_one(
+async def test_one_receive_returns_more_messages_than_a_reply_carries(
     url: str, partitioned: bool, mode: ServiceBusReceiveMode, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     for name in ("_GATHERING", "_LONGEST_GATHERING"):
@@ -209,7 +209,7 @@ async def test_all_partitions_are_received_from_in_turns(url: str, partitioned: 
 
 
 @in_memory
-async def test_a_partition_is_looked_at_again_although_another_one_has_always_something(url: str) -> None:
+async def test_a_partition_is_looked_at_again_while_another_is_always_busy(url: str) -> None:
     """Its registration has run out, and it wakes nobody."""
     async with queue_at(url, partitioned=True) as queue:
         receiver = queue.receiver()
@@ -243,7 +243,7 @@ async def test_an_iteration_ends_after_the_receivers_max_wait_time(url: str, par
 
 
 @both
-async def test_an_iteration_without_a_max_wait_time_goes_on_waiting(url: str, partitioned: bool) -> None:
+async def test_an_iteration_without_a_max_wait_time_keeps_waiting(url: str, partitioned: bool) -> None:
     async with queue_at(url, partitioned=partitioned) as queue, queue.receiver() as receiver:
         seen: list[str] = []
 
@@ -266,7 +266,7 @@ async def test_an_iteration_without_a_max_wait_time_goes_on_waiting(url: str, pa
 # -- only what was asked for -------------------------------------------------------------------------------------------
 
 
-async def test_no_message_is_locked_that_nobody_asked_for(url: str) -> None:
+async def test_no_more_messages_are_locked_than_requested(url: str) -> None:
     """With sixteen partitions that have something: what is locked is counted after every call of the receiver."""
     async with queue_at(url, partitioned=True, partitions=16) as queue:
         for place in range(16):
@@ -295,9 +295,7 @@ async def test_no_message_is_locked_that_nobody_asked_for(url: str) -> None:
 
 
 @both
-async def test_what_is_in_the_hands_of_callers_stays_locked_when_the_receiver_is_closed(
-    url: str, partitioned: bool
-) -> None:
+async def test_received_messages_stay_locked_when_the_receiver_is_closed(url: str, partitioned: bool) -> None:
     async with queue_at(url, partitioned=partitioned) as queue:
         await queue.send(*"abcd")
         async with queue.receiver() as receiver:
@@ -314,7 +312,7 @@ async def test_what_is_in_the_hands_of_callers_stays_locked_when_the_receiver_is
 
 
 @both
-async def test_who_waits_when_the_receiver_is_closed_is_told(url: str, partitioned: bool) -> None:
+async def test_waiting_calls_fail_when_the_receiver_is_closed(url: str, partitioned: bool) -> None:
     async with queue_at(url, partitioned=partitioned) as queue:
         receiver = queue.receiver()
         tasks = [asyncio.create_task(receiver.receive_messages(1, 60)) for _ in range(2)]
@@ -330,7 +328,7 @@ async def test_who_waits_when_the_receiver_is_closed_is_told(url: str, partition
 
 @pytest.mark.everywhere("a receiver listens to several nodes")
 @both
-async def test_receivers_that_were_closed_leave_nothing_behind_in_their_client(url: str, partitioned: bool) -> None:
+async def test_closed_receivers_leave_nothing_behind_in_their_client(url: str, partitioned: bool) -> None:
     async with queue_at(url, partitioned=partitioned) as queue:
 
         async def come_and_go() -> None:
@@ -353,7 +351,7 @@ def lanes_of(queue: Queue) -> int:
 
 
 @in_memory
-async def test_a_closed_client_says_so(url: str) -> None:
+async def test_a_closed_client_refuses_to_receive(url: str) -> None:
     async with queue_at(url) as queue:
         receiver = queue.receiver()
         await queue.client.close()
@@ -362,7 +360,7 @@ async def test_a_closed_client_says_so(url: str) -> None:
 
 
 @both
-async def test_a_queue_that_may_not_be_received_from_says_so_to_all_who_ask(
+async def test_a_queue_with_receiving_disabled_refuses_every_call(
     url: str, partitioned: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """At once, each time, and works again as soon as that is changed."""
@@ -384,7 +382,7 @@ async def test_a_queue_that_may_not_be_received_from_says_so_to_all_who_ask(
 
 @pytest.mark.everywhere("a receiver listens to several nodes")
 @both
-async def test_who_waits_at_a_queue_that_is_deleted_learns_that_it_is_gone(
+async def test_a_waiting_receiver_learns_that_its_queue_was_deleted(
     url: str, partitioned: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(watching, "REGISTERED", 0.1)
@@ -398,7 +396,7 @@ async def test_who_waits_at_a_queue_that_is_deleted_learns_that_it_is_gone(
 
 
 @in_memory
-async def test_a_queue_that_is_not_there_is_named(url: str) -> None:
+async def test_a_missing_queue_is_named_in_the_error(url: str) -> None:
     async with queue_at(url) as queue:
         receiver = queue.client.get_queue_receiver("other")
         with pytest.raises(MessagingEntityNotFoundError, match="other"):
@@ -406,7 +404,7 @@ async def test_a_queue_that_is_not_there_is_named(url: str) -> None:
 
 
 @both
-async def test_a_server_that_has_gone_is_an_error_and_not_an_empty_list(binary: str | None, partitioned: bool) -> None:
+async def test_a_lost_server_is_an_error_and_not_an_empty_list(binary: str | None, partitioned: bool) -> None:
     """Also for a receiver that was waiting to be woken, and asks nothing."""
     with LocalServer(binary=binary, config={"appendonly": "yes", "appendfsync": "always"}) as server:
         async with queue_at(server.url, partitioned=partitioned) as queue:
@@ -445,7 +443,7 @@ async def test_a_server_that_has_gone_is_an_error_and_not_an_empty_list(binary: 
         ({"max_wait_time": float("nan")}, ValueError),
     ],
 )
-async def test_what_makes_no_sense_is_refused_before_anything_is_asked(
+async def test_invalid_receive_arguments_are_refused_before_any_call(
     url: str, given: dict[str, Any], error: type[Exception]
 ) -> None:
     async with queue_at(url) as queue:
@@ -472,23 +470,21 @@ async def test_what_makes_no_sense_is_refused_before_anything_is_asked(
         ({"auto_lock_renewer": object()}, TypeError),
     ],
 )
-async def test_a_receiver_that_makes_no_sense_is_refused(
-    url: str, given: dict[str, Any], error: type[Exception]
-) -> None:
+async def test_invalid_receiver_options_are_refused(url: str, given: dict[str, Any], error: type[Exception]) -> None:
     async with queue_at(url) as queue:
         with pytest.raises(error):
             queue.receiver(**given)
 
 
 @in_memory
-async def test_options_that_do_not_exist_are_a_warning(url: str) -> None:
+async def test_unknown_receiver_options_cause_a_warning(url: str) -> None:
     async with queue_at(url) as queue:
         with pytest.warns(UserWarning, match="uamqp_transport"):
             queue.receiver(uamqp_transport=True)
 
 
 @in_memory
-async def test_a_receiver_tells_what_it_is(url: str) -> None:
+async def test_a_receiver_exposes_its_path_mode_and_state(url: str) -> None:
     async with queue_at(url) as queue:
         receiver: ServiceBusReceiver = queue.receiver(client_identifier="me")
         assert (receiver.entity_path, receiver.client_identifier, receiver.session) == ("q", "me", None)
@@ -510,7 +506,7 @@ class _Ahead(Clock):
 
 
 @both
-async def test_a_clock_that_differs_from_the_servers_makes_no_difference(url: str, partitioned: bool) -> None:
+async def test_a_clock_ahead_of_the_servers_does_not_change_lock_times(url: str, partitioned: bool) -> None:
     """Locks, delays and waiting go by durations; only what is shown is in local terms."""
     clock = _Ahead()
     async with queue_at(url, partitioned=partitioned, clock=clock, lock_duration=60_000) as queue:

@@ -17,9 +17,7 @@ pytestmark = [pytest.mark.anyio, pytest.mark.everywhere("a receiver follows its 
 
 
 @both
-async def test_a_receiver_goes_on_with_the_queue_that_has_come_in_the_place_of_the_old_one(
-    url: str, partitioned: bool
-) -> None:
+async def test_a_receiver_continues_with_the_recreated_queue(url: str, partitioned: bool) -> None:
     async with queue_at(url, partitioned=partitioned) as queue:
         receiver, sender = queue.receiver(), queue.client.get_queue_sender(queue.entity.name)
         assert await receiver.receive_messages(1, 0.1) == []
@@ -37,7 +35,7 @@ async def test_a_receiver_goes_on_with_the_queue_that_has_come_in_the_place_of_t
 
 
 @both
-async def test_a_receiver_that_may_creates_its_queue_again(url: str, partitioned: bool) -> None:
+async def test_create_if_missing_recreates_the_queue_of_a_receiver(url: str, partitioned: bool) -> None:
     async with queue_at(url, partitioned=partitioned) as queue:
         receiver = queue.receiver(create_if_missing={"enable_partitioning": not partitioned})
         other = queue.receiver()
@@ -52,7 +50,7 @@ async def test_a_receiver_that_may_creates_its_queue_again(url: str, partitioned
 
 
 @both
-async def test_one_who_waits_meanwhile_gets_what_comes_then(url: str, partitioned: bool) -> None:
+async def test_a_waiting_receiver_gets_messages_of_the_recreated_queue(url: str, partitioned: bool) -> None:
     async with queue_at(url, partitioned=partitioned) as queue:
         receiver, sender = queue.receiver(), queue.client.get_queue_sender(queue.entity.name)
         waiting = asyncio.ensure_future(receiver.receive_messages(1, 60))
@@ -70,7 +68,7 @@ async def test_one_who_waits_meanwhile_gets_what_comes_then(url: str, partitione
 
 
 @in_memory
-async def test_an_answer_that_comes_in_the_moment_in_which_a_partition_is_left_says_nothing(url: str) -> None:
+async def test_an_answer_that_arrives_as_a_partition_is_left_causes_no_error(url: str) -> None:
     errors: list[object] = []
     asyncio.get_running_loop().set_exception_handler(lambda _, context: errors.append(context))
     async with queue_at(url) as queue:

@@ -61,14 +61,6 @@ async def test_available_messages_are_received_at_once_up_to_the_requested_count
         assert {message.delivery_count for message in first + second} == {1}
 
 
-async def test_messages_of_one_partition_come_in_their_order(url: str) -> None:
-    async with queue_at(url) as queue:
-        await queue.send(*"abcde")
-        receiver = queue.receiver()
-        assert bodies(await receiver.receive_messages(2)) == ["a", "b"]
-        assert bodies([await anext(receiver) for _ in range(3)]) == ["c", "d", "e"]
-
-
 @both
 async def test_an_empty_list_is_returned_when_no_message_arrives_in_time(url: str, partitioned: bool) -> None:
     async with queue_at(url, partitioned=partitioned) as queue:

@@ -12,7 +12,6 @@ import pytest
 
 from sbredis.aio import ServiceBusClient, ServiceBusSender
 from sbredis.aio.management import ServiceBusAdministrationClient
-from sbredis.amqp import AmqpAnnotatedMessage
 from sbredis.engine import MAXIMUM_CALL_BYTES
 from sbredis.exceptions import (
     MessageNotFoundError,
@@ -40,22 +39,6 @@ def flat(found: list[list[str]]) -> list[str]:
 # -- what is sent ------------------------------------------------------------------------------------------------------
 
 
-@both
-async def test_a_message_a_list_a_mapping_an_amqp_message_and_a_batch_are_sent(url: str, *, partitioned: bool) -> None:
-    async with queue_at(url, partitioned=partitioned) as queue, queue.client.get_queue_sender("q") as sender:
-        await sender.send_messages(ServiceBusMessage("one"))
-        await sender.send_messages([ServiceBusMessage("two"), ServiceBusMessage(b"three")])
-        await sender.send_messages({"body": "four", "subject": "s"})
-        await sender.send_messages([{"body": "five"}, {"body": "six"}])
-        await sender.send_messages(AmqpAnnotatedMessage(data_body=b"seven"))
-        batch = await sender.create_message_batch()
-        batch.add_message(ServiceBusMessage("eight"))
-        batch.add_message({"body": "nine"})
-        await sender.send_messages(batch)
-        expected = ["eight", "five", "four", "nine", "one", "seven", "six", "three", "two"]
-        assert flat(await lies_in(queue)) == expected
-
-
 @in_memory
 async def test_an_empty_list_or_batch_is_sent_to_nobody(url: str) -> None:
     async with queue_at(url) as queue, queue.client.get_queue_sender("q") as sender:
@@ -73,26 +56,6 @@ async def test_one_after_the_other_messages_keep_their_order(url: str, *, partit
         for number in range(20):
             await sender.send_messages(ServiceBusMessage(str(number), session_id="s"))
         assert [bodies for bodies in await lies_in(queue) if bodies] == [[str(number) for number in range(20)]]
-
-
-async def test_a_message_gets_an_id_when_it_is_sent(url: str) -> None:
-    message = ServiceBusMessage("x")
-    async with queue_at(url) as queue, queue.client.get_queue_sender("q") as sender:
-        await sender.send_messages(message)
-        assert message.message_id
-
-
-async def test_duplicates_are_dropped_in_silence(url: str) -> None:
-    async with (
-        queue_at(url, partitioned=True, duplicate_window=60_000) as queue,
-        queue.client.get_queue_sender("q") as sender,
-    ):
-        for _ in range(3):
-            await sender.send_messages(ServiceBusMessage("x", message_id="same"))
-        batch = await sender.create_message_batch()
-        batch.add_message(ServiceBusMessage("x", message_id="same"))
-        await sender.send_messages(batch)
-        assert flat(await lies_in(queue)) == ["x"]
 
 
 # -- scheduling --------------------------------------------------------------------------------------------------------

@@ -59,18 +59,6 @@ async def refused(queue: Queue, done: Awaitable[Any], error: type[Exception], te
 
 
 @both
-async def test_a_completed_message_is_gone(url: str, partitioned: bool) -> None:
-    async with queue_at(url, partitioned=partitioned) as queue:
-        await queue.send("a", at=-1)
-        receiver = queue.receiver()
-        message = await one(receiver)
-        await receiver.complete_message(message)
-        counts = await queue.counts()
-        assert (counts.active, counts.locked, counts.bytes) == (0, 0, 0)
-        assert (message.lock_token, message.locked_until_utc) == (None, None)
-
-
-@both
 async def test_an_abandoned_message_comes_again_and_counts(url: str, partitioned: bool) -> None:
     async with queue_at(url, partitioned=partitioned) as queue:
         await queue.send("a", at=-1, properties={"colour": "red", "size": 1})

@@ -34,12 +34,6 @@ Admin = ServiceBusAdministrationClient
 # -- creating and finding ----------------------------------------------------------------------------------------------
 
 
-async def test_a_queue_is_created_as_azure_s_is(admin: Admin) -> None:
-    created = await admin.create_queue("Billing/Orders")
-    assert created == QueueProperties("Billing/Orders")
-    assert await admin.get_queue("BILLING/orders") == created
-
-
 @every_kept_property
 async def test_a_property_comes_back_as_it_was_given(admin: Admin, name: str) -> None:
     value = KEPT[name][0]

@@ -1,0 +1,521 @@
+"""What the client does, told from the beginning: each test is one thing that its users may rely on.
+
+It goes from the first message to sessions and topics, and every test runs on every target. The other files of this
+folder have the details: sending (test_sending.py), receiving (test_receiving.py), settling (test_settling.py), sessions
+(test_sessions.py, test_accepting.py), topics (test_topics.py), and so on.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator
+from datetime import UTC, datetime, timedelta
+
+import pytest
+
+from sbredis.aio import ServiceBusClient, ServiceBusReceiver, ServiceBusSender
+from sbredis.aio.management import ServiceBusAdministrationClient
+from sbredis.amqp import AmqpAnnotatedMessage
+from sbredis.exceptions import (
+    MessageAlreadySettled,
+    MessageLockLostError,
+    MessageNotFoundError,
+    MessagingEntityNotFoundError,
+    OperationTimeoutError,
+    SessionCannotBeLockedError,
+)
+from sbredis.management import RuleProperties, SqlRuleAction, SqlRuleFilter
+from sbredis.model import (
+    NEXT_AVAILABLE_SESSION,
+    ServiceBusMessage,
+    ServiceBusReceivedMessage,
+    ServiceBusReceiveMode,
+)
+from tests.aio.standing import HandClock, bodies
+
+pytestmark = [
+    pytest.mark.anyio,
+    pytest.mark.everywhere("the fundamentals hold on every target"),
+    pytest.mark.both_shapes,
+]
+
+LONG = 20
+"""How many seconds a receiver waits for a message that is sure to come."""
+
+
+@pytest.fixture
+def clock() -> HandClock:
+    """The clock of all clients of a test, which moves when the test moves it."""
+    return HandClock()
+
+
+@pytest.fixture
+async def client(url: str, partitioned: bool, clock: HandClock) -> AsyncIterator[ServiceBusClient]:
+    """A client of a namespace with one queue, ``orders``."""
+    async with ServiceBusClient(url, partition_count=3, _clock=clock) as client:
+        await client.ensure_queue("orders", enable_partitioning=partitioned, lock_duration=timedelta(seconds=30))
+        yield client
+
+
+@pytest.fixture
+async def admin(url: str, clock: HandClock) -> AsyncIterator[ServiceBusAdministrationClient]:
+    """An administration client of the same namespace."""
+    async with ServiceBusAdministrationClient(url, partition_count=3, _clock=clock) as admin:
+        yield admin
+
+
+@pytest.fixture
+async def sender(client: ServiceBusClient) -> AsyncIterator[ServiceBusSender]:
+    """A sender of the queue."""
+    async with client.get_queue_sender("orders") as sender:
+        yield sender
+
+
+@pytest.fixture
+async def receiver(client: ServiceBusClient) -> AsyncIterator[ServiceBusReceiver]:
+    """A receiver of the queue."""
+    async with client.get_queue_receiver("orders") as receiver:
+        yield receiver
+
+
+async def one(receiver: ServiceBusReceiver) -> ServiceBusReceivedMessage:
+    """Receive one message, which is sure to come."""
+    (message,) = await receiver.receive_messages(max_wait_time=LONG)
+    return message
+
+
+async def some(receiver: ServiceBusReceiver, count: int) -> list[ServiceBusReceivedMessage]:
+    """Receive this number of messages, which are sure to come."""
+    found: list[ServiceBusReceivedMessage] = []
+    while len(found) < count:
+        found += await receiver.receive_messages(count - len(found), max_wait_time=LONG)
+    return found
+
+
+async def nothing_comes(receiver: ServiceBusReceiver) -> bool:
+    """Whether there is nothing to receive now."""
+    return await receiver.receive_messages(max_wait_time=0) == []
+
+
+# -- the first message -------------------------------------------------------------------------------------------------
+
+
+async def test_a_message_is_sent_received_and_completed(sender: ServiceBusSender, receiver: ServiceBusReceiver) -> None:
+    """A message goes to a receiver, and is gone when the receiver completes it."""
+    await sender.send_messages(ServiceBusMessage("hello"))
+    message = await one(receiver)
+    assert (str(message), message.delivery_count) == ("hello", 1)
+    await receiver.complete_message(message)
+    assert (message.lock_token, message.locked_until_utc) == (None, None)
+    assert await nothing_comes(receiver)
+    assert await receiver.peek_messages() == []
+
+
+async def test_a_message_comes_with_all_that_was_said_of_it(
+    sender: ServiceBusSender, receiver: ServiceBusReceiver
+) -> None:
+    """The receiver reads the properties that the sender set."""
+    await sender.send_messages(
+        ServiceBusMessage(
+            b"\x00\x01",
+            subject="order",
+            content_type="application/octet-stream",
+            message_id="7",
+            correlation_id="12",
+            reply_to="answers",
+            time_to_live=timedelta(hours=1),
+            application_properties={"colour": "red", "pieces": 3},
+        )
+    )
+    message = await one(receiver)
+    assert (message.body, message.subject, message.content_type) == (
+        b"\x00\x01",
+        "order",
+        "application/octet-stream",
+    )
+    assert (message.message_id, message.correlation_id, message.reply_to) == ("7", "12", "answers")
+    assert message.time_to_live == timedelta(hours=1)
+    assert message.application_properties == {"colour": "red", "pieces": 3}
+
+
+async def test_a_message_gets_an_id_when_it_is_sent(sender: ServiceBusSender, receiver: ServiceBusReceiver) -> None:
+    """A message without an id gets one, by which the sender knows it again."""
+    message = ServiceBusMessage("x")
+    await sender.send_messages(message)
+    assert message.message_id
+    assert (await one(receiver)).message_id == message.message_id
+
+
+async def test_a_message_a_list_a_mapping_an_amqp_message_and_a_batch_are_sent(
+    sender: ServiceBusSender, receiver: ServiceBusReceiver
+) -> None:
+    """A sender takes a message in each form, and many of them in one call."""
+    await sender.send_messages(ServiceBusMessage("one"))
+    await sender.send_messages([ServiceBusMessage("two"), ServiceBusMessage(b"three")])
+    await sender.send_messages({"body": "four", "subject": "s"})
+    await sender.send_messages([{"body": "five"}, {"body": "six"}])
+    await sender.send_messages(AmqpAnnotatedMessage(data_body=b"seven"))
+    batch = await sender.create_message_batch()
+    batch.add_message(ServiceBusMessage("eight"))
+    batch.add_message({"body": "nine"})
+    await sender.send_messages(batch)
+    expected = ["eight", "five", "four", "nine", "one", "seven", "six", "three", "two"]
+    assert sorted(bodies(await some(receiver, 9))) == expected
+    assert await nothing_comes(receiver)
+
+
+async def test_messages_of_one_key_come_in_the_order_in_which_they_were_sent(
+    sender: ServiceBusSender, receiver: ServiceBusReceiver
+) -> None:
+    """Messages with one partition key lie in one partition, which keeps their order."""
+    for text in "abcde":
+        await sender.send_messages(ServiceBusMessage(text, partition_key="ann"))
+    assert bodies(await some(receiver, 2)) == ["a", "b"]
+    assert bodies([await anext(receiver) for _ in range(3)]) == ["c", "d", "e"]
+
+
+# -- receiving ---------------------------------------------------------------------------------------------------------
+
+
+async def test_a_receiver_gets_no_more_than_it_asks_for(sender: ServiceBusSender, receiver: ServiceBusReceiver) -> None:
+    """Messages that nobody asked for stay in the queue, for any receiver."""
+    await sender.send_messages([ServiceBusMessage(text) for text in "abcde"])
+    assert len(await some(receiver, 2)) == 2
+    assert len(await some(receiver, 3)) == 3
+
+
+async def test_an_empty_queue_answers_with_an_empty_list(receiver: ServiceBusReceiver) -> None:
+    """A call that gets nothing within its time is no error."""
+    assert await receiver.receive_messages(max_wait_time=0) == []
+    assert await receiver.receive_messages(5, max_wait_time=0.01) == []
+
+
+async def test_a_receiver_that_waits_gets_a_message_when_it_is_sent(
+    sender: ServiceBusSender, receiver: ServiceBusReceiver
+) -> None:
+    """A receiver does not poll: the queue wakes it."""
+    waiting = asyncio.create_task(one(receiver))
+    await sender.send_messages(ServiceBusMessage("here"))
+    assert str(await waiting) == "here"
+
+
+async def test_messages_are_iterated_over(client: ServiceBusClient, sender: ServiceBusSender) -> None:
+    """An iteration ends when nothing comes within the ``max_wait_time`` of the receiver."""
+    await sender.send_messages([ServiceBusMessage(text) for text in "abc"])
+    async with client.get_queue_receiver("orders", max_wait_time=0) as receiver:
+        seen = []
+        async for message in receiver:
+            seen.append(str(message))
+            await receiver.complete_message(message)
+    assert sorted(seen) == ["a", "b", "c"]
+
+
+async def test_a_message_can_be_deleted_when_it_is_received(client: ServiceBusClient, sender: ServiceBusSender) -> None:
+    """In the mode receive-and-delete there is no lock, and nothing to settle."""
+    await sender.send_messages(ServiceBusMessage("tick"))
+    mode = ServiceBusReceiveMode.RECEIVE_AND_DELETE
+    async with client.get_queue_receiver("orders", receive_mode=mode) as receiver:
+        message = await one(receiver)
+        assert (str(message), message.lock_token) == ("tick", None)
+        assert await receiver.peek_messages() == []
+
+
+async def test_messages_can_be_looked_at_without_receiving_them(
+    sender: ServiceBusSender, receiver: ServiceBusReceiver
+) -> None:
+    """A peek shows messages, locks none of them, and counts no delivery."""
+    await sender.send_messages([ServiceBusMessage(text) for text in "ab"])
+    assert sorted(bodies(await receiver.peek_messages(10))) == ["a", "b"]
+    assert [message.delivery_count for message in await some(receiver, 2)] == [1, 1]
+
+
+# -- locks -------------------------------------------------------------------------------------------------------------
+
+
+async def test_a_message_that_is_locked_goes_to_nobody_else(
+    client: ServiceBusClient, sender: ServiceBusSender, receiver: ServiceBusReceiver
+) -> None:
+    """A message is locked for the receiver that got it."""
+    await sender.send_messages(ServiceBusMessage("mine"))
+    message = await one(receiver)
+    assert message.locked_until_utc is not None
+    async with client.get_queue_receiver("orders") as other:
+        assert await nothing_comes(other)
+    await receiver.complete_message(message)
+
+
+async def test_a_message_whose_lock_ends_is_delivered_again(
+    sender: ServiceBusSender, receiver: ServiceBusReceiver, clock: HandClock
+) -> None:
+    """A message that is not settled in time goes to the next receiver, and the first one has lost its lock."""
+    await sender.send_messages(ServiceBusMessage("slow"))
+    late = await one(receiver)
+    clock.move(31)
+    again = await one(receiver)
+    assert (str(again), again.delivery_count) == ("slow", 2)
+    with pytest.raises(MessageLockLostError):
+        await receiver.complete_message(late)
+    await receiver.complete_message(again)
+
+
+async def test_a_lock_that_is_renewed_lasts_for_the_whole_duration_again(
+    sender: ServiceBusSender, receiver: ServiceBusReceiver, clock: HandClock
+) -> None:
+    """A receiver that needs longer renews its lock, as often as it likes."""
+    await sender.send_messages(ServiceBusMessage("long"))
+    message = await one(receiver)
+    for _ in range(3):
+        clock.move(20)
+        await receiver.renew_message_lock(message)
+    await receiver.complete_message(message)
+
+
+# -- settling ----------------------------------------------------------------------------------------------------------
+
+
+async def test_a_message_is_settled_once(sender: ServiceBusSender, receiver: ServiceBusReceiver) -> None:
+    """A message that was completed can be neither completed nor abandoned."""
+    await sender.send_messages(ServiceBusMessage("x"))
+    message = await one(receiver)
+    await receiver.complete_message(message)
+    with pytest.raises(MessageAlreadySettled):
+        await receiver.complete_message(message)
+    with pytest.raises(MessageAlreadySettled):
+        await receiver.abandon_message(message)
+
+
+async def test_an_abandoned_message_is_delivered_again_and_counted(
+    sender: ServiceBusSender, receiver: ServiceBusReceiver
+) -> None:
+    """A receiver gives back what it cannot handle now."""
+    await sender.send_messages(ServiceBusMessage("x"))
+    await receiver.abandon_message(await one(receiver))
+    assert (await one(receiver)).delivery_count == 2
+
+
+async def test_a_message_can_be_abandoned_for_a_while(
+    sender: ServiceBusSender, receiver: ServiceBusReceiver, clock: HandClock
+) -> None:
+    """A message that is abandoned with a delay comes back when the delay is over."""
+    await sender.send_messages(ServiceBusMessage("x"))
+    await receiver.abandon_message(await one(receiver), delay=600)
+    assert await nothing_comes(receiver)
+    clock.move(600)
+    assert (await one(receiver)).delivery_count == 2
+
+
+async def test_a_deferred_message_is_received_by_its_number(
+    sender: ServiceBusSender, receiver: ServiceBusReceiver
+) -> None:
+    """A message that comes too early is set aside until its receiver asks for it."""
+    await sender.send_messages(ServiceBusMessage("step 3"))
+    message = await one(receiver)
+    assert message.sequence_number is not None
+    await receiver.defer_message(message)
+    assert await nothing_comes(receiver)
+    (again,) = await receiver.receive_deferred_messages(message.sequence_number)
+    await receiver.complete_message(again)
+    assert await receiver.peek_messages() == []
+
+
+async def test_a_message_can_be_dead_lettered_with_a_reason(
+    client: ServiceBusClient, sender: ServiceBusSender, receiver: ServiceBusReceiver
+) -> None:
+    """The dead-letter queue keeps what nobody can handle, and says why."""
+    await sender.send_messages(ServiceBusMessage("?"))
+    await receiver.dead_letter_message(await one(receiver), "Unreadable", "It is no JSON.")
+    assert await nothing_comes(receiver)
+    async with client.get_queue_receiver("orders", sub_queue="deadletter") as letters:
+        letter = await one(letters)
+        assert (str(letter), letter.dead_letter_reason) == ("?", "Unreadable")
+        assert letter.dead_letter_error_description == "It is no JSON."
+        await letters.complete_message(letter)
+
+
+async def test_a_message_that_fails_too_often_is_dead_lettered(client: ServiceBusClient, partitioned: bool) -> None:
+    """After ``max_delivery_count`` deliveries no receiver gets the message any more."""
+    await client.ensure_queue("fragile", max_delivery_count=2, enable_partitioning=partitioned)
+    async with client.get_queue_sender("fragile") as sender, client.get_queue_receiver("fragile") as receiver:
+        await sender.send_messages(ServiceBusMessage("fails"))
+        for _ in range(2):
+            await receiver.abandon_message(await one(receiver))
+        assert await nothing_comes(receiver)
+    async with client.get_queue_receiver("fragile", sub_queue="deadletter") as letters:
+        assert (await one(letters)).dead_letter_reason == "MaxDeliveryCountExceeded"
+
+
+# -- time --------------------------------------------------------------------------------------------------------------
+
+
+async def test_a_message_that_has_expired_is_not_received(
+    sender: ServiceBusSender, receiver: ServiceBusReceiver, clock: HandClock
+) -> None:
+    """A message is received within its time to live, or never."""
+    await sender.send_messages(ServiceBusMessage("milk", time_to_live=timedelta(minutes=1)))
+    clock.move(60)
+    assert await nothing_comes(receiver)
+
+
+async def test_a_scheduled_message_is_received_when_it_is_due(
+    sender: ServiceBusSender, receiver: ServiceBusReceiver, clock: HandClock
+) -> None:
+    """A message can be sent for later."""
+    await sender.schedule_messages(ServiceBusMessage("wake"), datetime.fromtimestamp(clock.utc() + 100, UTC))
+    assert await nothing_comes(receiver)
+    clock.move(100)
+    assert str(await one(receiver)) == "wake"
+
+
+async def test_a_scheduled_message_can_be_cancelled(sender: ServiceBusSender, receiver: ServiceBusReceiver) -> None:
+    """A message that was scheduled has a number, by which it is cancelled once."""
+    (number,) = await sender.schedule_messages(ServiceBusMessage("never"), datetime(2030, 1, 1, tzinfo=UTC))
+    await sender.cancel_scheduled_messages(number)
+    with pytest.raises(MessageNotFoundError):
+        await sender.cancel_scheduled_messages(number)
+    assert await receiver.peek_messages() == []
+
+
+async def test_a_duplicate_is_dropped(client: ServiceBusClient, partitioned: bool) -> None:
+    """A queue with duplicate detection takes each message id once, and says nothing of the second."""
+    await client.ensure_queue("once", requires_duplicate_detection=True, enable_partitioning=partitioned)
+    async with client.get_queue_sender("once") as sender, client.get_queue_receiver("once") as receiver:
+        for _ in range(3):
+            await sender.send_messages(ServiceBusMessage("x", message_id="same"))
+        batch = await sender.create_message_batch()
+        batch.add_message(ServiceBusMessage("x", message_id="same"))
+        await sender.send_messages(batch)
+        assert bodies(await receiver.peek_messages(10)) == ["x"]
+
+
+# -- sessions ----------------------------------------------------------------------------------------------------------
+
+
+@pytest.fixture
+async def chats(client: ServiceBusClient, partitioned: bool) -> AsyncIterator[ServiceBusSender]:
+    """A sender of ``chats``, a queue of sessions."""
+    await client.ensure_queue("chats", requires_session=True, enable_partitioning=partitioned)
+    async with client.get_queue_sender("chats") as sender:
+        yield sender
+
+
+async def test_the_messages_of_a_session_come_in_their_order(client: ServiceBusClient, chats: ServiceBusSender) -> None:
+    """The receiver of a session gets its messages one after the other, and no others."""
+    for text in "123":
+        await chats.send_messages(ServiceBusMessage(text, session_id="ann"))
+        await chats.send_messages(ServiceBusMessage(text, session_id="bob"))
+    async with client.get_queue_receiver("chats", session_id="ann") as receiver:
+        messages = await some(receiver, 3)
+        assert [(str(message), message.session_id) for message in messages] == [(text, "ann") for text in "123"]
+        await receiver.complete_messages(messages)
+
+
+async def test_a_session_has_one_receiver_at_a_time(client: ServiceBusClient, chats: ServiceBusSender) -> None:
+    """A session is locked for its receiver until that is closed."""
+    await chats.send_messages(ServiceBusMessage("hello", session_id="ann"))
+    async with client.get_queue_receiver("chats", session_id="ann") as receiver:
+        assert str(await one(receiver)) == "hello"
+        with pytest.raises(SessionCannotBeLockedError):
+            async with client.get_queue_receiver("chats", session_id="ann", max_wait_time=0) as other:
+                await other.receive_messages()
+    async with client.get_queue_receiver("chats", session_id="ann") as next_one:
+        assert str(await one(next_one)) == "hello"
+
+
+async def test_a_receiver_can_take_the_next_session_that_is_free(
+    client: ServiceBusClient, chats: ServiceBusSender
+) -> None:
+    """A receiver that names no session gets one with messages that nobody else has."""
+    await chats.send_messages(ServiceBusMessage("hello", session_id="ann"))
+    async with client.get_queue_receiver("chats", session_id=NEXT_AVAILABLE_SESSION, max_wait_time=LONG) as receiver:
+        assert (await one(receiver)).session_id == "ann"
+        with pytest.raises(OperationTimeoutError):
+            async with client.get_queue_receiver(
+                "chats", session_id=NEXT_AVAILABLE_SESSION, max_wait_time=0.01
+            ) as other:
+                await other.receive_messages()
+
+
+@pytest.mark.usefixtures("chats")
+async def test_a_session_has_a_state(client: ServiceBusClient) -> None:
+    """The state of a session outlives its receiver, and the session is listed by it."""
+    async with client.get_queue_receiver("chats", session_id="ann") as receiver:
+        assert await receiver.session.get_state() is None
+        await receiver.session.set_state("greeted")
+    async with client.get_queue_receiver("chats", session_id="ann") as receiver:
+        assert await receiver.session.get_state() == b"greeted"
+    assert [name async for name in client.list_queue_sessions("chats")] == ["ann"]
+
+
+# -- topics ------------------------------------------------------------------------------------------------------------
+
+
+@pytest.fixture
+async def news(
+    client: ServiceBusClient, admin: ServiceBusAdministrationClient, partitioned: bool
+) -> AsyncIterator[ServiceBusSender]:
+    """A sender of ``news``, a topic."""
+    await admin.create_topic("news", enable_partitioning=partitioned)
+    async with client.get_topic_sender("news") as sender:
+        yield sender
+
+
+async def test_every_subscription_gets_a_copy(
+    client: ServiceBusClient, admin: ServiceBusAdministrationClient, news: ServiceBusSender
+) -> None:
+    """A message to a topic goes to each of its subscriptions, which keep their copies apart."""
+    for name in ("kitchen", "office"):
+        await admin.create_subscription("news", name)
+    await news.send_messages(ServiceBusMessage("sale"))
+    for name in ("kitchen", "office"):
+        async with client.get_subscription_receiver("news", name) as receiver:
+            message = await one(receiver)
+            assert str(message) == "sale"
+            await receiver.complete_message(message)
+
+
+async def test_rules_choose_what_a_subscription_gets(
+    client: ServiceBusClient, admin: ServiceBusAdministrationClient, news: ServiceBusSender
+) -> None:
+    """A subscription gets the messages for which the filter of one of its rules is true."""
+    await admin.create_subscription("news", "dear", rules=[RuleProperties("dear", filter=SqlRuleFilter("price > 100"))])
+    for text, price in (("pen", 1), ("piano", 9000)):
+        await news.send_messages(ServiceBusMessage(text, application_properties={"price": price}))
+    async with client.get_subscription_receiver("news", "dear") as receiver:
+        assert bodies(await receiver.peek_messages(10)) == ["piano"]
+
+
+async def test_an_action_changes_the_copy_of_a_subscription(
+    client: ServiceBusClient, admin: ServiceBusAdministrationClient, news: ServiceBusSender
+) -> None:
+    """The action of a rule works on the copy that its rule makes, and on no other."""
+    action = SqlRuleAction("SET price = price / 2")
+    await admin.create_subscription("news", "sale", rules=[RuleProperties("half", action=action)])
+    await admin.create_subscription("news", "archive")
+    await news.send_messages(ServiceBusMessage("pen", application_properties={"price": 10}))
+    prices = {}
+    for name in ("sale", "archive"):
+        async with client.get_subscription_receiver("news", name) as receiver:
+            prices[name] = ((await one(receiver)).application_properties or {})["price"]
+    assert prices == {"sale": 5, "archive": 10}
+
+
+# -- what goes wrong ---------------------------------------------------------------------------------------------------
+
+
+async def test_a_queue_that_does_not_exist_is_an_error(client: ServiceBusClient) -> None:
+    """The client creates nothing unless it is told to."""
+    with pytest.raises(MessagingEntityNotFoundError, match="nowhere"):
+        await client.get_queue_sender("nowhere").send_messages(ServiceBusMessage("x"))
+    with pytest.raises(MessagingEntityNotFoundError, match="nowhere"):
+        await client.get_queue_receiver("nowhere").receive_messages(max_wait_time=0)
+
+
+async def test_what_was_closed_is_of_no_use_any_more(client: ServiceBusClient, sender: ServiceBusSender) -> None:
+    """A client closes with its senders and receivers, and closing twice is no error."""
+    receiver = client.get_queue_receiver("orders")
+    for _ in range(2):
+        await client.close()
+    with pytest.raises(ValueError, match="closed"):
+        await sender.send_messages(ServiceBusMessage("x"))
+    with pytest.raises(ValueError, match="closed"):
+        await receiver.receive_messages()

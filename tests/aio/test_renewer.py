@@ -57,7 +57,7 @@ async def test_a_lock_is_renewed_until_its_message_is_settled(url: str, partitio
 
 
 @in_memory
-async def test_a_lock_is_renewed_in_time_by_a_clock_that_nobody_moves(url: str) -> None:
+async def test_a_lock_is_renewed_as_real_time_passes(url: str) -> None:
     async with queue_at(url, lock_duration=1000) as queue, AutoLockRenewer() as renewer:
         await queue.send("a")
         receiver = queue.receiver(auto_lock_renewer=renewer)
@@ -88,7 +88,7 @@ async def test_messages_are_renewed_together(url: str, partitioned: bool, prefet
 
 
 @in_memory
-async def test_what_was_registered_in_the_same_moment_is_one_thing_to_look_after(url: str) -> None:
+async def test_messages_registered_together_share_one_renewal_entry(url: str) -> None:
     async with queue_at(url, clock=HandClock()) as queue, AutoLockRenewer() as renewer:
         await queue.fill(50)
         receiver = queue.receiver()
@@ -100,7 +100,7 @@ async def test_what_was_registered_in_the_same_moment_is_one_thing_to_look_after
 
 
 @both
-async def test_a_lock_is_renewed_for_no_longer_than_was_asked_for(url: str, partitioned: bool) -> None:
+async def test_a_lock_is_renewed_no_longer_than_requested(url: str, partitioned: bool) -> None:
     told: Told = []
 
     async def failed(message: ServiceBusReceivedMessage, error: Exception | None) -> None:
@@ -130,7 +130,7 @@ async def test_a_lock_is_renewed_for_no_longer_than_was_asked_for(url: str, part
 
 
 @in_memory
-async def test_a_duration_shorter_than_the_lock_is_kept_as_well(url: str) -> None:
+async def test_a_renewal_duration_shorter_than_the_lock_is_honoured(url: str) -> None:
     told: Told = []
     async with (
         queue_at(url) as queue,
@@ -146,7 +146,7 @@ async def test_a_duration_shorter_than_the_lock_is_kept_as_well(url: str) -> Non
 
 
 @both
-async def test_who_has_lost_a_lock_is_told_and_the_others_go_on(url: str, partitioned: bool) -> None:
+async def test_a_lost_lock_is_reported_and_the_other_locks_are_still_renewed(url: str, partitioned: bool) -> None:
     told: Told = []
     clock = HandClock()
     async with queue_at(url, partitioned=partitioned, clock=clock) as queue, AutoLockRenewer() as renewer:
@@ -170,7 +170,7 @@ async def test_who_has_lost_a_lock_is_told_and_the_others_go_on(url: str, partit
 
 
 @both
-async def test_who_comes_too_late_to_renew_is_told_as_well(url: str, partitioned: bool) -> None:
+async def test_a_renewal_that_comes_too_late_reports_a_failure(url: str, partitioned: bool) -> None:
     """The machine slept, or the process was stopped."""
     told: Told = []
     clock = HandClock()
@@ -211,7 +211,7 @@ async def test_messages_can_be_settled_at_any_moment_of_their_renewal(url: str, 
 
 
 @in_memory
-async def test_a_settled_message_is_let_go(url: str) -> None:
+async def test_the_renewer_forgets_a_settled_message(url: str) -> None:
     """Long before its lock would have been renewed."""
     async with queue_at(url) as queue, AutoLockRenewer() as renewer:
         await queue.fill(4)
@@ -234,7 +234,7 @@ async def test_a_settled_message_is_let_go(url: str) -> None:
 
 
 @in_memory
-async def test_a_closed_renewer_renews_nothing_and_tells_nobody(url: str) -> None:
+async def test_a_closed_renewer_renews_nothing_and_calls_no_callback(url: str) -> None:
     told: Told = []
     clock = HandClock()
     async with queue_at(url, clock=clock) as queue:
@@ -262,7 +262,7 @@ async def test_a_closed_renewer_renews_nothing_and_tells_nobody(url: str) -> Non
 
 
 @in_memory
-async def test_a_renewer_that_is_closed_while_its_receiver_waits_loses_no_message(url: str) -> None:
+async def test_closing_a_renewer_while_its_receiver_waits_loses_no_message(url: str) -> None:
     async with queue_at(url) as queue:
         renewer = AutoLockRenewer()
         receiver = queue.receiver(auto_lock_renewer=renewer)
@@ -275,7 +275,7 @@ async def test_a_renewer_that_is_closed_while_its_receiver_waits_loses_no_messag
 
 
 @in_memory
-async def test_the_renewer_can_be_closed_by_whom_it_calls(url: str) -> None:
+async def test_the_renewer_can_be_closed_by_its_callback(url: str) -> None:
     async with queue_at(url) as queue:
         await queue.send("a")
         closed = asyncio.Event()
@@ -290,7 +290,7 @@ async def test_the_renewer_can_be_closed_by_whom_it_calls(url: str) -> None:
 
 
 @in_memory
-async def test_a_call_back_that_fails_is_logged(url: str, caplog: pytest.LogCaptureFixture) -> None:
+async def test_a_failing_callback_is_logged(url: str, caplog: pytest.LogCaptureFixture) -> None:
     def failed(*_: Any) -> None:
         raise RuntimeError("mine")
 
@@ -302,7 +302,7 @@ async def test_a_call_back_that_fails_is_logged(url: str, caplog: pytest.LogCapt
 
 
 @in_memory
-async def test_a_renewal_that_fails_for_a_moment_is_tried_again(url: str) -> None:
+async def test_a_renewal_that_fails_transiently_is_retried(url: str) -> None:
     clock = HandClock()
     async with queue_at(url, clock=clock) as queue, AutoLockRenewer() as renewer:
         await queue.send("a")
@@ -328,7 +328,7 @@ async def test_a_renewal_that_fails_for_a_moment_is_tried_again(url: str) -> Non
 
 
 @in_memory
-async def test_only_what_has_a_lock_is_registered(url: str) -> None:
+async def test_only_messages_with_a_lock_can_be_registered(url: str) -> None:
     async with queue_at(url) as queue, AutoLockRenewer() as renewer:
         await queue.send("a", "b", "c")
         receiver = queue.receiver()
@@ -351,7 +351,7 @@ async def test_only_what_has_a_lock_is_registered(url: str) -> None:
 
 
 @in_memory
-async def test_locks_go_on_being_renewed_after_their_receiver_was_closed_but_not_after_the_client(url: str) -> None:
+async def test_locks_are_renewed_after_their_receiver_closes_until_the_client_closes(url: str) -> None:
     clock = HandClock()
     async with queue_at(url, clock=clock) as queue, AutoLockRenewer() as renewer:
         await queue.send("a")
@@ -366,7 +366,7 @@ async def test_locks_go_on_being_renewed_after_their_receiver_was_closed_but_not
 
 
 @in_memory
-async def test_a_client_that_is_closed_during_a_renewal_is_no_failure_of_it(url: str) -> None:
+async def test_closing_the_client_during_a_renewal_is_no_renewal_failure(url: str) -> None:
     told: Told = []
     clock = HandClock()
     async with queue_at(url, clock=clock) as queue, AutoLockRenewer(300, lambda *said: told.append(said)) as renewer:

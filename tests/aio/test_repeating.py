@@ -44,7 +44,7 @@ async def behind_scissors(server: LocalServer, *, partitioned: bool = False) -> 
 
 @both
 @pytest.mark.parametrize("times", [1, 3])
-async def test_a_send_whose_answer_is_lost_is_one_message(
+async def test_a_send_with_a_lost_answer_stores_one_message(
     server: LocalServer, times: int, *, partitioned: bool
 ) -> None:
     async with (
@@ -60,7 +60,7 @@ async def test_a_send_whose_answer_is_lost_is_one_message(
 
 
 @both
-async def test_so_is_each_of_many(server: LocalServer, *, partitioned: bool) -> None:
+async def test_many_sends_with_lost_answers_store_each_message_once(server: LocalServer, *, partitioned: bool) -> None:
     async with (
         behind_scissors(server, partitioned=partitioned) as (queue, network),
         queue.client.get_queue_sender("q") as sender,
@@ -73,7 +73,7 @@ async def test_so_is_each_of_many(server: LocalServer, *, partitioned: bool) -> 
         assert network.cuts == 5
 
 
-async def test_what_was_scheduled_and_cancelled_is_so_once(server: LocalServer) -> None:
+async def test_scheduling_and_cancelling_with_lost_answers_run_once(server: LocalServer) -> None:
     async with behind_scissors(server) as (queue, network), queue.client.get_queue_sender("q") as sender:
         network.cut("send")
         numbers = await sender.schedule_messages([ServiceBusMessage("a"), ServiceBusMessage("b")], SOON)
@@ -96,7 +96,7 @@ SETTLEMENTS: dict[str, tuple[Settlement, dict[str, int]]] = {
 
 
 @pytest.mark.parametrize("script", SETTLEMENTS)
-async def test_a_settlement_whose_answer_is_lost_is_one_settlement(server: LocalServer, script: str) -> None:
+async def test_a_settlement_with_a_lost_answer_is_done_once(server: LocalServer, script: str) -> None:
     """It was done when it is repeated, and no lock is lost by that."""
     settle, expected = SETTLEMENTS[script]
     async with behind_scissors(server) as (queue, network):
@@ -114,7 +114,7 @@ async def test_a_settlement_whose_answer_is_lost_is_one_settlement(server: Local
             assert again.delivery_count == 2
 
 
-async def test_a_send_that_never_reached_the_server_after_a_refused_one_is_one_message(server: LocalServer) -> None:
+async def test_a_send_cut_off_after_a_refused_one_stores_one_message(server: LocalServer) -> None:
     """The server has not recorded the lane of the refused call. The cut call did not run, and the client knows it."""
     async with (
         queue_at(server.url, quota=2000) as queue,
@@ -131,7 +131,7 @@ async def test_a_send_that_never_reached_the_server_after_a_refused_one_is_one_m
         assert flat(await lies_in(queue)) == ["y"]
 
 
-async def test_the_time_runs_out_before_it_is_known(server: LocalServer) -> None:
+async def test_a_send_that_times_out_without_an_answer_has_an_unknown_outcome(server: LocalServer) -> None:
     """The answers never come: the error says that it may have been sent, and it was, once."""
     async with behind_scissors(server) as (queue, network), queue.client.get_queue_sender("q") as sender:
         network.cut("send", 100)
@@ -227,7 +227,7 @@ async def fail_over_by_hand(cluster: LocalCluster, slot: int, crowd: Crowd) -> N
         await crowd.flows()
 
 
-async def test_failovers_lose_nothing_and_double_nothing(replicated_cluster: LocalCluster) -> None:
+async def test_failovers_lose_and_duplicate_no_message(replicated_cluster: LocalCluster) -> None:
     """With durability=replicated, what was acknowledged is there."""
     cluster = replicated_cluster
     async with (
@@ -242,7 +242,7 @@ async def test_failovers_lose_nothing_and_double_nothing(replicated_cluster: Loc
     await looked_at(crowd, cluster.url)
 
 
-async def test_what_a_failover_may_lose_is_not_doubled_either(replicated_cluster: LocalCluster) -> None:
+async def test_a_failover_that_loses_messages_duplicates_none(replicated_cluster: LocalCluster) -> None:
     """With durability=master acknowledged messages may be gone with their master, and what is known of calls too."""
     cluster = replicated_cluster
     async with (
@@ -256,7 +256,7 @@ async def test_what_a_failover_may_lose_is_not_doubled_either(replicated_cluster
 
 
 @both
-async def test_a_server_that_is_killed_and_comes_back_loses_nothing(binary: str | None, *, partitioned: bool) -> None:
+async def test_a_killed_and_restarted_server_loses_nothing(binary: str | None, *, partitioned: bool) -> None:
     """Its append-only file is written before it answers."""
     with LocalServer(binary=binary, config={"appendonly": "yes", "appendfsync": "always"}) as server:
         async with (
@@ -272,7 +272,7 @@ async def test_a_server_that_is_killed_and_comes_back_loses_nothing(binary: str 
         await looked_at(crowd, server.url)
 
 
-async def test_a_server_that_is_stopped_for_a_while_only_delays(binary: str | None) -> None:
+async def test_a_paused_server_only_delays_sends(binary: str | None) -> None:
     with LocalServer(binary=binary) as server:
         async with (
             queue_at(server.url, partitioned=True) as queue,

@@ -13,7 +13,7 @@ pytestmark = pytest.mark.anyio
 
 @pytest.mark.everywhere("the registry and the partitions lie in different slots")
 @pytest.mark.parametrize("ahead", [0, 3_600_000], ids=["a clock that stands still", "a clock that went back"])
-async def test_the_fence_rises_with_each_holder_whatever_the_clock_says(url: str, ahead: int) -> None:
+async def test_the_fence_rises_with_each_holder_despite_a_clock_set_back(url: str, ahead: int) -> None:
     """A clock that says no more than the last fence does not keep the next holder's from being above it."""
     async with queue_at(url) as queue:
         (key,) = role_keys("ns", registry_salt())

@@ -23,7 +23,7 @@ from tests.waiting import eventually
 pytestmark = [pytest.mark.anyio, pytest.mark.everywhere("a key chooses a partition, and a partition has a slot")]
 
 
-async def test_a_key_says_to_which_partition(url: str) -> None:
+async def test_the_session_id_or_partition_key_selects_the_partition(url: str) -> None:
     """The session id, else the partition key."""
     async with queue_at(url, partitioned=True) as queue, queue.client.get_queue_sender("q") as sender:
         for key in "abcdefgh":
@@ -39,7 +39,7 @@ async def test_a_key_says_to_which_partition(url: str) -> None:
             assert bodies == [key for key in keys for _ in range(5)]
 
 
-async def test_under_duplicate_detection_the_message_id_is_a_key_too(url: str) -> None:
+async def test_the_message_id_is_a_key_under_duplicate_detection(url: str) -> None:
     async with (
         queue_at(url, partitioned=True, duplicate_window=60_000) as queue,
         queue.client.get_queue_sender("q") as sender,
@@ -59,7 +59,7 @@ async def test_an_empty_session_id_is_a_key(url: str) -> None:
         assert (await lies_in(queue))[partition_for_key("", PARTITIONS)] == ["x"] * 3
 
 
-async def test_what_has_no_key_is_spread_evenly(url: str) -> None:
+async def test_messages_without_a_key_are_spread_evenly(url: str) -> None:
     async with queue_at(url, partitioned=True) as queue, queue.client.get_queue_sender("q") as sender:
         for _ in range(PARTITIONS * 5):
             await sender.send_messages(ServiceBusMessage("x"))
@@ -74,7 +74,7 @@ async def test_a_list_goes_to_one_partition(url: str) -> None:
 
 
 @in_memory
-async def test_messages_of_different_keys_are_refused_together(url: str) -> None:
+async def test_a_list_with_different_keys_is_refused(url: str) -> None:
     """On a partitioned queue, where they could not be taken all together or not at all."""
     mixed = [ServiceBusMessage("a", session_id="s1"), ServiceBusMessage("b", session_id="s2")]
     async with queue_at(url, partitioned=True) as queue, queue.client.get_queue_sender("q") as sender:
@@ -96,7 +96,7 @@ async def test_messages_of_different_keys_are_refused_together(url: str) -> None
 
 
 @in_memory
-async def test_two_keys_of_one_message_must_be_equal(url: str) -> None:
+async def test_a_message_with_two_different_keys_is_refused(url: str) -> None:
     async with queue_at(url, partitioned=True) as queue, queue.client.get_queue_sender("q") as sender:
         with pytest.raises(ValueError, match="partition_key"):
             await sender.send_messages({"body": "x", "session_id": "a", "partition_key": "b"})
@@ -130,7 +130,7 @@ def victim(cluster: LocalCluster, queue: Queue) -> tuple[ClusterNode, list[str],
     return master, *keys
 
 
-async def test_what_has_no_key_passes_over_what_cannot_be_reached_and_comes_back(damaged: LocalCluster) -> None:
+async def test_messages_without_a_key_skip_an_unreachable_partition(damaged: LocalCluster) -> None:
     """Also past messages that belong there, and wait for it."""
     async with queue_at(damaged.url, partitioned=True) as queue, queue.client.get_queue_sender("q") as sender:
         for _ in range(PARTITIONS):
@@ -164,7 +164,7 @@ async def test_what_has_no_key_passes_over_what_cannot_be_reached_and_comes_back
         assert (found.count("free"), found.count("bound")) == (60 + PARTITIONS * 3, 3)
 
 
-async def test_what_belongs_to_what_cannot_be_reached_fails_in_time(damaged: LocalCluster) -> None:
+async def test_a_message_for_an_unreachable_partition_fails_in_time(damaged: LocalCluster) -> None:
     """With an error that says that it was not sent, where, and that it may be tried again."""
     async with queue_at(damaged.url, partitioned=True) as queue, queue.client.get_queue_sender("q") as sender:
         for key in map(str, range(50)):
@@ -188,7 +188,7 @@ async def test_what_belongs_to_what_cannot_be_reached_fails_in_time(damaged: Loc
         assert await bodies_at(queue.transport, queue.partitions[at]) == ["z"]  # the master kept nothing
 
 
-async def test_while_nothing_can_be_reached_it_is_waited_for(binary: str | None) -> None:
+async def test_sends_wait_while_no_partition_can_be_reached(binary: str | None) -> None:
     """Not given up after the first round: there is time left."""
     with LocalServer(binary=binary, config={"appendonly": "yes"}) as server:
         async with queue_at(server.url, partitioned=True) as queue, queue.client.get_queue_sender("q") as sender:

@@ -151,7 +151,7 @@ USES = pytest.mark.parametrize(
 
 @in_memory
 @USES
-async def test_an_entity_that_is_not_there_leaves_a_failed_span_and_a_counted_metric(
+async def test_a_missing_entity_leaves_a_failed_span_and_a_counted_metric(
     url: str, seen: Listener, log: pytest.LogCaptureFixture, use: Use, name: str
 ) -> None:
     async with ServiceBusClient(url) as client:
@@ -166,7 +166,7 @@ async def test_an_entity_that_is_not_there_leaves_a_failed_span_and_a_counted_me
 
 
 @USES
-async def test_a_server_that_cannot_be_reached_leaves_a_failed_span_and_a_counted_metric(
+async def test_an_unreachable_server_leaves_a_failed_span_and_a_counted_metric(
     seen: Listener, log: pytest.LogCaptureFixture, use: Use, name: str
 ) -> None:
     client = ServiceBusClient(NOBODY, connect_timeout=0.1)
@@ -183,7 +183,7 @@ async def test_a_server_that_cannot_be_reached_leaves_a_failed_span_and_a_counte
     assert SECRET not in log.text
 
 
-async def test_a_client_that_cannot_connect_leaves_a_failed_span_without_a_destination(seen: Listener) -> None:
+async def test_a_failed_connection_leaves_a_failed_span_without_a_destination(seen: Listener) -> None:
     with pytest.raises(ServiceBusConnectionError):
         async with ServiceBusClient(NOBODY, connect_timeout=0.1):
             pass
@@ -296,7 +296,9 @@ async def test_a_lost_session_leaves_failed_spans_and_counted_metrics(url: str, 
 
 
 @in_memory
-async def test_that_no_session_is_free_is_no_failure(url: str, seen: Listener, log: pytest.LogCaptureFixture) -> None:
+async def test_the_absence_of_a_free_session_is_no_failure(
+    url: str, seen: Listener, log: pytest.LogCaptureFixture
+) -> None:
     async with queue_at(url, sessions=True) as queue:
         assert await queue.client.accept_next_session("q", max_wait_time=0.01) is None
     assert {span.status.status_code for span in seen.all_spans} == {StatusCode.UNSET}
@@ -311,7 +313,7 @@ def every_error(kind: type[ServiceBusError] = ServiceBusError) -> Iterator[type[
         yield from every_error(below)
 
 
-def test_the_type_of_an_error_is_always_a_public_name() -> None:
+def test_the_error_type_attribute_is_always_a_public_name() -> None:
     """Also where a private class carries more than the public one, as that of a session that was not found does."""
     found = [kind for kind in every_error() if kind.__module__.startswith("sbredis.")]
     assert NoSessionError in found
@@ -322,7 +324,7 @@ def test_the_type_of_an_error_is_always_a_public_name() -> None:
 
 
 @in_memory
-async def test_each_message_of_a_stream_has_its_span_metric_and_line(
+async def test_each_message_of_a_stream_has_its_own_span_metric_and_log_line(
     url: str, seen: Listener, log: pytest.LogCaptureFixture
 ) -> None:
     async with queue_at(url) as queue:
@@ -399,7 +401,7 @@ async def test_the_processing_span_continues_the_trace_of_its_message(url: str, 
 
 
 @in_memory
-async def test_the_processing_span_can_belong_to_the_current_one_instead(url: str, seen: Listener) -> None:
+async def test_the_processing_span_can_be_a_child_of_the_current_span(url: str, seen: Listener) -> None:
     async with queue_at(url) as queue, queue.client.get_queue_sender("q") as sender:
         await sender.send_messages(ServiceBusMessage(SECRET))
         receiver = queue.receiver()
@@ -412,7 +414,7 @@ async def test_the_processing_span_can_belong_to_the_current_one_instead(url: st
 
 
 @in_memory
-async def test_an_exception_of_the_handler_is_in_the_processing_span_and_goes_on(url: str, seen: Listener) -> None:
+async def test_an_exception_of_the_handler_is_recorded_in_the_processing_span(url: str, seen: Listener) -> None:
     async with queue_at(url) as queue:
         await queue.send("a")
         receiver = queue.receiver()
@@ -428,7 +430,7 @@ async def test_an_exception_of_the_handler_is_in_the_processing_span_and_goes_on
 
 
 @in_memory
-async def test_the_processing_span_of_a_dead_letter_and_of_a_subscription_name_them(url: str, seen: Listener) -> None:
+async def test_the_processing_span_names_a_dead_letter_queue_or_subscription(url: str, seen: Listener) -> None:
     async with queue_at(url) as queue:
         await queue.send("a")
         receiver = queue.receiver()
@@ -446,7 +448,7 @@ async def test_the_processing_span_of_a_dead_letter_and_of_a_subscription_name_t
 
 
 @in_memory
-async def test_the_processing_span_does_nothing_where_no_sdk_is_set_up(url: str, listener: Listener) -> None:
+async def test_the_processing_span_does_nothing_without_an_sdk(url: str, listener: Listener) -> None:
     async with queue_at(url) as queue:
         await queue.send("a")
         receiver = queue.receiver()
@@ -457,7 +459,7 @@ async def test_the_processing_span_does_nothing_where_no_sdk_is_set_up(url: str,
 
 
 @in_memory
-async def test_only_what_was_received_can_be_processed(url: str) -> None:
+async def test_only_received_messages_can_be_processed(url: str) -> None:
     async with queue_at(url) as queue:
         wrong: Any = ServiceBusMessage(b"")
         with pytest.raises(TypeError, match=r"^process_span\(\) takes .* received, not ServiceBusMessage\."):
@@ -539,7 +541,7 @@ def soon() -> datetime:
     return datetime.now(UTC) + timedelta(hours=1)
 
 
-async def test_each_operation_is_a_line_with_entity_count_and_ids(url: str, log: pytest.LogCaptureFixture) -> None:
+async def test_each_operation_is_logged_with_entity_count_and_ids(url: str, log: pytest.LogCaptureFixture) -> None:
     expected, secrets = await use_all(url, "q")
     found = lines(log)
     assert re.fullmatch(r"open.*: done in … ms", found.pop(0))  # the client's
@@ -548,14 +550,14 @@ async def test_each_operation_is_a_line_with_entity_count_and_ids(url: str, log:
 
 
 @in_memory
-async def test_spans_and_metrics_hold_no_payload_and_no_token(url: str, seen: Listener) -> None:
+async def test_spans_and_metrics_contain_no_payload_and_no_token(url: str, seen: Listener) -> None:
     _, secrets = await use_all(url, "q")
     assert len(seen.all_spans) > 20
     assert [secret for secret in secrets if secret in seen.everything()] == []
 
 
 @in_memory
-async def test_where_nobody_watches_nothing_is_put_together(
+async def test_no_telemetry_is_built_without_a_listener(
     url: str, listener: Listener, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     def made(*_: Any, **__: Any) -> Any:
@@ -591,7 +593,7 @@ def test_messages_are_named_by_number_and_id(messages: Any, numbers: Any, count:
     assert named(messages, numbers, count) == text
 
 
-def test_a_line_names_few_of_many_messages() -> None:
+def test_a_log_line_names_only_the_first_of_many_messages() -> None:
     text = named([Message(number, f"m-{number}") for number in range(5_000)])
     assert text.startswith("5,000 messages (0 'm-0', ")
     assert text.endswith(f"{MOST_NAMED - 1} 'm-{MOST_NAMED - 1}', …)")
@@ -605,7 +607,7 @@ def warnings(log: pytest.LogCaptureFixture) -> list[str]:
 
 
 @in_memory
-async def test_a_renewal_that_finds_the_lock_lost_is_a_warning_and_is_counted(
+async def test_a_renewal_with_a_lost_lock_is_logged_and_counted(
     url: str, seen: Listener, caplog: pytest.LogCaptureFixture
 ) -> None:
     clock = HandClock()
@@ -628,7 +630,7 @@ async def test_a_renewal_that_finds_the_lock_lost_is_a_warning_and_is_counted(
 
 
 @in_memory
-async def test_a_renewal_that_has_lasted_long_enough_is_a_warning_and_is_counted(
+async def test_a_renewal_that_reached_its_maximum_duration_is_logged_and_counted(
     url: str, seen: Listener, caplog: pytest.LogCaptureFixture
 ) -> None:
     clock = HandClock()
@@ -648,7 +650,7 @@ async def test_a_renewal_that_has_lasted_long_enough_is_a_warning_and_is_counted
 
 
 @in_memory
-async def test_the_warning_names_the_session_whose_lock_is_not_renewed(
+async def test_the_renewal_warning_names_the_session(
     url: str, seen: Listener, caplog: pytest.LogCaptureFixture
 ) -> None:
     clock = HandClock()

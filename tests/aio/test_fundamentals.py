@@ -146,7 +146,7 @@ async def test_a_message_gets_an_id_when_it_is_sent(sender: ServiceBusSender, re
     assert (await one(receiver)).message_id == message.message_id
 
 
-async def test_a_message_a_list_a_mapping_an_amqp_message_and_a_batch_are_sent(
+async def test_messages_lists_mappings_amqp_messages_and_batches_are_sent(
     sender: ServiceBusSender, receiver: ServiceBusReceiver
 ) -> None:
     """A sender takes a message in each form, and many of them in one call."""

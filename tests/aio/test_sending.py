@@ -40,7 +40,7 @@ def flat(found: list[list[str]]) -> list[str]:
 
 
 @in_memory
-async def test_an_empty_list_or_batch_is_sent_to_nobody(url: str) -> None:
+async def test_an_empty_list_or_batch_makes_no_call(url: str) -> None:
     async with queue_at(url) as queue, queue.client.get_queue_sender("q") as sender:
         with Gate(queue.client) as gate:
             await sender.send_messages([])
@@ -51,7 +51,7 @@ async def test_an_empty_list_or_batch_is_sent_to_nobody(url: str) -> None:
 
 
 @both
-async def test_one_after_the_other_messages_keep_their_order(url: str, *, partitioned: bool) -> None:
+async def test_messages_sent_one_after_the_other_keep_their_order(url: str, *, partitioned: bool) -> None:
     async with queue_at(url, partitioned=partitioned) as queue, queue.client.get_queue_sender("q") as sender:
         for number in range(20):
             await sender.send_messages(ServiceBusMessage(str(number), session_id="s"))
@@ -83,7 +83,7 @@ async def test_scheduled_messages_are_counted_until_they_are_due(url: str, *, pa
         assert (counts.scheduled, counts.active) == (0, 5)
 
 
-async def test_messages_are_scheduled_each_at_its_own_time(url: str) -> None:
+async def test_each_message_of_a_list_can_be_scheduled_at_its_own_time(url: str) -> None:
     """In one call, with the numbers in the order of the messages."""
     clock = HandClock()
     times = [datetime.fromtimestamp(clock.utc() + seconds, UTC) for seconds in (30, 10, 20)]
@@ -108,7 +108,7 @@ async def test_messages_are_scheduled_each_at_its_own_time(url: str) -> None:
 
 
 @in_memory
-async def test_one_object_may_be_scheduled_for_several_times(url: str) -> None:
+async def test_one_object_can_be_scheduled_at_several_times(url: str) -> None:
     clock = HandClock()
     times = [datetime.fromtimestamp(clock.utc() + seconds, UTC) for seconds in (10, 20)]
     async with queue_at(url, clock=clock) as queue, queue.client.get_queue_sender("q") as sender:
@@ -133,9 +133,7 @@ async def test_one_object_may_be_scheduled_for_several_times(url: str) -> None:
         ("tomorrow", TypeError),
     ],
 )
-async def test_times_that_do_not_fit_are_refused_before_anything_is_sent(
-    url: str, wrong: Any, kind: type[Exception]
-) -> None:
+async def test_invalid_schedule_times_are_refused_before_any_call(url: str, wrong: Any, kind: type[Exception]) -> None:
     messages = [ServiceBusMessage("a"), ServiceBusMessage("b")]
     async with queue_at(url) as queue, queue.client.get_queue_sender("q") as sender:
         with Gate(queue.client) as gate, pytest.raises(kind, match="schedule"):
@@ -160,7 +158,7 @@ async def test_scheduled_messages_are_cancelled_by_number(url: str, *, partition
 
 
 @both
-async def test_a_number_that_is_not_scheduled_is_an_error_that_names_it(url: str, *, partitioned: bool) -> None:
+async def test_an_unknown_sequence_number_is_named_in_the_error(url: str, *, partitioned: bool) -> None:
     async with queue_at(url, partitioned=partitioned) as queue, queue.client.get_queue_sender("q") as sender:
         (number,) = await sender.schedule_messages(ServiceBusMessage("a"), SOON)
         for unknown in (0, -1, 4711, 10**15, 2 << 48, (77 << 48) + 1, 1 << 70):
@@ -171,7 +169,7 @@ async def test_a_number_that_is_not_scheduled_is_an_error_that_names_it(url: str
         await sender.cancel_scheduled_messages([number])
 
 
-async def test_of_several_numbers_all_are_cancelled_or_none(url: str) -> None:
+async def test_several_numbers_are_cancelled_together_or_not_at_all(url: str) -> None:
     async with queue_at(url) as queue, queue.client.get_queue_sender("q") as sender:
         numbers = await sender.schedule_messages([ServiceBusMessage("a"), ServiceBusMessage("b")], SOON)
         with pytest.raises(MessageNotFoundError, match="None was cancelled") as caught:
@@ -181,7 +179,7 @@ async def test_of_several_numbers_all_are_cancelled_or_none(url: str) -> None:
 
 
 @in_memory
-async def test_what_several_calls_cancelled_before_one_is_missing_is_said(url: str) -> None:
+async def test_the_error_lists_numbers_that_earlier_calls_had_cancelled(url: str) -> None:
     """More than a call takes, or in several partitions."""
     async with queue_at(url, partitioned=True) as queue, queue.client.get_queue_sender("q") as sender:
         first = await sender.schedule_messages(ServiceBusMessage("a", partition_key="a"), SOON)
@@ -204,7 +202,7 @@ async def test_what_several_calls_cancelled_before_one_is_missing_is_said(url: s
 
 @pytest.mark.parametrize("wrong", ["12", b"12", 1.5, None, True, [True], ["1"], [None]])
 @in_memory
-async def test_sequence_numbers_are_whole_numbers(url: str, wrong: Any) -> None:
+async def test_a_sequence_number_must_be_a_whole_number(url: str, wrong: Any) -> None:
     async with queue_at(url) as queue, queue.client.get_queue_sender("q") as sender:
         with pytest.raises(TypeError, match="sequence number"):
             await sender.cancel_scheduled_messages(wrong)
@@ -222,7 +220,7 @@ async def test_a_time_without_a_zone_is_refused(url: str) -> None:
 
 @in_memory
 @pytest.mark.parametrize("when", [datetime.max.replace(tzinfo=UTC), datetime.min.replace(tzinfo=UTC)])
-async def test_a_time_far_away_spoils_no_other_call(url: str, when: datetime) -> None:
+async def test_an_extreme_time_does_not_affect_concurrent_sends(url: str, when: datetime) -> None:
     """Either it is refused, or it is taken; whoever sends at the same moment does not notice."""
     async with queue_at(url) as queue, queue.client.get_queue_sender("q") as sender:
         ended = await asyncio.gather(
@@ -253,7 +251,7 @@ async def refused_unsent(
 
 
 @both
-async def test_what_is_too_large_is_refused_before_it_is_sent(url: str, *, partitioned: bool) -> None:
+async def test_a_message_above_the_size_limit_is_refused_before_it_is_sent(url: str, *, partitioned: bool) -> None:
     async with (
         queue_at(url, partitioned=partitioned, largest_message=2000) as queue,
         queue.client.get_queue_sender("q") as sender,
@@ -285,7 +283,7 @@ async def test_what_is_too_large_is_refused_before_it_is_sent(url: str, *, parti
 
 
 @both
-async def test_what_is_too_large_after_the_limit_was_lowered_is_refused_alike(url: str, *, partitioned: bool) -> None:
+async def test_a_message_above_a_lowered_size_limit_is_refused_the_same_way(url: str, *, partitioned: bool) -> None:
     """Also by a sender that has not heard of it when it begins to send."""
     async with queue_at(url, partitioned=partitioned) as queue, queue.client.get_queue_sender("q") as sender:
         large = ServiceBusMessage(bytes(3000))
@@ -300,7 +298,7 @@ async def test_what_is_too_large_after_the_limit_was_lowered_is_refused_alike(ur
         assert (await queue.counts()).active == 1
 
 
-async def test_what_is_too_large_for_a_topic_is_said_of_a_topic(url: str) -> None:
+async def test_a_size_error_of_a_topic_names_the_topic(url: str) -> None:
     async with ServiceBusClient(url) as client, client.get_topic_sender("t", create_if_missing=True) as sender:
         large = ServiceBusMessage(bytes(2**20))
         with pytest.raises(MessageSizeExceededError, match="; the topic takes messages of up to 1048576 bytes"):
@@ -309,7 +307,7 @@ async def test_what_is_too_large_for_a_topic_is_said_of_a_topic(url: str) -> Non
             await sender.create_message_batch(2**21)
 
 
-async def test_more_than_a_thousand_at_once_are_refused(url: str) -> None:
+async def test_a_list_of_more_than_a_thousand_messages_is_refused(url: str) -> None:
     async with queue_at(url) as queue, queue.client.get_queue_sender("q") as sender:
         many = [ServiceBusMessage("x") for _ in range(1001)]
         await refused_unsent(
@@ -322,7 +320,7 @@ async def test_more_than_a_thousand_at_once_are_refused(url: str) -> None:
         assert (await queue.counts()).active == 1000
 
 
-async def test_a_message_may_be_larger_than_a_call_of_several(url: str) -> None:
+async def test_a_single_message_may_exceed_the_size_of_a_shared_call(url: str) -> None:
     """Alone it passes; together with others no more than a call takes."""
     async with (
         queue_at(url, largest_message=MAXIMUM_CALL_BYTES * 2) as queue,
@@ -343,7 +341,7 @@ async def test_a_message_may_be_larger_than_a_call_of_several(url: str) -> None:
 
 
 @in_memory
-async def test_a_batch_is_no_larger_than_the_queue_takes(url: str) -> None:
+async def test_a_batch_may_not_exceed_the_size_limit_of_the_queue(url: str) -> None:
     async with queue_at(url, largest_message=2000) as queue, queue.client.get_queue_sender("q") as sender:
         assert (await sender.create_message_batch(1000)).max_size_in_bytes == 1000
         with pytest.raises(ValueError, match="takes batches of up to 2000 bytes"):
@@ -356,7 +354,7 @@ async def test_a_batch_is_no_larger_than_the_queue_takes(url: str) -> None:
 
 
 @pytest.mark.parametrize("status", ["Disabled", "SendDisabled"])
-async def test_a_disabled_queue_takes_nothing(url: str, status: Any) -> None:
+async def test_a_disabled_queue_refuses_messages(url: str, status: Any) -> None:
     async with queue_at(url, status=status) as queue, queue.client.get_queue_sender("q") as sender:
         before = await queue.whole()
         with pytest.raises(MessagingEntityDisabledError, match=f"status is {status}") as caught:
@@ -413,7 +411,7 @@ async def test_a_refused_send_says_what_happened_and_whether_a_retry_can_help(  
         assert sender.in_flight == 0
 
 
-async def test_a_full_queue_takes_nothing(url: str) -> None:
+async def test_a_full_queue_refuses_messages(url: str) -> None:
     async with queue_at(url, quota=3000) as queue, queue.client.get_queue_sender("q") as sender:
         await sender.send_messages(ServiceBusMessage(bytes(2000)))
         before = await queue.whole()
@@ -423,7 +421,7 @@ async def test_a_full_queue_takes_nothing(url: str) -> None:
         assert await queue.whole() == before
 
 
-async def test_an_unknown_queue_is_an_error_that_says_how_to_get_one(url: str) -> None:
+async def test_an_unknown_queue_error_says_how_to_create_it(url: str) -> None:
     async with queue_at(url) as queue:
         sender = queue.client.get_queue_sender("nowhere")
         for call in (
@@ -440,7 +438,7 @@ async def test_an_unknown_queue_is_an_error_that_says_how_to_get_one(url: str) -
 
 
 @pytest.mark.everywhere("the registry and the partitions lie in different slots")
-async def test_a_missing_queue_is_created_if_that_was_asked_for(url: str) -> None:
+async def test_create_if_missing_creates_a_missing_queue_once(url: str) -> None:
     async with queue_at(url) as queue:
         client = queue.client
         async with client.get_queue_sender("new", create_if_missing={"max_delivery_count": 3}) as sender:
@@ -453,7 +451,7 @@ async def test_a_missing_queue_is_created_if_that_was_asked_for(url: str) -> Non
 
 
 @in_memory
-async def test_properties_of_a_queue_to_be_created_are_looked_at_at_once(url: str) -> None:
+async def test_properties_of_create_if_missing_are_validated_at_once(url: str) -> None:
     async with queue_at(url) as queue:
         with pytest.raises(TypeError, match="create_if_missing does not know 'wrong'"):
             queue.client.get_queue_sender("new", create_if_missing={"wrong": 1})  # type: ignore[arg-type]
@@ -462,7 +460,7 @@ async def test_properties_of_a_queue_to_be_created_are_looked_at_at_once(url: st
 
 
 @in_memory
-async def test_a_queue_that_is_created_goes_by_the_clock_of_its_client(url: str) -> None:
+async def test_a_queue_created_by_a_client_uses_the_clock_of_the_client(url: str) -> None:
     async with (
         queue_at(url, clock=HandClock()) as queue,
         queue.client.get_queue_sender("new", create_if_missing=True) as sender,
@@ -486,7 +484,7 @@ def calls_of(sender: ServiceBusSender) -> list[Callable[[], Awaitable[Any]]]:
     ]
 
 
-async def test_a_closed_sender_takes_nothing(url: str) -> None:
+async def test_a_closed_sender_refuses_every_call(url: str) -> None:
     async with queue_at(url) as queue:
         async with queue.client.get_queue_sender("q") as sender:
             await sender.send_messages(ServiceBusMessage("x"))
@@ -498,7 +496,7 @@ async def test_a_closed_sender_takes_nothing(url: str) -> None:
         await sender.close()
 
 
-async def test_a_closed_client_makes_and_sends_nothing(url: str) -> None:
+async def test_a_closed_client_refuses_every_call(url: str) -> None:
     async with queue_at(url) as queue:
         used, unused = queue.client.get_queue_sender("q"), queue.client.get_queue_sender("q")
         await used.send_messages(ServiceBusMessage("x"))
@@ -514,7 +512,7 @@ async def test_a_closed_client_makes_and_sends_nothing(url: str) -> None:
 
 
 @both
-async def test_closing_waits_for_what_is_under_way(url: str, *, partitioned: bool) -> None:
+async def test_closing_a_sender_waits_for_its_running_sends(url: str, *, partitioned: bool) -> None:
     async with queue_at(url, partitioned=partitioned) as queue:
         sender = queue.client.get_queue_sender("q")
         await sender.send_messages([])
@@ -535,7 +533,7 @@ async def test_closing_waits_for_what_is_under_way(url: str, *, partitioned: boo
 
 
 @in_memory
-async def test_who_waits_for_room_when_the_sender_is_closed_is_not_sent(url: str) -> None:
+async def test_a_send_that_waits_for_room_when_the_sender_closes_is_not_sent(url: str) -> None:
     """And leaves no share of the room taken, which closing would wait for."""
     async with queue_at(url) as queue:
         sender = queue.client.get_queue_sender("q", max_in_flight=2)
@@ -555,7 +553,7 @@ async def test_who_waits_for_room_when_the_sender_is_closed_is_not_sent(url: str
 
 
 @in_memory
-async def test_a_failure_that_nobody_waits_for_is_logged(url: str, caplog: pytest.LogCaptureFixture) -> None:
+async def test_a_failure_without_a_waiting_caller_is_logged(url: str, caplog: pytest.LogCaptureFixture) -> None:
     async with queue_at(url, quota=100) as queue, queue.client.get_queue_sender("q") as sender:
         await sender.send_messages([])
         with Gate(queue.client) as gate, caplog.at_level(logging.WARNING, "sbredis"):
@@ -573,7 +571,7 @@ async def test_a_failure_that_nobody_waits_for_is_logged(url: str, caplog: pytes
 
 @in_memory
 @pytest.mark.parametrize("listed", [False, True])
-async def test_so_is_one_whose_caller_is_cancelled_in_the_moment_of_failing(
+async def test_a_failure_is_logged_when_its_caller_is_cancelled_at_that_moment(
     url: str, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch, *, listed: bool
 ) -> None:
     async with queue_at(url, quota=100) as queue, queue.client.get_queue_sender("q") as sender:
@@ -595,7 +593,7 @@ async def test_so_is_one_whose_caller_is_cancelled_in_the_moment_of_failing(
 
 
 @in_memory
-async def test_closing_a_client_that_is_cut_short_ends_what_is_under_way(url: str) -> None:
+async def test_an_interrupted_close_of_a_client_ends_running_sends(url: str) -> None:
     """With an error that says what is known: the first may have been sent, the others were not."""
     async with queue_at(url) as queue:
         sender = queue.client.get_queue_sender("q")
@@ -623,7 +621,7 @@ async def test_closing_a_client_that_is_cut_short_ends_what_is_under_way(url: st
 
 @in_memory
 @pytest.mark.parametrize(("timeout", "error"), [(0, ValueError), (-1, ValueError), ("5", TypeError), (True, TypeError)])
-async def test_a_timeout_is_more_than_nothing(url: str, timeout: Any, error: type[Exception]) -> None:
+async def test_a_timeout_must_be_positive(url: str, timeout: Any, error: type[Exception]) -> None:
     async with queue_at(url) as queue, queue.client.get_queue_sender("q") as sender:
         for call in (
             lambda: sender.send_messages(ServiceBusMessage("x"), timeout=timeout),
@@ -638,7 +636,7 @@ async def test_a_timeout_is_more_than_nothing(url: str, timeout: Any, error: typ
 
 
 @in_memory
-async def test_options_that_do_not_exist_are_a_warning_where_they_are_given(url: str) -> None:
+async def test_unknown_options_cause_a_warning_at_the_calling_line(url: str) -> None:
     async with queue_at(url) as queue:
         with pytest.warns(UserWarning, match="get_queue_sender does not know, and ignores: wrong") as warned:
             sender = queue.client.get_queue_sender("q", wrong=1)  # type: ignore[call-arg]
@@ -657,7 +655,7 @@ async def test_options_that_do_not_exist_are_a_warning_where_they_are_given(url:
 
 @in_memory
 @pytest.mark.parametrize("wrong", ["text", b"bytes", 5, None, {"subject": "no body"}, {"body": "x", "wrong": 1}, ["x"]])
-async def test_what_is_no_message_is_refused(url: str, wrong: Any) -> None:
+async def test_invalid_messages_are_refused(url: str, wrong: Any) -> None:
     async with queue_at(url) as queue, queue.client.get_queue_sender("q") as sender:
         with pytest.raises(TypeError):
             await sender.send_messages(wrong)
@@ -668,7 +666,7 @@ async def test_what_is_no_message_is_refused(url: str, wrong: Any) -> None:
 
 
 @in_memory
-async def test_a_sender_says_what_it_is(url: str) -> None:
+async def test_a_sender_exposes_its_name_and_state(url: str) -> None:
     async with queue_at(url) as queue:
         sender = queue.client.get_queue_sender("Q", client_identifier="me")
         assert (sender.entity_name, sender.client_identifier) == ("Q", "me")

@@ -59,7 +59,7 @@ SETTLEMENTS: dict[str, Settlement] = {
 
 
 @both
-async def test_the_messages_of_a_session_come_in_their_order_and_nobody_elses(url: str, partitioned: bool) -> None:
+async def test_a_session_receiver_gets_its_own_messages_in_order(url: str, partitioned: bool) -> None:
     async with seats_at(url, partitioned=partitioned) as queue:
         names = [*queue.named(0, 2), "elsewhere"]
         for text in "123456":
@@ -76,7 +76,7 @@ async def test_the_messages_of_a_session_come_in_their_order_and_nobody_elses(ur
 
 @both
 @pytest.mark.parametrize("prefetch", [0, 3], ids=["asked for", "fetched ahead"])
-async def test_what_is_abandoned_comes_again_before_what_came_after_it(
+async def test_an_abandoned_message_comes_again_before_later_messages(
     url: str, partitioned: bool, prefetch: int
 ) -> None:
     async with seats_at(url, partitioned=partitioned, max_delivery_count=100) as queue:
@@ -125,7 +125,7 @@ async def test_an_abandon_with_a_delay_holds_up_the_session(url: str, partitione
 
 
 @both
-async def test_a_session_goes_on_behind_what_was_deferred_or_is_a_dead_letter(url: str, partitioned: bool) -> None:
+async def test_a_session_continues_behind_deferred_and_dead_lettered_messages(url: str, partitioned: bool) -> None:
     async with seats_at(url, partitioned=partitioned) as queue:
         await queue.say("a", *"1234")
         async with queue.session("a") as receiver:
@@ -145,7 +145,7 @@ async def test_a_session_goes_on_behind_what_was_deferred_or_is_a_dead_letter(ur
 
 
 @both
-async def test_who_comes_after_a_lapse_gets_everything_in_order(url: str, partitioned: bool) -> None:
+async def test_the_next_holder_after_a_lapse_gets_all_messages_in_order(url: str, partitioned: bool) -> None:
     clock = HandClock()
     async with seats_at(url, partitioned=partitioned, clock=clock, lock_duration=30_000) as queue:
         await queue.say("a", *"1234")
@@ -159,9 +159,7 @@ async def test_who_comes_after_a_lapse_gets_everything_in_order(url: str, partit
 
 
 @both
-async def test_what_a_session_is_closed_with_is_given_back_and_counted_as_no_delivery(
-    url: str, partitioned: bool
-) -> None:
+async def test_unsettled_messages_of_a_closed_session_count_no_delivery(url: str, partitioned: bool) -> None:
     async with seats_at(url, partitioned=partitioned) as queue:
         await queue.say("a", *(str(number) for number in range(30)))
         for _ in range(3):
@@ -173,7 +171,7 @@ async def test_what_a_session_is_closed_with_is_given_back_and_counted_as_no_del
 
 
 @both
-async def test_a_receive_that_is_cancelled_leaves_the_order_as_it_was(url: str, partitioned: bool) -> None:
+async def test_a_cancelled_receive_preserves_the_order(url: str, partitioned: bool) -> None:
     async with seats_at(url, partitioned=partitioned) as queue:
         await queue.say("a", *"1234")
         async with queue.session("a") as receiver:
@@ -195,9 +193,7 @@ async def test_a_receive_that_is_cancelled_leaves_the_order_as_it_was(url: str, 
 
 @both
 @pytest.mark.usefixtures("gathers_for_long")
-async def test_what_comes_while_something_returns_to_the_session_does_not_overtake_it(
-    url: str, partitioned: bool
-) -> None:
+async def test_new_messages_do_not_overtake_messages_that_are_being_returned(url: str, partitioned: bool) -> None:
     """Who is cancelled has had a second call under way, and its answer comes when somebody else waits already."""
     async with seats_at(url, partitioned=partitioned) as queue, queue.session("a") as receiver:
         await queue.say("a", *"123")
@@ -228,7 +224,7 @@ async def test_what_comes_while_something_returns_to_the_session_does_not_overta
 @pytest.mark.everywhere("a receiver listens to several nodes")
 @both
 @pytest.mark.parametrize("what", ["sent", "delayed", "due"])
-async def test_who_waits_in_its_session_is_woken(url: str, partitioned: bool, what: str) -> None:
+async def test_a_receiver_that_waits_in_its_session_is_woken(url: str, partitioned: bool, what: str) -> None:
     """Not by what another session gets."""
     async with seats_at(url, partitioned=partitioned) as queue:
         mine, other = queue.named(0, 2)
@@ -254,7 +250,7 @@ async def test_who_waits_in_its_session_is_woken(url: str, partitioned: bool, wh
 
 
 @both
-async def test_who_waits_in_a_session_whose_lock_ends_is_told_so(url: str, partitioned: bool) -> None:
+async def test_a_waiting_receiver_learns_that_its_session_lock_ended(url: str, partitioned: bool) -> None:
     async with seats_at(url, partitioned=partitioned, lock_duration=400) as queue:
         receiver = await queue.session("a").__aenter__()
         begun = passed()
@@ -270,7 +266,7 @@ async def test_who_waits_in_a_session_whose_lock_ends_is_told_so(url: str, parti
 
 @pytest.mark.everywhere("the partitions lie on several nodes")
 @both
-async def test_what_is_completed_of_several_sessions_is_all_but_what_was_lost(url: str, partitioned: bool) -> None:
+async def test_completing_messages_of_several_sessions_skips_only_lost_ones(url: str, partitioned: bool) -> None:
     clock = HandClock()
     async with seats_at(url, partitioned=partitioned, clock=clock, lock_duration=30_000) as queue:
         mine, other = queue.named(0, 2)
@@ -308,7 +304,7 @@ async def test_a_message_of_a_session_has_no_lock_of_its_own(url: str, partition
 @both
 @pytest.mark.parametrize("settlement", SETTLEMENTS)
 @pytest.mark.parametrize("knows", [True, False], ids=["known here", "unknown here"])
-async def test_a_message_is_not_settled_when_the_lock_of_its_session_has_lapsed(
+async def test_a_message_cannot_be_settled_after_its_session_lock_lapsed(
     url: str, partitioned: bool, settlement: str, knows: bool
 ) -> None:
     clock, theirs = HandClock(), HandClock()
@@ -356,7 +352,7 @@ class _Told(HandClock):
 
 
 @both
-async def test_a_session_that_is_renewed_keeps_its_messages(url: str, partitioned: bool) -> None:
+async def test_a_renewed_session_keeps_its_messages(url: str, partitioned: bool) -> None:
     clock = HandClock()
     async with seats_at(url, partitioned=partitioned, clock=clock, lock_duration=30_000) as queue:
         await queue.say("a", *"12")
@@ -381,7 +377,7 @@ async def test_a_session_that_is_renewed_keeps_its_messages(url: str, partitione
 
 @both
 @pytest.mark.parametrize("mode", list(ServiceBusReceiveMode), ids=["peek-lock", "receive-and-delete"])
-async def test_nothing_is_asked_for_in_a_session_whose_lock_has_ended(
+async def test_a_receive_with_an_ended_session_lock_makes_no_call(
     url: str, partitioned: bool, mode: ServiceBusReceiveMode
 ) -> None:
     """But what was deleted when it was fetched is given out."""
@@ -405,7 +401,7 @@ async def test_nothing_is_asked_for_in_a_session_whose_lock_has_ended(
 
 
 @both
-async def test_a_session_is_of_no_use_when_its_receiver_was_closed(url: str, partitioned: bool) -> None:
+async def test_a_session_cannot_be_used_after_its_receiver_was_closed(url: str, partitioned: bool) -> None:
     async with seats_at(url, partitioned=partitioned) as queue:
         await queue.say("a", "1")
         receiver = await queue.session("a").__aenter__()
@@ -464,7 +460,7 @@ async def test_a_receiver_with_a_renewer_keeps_its_session(
 
 
 @both
-async def test_a_renewer_says_that_a_session_was_lost(url: str, partitioned: bool) -> None:
+async def test_a_renewer_reports_a_lost_session(url: str, partitioned: bool) -> None:
     told: list[tuple[object, Exception | None]] = []
 
     async def failed(renewable: Any, error: Exception | None) -> None:
@@ -487,7 +483,7 @@ async def test_a_renewer_says_that_a_session_was_lost(url: str, partitioned: boo
 
 
 @both
-async def test_a_session_may_be_registered_by_hand(url: str, partitioned: bool) -> None:
+async def test_a_session_can_be_registered_with_a_renewer(url: str, partitioned: bool) -> None:
     clock = HandClock()
     async with seats_at(url, partitioned=partitioned, clock=clock, lock_duration=30_000) as queue:  # noqa: SIM117 -- two lines are read better
         async with AutoLockRenewer() as renewer:
@@ -505,7 +501,7 @@ async def test_a_session_may_be_registered_by_hand(url: str, partitioned: bool) 
 
 
 @both
-async def test_what_was_fetched_ahead_stays_as_long_as_the_session_is_renewed(url: str, partitioned: bool) -> None:
+async def test_prefetched_messages_are_kept_while_the_session_is_renewed(url: str, partitioned: bool) -> None:
     clock = HandClock()
     async with seats_at(url, partitioned=partitioned, clock=clock, lock_duration=30_000) as queue:
         await queue.say("a", *"12345")
@@ -525,7 +521,7 @@ async def test_what_was_fetched_ahead_stays_as_long_as_the_session_is_renewed(ur
 
 
 @in_memory
-async def test_who_is_cancelled_leaves_what_it_had_before_what_was_fetched_ahead(url: str) -> None:
+async def test_messages_of_a_cancelled_call_come_before_prefetched_ones(url: str) -> None:
     """In the moment in which the answer has come that filled what is fetched ahead as well."""
     async with seats_at(url) as queue:
         await queue.say("a", *(str(number) for number in range(15)))
@@ -551,7 +547,7 @@ async def test_who_is_cancelled_leaves_what_it_had_before_what_was_fetched_ahead
 
 
 @both
-async def test_what_is_fetched_ahead_in_a_session_is_kept_until_its_lock_is_about_to_end(
+async def test_prefetched_messages_of_a_session_are_kept_until_its_lock_almost_ends(
     url: str, partitioned: bool
 ) -> None:
     """Nobody else could have it meanwhile; then it is given back, which counts no delivery, and no more is fetched."""
@@ -583,7 +579,7 @@ async def test_what_is_fetched_ahead_in_a_session_is_kept_until_its_lock_is_abou
 
 
 @both
-async def test_what_is_fetched_ahead_is_not_handed_out_when_the_session_is_lost(url: str, partitioned: bool) -> None:
+async def test_prefetched_messages_of_a_lost_session_are_not_handed_out(url: str, partitioned: bool) -> None:
     clock = HandClock()
     async with seats_at(url, partitioned=partitioned, clock=clock, lock_duration=30_000) as queue:
         await queue.say("a", *"12345")
@@ -595,7 +591,7 @@ async def test_what_is_fetched_ahead_is_not_handed_out_when_the_session_is_lost(
 
 
 @both
-async def test_received_and_deleted_in_a_session(url: str, partitioned: bool) -> None:
+async def test_messages_of_a_session_can_be_received_and_deleted(url: str, partitioned: bool) -> None:
     async with seats_at(url, partitioned=partitioned) as queue:
         await queue.say("a", *"12345")
         mode = ServiceBusReceiveMode.RECEIVE_AND_DELETE
@@ -621,7 +617,7 @@ async def test_received_and_deleted_in_a_session(url: str, partitioned: bool) ->
 
 
 @both
-async def test_a_session_has_a_state_that_outlives_its_messages(url: str, partitioned: bool) -> None:
+async def test_a_session_state_outlives_its_messages(url: str, partitioned: bool) -> None:
     async with seats_at(url, partitioned=partitioned, largest_message=1000) as queue:
         await queue.say("a", "1")
         async with queue.session("a") as receiver:
@@ -653,7 +649,7 @@ async def test_a_session_has_a_state_that_outlives_its_messages(url: str, partit
 
 
 @both
-async def test_who_has_lost_a_session_neither_sees_nor_changes_its_state(url: str, partitioned: bool) -> None:
+async def test_a_lost_session_can_neither_read_nor_change_its_state(url: str, partitioned: bool) -> None:
     async with seats_at(url, partitioned=partitioned) as queue, queue.session("a") as receiver:
         session = session_of(receiver)
         await session.set_state("kept")
@@ -699,7 +695,7 @@ async def test_sessions_are_listed_page_by_page(url: str, partitioned: bool, mon
 
 @pytest.mark.everywhere("the partitions lie on several nodes")
 @both
-async def test_sessions_are_listed_by_when_their_state_was_set(
+async def test_sessions_are_listed_by_the_time_of_their_last_state_change(
     url: str, partitioned: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(session_lists, "_PAGE", 100)
@@ -772,7 +768,7 @@ async def test_sessions_are_listed_by_skip_and_top(
 
 
 @in_memory
-async def test_sessions_of_what_has_none_are_not_listed(url: str) -> None:
+async def test_listing_the_sessions_of_a_plain_queue_is_refused(url: str) -> None:
     async with queue_at(url) as queue:
         with pytest.raises(ServiceBusError, match="no sessions"):
             [name async for name in queue.client.list_queue_sessions("q")]
@@ -782,7 +778,7 @@ async def test_sessions_of_what_has_none_are_not_listed(url: str) -> None:
 
 
 @both
-async def test_a_session_shows_its_own_messages_only(url: str, partitioned: bool) -> None:
+async def test_a_session_peeks_only_its_own_messages(url: str, partitioned: bool) -> None:
     async with seats_at(url, partitioned=partitioned) as queue:
         mine, other = queue.named(0, 2)
         for text in "123":
@@ -803,7 +799,7 @@ async def test_a_session_shows_its_own_messages_only(url: str, partitioned: bool
 
 
 @both
-async def test_what_another_session_has_deferred_is_not_found(url: str, partitioned: bool) -> None:
+async def test_a_message_deferred_by_another_session_is_not_found(url: str, partitioned: bool) -> None:
     async with seats_at(url, partitioned=partitioned) as queue:
         mine, other = queue.named(0, 2)
         numbers: list[int] = []
@@ -827,7 +823,7 @@ async def test_what_another_session_has_deferred_is_not_found(url: str, partitio
 
 
 @both
-async def test_all_messages_of_a_session_are_moved_to_the_dead_letter_queue(url: str, partitioned: bool) -> None:
+async def test_all_messages_of_a_session_can_be_dead_lettered_at_once(url: str, partitioned: bool) -> None:
     """Over a thousand, also what is in the hands of callers or was fetched ahead, and no others."""
     async with seats_at(url, partitioned=partitioned) as queue:
         mine, other = queue.named(0, 2)
@@ -863,9 +859,7 @@ async def test_all_messages_of_a_session_are_moved_to_the_dead_letter_queue(url:
 
 @both
 @pytest.mark.parametrize("way", ["single", "list", "batch", "stream", "schedule", "mapping"])
-async def test_a_message_without_a_session_is_refused_before_anything_is_sent(
-    url: str, partitioned: bool, way: str
-) -> None:
+async def test_a_message_without_a_session_is_refused_before_any_call(url: str, partitioned: bool, way: str) -> None:
     """And others that go at the same moment get through."""
     async with seats_at(url, partitioned=partitioned) as queue, queue.client.get_queue_sender("q") as sender:
         bad, good = ServiceBusMessage("bad"), ServiceBusMessage("good", session_id="a")
@@ -903,7 +897,7 @@ async def test_a_message_without_a_session_is_refused_before_anything_is_sent(
 
 
 @both
-async def test_a_batch_is_sent_as_it_was_when_its_messages_were_added(url: str, partitioned: bool) -> None:
+async def test_a_batch_keeps_the_session_a_message_had_when_it_was_added(url: str, partitioned: bool) -> None:
     """Whatever is done to them since: to the session that they named."""
     async with seats_at(url, partitioned=partitioned) as queue, queue.client.get_queue_sender("q") as sender:
         mine, other = queue.named(0)[0], queue.named(len(queue.partitions) - 1)[0]
@@ -1015,9 +1009,7 @@ async def test_the_order_of_sessions_survives_failovers(replicated_cluster: Loca
 
 @in_memory
 @both
-async def test_sessions_that_come_and_go_leave_nothing_in_the_client_and_little_in_the_server(
-    url: str, partitioned: bool
-) -> None:
+async def test_short_lived_sessions_leave_almost_nothing_in_client_and_server(url: str, partitioned: bool) -> None:
     async with seats_at(url, partitioned=partitioned) as queue:
         client = queue.client
 
@@ -1059,7 +1051,7 @@ async def test_sessions_that_come_and_go_leave_nothing_in_the_client_and_little_
 
 
 @in_memory
-async def test_what_working_off_a_session_costs(url: str) -> None:
+async def test_processing_a_session_takes_one_call_per_step(url: str) -> None:
     """Accepting, receiving, completing and closing is a call each."""
     async with seats_at(url) as queue:
         await queue.say("a", *"12345")
@@ -1070,7 +1062,7 @@ async def test_what_working_off_a_session_costs(url: str) -> None:
 
 
 @in_memory
-async def test_a_call_that_is_made_when_the_session_is_being_closed(url: str) -> None:
+async def test_a_call_during_the_close_of_its_session_is_refused(url: str) -> None:
     """It is refused or done, and never does anything to the session's next holder."""
     async with seats_at(url) as queue:
         receiver = await queue.session("a").__aenter__()

@@ -59,7 +59,7 @@ async def refused(queue: Queue, done: Awaitable[Any], error: type[Exception], te
 
 
 @both
-async def test_an_abandoned_message_comes_again_and_counts(url: str, partitioned: bool) -> None:
+async def test_an_abandoned_message_comes_again_with_changed_properties(url: str, partitioned: bool) -> None:
     async with queue_at(url, partitioned=partitioned) as queue:
         await queue.send("a", at=-1, properties={"colour": "red", "size": 1})
         receiver = queue.receiver()
@@ -114,7 +114,7 @@ async def test_a_deferred_message_is_not_received_like_others(url: str, partitio
 
 
 @both
-async def test_who_counts_deliveries(url: str, partitioned: bool) -> None:
+async def test_abandoning_and_lapsing_count_a_delivery_but_releasing_does_not(url: str, partitioned: bool) -> None:
     """Abandoned: one more. Given back unread: none. Lapsed: one more."""
     clock = HandClock()
     async with queue_at(url, partitioned=partitioned, clock=clock, lock_duration=30_000) as queue:
@@ -134,7 +134,7 @@ async def test_who_counts_deliveries(url: str, partitioned: bool) -> None:
 
 
 @both
-async def test_the_checks_come_in_azures_order_and_a_refusal_changes_nothing(url: str, partitioned: bool) -> None:
+async def test_settlement_checks_follow_azures_order_and_change_nothing(url: str, partitioned: bool) -> None:
     clock = HandClock()
     async with queue_at(url, partitioned=partitioned, clock=clock, lock_duration=30_000) as queue:
         await queue.send("a", "b", "c", "d", at=-1)
@@ -179,7 +179,7 @@ async def test_a_message_is_settled_once(url: str, partitioned: bool) -> None:
 
 
 @in_memory
-async def test_a_message_is_settled_once_also_through_receivers_that_have_not_received_yet(url: str) -> None:
+async def test_a_message_is_settled_once_through_several_receivers(url: str) -> None:
     async with queue_at(url) as queue:
         await queue.send("a")
         message = await one(queue.receiver())
@@ -191,7 +191,7 @@ async def test_a_message_is_settled_once_also_through_receivers_that_have_not_re
 
 
 @both
-async def test_a_lock_that_another_has_taken_is_lost(url: str, partitioned: bool) -> None:
+async def test_a_lock_taken_by_another_receiver_is_lost(url: str, partitioned: bool) -> None:
     """The server says so, although the lock has not ended by the local clock."""
     async with queue_at(url, partitioned=partitioned) as queue:
         await queue.send("a", at=-1)
@@ -264,7 +264,7 @@ async def test_a_copy_of_a_message_has_no_lock(url: str) -> None:
         (lambda receiver, message: receiver.complete_message(message, timeout=0), ValueError),
     ],
 )
-async def test_what_makes_no_sense_is_refused_and_the_message_can_still_be_settled(
+async def test_invalid_settlement_arguments_leave_the_message_settleable(
     url: str, settle: Settle, error: type[Exception]
 ) -> None:
     async with queue_at(url) as queue:
@@ -277,7 +277,7 @@ async def test_what_makes_no_sense_is_refused_and_the_message_can_still_be_settl
 
 
 @in_memory
-async def test_a_settlement_that_is_not_answered_in_time_says_that_it_may_have_been_done(url: str) -> None:
+async def test_an_unanswered_settlement_has_an_unknown_outcome(url: str) -> None:
     async with queue_at(url) as queue:
         await queue.send("a")
         receiver = queue.receiver()
@@ -299,7 +299,7 @@ async def test_a_settlement_that_is_not_answered_in_time_says_that_it_may_have_b
 
 
 @both
-async def test_a_message_is_completed_once_also_among_many(url: str, partitioned: bool) -> None:
+async def test_concurrent_completions_of_a_message_settle_it_once(url: str, partitioned: bool) -> None:
     async with queue_at(url, partitioned=partitioned) as queue:
         await queue.send("a", "b", at=-1)
         receiver = queue.receiver()
@@ -321,7 +321,7 @@ async def test_a_message_is_completed_once_also_among_many(url: str, partitioned
 
 @pytest.mark.everywhere("the partitions lie on several nodes")
 @both
-async def test_settlements_of_the_same_moment_share_calls(url: str, partitioned: bool) -> None:
+async def test_concurrent_settlements_share_calls(url: str, partitioned: bool) -> None:
     async with queue_at(url, partitioned=partitioned, partitions=2) as queue:
         receiver = queue.receiver()
         for settle in SETTLEMENTS.values():
@@ -335,7 +335,7 @@ async def test_settlements_of_the_same_moment_share_calls(url: str, partitioned:
 
 
 @both
-async def test_a_lost_lock_fails_nobody_but_its_caller(url: str, partitioned: bool) -> None:
+async def test_a_lost_lock_fails_only_its_own_caller(url: str, partitioned: bool) -> None:
     async with queue_at(url, partitioned=partitioned) as queue:
         receiver = queue.receiver()
         for settle in SETTLEMENTS.values():
@@ -351,7 +351,7 @@ async def test_a_lost_lock_fails_nobody_but_its_caller(url: str, partitioned: bo
 
 
 @both
-async def test_a_message_is_settled_although_its_lock_is_just_being_renewed(url: str, partitioned: bool) -> None:
+async def test_a_message_can_be_settled_while_its_lock_is_being_renewed(url: str, partitioned: bool) -> None:
     """A renewal may give it another token; the settlement waits for that."""
     async with queue_at(url, partitioned=partitioned) as queue:
         await queue.fill(20, at=-1)
@@ -384,7 +384,7 @@ async def test_a_message_can_be_settled_after_its_renewal_was_cancelled(url: str
 
 
 @both
-async def test_renewals_of_one_message_at_the_same_time_all_succeed(url: str, partitioned: bool) -> None:
+async def test_concurrent_renewals_of_one_message_all_succeed(url: str, partitioned: bool) -> None:
     async with queue_at(url, partitioned=partitioned) as queue:
         await queue.fill(10, at=-1)
         receiver = queue.receiver()
@@ -398,7 +398,7 @@ async def test_renewals_of_one_message_at_the_same_time_all_succeed(url: str, pa
 
 
 @both
-async def test_a_renewal_begins_the_whole_duration_anew(url: str, partitioned: bool) -> None:
+async def test_a_renewal_restarts_the_whole_lock_duration(url: str, partitioned: bool) -> None:
     clock = HandClock()
     async with queue_at(url, partitioned=partitioned, clock=clock, lock_duration=30_000) as queue:
         await queue.send("a", "b", at=-1)

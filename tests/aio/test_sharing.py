@@ -60,7 +60,7 @@ async def ends(caller: Awaitable[int]) -> Any:
         return error
 
 
-async def test_callers_who_come_meanwhile_share_an_attempt() -> None:
+async def test_concurrent_callers_share_one_attempt() -> None:
     attempts = Attempts()
     callers = [attempts.join() for _ in range(3)]
     await attempts.begun(1)
@@ -70,7 +70,9 @@ async def test_callers_who_come_meanwhile_share_an_attempt() -> None:
 
 
 @pytest.mark.parametrize("error", [missing, lost])
-async def test_an_attempt_from_before_a_caller_came_does_not_fail_for_it(error: Callable[[], ServiceBusError]) -> None:
+async def test_a_caller_does_not_get_the_error_of_an_attempt_begun_before_it(
+    error: Callable[[], ServiceBusError],
+) -> None:
     """What is missing may have been made since then. Only one more attempt is made for all."""
     attempts = Attempts()
     first = attempts.join()
@@ -85,7 +87,7 @@ async def test_an_attempt_from_before_a_caller_came_does_not_fail_for_it(error: 
     assert attempts.over == 2
 
 
-async def test_an_error_that_concerns_everybody_is_told_to_each() -> None:
+async def test_each_caller_gets_its_own_copy_of_a_shared_error() -> None:
     attempts = Attempts()
     first = attempts.join()
     await attempts.begun(1)
@@ -100,7 +102,7 @@ async def test_an_error_that_concerns_everybody_is_told_to_each() -> None:
     assert len(attempts.under_way) == 2
 
 
-async def test_a_caller_who_goes_away_takes_the_attempt_from_nobody() -> None:
+async def test_a_cancelled_caller_does_not_end_the_attempt_of_the_others() -> None:
     attempts = Attempts()
     first = attempts.join()
     await attempts.begun(1)
@@ -113,7 +115,7 @@ async def test_a_caller_who_goes_away_takes_the_attempt_from_nobody() -> None:
     assert await second == 7
 
 
-async def test_an_attempt_that_nobody_waits_for_any_more_ends_quietly(caplog: pytest.LogCaptureFixture) -> None:
+async def test_a_failed_attempt_without_callers_ends_quietly(caplog: pytest.LogCaptureFixture) -> None:
     attempts = Attempts()
     caller = attempts.join()
     await attempts.begun(1)
@@ -124,7 +126,7 @@ async def test_an_attempt_that_nobody_waits_for_any_more_ends_quietly(caplog: py
     assert "never retrieved" not in caplog.text
 
 
-async def test_a_caller_with_little_time_is_told_that_it_is_late() -> None:
+async def test_a_caller_with_little_time_gets_a_timeout() -> None:
     attempts = Attempts()
     patient = attempts.join()
     await attempts.begun(1)

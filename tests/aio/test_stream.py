@@ -93,7 +93,7 @@ async def test_messages_of_one_key_keep_their_order(url: str, *, partitioned: bo
                 assert of_key in ([], [f"{key}{n:03}" for n in range(60)])
 
 
-async def test_awaiting_it_sends_all_and_counts_them(url: str) -> None:
+async def test_awaiting_a_stream_sends_all_messages_and_returns_their_number(url: str) -> None:
     async with queue_at(url) as queue, queue.client.get_queue_sender("q") as sender:
         assert await sender.send_stream(Source(120)) == 120
         assert await sender.send_stream([]) == 0
@@ -118,7 +118,7 @@ async def test_the_source_is_never_read_further_than_the_window(url: str, kind: 
 
 
 @in_memory
-async def test_the_source_is_read_no_faster_than_the_broker_takes(url: str) -> None:
+async def test_the_source_is_read_no_faster_than_the_broker_accepts(url: str) -> None:
     async with queue_at(url) as queue, queue.client.get_queue_sender("q", max_in_flight=5) as sender:
         source = Source(50)
         with Gate(queue.client) as gate:
@@ -139,7 +139,7 @@ def large_at(*places: int) -> Callable[[int], str | bytes]:
 
 
 @in_memory
-async def test_the_first_that_fails_ends_it_with_an_error_that_names_it(url: str) -> None:
+async def test_the_first_failed_message_ends_the_stream_and_is_named(url: str) -> None:
     async with queue_at(url, largest_message=2000) as queue, queue.client.get_queue_sender("q") as sender:
         stream = sender.send_stream(Source(2000, large_at(12, 14)))
         for number in range(12):
@@ -155,7 +155,7 @@ async def test_the_first_that_fails_ends_it_with_an_error_that_names_it(url: str
 
 
 @in_memory
-async def test_errors_may_be_results_like_the_others(url: str) -> None:
+async def test_errors_can_be_returned_as_results(url: str) -> None:
     async with queue_at(url, largest_message=2000, quota=2500) as queue, queue.client.get_queue_sender("q") as sender:
 
         async def source() -> AsyncIterator[object]:
@@ -185,7 +185,7 @@ async def test_errors_may_be_results_like_the_others(url: str) -> None:
 
 
 @in_memory
-async def test_an_unknown_outcome_is_told_as_such(url: str) -> None:
+async def test_an_unknown_outcome_is_reported_as_unknown(url: str) -> None:
     async with queue_at(url) as queue, queue.client.get_queue_sender("q") as sender:
         await sender.send_messages([])
         with Gate(queue.client) as gate:
@@ -196,7 +196,7 @@ async def test_an_unknown_outcome_is_told_as_such(url: str) -> None:
 
 
 @in_memory
-async def test_each_message_has_a_timeout_of_its_own(url: str) -> None:
+async def test_each_message_has_its_own_timeout(url: str) -> None:
     async with queue_at(url) as queue, queue.client.get_queue_sender("q", max_in_flight=2) as sender:
         await sender.send_messages([])
         with Gate(queue.client) as gate:
@@ -211,7 +211,7 @@ async def test_each_message_has_a_timeout_of_its_own(url: str) -> None:
 
 
 @in_memory
-async def test_a_source_that_raises_is_raised_behind_the_results_before(url: str) -> None:
+async def test_an_error_of_the_source_is_raised_after_the_earlier_results(url: str) -> None:
     async with queue_at(url) as queue, queue.client.get_queue_sender("q") as sender:
 
         async def source() -> AsyncIterator[ServiceBusMessage]:
@@ -232,7 +232,7 @@ async def test_a_source_that_raises_is_raised_behind_the_results_before(url: str
 
 
 @in_memory
-async def test_what_is_given_must_make_sense(url: str) -> None:
+async def test_an_invalid_errors_option_is_refused(url: str) -> None:
     async with queue_at(url) as queue, queue.client.get_queue_sender("q") as sender:
         with pytest.raises(ValueError, match="errors is 'raise' or 'return'"):
             await sender.send_stream([], errors="ignore")  # type: ignore[arg-type]
@@ -243,7 +243,7 @@ async def test_what_is_given_must_make_sense(url: str) -> None:
 
 @in_memory
 @pytest.mark.parametrize("kind", ["async", "sync"])
-async def test_leaving_the_loop_stops_the_reading(url: str, kind: str) -> None:
+async def test_leaving_the_loop_stops_reading_the_source(url: str, kind: str) -> None:
     """What was read by then is sent."""
     async with queue_at(url) as queue, queue.client.get_queue_sender("q", max_in_flight=4) as sender:
         source = Source(100)
@@ -268,7 +268,7 @@ def tasks_of_lanes() -> set[asyncio.Task[Any]]:
 
 
 @in_memory
-async def test_closing_the_stream_waits_for_what_was_read(url: str) -> None:
+async def test_closing_the_stream_waits_for_messages_already_read(url: str) -> None:
     async with queue_at(url) as queue, queue.client.get_queue_sender("q", max_in_flight=4) as sender:
         source = Source(100)
         with Gate(queue.client) as gate:
@@ -288,7 +288,7 @@ async def test_closing_the_stream_waits_for_what_was_read(url: str) -> None:
 
 
 @in_memory
-async def test_who_iterates_and_is_cancelled_is_gone_at_once(url: str) -> None:
+async def test_a_cancelled_iteration_ends_at_once_and_its_messages_are_sent(url: str) -> None:
     """What was read is still brought to its end, and closing the sender waits for that."""
     async with queue_at(url) as queue, queue.client.get_queue_sender("q", max_in_flight=4) as sender:
         await sender.send_messages([])
@@ -310,7 +310,7 @@ async def test_who_iterates_and_is_cancelled_is_gone_at_once(url: str) -> None:
 
 @in_memory
 @pytest.mark.parametrize("steps", range(0, 30, 2))
-async def test_it_may_be_cancelled_at_every_step(url: str, steps: int) -> None:
+async def test_a_stream_may_be_cancelled_at_every_step(url: str, steps: int) -> None:
     async with queue_at(url) as queue, queue.client.get_queue_sender("q", max_in_flight=3) as sender:
         sending = asyncio.create_task(asyncio.wait_for(sender.send_stream(Source(20)), 60))
         await turns(steps)
@@ -323,7 +323,7 @@ async def test_it_may_be_cancelled_at_every_step(url: str, steps: int) -> None:
 
 
 @in_memory
-async def test_what_fails_behind_an_early_end_is_logged(url: str, caplog: pytest.LogCaptureFixture) -> None:
+async def test_a_failure_after_an_early_end_is_logged(url: str, caplog: pytest.LogCaptureFixture) -> None:
     async with queue_at(url, quota=1500) as queue, queue.client.get_queue_sender("q") as sender:
         await sender.send_messages([])
         source = Source(4, lambda number: "0" if not number else bytes(1400))
@@ -336,7 +336,7 @@ async def test_what_fails_behind_an_early_end_is_logged(url: str, caplog: pytest
 
 
 @in_memory
-async def test_closing_the_sender_ends_the_reading_and_says_so(url: str) -> None:
+async def test_closing_the_sender_ends_the_stream_with_an_error(url: str) -> None:
     """Who iterates gets the outcomes of what was read, and then an error, for the source had not ended."""
     async with queue_at(url) as queue:
         sender = queue.client.get_queue_sender("q", max_in_flight=4)
@@ -363,7 +363,7 @@ async def test_closing_the_sender_ends_the_reading_and_says_so(url: str) -> None
 
 
 @in_memory
-async def test_a_stream_that_was_left_alone_is_closed_with_its_sender(url: str) -> None:
+async def test_an_abandoned_stream_is_closed_with_its_sender(url: str) -> None:
     async with queue_at(url) as queue:
         sender = queue.client.get_queue_sender("q", max_in_flight=4)
         stream = sender.send_stream(Source(100))
@@ -373,7 +373,7 @@ async def test_a_stream_that_was_left_alone_is_closed_with_its_sender(url: str) 
 
 
 @in_memory
-async def test_one_task_iterates_at_a_time(url: str) -> None:
+async def test_only_one_task_may_iterate_a_stream_at_a_time(url: str) -> None:
     async with queue_at(url) as queue, queue.client.get_queue_sender("q") as sender:
         await sender.send_messages([])
         with Gate(queue.client) as gate:
@@ -389,7 +389,7 @@ async def test_one_task_iterates_at_a_time(url: str) -> None:
 
 
 @in_memory
-async def test_another_task_may_close_it_meanwhile(url: str) -> None:
+async def test_another_task_may_close_the_stream_meanwhile(url: str) -> None:
     async with queue_at(url) as queue, queue.client.get_queue_sender("q", max_in_flight=2) as sender:
         await sender.send_messages([])
         with Gate(queue.client) as gate:

@@ -120,17 +120,17 @@ def loaded():
     return done.stdout.strip()
 
 
-def test_where_nobody_uses_opentelemetry_it_is_not_even_imported() -> None:
+def test_opentelemetry_is_not_imported_when_the_application_does_not_use_it() -> None:
     assert python("import sbredis.aio; print(use(Telemetry('n', None, None)), loaded())") == "(False, None) False"
 
 
 @pytest.mark.parametrize("asked", [{}, {"OTEL_PYTHON_TRACER_PROVIDER": "sdk_tracer_provider"}])
-def test_without_the_api_nothing_happens(asked: dict[str, str]) -> None:
+def test_telemetry_is_inactive_without_the_api(asked: dict[str, str]) -> None:
     code = "sys.modules['opentelemetry'] = None; print(use(Telemetry('n', None, None)), loaded())"
     assert python(code, **asked) == "(False, None) False"
 
 
-def test_with_the_api_and_no_sdk_nothing_happens() -> None:
+def test_telemetry_is_inactive_with_the_api_but_without_an_sdk() -> None:
     code = """
 sys.modules["opentelemetry.sdk"] = None
 from opentelemetry import metrics, trace
@@ -139,18 +139,18 @@ print(use(Telemetry("n", None, None)))
     assert python(code) == "(False, None)"
 
 
-def test_a_provider_that_the_environment_asks_for_is_used() -> None:
+def test_a_provider_named_by_the_environment_is_used() -> None:
     code = "active, properties = use(Telemetry('n', None, None)); print(active, sorted(properties))"
     asked = {"OTEL_PYTHON_TRACER_PROVIDER": "sdk_tracer_provider"}
     assert python(code, **asked) == "True ['Diagnostic-Id', 'traceparent']"
 
 
-def test_a_provider_that_the_environment_asks_for_in_vain_stops_no_message() -> None:
+def test_a_missing_provider_named_by_the_environment_stops_no_message() -> None:
     code = "import logging; logging.disable(); print(use(Telemetry('n', None, None)))"
     assert python(code, OTEL_PYTHON_TRACER_PROVIDER="no_such_provider") == "(False, None)"
 
 
-def test_an_sdk_that_is_disabled_is_none() -> None:
+def test_a_disabled_sdk_leaves_telemetry_inactive() -> None:
     code = """
 from opentelemetry import metrics, trace
 from opentelemetry.sdk.metrics import MeterProvider
@@ -162,7 +162,7 @@ print(use(Telemetry("n", None, None)))
     assert python(code, OTEL_SDK_DISABLED="true") == "(False, None)"
 
 
-def test_providers_that_do_nothing_are_none(listener: Listener, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_no_op_providers_leave_telemetry_inactive(listener: Listener, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(trace, "_TRACER_PROVIDER", NoOpTracerProvider())
     monkeypatch.setattr(_internal, "_METER_PROVIDER", NoOpMeterProvider())
     telemetry = Telemetry("shop", None, None)
@@ -196,7 +196,7 @@ def test_an_sdk_that_is_set_up_later_is_noticed_within_a_second(listener: Listen
     assert len(listener.points) == 4
 
 
-def test_metrics_are_taken_without_tracing_and_messages_are_left_as_they_are(listener: Listener) -> None:
+def test_metrics_alone_leave_messages_unchanged(listener: Listener) -> None:
     listener.set_up_metrics()
     telemetry = Telemetry("shop", None, None)
     assert telemetry.active
@@ -243,9 +243,7 @@ def test_an_id_that_a_message_gets_when_it_is_sent_is_recorded(telemetry: Teleme
     assert attributes(listener.spans["send orders"])["messaging.message.id"] == "given"
 
 
-def test_each_message_of_a_batch_has_a_creation_context_that_the_send_links_to(
-    telemetry: Telemetry, listener: Listener
-) -> None:
+def test_a_batch_send_links_to_the_creation_context_of_each_message(telemetry: Telemetry, listener: Listener) -> None:
     messages = [ServiceBusMessage(b"", message_id=f"m-{number}") for number in range(3)]
     with own_span("request"), telemetry.operation("schedule", "orders", messages=messages):
         pass
@@ -265,7 +263,9 @@ def test_each_message_of_a_batch_has_a_creation_context_that_the_send_links_to(
 
 
 @pytest.mark.parametrize("key", ["traceparent", "Diagnostic-Id"])
-def test_a_context_that_a_message_has_is_kept_and_linked_to(telemetry: Telemetry, listener: Listener, key: str) -> None:
+def test_an_existing_context_of_a_message_is_kept_and_linked_to(
+    telemetry: Telemetry, listener: Listener, key: str
+) -> None:
     own = ServiceBusMessage(b"", application_properties={key: REMOTE})
     telemetry.create("orders", [own])
     with telemetry.operation("send", "orders", messages=[own]):
@@ -278,9 +278,7 @@ def test_a_context_that_a_message_has_is_kept_and_linked_to(telemetry: Telemetry
     assert linked(both) == [REMOTE, traceparent(created)]
 
 
-def test_messages_that_are_encoded_before_they_are_sent_get_their_context_before(
-    telemetry: Telemetry, listener: Listener
-) -> None:
+def test_already_encoded_messages_keep_the_context_they_have(telemetry: Telemetry, listener: Listener) -> None:
     early, late = ServiceBusMessage(b"", application_properties={"mine": 1}), ServiceBusMessage(b"")
     telemetry.create("orders", [early])
     with telemetry.operation("send", "orders", messages=[early, late], encoded=True):
@@ -299,7 +297,7 @@ def test_messages_that_are_encoded_before_they_are_sent_get_their_context_before
     assert (single.kind, linked(single)) == (SpanKind.CLIENT, [])
 
 
-def test_the_state_of_a_trace_travels_too(telemetry: Telemetry) -> None:
+def test_the_trace_state_is_carried_by_the_message(telemetry: Telemetry) -> None:
     context = trace.SpanContext(1, 2, is_remote=True, trace_state=trace.TraceState([("vendor", "x")]))
     message = ServiceBusMessage(b"")
     with trace.use_span(trace.NonRecordingSpan(context)), telemetry.operation("send", "q", messages=[message]):
@@ -307,7 +305,7 @@ def test_the_state_of_a_trace_travels_too(telemetry: Telemetry) -> None:
     assert (message.application_properties or {})["tracestate"] == "vendor=x"
 
 
-def test_a_trace_that_is_not_sampled_is_carried_on_as_such(listener: Listener) -> None:
+def test_a_trace_that_is_not_sampled_stays_unsampled(listener: Listener) -> None:
     listener.set_up_tracing(sampler=ALWAYS_OFF)
     (first, _) = use_everything(Telemetry("shop", None, None))
     flags = int(str((first.application_properties or {})["traceparent"])[-2:], 16)
@@ -318,9 +316,7 @@ def test_a_trace_that_is_not_sampled_is_carried_on_as_such(listener: Listener) -
 # -- receiving and settling --------------------------------------------------------------------------------------------
 
 
-def test_what_was_sent_is_linked_to_where_it_is_received_settled_and_processed(
-    telemetry: Telemetry, listener: Listener
-) -> None:
+def test_receiving_settling_and_processing_link_to_the_send(telemetry: Telemetry, listener: Listener) -> None:
     """The round trip: what one client writes into a message, another reads out of it."""
     sent = ServiceBusMessage(b"")
     with telemetry.operation("send", "orders", messages=[sent]):
@@ -353,7 +349,7 @@ def test_what_was_sent_is_linked_to_where_it_is_received_settled_and_processed(
     assert settled["messaging.servicebus.disposition_status"] == "dead_letter"
 
 
-def test_of_several_messages_each_link_says_which_it_is_about(telemetry: Telemetry, listener: Listener) -> None:
+def test_each_link_of_a_batch_names_its_message(telemetry: Telemetry, listener: Listener) -> None:
     second = REMOTE.replace("b7ad", "c7ad")
     messages = [
         Received({"traceparent": REMOTE}),
@@ -368,7 +364,7 @@ def test_of_several_messages_each_link_says_which_it_is_about(telemetry: Telemet
     assert [(link.attributes or {})["messaging.message.id"] for link in span.links] == ["m-1", "m-2"]
 
 
-def test_a_receive_that_brings_nothing_says_so_and_counts_nothing(telemetry: Telemetry, listener: Listener) -> None:
+def test_an_empty_receive_records_zero_messages_and_counts_nothing(telemetry: Telemetry, listener: Listener) -> None:
     with telemetry.operation("receive", "orders") as receiving:
         receiving.received([])
     assert attributes(listener.spans["receive orders"])["messaging.batch.message_count"] == 0
@@ -387,7 +383,7 @@ def test_a_receive_that_brings_nothing_says_so_and_counts_nothing(telemetry: Tel
         {"traceparent": "x" * 1000},
     ],
 )
-def test_what_is_no_context_is_not_linked_to(
+def test_an_invalid_context_is_not_linked_to(
     telemetry: Telemetry, listener: Listener, properties: dict[str, Any]
 ) -> None:
     with telemetry.operation("peek", "orders") as peeking:
@@ -395,7 +391,7 @@ def test_what_is_no_context_is_not_linked_to(
     assert listener.spans["peek orders"].links == ()
 
 
-def test_a_message_that_cannot_be_read_hinders_nothing(telemetry: Telemetry, listener: Listener) -> None:
+def test_an_unreadable_message_does_not_prevent_the_other_links(telemetry: Telemetry, listener: Listener) -> None:
     class Unreadable:
         @property
         def application_properties(self) -> Any:
@@ -406,18 +402,18 @@ def test_a_message_that_cannot_be_read_hinders_nothing(telemetry: Telemetry, lis
     assert linked(listener.spans["receive orders"]) == [REMOTE]
 
 
-def test_how_many_were_asked_for_is_not_how_many_came(telemetry: Telemetry, listener: Listener) -> None:
+def test_the_requested_number_is_not_recorded_as_the_received_number(telemetry: Telemetry, listener: Listener) -> None:
     with telemetry.operation("receive_deferred", "orders", count=5) as receiving:
         receiving.received([Received()])
     assert "messaging.batch.message_count" not in attributes(listener.spans["receive_deferred orders"])
 
 
-def test_messages_have_what_is_looked_at() -> None:
+def test_received_messages_have_the_properties_that_telemetry_reads() -> None:
     looked_at = {field.name for field in fields(Received)}
     assert looked_at <= set(dir(ServiceBusReceivedMessage))
 
 
-def test_how_many_are_concerned_can_be_said_without_messages(telemetry: Telemetry, listener: Listener) -> None:
+def test_a_message_count_can_be_given_without_messages(telemetry: Telemetry, listener: Listener) -> None:
     with telemetry.operation("cancel_scheduled", "orders", count=3):
         pass
     span = listener.spans["cancel_scheduled orders"]
@@ -434,7 +430,7 @@ def test_how_many_are_concerned_can_be_said_without_messages(telemetry: Telemetr
         ("a/events/Subscriptions/audit/$DeadLetterQueue", "a/events", "audit/$DeadLetterQueue"),
     ],
 )
-def test_a_subscription_is_told_apart_from_its_topic(
+def test_a_subscription_is_recorded_separately_from_its_topic(
     telemetry: Telemetry, listener: Listener, path: str, name: str, subscription: str | None
 ) -> None:
     with telemetry.operation("receive", path):
@@ -448,7 +444,7 @@ def test_a_subscription_is_told_apart_from_its_topic(
 # -- processing --------------------------------------------------------------------------------------------------------
 
 
-def test_processing_is_part_of_what_is_going_on(telemetry: Telemetry, listener: Listener) -> None:
+def test_the_processing_span_is_a_child_of_the_current_span(telemetry: Telemetry, listener: Listener) -> None:
     with own_span("loop"), telemetry.processing("orders", Received({"traceparent": REMOTE})), own_span("query"):
         pass
     query, processing, loop = listener.all_spans
@@ -457,7 +453,7 @@ def test_processing_is_part_of_what_is_going_on(telemetry: Telemetry, listener: 
     assert query.parent == context_of(processing)
 
 
-def test_processing_can_continue_the_trace_of_the_message(telemetry: Telemetry, listener: Listener) -> None:
+def test_the_processing_span_can_continue_the_trace_of_the_message(telemetry: Telemetry, listener: Listener) -> None:
     received = Received({"traceparent": REMOTE})
     with own_span("loop"), telemetry.processing("orders", received, continues_trace=True):
         pass
@@ -468,9 +464,7 @@ def test_processing_can_continue_the_trace_of_the_message(telemetry: Telemetry, 
     assert linked(processing) == [REMOTE, traceparent(loop)]
 
 
-def test_processing_of_a_message_without_a_context_continues_what_is_going_on(
-    telemetry: Telemetry, listener: Listener
-) -> None:
+def test_processing_a_message_without_a_context_uses_the_current_span(telemetry: Telemetry, listener: Listener) -> None:
     with own_span("loop"), telemetry.processing("orders", Received(), continues_trace=True):
         pass
     processing, loop = listener.all_spans
@@ -499,7 +493,7 @@ def test_an_error_is_recorded_with_its_tracking_id(telemetry: Telemetry, listene
     assert "sbredis.tracking_id" not in (point.attributes or {})  # every value would be a series of its own
 
 
-def test_an_attempt_to_send_is_counted_with_its_error(telemetry: Telemetry, listener: Listener) -> None:
+def test_a_failed_send_is_counted_with_its_error(telemetry: Telemetry, listener: Listener) -> None:
     messages = [ServiceBusMessage(b""), ServiceBusMessage(b"")]
     with pytest.raises(ServiceBusError), telemetry.operation("send", "orders", messages=messages):
         raise ServiceBusError
@@ -508,7 +502,7 @@ def test_an_attempt_to_send_is_counted_with_its_error(telemetry: Telemetry, list
     assert (point.value, (point.attributes or {})["error.type"]) == (2, "ServiceBusError")
 
 
-def test_an_error_of_the_application_is_known_by_its_class_alone(telemetry: Telemetry, listener: Listener) -> None:
+def test_an_error_of_the_application_is_recorded_by_its_class_only(telemetry: Telemetry, listener: Listener) -> None:
     with pytest.raises(ValueError, match=SECRET), telemetry.processing("orders", Received()):
         raise ValueError(f"cannot do {SECRET}")
     span = listener.spans["process orders"]
@@ -517,15 +511,13 @@ def test_an_error_of_the_application_is_known_by_its_class_alone(telemetry: Tele
     (event,) = span.events
     assert event.name == "exception"
     assert (event.attributes or {})["exception.type"] == "ValueError"
-    assert f"in {test_an_error_of_the_application_is_known_by_its_class_alone.__name__}" in str(
+    assert f"in {test_an_error_of_the_application_is_recorded_by_its_class_only.__name__}" in str(
         (event.attributes or {})["exception.stacktrace"]
     )
     assert SECRET not in listener.everything()
 
 
-def test_what_was_cancelled_is_told_apart_from_what_went_well_and_from_what_failed(
-    telemetry: Telemetry, listener: Listener
-) -> None:
+def test_a_cancellation_has_an_error_type_but_no_error_status(telemetry: Telemetry, listener: Listener) -> None:
     with pytest.raises(asyncio.CancelledError), telemetry.operation("receive", "orders"):
         raise asyncio.CancelledError
     span = listener.spans["receive orders"]
@@ -557,7 +549,7 @@ def test_operations_of_different_tasks_do_not_mix(
 # -- metrics -----------------------------------------------------------------------------------------------------------
 
 
-def test_the_metrics_are_those_of_the_conventions(telemetry: Telemetry, listener: Listener) -> None:
+def test_the_metrics_follow_the_conventions(telemetry: Telemetry, listener: Listener) -> None:
     use_everything(telemetry)
     points = listener.points
     assert {
@@ -597,7 +589,7 @@ def test_a_measurement_points_to_its_span(telemetry: Telemetry, listener: Listen
     assert [exemplar.span_id for exemplar in point.exemplars] == [context_of(listener.spans["receive orders"]).span_id]
 
 
-def test_an_api_that_knows_no_buckets_is_used_without() -> None:
+def test_an_old_api_without_bucket_advice_is_supported() -> None:
     class Old:
         def create_histogram(self, name: str, unit: str, description: str) -> tuple[str, str, str]:
             return name, unit, description
@@ -609,7 +601,7 @@ def test_an_api_that_knows_no_buckets_is_used_without() -> None:
 # -- what must hold of everything --------------------------------------------------------------------------------------
 
 
-def test_nothing_of_a_message_but_its_ids_gets_out(telemetry: Telemetry, listener: Listener) -> None:
+def test_telemetry_exposes_only_the_ids_of_a_message(telemetry: Telemetry, listener: Listener) -> None:
     sent = [
         ServiceBusMessage(SECRET, application_properties={"password": SECRET}, subject=SECRET, to=SECRET)
         for _ in range(2)
@@ -639,7 +631,7 @@ def test_nothing_of_a_message_but_its_ids_gets_out(telemetry: Telemetry, listene
         None,
     ],
 )
-def test_an_address_that_may_hold_a_password_is_not_recorded(listener: Listener, address: str | None) -> None:
+def test_an_address_that_may_contain_a_password_is_not_recorded(listener: Listener, address: str | None) -> None:
     listener.set_up_tracing()
     listener.set_up_metrics()
     use_everything(Telemetry("shop", address, 6379))
@@ -655,7 +647,7 @@ def test_a_unix_socket_is_an_address_without_a_port(listener: Listener) -> None:
     assert "server.port" not in known
 
 
-def test_the_names_are_those_of_the_conventions(telemetry: Telemetry, listener: Listener) -> None:
+def test_attribute_names_follow_the_conventions(telemetry: Telemetry, listener: Listener) -> None:
     """As the package has them whose schema is named."""
     names = {value for value in vars(messaging_attributes).values() if isinstance(value, str)}
     for name in operation_names():

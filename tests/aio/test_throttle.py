@@ -26,7 +26,7 @@ async def taking(throttle: Throttle, messages: int, size: int, seconds: float = 
     return task
 
 
-async def test_who_finds_room_does_not_wait() -> None:
+async def test_a_share_is_taken_without_waiting_when_there_is_room() -> None:
     throttle = Throttle(MESSAGES, BYTES)
     assert throttle.try_take(3, 60)
     assert throttle.try_take(2, 40)
@@ -41,7 +41,7 @@ async def test_bytes_count_as_well_as_messages() -> None:
     assert throttle.try_take(1, 1)
 
 
-async def test_what_is_larger_than_all_of_it_passes_alone() -> None:
+async def test_a_share_above_the_limits_passes_alone() -> None:
     throttle = Throttle(MESSAGES, BYTES)
     assert throttle.try_take(1, 1)
     waiting = await taking(throttle, MESSAGES + 1, BYTES + 1)
@@ -51,7 +51,7 @@ async def test_what_is_larger_than_all_of_it_passes_alone() -> None:
     assert not throttle.try_take(1, 0)
 
 
-async def test_nobody_overtakes_who_waits() -> None:
+async def test_a_small_share_does_not_overtake_a_waiting_one() -> None:
     """However little they want."""
     throttle = Throttle(MESSAGES, BYTES)
     assert throttle.try_take(4, 0)
@@ -65,7 +65,7 @@ async def test_nobody_overtakes_who_waits() -> None:
     assert throttle.messages == 4
 
 
-async def test_who_waits_too_long_learns_that_nothing_was_sent() -> None:
+async def test_a_share_that_waits_too_long_times_out_as_never_sent() -> None:
     throttle = Throttle(MESSAGES, BYTES)
     assert throttle.try_take(MESSAGES, BYTES)
     with pytest.raises(OperationTimeoutError, match="5 messages of 100 bytes were under way") as caught:
@@ -75,7 +75,7 @@ async def test_who_waits_too_long_learns_that_nothing_was_sent() -> None:
     assert throttle.try_take(MESSAGES, BYTES)
 
 
-async def test_who_goes_away_gives_the_place_to_the_next() -> None:
+async def test_a_cancelled_waiter_gives_its_place_to_the_next() -> None:
     throttle = Throttle(MESSAGES, BYTES)
     assert throttle.try_take(3, 0)
     large, small = await taking(throttle, 4, 0), await taking(throttle, 2, 0)
@@ -86,7 +86,7 @@ async def test_who_goes_away_gives_the_place_to_the_next() -> None:
     assert throttle.messages == 5
 
 
-async def test_who_goes_away_in_the_moment_of_being_admitted_gives_the_share_back() -> None:
+async def test_a_waiter_cancelled_while_admitted_gives_its_share_back() -> None:
     throttle = Throttle(MESSAGES, BYTES)
     assert throttle.try_take(5, 0)
     waiting = await taking(throttle, 2, 0)
@@ -97,7 +97,7 @@ async def test_who_goes_away_in_the_moment_of_being_admitted_gives_the_share_bac
     assert throttle.messages == 0
 
 
-async def test_room_comes_in_the_moment_in_which_somebody_goes_away() -> None:
+async def test_a_waiter_cancelled_before_admission_is_skipped() -> None:
     """Who has gone is passed over, and learns of nothing but that."""
     throttle = Throttle(MESSAGES, BYTES)
     assert throttle.try_take(5, 0)
@@ -110,7 +110,7 @@ async def test_room_comes_in_the_moment_in_which_somebody_goes_away() -> None:
     assert throttle.messages == 2
 
 
-async def test_it_is_drained_when_nothing_is_under_way() -> None:
+async def test_drained_returns_when_every_share_is_released() -> None:
     throttle = Throttle(MESSAGES, BYTES)
     await throttle.drained()
     assert throttle.try_take(1, 0)
@@ -126,7 +126,7 @@ async def test_it_is_drained_when_nothing_is_under_way() -> None:
 
 
 @pytest.mark.parametrize("wrong", [0, -1, 1.5, True, None, "5"])
-async def test_limits_are_whole_numbers_from_one_on(wrong: Any) -> None:
+async def test_limits_must_be_whole_numbers_of_at_least_one(wrong: Any) -> None:
     with pytest.raises(ValueError, match="max_in_flight must be a whole number"):
         Throttle(wrong, 1)
     with pytest.raises(ValueError, match="max_in_flight_bytes must be a whole number"):
@@ -153,7 +153,7 @@ async def someone(
     st.lists(st.tuples(st.integers(1, MESSAGES + 2), st.integers(0, BYTES + 20)), min_size=1, max_size=30),
     st.integers(0, 1 << 32),
 )
-def test_never_more_is_under_way_than_was_said(shares: list[tuple[int, int]], seed: int) -> None:
+def test_the_limits_are_never_exceeded(shares: list[tuple[int, int]], seed: int) -> None:
     """Whoever comes, waits, goes away or is cancelled, in whatever order; and in the end nothing is taken."""
 
     async def act() -> None:
@@ -189,7 +189,7 @@ def test_never_more_is_under_way_than_was_said(shares: list[tuple[int, int]], se
 
 @settings(deadline=None, max_examples=50)
 @given(st.lists(st.tuples(st.integers(1, MESSAGES), st.integers(0, BYTES)), min_size=2, max_size=20))
-def test_first_come_first_served(shares: list[tuple[int, int]]) -> None:
+def test_shares_are_granted_in_the_order_of_the_requests(shares: list[tuple[int, int]]) -> None:
     async def act() -> None:
         throttle = Throttle(MESSAGES, BYTES)
         assert throttle.try_take(MESSAGES, BYTES)

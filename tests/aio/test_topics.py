@@ -66,7 +66,7 @@ async def test_every_subscription_gets_a_copy(url: str, partitioned: bool) -> No
 
 
 @both
-async def test_rules_of_each_kind_choose(url: str, partitioned: bool) -> None:
+async def test_each_kind_of_rule_selects_messages(url: str, partitioned: bool) -> None:
     rules = {
         "all": None,
         "none": [],
@@ -91,7 +91,7 @@ async def test_rules_of_each_kind_choose(url: str, partitioned: bool) -> None:
 
 
 @both
-async def test_each_rule_with_an_action_makes_a_copy_of_its_own(url: str, partitioned: bool) -> None:
+async def test_each_rule_with_an_action_makes_its_own_copy(url: str, partitioned: bool) -> None:
     rules = {
         "acts": [
             rule("plain", SqlRuleFilter("n = 1")),
@@ -119,7 +119,7 @@ async def test_each_rule_with_an_action_makes_a_copy_of_its_own(url: str, partit
 
 
 @both
-async def test_a_filter_that_fails_makes_a_dead_letter_or_nothing(url: str, partitioned: bool) -> None:
+async def test_a_failing_filter_makes_a_dead_letter_or_nothing(url: str, partitioned: bool) -> None:
     bad = [rule("bad", SqlRuleFilter("1 / zero = 1"))]
     async with topic_at(url, {"kept": bad, "fine": None}, partitioned=partitioned) as subject:
         await subject.create({"dropped": bad}, dead_lettering_on_filter_evaluation_exceptions=False)
@@ -133,7 +133,7 @@ async def test_a_filter_that_fails_makes_a_dead_letter_or_nothing(url: str, part
 
 
 @both
-async def test_a_subscription_with_sessions_gets_what_has_one(url: str, partitioned: bool) -> None:
+async def test_a_session_subscription_dead_letters_messages_without_a_session(url: str, partitioned: bool) -> None:
     """The rest is a dead letter there, and a message to others."""
     async with topic_at(url, {"plain": None}, partitioned=partitioned) as subject, subject.sender() as sender:
         await subject.create({"sessions": None}, requires_session=True)
@@ -154,7 +154,7 @@ async def test_a_subscription_with_sessions_gets_what_has_one(url: str, partitio
 
 
 @both
-async def test_who_waits_at_a_subscription_is_woken(url: str, partitioned: bool) -> None:
+async def test_a_receiver_that_waits_at_a_subscription_is_woken(url: str, partitioned: bool) -> None:
     rules = {"one": None, "two": [rule("x", SqlRuleFilter("x = 1"))]}
     async with topic_at(url, rules, partitioned=partitioned) as subject, subject.sender() as sender:
         queues = [await subject.at(name) for name in rules]
@@ -176,7 +176,7 @@ async def test_who_waits_at_a_subscription_is_woken(url: str, partitioned: bool)
 
 
 @both
-async def test_duplicates_are_detected_before_they_are_handed_out(url: str, partitioned: bool) -> None:
+async def test_duplicates_are_detected_before_copies_are_made(url: str, partitioned: bool) -> None:
     """Also by a subscription that has come since, and where the first was for nobody."""
     async with (
         topic_at(url, {"one": None}, partitioned=partitioned, requires_duplicate_detection=True) as subject,
@@ -211,7 +211,7 @@ async def test_a_batch_is_judged_as_it_was_when_its_messages_were_added(url: str
 
 
 @both
-async def test_large_batches_to_many_subscriptions(url: str, partitioned: bool) -> None:
+async def test_large_batches_reach_many_subscriptions(url: str, partitioned: bool) -> None:
     names = [f"s{number:02}" for number in range(30)]
     async with topic_at(url, dict.fromkeys(names), partitioned=partitioned) as subject, subject.sender() as sender:
         listed = [ServiceBusMessage(f"{number}", session_id="s") for number in range(400)]
@@ -225,7 +225,7 @@ async def test_large_batches_to_many_subscriptions(url: str, partitioned: bool) 
 
 
 @both
-async def test_nothing_is_sent_to_a_subscription_nor_received_from_a_topic(url: str, partitioned: bool) -> None:
+async def test_sending_to_a_subscription_and_receiving_from_a_topic_are_refused(url: str, partitioned: bool) -> None:
     async with topic_at(url, {"one": None}, partitioned=partitioned) as subject:
         path = "t/subscriptions/one"
         for get in (subject.client.get_topic_sender, subject.client.get_queue_sender):
@@ -245,7 +245,7 @@ async def test_nothing_is_sent_to_a_subscription_nor_received_from_a_topic(url: 
 
 
 @both
-async def test_what_is_missing_is_created_for_who_asked_for_it(url: str, partitioned: bool) -> None:
+async def test_create_if_missing_creates_a_topic_and_a_subscription(url: str, partitioned: bool) -> None:
     async with topic_at(url, partitioned=partitioned) as subject:
         made: TopicOptions = {"enable_partitioning": partitioned}
         async with (
@@ -257,7 +257,7 @@ async def test_what_is_missing_is_created_for_who_asked_for_it(url: str, partiti
 
 
 @both
-async def test_the_status_of_topic_and_subscription_is_heeded(url: str, partitioned: bool) -> None:
+async def test_the_status_of_a_topic_and_a_subscription_is_respected(url: str, partitioned: bool) -> None:
     subscriptions = {"one": None, "two": None}
     async with topic_at(url, subscriptions, partitioned=partitioned) as subject, subject.sender() as sender:
         await sender.send_messages(ServiceBusMessage("1"))
@@ -356,7 +356,7 @@ async def test_each_message_is_judged_by_one_set_of_rules_while_they_change(url:
 
 
 @both
-async def test_rules_that_are_added_and_removed_hold_from_then_on(url: str, partitioned: bool) -> None:
+async def test_an_added_or_removed_rule_applies_from_then_on(url: str, partitioned: bool) -> None:
     async with topic_at(url, {"one": []}, partitioned=partitioned) as subject, subject.sender() as sender:
         async with subject.other_client() as other, other.get_topic_sender("t") as stranger:
             for turn in range(3):
@@ -370,7 +370,7 @@ async def test_rules_that_are_added_and_removed_hold_from_then_on(url: str, part
 
 
 @both
-async def test_subscriptions_come_and_go_while_senders_run(url: str, partitioned: bool) -> None:
+async def test_a_new_subscription_gets_every_message_sent_after_its_creation(url: str, partitioned: bool) -> None:
     """What is sent after one was created is in it, and nobody who sends notices anything."""
     async with (
         topic_at(url, {"stays": None}, partitioned=partitioned) as subject,
@@ -391,7 +391,7 @@ async def test_subscriptions_come_and_go_while_senders_run(url: str, partitioned
 
 
 @both
-async def test_nothing_is_lost_or_doubled_where_subscriptions_come_and_go(url: str, partitioned: bool) -> None:
+async def test_changing_subscriptions_loses_and_duplicates_nothing_in_the_others(url: str, partitioned: bool) -> None:
     async with topic_at(url, {"stays": None}, partitioned=partitioned) as subject, subject.other_client() as other:
         async with Senders(subject, other) as senders:
             for turn in range(5):
@@ -404,7 +404,7 @@ async def test_nothing_is_lost_or_doubled_where_subscriptions_come_and_go(url: s
 
 @both
 @pytest.mark.parametrize("change", [False, True], ids=["as it was", "elsewhere"])
-async def test_a_topic_is_deleted_and_created_again(url: str, partitioned: bool, change: bool) -> None:
+async def test_senders_and_receivers_continue_with_a_recreated_topic(url: str, partitioned: bool, change: bool) -> None:
     """Senders go on with the new one; at most they are told to send again."""
     async with (
         topic_at(url, {"one": None}, partitioned=partitioned) as subject,
@@ -433,7 +433,7 @@ async def test_a_topic_is_deleted_and_created_again(url: str, partitioned: bool,
 
 
 @both
-async def test_what_waits_when_a_topic_is_created_again_goes_to_the_new_one(url: str, partitioned: bool) -> None:
+async def test_waiting_sends_go_to_the_recreated_topic(url: str, partitioned: bool) -> None:
     """Also where another sender has noticed first."""
     async with (
         topic_at(url, {"one": None}, partitioned=partitioned) as subject,
@@ -460,7 +460,9 @@ async def test_what_waits_when_a_topic_is_created_again_goes_to_the_new_one(url:
 
 @both
 @pytest.mark.parametrize("way", ["queue to topic", "topic to queue"])
-async def test_a_queue_that_has_become_a_topic_and_the_other_way_round(url: str, partitioned: bool, way: str) -> None:
+async def test_sends_continue_when_a_queue_becomes_a_topic_or_a_topic_a_queue(
+    url: str, partitioned: bool, way: str
+) -> None:
     """What waits meanwhile is sent to what is there now, or refused with an error that says so."""
     async with topic_at(url, partitioned=partitioned) as subject:
         admin = subject.admin
@@ -493,7 +495,7 @@ async def test_a_queue_that_has_become_a_topic_and_the_other_way_round(url: str,
 
 
 @both
-async def test_a_partition_of_a_subscription_that_is_lost_is_made_again(url: str, partitioned: bool) -> None:
+async def test_a_lost_partition_of_a_subscription_is_recreated(url: str, partitioned: bool) -> None:
     """A failover can lose it; senders go on, and so do receivers."""
     subscriptions = {"one": None, "two": None}
     async with topic_at(url, subscriptions, partitioned=partitioned) as subject, subject.sender() as sender:
@@ -512,9 +514,7 @@ async def test_a_partition_of_a_subscription_that_is_lost_is_made_again(url: str
 
 
 @both
-async def test_what_is_published_and_whose_answer_is_lost_is_published_once(
-    server: LocalServer, partitioned: bool
-) -> None:
+async def test_a_publish_with_a_lost_answer_runs_once(server: LocalServer, partitioned: bool) -> None:
     async with (
         topic_at(server.url, {"one": None, "two": None}, partitioned=partitioned) as subject,
         Scissors(server).listening() as network,
@@ -529,7 +529,7 @@ async def test_what_is_published_and_whose_answer_is_lost_is_published_once(
 
 
 @both
-async def test_who_receives_from_elsewhere_is_not_disturbed_by_a_change_of_rules(url: str, partitioned: bool) -> None:
+async def test_a_change_of_rules_does_not_wake_other_receivers(url: str, partitioned: bool) -> None:
     async with topic_at(url, {"one": None}, partitioned=partitioned) as subject, subject.sender() as sender:
         await subject.admin.create_queue("q", enable_partitioning=partitioned)
         await sender.send_messages(ServiceBusMessage("1"))
@@ -549,7 +549,7 @@ async def test_who_receives_from_elsewhere_is_not_disturbed_by_a_change_of_rules
 
 
 @in_memory
-async def test_a_message_of_a_topic_lives_no_longer_than_its_topic_and_subscription_say(url: str) -> None:
+async def test_topic_and_subscription_both_limit_the_time_to_live(url: str) -> None:
     clock = HandClock()
     async with topic_at(url, {"one": None}, clock=clock, default_message_time_to_live=timedelta(seconds=60)) as subject:
         await subject.create({"short": None}, default_message_time_to_live=timedelta(seconds=10))
@@ -579,7 +579,7 @@ async def test_a_message_of_a_topic_lives_no_longer_than_its_topic_and_subscript
 @both
 @pytest.mark.parametrize("broken", [ValueError("oh"), ZeroDivisionError("oh")], ids=["its own", "a defect"])
 @pytest.mark.parametrize("way", ["one", "several", "stream", "waiting"])
-async def test_a_message_that_rules_cannot_look_at_is_refused_and_keeps_no_room(
+async def test_a_message_that_cannot_be_judged_is_refused_and_takes_no_room(
     url: str, partitioned: bool, broken: Exception, way: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """What was sent before and after it goes its way, and the sender can be closed."""

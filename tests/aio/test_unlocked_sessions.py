@@ -25,7 +25,7 @@ async def filled(queue: Seats) -> tuple[str, str]:
 
 
 @both
-async def test_a_session_is_peeked_by_name_while_another_receiver_has_it(url: str, partitioned: bool) -> None:
+async def test_a_session_can_be_peeked_while_another_receiver_holds_it(url: str, partitioned: bool) -> None:
     """Page by page, each session from where it was left; nothing of it is locked by this, or given back."""
     async with seats_at(url, partitioned=partitioned) as queue:
         mine, other = await filled(queue)
@@ -44,9 +44,7 @@ async def test_a_session_is_peeked_by_name_while_another_receiver_has_it(url: st
 
 
 @both
-async def test_a_receiver_of_a_session_by_name_looks_and_deletes_without_accepting_it(
-    url: str, partitioned: bool
-) -> None:
+async def test_a_session_receiver_peeks_and_deletes_without_accepting(url: str, partitioned: bool) -> None:
     async with seats_at(url, partitioned=partitioned) as queue:
         mine, other = await filled(queue)
         receiver = queue.session(mine)
@@ -60,7 +58,7 @@ async def test_a_receiver_of_a_session_by_name_looks_and_deletes_without_accepti
 
 
 @both
-async def test_one_session_is_purged_whoever_has_it(url: str, partitioned: bool) -> None:
+async def test_one_session_is_purged_except_received_and_scheduled_messages(url: str, partitioned: bool) -> None:
     """What its holder has received, what is scheduled, and all other sessions stay."""
     async with seats_at(url, partitioned=partitioned) as queue:
         mine, other = await filled(queue)
@@ -80,7 +78,7 @@ async def test_one_session_is_purged_whoever_has_it(url: str, partitioned: bool)
 
 
 @both
-async def test_more_messages_of_a_session_than_a_call_takes_are_purged(url: str, partitioned: bool) -> None:
+async def test_a_session_purge_takes_as_many_calls_as_it_needs(url: str, partitioned: bool) -> None:
     async with seats_at(url, partitioned=partitioned) as queue:
         (mine,) = queue.named(0)
         async with queue.client.get_queue_sender("q") as sender:
@@ -91,7 +89,7 @@ async def test_more_messages_of_a_session_than_a_call_takes_are_purged(url: str,
 
 
 @in_memory
-async def test_the_next_session_is_accepted_as_nobody_knows_its_name_before(url: str) -> None:
+async def test_peeking_the_next_session_accepts_it(url: str) -> None:
     async with seats_at(url) as queue:
         await queue.say("s", "1", "2")
         async with queue.session(ServiceBusSessionFilter.NEXT_AVAILABLE) as receiver:
@@ -102,7 +100,7 @@ async def test_the_next_session_is_accepted_as_nobody_knows_its_name_before(url:
 
 
 @in_memory
-async def test_a_session_that_cannot_be_meant_is_refused_before_anything_is_sent(url: str) -> None:
+async def test_an_invalid_or_foreign_session_is_refused_before_any_call(url: str) -> None:
     async with seats_at(url) as queue:
         await queue.say("s", "1")
         receivers = [queue.session("t"), queue.receiver(sub_queue="deadletter")]
@@ -120,7 +118,7 @@ async def test_a_session_that_cannot_be_meant_is_refused_before_anything_is_sent
 
 
 @both
-async def test_a_queue_without_sessions_has_none_to_peek_or_purge(url: str, partitioned: bool) -> None:
+async def test_a_queue_without_sessions_refuses_to_peek_or_purge_one(url: str, partitioned: bool) -> None:
     async with queue_at(url, partitioned=partitioned) as queue:
         await queue.send("a")
         receiver = queue.receiver()

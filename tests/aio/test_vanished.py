@@ -42,7 +42,7 @@ async def size(transport: Transport) -> int:
     return sum(counts.values())
 
 
-async def test_a_sender_that_may_create_what_is_missing_sends_on(url: str) -> None:
+async def test_a_sender_with_create_if_missing_continues_after_data_loss(url: str) -> None:
     async with ServiceBusClient(url) as client:
         sender = client.get_queue_sender("orders", create_if_missing=True)
         await sender.send_messages(ServiceBusMessage("lost"))
@@ -52,7 +52,7 @@ async def test_a_sender_that_may_create_what_is_missing_sends_on(url: str) -> No
         assert [message.body for message in await receiver.receive_messages(1, 60)] == [b"kept"]
 
 
-async def test_a_receiver_that_may_create_what_is_missing_receives_on(binary: str | None) -> None:
+async def test_a_receiver_with_create_if_missing_continues_after_data_loss(binary: str | None) -> None:
     with LocalServer(binary=binary) as server:
         async with ServiceBusClient(server.url) as client:
             receiver = client.get_queue_receiver("orders", create_if_missing=True)
@@ -63,7 +63,7 @@ async def test_a_receiver_that_may_create_what_is_missing_receives_on(binary: st
             assert [message.body for message in await waiting] == [b"kept"]
 
 
-async def test_a_topic_and_its_subscription_are_created_again_by_those_who_may(binary: str | None) -> None:
+async def test_a_lost_topic_and_subscription_are_recreated_with_create_if_missing(binary: str | None) -> None:
     with LocalServer(binary=binary) as server:
         async with ServiceBusClient(server.url) as client:
             sender = client.get_topic_sender("events", create_if_missing=True)
@@ -83,7 +83,7 @@ def restart(server: LocalServer) -> None:
     server.restart()
 
 
-async def test_without_leave_to_create_it_is_an_error_that_says_how_and_nothing_is_made(url: str) -> None:
+async def test_a_lost_namespace_is_reported_without_create_if_missing(url: str) -> None:
     async with ServiceBusClient(url) as client:
         await client.ensure_queue("orders")
         sender = client.get_queue_sender("orders")

@@ -64,14 +64,14 @@ async def dead_letters(queue: Queue, count: int) -> None:
 
 
 @both
-async def test_expired_messages_go_to_the_dead_letter_queue_although_nobody_calls(url: str, partitioned: bool) -> None:
+async def test_expired_messages_are_dead_lettered_without_any_call(url: str, partitioned: bool) -> None:
     async with queue_at(url, partitioned=partitioned, **BRIEF) as queue, maintained(queue):
         await queue.send("a", "b", "c")
         await dead_letters(queue, 3)
 
 
 @both
-async def test_what_was_there_before_the_client_came_is_found(url: str, partitioned: bool) -> None:
+async def test_messages_from_before_the_maintenance_client_are_found(url: str, partitioned: bool) -> None:
     async with queue_at(url, partitioned=partitioned, **BRIEF) as queue:
         await queue.send("a", "b", "c")
         async with maintained(queue):
@@ -106,7 +106,7 @@ async def test_the_lock_on_a_session_ends(url: str) -> None:
 
 
 @both
-async def test_a_subscription_is_visited_as_a_queue_is(url: str, partitioned: bool) -> None:
+async def test_a_subscription_is_visited_like_a_queue(url: str, partitioned: bool) -> None:
     async with topic_at(url, partitioned=partitioned) as subject, maintained(subject):
         await subject.create(
             {"one": None}, default_message_time_to_live=timedelta(seconds=1), dead_lettering_on_message_expiration=True
@@ -118,7 +118,7 @@ async def test_a_subscription_is_visited_as_a_queue_is(url: str, partitioned: bo
 
 @in_memory
 @both
-async def test_a_clock_that_is_moved_by_hand_makes_due(url: str, partitioned: bool) -> None:
+async def test_moving_the_test_clock_expires_messages(url: str, partitioned: bool) -> None:
     clock = HandClock()
     settings: dict[str, Any] = BRIEF | {"time_to_live": 60_000}
     async with queue_at(url, partitioned=partitioned, clock=clock, **settings) as queue, maintained(queue):
@@ -131,7 +131,7 @@ async def test_a_clock_that_is_moved_by_hand_makes_due(url: str, partitioned: bo
 
 
 @both
-async def test_an_entity_that_is_new_is_found_by_what_it_announces(
+async def test_a_new_entity_is_found_by_its_announcement(
     url: str, partitioned: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Long before it is looked what entities there are."""
@@ -148,7 +148,7 @@ async def test_an_entity_that_is_new_is_found_by_what_it_announces(
 
 @on_servers
 @both
-async def test_what_was_announced_while_nobody_listened_is_found(
+async def test_announcements_missed_during_a_disconnection_are_caught_up(
     url: str, partitioned: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def unheard(payload: bytes) -> None:
@@ -198,7 +198,7 @@ async def test_another_client_takes_over_when_the_first_is_killed(
 
 
 @both
-async def test_a_partition_that_does_not_answer_holds_up_no_other(url: str, partitioned: bool) -> None:
+async def test_an_unresponsive_partition_does_not_delay_other_entities(url: str, partitioned: bool) -> None:
     settings: Any = PartitionSettings(**BRIEF)
     async with queue_at(url, partitioned=partitioned, **BRIEF) as queue:
         connection = queue.client._connection
@@ -251,14 +251,14 @@ async def test_changed_settings_and_deleted_entities_are_noticed(
 
 
 @both
-async def test_much_that_is_due_is_done_in_several_visits(url: str, partitioned: bool) -> None:
+async def test_many_due_messages_take_several_visits(url: str, partitioned: bool) -> None:
     async with queue_at(url, partitioned=partitioned, **BRIEF) as queue, maintained(queue):
         await queue.fill(1500)
         await dead_letters(queue, 1500)
 
 
 @pytest.mark.parametrize("target", ["server"], indirect=True)
-async def test_idle_entities_cost_next_to_nothing(
+async def test_idle_entities_cost_almost_no_calls(
     url: str, server: LocalServer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """However many there are, the server runs hardly anything but the renewals of the role."""
@@ -284,7 +284,7 @@ async def test_idle_entities_cost_next_to_nothing(
 
 
 @both
-async def test_a_partition_in_use_is_visited_about_once_a_lock_duration(url: str, partitioned: bool) -> None:
+async def test_a_busy_partition_is_visited_about_once_a_lock_duration(url: str, partitioned: bool) -> None:
     async with queue_at(url, partitioned=partitioned, lock_duration=60_000) as queue, maintained(queue) as holder:
         with Calls(holder._connection.transport) as calls:
             async with queue.receiver() as receiver:

@@ -48,7 +48,7 @@ async def _given_back(queue: Queue) -> None:
 
 @both
 @pytest.mark.parametrize("release", [_released, _given_back])
-async def test_what_another_receiver_releases_wakes(
+async def test_a_message_released_by_another_receiver_wakes_a_waiting_one(
     url: str, partitioned: bool, release: Callable[[Queue], Awaitable[None]]
 ) -> None:
     async with queue_at(url, partitioned=partitioned) as queue:
@@ -62,7 +62,7 @@ async def test_what_another_receiver_releases_wakes(
 
 @both
 @pytest.mark.parametrize("what", ["scheduled", "delayed", "locked"])
-async def test_a_receiver_sleeps_until_something_is_due(url: str, partitioned: bool, what: str) -> None:
+async def test_a_receiver_sleeps_until_a_message_is_due(url: str, partitioned: bool, what: str) -> None:
     """It was told when, and asks again then."""
     async with queue_at(url, partitioned=partitioned, lock_duration=150 if what == "locked" else 60_000) as queue:
         if what == "scheduled":
@@ -81,7 +81,7 @@ async def test_a_receiver_sleeps_until_something_is_due(url: str, partitioned: b
 
 
 @both
-async def test_what_becomes_due_sooner_wakes_those_who_would_sleep_past_it(url: str, partitioned: bool) -> None:
+async def test_an_earlier_due_time_wakes_a_sleeping_receiver(url: str, partitioned: bool) -> None:
     async with queue_at(url, partitioned=partitioned) as queue:
         task = await waits(queue, queue.receiver())
         await queue.send("a", at=-1, due=round(time.time() * 1000) + 150)
@@ -89,9 +89,7 @@ async def test_what_becomes_due_sooner_wakes_those_who_would_sleep_past_it(url: 
 
 
 @pytest.mark.parametrize(("how", "partitioned"), [("wants nothing any more", False), ("is closed", True)])
-async def test_who_knew_when_something_is_due_and_goes_away_leaves_nobody_asleep(
-    url: str, partitioned: bool, how: str
-) -> None:
+async def test_a_receiver_that_leaves_passes_on_the_due_time_it_knew(url: str, partitioned: bool, how: str) -> None:
     """Of two who wait one was woken and told, when the message was scheduled. The other gets it in time still."""
     async with queue_at(url, partitioned=partitioned) as queue:
         receivers = queue.receiver(), queue.receiver()
@@ -111,7 +109,7 @@ async def test_who_knew_when_something_is_due_and_goes_away_leaves_nobody_asleep
 
 
 @both
-async def test_a_clock_that_is_moved_by_hand_brings_what_is_due(url: str, partitioned: bool) -> None:
+async def test_moving_the_test_clock_delivers_a_due_message(url: str, partitioned: bool) -> None:
     clock = HandClock()
     async with queue_at(url, partitioned=partitioned, clock=clock) as queue:
         await queue.send("a", at=-1, due=clock.told() + 3_600_000)
@@ -122,7 +120,7 @@ async def test_a_clock_that_is_moved_by_hand_brings_what_is_due(url: str, partit
 
 
 @both
-async def test_a_receiver_at_the_dead_letter_queue_is_woken_too(url: str, partitioned: bool) -> None:
+async def test_a_receiver_of_the_dead_letter_queue_is_woken(url: str, partitioned: bool) -> None:
     async with queue_at(url, partitioned=partitioned) as queue:
         await queue.send("a", at=-1)
         receiver = queue.receiver()
@@ -136,7 +134,7 @@ async def test_a_receiver_at_the_dead_letter_queue_is_woken_too(url: str, partit
 
 
 @both
-async def test_only_as_many_are_woken_as_there_is_something_for(url: str, partitioned: bool) -> None:
+async def test_only_one_waiting_receiver_is_woken_per_message(url: str, partitioned: bool) -> None:
     """Ten clients wait; a message costs one of them a call, and the others nothing."""
     async with queue_at(url, partitioned=partitioned) as queue:
         receivers = [queue.receiver() for _ in range(10)]
@@ -152,7 +150,7 @@ async def test_only_as_many_are_woken_as_there_is_something_for(url: str, partit
 
 
 @both
-async def test_none_of_those_who_wait_is_forgotten(url: str, partitioned: bool) -> None:
+async def test_every_waiting_receiver_gets_its_messages(url: str, partitioned: bool) -> None:
     async with queue_at(url, partitioned=partitioned) as queue, queue.other_client() as other:
         receivers = [queue.receiver() for _ in range(3)] + [other.get_queue_receiver("q") for _ in range(3)]
         tasks = [await waits(queue, receiver, 2) for receiver in receivers]
@@ -162,7 +160,7 @@ async def test_none_of_those_who_wait_is_forgotten(url: str, partitioned: bool) 
 
 
 @both
-async def test_who_has_stopped_waiting_passes_on_what_it_is_woken_for(url: str, partitioned: bool) -> None:
+async def test_a_receiver_that_stopped_waiting_passes_on_its_notice(url: str, partitioned: bool) -> None:
     """At once, not when the next call comes by."""
     async with queue_at(url, partitioned=partitioned) as queue:
         quitter, patient = queue.receiver(), queue.receiver()
@@ -178,7 +176,7 @@ async def test_who_has_stopped_waiting_passes_on_what_it_is_woken_for(url: str, 
 
 
 @both
-async def test_who_was_woken_by_two_and_needs_one_passes_the_other_on(url: str, partitioned: bool) -> None:
+async def test_a_receiver_woken_by_two_partitions_passes_one_notice_on(url: str, partitioned: bool) -> None:
     async with queue_at(url, partitioned=partitioned) as queue:
         first = await waits(queue, queue.receiver())
         second = await waits(queue, queue.receiver())
@@ -190,7 +188,7 @@ async def test_who_was_woken_by_two_and_needs_one_passes_the_other_on(url: str, 
 
 
 @both
-async def test_a_receiver_that_was_closed_is_forgotten(url: str, partitioned: bool) -> None:
+async def test_a_closed_receiver_is_unregistered(url: str, partitioned: bool) -> None:
     async with queue_at(url, partitioned=partitioned) as queue:
         gone = queue.receiver()
         await queue.let_wait(gone)
@@ -204,7 +202,7 @@ async def test_a_receiver_that_was_closed_is_forgotten(url: str, partitioned: bo
 
 
 @in_memory
-async def test_a_receiver_that_nobody_asks_is_not_woken_again_and_again(url: str) -> None:
+async def test_an_idle_receiver_is_woken_only_once(url: str) -> None:
     """It has looked once for what it was woken for, and waits no longer."""
     async with queue_at(url, partitioned=True) as queue:
         receiver = queue.receiver()
@@ -218,9 +216,7 @@ async def test_a_receiver_that_nobody_asks_is_not_woken_again_and_again(url: str
 
 
 @both
-async def test_a_receiver_that_nobody_asks_does_not_wait_again_when_it_came_too_late(
-    url: str, partitioned: bool
-) -> None:
+async def test_an_idle_receiver_that_was_woken_in_vain_does_not_register_again(url: str, partitioned: bool) -> None:
     """What it was woken for was taken by another meanwhile. It is not there for the next one either."""
     async with queue_at(url, partitioned=partitioned) as queue:
         receiver = queue.receiver()
@@ -244,7 +240,7 @@ async def test_a_receiver_that_nobody_asks_does_not_wait_again_when_it_came_too_
 
 @on_servers
 @both
-async def test_a_receiver_whose_listening_connection_was_cut_looks_again(
+async def test_a_receiver_looks_again_after_losing_its_pubsub_connection(
     url: str, target: str, partitioned: bool, request: pytest.FixtureRequest
 ) -> None:
     async with queue_at(url, partitioned=partitioned) as queue:
@@ -257,7 +253,7 @@ async def test_a_receiver_whose_listening_connection_was_cut_looks_again(
 
 
 @both
-async def test_a_receiver_is_woken_by_a_server_that_was_started_again(binary: str | None, partitioned: bool) -> None:
+async def test_a_receiver_is_woken_by_a_restarted_server(binary: str | None, partitioned: bool) -> None:
     with LocalServer(binary=binary, config={"appendonly": "yes", "appendfsync": "always"}) as server:
         async with queue_at(server.url, partitioned=partitioned) as queue:
             task = await waits(queue, queue.receiver())
@@ -302,7 +298,7 @@ def commands(node: LocalServer) -> dict[str, int]:
 
 
 @on_servers
-async def test_waiting_costs_less_than_a_command_a_second_and_server(
+async def test_waiting_costs_less_than_one_command_per_second_and_server(
     url: str, target: str, request: pytest.FixtureRequest
 ) -> None:
     """What a server has counted itself, with a receiver that waits at sixteen partitions."""
@@ -325,7 +321,7 @@ async def test_waiting_costs_less_than_a_command_a_second_and_server(
 
 
 @in_memory
-async def test_a_receiver_comes_again_before_it_is_forgotten(url: str) -> None:
+async def test_a_receiver_registers_again_before_its_registration_ends(url: str) -> None:
     """It is registered for thirty seconds, and comes again after twenty-five."""
     async with queue_at(url) as queue:
         receiver = queue.receiver()

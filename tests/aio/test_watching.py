@@ -19,7 +19,7 @@ from tests.aio.standing import HandClock, in_memory, queue_at
 pytestmark = [pytest.mark.anyio, in_memory]
 
 
-async def test_a_message_that_is_registered_twice_is_let_go_by_both(url: str) -> None:
+async def test_a_message_registered_twice_is_forgotten_by_both_renewers(url: str) -> None:
     async with queue_at(url) as queue, AutoLockRenewer() as one, AutoLockRenewer() as other:
         await queue.send("a")
         receiver = queue.receiver(auto_lock_renewer=one)
@@ -31,7 +31,7 @@ async def test_a_message_that_is_registered_twice_is_let_go_by_both(url: str) ->
         assert not [watched for renewer in (one, other) for _, _, watched in renewer._renewals._due if watched.messages]
 
 
-async def test_a_message_is_let_go_whose_lock_lapses_while_it_is_being_settled(url: str) -> None:
+async def test_a_message_whose_lock_lapses_while_settling_is_forgotten(url: str) -> None:
     clock = HandClock()
     async with queue_at(url, clock=clock) as queue, AutoLockRenewer(10_000) as renewer:
         await queue.send("a")
@@ -52,7 +52,7 @@ async def test_a_message_is_let_go_whose_lock_lapses_while_it_is_being_settled(u
         assert message.auto_renew_error is None
 
 
-async def test_what_is_synchronous_is_refused_before_anything_is_received(url: str) -> None:
+async def test_invalid_arguments_of_other_types_are_refused(url: str) -> None:
     async with queue_at(url) as queue, AutoLockRenewer() as renewer:
         await queue.send("a")
         wrong: list[Any] = [sbredis.AutoLockRenewer(), 5]

@@ -66,7 +66,7 @@ def test_each_error_has_its_step(row: tuple[ServiceBusError, NextStep, NextStep]
 
 @pytest.mark.parametrize("row", ROWS, ids=named)
 @pytest.mark.parametrize("lane_is_known", [False, True])
-def test_a_lane_without_a_result_is_left_when_its_call_ends(
+def test_a_call_that_ends_without_a_result_leaves_an_unknown_lane(
     row: tuple[ServiceBusError, NextStep, NextStep], lane_is_known: bool
 ) -> None:
     delivery = Delivery(lane_is_known=lane_is_known)
@@ -82,7 +82,7 @@ def test_a_lane_without_a_result_is_left_when_its_call_ends(
 
 @pytest.mark.parametrize("some", [False, True])
 @pytest.mark.parametrize("time_is_left", [False, True])
-def test_what_could_not_be_moved_waits_for_as_long_as_there_is_time(some: bool, time_is_left: bool) -> None:
+def test_a_job_that_could_not_be_moved_waits_while_there_is_time(some: bool, time_is_left: bool) -> None:
     delivery = Delivery(lane_is_known=True)
     assert delivery.failed(ServiceBusConnectionError("no way", outcome=NEVER_SENT), time_is_left=time_is_left) is S.MOVE
     assert delivery.unreachable
@@ -92,7 +92,7 @@ def test_what_could_not_be_moved_waits_for_as_long_as_there_is_time(some: bool, 
 
 
 @pytest.mark.parametrize("row", ROWS, ids=named)
-def test_a_call_that_may_have_run_is_never_moved_and_never_said_not_to_have_run(
+def test_a_call_that_may_have_run_is_never_moved_or_reported_as_not_run(
     row: tuple[ServiceBusError, NextStep, NextStep],
 ) -> None:
     delivery = Delivery(lane_is_known=True)
@@ -109,7 +109,7 @@ def test_a_call_that_may_have_run_is_never_moved_and_never_said_not_to_have_run(
         assert "no longer knows whether it has run" in delivery.error.message
 
 
-def test_an_attempt_that_did_not_run_keeps_the_call_unknown_through_all_later_ones() -> None:
+def test_a_call_stays_unknown_through_later_attempts_that_did_not_run() -> None:
     delivery = Delivery(lane_is_known=True)
     for outcome in (UNKNOWN, NEVER_SENT, NEVER_SENT):
         assert delivery.failed(ServiceBusConnectionError("no way", outcome=outcome), time_is_left=True) is S.AGAIN
@@ -120,7 +120,7 @@ def test_an_attempt_that_did_not_run_keeps_the_call_unknown_through_all_later_on
 
 
 @pytest.mark.parametrize("obstacle", [SettingsBehindError, SettingsStaleError, MessagingEntityNotFoundError])
-def test_what_could_not_be_mended_keeps_the_outcome_of_the_call(obstacle: type[ServiceBusError]) -> None:
+def test_a_failed_mend_keeps_the_outcome_of_the_call(obstacle: type[ServiceBusError]) -> None:
     delivery = Delivery(lane_is_known=True)
     delivery.failed(obstacle("in the way", outcome=REFUSED), time_is_left=True)
     worse = ServiceBusConnectionError("no way to the registry", outcome=UNKNOWN)
@@ -189,7 +189,7 @@ jobs_drawn = st.lists(st.tuples(st.integers(0, 9), st.sampled_from([False, False
 
 @settings(deadline=None)
 @given(jobs_drawn, st.integers(0, 200))
-def test_every_job_has_an_outcome_of_its_own(jobs: list[Job], room: int) -> None:
+def test_every_job_has_its_own_outcome(jobs: list[Job], room: int) -> None:
     partition = Partition(room)
     failed = search(jobs, partition) if jobs else {}
     assert sorted([*partition.taken, *failed]) == [job.name for job in jobs]
@@ -237,8 +237,8 @@ def _check_all_rows() -> None:
     for row in ROWS:
         for flag in (False, True):
             test_each_error_has_its_step(row, flag)
-            test_a_lane_without_a_result_is_left_when_its_call_ends(row, flag)
-        test_a_call_that_may_have_run_is_never_moved_and_never_said_not_to_have_run(row)
+            test_a_call_that_ends_without_a_result_leaves_an_unknown_lane(row, flag)
+        test_a_call_that_may_have_run_is_never_moved_or_reported_as_not_run(row)
     for obstacle in (SettingsBehindError, SettingsStaleError, MessagingEntityNotFoundError):
         delivery = Delivery(lane_is_known=True)
         delivery.failed(obstacle("in the way", outcome=NEVER_SENT), time_is_left=True)

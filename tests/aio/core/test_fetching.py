@@ -43,13 +43,13 @@ U, K, C, D, W, A = State.UNKNOWN, State.STOCKED, State.CALLED, State.DOUBTFUL, S
         ([K, K], 0, 1500, [Fetch(0, 1000, 1000), Fetch(1, 500, 500)], 0),
     ],
 )
-def test_calls_for_what_is_missing(
+def test_calls_are_made_for_the_missing_messages(
     drawn: list[State], start: int, missing: int, calls: list[Fetch], next_start: int
 ) -> None:
     assert fetches(watches_in(*drawn), start, missing) == (calls, next_start)
 
 
-def test_where_any_message_will_do_nobody_waits_for_the_rest() -> None:
+def test_looks_wait_for_one_message_when_any_message_will_do() -> None:
     """Otherwise it would be woken for what it does not want, before another who does."""
     assert fetches(watches_in(K, U, U), 0, 5, any_will_do=True)[0] == [Fetch(0, 5, 1), Fetch(1, 0, 1), Fetch(2, 0, 1)]
     assert fetches(watches_in(U), 0, 5, any_will_do=True)[0] == [Fetch(0, 5, 1)]
@@ -57,7 +57,7 @@ def test_where_any_message_will_do_nobody_waits_for_the_rest() -> None:
 
 @settings(deadline=None)
 @given(states, st.integers(0, 19), st.integers(1, 5000), st.sets(st.integers(0, 19)) | st.none())
-def test_what_is_asked_for_is_no_more_than_is_missing(
+def test_no_more_messages_are_requested_than_are_missing(
     drawn: list[State], start: int, missing: int, only: set[int] | None
 ) -> None:
     watches = watches_in(*drawn)
@@ -79,7 +79,7 @@ def test_what_is_asked_for_is_no_more_than_is_missing(
 
 @settings(deadline=None)
 @given(st.integers(1, 16), st.integers(1, 16))
-def test_partitions_that_have_something_take_turns(count: int, rounds: int) -> None:
+def test_stocked_partitions_take_turns(count: int, rounds: int) -> None:
     watches, start, order = watches_in(*[K] * count), 0, list[int]()
     for _ in range(rounds):
         calls, start = fetches(watches, start, 1)
@@ -89,7 +89,7 @@ def test_partitions_that_have_something_take_turns(count: int, rounds: int) -> N
 
 @settings(deadline=None)
 @given(states)
-def test_who_was_woken_and_wants_nothing_passes_it_on(drawn: list[State]) -> None:
+def test_a_woken_receiver_that_wants_nothing_looks_without_waiting(drawn: list[State]) -> None:
     calls = passing_looks(watches_in(*drawn))
     owing = {State.CALLED, State.DOUBTFUL}
     assert calls == [Fetch(place, 0, 0) for place, state in enumerate(drawn) if state in owing]
@@ -117,12 +117,12 @@ def stock(most: int = 100, *, adaptive: bool = False, lock: float = 60.0) -> Sto
         (130, 0, 0, 0),
     ],
 )
-def test_a_stock_is_filled_when_half_of_it_is_used_up(kept: int, coming: int, demand: int, missing: int) -> None:
+def test_a_stock_is_refilled_when_half_of_it_is_used(kept: int, coming: int, demand: int, missing: int) -> None:
     assert stock().missing(kept, coming, demand, 1.0) == missing
 
 
 @pytest.mark.parametrize(("coming", "demand", "missing"), [(0, 0, 0), (0, 3, 3), (2, 3, 1), (5, 3, 0)])
-def test_without_a_stock_nothing_is_fetched_ahead(coming: int, demand: int, missing: int) -> None:
+def test_nothing_is_prefetched_without_a_stock(coming: int, demand: int, missing: int) -> None:
     none = stock(0)
     assert none.missing(0, coming, demand, 1.0) == missing
     assert stock().missing(0, coming, demand, 1.0, stocks=False) == missing
@@ -130,7 +130,7 @@ def test_without_a_stock_nothing_is_fetched_ahead(coming: int, demand: int, miss
     assert none.refill_at == -1
 
 
-def test_a_stock_that_was_given_back_rests_until_somebody_asks() -> None:
+def test_a_returned_stock_rests_until_a_caller_asks() -> None:
     kept = stock()
     kept.gave_back()
     assert (kept.refill_at, kept.missing(0, 0, 0, 1.0), kept.wants_more(0)) == (-1, 0, False)
@@ -142,7 +142,7 @@ def test_a_stock_that_was_given_back_rests_until_somebody_asks() -> None:
 
 @settings(deadline=None)
 @given(st.integers(1, 1000), st.integers(0, 1000), st.integers(0, 1000), st.booleans())
-def test_refill_at_tells_when_more_are_missing(most: int, kept: int, coming: int, adaptive: bool) -> None:
+def test_refill_at_says_when_more_messages_are_missing(most: int, kept: int, coming: int, adaptive: bool) -> None:
     """So a receiver need not ask before: nothing was missed."""
     made = stock(most, adaptive=adaptive)
     assert (made.missing(kept, coming, 0, 0.0) > 0) == (kept + coming <= made.refill_at)
@@ -151,7 +151,7 @@ def test_refill_at_tells_when_more_are_missing(most: int, kept: int, coming: int
 
 @settings(deadline=None)
 @given(st.integers(0, 1000), st.integers(0, 1000), st.integers(0, 1000), st.integers(0, 1000))
-def test_what_is_asked_for_covers_the_callers_and_fills_no_more_than_the_stock(
+def test_a_request_covers_the_callers_and_never_overfills_the_stock(
     most: int, kept: int, coming: int, demand: int
 ) -> None:
     missing = stock(most).missing(kept, coming, demand, 0.0)
@@ -165,7 +165,9 @@ def test_what_is_asked_for_covers_the_callers_and_fills_no_more_than_the_stock(
     st.integers(1, 2000),
     st.sampled_from([1.0, 8.0, 60.0]),
 )
-def test_an_adaptive_stock_holds_what_is_used_up_soon(steps: list[tuple[int, float]], most: int, lock: float) -> None:
+def test_the_adaptive_target_matches_a_plain_computation(
+    steps: list[tuple[int, float]], most: int, lock: float
+) -> None:
     """The obvious way: all measurements, weighed one after the other."""
     made, now = stock(most, adaptive=True, lock=lock), 0.0
     speeds: list[float] = []
@@ -199,7 +201,7 @@ def test_an_adaptive_stock_holds_what_is_used_up_soon(steps: list[tuple[int, flo
         (1.0, 50, 0.5, 25),
     ],
 )
-def test_an_adaptive_stock_settles_at_what_is_used_up_in_two_seconds_or_a_quarter_of_a_lock(
+def test_the_adaptive_target_settles_at_the_recent_consumption(
     lock: float, taken: int, every: float, target: int
 ) -> None:
     made, now = stock(500, adaptive=True, lock=lock), 0.0
@@ -214,7 +216,9 @@ def test_an_adaptive_stock_settles_at_what_is_used_up_in_two_seconds_or_a_quarte
     ("left", "lock", "in_session", "seconds"),
     [(60, 60, False, 30), (30, 60, False, 0), (60, 60, True, 57), (3, 60, True, 0), (5, 5, True, 4), (1, 5, True, 0)],
 )
-def test_how_long_a_message_is_kept(left: float, lock: float, in_session: bool, seconds: float) -> None:
+def test_keep_for_returns_the_seconds_until_a_message_is_given_back(
+    left: float, lock: float, in_session: bool, seconds: float
+) -> None:
     assert keep_for(left, lock, in_session=in_session) == pytest.approx(seconds)
 
 
@@ -305,7 +309,7 @@ def run(seed: int) -> None:
     assert broker.given + broker.kept + sum(broker.there) == broker.sent
 
 
-def test_whoever_waits_gets_what_there_is() -> None:
+def test_every_waiting_caller_gets_the_available_messages() -> None:
     for seed in range(2000):
         run(seed)
 
@@ -324,4 +328,4 @@ def _never_unknown(watches: list[Watch], start: int, missing: int) -> tuple[list
 def test_a_planted_bug_is_found(wrong: Callable[..., tuple[list[Fetch], int]], monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(globals(), "fetches", wrong)
     with pytest.raises(AssertionError):
-        test_whoever_waits_gets_what_there_is()
+        test_every_waiting_caller_gets_the_available_messages()

@@ -57,12 +57,12 @@ def accept(place: int) -> Fetch:
         ([K, U, D], [accept(0), look(1), look(2)]),
     ],
 )
-def test_what_is_asked_when_all_are_looked_at(states: list[Drawn], calls: list[Fetch]) -> None:
+def test_calls_after_a_look_at_all_partitions_follow_their_states(states: list[Drawn], calls: list[Fetch]) -> None:
     assert Search(drawn(*states), 0, straight=False).calls() == calls
 
 
 @pytest.mark.parametrize("start", [0, 1, 2])
-def test_one_partition_is_asked_straight_away_and_the_others_when_it_has_answered(start: int) -> None:
+def test_the_other_partitions_are_looked_at_after_the_first_has_answered(start: int) -> None:
     watches = drawn(U, U, U)
     search = Search(watches, start)
     assert search.calls() == [accept(start)]
@@ -85,7 +85,7 @@ def test_the_others_are_looked_at_when_the_first_is_late_or_fails() -> None:
         assert search.calls() == [look(1), look(2)]
 
 
-def test_while_a_session_is_being_accepted_nothing_else_is_asked_until_that_is_late() -> None:
+def test_accepting_a_session_holds_back_other_calls_until_it_is_late() -> None:
     for state, calls in ((A, []), (LATER, [accept(1)])):
         assert Search(drawn(state, K, W, wanted=1), 0, straight=False).calls() == calls
 
@@ -102,7 +102,7 @@ def test_while_a_session_is_being_accepted_nothing_else_is_asked_until_that_is_l
         ([W, W], []),
     ],
 )
-def test_nobody_is_listened_to_as_long_as_a_session_may_be_had_without(states: list[Drawn], places: list[int]) -> None:
+def test_the_search_listens_only_when_no_session_can_be_had_otherwise(states: list[Drawn], places: list[int]) -> None:
     assert Search(drawn(*states), 0).listens() == places
 
 
@@ -120,11 +120,11 @@ def test_nobody_is_listened_to_as_long_as_a_session_may_be_had_without(states: l
         ([H, K], False),
     ],
 )
-def test_there_is_no_session_when_every_partition_that_answers_has_said_so(states: list[Drawn], nothing: bool) -> None:
+def test_the_search_finds_nothing_when_every_answering_partition_is_empty(states: list[Drawn], nothing: bool) -> None:
     assert Search(drawn(*states), 0).found_nothing is nothing
 
 
-def test_a_partition_that_failed_is_not_waited_for_when_it_is_asked_again() -> None:
+def test_a_failed_partition_that_is_asked_again_is_not_waited_for() -> None:
     watches = drawn(F, H)
     watches[0].time_passed(1000.0)
     assert watches[0].state is U
@@ -298,7 +298,7 @@ worlds = st.builds(
 
 @settings(max_examples=300, deadline=None)
 @given(st.lists(st.integers(0, 10_000), max_size=40), worlds)
-def test_a_session_is_found_wherever_it_is(choices: list[int], world: World) -> None:
+def test_a_session_is_found_in_whichever_partition_it_is(choices: list[int], world: World) -> None:
     check(walk(choices, world))
 
 
@@ -362,5 +362,5 @@ def test_a_planted_bug_is_found(name: str, wrong: Any, monkeypatch: pytest.Monke
         many_walks(2000)
 
 
-def test_without_a_planted_bug_many_walks_end_well() -> None:
+def test_many_walks_without_a_planted_bug_pass() -> None:
     many_walks(300)

@@ -66,7 +66,7 @@ def watch_in(state: State, now: float = 100.0) -> Watch:
 
 @pytest.mark.parametrize("state", State)
 @pytest.mark.parametrize("event", [event for event in Event if event is not Event.TIME])
-def test_each_event_in_each_state_leads_where_the_table_says(state: State, event: Event) -> None:
+def test_each_event_in_each_state_follows_the_table(state: State, event: Event) -> None:
     watch = watch_in(state)
     refused = event is Event.ASK and not watch.may_ask
     refused = refused or (event in ENDS | {Event.FAIL, Event.REFUSE} and state not in {*ASKING, State.LEFT})
@@ -83,7 +83,7 @@ def test_each_event_in_each_state_leads_where_the_table_says(state: State, event
 
 
 @pytest.mark.parametrize("state", State)
-def test_time_changes_a_state_when_it_has_come_and_not_before(state: State) -> None:
+def test_a_state_changes_exactly_when_its_time_has_come(state: State) -> None:
     watch = watch_in(state)
     at = watch.look_at
     if at is None:
@@ -111,7 +111,7 @@ def test_time_changes_a_state_when_it_has_come_and_not_before(state: State) -> N
         (State.LEFT, None),
     ],
 )
-def test_when_a_state_is_looked_at_again(state: State, look_at: float | None) -> None:
+def test_each_state_has_its_next_look_time(state: State, look_at: float | None) -> None:
     assert watch_in(state).look_at == (None if look_at is None else 100 + look_at)
 
 
@@ -140,7 +140,7 @@ def test_a_failure_pauses_for_longer_each_time_until_an_answer_comes(state: Stat
 
 
 @pytest.mark.parametrize("state", State)
-def test_a_partition_is_told_that_we_leave_if_it_has_us_registered_or_may_have(state: State) -> None:
+def test_a_watch_may_be_registered_in_exactly_these_states(state: State) -> None:
     registered = {State.WAITING, State.TRUSTED, State.ASKED, State.OVERTAKEN}
     assert watch_in(state).may_be_registered == (state in registered)
 
@@ -149,7 +149,7 @@ def test_a_partition_is_told_that_we_leave_if_it_has_us_registered_or_may_have(s
     ("together", "late", "places"),
     [(5, False, [1, 3, 4]), (4, False, [1, 3]), (2, False, []), (0, False, []), (3, True, [1, 3, 4]), (1, True, [1])],
 )
-def test_only_so_many_are_asked_together_and_late_ones_hold_up_nobody(
+def test_the_number_of_concurrent_asks_is_limited_and_excludes_late_ones(
     together: int, late: bool, places: list[int]
 ) -> None:
     states = (State.ASKED, State.UNKNOWN, State.WAITING, State.CALLED, State.DOUBTFUL, State.OVERTAKEN, State.FAILED)
@@ -160,7 +160,7 @@ def test_only_so_many_are_asked_together_and_late_ones_hold_up_nobody(
     assert to_ask(watches, together) == places
 
 
-def test_a_due_time_after_the_end_of_the_registration_is_no_reason_to_come() -> None:
+def test_a_due_time_after_the_end_of_the_registration_is_ignored() -> None:
     watch = Watch()
     watch.ask(0)
     watch.nothing(0, REGISTERED, registered=True)
@@ -168,14 +168,14 @@ def test_a_due_time_after_the_end_of_the_registration_is_no_reason_to_come() -> 
 
 
 @pytest.mark.parametrize("state", State)
-def test_only_a_watch_that_cannot_hear_yet_takes_note_that_it_cannot_listen(state: State) -> None:
+def test_a_failed_subscription_affects_only_a_watch_that_needs_it(state: State) -> None:
     watch = watch_in(state)
     watch.cannot_listen(100.0, refused=False)
     silent = state in {State.UNHEARD, State.WAITING, State.TRUSTED}
     assert watch.state is (State.FAILED if silent else state)
 
 
-def test_the_states_of_the_theory_are_those_of_the_table() -> None:
+def test_the_states_in_the_theory_match_the_table() -> None:
     rows = [line.split() for line in (watching.__doc__ or "").splitlines() if line.startswith("    ")]
     drawn = {row[0]: "yes" in row for row in rows if row[0] in State.__members__}
     assert set(drawn) == set(State.__members__)

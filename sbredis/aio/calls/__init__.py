@@ -1,4 +1,4 @@
-"""Calls to partitions: the connection of a client, its entities, and the lanes in which calls come together."""
+"""Calls to partitions: the connection of a client, its entities, and the lanes that join the jobs of many callers."""
 
 from __future__ import annotations
 

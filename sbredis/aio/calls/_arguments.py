@@ -1,4 +1,4 @@
-"""What callers give, checked: time-outs, counts, numbers, and options that do not exist."""
+"""Check arguments that callers pass: time-outs, counts, sequence numbers, and unknown options."""
 
 from __future__ import annotations
 
@@ -26,11 +26,11 @@ __all__ = [
 
 _TIMEOUT = 60.0
 ANSWERING = 10.0
-"""How many seconds the server has to answer a receiving call, beyond the time that the call waits for messages."""
+"""The seconds that the server has to answer a receiving call, beyond the time that the call waits for messages."""
 
 
 def seconds_of(value: object, name: str, *, zero: bool = False) -> float:
-    """A number of seconds that must be positive; or, with ``zero``, not negative."""
+    """Return a number of seconds. It must be positive; with ``zero`` it may be 0."""
     if isinstance(value, bool) or not isinstance(value, (int, float)):
         raise TypeError(f"{name} is a number of seconds, not {type(value).__name__}")
     if zero and not value >= 0:
@@ -41,18 +41,18 @@ def seconds_of(value: object, name: str, *, zero: bool = False) -> float:
 
 
 def deadline_of(timeout: float | None) -> float:
-    """When a call with this time-out has to end, by the clock of the event loop; 60 s from now unless said."""
+    """Return the deadline of a call with this time-out, by the event loop's clock; the default is 60 s from now."""
     seconds = _TIMEOUT if timeout is None else seconds_of(timeout, "timeout")
     return asyncio.get_running_loop().time() + seconds
 
 
 def waiting_deadline(wait: float | None) -> float:
-    """When a call has to end that waits so many seconds for messages: the server has some time more to answer it."""
+    """Return the deadline of a call that waits ``wait`` seconds for messages. The server has more time to answer."""
     return deadline_of(None if wait is None else wait + ANSWERING)
 
 
 def count_of(value: object, name: str, most: int | None = None, *, least: int = 1) -> int:
-    """A whole number within bounds: positive, unless something else is said."""
+    """Return a whole number from ``least`` to ``most``."""
     if isinstance(value, bool) or not isinstance(value, int):
         raise TypeError(f"{name} is a whole number, not {type(value).__name__}")
     if value < least or (most is not None and value > most):
@@ -63,7 +63,7 @@ def count_of(value: object, name: str, most: int | None = None, *, least: int = 
 
 
 def sequence_numbers_of(value: int | Sequence[int]) -> list[int]:
-    """One sequence number or several, as a list without repetitions."""
+    """Return one or several sequence numbers as a list without repetitions."""
     listed = [value] if isinstance(value, int) else value
     if isinstance(listed, (str, bytes)) or not isinstance(listed, Sequence):  # pyright: ignore[reportUnnecessaryIsInstance]  # callers are not all typed
         raise TypeError(f"sequence_numbers is a sequence number or a list of them, not {type(value).__name__}")
@@ -74,7 +74,7 @@ def sequence_numbers_of(value: int | Sequence[int]) -> list[int]:
 
 
 def identifier_of(given: str | None) -> str:
-    """What names a sender or a receiver in logs: what was given, or something drawn."""
+    """Return the name of a sender or receiver in logs: the given one, or a random one."""
     if given is None:
         return secrets.token_hex(8)
     if not isinstance(given, str):  # pyright: ignore[reportUnnecessaryIsInstance]  # callers are not all typed
@@ -83,9 +83,9 @@ def identifier_of(given: str | None) -> str:
 
 
 def milliseconds_of(moment: datetime, name: str) -> int:
-    """A time in ms since 1970."""
+    """Return a time in ms since 1970."""
     if not isinstance(moment, datetime):  # pyright: ignore[reportUnnecessaryIsInstance]  # callers are not all typed
         raise TypeError(f"{name} is a datetime, not {type(moment).__name__}")
     if moment.tzinfo is None:
-        raise ValueError(f"{name} has no time zone: say which, as in datetime.now(timezone.utc)")
+        raise ValueError(f"{name} has no time zone: add one, as in datetime.now(timezone.utc)")
     return min(max(0, round(moment.timestamp() * 1000)), NEVER)

@@ -1,4 +1,4 @@
-"""Cancelling messages that are scheduled and not enqueued yet."""
+"""Cancel messages that are scheduled and not enqueued yet."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ async def cancel_scheduled(entity: Entity, numbers: Sequence[int], deadline: flo
 
 
 async def _cancel(entity: Entity, number: int, owns: Sequence[int], deadline: float) -> list[int]:
-    """Cancel scheduled messages of one partition. Returns those that are not scheduled; then none was cancelled."""
+    """Cancel scheduled messages of one partition. Returns those that are not scheduled; if any, none was cancelled."""
     names = [str(own) for own in owns]
 
     def make(partition: Partition, call_id: CallId) -> Request[Undone]:

@@ -1,4 +1,4 @@
-"""Reading a partition as it is once all that is due has happened."""
+"""Read a partition after doing all work that is due there."""
 
 from __future__ import annotations
 
@@ -17,11 +17,11 @@ _log = logging.getLogger("sbredis.client")
 
 
 class _Reading(Protocol):
-    """What a script shows of a partition."""
+    """A script's view of a partition."""
 
     @property
     def more(self) -> bool | int:
-        """More was due than it worked out."""
+        """Whether more was due than the script worked out."""
         ...
 
 
@@ -29,7 +29,7 @@ Shown = TypeVar("Shown", bound=_Reading)
 
 
 async def do_due(transport: ScriptCaller, partition: Partition, told: int | None, deadline: float) -> bool:
-    """Do a large share of what is due in a partition. Returns whether more is left."""
+    """Do a large share of the work that is due in a partition. Returns whether more is left."""
     request = partition.due(CallId("", 0, told))
     return (await perform(transport, request, timeout=deadline - anyio.current_time())).more
 
@@ -37,11 +37,11 @@ async def do_due(transport: ScriptCaller, partition: Partition, told: int | None
 async def read_after_due(
     place: object, read: Callable[[], Awaitable[Shown]], due: Callable[[], Awaitable[bool]]
 ) -> Shown:
-    """Read a partition with ``read``; if more is due than that works out, do it with ``due`` first.
+    """Read a partition with ``read``. If more is due than a read works out, do it with ``due``, and read again.
 
-    A script that reads works out a bounded number of events. If doing the rest is not permitted, or takes too long, the
-    result tells how far the script came. The partition is read again once: what becomes due after that was not due when
-    the caller asked, and in a busy partition there is always some.
+    A reading script works out a limited number of due events. If the rest cannot be done, because that is not permitted
+    or takes too long, the result shows how far the script came. The partition is read again only once: what becomes due
+    after that was not due when the caller asked, and in a busy partition there is always some.
     """
     result = await read()
     if not result.more:

@@ -1,4 +1,4 @@
-"""What time it is: for the locks that a client holds, for what it shows, and for partitions that are told the time."""
+"""The clock of a client: for locks that it holds, for times that it shows, and for partitions that need the time."""
 
 from __future__ import annotations
 
@@ -10,24 +10,24 @@ __all__ = ["Clock"]
 
 
 class Clock:
-    """The clock of this machine. Another one may stand in for it in tests, and then tells the partitions the time."""
+    """The clock of this machine. A test may use another clock, which then also tells the partitions the time."""
 
     kind: Literal["server", "test"] = "server"
-    """By which clock the queues go that are created here."""
+    """The clock that queues created by this client use."""
 
     def now(self) -> float:
-        """Seconds, for measuring how long something lasts; never goes back."""
+        """Return seconds for measuring durations. They never go back."""
         return time.monotonic()
 
     def utc(self) -> float:
-        """Seconds since 1970."""
+        """Return the seconds since 1970."""
         return time.time()
 
     def told(self) -> int | None:
-        """What calls say the time is, in ms since 1970; ``None`` where the servers go by their own clocks."""
+        """Return the time that calls pass on, in ms since 1970; ``None`` if the servers use their own clocks."""
         return None
 
     def when_moved(self, moved: Callable[[], None]) -> Callable[[], None]:
-        """Be called when the clock was moved by hand; returns what ends that. This clock is never moved."""
+        """Call ``moved`` whenever the clock was moved by hand. Returns a function that ends this. This never moves."""
         del moved
         return lambda: None

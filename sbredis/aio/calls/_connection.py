@@ -1,6 +1,7 @@
-"""The connection that all senders and receivers of a client share: one transport, one namespace, the entities it met.
+"""The connection that all senders and receivers of a client share: one transport, one namespace, and its entities.
 
-Nothing is opened before it is needed. The first user opens it for all. If that fails, the next user tries again.
+Nothing is opened before it is needed. The first user opens the connection for all. If that fails, the next user tries
+again.
 """
 
 from __future__ import annotations
@@ -38,7 +39,7 @@ _LATE = "The registry did not answer in time when asked for {!r}."
 
 
 class Share:
-    """Held by each thing that a user holds of a client; without any the connection is forgotten."""
+    """A reference that each sender, receiver and client object holds. When none is left, the connection is closed."""
 
     __slots__ = ("__weakref__",)
 
@@ -46,7 +47,7 @@ class Share:
 class Connection(Runtime):
     """The one connection of a client. It belongs to the event loop in which it is first used.
 
-    ``namespace`` takes precedence over the one of the target. ``when_opened`` is called when it has been opened.
+    ``namespace`` takes precedence over the namespace of the target. ``when_opened`` is called after opening.
     """
 
     def __init__(
@@ -78,14 +79,14 @@ class Connection(Runtime):
         self._loop: asyncio.AbstractEventLoop | None = None
         self._opened = False
         self._dropped = False
-        """It was dropped while it was being opened."""
+        """Whether its last user disappeared while it was being opened."""
         self._made_at = calling_line()
         self._share: Callable[[], Share | None] = lambda: None
 
     # -- opening and closing -------------------------------------------------------------------------------------------
 
     async def open(self, until: float) -> None:
-        """Connect, if that was not done yet, by the time ``until`` of the event loop."""
+        """Connect by the loop time ``until``, unless the connection is open already."""
         require_asyncio()
         loop = asyncio.get_running_loop()
         if self._loop is not loop and self._begun:
@@ -104,7 +105,10 @@ class Connection(Runtime):
         self.check_open()
 
     def share(self) -> Share:
-        """What keeps it open: when nobody holds it any more, and it was not closed, it is closed, with a warning."""
+        """Return the share that keeps the connection open.
+
+        When its last holder disappears and the connection was not closed, it is closed with a warning.
+        """
         share = self._share()
         if share is None:
             share = Share()
@@ -119,19 +123,19 @@ class Connection(Runtime):
         if not self._opened:
             self._dropped = True
             return
-        with suppress(RuntimeError):  # it was closed just now
+        with suppress(RuntimeError):  # the event loop was closed just now
             loop.call_soon_threadsafe(lambda: self.see_off(self.aclose()))
         warn_of_line(f"A client was not closed: {self.target}", ResourceWarning, self._made_at)
 
     def check_loop(self) -> None:
-        """Raise if another event loop, which has not ended, is the one that it belongs to."""
+        """Raise if the connection belongs to another event loop that is still open."""
         loop = self._loop
         if loop is not None and not loop.is_closed() and loop is not asyncio.get_running_loop() and self._begun:
             raise RuntimeError(OTHER_LOOP)
 
     @property
     def orphaned(self) -> bool:
-        """Whether the event loop that it belonged to has ended, and all that ran with it."""
+        """Whether the event loop of the connection was closed, and all its tasks with it."""
         return self._loop is not None and self._loop.is_closed()
 
     @property
@@ -139,7 +143,7 @@ class Connection(Runtime):
         return self._opened or self._opening.under_way
 
     async def _open(self, until: float) -> None:
-        self.check_open()  # it may have been closed between two attempts
+        self.check_open()  # it may have been closed since the attempt was started
         loop = asyncio.get_running_loop()
         self.id = secrets.token_hex(6)
         scripts = await in_thread(_scripts)
@@ -172,13 +176,13 @@ class Connection(Runtime):
             self.see_off(self.aclose())
 
     async def _live(self, ready: asyncio.Future[None]) -> None:
-        """All that runs beside the callers runs in here, and ends with it."""
+        """Run all background tasks. They end with this task."""
         try:
             async with TaskScope() as self._beside:
                 if not ready.done():
                     ready.set_result(None)
-                await asyncio.sleep(math.inf)  # the event loop holds a task that sleeps, and no other that waits
-        except Exception:  # noqa: BLE001  # a defect: callers learn of it by the end of what they wait for
+                await asyncio.sleep(math.inf)  # the loop keeps only sleeping tasks alive, not those that wait
+        except Exception:  # noqa: BLE001  # a defect: callers learn of it when the calls that they wait for end
             _log.exception("the client of %s broke on a defect and is closed", self.target)
         finally:
             self.closed = True
@@ -186,9 +190,9 @@ class Connection(Runtime):
                 entity.close()
 
     async def aclose(self) -> None:
-        """Close it. What is under way ends with an error that says what is known of it.
+        """Close the connection. Calls under way end with an error that says what is known of them.
 
-        After the end of its event loop nothing is left to wait for.
+        If the event loop was closed before, there is nothing to wait for.
         """
         self.check_loop()
         self.closed = True
@@ -201,7 +205,7 @@ class Connection(Runtime):
             if task is not None and not task.done():
                 task.cancel()
                 await asyncio.wait((task,))
-        seen_off = self._seen_off - {asyncio.current_task()}  # it may be what closes this
+        seen_off = self._seen_off - {asyncio.current_task()}  # it may be the task that closes this
         for task in seen_off:
             task.cancel()
         if seen_off:
@@ -213,7 +217,7 @@ class Connection(Runtime):
     # -- entities ------------------------------------------------------------------------------------------------------
 
     async def entity(self, name: str, until: float, create: Creation | None = None) -> Entity:
-        """The entity of this name; made by ``create`` if it is missing. Read from the registry once a client."""
+        """Return the entity of this name. Read it from the registry the first time; if missing, ``create`` it."""
         await self.open(until)
         key = name_key(name)
         known = self._entities.get(key)
@@ -242,7 +246,7 @@ class Connection(Runtime):
         return known
 
     async def record(self, name: str, until: float, create: Creation | None = None) -> EntityRecord:
-        """What the registry says of an entity."""
+        """Return the registry's record of an entity. If it is missing, ``create`` it."""
         await self.open(until)
         loop = asyncio.get_running_loop()
         try:
@@ -255,5 +259,5 @@ class Connection(Runtime):
 
 
 def _scripts() -> list[Script]:
-    """All scripts, read and put together, which takes a moment the first time."""
+    """Read and assemble all scripts, which takes a moment the first time."""
     return [load(name) for name in operations()]

@@ -1,4 +1,4 @@
-"""An entity as the senders and receivers of a client share it: what is known of it, and its partition clients."""
+"""An entity as the senders and receivers of a client share it: its state, and a client for each partition."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ _LARGE = 500
 
 
 class Entity(EntityState):
-    """A queue, topic or subscription, as those who use it in this client share it."""
+    """A queue, topic or subscription, shared by all its users in this client."""
 
     def __init__(self, runtime: Runtime, record: EntityRecord) -> None:
         super().__init__(runtime, record)
@@ -27,29 +27,29 @@ class Entity(EntityState):
         self._at = 0
 
     def partition_client(self, number: int) -> PartitionClient:
-        """Where calls to a partition come together."""
+        """Return the client for a partition."""
         found = self._partition_clients.get(number)
         if found is None:
             found = self._partition_clients[number] = PartitionClient(self, number, self.next_partition_client)
         return found
 
     def partition_client_of(self, hold: Hold) -> PartitionClient:
-        """Where calls about a message of this entity come together."""
+        """Return the client for the partition of a received message."""
         return self.partition_client(hold.source.base >> 48 if self.partitioned else self.numbers[0])
 
     def of_session(self, name: str) -> PartitionClient:
-        """Where a session lies."""
+        """Return the client for the partition of a session."""
         return self.pinned(name) if self.partitioned else self.partition_client(self.numbers[0])
 
     def pinned(self, key: str | bytes) -> PartitionClient:
-        """The partition of a session id, a partition key or a message id."""
+        """Return the client for the partition of a session id, a partition key or a message id."""
         return self.partition_client(self.numbers[partition_for_key(key, len(self.numbers))])
 
     def next_partition_client(self) -> PartitionClient:
-        """Return the partition for what may go to any.
+        """Return the partition for messages that may go to any partition.
 
-        Partitions take turns. But a partition keeps its turn while it gathers for its next call, so that calls stay
-        large. Partitions that cannot be reached are passed over, and are tried again beside.
+        Partitions take turns. But a partition keeps its turn while messages gather for its next call, so that calls
+        stay large. Partitions that cannot be reached are skipped, and are probed in the background.
         """
         numbers = self.numbers
         self._at %= len(numbers)
@@ -65,6 +65,6 @@ class Entity(EntityState):
         return found
 
     def close(self) -> None:
-        """End what waits at its partitions."""
+        """Fail the jobs that wait at its partitions."""
         for partition_client in self._partition_clients.values():
             partition_client.close()

@@ -1,7 +1,7 @@
-"""What a client knows of an entity: what the registry says, its partitions, and what becomes of messages there.
+"""The client's knowledge of an entity: its record in the registry, its partitions, and the routing of a topic.
 
-What a client knows may be old. A partition tells it so, and it reads the registry again and goes on: with other
-settings, with the entity that has come in the place of the one it knew, or not at all.
+This knowledge may be out of date. A partition then says so, and the client reads the registry again. It goes on with
+the new settings, or with the entity that has replaced the old one, or it finds that the entity is gone.
 """
 
 from __future__ import annotations
@@ -23,31 +23,31 @@ __all__ = ["Creation", "EntityState"]
 
 _log = logging.getLogger("sbredis.client")
 Creation = Callable[[Namespace, str, float], Coroutine[Any, Any, EntityRecord]]
-"""Creates an entity of this name within so many seconds, for a user who asked for that where it is missing."""
+"""Creates an entity with this name within these seconds, for a user who asked for it with ``create_if_missing``."""
 
 
 class EntityState:
-    """What a client knows of a queue, topic or subscription."""
+    """The client's knowledge of a queue, topic or subscription."""
 
     def __init__(self, runtime: Runtime, record: EntityRecord) -> None:
         self.runtime = runtime
         self._loop = asyncio.get_running_loop()
         self._lock = asyncio.Lock()
         self.routing: Routing | None = None
-        """What becomes of messages, where they are sent to a topic."""
+        """The routing of messages, if this is a topic that messages are sent to."""
         self._routed = False
         self.create: Creation | None = None
-        """Creates it again where the namespace has vanished, because a user of it said ``create_if_missing``."""
+        """Creates the entity again if the namespace has vanished; set if a user asked for ``create_if_missing``."""
         self.watchers: set[Callable[[], None]] = set()
-        """Called when the registry has said something else than before."""
+        """Called when the registry's record has changed."""
         self.adopt(record)
 
     def adopt(self, record: EntityRecord, routing: Routing | None = None) -> None:
-        """Go by what the registry says now; of a topic, ``routing`` is what belongs to that."""
+        """Use this record from now on; for a topic, also the ``routing`` that belongs to it."""
         self.record = record
         self.routing = routing
         self.gone = False
-        """The registry does not know it any more."""
+        """Whether the registry does not know the entity any more."""
         self.name = record.path
         self.partitioned = record.partitioned
         self.numbers = record.partitions
@@ -58,48 +58,48 @@ class EntityState:
             watcher()
 
     def partition(self, number: int) -> Partition:
-        """A partition, by what is known of it now."""
+        """Return a partition, as the current record describes it."""
         found = self._partitions.get(number)
         if found is None:
             if number not in self.numbers:
                 raise ServiceBusError(
-                    f"'{self.name}' has been deleted and created again, and is elsewhere now: get another sender or "
-                    "receiver from another client.",
+                    f"'{self.name}' was deleted and created again, and is in other partitions now. Get another sender "
+                    "or receiver from another client.",
                     outcome=Outcome.NEVER_SENT,
                 )
             found = self._partitions[number] = self.runtime.namespace.partition(self.record, number)
         return found
 
     def base(self, number: int) -> int:
-        """What is added to a partition's own numbers to make sequence numbers."""
+        """Return the number to add to a partition's own numbers to make sequence numbers."""
         return number << 48 if self.partitioned else 0
 
     def place(self, sequence_number: int) -> tuple[int, int]:
-        """Partition and own number of a sequence number; a partition that is not there holds nothing either."""
+        """Return the partition and the partition's own number of a sequence number. The partition may not exist."""
         if not self.partitioned:
             return self.numbers[0], sequence_number
         return sequence_number >> 48, sequence_number & ((1 << 48) - 1)
 
     async def reload(self, seen: EntityRecord, until: float) -> None:
-        """Read the registry again, unless somebody else has done so since ``seen`` was current."""
+        """Read the registry again, unless that was done since ``seen`` was the current record."""
         async with self._lock:
             if self.record is not seen:
                 return
             found, routing = await self._found(until)
-            learnt = self.routing is None and routing is not None  # it has come in the place of a queue
+            learnt = self.routing is None and routing is not None  # a topic has replaced a queue
             if found.incarnation == seen.incarnation and found.version <= seen.version and not learnt:
                 if routing is not None and await self._mended(routing, until):
                     self.adopt(found, routing)
                     return
                 raise SettingsStaleError(
-                    f"A partition of '{self.name}' has newer settings than version {found.version}, which is what the "
-                    "registry has: a failover has lost a change. Change the settings again for this to be possible."
+                    f"A partition of '{self.name}' has newer settings than version {found.version} in the registry: a "
+                    "failover has lost a change. Change the settings again to repair this."
                 )
             self.adopt(found, routing)
             _log.debug("%s: version %d of the settings", self.name, self.record.version)
 
     async def recover(self, seen: EntityRecord, until: float) -> None:
-        """A partition says that the entity is not there: find out whether it is, and have it made again if so.
+        """Find out whether the entity exists, after a partition said that it does not. If so, make it again.
 
         Raises :class:`~sbredis.exceptions.MessagingEntityNotFoundError` if the registry does not know it either.
         """
@@ -115,7 +115,7 @@ class EntityState:
             self.adopt(found, routing)
 
     async def load_routing(self, until: float) -> None:
-        """Find out what becomes of messages that are sent to this topic, and from now on keep up with it."""
+        """Read the rules of this topic now. From now on they are read with each reload."""
         async with self._lock:
             if self.routing is None:
                 self._routed = True
@@ -147,7 +147,7 @@ class EntityState:
                 record = await self._record(until)
                 if record.kind == "topic":
                     raise
-                self._routed = False  # a queue has come in its place
+                self._routed = False  # a queue has replaced the topic
                 return record, None
             self._routed = True
             return routes.topic, await routing_for(namespace, routes, known)
@@ -164,7 +164,7 @@ class EntityState:
             raise
 
     async def _mended(self, routing: Routing, until: float) -> bool:
-        """Whether a partition of a subscription was missing, which a failover has lost; it is made again, empty."""
+        """Make partitions of subscriptions again that a failover has lost, empty. Returns whether there were any."""
         namespace, transport = self.runtime.namespace, self.runtime.transport
         call_id, mended = CallId("", 0, self.runtime.clock.told()), False
         for number in self.numbers:
@@ -176,5 +176,5 @@ class EntityState:
                     await namespace.restore_entity(record, timeout=until - self._loop.time())
                     mended = True
                 except (SettingsBehindError, SettingsStaleError):
-                    continue  # it is there
+                    continue  # the partition is there
         return mended

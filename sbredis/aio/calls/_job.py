@@ -1,4 +1,4 @@
-"""What one caller wants of a call that several callers share."""
+"""A job: the part of a call that belongs to one caller."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ __all__ = ["Job"]
 
 
 class Job:
-    """What one caller wants of a call."""
+    """The part of a call that belongs to one caller."""
 
     __slots__ = ("deadline", "done", "future", "over", "since", "size")
 
@@ -17,18 +17,18 @@ class Job:
         self.deadline = deadline
         self.size = size
         self.done = False
-        """It was done, whether or not somebody still waits for it."""
+        """Whether the operation was done, even if no caller waits for it any more."""
         self.over = False
         self.future: asyncio.Future[Any] = asyncio.get_running_loop().create_future()
         """Brings the result."""
         self.since = 0.0
-        """When its call was made, by the client's clock. A lock that the call brings lasts at least from then on."""
+        """When the call was made, by the client's clock. A lock that the call brings is counted from then."""
 
     def end(self) -> None:
-        """It is over, whatever became of it."""
+        """End the job, whatever its outcome."""
         if not self.over:
             self.over = True
             self.ended()
 
     def ended(self) -> None:
-        """What is to be done when it is over. Called once."""
+        """Called once, when the job is over."""

@@ -1,8 +1,8 @@
-"""The rules of a topic as a sender has them: compiled once, and mended where they change.
+"""Judge the messages of a sender by the rules of a topic. The rules are compiled once, and updated when they change.
 
-To compile all rules of a topic may take a tenth of a second or more, which is nothing once, and too much for each
-change of one of them. So what has changed since is in a small book beside the large one, until it is a good part of
-all.
+Compiling all rules of a topic may take a tenth of a second or more. That is too long to repeat for every change of one
+rule. So changed subscriptions get a small rule book beside the large one. When the changed part has grown large, all
+rules are compiled again.
 """
 
 from __future__ import annotations
@@ -15,30 +15,30 @@ from sbredis.rules import Complaints, JudgedCopy, MessageView, Rule, RuleBook
 __all__ = ["Judge"]
 
 _FEW = 32
-"""So many changed subscriptions are always a small book."""
+"""Up to this number, changed subscriptions are always put in a small book."""
 _PART = 4
-"""And this part of all of them."""
+"""The small book may also grow by this part (one in four) of all subscriptions."""
 
 
 class Judge:
-    """Which subscriptions a message is for, each by its place, which it keeps as long as it is there."""
+    """Finds the subscriptions for a message. Each has a place (an index), which it keeps as long as it exists."""
 
     def __init__(self, routes: Routes, complaints: Complaints | None = None) -> None:
         self.routes = routes
         self._complaints = Complaints() if complaints is None else complaints
-        """What has been said of rules that cannot be used: not to be said again with each change of another one."""
+        """Complaints about unusable rules that were logged, so that a change of another rule does not repeat them."""
         self.records: list[EntityRecord] = [routed.record for routed in routes.subscriptions]
         """The subscriptions by their places."""
         self._places = {routed.record.incarnation: place for place, routed in enumerate(routes.subscriptions)}
         self._book = _book(routes.subscriptions, self._complaints)
         self._outdated: frozenset[int] = frozenset()
-        """The places for which the large book does not hold any more."""
+        """The places for which the large book is out of date."""
         self._changed: dict[int, Routed] = {}
         self._beside: RuleBook | None = None
         self._of_beside: list[int] = []
 
     def after(self, routes: Routes) -> Judge:
-        """The judge by newer routes of the same topic. This one goes on judging by the older ones."""
+        """Return the judge for newer routes of the same topic. This judge keeps to the older ones."""
         known = {routed.record.incarnation: routed for routed in self.routes.subscriptions}
         changed = {place: routed for place, routed in self._changed.items() if routed.record.incarnation in known}
         records, places = list(self.records), dict(self._places)
@@ -70,7 +70,7 @@ class Judge:
         return next_one
 
     def judge(self, facts: MessageView) -> Sequence[JudgedCopy]:
-        """The copies that a message becomes, in the order of places."""
+        """Return the copies that a message becomes, in the order of places."""
         copies = self._book.judge(facts)
         outdated = self._outdated
         if not outdated:

@@ -1,4 +1,4 @@
-"""Whether an entity is of a kind that can be received from as a receiver was asked to. Pure."""
+"""Check that an entity can be received from in the requested way. Pure."""
 
 from __future__ import annotations
 
@@ -9,12 +9,12 @@ __all__ = ["require_messages", "require_no_sessions", "require_sessions"]
 
 
 def require_messages(record: EntityRecord) -> None:
-    """Refuse a topic, which keeps no messages."""
+    """Refuse a topic: it keeps no messages."""
     if record.kind == "topic":
         raise _named(
             record,
             MessagingEntityNotFoundError(
-                f"{record.path!r} is a topic, which keeps no messages: receive from one of its subscriptions, with "
+                f"{record.path!r} is a topic, which keeps no messages. Receive from one of its subscriptions, with "
                 "get_subscription_receiver.",
                 outcome=Outcome.NEVER_SENT,
             ),
@@ -22,19 +22,19 @@ def require_messages(record: EntityRecord) -> None:
 
 
 def require_sessions(record: EntityRecord) -> None:
-    """Refuse, for a receiver of a session, an entity that has none."""
+    """Refuse an entity without sessions, for a receiver of a session."""
     if not record.settings.sessions:
         raise _named(
             record,
             ServiceBusError(
-                f"{record.path!r} has no sessions: leave out session_id, or create it with requires_session=True.",
+                f"{record.path!r} has no sessions. Leave out session_id, or create it with requires_session=True.",
                 outcome=Outcome.NEVER_SENT,
             ),
         )
 
 
 def require_no_sessions(record: EntityRecord) -> None:
-    """Refuse, for a receiver without a session, an entity whose messages are received by session."""
+    """Refuse an entity with sessions, for a receiver without a session."""
     if record.settings.sessions:
         raise _named(
             record,

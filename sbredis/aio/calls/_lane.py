@@ -1,12 +1,12 @@
-"""Calls that come together: what waits at the same partition at the same moment goes there in one script call.
+"""Lanes: put jobs for the same partition that wait at the same time into one script call.
 
-A lane carries one kind of operation to one partition, one call after the other, each with a number under which the
-partition recognises its repetition. The first who comes is not delayed: the call is made in the next turn of the event
-loop. Who comes while it is under way gathers for the one after it. So the more there is to do, the more a call carries,
-and nobody waits for others to come.
+A lane carries one kind of operation to one partition. It makes one call after the other. Each call has a number, by
+which the partition recognises a repetition. The first job is not delayed: its call is made in the next turn of the
+event loop. Jobs that come while a call is under way gather for the next call. So calls grow with the load, and no job
+waits for others to come.
 
-Each caller has an outcome of its own, and a deadline of its own. A caller who goes away before the call is made has
-asked for nothing; one who goes away later leaves it behind, to be brought to its end.
+Each caller has its own outcome and its own deadline. If a caller goes away before its call is made, its job is dropped.
+If it goes away later, the call goes on without it.
 """
 
 from __future__ import annotations
@@ -45,13 +45,13 @@ _log = logging.getLogger("sbredis.client")
 _TICK = 0.25
 _GRACE = 0.05
 _MUCH = 16
-"""So many jobs are worth two calls."""
+"""From this number of jobs on, it is worth making two calls."""
 _deadline = attrgetter("deadline")
 _MENDING = (NextStep.TELL, NextStep.RELOAD, NextStep.RECOVER)
 
 OTHER_LOOP = (
     "The client is used in another event loop than the one in which it was opened. Make a client for each event loop, "
-    "and close it in there."
+    "and close it in that loop."
 )
 
 
@@ -63,11 +63,11 @@ class Lane(ABC, Generic[J, R]):
     """One kind of operation at one partition."""
 
     letter: ClassVar[str]
-    """Tells the lanes of a client apart."""
+    """Distinguishes the lanes of a client."""
     depth: ClassVar[int] = 1
-    """How many calls may be under way: with two, one is made while the other is being answered."""
+    """The number of calls under way at most. With two, one call is prepared while the other is being answered."""
     notes_time: ClassVar[bool] = False
-    """Whether jobs are told when their call was made."""
+    """Whether to write into each job when its call was made."""
 
     def __init__(self, link: PartitionLink) -> None:
         self.link = link
@@ -81,41 +81,42 @@ class Lane(ABC, Generic[J, R]):
         self._woken = False
         self._closed = False
         self.retired = False
-        """Nobody uses it again."""
+        """Whether no caller will use the lane again."""
 
-    # -- what a kind of operation is -----------------------------------------------------------------------------------
+    # -- the operation of this kind of lane ----------------------------------------------------------------------------
 
     @abstractmethod
     def gather(self, queue: deque[J], most: int, *, ordered: bool) -> list[J]:
-        """Take out of the queue what goes into one call; those whose future is done are ended and left out.
+        """Take the jobs for one call out of the queue, at most ``most``. End those whose future is done, and skip them.
 
-        At most so many jobs. Without ``ordered`` none that must not overtake those before it.
+        Without ``ordered``, leave jobs in the queue that must not overtake earlier ones.
         """
 
     @abstractmethod
     def request(self, partition: Partition, call_id: CallId, jobs: Sequence[J]) -> Request[R]:
-        """The call for these."""
+        """Return the call for these jobs."""
 
     @abstractmethod
     def answer(self, jobs: Sequence[J], result: R) -> None:
-        """Give everybody the outcome. The jobs are ended by the lane."""
+        """Give each job its outcome. The lane ends the jobs afterwards."""
 
     def own_error(self, partition: Partition, job: J) -> Exception | None:
-        """What a caller has asked for that no call can carry, if that is why a call with this job cannot be made."""
+        """Return the error in what the caller asked for, if that is why no call with this job can be made."""
         del partition, job
         return None
 
     def patience(self, jobs: Sequence[J], seconds: float) -> float:
-        """How long to try at a stretch, of the seconds that are left."""
+        """Return for how many seconds to try without a break, of the ``seconds`` that are left."""
         del jobs
         return seconds
 
     def unreachable(self) -> None:
-        """Take note that the partition could not be reached, or did not answer."""
+        """Note that the partition could not be reached, or did not answer."""
 
     def move(self, jobs: list[J]) -> list[J]:
-        """Move jobs that have not run off an unreachable partition, and what waits for the next call; return those
-        that must stay.
+        """Move jobs off a partition that cannot be reached. Return the jobs that must stay.
+
+        The jobs have not run. Those that wait for the next call are moved too.
         """
         return jobs
 
@@ -136,7 +137,7 @@ class Lane(ABC, Generic[J, R]):
         if not self._woken:
             for pipeline in self._pipelines:
                 if not pipeline.busy:
-                    self._woken = True  # it will gather what comes until its turn
+                    self._woken = True  # it will also take jobs that come before its turn
                     pipeline.wake()
                     break
         if self._timer is None or job.deadline < self._timer_at:
@@ -145,16 +146,16 @@ class Lane(ABC, Generic[J, R]):
 
     @property
     def busy(self) -> bool:
-        """Whether a call is under way, or about to be."""
+        """Whether jobs wait or a call is under way."""
         return bool(self._queue) or any(pipeline.busy for pipeline in self._pipelines)
 
     @property
     def gathering(self) -> int:
-        """How many wait for the next call."""
+        """How many jobs wait for the next call."""
         return len(self._queue)
 
     def close(self) -> None:
-        """End what is left."""
+        """Fail all jobs: the client is closed."""
         self._closed = True
         if self._timer is not None:
             self._timer.cancel()
@@ -162,18 +163,18 @@ class Lane(ABC, Generic[J, R]):
             for job in jobs:
                 if not job.future.done():
                     job.future.set_exception(self._closing(sent=sent))
-                    job.future.exception()  # where the loop ends now, nobody comes to look at it, and that is no defect
+                    job.future.exception()  # if the loop ends now, no caller reads it, and asyncio must not report it
                 job.end()
             jobs.clear()
 
     def retire(self) -> None:
-        """Nobody uses it again: it ends with what is under way."""
+        """Mark the lane as not used again. It ends after the calls under way."""
         self.retired = True
         for pipeline in self._pipelines:
             pipeline.end()
 
     def next_jobs(self, pipeline: _Pipeline[J, R]) -> list[J]:
-        """What the next call of a pipeline carries; if another pipeline is free, one half of much."""
+        """Return the jobs for a pipeline's next call. If there are many, leave half of them to a free pipeline."""
         self._woken = False
         most = waiting = len(self._queue)
         if waiting >= _MUCH:
@@ -185,11 +186,11 @@ class Lane(ABC, Generic[J, R]):
         return self.gather(self._queue, most, ordered=pipeline is self._pipelines[0])
 
     def _all(self) -> list[tuple[list[J] | deque[J], bool]]:
-        """All jobs there are, and whether they have been sent."""
+        """Return all jobs, and whether they were sent."""
         return [*((pipeline.in_flight, True) for pipeline in self._pipelines), (self._queue, False)]
 
     def fail(self, jobs: list[J] | deque[J], error: ServiceBusError) -> None:
-        """End jobs with an error, each with its own."""
+        """End jobs with an error. Each caller gets an error object of its own."""
         entity = self.entity.name
         error.entity = entity
         for job in jobs:
@@ -201,14 +202,11 @@ class Lane(ABC, Generic[J, R]):
         jobs.clear()
 
     def displaced(self) -> ServiceBusError:
-        """What has become of jobs for this partition now that the entity lies in others; of those that wait here too.
-
-        Another one has come in its place.
-        """
+        """Fail the waiting jobs: a new entity of this name is in other partitions. Return the error for other jobs."""
         entity = self.entity
         error = DisplacedError(
             f"The {entity.record.kind} '{entity.name}' was deleted, and another one of this name "
-            "was created in other partitions. Messages for it must be sent again. Those that were received from the "
+            "was created in other partitions. Send messages for it again. Messages received from the "
             "old one are gone.",
             outcome=Outcome.REFUSED,
         )
@@ -224,7 +222,7 @@ class Lane(ABC, Generic[J, R]):
         self._timer = self._loop.call_at(when, self._tick)
 
     def _tick(self) -> None:
-        """End those whose deadline has passed. Runs only while somebody waits."""
+        """Fail the jobs whose deadline has passed. The timer runs only while jobs wait."""
         self._timer = None
         now = self._loop.time()
         earliest = now + _TICK
@@ -234,7 +232,7 @@ class Lane(ABC, Generic[J, R]):
             for job in jobs:
                 if job.future.done():
                     continue
-                # A call that ends at the same moment knows better whether it was sent at all.
+                # A call that ends at the same moment knows better whether it was sent at all, so leave it a moment.
                 end = job.deadline + _GRACE if sent else job.deadline
                 if end <= now:
                     job.future.set_exception(self._late(sent=sent))
@@ -259,7 +257,7 @@ class Lane(ABC, Generic[J, R]):
 
 
 class _Pipeline(Generic[J, R]):
-    """One call after the other."""
+    """Makes the calls of a lane, one after the other."""
 
     def __init__(self, lane: Lane[J, R], number: int) -> None:
         self.busy = False
@@ -271,15 +269,15 @@ class _Pipeline(Generic[J, R]):
         self._started = False
         self._number = 0
         self._known = False
-        """The partition has answered a call of this lane, and so has recorded it."""
+        """Whether the partition has answered a call of this lane, and so has recorded the lane."""
         self._generation = 0
         self._name = ""
         self._told = False
-        """The defect in what is being delivered stands in the log."""
+        """Whether the defect in the jobs under way is in the log already."""
         self._begin_anew()
 
     def wake(self) -> None:
-        """There is something to do."""
+        """Start to work: there are jobs."""
         self.busy = True
         if self._wanted is not None:
             if not self._wanted.done():
@@ -289,7 +287,7 @@ class _Pipeline(Generic[J, R]):
             self._lane.runtime.start(self._work())
 
     def end(self) -> None:
-        """There is nothing to do any more."""
+        """Stop when no jobs are left."""
         if self._wanted is not None and not self._wanted.done():
             self._wanted.set_result(None)
 
@@ -319,7 +317,7 @@ class _Pipeline(Generic[J, R]):
             self.in_flight = []
 
     async def _in_parts(self, part: list[J], error: ServiceBusError | None) -> None:
-        """Deliver jobs in parts after a call of all failed with an error that one of them may have caused."""
+        """Deliver jobs in parts, after a call of all of them failed with an error that one job may have caused."""
         lane, search = self._lane, Halving[J]()
         while part:
             if error is not None and not search.split(part, error):
@@ -332,7 +330,7 @@ class _Pipeline(Generic[J, R]):
             error = await self._call(part) if part else None
 
     async def _call(self, jobs: list[J]) -> ServiceBusError | None:
-        """Deliver one call for these jobs, which ends them; or return the error that one of them may have caused."""
+        """Deliver one call for these jobs and end them, or return an error that one of the jobs may have caused."""
         lane, entity, until = self._lane, self._lane.entity, max(map(_deadline, jobs))
         delivery: Delivery | None = None  # made when the first attempt fails
         request: Request[R] | None = None
@@ -348,7 +346,7 @@ class _Pipeline(Generic[J, R]):
                     seconds = lane.patience(jobs, seconds)
                 result = await perform(lane.runtime.transport, request, timeout=seconds)
             except ServiceBusError as error:
-                # It was given up because its time ran out, and not for another reason; and that was not all the time.
+                # The attempt ended because its time ran out, and for no other reason; and there is more time.
                 ran_out = self._loop.time() + lane.runtime.retry.first >= begun + seconds
                 time_is_left = ran_out and begun + seconds < until
                 delivery = delivery or Delivery(lane_is_known=self._known)
@@ -379,7 +377,7 @@ class _Pipeline(Generic[J, R]):
         *,
         time_is_left: bool,
     ) -> NextStep:
-        """Carry out a step that leads to another one. Returns the last one: AGAIN, ANEW, SPLIT or END."""
+        """Carry out a step that leads to another one. Returns the last step: AGAIN, ANEW, SPLIT or END."""
         if delivery.unreachable:
             self._lane.unreachable()
         if step is NextStep.MOVE:
@@ -393,7 +391,7 @@ class _Pipeline(Generic[J, R]):
         return step
 
     def _move(self, jobs: list[J]) -> bool:
-        """Take jobs out that other partitions can do as well. Returns whether there were any."""
+        """Move the jobs to other partitions that can be moved. Returns whether there were any."""
         stay = self._lane.move(jobs)
         if len(stay) == len(jobs):
             return False
@@ -405,7 +403,7 @@ class _Pipeline(Generic[J, R]):
     async def _mend(
         self, step: NextStep, error: ServiceBusError, record: EntityRecord, until: float
     ) -> ServiceBusError | None:
-        """Remove what is in the way of a call that was made by what ``record`` says. Returns why it cannot be."""
+        """Remove the obstacle to a call that was made from ``record``. Returns the error if that fails."""
         lane, entity = self._lane, self._lane.entity
         try:
             if step is NextStep.TELL:
@@ -426,7 +424,7 @@ class _Pipeline(Generic[J, R]):
         return lane.displaced() if elsewhere else None
 
     def _made(self, jobs: Sequence[J]) -> Request[R]:
-        """The call for these, in the next place of the lane; what could not be made takes none."""
+        """Return the call for these jobs, with the lane's next number. A call that cannot be made uses up no number."""
         lane = self._lane
         try:
             since = lane.runtime.clock.now()
@@ -444,7 +442,7 @@ class _Pipeline(Generic[J, R]):
         return request
 
     def _fail_unmade(self, job: J, error: UnmadeError) -> None:
-        """Of which no call can be made by itself either."""
+        """Fail a single job for which no call can be made."""
         lane, own = self._lane, None
         with suppress(ServiceBusError):
             own = lane.own_error(lane.link.partition, job)
@@ -454,17 +452,17 @@ class _Pipeline(Generic[J, R]):
             job.future.set_exception(own)
 
     def _tell(self, defect: BaseException | None) -> None:
-        """Have it in the log, once for all that is delivered together."""
+        """Log a defect, once for all jobs that are delivered together."""
         if not self._told:
             self._told = True
             _log.error("%s: a call broke on a defect", self._lane.link, exc_info=defect)
 
     def _begin_anew(self) -> None:
-        """Begin another lane of calls at this partition.
+        """Start a new lane at this partition.
 
-        A partition records a lane with the first call that it answers with a result, and runs a later number only in a
-        lane that it has recorded. So a lane whose first call brought no result is left: its second call could never
-        run, and if the answer to it were lost, nobody could tell that from a lane that was forgotten.
+        A partition records a lane with the first call that it answers with a result. It runs calls with later numbers
+        only in recorded lanes. So the client leaves a lane whose first call brought no result: a second call in it
+        could never run. And if the answer to that call were lost, the lane would look like a forgotten one.
         """
         self._generation += 1
         self._number = 0

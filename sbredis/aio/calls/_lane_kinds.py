@@ -1,4 +1,4 @@
-"""The kinds of lanes beside sending: settling in its several ways, renewing, and calls that are not shared."""
+"""The kinds of lanes apart from sending: settlements, renewals, and calls that are not shared."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ T = TypeVar("T")
 
 
 class SettleJob(Job):
-    """A message that is to be settled."""
+    """A message to settle."""
 
     __slots__ = ("hold", "lock", "session")
 
@@ -57,10 +57,10 @@ class SettleJob(Job):
         self.lock = lock
         self.hold = hold
         self.session = hold.lease.session if hold is not None and hold.lease is not None else session
-        """Whose lock it is, if it is that of a session."""
+        """The session, if the lock is that of a session."""
 
     def ended(self) -> None:
-        """What was not settled can be."""
+        """Mark the message as not settled, if the call did not settle it, so that it can be settled later."""
         hold = self.hold
         if hold is None:
             return
@@ -84,7 +84,7 @@ class SettleLane(Lane[SettleJob, Settled]):
         super().__init__(link)
 
     def gather(self, queue: deque[SettleJob], most: int, *, ordered: bool) -> list[SettleJob]:
-        """As many as one call takes; of one message only once, since the answer goes by its name."""
+        """Take the jobs for one call. Each message is in it only once, because the answer names messages."""
         del ordered
         jobs: list[SettleJob] = []
         names: set[str] = set()
@@ -102,11 +102,11 @@ class SettleLane(Lane[SettleJob, Settled]):
         return jobs
 
     def request(self, partition: Partition, call_id: CallId, jobs: Sequence[SettleJob]) -> Request[Settled]:
-        """One call for all."""
+        """Return one call for all jobs."""
         return self._way(partition, call_id, [job.lock for job in jobs])
 
     def answer(self, jobs: Sequence[SettleJob], result: Settled) -> None:
-        """To each whether it was settled."""
+        """Tell each job whether its message was settled."""
         failed: dict[str, ServiceBusError] = {}
         if result.lost or result.unfit:
             lost = set(result.lost)
@@ -117,7 +117,7 @@ class SettleLane(Lane[SettleJob, Settled]):
         for job in jobs:
             error = failed.get(job.lock.name) if failed else None
             if error is None:
-                job.done = True  # also for who went away meanwhile
+                job.done = True  # even if its caller has gone away
                 if not job.future.done():
                     job.future.set_result(None)
             elif not job.future.done():
@@ -127,33 +127,33 @@ class SettleLane(Lane[SettleJob, Settled]):
 
 
 class Held(Protocol):
-    """A message as far as its lock goes."""
+    """A message, as the lock renewal sees it."""
 
     name: str
     lease: MessageLease | None
 
 
 class RenewJob(Job):
-    """A message whose lock is to begin anew."""
+    """A message whose lock to renew."""
 
     __slots__ = ("alone", "gone", "hold", "lock")
 
     def __init__(self, lock: Lock, deadline: float, hold: Held, *, alone: bool = False) -> None:
         super().__init__(deadline)
         self.alone = alone
-        """In a call of its own, after which it shares its lease with no other message, and never moves again."""
+        """Make a call for this message only. Then it shares its lease with no other message, and never moves again."""
         self.gone: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-        """Done when it is over, also if nobody waited for it any more."""
+        """Done when the job is over, even if no caller waits for it any more."""
         self.lock = lock
         self.hold = hold
 
     def ended(self) -> None:
-        """Who wants to settle the message knows under which token it is held now."""
+        """Report the end: a settlement that waits can now use the token that holds the message."""
         self.gone.set_result(None)
 
 
 class RenewLane(Lane[RenewJob, Renewed]):
-    """Renewals."""
+    """Renewals of locks."""
 
     letter: ClassVar[str] = "r"
     notes_time: ClassVar[bool] = True
@@ -171,14 +171,14 @@ class RenewLane(Lane[RenewJob, Renewed]):
         return super().submit(job)
 
     def of(self, hold: Held) -> asyncio.Future[None] | None:
-        """The end of the last renewal of a message that is waiting or under way."""
+        """Return a future for the end of the message's last renewal, if one is waiting or under way."""
         if not self._last:
             return None
         job = self._last.get(hold.name)
         return None if job is None else job.gone
 
     def gather(self, queue: deque[RenewJob], most: int, *, ordered: bool) -> list[RenewJob]:
-        """As many as one call takes, of one message only once."""
+        """Take the jobs for one call. Each message is in it only once."""
         del most, ordered
         jobs: list[RenewJob] = []
         names: set[str] = set()
@@ -196,16 +196,16 @@ class RenewLane(Lane[RenewJob, Renewed]):
         return jobs
 
     def request(self, partition: Partition, call_id: CallId, jobs: Sequence[RenewJob]) -> Request[Renewed]:
-        """One call for all."""
+        """Return one call for all jobs."""
         self._token = new_token()
         for job in jobs:
             if job.hold.lease is not None:
-                # The renewal before this one may have moved it.
+                # The renewal before this one may have moved the message to another lease.
                 job.lock = job.lock._replace(token=job.hold.lease.token)
         return partition.renew(call_id, self._token, [job.lock for job in jobs])
 
     def answer(self, jobs: Sequence[RenewJob], result: Renewed) -> None:
-        """To each when its lock ends now; those that moved have another lease from here on."""
+        """Update the end of each lock. Messages that the partition moved share a new lease from now on."""
         lost, moved = set(result.lost), set(result.moved)
         fresh: MessageLease | None = None
         for job in jobs:
@@ -224,7 +224,7 @@ class RenewLane(Lane[RenewJob, Renewed]):
     def _renewed(
         self, job: RenewJob, milliseconds: int, fresh: MessageLease | None, *, moves: bool
     ) -> MessageLease | None:
-        """Let the lease of a message begin anew, or give it another one, which it shares with all that move."""
+        """Extend the lease of a message, or give the message the lease that all moved messages share. Return that."""
         token = self._token if moves else job.lock.token
         lease = self.link.lease(token, milliseconds, job.since)
         before = job.hold.lease
@@ -237,7 +237,7 @@ class RenewLane(Lane[RenewJob, Renewed]):
 
 
 class CallJob(Job, Generic[T]):
-    """A call by itself. Brings its result."""
+    """A call of one caller, not shared with others. Its future brings the result."""
 
     __slots__ = ("make", "orphaned", "told")
 
@@ -250,9 +250,9 @@ class CallJob(Job, Generic[T]):
         super().__init__(deadline)
         self.make = make
         self.orphaned = orphaned
-        """What becomes of a result that nobody waits for any more."""
+        """Called with the result if no caller waits for it any more."""
         self.told: Callable[[], None] | None = None
-        """Called when the result is there, at once: a callback of the future is called a turn of the loop later."""
+        """Called at once with the result; a callback of the future would be called one turn of the loop later."""
 
 
 class CallLane(Lane[CallJob[Any], Any]):
@@ -265,7 +265,7 @@ class CallLane(Lane[CallJob[Any], Any]):
         super().__init__(link)
 
     def gather(self, queue: deque[CallJob[Any]], most: int, *, ordered: bool) -> list[CallJob[Any]]:
-        """One."""
+        """Take one job."""
         del most, ordered
         while queue:
             job = queue.popleft()
@@ -275,11 +275,11 @@ class CallLane(Lane[CallJob[Any], Any]):
         return []
 
     def request(self, partition: Partition, call_id: CallId, jobs: Sequence[CallJob[Any]]) -> Request[Any]:
-        """What the job makes."""
+        """Return the call that the job makes."""
         return jobs[0].make(partition, call_id)
 
     def answer(self, jobs: Sequence[CallJob[Any]], result: Any) -> None:
-        """The result, to whom it belongs."""
+        """Pass the result to the caller, or to ``orphaned``."""
         job = jobs[0]
         if not job.future.done():
             job.future.set_result(result)
@@ -297,19 +297,19 @@ def _sequence_number(link: PartitionLink, name: str) -> str:
 
 
 def lock_lost(link: PartitionLink, name: str, session: str | None = None) -> ServiceBusError:
-    """The lock on a message has ended, or that on its ``session``."""
+    """Return the error for a lock on a message, or on its ``session``, that has ended."""
     error: ServiceBusError
     if session is None:
         error = MessageLockLostError(
             f"The lock on {_sequence_number(link, name)} has ended, or the message is gone. "
-            "It is not settled by this; receive it again, and renew the lock of what takes longer.",
+            "This call did not settle it. Receive it again, and renew its lock if handling takes longer than the lock.",
             outcome=Outcome.REFUSED,
         )
     else:
         number = _sequence_number(link, name)
         error = SessionLockLostError(
-            f"The lock on the session {session!r} has ended, or its {number} is gone. It is not settled by this; "
-            "accept the session again, and renew the lock of what takes longer.",
+            f"The lock on the session {session!r} has ended, or its {number} is gone. This call did not settle it. "
+            "Accept the session again, and renew its lock if handling takes longer than the lock.",
             outcome=Outcome.REFUSED,
         )
     error.entity = link.entity.name

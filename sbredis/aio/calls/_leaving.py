@@ -1,4 +1,4 @@
-"""What leaving ``async with receiver`` says about the messages in hand. Pure."""
+"""Decide whether an error that ends ``async with receiver`` is the fault of the messages in hand. Pure."""
 
 from __future__ import annotations
 
@@ -12,10 +12,10 @@ _LOST = (MessageLockLostError, SessionLockLostError)
 
 
 def is_failed_delivery(error: BaseException | None) -> bool:
-    """Whether a handler that ended with this error has failed at the messages that it had in hand.
+    """Return whether a handler that ended with this error has failed to handle the messages in its hands.
 
-    A cancellation, an interruption, the end of the program and a lost lock say nothing about a message. A group counts
-    if one of its errors counts.
+    A cancellation, an interruption, the end of the program and a lost lock say nothing about a message. A group of
+    errors counts if one of its errors counts.
     """
     if isinstance(error, BaseExceptionGroup):
         group = cast("BaseExceptionGroup[BaseException]", error)

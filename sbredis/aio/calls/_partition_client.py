@@ -1,4 +1,4 @@
-"""Where all that a client wants of one partition comes together: its lanes."""
+"""The client for one partition: it has a lane for each kind of operation, and all users of the partition share it."""
 
 from __future__ import annotations
 
@@ -39,10 +39,10 @@ _WAYS: dict[str, tuple[str, Way]] = {
 
 
 class PartitionClient(PartitionLink):
-    """One partition of one entity, as all who use it in this client share it."""
+    """One partition of one entity, shared by all its users in this client."""
 
     def __init__(self, entity: EntityState, number: int, elsewhere: Callable[[], PartitionClient]) -> None:
-        """``elsewhere`` names the partition client for what may go to any partition."""
+        """``elsewhere`` returns the partition client for messages that may go to any partition."""
         super().__init__(entity, number)
         self.sending = SendLane(self, lambda: elsewhere().sending)
         self.renewing = RenewLane(self)
@@ -53,7 +53,7 @@ class PartitionClient(PartitionLink):
         self._giving_back: set[asyncio.Future[None]] = set()
 
     def settling(self, kind: str) -> SettleLane:
-        """The lane for settlements of a kind: complete, abandon, release, defer, dead_letter."""
+        """Return the lane for settlements of a kind: complete, abandon, release, defer or dead_letter."""
         lane = self._settling.get(kind)
         if lane is None:
             letter, way = _WAYS[kind]
@@ -61,15 +61,17 @@ class PartitionClient(PartitionLink):
         return lane
 
     def calling(self, letter: str) -> CallLane:
-        """The lane of this letter, for calls that are not shared."""
+        """Return the lane with this letter, for calls that are not shared."""
         lane = self._calling.get(letter)
         if lane is None:
             lane = self._calling[letter] = CallLane(self, letter)
         return lane
 
     def borrow(self) -> str:
-        """A lane for the receives of somebody who will return it: the partition keeps what it knows of a lane for a
-        quarter of an hour, and receivers may come and go faster than that.
+        """Return the letter of a free lane for a receiver, which must hand it in later.
+
+        Lanes are used again because receivers may come and go fast, and the partition remembers each lane for a quarter
+        of an hour.
         """
         if self._spare:
             return self._spare.pop()
@@ -77,7 +79,7 @@ class PartitionClient(PartitionLink):
         return f"i{self._borrowed}"
 
     def hand_in(self, letter: str) -> None:
-        """It is for others now; unless a call is still under way in it, behind which nobody is to wait."""
+        """Return a lane that was borrowed. If a call is still under way in it, drop the lane, so that no one waits."""
         lane = self._calling.get(letter)
         if lane is not None and lane.busy:
             self.dismiss(letter)
@@ -85,12 +87,12 @@ class PartitionClient(PartitionLink):
             self._spare.append(letter)
 
     def give_back(self, hold: Hold) -> asyncio.Future[None] | None:
-        """Give a message back unread, beside everything else. The future brings the outcome, if it has a lock."""
+        """Give a message back unread, in the background. If it has a lock, the future returned brings the outcome."""
         lease = hold.lease
         return None if lease is None else self.give_back_named(lease.token, [hold.name])[0]
 
     def give_back_named(self, token: str, names: Sequence[str]) -> list[asyncio.Future[None]]:
-        """Give messages back unread that are locked under this token, or may be."""
+        """Give back unread the messages that are, or may be, locked under this token."""
         until = self._loop.time() + _GIVING_BACK
         given = [self.settling("release").submit(SettleJob(Lock(token, name), until, None)) for name in names]
         for future in given:
@@ -104,7 +106,7 @@ class PartitionClient(PartitionLink):
             _log.debug("%s: a message was not given back, and comes back when its lock ends: %s", self, error)
 
     async def given_back(self) -> None:
-        """Wait until all that is being given back has been."""
+        """Wait until all messages are given back that are being given back."""
         while self._giving_back:
             await asyncio.wait(list(self._giving_back))
 
@@ -115,13 +117,14 @@ class PartitionClient(PartitionLink):
         deadline: float,
         orphaned: Callable[[T], None] | None = None,
     ) -> T:
-        """Make a call by itself, in the lane of this letter; what becomes of its result if the caller goes away is
-        ``orphaned``'s.
+        """Make a call by itself, in the lane with this letter.
+
+        If the caller is cancelled, ``orphaned`` gets the result.
         """
         return await self.carry_out(letter, CallJob(make, deadline, orphaned))
 
     async def carry_out(self, letter: str, job: CallJob[T]) -> T:
-        """The same for a job of the caller's own."""
+        """Make the call of a :class:`CallJob`. If the caller is cancelled, the job's ``orphaned`` gets the result."""
         future = self.calling(letter).submit(job)
         try:
             result: T = await future
@@ -132,17 +135,17 @@ class PartitionClient(PartitionLink):
         return result
 
     async def read(self, letter: str, make: Callable[[Partition, CallId], Request[Shown]], deadline: float) -> Shown:
-        """Read the partition as it is once all that is due has happened."""
+        """Read the partition after doing all work that is due there."""
         return await read_after_due(self, lambda: self.call(letter, make, deadline), lambda: self.do_due(deadline))
 
     def dismiss(self, letter: str) -> None:
-        """A lane that nobody will use again."""
+        """Drop a lane that no caller will use again."""
         lane = self._calling.pop(letter, None)
         if lane is not None:
             lane.retire()
 
     def close(self) -> None:
-        """End what waits here."""
+        """Fail the jobs that wait in all lanes."""
         lanes: list[Lane[Any, Any]] = [self.sending, self.renewing, *self._settling.values(), *self._calling.values()]
         for lane in lanes:
             lane.close()

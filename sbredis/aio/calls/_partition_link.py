@@ -1,4 +1,4 @@
-"""What a client knows of one partition of an entity: its place, its clock, and whether it can be reached."""
+"""What every lane needs to know of its partition: its keys and clock, and whether it can be reached."""
 
 from __future__ import annotations
 
@@ -21,14 +21,14 @@ __all__ = ["PartitionLink"]
 
 _log = logging.getLogger("sbredis.client")
 _CATCHING_UP = 60.0
-"""How many seconds each call for what is due may take."""
+"""The seconds that one call may take to do due work."""
 _MARGIN = 0.002
-"""A lock is taken to end so many seconds early: the servers count whole milliseconds."""
+"""The seconds by which a lock is taken to end early: servers count whole milliseconds."""
 _FIRST_PAUSE, _LONGEST_PAUSE, _PROBING = 1.0, 30.0, 5.0
 
 
 class PartitionLink:
-    """One partition of an entity, as far as the calls to it go."""
+    """One partition of an entity, with what calls to it need."""
 
     def __init__(self, entity: EntityState, number: int) -> None:
         self.entity = entity
@@ -38,40 +38,40 @@ class PartitionLink:
         self._catching_up = False
         self._pauses = Pauses(_FIRST_PAUSE, _LONGEST_PAUSE)
         self.down_until = 0.0
-        """Until when what may go elsewhere does; 0 while the partition can be reached."""
+        """The time until which movable messages go to other partitions; 0 while the partition can be reached."""
 
     def __str__(self) -> str:
         return f"{self.entity.name}, partition {self.number}"
 
     @property
     def transport(self) -> Transport:
-        """What its calls go through."""
+        """The transport of the client."""
         return self.runtime.transport
 
     @property
     def partition(self) -> Partition:
-        """What makes the calls, by what is known of the entity now."""
+        """The engine's partition, from the current record of the entity. It makes the requests."""
         return self.entity.partition(self.number)
 
     @property
     def base(self) -> int:
-        """What is added to the partition's own numbers to make sequence numbers."""
+        """The number to add to the partition's own numbers to make sequence numbers."""
         return self.entity.base(self.number)
 
     @property
     def connected(self) -> bool:
-        """Whether there is a connection to the server that the partition is on."""
+        """Whether there is a connection to the server of the partition."""
         if self.number not in self.entity.numbers:
             return False
         return self.runtime.transport.server_of(self.partition.keys[0]) is not None
 
     def channel(self, identity: str) -> bytes:
-        """Where somebody who waits at this partition is woken."""
+        """Return the name of the channel on which this partition wakes a waiter with this identity."""
         namespace = self.runtime.namespace
         return waiting_channel(namespace.name, salts(namespace.partitions)[self.number], identity)
 
     def lease(self, token: str, milliseconds: int, since: float) -> MessageLease:
-        """A lease that a call brought which was sent at ``since``: counted from there, it ends no later than theirs."""
+        """Return the lease that a call sent at ``since`` brought. Counted from then, it ends no later than theirs."""
         clock = self.runtime.clock
         now = clock.now()
         until = since + milliseconds / 1000 - _MARGIN
@@ -80,15 +80,15 @@ class PartitionLink:
     # -- its settings, and what is due ---------------------------------------------------------------------------------
 
     async def tell(self, until: float) -> None:
-        """Give the partition the settings that the registry has."""
+        """Send the partition the settings in the registry."""
         try:
             request = self.partition.configure(now=self.runtime.clock.told())
             await perform(self.runtime.transport, request, timeout=until - self._loop.time())
         except (SettingsStaleError, MessagingEntityNotFoundError):
-            return  # somebody else has told it more, or it is gone: the next call says so
+            return  # another client has sent newer settings, or the partition is gone: the next call shows it
 
     def catch_up(self) -> None:
-        """Have what is due in the partition done, beside everything else: a call said that it was too much for it."""
+        """Do the due work in the background: a call reported that more is due than one call does."""
         if not self._catching_up:
             self._catching_up = True
             self.runtime.start(self._catch_up())
@@ -99,29 +99,29 @@ class PartitionLink:
                 pass
         except ServiceBusError as error:
             _log.debug("%s: what is due is left to the next call: %s", self, error)
-        finally:
+            _log.debug("%s: the work that is due is left to the next call: %s", self, error)
             self._catching_up = False
 
     async def do_due(self, deadline: float) -> bool:
-        """Do a large share of what is due in the partition. Returns whether more is left."""
+        """Do a large share of the work that is due in the partition. Returns whether more is left."""
         return await do_due(self.runtime.transport, self.partition, self.runtime.clock.told(), deadline)
 
     # -- whether it can be reached -------------------------------------------------------------------------------------
 
     def reached(self) -> None:
-        """Take note that it answered."""
+        """Note that the partition answered."""
         if self.down_until:
             self.down_until = 0.0
             self._pauses.reset()
 
     def missed(self) -> None:
-        """Take note that it could not be reached: what may go elsewhere does for a while."""
+        """Note that the partition could not be reached. For a while, movable messages go to other partitions."""
         pause = self._pauses.next()
         self.down_until = self._loop.time() + pause
-        _log.info("%s cannot be reached; what may go elsewhere does for %.0f s", self, pause)
+        _log.info("%s cannot be reached; for %.0f s, messages that may go elsewhere do", self, pause)
 
     def probe_if_due(self) -> None:
-        """Find out beside everything else whether it can be reached again, if the pause is over."""
+        """Test in the background whether the partition can be reached again, if the pause is over."""
         now = self._loop.time()
         if self.down_until <= now:
             self.down_until = now + 2 * _PROBING

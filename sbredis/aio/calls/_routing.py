@@ -1,7 +1,8 @@
-"""What becomes of the messages of a topic: which subscriptions they are for, and what rules make of them.
+"""Route the messages of a topic: find the subscriptions for each message, and make the copies that their rules ask for.
 
-A sender judges its messages by the rules of one version of the topic, and says which; a partition that has been told of
-a newer one refuses them, and they are judged again. So no message is judged by half of a change.
+A sender judges its messages by the rules of one version of the topic, and names that version in its call. A partition
+that knows a newer version refuses the messages, and the sender judges them again. So no message is judged by half of a
+change.
 """
 
 from __future__ import annotations
@@ -44,12 +45,12 @@ if TYPE_CHECKING:
 __all__ = ["Routing", "facts_of", "routing_for"]
 
 _MOST_COPIES = 4000
-"""How many copies one call is to make, as far as that can be told before."""
+"""The number of copies that one call should make at most, as far as the client can tell before."""
 _MANY_RULES = 200
 _MUCH = 4 * 1024 * 1024
-"""Bytes of messages, times subscriptions: judging them may take a hundredth of a second or more."""
+"""From this product of message bytes and subscriptions on, judging may take a hundredth of a second or more."""
 _MOST_BYTES = 16 * MAXIMUM_CALL_BYTES
-"""What actions may add to one message, in all its copies. To several, a call takes as much as of payloads."""
+"""The bytes that actions may add to one message, in all its copies. Several messages have the limit of payloads."""
 _FAILED = "Filter evaluation failed."
 _FEWER = "Send fewer at once, or each by itself, for instance with send_stream()."
 _UNCHANGING = frozenset({str, int, float, bool, bytes, Decimal, UUID, type(None)})
@@ -66,13 +67,13 @@ _FIELDS = {
     "timetolive": "time_to_live",
     "to": "to",
 }
-"""The system properties that rules know, by what a message calls them."""
+"""The system properties that rules know, each with its name in a message."""
 _IDS = {"correlation_id", "message_id"}
 _TEXTS = tuple((name, field) for name, field in _FIELDS.items() if field not in {"scheduled", "time_to_live", *_IDS})
 
 
 def facts_of(content: Content) -> MessageView:
-    """A message as rules see it."""
+    """Return the view that rules have of a message."""
     system: dict[str, Constant] = {}
     for name, field in _TEXTS:
         value = getattr(content, field)
@@ -90,9 +91,9 @@ def facts_of(content: Content) -> MessageView:
 
 
 def _as_sent(properties: Mapping[str, Value]) -> dict[str, Value]:
-    """Application properties as they are sent now, whatever their sender does with the dictionary later.
+    """Return a copy of the application properties, which stays the same if the sender changes its dictionary later.
 
-    Each as it would come back: a time in UTC, where an hour is always an hour.
+    Each value is as a receiver would get it: a time is in UTC, which has no daylight saving time.
     """
     values = dict(properties)
     for name, value in properties.items():
@@ -110,16 +111,16 @@ def _value_as_sent(value: Any) -> Any:
 
 
 class Routed(NamedTuple):
-    """What messages become in the subscriptions of a topic."""
+    """The copies of some messages in the subscriptions of a topic."""
 
     places: Sequence[int]
-    """The subscriptions, by their places."""
+    """The subscriptions, by their index in the judge's records."""
     routes: Sequence[Sequence[Copy] | None]
-    """The copies of each message; ``None`` for one that is scheduled, and judged then."""
+    """The copies of each message; ``None`` for a message that is scheduled and judged later."""
 
 
 class Routing:
-    """The subscriptions of a topic and their rules, at one version of it."""
+    """The subscriptions of a topic and their rules, at one version of the topic."""
 
     def __init__(self, namespace: Namespace, judge: Judge) -> None:
         self.judge = judge
@@ -129,10 +130,10 @@ class Routing:
 
     @property
     def most(self) -> int:
-        """How many messages one call should take, by how many copies the last ones became."""
+        """How many messages one call should take, judging by the copies that the last messages became."""
         return max(1, int(_MOST_COPIES / max(1.0, self._copies)))
 
-    def published(  # noqa: PLR0917 -- what is published where, and by whom
+    def published(  # noqa: PLR0917 -- the messages, their partition, and the call
         self,
         topic: Partition,
         number: int,
@@ -142,20 +143,20 @@ class Routing:
         fence: int | None = None,
         routed: Routed | None = None,
     ) -> tuple[Request[Sent], list[int]]:
-        """The call that takes these messages in, and how many numbers each of them takes.
+        """Return the call that publishes these messages, and how many numbers each of them takes.
 
-        ``routed`` is what :meth:`routed` has returned for them, if they were judged before.
+        ``routed`` is the result of :meth:`routed` for them, if they were judged before.
         """
         places, routes = self.routed(messages, facts) if routed is None else routed
         targets = [self._partition(place, number) for place in places]
         return topic.publish(call_id, messages, routes, targets, fence=fence), [_width(route or ()) for route in routes]
 
     def takes_long(self, size: int) -> bool:
-        """Whether judging messages of so many bytes may take so long that the event loop should not wait for it."""
+        """Return whether judging messages of ``size`` bytes may hold up the event loop for too long."""
         return size * len(self.judge.routes.subscriptions) > _MUCH
 
     def routed(self, messages: Sequence[Outgoing], facts: Sequence[MessageView | None]) -> Routed:
-        """Judge messages. This may be done in a thread of its own."""
+        """Judge messages. A thread may call this."""
         judged: list[Sequence[JudgedCopy]] = []
         total = 0
         for each in facts:
@@ -166,7 +167,7 @@ class Routing:
                 self._copies = max(self._copies, total / len(judged))
                 raise self._too_large(
                     f"The {len(facts)} messages would become more than {MAXIMUM_CALL_COPIES} in the subscriptions of "
-                    f"the topic, which is the most for one call. {_FEWER}"
+                    f"the topic, and one call makes no more than that. {_FEWER}"
                 )
         places = sorted({copy.subscription for copies in judged for copy in copies})
         of = {place: at for at, place in enumerate(places)}
@@ -179,7 +180,7 @@ class Routing:
             if size > (_MOST_BYTES if len(facts) == 1 else MAXIMUM_CALL_BYTES):
                 raise self._too_large(
                     "The actions of the topic's rules would add more to it, in all its copies, than the "
-                    f"{_MOST_BYTES >> 20} MB that a message may have of that."
+                    f"{_MOST_BYTES >> 20} MB that they may add to one message."
                     if len(facts) == 1
                     else f"The actions of the topic's rules would add more to the {len(facts)} messages than the "
                     f"{MAXIMUM_CALL_BYTES >> 20} MB that one call takes. {_FEWER}"
@@ -188,7 +189,7 @@ class Routing:
         return Routed(places, routes)
 
     def _copy(self, place: int, judged: JudgedCopy) -> Copy | None:
-        """A copy as it is stored; none where its rule failed and its subscription does not want to know."""
+        """Return a copy to store, or ``None`` if its rule failed and the subscription does not keep such failures."""
         _, rule, system, user, error = judged
         encoded = b""
         if error is None:
@@ -221,7 +222,7 @@ class Routing:
         return found
 
     def partitions(self, number: int) -> list[tuple[EntityRecord, Partition]]:
-        """All subscriptions, as they are in one partition."""
+        """Return all subscriptions, each with its part in one partition."""
         return [
             (routed.record, self._namespace.partition(routed.record, number))
             for routed in self.judge.routes.subscriptions
@@ -229,9 +230,9 @@ class Routing:
 
 
 async def routing_for(namespace: Namespace, routes: Routes, known: Routing | None) -> Routing:
-    """What messages become by these routes; ``known`` is what they became by older ones of the same topic.
+    """Return the routing for these routes. ``known`` is the routing of an older version of the same topic, if any.
 
-    Many rules take a while to compile, which is done beside the event loop.
+    Many rules take a while to compile, so a thread compiles them.
     """
     if known is not None and known.judge.routes.topic.incarnation == routes.topic.incarnation:
         make: Callable[[Routes], Judge] = known.judge.after
@@ -243,7 +244,7 @@ async def routing_for(namespace: Namespace, routes: Routes, known: Routing | Non
 
 
 def _too_much(rule: str, encoded: bytes, user: Mapping[str, Any] | None) -> str | None:
-    """What is wrong with the size of what an action has made of the properties, if anything is."""
+    """Return an error text if the properties that an action made are too large."""
     if len(encoded) > MAXIMUM_CHANGES_BYTES:
         return f"The action of rule {rule!r} failed: the properties would have {len(encoded)} bytes."
     if len(encoded) > MAXIMUM_PROPERTY_BYTES:
@@ -270,7 +271,7 @@ def _milliseconds(span: timedelta) -> int:
 
 
 def _width(route: Sequence[Copy]) -> int:
-    """How many numbers a message takes: one for each of its copies in the subscription that gets most of them."""
+    """Return how many numbers a message takes: its most copies in any one subscription, and at least one."""
     most = same = 1
     for before, copy in pairwise(route):
         same = same + 1 if copy.place == before.place else 1

@@ -1,4 +1,4 @@
-"""What every call of a client runs with. The rooms above are given this, and not the connection that fills it."""
+"""The runtime of a client: what all its calls share. Lanes and receivers get this, not the connection that fills it."""
 
 from __future__ import annotations
 
@@ -21,51 +21,51 @@ _PARTING = 3.0
 
 
 class Runtime:
-    """What every call of a client runs with: the transport, the clock, and a place for what runs beside the callers.
+    """What all calls of a client share: the transport, the clock, and a scope for background tasks.
 
-    It belongs to the event loop in which it is first used. What it is opened with is there from then on.
+    It belongs to the event loop in which it is first used. The attributes that opening sets are missing before.
     """
 
     id: str
-    """Begins the names of this client's lanes. It is drawn when the connection is opened."""
+    """The start of the names of this client's lanes. It is drawn when the connection is opened."""
     transport: Transport
     namespace: Namespace
 
     def __init__(self, target: Target, retry: Backoff | None, clock: Clock | None) -> None:
         self.target = target
         self.test_hooks = hooks_for(target)
-        """The hooks of the test bus that it goes to, if it does."""
+        """The hooks of the test bus at the target, if there is one."""
         self.clock = clock or (Clock() if self.test_hooks is None else self.test_hooks.clock)
         self.retry = retry or Backoff()
         """How calls are repeated."""
         self.count_dropped: Callable[[str, int], None] = _count_nothing
-        """Counts the messages that an entity has dropped as duplicates."""
+        """Called with an entity and the number of messages that it has dropped as duplicates."""
         self.closed = False
-        """Whether it was closed, or is being closed."""
+        """Whether the client is closed or being closed."""
         self._beside: TaskScope
         self._seen_off: set[asyncio.Task[None]] = set()
 
     def check_open(self) -> None:
-        """Raise if it was closed."""
+        """Raise if the client is closed."""
         if self.closed:
-            raise ValueError("The client is closed, and with it all its senders and receivers: make another one.")
+            raise ValueError("The client is closed, and so are all its senders and receivers. Make another client.")
 
     def start(self, work: Coroutine[Any, Any, None]) -> None:
-        """Run something beside the callers, until it ends or the client is closed."""
+        """Run a coroutine in the background, until it ends or the client is closed."""
         self._beside.start(work)
 
     def see_off(self, work: Coroutine[Any, Any, None]) -> None:
-        """Run something that nobody waits for. The client is not closed before it has ended."""
+        """Run a coroutine that no caller waits for. Closing the client waits for it, but only for a short time."""
         task = asyncio.get_running_loop().create_task(work)
         self._seen_off.add(task)
         task.add_done_callback(self._seen_off.discard)
 
     async def all_seen_off(self) -> None:
-        """Wait for a moment until all of that has ended."""
+        """Wait a short time until all coroutines of :meth:`see_off` have ended."""
         if self._seen_off:
             await asyncio.wait(self._seen_off, timeout=_PARTING)
 
 
 def _count_nothing(entity: str, count: int) -> None:
-    """Nobody counts."""
+    """Count nothing."""
     del entity, count

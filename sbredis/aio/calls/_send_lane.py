@@ -1,4 +1,4 @@
-"""Sends to one partition: what one caller sends, and the lane in which sends come together."""
+"""Sends to one partition: the messages that one caller sends, and the lane that joins the sends of all callers."""
 
 from __future__ import annotations
 
@@ -33,13 +33,13 @@ __all__ = ["SendJob", "SendLane"]
 
 _log = logging.getLogger("sbredis.client")
 _SHOWN = 10
-"""How many ids of messages the log shows at most."""
+"""The largest number of message ids that the log shows."""
 _STRETCH = 0.3
-"""So long a call with messages that may go elsewhere tries to reach its partition."""
+"""The least number of seconds for which a call tries to reach its partition before movable messages are moved."""
 
 
 class SendJob(Job):
-    """Messages that one caller sends: all of them, or none. Brings the sequence number of the first one."""
+    """Messages that one caller sends: all of them, or none. Its future brings the sequence number of the first."""
 
     __slots__ = ("facts", "messages", "movable", "ordered", "throttle", "widths")
 
@@ -57,23 +57,23 @@ class SendJob(Job):
         super().__init__(deadline, size)
         self.messages = messages
         self.facts = facts
-        """What the rules of a topic see of each; ``None`` for one that is scheduled, and judged then."""
+        """The view that a topic's rules have of each message; ``None`` if it is scheduled and judged later."""
         self.widths: Sequence[int] = ()
-        """How many numbers each of them takes, where that is not one each."""
+        """How many numbers each message takes; empty if each takes one."""
         self.throttle = throttle
         self.movable = movable
-        """It may be sent to any partition."""
+        """Whether the messages may go to any partition."""
         self.ordered = ordered
-        """It must not overtake what was sent before it."""
+        """Whether the messages must not overtake earlier ones."""
 
     def numbers(self, first: int) -> list[int]:
-        """The number of each, when that of the first one is known."""
+        """Return the number of each message, from the number of the first one."""
         if not self.widths:
             return list(range(first, first + len(self.messages)))
         return list(accumulate(self.widths[:-1], initial=first))
 
     def ended(self) -> None:
-        """Make room for others."""
+        """Free the share of the throttle."""
         self.throttle.release(len(self.messages), self.size)
 
 
@@ -84,12 +84,12 @@ class SendLane(Lane[SendJob, Sent]):
     depth: ClassVar[int] = 2
 
     def __init__(self, link: PartitionLink, elsewhere: Callable[[], SendLane]) -> None:
-        """``elsewhere`` names the lane for what may go to any partition."""
+        """``elsewhere`` returns the lane for messages that may go to any partition."""
         super().__init__(link)
         self._elsewhere = elsewhere
 
     def gather(self, queue: deque[SendJob], most: int, *, ordered: bool) -> list[SendJob]:
-        """As many as one call takes, in the order in which they came."""
+        """Take as many jobs as one call holds, in the order in which they came."""
         jobs: list[SendJob] = []
         count = size = 0
         routing = self.entity.routing
@@ -109,13 +109,13 @@ class SendLane(Lane[SendJob, Sent]):
         return jobs
 
     def request(self, partition: Partition, call_id: CallId, jobs: Sequence[SendJob]) -> Request[Sent]:
-        """One send of all; to a topic, with what its rules make of each by now."""
+        """Return one send of all messages. For a topic, it contains the copies that the current rules make of each."""
         messages = [message for job in jobs for message in job.messages]
         entity = self.entity
         routing = entity.routing
         if routing is None:
             if entity.record.kind == "topic":
-                raise SettingsStaleError("It has become a topic, of which the rules are not known yet.")
+                raise SettingsStaleError("The entity is a topic now, and its rules are not known yet. Read them first.")
             for job in jobs:
                 job.widths = ()
             return partition.send(call_id, messages)
@@ -128,7 +128,7 @@ class SendLane(Lane[SendJob, Sent]):
         return request
 
     def own_error(self, partition: Partition, job: SendJob) -> Exception | None:
-        """What is wrong with a message itself."""
+        """Return what is wrong with a message itself, if anything is."""
         try:
             partition.check_outgoing(job.messages)
         except (TypeError, ValueError) as error:
@@ -136,7 +136,7 @@ class SendLane(Lane[SendJob, Sent]):
         return None
 
     def answer(self, jobs: Sequence[SendJob], result: Sent) -> None:
-        """To each the number of its first message."""
+        """Give each job the number of its first message."""
         number = self.link.base + result.first
         for job in jobs:
             if not job.future.done():
@@ -153,7 +153,7 @@ class SendLane(Lane[SendJob, Sent]):
             self.link.catch_up()
 
     def _tell_of_dropped(self, jobs: Sequence[SendJob], dropped: int) -> None:
-        """Log and count duplicates. The partition says how many it has dropped, and not which."""
+        """Log and count the dropped duplicates. The partition says how many it has dropped, but not which."""
         entity = self.entity
         known = [message.message_id for job in jobs for message in job.messages if message.message_id]
         ids = [shortened(message_id.decode(errors="replace")) for message_id in known]
@@ -172,8 +172,11 @@ class SendLane(Lane[SendJob, Sent]):
         self.runtime.count_dropped(entity.name, dropped)
 
     def patience(self, jobs: Sequence[SendJob], seconds: float) -> float:
-        """What can go elsewhere does not wait for long; nor do the first who cannot reach the partition, because others
-        wait behind them who can. Where the user has limited the repetitions, nothing goes elsewhere: that is one too.
+        """Shorten the time for calls that need not wait for an unreachable partition.
+
+        Movable messages do not wait for long. The first jobs that cannot reach a partition do not either, because
+        movable ones may wait behind them. If the user has limited the repetitions, nothing is moved: that would be a
+        repetition too.
         """
         entity = self.entity
         if (
@@ -189,7 +192,7 @@ class SendLane(Lane[SendJob, Sent]):
         return self.runtime.retry.repetitions is not None
 
     def unreachable(self) -> None:
-        """Send nothing here for a while that may be sent to any partition, and move what waits for the next call."""
+        """For a while, send no movable messages here; move those that wait for the next call."""
         if self.entity.partitioned:
             self.link.missed()
             waiting = list(self._queue)
@@ -197,7 +200,7 @@ class SendLane(Lane[SendJob, Sent]):
             self._queue.extend(self.move(waiting))
 
     def move(self, jobs: list[SendJob]) -> list[SendJob]:
-        """Move jobs to partitions that can be reached; return those that must stay."""
+        """Move jobs to partitions that can be reached. Return the jobs that must stay."""
         if not self.entity.partitioned or self._is_limited:
             return jobs
         return [job for job in jobs if not (job.movable and self._moved(job))]
@@ -206,10 +209,10 @@ class SendLane(Lane[SendJob, Sent]):
         lane = self._elsewhere()
         if lane.link.down_until:
             return False
-        _ = lane.submit(job)  # its caller has the future already
+        _ = lane.submit(job)  # the caller has the job's future already
         return True
 
 
 def _facts(message: Outgoing) -> MessageView:
-    """What rules see of one that was meant for a queue."""
+    """Return the view that rules have of a message that was prepared for a queue."""
     return facts_of(decode(message.payload))

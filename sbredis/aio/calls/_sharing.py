@@ -1,4 +1,4 @@
-"""Work that several callers wait for together."""
+"""Attempts that several callers wait for together, such as opening the connection."""
 
 from __future__ import annotations
 
@@ -12,38 +12,39 @@ __all__ = ["MARGIN", "SharedAttempt"]
 
 T = TypeVar("T")
 MARGIN = 0.25
-"""Seconds before the deadline of a caller at which an attempt ends, so that its error says what is in the way."""
+"""The seconds before its caller's deadline at which an attempt ends, so that its error can say what went wrong."""
 _GRACE = 0.05
-"""For so many seconds more the caller who began an attempt waits for its error, which says more than "too late"."""
+"""The further seconds for which the caller that began an attempt waits for its error: it says more than "too late"."""
 
 
 class SharedAttempt(Generic[T]):
-    """An attempt at something that all who come meanwhile wait for together.
+    """An attempt that all callers share who come while it is under way.
 
-    It runs in a task of its own: the caller who began it may be cancelled while others wait for it.
+    It runs in a task of its own, because the caller that began it may be cancelled while others wait for it.
     """
 
     def __init__(self, name: str, late: str, outcome: Outcome, when_over: Callable[[], object] = lambda: None) -> None:
         self._name = name
         self._late = late, outcome
-        """What a caller is told whose time is over."""
+        """The error text and the outcome for a caller whose deadline passes."""
         self._when_over = when_over
-        """Called when an attempt has ended that was the last one until then."""
+        """Called when an attempt ends, unless another one has begun since."""
         self._begun = 0
-        """How many attempts were begun."""
+        """The number of attempts that were begun."""
         self.task: asyncio.Task[T] | None = None
-        """The attempt that is under way, or the last one."""
+        """The attempt under way, or the last one."""
 
     @property
     def under_way(self) -> bool:
-        """Whether somebody may wait for it now."""
+        """Whether an attempt is under way."""
         return self.task is not None and not self.task.done()
 
     async def join(self, begin: Callable[[], Coroutine[Any, Any, T]], until: float) -> T:
-        """Return what the attempt under way brings, or one that ``begin`` begins, by the time ``until`` of the loop.
+        """Return the result of the attempt under way, or of a new one made by ``begin``, by the loop time ``until``.
 
-        An attempt that was begun before this caller came may succeed for it, but not fail: things may have changed
-        since then. Nor does one fail for it that another caller began who had less time.
+        If an attempt was begun before this caller came and fails, the caller makes another one: things may have changed
+        since. It also makes another one after a temporary failure of an attempt that a later caller began, who may have
+        had less time.
         """
         loop = asyncio.get_running_loop()
         begun_before = self._begun
@@ -67,6 +68,6 @@ class SharedAttempt(Generic[T]):
 
     def _ended(self, attempt: asyncio.Task[Any]) -> None:
         if not attempt.cancelled():
-            attempt.exception()  # those who wait for it learn of it, and if nobody does, it is no defect
+            attempt.exception()  # all who wait for the task get the error; if none does, asyncio must not report it
         if self.task is attempt:
             self._when_over()

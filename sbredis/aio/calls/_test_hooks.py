@@ -1,5 +1,5 @@
-"""In-memory servers that a test bus has taken over: whoever connects to one goes by the clock of the bus, and what is
-sent through it is written down. So code under test needs to know nothing but a URL.
+"""Hooks by which a test bus controls in-memory servers. All clients of such a server use the clock of the bus, and the
+bus records all messages that are sent. So code under test needs nothing but a URL.
 """
 
 from __future__ import annotations
@@ -19,15 +19,15 @@ __all__ = ["Hooks", "dismantle", "hooks_for", "set_up"]
 
 
 class Hooks(Protocol):
-    """What stands beside an in-memory server."""
+    """What a test bus provides for an in-memory server."""
 
     @property
     def clock(self) -> Clock:
-        """By which all its clients and all its queues go."""
+        """The clock of all clients and queues on the server."""
         ...
 
     def sent(self, namespace: str, entity: str, messages: Sequence[Outgoing]) -> None:
-        """These were taken by an entity, in this order. Called in the event loop of the client that has sent them."""
+        """Called when an entity has accepted messages, in their order. Runs in the event loop of the sending client."""
         ...
 
 
@@ -35,20 +35,20 @@ _hooks: dict[str, Hooks] = {}
 
 
 def set_up(memory: str, hooks: Hooks) -> None:
-    """Have all who connect to ``memory://`` of this name from now on find ``hooks`` there.
+    """Install ``hooks`` for all later connections to ``memory://`` with this name.
 
-    Raises :class:`~sbredis.exceptions.ServerUnsuitableError` if what an in-memory server needs is not installed.
+    Raises :class:`~sbredis.exceptions.ServerUnsuitableError` if a package that an in-memory server needs is missing.
     """
     require_memory()
     _hooks[memory] = hooks
 
 
 def dismantle(memory: str) -> None:
-    """Give up the hooks of this name, its server, and what that holds."""
+    """Remove the hooks of this name, and the server with all its data."""
     _hooks.pop(memory, None)
     forget_memory(memory)
 
 
 def hooks_for(target: Target) -> Hooks | None:
-    """The hooks that a target leads to."""
+    """Return the hooks for a target, if it has any."""
     return _hooks.get(target.path) if _hooks and target.kind == "memory" else None

@@ -1,4 +1,4 @@
-"""How much may be under way at once: a semaphore over messages and bytes."""
+"""A limit on the messages and bytes under way: a semaphore over both."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ __all__ = ["Throttle"]
 
 @dataclass(slots=True, eq=False)
 class _Place:
-    """Where somebody stands in the line, and with how much."""
+    """A caller that waits for its share, and the size of that share."""
 
     messages: int
     size: int
@@ -23,9 +23,9 @@ class _Place:
 
 
 class Throttle:
-    """At most so many messages and bytes at once; who would exceed either waits, first come, first served.
+    """A limit on messages and bytes under way. Callers that would exceed it wait, first come, first served.
 
-    What is larger than all of it passes when nothing else is under way.
+    A share larger than the whole limit is admitted when nothing else is under way.
     """
 
     __slots__ = ("_bytes", "_idle", "_line", "_messages", "_most_bytes", "_most_messages")
@@ -43,11 +43,11 @@ class Throttle:
 
     @property
     def messages(self) -> int:
-        """How many are under way."""
+        """How many messages are under way."""
         return self._messages
 
     def try_take(self, messages: int, size: int) -> bool:
-        """Take a share if that is possible without waiting."""
+        """Take a share if this is possible without waiting. Returns whether it was."""
         if self._line or not self._fits(messages, size):
             return False
         self._messages += messages
@@ -55,7 +55,7 @@ class Throttle:
         return True
 
     async def take(self, messages: int, size: int, deadline: float) -> None:
-        """Take a share, after those who came before."""
+        """Take a share, after the callers that came before."""
         if self.try_take(messages, size):
             return
         place = _Place(messages, size, asyncio.get_running_loop().create_future())
@@ -67,7 +67,7 @@ class Throttle:
             if place.admitted.done() and not place.admitted.cancelled():
                 self.release(messages, size)
             else:
-                with suppress(ValueError):  # it has been passed over already
+                with suppress(ValueError):  # it has left the line already
                     self._line.remove(place)
                 self._admit()
             if isinstance(error, TimeoutError):
@@ -79,7 +79,7 @@ class Throttle:
             raise
 
     def release(self, messages: int, size: int) -> None:
-        """Give a share back."""
+        """Return a share."""
         self._messages -= messages
         self._bytes -= size
         if self._line:
@@ -103,7 +103,7 @@ class Throttle:
         while self._line and self._fits(self._line[0].messages, self._line[0].size):
             place = self._line.popleft()
             if place.admitted.done():
-                continue  # it went away
+                continue  # its caller was cancelled
             self._messages += place.messages
             self._bytes += place.size
             place.admitted.set_result(None)

@@ -1,4 +1,4 @@
-"""Being woken by a partition."""
+"""Listen to the channel over which a partition wakes a waiter, and keep the watch of that partition up to date."""
 
 from __future__ import annotations
 
@@ -21,36 +21,34 @@ _log = logging.getLogger("sbredis.client")
 
 
 class OpenChannel(Protocol):
-    """A channel that is listened to."""
+    """A channel that the client listens to."""
 
     def close(self) -> None:
-        """Listen no more."""
+        """Stop listening."""
         ...
 
 
 @dataclass(frozen=True, slots=True)
 class _Ear:
-    """Hears what is said on a channel. It is one receiver's own, so that something was said is all that matters."""
+    """Passes on what comes on a channel. The channel belongs to one waiter, so the content of a message is ignored."""
 
     woken: Callable[[], None]
     missed: Callable[[], None]
 
     def message(self, payload: bytes) -> None:
-        """The partition has something."""
+        """Note that the partition has something."""
         del payload
         self.woken()
 
     def gap(self) -> None:
-        """Nobody listened for a while: it may have something."""
+        """Note that the client did not listen for a while, so a wake-up may have been lost."""
         self.missed()
 
 
 async def listen(
     transport: Transport, channel: bytes, *, woken: Callable[[], None], missed: Callable[[], None]
 ) -> OpenChannel:
-    """Listen to a channel: ``woken`` is called in the event loop when there is something, ``missed`` when that may
-    have gone unheard.
-    """
+    """Listen to a channel. In the event loop, call ``woken`` for each message, and ``missed`` if one may be lost."""
     return await transport.subscribe(channel, _Ear(woken, missed))
 
 
@@ -74,15 +72,15 @@ class WakeChannel:
         self._task: asyncio.Task[None] | None = None
         self._closed = False
         self.name = b""
-        """What the partition is told to wake; empty until the channel can be heard."""
+        """The name that the partition is told to wake; empty until the client can hear the channel."""
 
     @property
     def opening(self) -> bool:
-        """Whether it is being opened."""
+        """Whether the channel is being opened."""
         return self._task is not None and not self._task.done()
 
     def open(self) -> None:
-        """Begin to listen. Tells ``heard`` when the channel can be heard, or ``failed``."""
+        """Start to listen. Calls ``heard`` when the client can hear the channel, or ``failed``."""
         if not self._closed and self._listening is None and not self.opening:
             self._task = asyncio.get_running_loop().create_task(self._open())
 
@@ -101,14 +99,14 @@ class WakeChannel:
         heard()
 
     async def stop_opening(self) -> None:
-        """Open it no more, and wait until nothing of that is left."""
+        """Stop opening the channel, and wait until the attempt has ended."""
         self._closed = True
         if self._task is not None and not self._task.done():
             self._task.cancel()
             await asyncio.wait((self._task,))
 
     def abandon(self) -> None:
-        """Listen no more."""
+        """Stop listening, without waiting."""
         self._closed = True
         if self._task is not None:
             self._task.cancel()
@@ -118,9 +116,9 @@ class WakeChannel:
 
 
 class LiveWatch:
-    """A partition that is watched: what happens is told to the core's watch, and then to the owner.
+    """A partition that is watched. It reports each event to its :class:`Watch`, and then to its owner.
 
-    The owner asks the partition what it has, and tells how that ended. Everything else is the same for all owners.
+    The owner makes the calls, and reports how each ended. Everything else is the same for all owners.
     """
 
     def __init__(
@@ -131,10 +129,10 @@ class LiveWatch:
         changed: Callable[[], None],
         failed: Callable[[ServiceBusError], None],
     ) -> None:
-        """``changed`` is called when there may be something to do, ``failed`` when it cannot be listened to."""
+        """``changed`` is called when there may be something to do, ``failed`` when listening failed."""
         self._link = link
         self.watch = Watch()
-        """What is known of it."""
+        """The decisions about this partition."""
         self._changed = changed
         self._failed = failed
         self._loop = asyncio.get_running_loop()
@@ -149,29 +147,29 @@ class LiveWatch:
 
     @property
     def waiter(self) -> bytes:
-        """The channel on which it is woken; empty as long as nobody listens."""
+        """The channel on which the partition wakes the owner; empty while the client does not listen."""
         return self._channel.name
 
     @property
     def opening(self) -> bool:
-        """Whether it begins to listen."""
+        """Whether the channel is being opened."""
         return self._channel.opening
 
     @property
     def troubled(self) -> bool:
-        """Whether the last calls to the partition failed, or the one under way has trouble."""
+        """Whether the last call failed, the answer is late, or a call is under way without a connection."""
         return self.watch.troubled or (self.watch.under_way and not self._link.connected)
 
     @property
     def may_answer(self) -> bool:
-        """Whether an answer is still to come, as far as we know: nothing is in the way but time."""
+        """Whether an answer may still come: a call is under way or may be made, and nothing is known to prevent it."""
         watch = self.watch
         return (watch.under_way or watch.may_ask) and not watch.failing and self._link.connected
 
     # -- how calls end -------------------------------------------------------------------------------------------------
 
     def nothing(self, due: int, *, registered: bool) -> None:
-        """End a call: there is nothing. Something is due in so many ms, or never if that is 0."""
+        """End a call: the partition has nothing. Work is due there in ``due`` ms; 0 means never."""
         self.watch.nothing(self._loop.time(), due / 1000, registered=registered)
         if self.watch.unheard and self.waiter:
             self.watch.heard()
@@ -180,15 +178,15 @@ class LiveWatch:
         """End a call: it failed."""
         self.watch.failed(self._loop.time(), refused=not may_recover(error))
 
-    # -- what happens --------------------------------------------------------------------------------------------------
+    # -- events --------------------------------------------------------------------------------------------------------
 
     def listen(self) -> None:
-        """Listen to the partition, if it has nothing and cannot say yet when it has."""
+        """Start to listen if the partition has nothing and cannot wake us yet."""
         if self.watch.unheard:
             self._channel.open()
 
     def on_time(self, now: float) -> None:
-        """Look again if it is time, or if no connection is left over which it could be woken."""
+        """Look again if it is time, or if no connection is left over which the partition could wake us."""
         watch = self.watch
         watch.time_passed(now)
         if not watch.under_way and not watch.may_ask and not watch.troubled and not self._link.connected:
@@ -213,26 +211,26 @@ class LiveWatch:
     # -- the end -------------------------------------------------------------------------------------------------------
 
     async def stop_opening(self) -> None:
-        """Begin to listen no more."""
+        """Stop opening the channel."""
         await self._channel.stop_opening()
 
     async def be_forgotten(self, tell: Callable[[], Awaitable[object]]) -> None:
-        """Watch the partition no longer, and ``tell`` it so if it may have the owner registered."""
+        """End the watch. First call ``tell`` if the partition may have the owner registered."""
         if self.waiter and self.watch.may_be_registered and self._link.connected:
             try:
                 await tell()
             except ServiceBusError as error:
-                _log.debug("%s was not told that nobody waits any more: %s", self._link, error)
+                _log.debug("%s was not told that its waiter has left: %s", self._link, error)
         self.leave()
 
     def leave(self) -> None:
-        """Watch the partition no longer."""
+        """End the watch."""
         self.watch.leave()
         self._channel.abandon()
 
 
 def may_recover(error: BaseException) -> bool:
-    """Return whether another attempt may end better."""
+    """Return whether another attempt may succeed."""
     if not isinstance(error, ServiceBusError):
         return True
     return error.is_transient and not isinstance(error, MessagingEntityDisabledError)

@@ -1,4 +1,4 @@
-"""What a test of sending needs besides a queue: what lies in it, and a gate through which the calls of a client go."""
+"""Support for tests of sending: the messages in a queue, and a gate that holds or breaks the calls of a client."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ Fate = Literal["passes", "never arrives", "is not answered", "is lost"]
 
 
 async def bodies_at(transport: Transport, partition: Partition) -> list[str]:
-    """The bodies of the messages of a partition, whatever their state, in the order of their numbers."""
+    """Return the bodies of a partition's messages in every state, ordered by number."""
     found: list[str] = []
     start = 0
     while True:
@@ -33,26 +33,26 @@ async def bodies_at(transport: Transport, partition: Partition) -> list[str]:
 
 
 async def lies_in(queue: Queue) -> list[list[str]]:
-    """The same of each partition of a queue."""
+    """Return the bodies of the messages in each partition of a queue."""
     return [await bodies_at(queue.transport, partition) for partition in queue.partitions]
 
 
 class Passing:
-    """A call that has come to the gate."""
+    """A call that has reached the gate."""
 
     def __init__(self, key: bytes, arguments: Any, timeout: float) -> None:
         self.key = key
-        """The first of the partition."""
+        """The first key of the partition."""
         self.arguments = arguments
         self.timeout = timeout
         self.let: asyncio.Future[None] = asyncio.get_running_loop().create_future()
 
 
 class Gate:
-    """Through it go the calls of one script: all at once, or, while it is shut, one by one when the test says so.
+    """A gate for the calls of one script. While it is shut, the test lets the calls through one by one.
 
-    ``fates`` are those of the next calls: each passes, never arrives at the server, is executed there and not answered,
-    or is lost without arriving.
+    ``fates`` decide what happens to the next calls. A call passes, never arrives at the server, is executed without an
+    answer, or is lost without arriving.
     """
 
     def __init__(self, client: ServiceBusClient, script: str = "send") -> None:
@@ -73,19 +73,19 @@ class Gate:
         self._transport.call = self._through  # type: ignore[method-assign]
 
     def open(self) -> None:
-        """Let everybody through, now and from now on."""
+        """Let all waiting and later calls through."""
         self.shut = False
         while self.waiting:
             self.let_one()
 
     def let_one(self) -> None:
-        """Let the first through who waits."""
+        """Let the first waiting call through."""
         passing = self.waiting.popleft()
         if not passing.let.done():
             passing.let.set_result(None)
 
     async def reached(self, count: int = 1) -> None:
-        """Wait until so many calls have come."""
+        """Wait until this number of calls has reached the gate."""
         deadline = asyncio.get_running_loop().time() + 60
         while len(self.came) < count:
             assert asyncio.get_running_loop().time() < deadline, f"{len(self.came)} calls have come, not {count}"
@@ -105,7 +105,7 @@ class Gate:
         if fate == "is lost":
             raise ServiceBusCommunicationError("It was lost on its way, says the test.", outcome=Outcome.UNKNOWN)
         if fate == "is not answered":
-            # It is executed, however short the caller's time is.
+            # The server executes the call even if the caller's time is short.
             await self._through(script, keys, arguments, **{**options, "timeout": 60})
             raise ServiceBusCommunicationError("The answer was lost, says the test.", outcome=Outcome.UNKNOWN)
         return await self._through(script, keys, arguments, **options)

@@ -1,4 +1,4 @@
-"""An application that listens to OpenTelemetry: what it has set up, and what came of it."""
+"""An application that listens to OpenTelemetry: its providers, and the spans and metrics that it gets."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ __all__ = ["Listener", "attributes", "context_of", "linked", "listener", "tracep
 
 
 class Listener:
-    """What an application has set up: spans and metrics are kept here."""
+    """The OpenTelemetry set-up of an application, which keeps the spans and metrics."""
 
     def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
         self._monkeypatch = monkeypatch
@@ -44,7 +44,7 @@ class Listener:
 
     @property
     def spans(self) -> dict[str, ReadableSpan]:
-        """The spans that have ended, by name; of those of one name the last."""
+        """The ended spans by name; the last one of each name."""
         return {span.name: span for span in self.all_spans}
 
     @property
@@ -53,7 +53,7 @@ class Listener:
 
     @property
     def points(self) -> dict[str, list[HistogramDataPoint | NumberDataPoint]]:
-        """What was measured, by the name of the metric."""
+        """The measured points by the name of the metric."""
         data = self._reader.get_metrics_data()
         found: dict[str, list[Any]] = {}
         for resource in data.resource_metrics if data else ():
@@ -63,13 +63,13 @@ class Listener:
         return found
 
     def everything(self) -> str:
-        """All that is known outside, as one text."""
+        """Return all exported spans and metrics as one text."""
         return json.dumps([span.to_json() for span in self.all_spans]) + repr(self.points)
 
 
 @pytest.fixture
 def listener(monkeypatch: pytest.MonkeyPatch) -> Iterator[Listener]:
-    """Nothing is set up yet."""
+    """Return a listener that has set up nothing yet."""
     monkeypatch.setattr(trace, "_TRACER_PROVIDER", None)
     monkeypatch.setattr(_internal, "_METER_PROVIDER", None)
     listener = Listener(monkeypatch)
@@ -88,7 +88,7 @@ def context_of(span: ReadableSpan) -> trace.SpanContext:
 
 
 def written(context: trace.SpanContext) -> str:
-    """A context as W3C writes it, put together here by other means."""
+    """Return a context in the W3C format, built without the code under test."""
     return f"00-{context.trace_id:032x}-{context.span_id:016x}-{context.trace_flags:02x}"
 
 
@@ -97,5 +97,5 @@ def traceparent(span: ReadableSpan) -> str:
 
 
 def linked(span: ReadableSpan) -> list[str]:
-    """The spans it links to, as they are written in a message."""
+    """Return the linked spans in the format that a message carries."""
     return [written(link.context) for link in span.links]

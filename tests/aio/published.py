@@ -1,4 +1,4 @@
-"""A topic for a test to send to: its subscriptions, what lies in them, and who administers them."""
+"""A topic for a test: its subscriptions, their messages, and an administration client."""
 
 from __future__ import annotations
 
@@ -23,12 +23,12 @@ Rules = Sequence[RuleProperties] | None
 
 
 def soon(seconds: float = 0.4) -> datetime:
-    """A time to come."""
+    """Return a time in the near future."""
     return datetime.now(UTC) + timedelta(seconds=seconds)
 
 
 class Subject:
-    """A topic called ``t``, a client, and an administrator."""
+    """A topic called ``t``, with a client and an administration client."""
 
     def __init__(
         self, client: ServiceBusClient, admin: ServiceBusAdministrationClient, url: str, clock: Any, **options: Any
@@ -47,7 +47,7 @@ class Subject:
         return made
 
     def other_client(self, **options: Any) -> ServiceBusClient:
-        """Another client of the same namespace, not connected yet."""
+        """Return another client of the same namespace, not yet connected."""
         return ServiceBusClient(self.url, namespace="ns", _clock=self.clock, **options)
 
     async def create(self, subscriptions: Mapping[str, Rules], **options: Any) -> None:
@@ -55,34 +55,34 @@ class Subject:
             await self.admin.create_subscription("t", name, rules=rules, **options)
 
     async def taken(self, subscription: str, *, dead: bool = False) -> list[ServiceBusReceivedMessage]:
-        """Everything that can be received from a subscription, which is taken out of it."""
+        """Receive and complete all active messages of a subscription."""
         found: list[ServiceBusReceivedMessage] = []
         options: dict[str, Any] = {"sub_queue": "deadletter"} if dead else {}
         async with self.receiver(subscription, **options) as receiver:
             while await self.count(subscription, dead=dead):
-                page = await receiver.receive_messages(1000, 60)  # there is something, so it does not wait
+                page = await receiver.receive_messages(1000, 60)  # a message is there, so the call does not wait
                 await receiver.complete_messages(page)
                 found += page
         return found
 
     async def count(self, subscription: str, *, dead: bool = False) -> int:
-        """How many messages lie in it that can be received."""
+        """Return the number of active messages in a subscription."""
         counts = await (await self.at(subscription)).counts()
         return counts.dead_active if dead else counts.active
 
     async def texts(self, subscription: str, *, dead: bool = False) -> list[str]:
-        """The bodies of it, sorted."""
+        """Receive all messages of a subscription and return their bodies, sorted."""
         return sorted(bodies(await self.taken(subscription, dead=dead)))
 
     async def at(self, subscription: str | None = None) -> Queue:
-        """The topic or a subscription, to be looked into."""
+        """Return the topic or a subscription as a ``Queue``, to inspect its partitions."""
         path = "t" if subscription is None else f"t/subscriptions/{subscription}"
         connection = self.client._connection
         record = await connection.record(path, asyncio.get_running_loop().time() + 60)
         return Queue(self.client, Entity(connection, record), self.url, self.clock)
 
     async def counts_to(self, subscription: str, active: int) -> None:
-        """Return when so many messages lie in a subscription."""
+        """Wait until a subscription has this number of active messages."""
 
         async def so_many() -> bool:
             return await self.count(subscription) == active
@@ -90,7 +90,7 @@ class Subject:
         await eventually(so_many, timeout=60, what=f"{active} messages in {subscription}")
 
     async def scheduled(self) -> int:
-        """How many messages wait on the topic."""
+        """Return the number of scheduled messages of the topic."""
         queue = await self.at()
         call_id = CallId("", 0, self.client._connection.clock.told())
         return sum([(await perform(queue.transport, each.count(call_id))).scheduled for each in queue.partitions])
@@ -108,7 +108,7 @@ async def topic_at(
     sessions: bool = False,
     **options: Any,
 ) -> AsyncIterator[Subject]:
-    """A topic that was just created. In the end its clients are closed, and no task of theirs may be left."""
+    """Create a topic. At the end, close its clients and check that no task is left."""
     before = asyncio.all_tasks()
     async with (
         ServiceBusClient(

@@ -1,4 +1,4 @@
-"""A stretch of network that is cut when a script is called, or when its answer comes back."""
+"""A network connection that a test cuts when a script is called or answers."""
 
 from __future__ import annotations
 
@@ -12,8 +12,8 @@ __all__ = ["Scissors"]
 
 
 class Scissors(Between):
-    """Cuts the connection a number of times: when a certain script has run, before its answer arrives; or when the
-    script is called, before the server has received the call.
+    """Cuts the connection a number of times: after a script has run but before its answer arrives, or when the script
+    is called but before the server receives the call.
     """
 
     def __init__(self, server: LocalServer) -> None:
@@ -25,7 +25,7 @@ class Scissors(Between):
         self._on_the_way = False
 
     def cut(self, script: str, times: int = 1, *, on_the_way: bool = False) -> None:
-        """The answers to the next calls of a script do not arrive; with ``on_the_way`` the calls do not."""
+        """Lose the answers to the next calls of a script or, with ``on_the_way``, the calls themselves."""
         self._sha, self._left, self._on_the_way = load(script).sha.encode(), times, on_the_way
 
     async def carry(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter, *, answers: bool) -> None:

@@ -1,4 +1,4 @@
-"""A queue with sessions for a test to stand at: what is sent to them, who has them, and what a client keeps of them."""
+"""A queue with sessions for a test: send to sessions, count their locks, and find their partitions."""
 
 from __future__ import annotations
 
@@ -19,37 +19,37 @@ class Seats(Queue):
     """A queue that requires sessions."""
 
     def session(self, name: Any, **options: Any) -> ServiceBusSessionReceiver:
-        """A receiver of a session."""
+        """Return a receiver of a session."""
         made = self.receiver(session_id=name, **options)
         assert isinstance(made, ServiceBusSessionReceiver)
         return made
 
     async def say(self, session: str, *texts: str, client: ServiceBusClient | None = None, **options: Any) -> None:
-        """Send messages of a session with these bodies, one after the other."""
+        """Send messages with these bodies to a session, one after the other."""
         async with (client or self.client).get_queue_sender(self.entity.name) as sender:
             for text in texts:
                 await sender.send_messages(ServiceBusMessage(text, session_id=session, **options))
 
     async def are(self, active: int, locked: int) -> bool:
-        """Whether that is how many messages there are; those that are held in a session count as locked."""
+        """Tell whether these are the message counts. Messages held in a session count as locked."""
         counts = await self.counts()
         return (counts.active, counts.held + counts.locked) == (active, locked)
 
     async def holders(self) -> int:
-        """How many sessions are locked."""
+        """Return the number of locked sessions."""
         return sum(len(held) for key, (_, held) in (await self.whole()).items() if key.endswith(":locks"))
 
     async def is_left_alone(self) -> bool:
-        """Whether no session is locked and nobody waits."""
+        """Tell whether no session is locked and no receiver waits."""
         return not await self.holders() and not await self.waiters()
 
     def place_of(self, session: str) -> int:
-        """In which of the partitions a session lies, by its place among them."""
+        """Return the index of the partition of a session."""
         numbers = list(self.entity.numbers)
         return numbers.index(self.entity.pinned(session).number) if self.entity.partitioned else 0
 
     def named(self, place: int, count: int = 1) -> list[str]:
-        """So many names of sessions that lie in a partition."""
+        """Return this number of session names that belong to a partition."""
         found: list[str] = []
         number = 0
         while len(found) < count:
@@ -59,25 +59,25 @@ class Seats(Queue):
         return found
 
     async def waits_for_a_session(self, acceptors: int = 1) -> None:
-        """Return when so many wait for a session, each in every partition."""
+        """Wait until this number of receivers waits for a session in every partition."""
         await self.waited_at(acceptors)
 
 
 @asynccontextmanager
 async def seats_at(url: str, **options: Any) -> AsyncIterator[Seats]:
-    """A queue that requires sessions and was just created."""
+    """Create a queue that requires sessions."""
     async with queue_at(url, sessions=True, **options) as queue:
         yield Seats(queue.client, queue.entity, queue.url, queue.clock)
 
 
 def session_of(receiver: ServiceBusReceiver) -> ServiceBusSession:
-    """The session that a receiver has accepted."""
+    """Return the session that a receiver has accepted."""
     session = receiver.session
     assert session is not None
     return session
 
 
 async def steps(count: int) -> None:
-    """Let the event loop go round so many times."""
+    """Let the event loop run this number of turns."""
     for _ in range(count):
         await asyncio.sleep(0)

@@ -1,4 +1,4 @@
-"""A queue for a test to stand at: who receives from it, what lies in it, and the calls that go there."""
+"""A queue for a test: send and take messages, count waiting receivers, and count calls."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ on_servers = pytest.mark.parametrize("target", ["server", "cluster"], indirect=T
 
 
 class HandClock(Clock):
-    """A clock that goes when the test moves it."""
+    """A clock that moves only when the test moves it."""
 
     kind: Literal["server", "test"] = "test"
 
@@ -82,7 +82,7 @@ class Calls:
 
 
 class Queue:
-    """A queue, and a client that is connected to it. What the test itself does to it goes past the client's lanes."""
+    """A queue with a connected client. The methods of this class bypass the lanes of the client."""
 
     def __init__(self, client: ServiceBusClient, entity: Entity, url: str, clock: Clock | None) -> None:
         self.client = client
@@ -108,13 +108,13 @@ class Queue:
         return made
 
     def other_client(self, clock: Clock | None = None, **options: Any) -> ServiceBusClient:
-        """Another client of the same namespace, not connected yet."""
+        """Return another client of the same namespace, not yet connected."""
         return ServiceBusClient(self.url, namespace="ns", _clock=clock or self.clock, **options)
 
     async def send(
         self, *texts: str, at: int | None = None, properties: Mapping[Any, Any] | None = None, **options: Any
     ) -> list[int]:
-        """Messages with these bodies, into the partition ``at``, or each into the next one; their sequence numbers."""
+        """Send messages to partition ``at``, or each to the next partition. Return their sequence numbers."""
         numbers: list[int] = []
         for text in texts:
             made = outgoing(
@@ -128,13 +128,13 @@ class Queue:
         return numbers
 
     async def put(self, *messages: Outgoing, at: int = 0) -> list[int]:
-        """The same in one call."""
+        """Send messages to one partition in one call. Return their sequence numbers."""
         sent = await perform(self.transport, self.partitions[at].send(self.call_id, messages))
         base = self.entity.base(self.entity.numbers[at])
         return [base + sent.first + place for place in range(len(messages))]
 
     async def fill(self, count: int, *, at: int = 0, size: int = 0, start: int = 0) -> list[int]:
-        """So many messages, with their numbers as bodies, of at least so many bytes, with few calls."""
+        """Send numbered messages of at least ``size`` bytes in few calls. Return their sequence numbers."""
         numbers: list[int] = []
         texts = [str(number).rjust(size) for number in range(start, start + count)]
         made = [outgoing(ServiceBusMessage(text), detects_duplicates=False) for text in texts]
@@ -144,28 +144,28 @@ class Queue:
         return numbers
 
     async def take(self, wanted: int = 1, *, at: int = 0, side: SidePrefix = "") -> list[Lock]:
-        """Lock messages as somebody else."""
+        """Lock messages as another receiver."""
         token = new_token()
         received = await perform(self.transport, self.partitions[at].receive(self.call_id, token, wanted, side=side))
         return [Lock(token, message.name) for message in received.messages]
 
     async def abandon(self, locks: Sequence[Lock], *, at: int = 0, counted: bool = True) -> None:
-        """Give back what was taken."""
+        """Abandon the locks of taken messages."""
         await perform(self.transport, self.partitions[at].abandon(self.call_id, locks, counted=counted))
 
     async def lose(self, message: ServiceBusReceivedMessage) -> None:
-        """End the lock of a message of the last partition behind its receiver's back."""
+        """End the lock of a message in the last partition without the knowledge of its receiver."""
         lease = hold_of(message).lease
         assert lease is not None
         await self.abandon([Lock(lease.token, hold_of(message).name)], at=-1)
 
     async def counts(self) -> Counts:
-        """All partitions together."""
+        """Return the counts of all partitions together."""
         found = [await perform(self.transport, partition.count(self.call_id)) for partition in self.partitions]
         return Counts(*(sum(column) for column in zip(*found, strict=True)))
 
     async def are(self, active: int, locked: int) -> bool:
-        """Whether that is how many messages there are."""
+        """Tell whether these are the numbers of active and locked messages."""
         counts = await self.counts()
         return (counts.active, counts.locked) == (active, locked)
 
@@ -173,11 +173,11 @@ class Queue:
         return (await self.counts()).locked
 
     async def waiters(self) -> int:
-        """How many receivers wait, all partitions together."""
+        """Return the number of registered waiters in all partitions together."""
         return sum(len(held) for key, (_, held) in (await self.whole()).items() if key.endswith(":waiters"))
 
     async def waited_at(self, receivers: int = 1) -> None:
-        """Return when so many receivers wait, each in every partition."""
+        """Wait until this number of receivers waits in every partition."""
         count = receivers * len(self.partitions)
 
         async def so_many() -> bool:
@@ -186,7 +186,7 @@ class Queue:
         await eventually(so_many)
 
     async def let_wait(self, receiver: ServiceBusReceiver) -> None:
-        """Have a receiver wait in every partition, and nobody wait for it any more."""
+        """Register a receiver as a waiter in every partition, and cancel the call that waited."""
         before = await self.waiters()
         task = asyncio.create_task(receiver.receive_messages(1, 60))
 
@@ -198,20 +198,20 @@ class Queue:
         await asyncio.wait((task,))
 
     async def whole(self) -> Everything:
-        """What all keys hold."""
+        """Return the content of all keys."""
         found: Everything = {}
         for partition in self.partitions:
             found |= await everything(self.transport, partition.keys)
         return found
 
     async def clear(self) -> None:
-        """Take all messages away, whatever their state, and all who wait."""
+        """Delete all messages in every state, and all waiters."""
         for partition in self.partitions:
             for key in (*partition.keys[1:6], partition.keys[8]):
                 await self.transport.command("DEL", key, key=key)
 
     async def look_after(self) -> None:
-        """Have done what is due."""
+        """Process all due work in every partition."""
         for partition in self.partitions:
             await perform(self.transport, partition.due(self.call_id))
 
@@ -226,7 +226,7 @@ async def queue_at(
     name: str = "q",
     **settings: Any,
 ) -> AsyncIterator[Queue]:
-    """A queue that was just created. In the end its client is closed, and no task of it may be left."""
+    """Create a queue. At the end, close its client and check that no task is left."""
     before = asyncio.all_tasks()
     client = ServiceBusClient(url, namespace="ns", partition_count=partitions, _clock=clock)
     async with client:
@@ -241,12 +241,12 @@ async def queue_at(
 
 
 def bodies(messages: Sequence[ServiceBusReceivedMessage]) -> list[str]:
-    """What they say."""
+    """Return the bodies of messages as text."""
     return [str(message).strip() for message in messages]
 
 
 async def exists(client: ServiceBusClient, name: str) -> bool:
-    """Whether the registry knows an entity of this name."""
+    """Tell whether the registry has an entity of this name."""
     try:
         await client._connection.namespace.get_entity(name)
     except MessagingEntityNotFoundError:

@@ -1,4 +1,4 @@
-"""Accepting a session: by its name, or the next one that is free, and what becomes of one whom nobody waits for."""
+"""Accepting a session by name or accepting the next free one, and releasing a session that no caller wants any more."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ def passed() -> float:
 
 
 def opening(receiver: ServiceBusReceiver) -> Opening:
-    """Begin to accept the session of a receiver."""
+    """Start to accept the session of a receiver."""
     return asyncio.ensure_future(receiver.__aenter__())
 
 
@@ -55,7 +55,7 @@ def opening(receiver: ServiceBusReceiver) -> Opening:
 @both
 @pytest.mark.parametrize("name", ["a", "", "an odd näme ÿ/{x}:\x00", "x" * 128])
 async def test_a_session_is_accepted_by_its_name(url: str, partitioned: bool, name: str) -> None:
-    """Whether or not it has messages; the empty text is a name as well."""
+    """The session may be empty, and the empty text is a valid name."""
     async with seats_at(url, partitioned=partitioned) as queue:
         async with queue.session(name) as receiver:
             assert session_of(receiver).session_id == name
@@ -89,7 +89,7 @@ async def test_a_session_held_elsewhere_is_refused_until_it_is_released(url: str
 
 
 def without_calls(everything: dict[str, Any]) -> dict[str, Any]:
-    """What was there, but for what partitions note of calls."""
+    """Return the keys except those in which partitions record calls."""
     return {key: held for key, held in everything.items() if not key.endswith((":ops", ":state"))}
 
 
@@ -106,7 +106,7 @@ async def test_a_refused_receiver_can_accept_the_session_later(url: str, partiti
 
 @both
 async def test_a_session_whose_lock_lapsed_can_be_accepted_again(url: str, partitioned: bool) -> None:
-    """Also where more is held of it than one call works off."""
+    """This also holds when the session has more locked messages than one call processes."""
     async with seats_at(url, partitioned=partitioned, lock_duration=1500) as queue:
         await queue.say("a", *(str(number) for number in range(250)))
         gone = queue.session("a")
@@ -140,12 +140,12 @@ async def test_several_calls_of_one_receiver_accept_its_session_once(url: str, p
             assert await queue.is_left_alone()
 
 
-# -- the next one ------------------------------------------------------------------------------------------------------
+# -- the next session --------------------------------------------------------------------------------------------------
 
 
 @both
 async def test_the_next_session_is_the_one_free_for_longest(url: str, partitioned: bool) -> None:
-    """Of those in one partition; only such count that have something to be received."""
+    """This holds within a partition. Sessions without receivable messages do not count."""
     clock = HandClock()
     async with seats_at(url, partitioned=partitioned, clock=clock) as queue:
         first, second, third = queue.named(0, 3)
@@ -176,7 +176,7 @@ async def test_accepting_times_out_or_returns_none_when_no_session_is_free(url: 
 
 @both
 async def test_the_wait_time_of_any_call_bounds_the_wait_for_a_session(url: str, partitioned: bool) -> None:
-    """Whichever call it is that accepts."""
+    """The call that accepts the session may be a receive or a peek."""
     async with seats_at(url, partitioned=partitioned) as queue:
         receiver = queue.session(NEXT_AVAILABLE_SESSION)
         begun = passed()
@@ -221,7 +221,7 @@ async def test_accept_next_session_takes_the_options_of_a_receiver(url: str, par
                 await queue.client.accept_next_session("q", **options)
 
 
-# -- waiting for it ----------------------------------------------------------------------------------------------------
+# -- waiting for a session ---------------------------------------------------------------------------------------------
 
 
 async def _sent(queue: Seats, name: str, _: ServiceBusReceiver) -> None:
@@ -256,7 +256,9 @@ async def test_a_waiting_acceptor_asks_only_when_a_session_becomes_free(
             await way(queue, free, holder)
             receiver = await task
         assert passed() - begun < 20
-        assert calls.by_script["accept_session"] <= 1 + len(queue.partitions)  # one is asked, all others are left
+        assert calls.by_script["accept_session"] <= 1 + len(
+            queue.partitions
+        )  # one partition is asked, and the receiver leaves all others
         assert session_of(receiver).session_id == (free if way is _sent else held)
         assert not await queue.waiters()
 
@@ -287,7 +289,7 @@ async def test_a_waiting_acceptor_asks_again_at_the_next_due_time(url: str, part
 @both
 @pytest.mark.parametrize("how", ["goes away", "takes another"])
 async def test_an_acceptor_that_leaves_passes_on_the_due_time_it_knew(url: str, partitioned: bool, how: str) -> None:
-    """The first was woken to hear of it; the second would sleep past it."""
+    """Only the first acceptor was woken and knows the time. The second would sleep past it."""
     async with seats_at(url, partitioned=partitioned) as queue:
         soon, other = queue.named(0, 2)
         first, second = queue.session(NEXT_AVAILABLE_SESSION), queue.session(NEXT_AVAILABLE_SESSION, max_wait_time=60)
@@ -341,7 +343,7 @@ async def nobody_waits(queue: Queue) -> bool:
 
 @both
 async def test_many_sessions_are_each_served_by_one_receiver_at_a_time(url: str, partitioned: bool) -> None:
-    """None by two at once, none forgotten, each in its order, over two clients."""
+    """No session is forgotten, and each one keeps its order across two clients."""
     async with seats_at(url, partitioned=partitioned) as queue, queue.other_client() as other:
         names = [f"session {number}" for number in range(24)]
         served: dict[str, list[str]] = {name: [] for name in names}
@@ -386,7 +388,7 @@ async def test_an_acceptor_looks_again_after_losing_its_pubsub_connection(
         assert passed() - begun < 20
 
 
-# -- what cannot be ----------------------------------------------------------------------------------------------------
+# -- refused receivers -------------------------------------------------------------------------------------------------
 
 
 @both
@@ -457,7 +459,7 @@ async def test_a_closed_renewer_prevents_accepting_a_session(url: str) -> None:
         assert await queue.is_left_alone()
 
 
-# -- who goes away -----------------------------------------------------------------------------------------------------
+# -- cancelling and closing --------------------------------------------------------------------------------------------
 
 
 @both
@@ -511,7 +513,7 @@ async def test_a_session_stays_available_when_its_acceptor_is_cancelled(url: str
 
 @both
 async def test_a_session_accepted_after_cancellation_is_released(url: str, partitioned: bool) -> None:
-    """The call was under way: what it brings is nobody's."""
+    """The call was under way, so its session has no receiver any more."""
     async with seats_at(url, partitioned=partitioned) as queue:
         await queue.say("a", "1")
         with Gate(queue.client, "accept_session") as gate:
@@ -548,7 +550,7 @@ async def test_a_session_accepted_after_the_timeout_is_released(
 @both
 @pytest.mark.parametrize("name", ["a", NEXT_AVAILABLE_SESSION], ids=["named", "next"])
 async def test_a_receiver_closed_while_accepting_accepts_nothing(url: str, partitioned: bool, name: Any) -> None:
-    """And says so at once."""
+    """The closed receiver raises its error at once."""
     async with seats_at(url, partitioned=partitioned) as queue:
         await queue.say("a", "1")
         with Gate(queue.client, "accept_session") as gate:
@@ -603,7 +605,7 @@ async def test_closing_ends_an_acceptor_that_replaced_a_cancelled_one(url: str, 
 @both
 @pytest.mark.parametrize("name", ["a", NEXT_AVAILABLE_SESSION], ids=["named", "next"])
 async def test_a_client_forgets_a_receiver_whose_close_was_cancelled(url: str, partitioned: bool, name: Any) -> None:
-    """As it is for each accept_next_session in a cancelled scope, where everything that waits is cut short."""
+    """A cancelled scope around accept_next_session also cancels the close inside it."""
     async with seats_at(url, partitioned=partitioned) as queue:
         await queue.say("a", "1")
         receiver = queue.session(name)
@@ -635,7 +637,7 @@ async def test_closing_a_client_ends_all_its_waiting_acceptors(url: str, partiti
 
 @both
 async def test_a_client_forgets_senders_and_receivers_that_failed_to_open(url: str, partitioned: bool) -> None:
-    """A client that asks for the next session for days does not remember when there was none."""
+    """A client can ask for the next session for days without keeping failed receivers."""
     async with seats_at(url, partitioned=partitioned) as queue:
         before = len(queue.client._handlers)
         for _ in range(3):
@@ -652,11 +654,11 @@ async def test_a_client_forgets_senders_and_receivers_that_failed_to_open(url: s
         assert len(queue.client._handlers) == before
 
 
-# -- partitions that cannot be reached ---------------------------------------------------------------------------------
+# -- unreachable partitions --------------------------------------------------------------------------------------------
 
 
 class Mute:
-    """Some partitions do not answer, or cannot be reached, as a client sees it."""
+    """Partitions that do not answer or cannot be reached by the client."""
 
     def __init__(self, queue: Seats, places: set[int], *, hangs: bool) -> None:
         self._keys = {queue.partitions[place].keys[0] for place in places}
@@ -665,7 +667,7 @@ class Mute:
         self._through = queue.transport.call
         self._let: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         self.asked = 0
-        """How many calls they have had."""
+        """The number of calls to these partitions."""
 
     def __enter__(self) -> Self:
         self._transport.call = self._call  # type: ignore[method-assign]
@@ -676,7 +678,7 @@ class Mute:
         self._let.set_result(None)
 
     async def _call(self, script: Any, keys: Any, *arguments: Any, **options: Any) -> Any:
-        if keys[0] in self._keys and script.name != "read":  # by which the test looks itself
+        if keys[0] in self._keys and script.name != "read":  # the test itself calls "read"
             self.asked += 1
             if self._hangs:
                 await asyncio.wait((self._let,), timeout=options.get("timeout"))
@@ -708,7 +710,7 @@ async def test_an_unresponsive_partition_does_not_hide_sessions_of_the_others(ur
 
 @in_memory
 async def test_no_free_session_is_reported_despite_an_unreachable_partition(url: str) -> None:
-    """Only when none can be reached is that the error."""
+    """The connection error is raised only when no partition can be reached."""
     async with seats_at(url, partitioned=True) as queue:
         with Mute(queue, {0}, hangs=False):
             assert await queue.client.accept_next_session("q", max_wait_time=0.5) is None
@@ -761,7 +763,7 @@ async def test_an_acceptor_continues_after_a_server_restart(binary: str | None, 
             assert session_of(await task).session_id == "a"
 
 
-# -- the queue is not the same any more --------------------------------------------------------------------------------
+# -- deleted and recreated queues --------------------------------------------------------------------------------------
 
 
 @both
@@ -775,7 +777,7 @@ async def test_a_waiting_acceptor_gets_a_session_of_the_recreated_queue(url: str
         seats = Seats(other, await other._connection.entity("q", passed() + 60), url, None)
         await seats.say("a", "1")
         with suppress(ServiceBusError):
-            await queue.say("a", "2")  # this client learns of it
+            await queue.say("a", "2")  # this client learns of the new queue
         receiver = await task
         assert session_of(receiver).session_id == "a"
         assert bodies(await receiver.receive_messages(1, 60)) == ["1"]
@@ -783,7 +785,7 @@ async def test_a_waiting_acceptor_gets_a_session_of_the_recreated_queue(url: str
 
 @both
 async def test_a_session_of_a_deleted_queue_is_lost(url: str, partitioned: bool) -> None:
-    """Also where another queue of that name has come, in the same partitions or in others."""
+    """This also holds when a new queue of that name exists, in the same or other partitions."""
     async with seats_at(url, partitioned=partitioned) as queue, queue.other_client() as other:
         await other._connection.open(passed() + 60)
         for change in (False, True):

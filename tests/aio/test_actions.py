@@ -1,4 +1,4 @@
-"""What rules' actions make of messages, as their senders and receivers see it."""
+"""Actions of rules: how they change messages for senders and receivers."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ pytestmark = pytest.mark.anyio
 
 
 class WrongClock(HandClock):
-    """It is not what the servers' are."""
+    """A clock whose wall time differs from the time of the servers."""
 
     ahead = timedelta(0)
 
@@ -31,14 +31,14 @@ class WrongClock(HandClock):
 
 
 def acting(text: str, parameters: dict[str, Any] | None = None, *, where: str | None = None) -> list[RuleProperties]:
-    """One rule with this action."""
+    """Return one rule with this action."""
     chosen = TrueRuleFilter() if where is None else SqlRuleFilter(where)
     return [RuleProperties("r", filter=chosen, action=SqlRuleAction(text, parameters or {}))]
 
 
 @in_memory
 async def test_an_action_changes_the_time_to_live_of_a_copy(url: str) -> None:
-    """Longer than its message would, too."""
+    """The copy may live longer than the message."""
     clock = HandClock()
     subscriptions = {
         "same": acting("SET a = 1"),
@@ -69,7 +69,7 @@ async def test_an_action_changes_the_time_to_live_of_a_copy(url: str) -> None:
 
 @in_memory
 async def test_rules_see_a_message_as_it_was_when_it_was_sent(url: str) -> None:
-    """Whatever its sender does with it afterwards."""
+    """Later changes by the sender do not matter."""
     message = ServiceBusMessage("x", application_properties={"n": 0, "list": [0]})
     properties = message.application_properties
     assert properties is not None
@@ -107,7 +107,7 @@ async def test_past_scheduled_messages_get_the_numbers_of_their_first_copies(
 @in_memory
 @pytest.mark.parametrize("ahead", [timedelta(minutes=5), timedelta(hours=1)], ids=str)
 async def test_the_partition_clock_decides_whether_a_message_is_due(url: str, ahead: timedelta) -> None:
-    """Not the sender, whose clock may be ahead or behind."""
+    """The clock of the sender may be ahead or behind."""
     clock = WrongClock()
     async with topic_at(url, {"s": None}, clock=clock) as subject, subject.sender() as sender:
         for clock.ahead in (ahead, -timedelta(minutes=9)):
@@ -121,7 +121,7 @@ async def test_the_partition_clock_decides_whether_a_message_is_due(url: str, ah
 
 @in_memory
 async def test_date_arithmetic_in_rules_is_correct_across_a_time_change(url: str) -> None:
-    """On the night on which summer ends, when Python calls no time of the hour that comes twice equal to another."""
+    """In the repeated hour at the end of summer time, Python never calls times of different zones equal."""
     same = datetime(2025, 10, 26, 0, 30, tzinfo=UTC)
     there = same.astimezone(ZoneInfo("Europe/Berlin"))
     rules = [

@@ -1,4 +1,4 @@
-"""What is visited when, and what is read: decided without waiting, and so tested without."""
+"""The agenda of visits and reads. It decides without waiting, so its tests do not wait either."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ A, B, C = Place(0, "a"), Place(0, "b"), Place(1, "c")
 
 
 def an_agenda(*places: Place, now: float = 0.0) -> Agenda:
-    """An agenda for these places, all of which have been read: nothing is due in any."""
+    """Return an agenda that has read all these places and found nothing due."""
     agenda = Agenda(PACE)
     agenda.set_entities({place.entity: [place.number] for place in places}, now)
     while not agenda.all_read:
@@ -157,7 +157,7 @@ def test_an_unreadable_slot_is_retried_without_blocking_the_others() -> None:
     agenda.set_entities({"a": [0], "c": [1]}, 0.0)
     first, second = Read(0, ("a",)), Read(1, ("c",))
     assert agenda.next(0.0, 0.0) == first
-    assert agenda.next(0.5, 0.5) == Sleep(0.5)  # one at a time, as long as it may be answered
+    assert agenda.next(0.5, 0.5) == Sleep(0.5)  # one read at a time while its answer may still come
     assert agenda.next(1.0, 1.0) == second
     agenda.read_done(second, [None])
     agenda.read_failed(first, 5.0)
@@ -182,7 +182,7 @@ def test_every_place_is_read_again_once_a_round_in_parts() -> None:
         times = [at for at, each in seen if each == place]
         assert len(times) >= 2
         assert max(later - sooner for sooner, later in pairwise(times)) <= PACE.round + 0.01
-    assert len({at for at, _ in seen}) <= 9  # parts of 100 s
+    assert len({at for at, _ in seen}) <= 9  # a round of 100 s is split into parts
 
 
 def test_a_deleted_entity_is_forgotten() -> None:
@@ -223,16 +223,16 @@ def test_outdated_due_times_do_not_accumulate() -> None:
     assert agenda.due_at(A) == 1e6
 
 
-# -- against a world ---------------------------------------------------------------------------------------------------
+# -- a simulated world -------------------------------------------------------------------------------------------------
 
 WITHOUT_ROUND = replace(PACE, round=1e9)
-"""Nothing is found by chance."""
+"""A pace without rounds, so that no round finds due work by chance."""
 PLACES = [Place(number, f"{entity}{number}") for number in range(3) for entity in "pqrst"]
 
 
 @dataclass
 class World:
-    """Partitions with due times, which announce them; who listens may be deaf to a slot for a while."""
+    """Partitions that announce their due times. The listener may miss the announcements of a slot for a while."""
 
     due: dict[Place, float] = field(default_factory=dict)
     told: dict[Place, float] = field(default_factory=dict)
@@ -240,7 +240,7 @@ class World:
     now: float = 0.0
 
     def put(self, agenda: Agenda, place: Place, at: float) -> None:
-        """Something is due there at a time; the rule by which a partition announces is that of announce.lua."""
+        """Make something due at a time. The partition announces it by the rule of announce.lua."""
         self.due[place] = min(at, self.due.get(place, at))
         self.announce(agenda, place)
 
@@ -252,7 +252,7 @@ class World:
                 agenda.announced(place, first)
 
     def visit(self, agenda: Agenda, place: Place) -> float | None:
-        """What a visit answers."""
+        """Visit a place and return its next due time."""
         if self.due.get(place, self.now + 1) <= self.now:
             del self.due[place]
         self.announce(agenda, place)
@@ -260,7 +260,7 @@ class World:
 
 
 def carried_out(agenda: Agenda, world: World, fails: list[bool]) -> bool:
-    """Do what the agenda says, once, having checked that it is right; whether there was anything to do."""
+    """Check one decision of the agenda and carry it out. Return whether there was anything to do."""
     known = {place: at for place in PLACES if (at := agenda.due_at(place)) is not None}
     todo = agenda.next(world.now, world.now)
     failing = bool(fails) and fails.pop()

@@ -1,4 +1,4 @@
-"""Message ids that sbredis assigns: kept as long as a send may have to be repeated, and then drawn anew."""
+"""Message ids that sbredis assigns: kept while a send may have to be repeated, and new for the next send."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ Send = Callable[[ServiceBusSender, Any], Awaitable[object]]
 
 @asynccontextmanager
 async def detecting(url: str, *, partitioned: bool = False) -> AsyncIterator[tuple[Queue, ServiceBusSender]]:
-    """A queue that drops what has the id of another message."""
+    """Create a queue with duplicate detection, and a sender."""
     async with (
         queue_at(url, partitioned=partitioned, duplicate_window=60_000) as queue,
         queue.client.get_queue_sender("q") as sender,
@@ -121,7 +121,7 @@ async def test_an_application_id_is_never_changed(url: str, way: Send) -> None:
 @in_memory
 @pytest.mark.parametrize("raw", [False, True])
 async def test_an_assigned_id_set_by_the_application_is_kept(url: str, *, raw: bool) -> None:
-    """It asks for the same message once more, and that is a duplicate."""
+    """The application sends the same message once more, which is a duplicate."""
     message = ServiceBusMessage("x")
     async with detecting(url) as (queue, sender):
         await sender.send_messages(message)
@@ -155,7 +155,7 @@ async def test_sending_one_object_several_times_at_once_creates_several_messages
 
 @both
 async def test_sending_a_batch_again_creates_other_messages(url: str, *, partitioned: bool) -> None:
-    """Also for an unpartitioned queue: its messages are as they were when they were added."""
+    """A batch sends its messages as they were when they were added."""
     assigned, own = ServiceBusMessage("x", partition_key="k"), ServiceBusMessage("own", message_id="k")
     async with detecting(url, partitioned=partitioned) as (queue, sender):
         batch = await sender.create_message_batch()
@@ -193,7 +193,7 @@ async def test_a_failed_batch_and_its_messages_keep_their_ids(url: str) -> None:
                 await sender.send_messages(batch)
             gate.fates.clear()
         assert len(flat(await lies_in(queue))) == 3
-        await sender.send_messages(message)  # by itself: the repetition is recognised as well
+        await sender.send_messages(message)  # sent alone, the message is still recognised as a duplicate
         assert len(flat(await lies_in(queue))) == 3
 
 
@@ -216,7 +216,7 @@ async def test_an_id_is_kept_when_a_message_does_not_fit_into_a_batch(url: str) 
 
 @in_memory
 async def test_an_id_is_kept_when_the_send_is_cancelled(url: str) -> None:
-    """It does not know whether the message was taken."""
+    """The cancelled caller does not know whether the message was stored."""
     message = ServiceBusMessage("x")
     async with detecting(url) as (queue, sender):
         with Gate(queue.client) as gate:
@@ -231,7 +231,7 @@ async def test_an_id_is_kept_when_the_send_is_cancelled(url: str) -> None:
         assert flat(await lies_in(queue)) == ["x"]
 
 
-# -- what is dropped is told -------------------------------------------------------------------------------------------
+# -- dropped duplicates ------------------------------------------------------------------------------------------------
 
 
 def told(caplog: pytest.LogCaptureFixture) -> list[str]:
@@ -256,7 +256,7 @@ async def test_a_dropped_duplicate_is_logged_with_its_id(url: str, caplog: pytes
 async def test_duplicates_among_several_messages_are_logged_with_all_ids_of_the_call(
     url: str, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """The partition says only how many there were."""
+    """The partition returns only the number of duplicates."""
     caplog.set_level(logging.INFO, "sbredis")
     async with detecting(url) as (queue, sender):
         await sender.send_messages([ServiceBusMessage("x", message_id=name) for name in "abc"])

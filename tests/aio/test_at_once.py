@@ -20,7 +20,7 @@ def passed() -> float:
     return asyncio.get_running_loop().time()
 
 
-# -- what is there now -------------------------------------------------------------------------------------------------
+# -- receiving without waiting -----------------------------------------------------------------------------------------
 
 
 @pytest.mark.everywhere("the partitions lie on several nodes")
@@ -62,7 +62,7 @@ async def test_a_non_waiting_receive_registers_no_waiter(url: str, partitioned: 
 
 @both
 async def test_a_non_waiting_receive_finds_messages_before_any_notice_arrives(url: str, partitioned: bool) -> None:
-    """The call does not depend on the notice that wakes a receiver: it asks."""
+    """The call asks the partitions and does not depend on the notice that wakes a receiver."""
     async with queue_at(url, partitioned=partitioned) as queue, queue.receiver() as receiver:
         await queue.let_wait(receiver)
         for number in range(20):
@@ -206,7 +206,7 @@ async def test_a_receiver_of_the_next_session_may_have_a_wait_time_of_zero(url: 
 
 @both
 async def test_the_first_message_is_returned_without_waiting_for_more(url: str, partitioned: bool) -> None:
-    """The call that brings it is answered while others are still under way, or not even made."""
+    """The call returns while calls to other partitions are still running or not yet made."""
     async with queue_at(url, partitioned=partitioned) as queue, queue.receiver() as receiver:
         waiting = asyncio.create_task(receiver.receive_messages(10, 20, gather=False))
         await queue.waited_at(1)
@@ -224,7 +224,7 @@ async def test_messages_of_the_same_reply_are_returned_with_the_first_message(ur
 
 @in_memory
 async def test_a_receive_without_gathering_does_not_wait_for_unanswered_calls(url: str) -> None:
-    """A receiver that gathers has to wait for a call that is not answered; one that does not gather returns."""
+    """A gathering receiver would wait for an unanswered call. Without gathering it returns."""
     async with queue_at(url, partitioned=True) as queue, queue.receiver() as receiver:
         await queue.fill(2, at=0)
         with Gate(queue.client, "receive") as gate:

@@ -1,4 +1,4 @@
-"""Opening what a path leads to."""
+"""Opening senders and receivers by path."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A caller that goes away, at whatever step: nothing is lost, nothing stays locked, no delivery is counted."""
+"""Calls cancelled at any step: no message is lost or stays locked, and no delivery is counted."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ STEPS = range(41)
 
 
 async def after(steps: int, done: Awaitable[Any]) -> Any:
-    """What becomes of a call that is cancelled after so many turns of the event loop: its result, or None."""
+    """Cancel a call after a number of turns of the event loop. Return its result, or None if it was cancelled."""
     task = asyncio.ensure_future(done)
     for _ in range(steps):
         await asyncio.sleep(0)
@@ -34,7 +34,7 @@ async def after(steps: int, done: Awaitable[Any]) -> Any:
 @both
 @pytest.mark.parametrize("prefetch", [0, 2])
 async def test_a_message_survives_a_cancelled_receive(url: str, partitioned: bool, prefetch: int) -> None:
-    """The message is with the caller, or can be received again at once by somebody else."""
+    """The caller has the message, or another receiver can receive it at once."""
     async with queue_at(url, partitioned=partitioned) as queue:
         await queue.send("a", at=-1)
         messages: list[ServiceBusReceivedMessage] = []
@@ -56,7 +56,6 @@ async def test_a_message_survives_a_cancelled_receive(url: str, partitioned: boo
 
 @both
 async def test_the_next_call_of_a_receiver_gets_the_messages_of_a_cancelled_one(url: str, partitioned: bool) -> None:
-    """The next call gets what the one before it has left behind."""
     async with queue_at(url, partitioned=partitioned) as queue, queue.receiver() as receiver:
         await queue.fill(60, at=-1)
         seen: list[str] = []
@@ -70,7 +69,7 @@ async def test_the_next_call_of_a_receiver_gets_the_messages_of_a_cancelled_one(
 
 @both
 async def test_a_cancelled_receive_and_delete_keeps_its_messages_for_the_next_call(url: str, partitioned: bool) -> None:
-    """It cannot be given back: it is kept for the next call of the same receiver."""
+    """A deleted message cannot be given back, so the receiver keeps it for its next call."""
     async with (
         queue_at(url, partitioned=partitioned) as queue,
         queue.receiver(receive_mode=ServiceBusReceiveMode.RECEIVE_AND_DELETE) as receiver,
@@ -86,7 +85,6 @@ async def test_a_cancelled_receive_and_delete_keeps_its_messages_for_the_next_ca
 
 @both
 async def test_messages_of_a_cancelled_call_go_to_the_next_waiting_call(url: str, partitioned: bool) -> None:
-    """What it would have got goes to those behind it."""
     async with queue_at(url, partitioned=partitioned) as queue, queue.receiver() as receiver:
         for steps in STEPS[::4]:
             first = asyncio.create_task(receiver.receive_messages(1, 60))
@@ -111,7 +109,7 @@ async def test_messages_of_a_cancelled_call_go_to_the_next_waiting_call(url: str
 @both
 @pytest.mark.parametrize("what", ["complete", "abandon", "defer", "dead-letter"])
 async def test_a_message_stays_settleable_when_settling_is_cancelled(url: str, partitioned: bool, what: str) -> None:
-    """It is settled, or it can be settled still; it is never neither."""
+    """The message is either settled or can still be settled."""
     async with queue_at(url, partitioned=partitioned) as queue, queue.receiver() as receiver:
         ways = {
             "complete": receiver.complete_message,
@@ -168,7 +166,6 @@ def _came_to_rest(receiver: ServiceBusReceiver) -> bool:
 
 @both
 async def test_a_message_stays_settleable_when_renewing_is_cancelled(url: str, partitioned: bool) -> None:
-    """The message keeps a lock under which it can be settled."""
     async with queue_at(url, partitioned=partitioned) as queue, queue.receiver() as receiver:
         await queue.fill(len(STEPS), at=-1)
         messages = await receiver.receive_messages(len(STEPS), 20)
@@ -182,7 +179,7 @@ async def test_a_message_stays_settleable_when_renewing_is_cancelled(url: str, p
 
 @both
 async def test_cancelled_peeking_and_purging_leave_a_consistent_queue(url: str, partitioned: bool) -> None:
-    """Nothing is shown twice by what comes after, and what was deleted is gone."""
+    """Later peeks show no message twice, and deleted messages stay deleted."""
     async with queue_at(url, partitioned=partitioned) as queue, queue.receiver() as receiver:
         await queue.fill(10, at=-1)
         for steps in STEPS[::5]:
@@ -198,7 +195,7 @@ async def test_cancelled_peeking_and_purging_leave_a_consistent_queue(url: str, 
 @pytest.mark.everywhere("the partitions lie on several nodes")
 @both
 async def test_a_cancelled_close_continues_in_the_background(url: str, partitioned: bool) -> None:
-    """Cut off, it goes on beside; another close waits for it."""
+    """A second close waits for the cancelled one."""
     async with queue_at(url, partitioned=partitioned) as queue:
         await queue.fill(5, at=-1)
         for steps in STEPS[::6]:
@@ -219,7 +216,7 @@ async def test_a_cancelled_close_continues_in_the_background(url: str, partition
 
 @in_memory
 async def test_closing_the_client_leaves_no_task_at_any_step(url: str) -> None:
-    """At any step of receiving and of renewing: no task is left, which the end of the queue sees to."""
+    """This holds at any step of receiving and renewing. ``queue_at`` checks that no task is left."""
     for steps in STEPS[::3]:
         async with queue_at(f"{url}-{steps}", partitioned=True) as queue:
             await queue.fill(5, at=-1)
@@ -237,7 +234,7 @@ async def test_closing_the_client_leaves_no_task_at_any_step(url: str) -> None:
 
 @both
 async def test_a_timeout_of_the_caller_cancels_a_receive_without_loss(url: str, partitioned: bool) -> None:
-    """asyncio.timeout around a receive is a cancellation like any other."""
+    """``asyncio.timeout`` around a receive is a cancellation like any other."""
     async with queue_at(url, partitioned=partitioned) as queue, queue.receiver() as receiver:
         with pytest.raises(TimeoutError):
             async with asyncio.timeout(0.02):

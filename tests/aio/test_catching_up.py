@@ -1,5 +1,5 @@
 # pyright: reportPrivateUsage=false
-"""A partition is brought up to date before it is shown. That ends even where something is due all the time."""
+"""Processing due work before a partition is read, which ends even if new work is always due."""
 
 from __future__ import annotations
 
@@ -21,10 +21,10 @@ class _Shown:
 
 @dataclass
 class _Busy:
-    """A partition_client in whose partition something else has become due at each read."""
+    """A partition client whose partition has new due work at each read."""
 
     left: int = 0
-    """How many times there is more to do than one call does."""
+    """The number of calls that leave due work undone."""
     calls: list[str] = field(default_factory=list)
 
     async def call(self, letter: str, make: object, deadline: float) -> _Shown:
@@ -41,7 +41,7 @@ class _Busy:
 
 
 async def test_reading_a_partition_ends_although_work_is_always_due() -> None:
-    """It is brought up to date once, in as many calls as that takes, and then it is shown as it is."""
+    """The due work is processed once, in as many calls as needed. Then the partition is read as it is."""
     busy = _Busy(left=2)
     shown = await PartitionClient.read(cast("PartitionClient", busy), "w", cast("Any", None), 60.0)
     assert shown.nth == 2

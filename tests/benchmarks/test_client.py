@@ -98,7 +98,7 @@ def told(*loops: str) -> list[str]:
     [((), ("asyncio", "uvloop")), (("--uvloop",), ("uvloop",))],
     ids=["both loops", "uvloop alone"],
 )
-def test_the_short_form_tells_all_that_the_long_one_does(
+def test_the_short_form_reports_the_same_rows_as_the_long_one(
     tmp_path: Path, arguments: tuple[str, ...], loops: tuple[str, ...]
 ) -> None:
     """It runs without NATS, whether NATS is installed or not."""
@@ -114,7 +114,7 @@ def test_a_number_that_makes_no_sense_is_refused() -> None:
 # -- NATS --------------------------------------------------------------------------------------------------------------
 
 
-def test_a_nats_server_that_does_not_start_is_told_with_its_last_line(tmp_path: Path) -> None:
+def test_a_nats_server_that_does_not_start_is_reported_with_its_last_line(tmp_path: Path) -> None:
     (tmp_path / "nats").mkdir()
     (tmp_path / "bin").mkdir()
     program = tmp_path / "bin" / "nats-server"
@@ -127,7 +127,7 @@ def test_a_nats_server_that_does_not_start_is_told_with_its_last_line(tmp_path: 
         pass
 
 
-def test_where_nats_cannot_be_installed_a_line_says_so_and_nothing_is_left(tmp_path: Path) -> None:
+def test_a_failed_nats_installation_is_reported_and_leaves_nothing(tmp_path: Path) -> None:
     for name in ("tools/nats", "requirements/nats.txt"):
         (tmp_path / name).parent.mkdir()
         shutil.copy(ROOT / name, tmp_path / name)
@@ -168,7 +168,7 @@ def cells(line: str) -> list[str]:
     return re.split(r" {2,}", line.strip())[1:]
 
 
-def test_a_goal_that_is_met_and_one_that_is_missed_are_told_apart() -> None:
+def test_met_and_missed_goals_are_told_apart() -> None:
     met = results(nats=1.5, streams=1.1, server=1.5, sixteen=0.9, idle=Idle(1.4, 2.0))
     missed = results(nats=1.498, streams=1.098, server=1.502, sixteen=0.898, idle=Idle(1.402, 2.002))
     assert [cells(line) for line in verdicts({"asyncio": met, "uvloop": missed})[1:]] == [

@@ -16,7 +16,7 @@ PATTERNS = [
 ]
 
 
-def test_one_round_tells_all_that_more_do() -> None:
+def test_one_round_reports_the_same_rows_as_more() -> None:
     assert unlike(benchmark("rules", "--rounds", "1"), PATTERNS) == ([], 0)
 
 

@@ -51,7 +51,7 @@ PATTERNS = [
 ]
 
 
-def test_the_short_form_tells_all_that_the_long_one_does() -> None:
+def test_the_short_form_reports_the_same_rows_as_the_long_one() -> None:
     lines = benchmark("sessions", "--short", "--messages", "100", "--sessions", "200", "--body", "64")
     assert unlike(lines, PATTERNS) == ([], 0)
 
@@ -60,7 +60,7 @@ def test_a_number_that_makes_no_sense_is_refused() -> None:
     assert "--sessions more than 10" in refused("sessions", "--sessions", "10")
 
 
-def test_a_goal_that_is_met_and_one_that_is_missed_are_told_apart() -> None:
+def test_met_and_missed_goals_are_told_apart() -> None:
     def told(weight: float, growth: float, left: float) -> list[str]:
         weights = Weights(100, weight, 999, 999, 999, left)
         lines = verdicts(weights, Turnstile(50, 50), Turnstile(50 * growth, 999))

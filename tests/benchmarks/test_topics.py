@@ -40,7 +40,7 @@ PATTERNS = [
 ]
 
 
-def test_the_short_form_tells_all_that_the_long_one_does() -> None:
+def test_the_short_form_reports_the_same_rows_as_the_long_one() -> None:
     lines = benchmark("topics", "--short", "--messages", "100", "--body", "64")
     assert unlike(lines, PATTERNS) == ([], 0)
 
@@ -49,7 +49,7 @@ def test_a_number_that_makes_no_sense_is_refused() -> None:
     assert "--messages, --rounds and --body must be 1 at least" in refused("topics", "--rounds", "-1")
 
 
-def test_a_goal_that_is_met_and_one_that_is_missed_are_told_apart() -> None:
+def test_met_and_missed_goals_are_told_apart() -> None:
     lines = verdicts(2_000, 10.0, {"simple": 1.0, "complex": 10.001})
     goals = [re.split(r" {2,}", line.strip()) for line in lines[1:]]
     assert goals == [

@@ -81,7 +81,7 @@ async def test_the_workers_of_the_guide_to_sessions(name: str, url: str) -> None
 
 
 @pytest.mark.anyio
-async def test_a_session_is_shown_and_cleared_while_nobody_has_it(url: str, capsys: pytest.CaptureFixture[str]) -> None:
+async def test_a_session_without_a_holder_is_shown_and_cleared(url: str, capsys: pytest.CaptureFixture[str]) -> None:
     """The other sessions stay."""
     async with ServiceBusClient(url) as client:
         await client.ensure_queue("payments", requires_session=True)
@@ -95,7 +95,7 @@ async def test_a_session_is_shown_and_cleared_while_nobody_has_it(url: str, caps
 
 
 @pytest.mark.anyio
-async def test_who_looks_after_topics_in_the_guide(url: str) -> None:
+async def test_the_guide_shows_how_to_maintain_topics(url: str) -> None:
     """As long as it does, what is scheduled on a topic comes to its subscriptions."""
     ended = asyncio.Event()
     looking_after = asyncio.ensure_future(fragment("docs/topics.md", "look_after")(url, ended))
@@ -113,7 +113,7 @@ async def test_who_looks_after_topics_in_the_guide(url: str) -> None:
 
 
 @pytest.mark.anyio
-async def test_who_maintains_queues_in_the_guide(url: str) -> None:
+async def test_the_guide_shows_how_to_maintain_queues(url: str) -> None:
     """What expires reaches a receiver of dead letters, although nobody uses the queue itself."""
     ended = asyncio.Event()
     maintaining = asyncio.ensure_future(fragment("docs/queues.md", "maintain")(url, ended))
@@ -148,7 +148,7 @@ async def test_a_message_is_received_here_and_settled_there_in_the_guide(url: st
 
 
 @pytest.mark.anyio
-async def test_a_session_is_looked_after_by_another_process_in_the_guide(url: str) -> None:
+async def test_the_guide_hands_a_session_to_another_process(url: str) -> None:
     """Its state goes from hand to hand, and its message is settled."""
     async with ServiceBusClient(url) as here, ServiceBusClient(url) as there:
         await here.ensure_queue("payments", requires_session=True)

@@ -111,7 +111,7 @@ def test_every_page_is_known() -> None:
     assert sorted(WITH_PYTHON) == sorted(PRINTED)
 
 
-def test_what_is_not_run_has_a_reason() -> None:
+def test_a_block_that_is_not_run_has_a_reason() -> None:
     marked = {
         page: reasons
         for page in PAGES
@@ -181,7 +181,7 @@ def test_a_block_is_left_out_for_a_reason(tmp_path: Path) -> None:
     assert typed(tmp_path, f"<!-- not run: it raises -->\nText.\n\n{block}").code == 1
 
 
-def test_the_connection_string_is_all_that_is_exchanged(tmp_path: Path) -> None:
+def test_only_the_connection_string_is_replaced(tmp_path: Path) -> None:
     page = tmp_path / "page.md"
     page.write_text("```python\nprint('memory://guide', 'memory://guide?x=1', 'redis://a')\n```\n", "utf-8")
     assert type_in(page, "redis://b", folder=tmp_path).printed == ["redis://b redis://b?x=1 redis://a"]

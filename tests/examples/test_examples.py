@@ -146,7 +146,7 @@ def run(*arguments: str, folder: Path) -> Ran:
 
 @pytest.mark.parametrize("target", ["memory", "cluster"], indirect=True)
 @pytest.mark.parametrize("name", EXAMPLES)
-def test_an_example_prints_what_it_should(name: str, target: str, url: str, tmp_path: Path) -> None:
+def test_an_example_prints_the_expected_output(name: str, target: str, url: str, tmp_path: Path) -> None:
     """Memory is what it runs over if it is not told where."""
     ran = run(str(ROOT / "examples" / name), *([] if target == "memory" else [url]), folder=tmp_path)
     assert (ran.complained, ran.code) == ([], 0)
@@ -204,7 +204,7 @@ def test_an_example_that_is_interrupted_ends_quietly(name: str, tmp_path: Path) 
     assert printed.splitlines()[-1] == "Stopped."
 
 
-def test_all_examples_are_called_alike() -> None:
+def test_all_examples_take_the_same_arguments() -> None:
     for name in EXAMPLES:
         tail = (ROOT / "examples" / name).read_text("utf-8").partition('if __name__ == "__main__":\n')[2]
         call = "main(url)" if name.startswith("synchronous") else "asyncio.run(main(url))"

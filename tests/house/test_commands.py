@@ -32,7 +32,7 @@ def pins(name: str) -> dict[str, str]:
     return {line.partition("==")[0]: line.partition("==")[2] for line in wanted if line}
 
 
-def test_make_alone_lists_every_target_with_what_it_does() -> None:
+def test_make_alone_lists_every_target_with_its_purpose() -> None:
     promised = {"demo", "test", "check", "bench", "bench-transport", "release", "clean", "help"}
     listed = dict(re.findall(r"^ +make ([a-z-]+) +(\S.*)$", make(), re.MULTILINE))
     assert set(listed) >= promised
@@ -58,12 +58,12 @@ def test_requirements_are_exact_so_that_a_run_can_be_repeated(name: str) -> None
     assert {package for package, version in pins(name).items() if not re.fullmatch(r"[\w.]+", version)} == set()
 
 
-def test_the_requirements_of_the_tests_name_all_that_sbredis_and_its_extras_need() -> None:
+def test_the_test_requirements_cover_sbredis_and_its_extras() -> None:
     needed = {re.split(r"[^\w-]", need)[0].lower() for need in requires("sbredis") or []}
     assert needed <= {re.sub(r"\[.*\]", "", package) for package in pins("test.txt")}
 
 
-def test_a_python_that_does_not_fit_is_refused_with_what_to_do(tmp_path: Path) -> None:
+def test_an_unsuitable_python_is_refused_with_a_remedy(tmp_path: Path) -> None:
     copy = tmp_path / "a checkout"
     (copy / "tools").mkdir(parents=True)
     (copy / "tools/environment").write_bytes((ROOT / "tools/environment").read_bytes())

@@ -53,7 +53,7 @@ def test_a_target_that_the_makefile_lacks_is_found() -> None:
     assert list(check_targets(text, {"test"})) == ["`make tea` is no target of the Makefile"]
 
 
-def test_what_is_left_to_do_is_found() -> None:
+def test_leftover_notes_are_found() -> None:
     assert len(list(check_leftovers("done\n" + "TO" + "DO: more\n"))) == 1
 
 

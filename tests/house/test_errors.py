@@ -16,7 +16,7 @@ from tools.repository import ROOT
 LINE = re.compile(r"^ *(?P<depth>(?:│   |    )*)[├└]── (?P<name>\w+) +(?P<also>\(also a ValueError\))?", re.MULTILINE)
 
 
-def test_the_tree_that_is_drawn_is_the_one_that_grows() -> None:
+def test_the_drawn_tree_of_errors_matches_the_classes() -> None:
     drawn: dict[str, tuple[str, bool]] = {}
     above = ["ServiceBusError"]
     for line in LINE.finditer(inspect.cleandoc(exceptions.__doc__ or "")):
@@ -32,7 +32,7 @@ def test_the_tree_that_is_drawn_is_the_one_that_grows() -> None:
     assert drawn == grown
 
 
-def test_what_users_are_told_of_comes_from_the_tree() -> None:
+def test_every_public_error_is_in_the_tree() -> None:
     assert registry.NamespacePartitionsError is exceptions.NamespacePartitionsError
     assert issubclass(exceptions.NamespacePartitionsError, ValueError)
 

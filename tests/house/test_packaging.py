@@ -111,7 +111,7 @@ def test_the_sdist_holds_real_folders_and_no_links(dist: Path) -> None:
     assert [name for name in members if "__pycache__" in name or name.startswith((".venv", ".cache", ".git/"))] == []
 
 
-def test_the_metadata_say_what_a_user_must_know(metadata: Message) -> None:
+def test_the_metadata_contain_the_facts_users_need(metadata: Message) -> None:
     assert metadata["Name"] == "sbredis"
     assert metadata["Version"] == sbredis.__version__
     assert metadata["Requires-Python"] == ">=3.11"

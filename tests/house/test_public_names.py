@@ -24,14 +24,14 @@ every_public_module = for_each(
 
 
 @every_public_module
-def test_a_public_module_names_what_is_public(module: Module) -> None:
+def test_a_public_module_has_an_all_list(module: Module) -> None:
     names = getattr(importlib.import_module(module.name), "__all__", None)
     assert isinstance(names, list), f"{module.name} has no __all__"
     assert sorted(set(names)) == sorted(names)
 
 
 @every_public_module
-def test_what_is_public_exists_and_has_a_docstring(module: Module) -> None:
+def test_every_public_name_exists_and_has_a_docstring(module: Module) -> None:
     imported = importlib.import_module(module.name)
     assert inspect.getdoc(imported), f"{module.name} has no docstring"
     bare: list[str] = []

@@ -101,6 +101,6 @@ def test_marks_choose_where_a_test_runs(tmp_path: Path) -> None:
     assert found == CHOSEN
 
 
-def test_a_test_that_runs_everywhere_says_why(tmp_path: Path) -> None:
+def test_a_test_that_runs_everywhere_gives_its_reason(tmp_path: Path) -> None:
     text = "import pytest\n\n\n@pytest.mark.everywhere\ndef test_it(url): ...\n"
     assert "test_it.py::test_it: everywhere needs a reason" in collected(tmp_path, text)

@@ -42,6 +42,6 @@ def test_a_test_belongs_to_the_first_folder_below_tests(nodeid: str, folder: str
     assert folder_of(nodeid) == folder
 
 
-def test_the_slowest_part_stands_first() -> None:
+def test_the_slowest_part_is_listed_first() -> None:
     lines = list(table({"tests/a": Part(1.0), "tests/b": Part(2.0)}, 3.0))
     assert [line.split()[0] for line in lines] == ["part", "tests/b", "tests/a", "(all,"]

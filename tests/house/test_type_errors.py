@@ -66,7 +66,7 @@ def complaints(function: Callable[..., Any]) -> Iterator[str]:
 
 @pytest.mark.filterwarnings("ignore")  # options that do not exist are a warning elsewhere
 @for_each("thing", classes())
-def test_a_wrong_call_is_told_with_public_names(thing: Any) -> None:
+def test_a_wrong_call_is_reported_with_public_names(thing: Any) -> None:
     said = [text for _, function in functions(thing) for text in complaints(function)]
     public = {thing, *(each for each in getattr(thing, "__mro__", ()) if is_public(each))}
     internal = [name for name, cls in OURS.items() if cls not in public and not is_public(cls)]
@@ -74,7 +74,7 @@ def test_a_wrong_call_is_told_with_public_names(thing: Any) -> None:
     assert [text for text in said if pattern.search(text)] == []
 
 
-def test_wrong_calls_are_told_at_all() -> None:
+def test_wrong_calls_are_reported() -> None:
     said = [text for _, function in functions(aio.ServiceBusReceiver) for text in complaints(function)]
     assert "ServiceBusReceiver.complete_message() got an unexpected keyword argument 'no_such_option'" in said
 
@@ -83,7 +83,7 @@ def is_public(cls: type) -> bool:
     return any(getattr(import_module(module), cls.__name__, None) is cls for module in PUBLIC)
 
 
-def test_another_kind_of_renewer_is_told_by_its_public_name() -> None:
+def test_another_kind_of_renewer_is_reported_by_its_public_name() -> None:
     client, other = aio.ServiceBusClient("memory://a"), sbredis.ServiceBusClient("memory://a")
     ours: Any = aio.AutoLockRenewer()
     theirs: Any = sbredis.AutoLockRenewer()

@@ -58,7 +58,7 @@ async def test_a_closed_client_says_so(where: str) -> None:
             await done
 
 
-async def test_clients_and_lists_show_what_they_are() -> None:
+async def test_clients_and_lists_have_a_useful_repr() -> None:
     admin = Admin("memory://shown?namespace=orders")
     with SyncAdmin("memory://shown?namespace=orders") as other:
         shown = "<ServiceBusAdministrationClient memory shown, namespace 'orders', open>"
@@ -69,7 +69,7 @@ async def test_clients_and_lists_show_what_they_are() -> None:
     assert repr(admin) == repr(other) == shown.replace("open", "closed")
 
 
-def test_what_is_wrong_about_a_client_is_refused_when_it_is_made() -> None:
+def test_wrong_client_options_are_refused_by_the_constructor() -> None:
     with pytest.raises(InvalidConnectionStringError, match="connection string of Azure"):
         Admin.from_connection_string("Endpoint=sb://x.servicebus.windows.net/;SharedAccessKey=s")
     with pytest.raises(TypeError, match=r"credential is a tuple of user and password, or a .*, not object"):

@@ -88,7 +88,7 @@ class Queue:
         await self.ask(partition.receive(self.call_id(), new_token(), 1, side="d"))
 
 
-async def test_an_empty_queue_has_nothing(admin: Admin) -> None:
+async def test_an_empty_queue_counts_zero(admin: Admin) -> None:
     await admin.create_queue("Orders")
     found = await admin.get_queue_runtime_properties("orders")
     assert abs(found.created_at_utc - datetime.now(UTC)) < timedelta(minutes=1)
@@ -132,7 +132,7 @@ async def published(admin: Admin, topic: str, subscriptions: Sequence[str], coun
 
 
 @pytest.mark.both_shapes
-async def test_a_topic_counts_what_belongs_to_it(admin: Admin, *, partitioned: bool) -> None:
+async def test_a_topic_counts_its_messages_and_subscriptions(admin: Admin, *, partitioned: bool) -> None:
     await admin.create_topic("News", enable_partitioning=partitioned)
     empty = await admin.get_topic_runtime_properties("news")
     assert empty == TopicRuntimeProperties(
@@ -233,7 +233,9 @@ def failing(admin: Admin, partitions: dict[int, ServiceBusError]) -> None:
     "error",
     [ServiceBusConnectionError, ServiceBusCommunicationError, OperationTimeoutError, ServiceBusServerBusyError],
 )
-async def test_what_cannot_be_reached_is_not_counted_and_named(admin: Admin, error: type[ServiceBusError]) -> None:
+async def test_unreachable_partitions_of_a_queue_are_named_and_not_counted(
+    admin: Admin, error: type[ServiceBusError]
+) -> None:
     await admin.create_queue("q", enable_partitioning=True)
     await admin.create_queue("other", enable_partitioning=True)
     queue = await Queue.named(admin, "q")
@@ -250,7 +252,7 @@ async def test_what_cannot_be_reached_is_not_counted_and_named(admin: Admin, err
 
 
 @in_memory
-async def test_what_cannot_be_reached_of_a_topic_is_not_counted_and_named(admin: Admin) -> None:
+async def test_unreachable_partitions_of_a_topic_are_named_and_not_counted(admin: Admin) -> None:
     await admin.create_topic("t", enable_partitioning=True)
     await admin.create_subscription("t", "all")
     await published(admin, "t", ["all"], 2)
@@ -278,14 +280,14 @@ async def test_a_partition_without_a_server_makes_availability_limited(admin: Ad
 
 @in_memory
 @pytest.mark.parametrize("error", [ServiceBusAuthorizationError, ServerUnsuitableError])
-async def test_what_waiting_does_not_mend_is_raised(admin: Admin, error: type[ServiceBusError]) -> None:
+async def test_a_permanent_error_of_a_partition_is_raised(admin: Admin, error: type[ServiceBusError]) -> None:
     await admin.create_queue("q", enable_partitioning=True)
     failing(admin, {2: error("no")})
     with pytest.raises(error):
         await admin.get_queue_runtime_properties("q")
 
 
-async def test_a_partition_that_missed_a_change_is_told_and_counted(admin: Admin) -> None:
+async def test_a_partition_that_missed_a_change_is_updated_and_counted(admin: Admin) -> None:
     await admin.create_queue("q", enable_partitioning=True)
     namespace = admin._connection.namespace
     record = await namespace.get_entity("q")
@@ -309,7 +311,7 @@ async def test_a_partition_that_a_failover_has_lost_is_made_again_and_counted(ad
     assert (found.total_message_count, found.availability_status) == (24, "Available")
 
 
-async def test_what_was_known_of_a_queue_may_be_old(admin: Admin) -> None:
+async def test_a_queue_may_change_while_it_is_counted(admin: Admin) -> None:
     """Another has changed it, or it was deleted, and perhaps made again, while it was being counted."""
     connection = admin._connection
     counter = counting.Counter(connection.transport, connection.namespace, connection.clock)
@@ -325,7 +327,7 @@ async def test_what_was_known_of_a_queue_may_be_old(admin: Admin) -> None:
     assert (await counter.count(old, until)).record.name == "Q"
 
 
-async def test_a_queue_of_a_cluster_that_has_lost_a_server_is_counted_as_far_as_that_goes(
+async def test_a_cluster_that_lost_a_server_counts_the_remaining_partitions(
     binary: str | None, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(counting, "PATIENCE", 1.0)

@@ -33,7 +33,7 @@ def written(value: timedelta) -> str:
 @given(DURATIONS)
 @example(timedelta.max)
 @example(timedelta(0))
-def test_what_is_written_is_read(value: timedelta) -> None:
+def test_a_written_duration_is_read_back(value: timedelta) -> None:
     assert parse_duration(written(value)) == value
 
 
@@ -76,7 +76,7 @@ def test_a_duration_in_iso_8601_is_read(text: str, value: timedelta) -> None:
         ),
     ],
 )
-def test_what_is_no_duration_is_refused(text: str) -> None:
+def test_an_invalid_duration_is_refused(text: str) -> None:
     with pytest.raises(ValueError, match=re.escape(repr(text[:60]))):
         parse_duration(text)
 
@@ -110,6 +110,6 @@ def test_a_duration_is_kept_in_whole_milliseconds_that_are_not_less(value: timed
 
 
 @pytest.mark.parametrize("given_", [30, 30.0, None, b"PT30S", True])
-def test_what_is_neither_text_nor_a_timedelta_is_refused(given_: Any) -> None:
+def test_another_type_than_text_or_timedelta_is_refused(given_: Any) -> None:
     with pytest.raises(TypeError, match=r"lock_duration must be a datetime\.timedelta or a str such as 'PT30S'"):
         duration(given_, "lock_duration")

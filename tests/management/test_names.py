@@ -20,7 +20,7 @@ in_memory = pytest.mark.parametrize("target", ["memory"], indirect=True)
 
 
 @pytest.mark.parametrize("there", [False, True], ids=["to a new name", "to the name of another one"])
-async def test_an_update_renames_nothing(admin: Admin, *, there: bool) -> None:
+async def test_an_update_cannot_rename(admin: Admin, *, there: bool) -> None:
     """And changes nothing, also where another entity has the name."""
     for name in ("one", "two") if there else ("one",):
         await admin.create_queue(f"q-{name}")
@@ -93,7 +93,7 @@ LONG_NAMES: dict[str, Callable[[Admin], Awaitable[object]]] = {
 
 @in_memory
 @pytest.mark.parametrize("call", LONG_NAMES)
-async def test_errors_show_the_beginning_of_what_is_too_long(admin: Admin, call: str) -> None:
+async def test_errors_show_the_beginning_of_an_overlong_name(admin: Admin, call: str) -> None:
     await admin.create_queue("q")
     await admin.create_topic("t")
     await admin.create_subscription("t", "s")

@@ -106,7 +106,7 @@ def test_the_constructor_the_options_and_create_queue_name_the_same_properties()
     assert created == {"self", "queue_name", "timeout", *(by_class - {"availability_status"})}
 
 
-def test_what_was_not_given_reads_as_by_default() -> None:
+def test_properties_that_were_not_given_have_their_defaults() -> None:
     queue = QueueProperties("q")
     assert dict(queue) == {
         "name": "q",
@@ -169,7 +169,7 @@ def test_the_window_of_duplicate_detection_is_the_partitions_only_where_there_is
     assert (shorter.settings.duplicate_window, shorter.properties) == (20_000, {})
 
 
-def test_what_an_update_does_not_change_stays_to_the_millisecond_and_the_byte() -> None:
+def test_an_update_leaves_all_other_properties_exactly_as_they_were() -> None:
     """Also what this release does not know, or could not have been asked for."""
     before = StoredEntity(
         settings=PartitionSettings(quota=77, lock_duration=3_600_000, clock="test"),
@@ -183,7 +183,7 @@ def test_what_an_update_does_not_change_stays_to_the_millisecond_and_the_byte() 
     assert after.properties == before.properties
 
 
-def test_what_is_read_can_be_copied_compared_and_sent_to_another_process() -> None:
+def test_properties_can_be_copied_compared_and_pickled() -> None:
     queue = QueueProperties("q", lock_duration="PT30S", authorization_rules=[RULE])
     for twin in (copy.copy(queue), copy.deepcopy(queue), pickle.loads(pickle.dumps(queue))):  # noqa: S301 -- our own
         assert twin == queue
@@ -195,7 +195,7 @@ def test_what_is_read_can_be_copied_compared_and_sent_to_another_process() -> No
     assert queue != "q"
 
 
-def test_the_name_can_be_assigned_and_what_is_no_property_cannot() -> None:
+def test_the_name_can_be_assigned_and_unknown_attributes_cannot() -> None:
     queue: Any = QueueProperties("q")
     queue.name = "other"
     assert (queue.name, queue["name"], queue.read_as) == ("other", "other", None)
@@ -257,9 +257,7 @@ def test_a_rule_may_be_given_as_a_mapping_and_never_shows_its_keys() -> None:
         ("authorization_rules", [{"created_at_utc": 5}], TypeError, "must be a datetime, not int"),
     ],
 )
-def test_what_can_mean_nothing_is_refused_when_it_is_given(
-    name: str, value: Any, error: type[Exception], text: str
-) -> None:
+def test_an_invalid_value_is_refused_when_given(name: str, value: Any, error: type[Exception], text: str) -> None:
     with pytest.raises(error, match=text):
         QueueProperties("q", **{name: value})
     queue = QueueProperties("q")
@@ -268,7 +266,7 @@ def test_what_can_mean_nothing_is_refused_when_it_is_given(
     assert queue.given == {}
 
 
-def test_the_statuses_that_can_be_set_are_those_that_a_partition_knows() -> None:
+def test_the_settable_statuses_match_those_of_a_partition() -> None:
     assert {status.value for status in QueueProperties.status.settable} == set(get_args(Status))
 
 
@@ -291,7 +289,7 @@ def test_enumerations_have_azure_s_values_and_compare_with_them() -> None:
     ]
 
 
-def test_a_namespace_tells_what_azure_s_does() -> None:
+def test_a_namespace_has_the_properties_of_azure() -> None:
     assert {each.name for each in fields(NamespaceProperties)} - {"partition_count"} == {
         "name",
         "alias",

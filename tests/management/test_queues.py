@@ -97,7 +97,7 @@ async def test_whether_there_is_a_queue_can_be_asked(admin: Admin) -> None:
     assert await held(admin) == before
 
 
-async def test_what_is_no_queue_is_not_found_as_one_and_the_error_says_what_it_is(admin: Admin) -> None:
+async def test_another_kind_of_entity_is_not_found_as_a_queue(admin: Admin) -> None:
     await admin.create_topic("News")
     await admin.create_subscription("news", "all")
     text = "There is a topic of the name 'News' in namespace 'ns', not a queue"
@@ -115,7 +115,7 @@ async def test_what_is_no_queue_is_not_found_as_one_and_the_error_says_what_it_i
     assert [queue.name async for queue in admin.list_queues_runtime_properties()] == []
 
 
-async def test_an_error_says_which_queue_it_was_about(admin: Admin) -> None:
+async def test_an_error_names_its_queue(admin: Admin) -> None:
     for done in (admin.get_queue("q"), admin.delete_queue("q"), admin.update_queue({"name": "q"})):
         with pytest.raises(MessagingEntityNotFoundError) as caught:
             await done
@@ -123,7 +123,7 @@ async def test_an_error_says_which_queue_it_was_about(admin: Admin) -> None:
 
 
 @pytest.mark.everywhere("the registry and the partitions lie in different slots")
-async def test_a_queue_may_be_put_beside_another(admin: Admin) -> None:
+async def test_a_queue_can_be_colocated_with_another(admin: Admin) -> None:
     await admin.create_queue("First")
     place = partition_for_name("first", 4)
     other = next(name for name in "abcdef" if partition_for_name(name, 4) != place)
@@ -201,7 +201,7 @@ async def test_wrong_properties_change_nothing(
 
 
 @in_memory
-async def test_what_cannot_be_is_refused_before_anything_is_opened(where: str) -> None:
+async def test_wrong_arguments_are_refused_before_connecting(where: str) -> None:
     admin = Admin(where)
     for name, properties in (("a b", {}), ("q", {"lock_duration": "PT6M"}), ("q", {"colour": "red"})):
         with pytest.raises((ValueError, TypeError)):
@@ -226,7 +226,7 @@ async def test_what_cannot_be_is_refused_before_anything_is_opened(where: str) -
     await admin.close()
 
 
-async def test_a_queue_is_not_put_beside_what_is_not_there_or_everywhere(admin: Admin) -> None:
+async def test_a_queue_cannot_be_colocated_with_a_missing_or_partitioned_entity(admin: Admin) -> None:
     await admin.create_queue("everywhere", enable_partitioning=True)
     for make in (admin.create_queue, admin.ensure_queue):
         text = "'q' was to be created beside 'nothing', as colocate_with says. There is no entity 'nothing'"
@@ -248,7 +248,7 @@ async def test_a_name_that_is_none_is_refused_before_anything_is_opened(where: s
     await admin.close()
 
 
-async def test_what_is_not_there_is_not_found_and_the_error_says_what_to_do(admin: Admin) -> None:
+async def test_a_missing_entity_is_reported_with_a_remedy(admin: Admin) -> None:
     for done in (
         admin.get_queue("Orders"),
         admin.get_queue_runtime_properties("Orders"),
@@ -272,7 +272,7 @@ async def test_what_is_not_there_is_not_found_and_the_error_says_what_to_do(admi
         ("colocate_with", "other", "ColocateWith"),
     ],
 )
-async def test_what_is_fixed_cannot_be_changed(admin: Admin, name: str, value: Any, words: str) -> None:
+async def test_fixed_properties_cannot_be_changed(admin: Admin, name: str, value: Any, words: str) -> None:
     queue = await admin.create_queue("q")
     setattr(queue, name, value)
     queue.max_delivery_count = 3
@@ -289,7 +289,7 @@ async def test_an_update_by_mapping_leaves_the_changes_of_others_alone(admin: Ad
     )
 
 
-async def test_an_update_takes_all_that_a_queue_says_as_a_mapping(admin: Admin) -> None:
+async def test_an_update_accepts_all_properties_of_a_queue_as_a_mapping(admin: Admin) -> None:
     queue = await admin.create_queue("q", requires_duplicate_detection=True)
     await admin.update_queue({**dict(queue), "lock_duration": "PT30S", "availability_status": "Limited"})
     assert await admin.get_queue("q") == QueueProperties("q", requires_duplicate_detection=True, lock_duration="PT30S")
@@ -308,7 +308,7 @@ async def test_changes_at_once_are_all_made(admin: Admin) -> None:
 
 
 @in_memory
-async def test_what_is_no_queue_is_not_updated(admin: Admin) -> None:
+async def test_another_kind_of_entity_is_not_updated_as_a_queue(admin: Admin) -> None:
     for wrong, error in (("q", TypeError), (None, TypeError), ({}, ValueError), ({"name": 5}, TypeError)):
         with pytest.raises(error):
             await admin.update_queue(wrong)  # type: ignore[arg-type]
@@ -317,7 +317,7 @@ async def test_what_is_no_queue_is_not_updated(admin: Admin) -> None:
 # -- ensuring ----------------------------------------------------------------------------------------------------------
 
 
-async def test_ensuring_creates_what_is_missing_and_leaves_what_is_there(admin: Admin) -> None:
+async def test_ensure_creates_missing_entities_and_leaves_existing_ones(admin: Admin) -> None:
     made = await admin.ensure_queue("Orders", lock_duration="PT30S", requires_duplicate_detection=True)
     assert made == QueueProperties("Orders", lock_duration="PT30S", requires_duplicate_detection=True)
     before = await held(admin)
@@ -326,7 +326,7 @@ async def test_ensuring_creates_what_is_missing_and_leaves_what_is_there(admin: 
     assert await held(admin) == before
 
 
-async def test_ensuring_names_all_differences_in_what_cannot_be_changed(admin: Admin) -> None:
+async def test_ensure_names_all_differences_in_fixed_properties(admin: Admin) -> None:
     await admin.create_queue("Orders", requires_duplicate_detection=True)
     await refused(
         admin,
@@ -356,7 +356,7 @@ async def test_any_number_of_clients_may_ensure_a_queue_at_once(admin: Admin, wh
 
 
 @pytest.mark.everywhere("the registry and the partitions lie in different slots")
-async def test_ensuring_and_deleting_at_once_both_succeed_or_find_nothing(admin: Admin) -> None:
+async def test_concurrent_ensure_and_delete_succeed_or_find_nothing(admin: Admin) -> None:
     for _ in range(5):
         done = await asyncio.gather(
             *(admin.ensure_queue("q") for _ in range(4)),
@@ -387,7 +387,7 @@ async def test_a_queue_can_be_made_with_a_test_clock(admin: Admin) -> None:
 
 
 @in_memory
-async def test_a_missing_queue_is_created_for_who_asked_for_that(admin: Admin) -> None:
+async def test_create_if_missing_creates_a_missing_queue(admin: Admin) -> None:
     """As senders and receivers do, with ``create_if_missing``."""
     connection = admin._connection
     until = asyncio.get_running_loop().time() + 60
@@ -430,7 +430,7 @@ async def test_queues_are_listed_by_name_over_several_pages(admin: Admin, monkey
     assert [queue.name async for queue in listing] == [*by_name[1:], "e"]
 
 
-async def test_pages_are_full_whatever_else_there_is(admin: Admin, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_all_pages_except_the_last_are_full(admin: Admin, monkeypatch: pytest.MonkeyPatch) -> None:
     """Only the last one is short, and none is empty but that of a list of nothing."""
     monkeypatch.setattr(calls, "PAGE", 3)
     for name in "abcdefghij":
@@ -469,7 +469,7 @@ async def test_more_queues_than_a_page_holds_are_all_listed(admin: Admin) -> Non
 
 @pytest.mark.everywhere("the registry and the partitions lie in different slots")
 @pytest.mark.parametrize("state", ["creating", "deleting"])
-async def test_what_is_half_made_or_half_deleted_is_listed_as_such_and_left_as_it_is(admin: Admin, state: Any) -> None:
+async def test_a_half_made_or_half_deleted_queue_is_listed_as_such(admin: Admin, state: Any) -> None:
     await admin.create_queue("q")
     await admin.create_queue("whole")
     namespace = admin._connection.namespace
@@ -488,7 +488,7 @@ async def test_what_is_half_made_or_half_deleted_is_listed_as_such_and_left_as_i
 
 @pytest.mark.everywhere("the registry and the partitions lie in different slots")
 @pytest.mark.both_shapes
-async def test_a_deleted_queue_leaves_nothing_and_its_name_is_free(admin: Admin, *, partitioned: bool) -> None:
+async def test_a_deleted_queue_leaves_no_keys_and_its_name_is_free(admin: Admin, *, partitioned: bool) -> None:
     before = set(await held(admin))
     await admin.create_queue("q", enable_partitioning=partitioned)
     await admin.delete_queue("Q")
@@ -497,7 +497,7 @@ async def test_a_deleted_queue_leaves_nothing_and_its_name_is_free(admin: Admin,
 
 
 @in_memory
-async def test_a_call_without_time_does_nothing(admin: Admin) -> None:
+async def test_a_call_with_zero_timeout_changes_nothing(admin: Admin) -> None:
     await admin.create_queue("q")
     for done in (
         admin.create_queue("other", timeout=1e-9),

@@ -59,7 +59,7 @@ every_filter = pytest.mark.parametrize(("given", "meant"), FILTERS, ids=lambda e
 
 
 @every_filter
-def test_a_filter_says_what_the_language_means_and_comes_back(given: RuleFilter, meant: Any) -> None:
+def test_a_filter_is_stored_and_read_back(given: RuleFilter, meant: Any) -> None:
     rule = rule_created(RuleProperties("r", filter=given))
     assert rule == Rule("r", meant, None)
     shown = rule_shown(rule, NOON)
@@ -68,7 +68,7 @@ def test_a_filter_says_what_the_language_means_and_comes_back(given: RuleFilter,
 
 
 @every_filter
-def test_filters_are_compared_by_what_they_say(given: RuleFilter, meant: Any) -> None:
+def test_filters_are_compared_by_value(given: RuleFilter, meant: Any) -> None:
     del meant
     others: list[Any] = [each for each, _ in FILTERS if each is not given]
     for twin in (copy.copy(given), copy.deepcopy(given), pickle.loads(pickle.dumps(given))):  # noqa: S301 -- our own
@@ -80,7 +80,7 @@ def test_filters_are_compared_by_what_they_say(given: RuleFilter, meant: Any) ->
         hash(given)
 
 
-def test_filters_and_actions_show_what_they_say() -> None:
+def test_filters_and_actions_have_a_useful_repr() -> None:
     assert repr(TrueRuleFilter()) == "TrueRuleFilter()"
     assert repr(SqlRuleFilter("a = @b", {"@b": 1})) == "SqlRuleFilter(sql_expression='a = @b', parameters={'@b': 1})"
     assert repr(CorrelationRuleFilter(label="red")) == "CorrelationRuleFilter(label='red')"
@@ -98,14 +98,14 @@ def test_parameters_and_properties_are_none_unless_given_and_a_mapping_when_read
     assert (TrueRuleFilter().sql_expression, FalseRuleFilter().sql_expression) == ("1=1", "1>1")
 
 
-def test_a_rule_takes_everything_and_does_nothing_unless_said() -> None:
+def test_a_default_rule_matches_all_and_has_no_action() -> None:
     rule = RuleProperties("r")
     assert dict(rule) == {"name": "r", "filter": TrueRuleFilter(), "action": None, "created_at_utc": None}
     assert rule.given == {}
     assert rule_created(rule) == Rule("r")
 
 
-def test_what_a_rule_was_not_given_is_nobody_s_to_change() -> None:
+def test_changing_the_default_filter_of_one_rule_does_not_change_the_default() -> None:
     found = RuleProperties("r").filter
     assert isinstance(found, SqlRuleFilter)
     found.sql_expression = "colour = 'red'"
@@ -113,7 +113,7 @@ def test_what_a_rule_was_not_given_is_nobody_s_to_change() -> None:
     assert RuleProperties.filter.default == TrueRuleFilter()
 
 
-def test_an_update_leaves_as_it_is_what_is_not_given_and_none_is_given() -> None:
+def test_an_update_leaves_properties_that_are_missing_or_none() -> None:
     before = Rule("r", SqlFilter("colour = 'red'"), SqlAction("SET a = 1"))
     assert rule_revised(RuleProperties("r").given, before) == before
     other = rule_revised(RuleProperties("r", filter=FalseRuleFilter()).given, before)
@@ -147,7 +147,7 @@ def test_a_filter_that_is_changed_is_another_one() -> None:
         (TrueRuleFilter(), SqlRuleAction("SET a = 1;" * 33), ValueError, "may have 32 statements"),
     ],
 )
-def test_what_cannot_be_is_refused_when_it_is_used(
+def test_an_invalid_rule_is_refused_when_used(
     filter_: RuleFilter, action: SqlRuleAction | None, error: type[Exception], text: str
 ) -> None:
     rule = RuleProperties("r", filter=filter_, action=action)
@@ -155,7 +155,7 @@ def test_what_cannot_be_is_refused_when_it_is_used(
         rule_created(rule)
 
 
-def test_what_is_wrong_is_told_with_its_place_and_what_could_stand_there() -> None:
+def test_a_syntax_error_names_its_place_and_the_expected_tokens() -> None:
     with pytest.raises(RuleSyntaxError) as caught:
         rule_created(RuleProperties("r", filter=SqlRuleFilter("a = 1\n  AND")))
     assert (caught.value.line, caught.value.column, caught.value.outcome) == (2, 6, Outcome.NEVER_SENT)
@@ -179,7 +179,7 @@ def test_a_filter_that_is_always_true_or_false_stays_so() -> None:
         ("created_at_utc", "now", "created_at_utc must be a datetime, not str"),
     ],
 )
-def test_what_can_mean_nothing_is_refused_when_it_is_given(name: str, value: Any, text: str) -> None:
+def test_a_value_of_a_wrong_type_is_refused_when_given(name: str, value: Any, text: str) -> None:
     with pytest.raises(TypeError, match=text):
         RuleProperties("r", **{name: value})
     rule = RuleProperties("r")
@@ -188,7 +188,7 @@ def test_what_can_mean_nothing_is_refused_when_it_is_given(name: str, value: Any
     assert rule.given == {}
 
 
-def test_a_rule_can_be_copied_compared_and_sent_to_another_process() -> None:
+def test_a_rule_can_be_copied_compared_and_pickled() -> None:
     rule = RuleProperties("r", filter=SqlRuleFilter("a = @b", {"@b": 1}), action=SqlRuleAction("SET a = 1"))
     for twin in (copy.copy(rule), copy.deepcopy(rule), pickle.loads(pickle.dumps(rule))):  # noqa: S301 -- our own
         assert twin == rule

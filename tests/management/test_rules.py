@@ -112,7 +112,7 @@ async def test_whether_there_is_a_rule_can_be_asked(admin: Admin) -> None:
     assert await held(admin) == before
 
 
-async def test_what_is_not_there_is_not_found_and_the_error_says_what_it_was(admin: Admin) -> None:
+async def test_a_missing_entity_is_named_in_the_error(admin: Admin) -> None:
     for topic, subscription, text in (
         ("news", "all", "'[Nn]ews/subscriptions/[Aa]ll' has no rule 'red'"),
         ("news", "other", "There is no subscription 'other' of a topic 'news'"),
@@ -153,7 +153,7 @@ WRONG: list[tuple[dict[str, Any], type[Exception], str]] = [
 
 @in_memory
 @pytest.mark.parametrize(("given", "error", "text"), WRONG)
-async def test_what_cannot_be_creates_and_changes_nothing(
+async def test_an_invalid_rule_creates_and_changes_nothing(
     admin: Admin, given: dict[str, Any], error: type[Exception], text: str
 ) -> None:
     await refused(admin, admin.create_rule("news", "all", "r", **given), error, text)
@@ -164,7 +164,7 @@ async def test_what_cannot_be_creates_and_changes_nothing(
 
 
 @in_memory
-async def test_what_cannot_be_is_refused_before_anything_is_opened(where: str) -> None:
+async def test_wrong_arguments_are_refused_before_connecting(where: str) -> None:
     admin = Admin(where)
     for path in (
         ("a b", "s", "r"),
@@ -226,7 +226,7 @@ async def test_a_rule_is_changed_and_keeps_when_it_was_created(admin: Admin) -> 
 
 
 @pytest.mark.parametrize("made_anew", [False, True], ids=["changed", "made anew"])
-async def test_what_another_has_said_meanwhile_stays(
+async def test_a_concurrent_change_of_another_property_stays(
     admin: Admin, made_anew: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Also where the rule is another one of the name: nothing of the one that was read is put into it."""
@@ -252,7 +252,7 @@ async def test_what_another_has_said_meanwhile_stays(
     assert len(seen) == (2 if made_anew else 3)
 
 
-async def test_what_an_update_does_not_say_stays_as_it_is(admin: Admin) -> None:
+async def test_an_update_leaves_other_properties_unchanged(admin: Admin) -> None:
     one, other = SqlRuleFilter("a = 1"), SqlRuleFilter("a = @b", {"@b": 2})
     action = SqlRuleAction("SET a = 1")
     await admin.create_rule("news", "all", "r", filter=one, action=action)
@@ -322,7 +322,7 @@ async def test_rules_that_do_not_fit_into_one_answer_are_all_listed(admin: Admin
 
 
 @in_memory
-async def test_a_call_without_time_does_nothing(admin: Admin) -> None:
+async def test_a_call_with_zero_timeout_changes_nothing(admin: Admin) -> None:
     await admin.create_rule("news", "all", "r")
     for done in (
         admin.create_rule("news", "all", "other", timeout=1e-9),

@@ -110,7 +110,7 @@ async def test_a_property_can_be_changed_and_reset_unless_it_is_fixed(admin: Adm
     assert await admin.get_subscription("news", "s") == SubscriptionProperties("s")
 
 
-async def test_what_becomes_of_messages_that_no_rule_can_judge_is_kept_under_its_name(admin: Admin) -> None:
+async def test_dead_lettering_on_filter_errors_is_stored_by_name(admin: Admin) -> None:
     """Where it is not kept, they are dead-lettered: who judges messages reads it there."""
     name = "dead_lettering_on_filter_evaluation_exceptions"
     namespace = admin._connection.namespace
@@ -164,7 +164,7 @@ async def test_whether_there_is_a_subscription_can_be_asked(admin: Admin) -> Non
     assert await held(admin) == before
 
 
-async def test_where_there_is_no_topic_the_error_of_a_subscription_says_so(admin: Admin) -> None:
+async def test_a_missing_topic_is_named_in_the_error_of_a_subscription(admin: Admin) -> None:
     await admin.create_queue("Queue")
     for topic, text in (
         ("nothing", "of a topic 'nothing' in namespace 'ns', for there is no such topic.*create_topic.'nothing'"),
@@ -180,7 +180,7 @@ async def test_where_there_is_no_topic_the_error_of_a_subscription_says_so(admin
             await refused(admin, done, MessagingEntityNotFoundError, f"There is no subscription 's' {text}")
 
 
-async def test_what_is_not_there_is_not_found_and_the_error_says_what_it_was(admin: Admin) -> None:
+async def test_a_missing_entity_is_named_in_the_error(admin: Admin) -> None:
     for topic, name in (("news", "s"), ("nothing", "s")):
         for done in (
             admin.get_subscription(topic, name),
@@ -243,7 +243,7 @@ async def test_wrong_properties_create_and_change_nothing(
 
 
 @in_memory
-async def test_what_cannot_be_is_refused_before_anything_is_opened(where: str) -> None:
+async def test_wrong_arguments_are_refused_before_connecting(where: str) -> None:
     admin = Admin(where)
     for topic, name in (
         ("a b", "s"),
@@ -301,7 +301,7 @@ async def test_changes_at_once_are_all_made(admin: Admin) -> None:
 # -- ensuring ----------------------------------------------------------------------------------------------------------
 
 
-async def test_ensuring_creates_what_is_missing_and_leaves_what_is_there(admin: Admin, where: str) -> None:
+async def test_ensure_creates_missing_entities_and_leaves_existing_ones(admin: Admin, where: str) -> None:
     made = await admin.ensure_subscription("news", "All", lock_duration="PT30S")
     assert made == SubscriptionProperties("All", lock_duration="PT30S")
     await admin.delete_rule("news", "all", "$Default")
@@ -320,7 +320,7 @@ async def test_ensuring_creates_what_is_missing_and_leaves_what_is_there(admin: 
 
 
 @pytest.mark.everywhere("the registry and the partitions lie in different slots")
-async def test_ensuring_and_deleting_at_once_both_succeed_or_find_nothing(admin: Admin) -> None:
+async def test_concurrent_ensure_and_delete_succeed_or_find_nothing(admin: Admin) -> None:
     for _ in range(3):
         done = await asyncio.gather(
             *(admin.ensure_subscription("news", "s") for _ in range(4)),
@@ -333,7 +333,7 @@ async def test_ensuring_and_deleting_at_once_both_succeed_or_find_nothing(admin:
 
 
 @in_memory
-async def test_a_missing_subscription_is_created_for_who_asked_for_that(admin: Admin) -> None:
+async def test_create_if_missing_creates_a_missing_subscription(admin: Admin) -> None:
     """As receivers do, with ``create_if_missing``."""
     connection = admin._connection
     until = asyncio.get_running_loop().time() + 60
@@ -378,7 +378,7 @@ async def test_subscriptions_are_listed_by_name_over_several_pages(
 
 
 @pytest.mark.everywhere("the registry and the partitions lie in different slots")
-async def test_a_deleted_subscription_leaves_nothing_and_its_name_is_free(admin: Admin) -> None:
+async def test_a_deleted_subscription_leaves_no_keys_and_its_name_is_free(admin: Admin) -> None:
     before = set(await held(admin))
     await admin.create_subscription("news", "s", requires_session=True, rules=[RuleProperties("red")])
     await admin.delete_subscription("News", "S")
@@ -396,7 +396,7 @@ async def test_a_disabled_subscription_says_so_in_its_status(admin: Admin) -> No
 
 
 @in_memory
-async def test_a_call_without_time_does_nothing(admin: Admin) -> None:
+async def test_a_call_with_zero_timeout_changes_nothing(admin: Admin) -> None:
     await admin.create_subscription("news", "s")
     for done in (
         admin.create_subscription("news", "other", timeout=1e-9),

@@ -124,7 +124,7 @@ def plain(kind: Kind) -> StoredEntity:
 @pytest.mark.parametrize(
     ("kind", "defaults"), [(TopicProperties, TOPIC_DEFAULTS), (SubscriptionProperties, SUBSCRIPTION_DEFAULTS)]
 )
-def test_what_was_not_given_reads_as_by_default(kind: Kind, defaults: dict[str, Any]) -> None:
+def test_properties_that_were_not_given_have_their_defaults(kind: Kind, defaults: dict[str, Any]) -> None:
     found = kind("x")
     assert dict(found) == {"name": "x", **defaults}
     assert found.given == {}
@@ -187,7 +187,7 @@ def test_the_constructor_the_options_and_the_creation_name_the_same(
 
 
 @both_kinds
-def test_what_is_read_can_be_copied_compared_and_sent_to_another_process(kind: Kind) -> None:
+def test_properties_can_be_copied_compared_and_pickled(kind: Kind) -> None:
     found = kind("x", user_metadata="ours", default_message_time_to_live="PT30S")
     for twin in (copy.copy(found), copy.deepcopy(found), pickle.loads(pickle.dumps(found))):  # noqa: S301 -- our own
         assert twin == found
@@ -215,7 +215,7 @@ def test_properties_are_a_mapping(kind: Kind) -> None:
         found["colour"] = "red"
 
 
-def test_what_is_kept_without_effect_has_limits_too() -> None:
+def test_properties_without_effect_have_limits_too() -> None:
     with pytest.raises(ValueError, match="size_in_bytes must be from 0 to"):
         entity_created(TopicProperties, {"size_in_bytes": -1}, PartitionSettings(topic=True))
     with pytest.raises(TypeError, match="support_ordering must be True or False, not int"):

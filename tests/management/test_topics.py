@@ -78,7 +78,7 @@ async def test_the_settings_reach_the_partitions(admin: Admin, *, partitioned: b
 
 
 @pytest.mark.everywhere("the registry and the partitions lie in different slots")
-async def test_a_topic_may_be_put_beside_another_entity(admin: Admin) -> None:
+async def test_a_topic_can_be_colocated_with_another_entity(admin: Admin) -> None:
     await admin.create_queue("first")
     place = partition_for_name("first", 4)
     other = next(name for name in "abcdef" if partition_for_name(name, 4) != place)
@@ -98,7 +98,7 @@ async def test_a_name_that_is_taken_is_refused(admin: Admin) -> None:
     await refused(admin, admin.create_queue("news"), MessagingEntityAlreadyExistsError, text)
 
 
-async def test_what_is_no_topic_is_not_found_as_one_and_the_error_says_what_it_is(admin: Admin) -> None:
+async def test_another_kind_of_entity_is_not_found_as_a_topic(admin: Admin) -> None:
     await admin.create_queue("Orders")
     text = "There is a queue of the name 'Orders' in namespace 'ns', not a topic"
     for done in (
@@ -116,7 +116,7 @@ async def test_what_is_no_topic_is_not_found_as_one_and_the_error_says_what_it_i
     await refused(admin, admin.ensure_topic("orders"), MessagingEntityAlreadyExistsError, text)
 
 
-async def test_what_is_not_there_is_not_found_and_the_error_says_what_to_do(admin: Admin) -> None:
+async def test_a_missing_entity_is_reported_with_a_remedy(admin: Admin) -> None:
     for done in (
         admin.get_topic("News"),
         admin.get_topic_runtime_properties("News"),
@@ -167,7 +167,7 @@ async def test_wrong_properties_create_and_change_nothing(
 
 
 @in_memory
-async def test_what_cannot_be_is_refused_before_anything_is_opened(where: str) -> None:
+async def test_wrong_arguments_are_refused_before_connecting(where: str) -> None:
     admin = Admin(where)
     for name in ("a b", "a" * 261, "t/subscriptions/s", ""):
         for done in (
@@ -203,7 +203,7 @@ async def test_what_cannot_be_is_refused_before_anything_is_opened(where: str) -
         ("colocate_with", "other", "ColocateWith"),
     ],
 )
-async def test_what_is_fixed_cannot_be_changed(admin: Admin, name: str, value: Any, words: str) -> None:
+async def test_fixed_properties_cannot_be_changed(admin: Admin, name: str, value: Any, words: str) -> None:
     topic = await admin.create_topic("t")
     setattr(topic, name, value)
     topic.user_metadata = "ours"
@@ -214,7 +214,7 @@ async def test_what_is_fixed_cannot_be_changed(admin: Admin, name: str, value: A
 
 
 @pytest.mark.everywhere("the registry and the partitions lie in different slots")
-async def test_changes_at_once_are_all_made_also_while_subscriptions_come(admin: Admin) -> None:
+async def test_concurrent_changes_of_a_topic_and_its_subscriptions_all_succeed(admin: Admin) -> None:
     await admin.create_topic("t", enable_partitioning=True)
     await asyncio.gather(
         admin.update_topic({"name": "t"}, default_message_time_to_live="PT30S"),
@@ -231,7 +231,7 @@ async def test_changes_at_once_are_all_made_also_while_subscriptions_come(admin:
 # -- ensuring ----------------------------------------------------------------------------------------------------------
 
 
-async def test_ensuring_creates_what_is_missing_and_leaves_what_is_there(admin: Admin, where: str) -> None:
+async def test_ensure_creates_missing_entities_and_leaves_existing_ones(admin: Admin, where: str) -> None:
     made = await admin.ensure_topic("News", default_message_time_to_live="PT30S", enable_partitioning=True)
     assert made.default_message_time_to_live == timedelta(seconds=30)
     before = await held(admin)
@@ -245,7 +245,7 @@ async def test_ensuring_creates_what_is_missing_and_leaves_what_is_there(admin: 
 
 
 @in_memory
-async def test_a_missing_topic_is_created_for_who_asked_for_that(admin: Admin) -> None:
+async def test_create_if_missing_creates_a_missing_topic(admin: Admin) -> None:
     """As senders do, with ``create_if_missing``."""
     connection = admin._connection
     until = asyncio.get_running_loop().time() + 60
@@ -286,7 +286,7 @@ async def test_topics_and_queues_are_listed_apart_over_several_pages(
 
 @pytest.mark.everywhere("the registry and the partitions lie in different slots")
 @pytest.mark.both_shapes
-async def test_a_deleted_topic_leaves_nothing_and_its_name_is_free(admin: Admin, *, partitioned: bool) -> None:
+async def test_a_deleted_topic_leaves_no_keys_and_its_name_is_free(admin: Admin, *, partitioned: bool) -> None:
     before = set(await held(admin))
     await admin.create_topic("t", enable_partitioning=partitioned)
     await admin.create_subscription("t", "all")
@@ -308,7 +308,7 @@ async def test_a_disabled_topic_says_so_in_its_status(admin: Admin) -> None:
 
 
 @in_memory
-async def test_a_call_without_time_does_nothing(admin: Admin) -> None:
+async def test_a_call_with_zero_timeout_changes_nothing(admin: Admin) -> None:
     await admin.create_topic("t")
     for done in (
         admin.create_topic("other", timeout=1e-9),

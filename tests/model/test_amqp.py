@@ -79,7 +79,7 @@ def test_every_section_comes_back() -> None:
     assert (raw.body, raw.body_type, message.body) == ([b"ab"], AmqpMessageBodyType.DATA, b"ab")
 
 
-def test_what_both_know_is_the_same() -> None:
+def test_fields_of_message_and_amqp_view_agree() -> None:
     message = as_message(full())
     assert (message.message_id, message.session_id, message.partition_key) == ("m", "g", "g")
     assert (message.subject, message.to, message.reply_to, message.correlation_id) == ("s", "t", "r", "c")
@@ -90,7 +90,7 @@ def test_what_both_know_is_the_same() -> None:
 
 
 @given(MAPS, MAPS, MAPS, MAPS)
-def test_values_of_every_type_come_back_in_every_section(
+def test_values_of_every_type_round_trip_in_every_section(
     application: dict[str, Any], annotations: dict[str, Any], delivery: dict[str, Any], footer: dict[str, Any]
 ) -> None:
     raw = received(
@@ -113,7 +113,7 @@ def test_values_of_every_type_come_back_in_every_section(
     )
 
 
-def test_what_is_changed_in_the_view_is_changed_in_the_message() -> None:
+def test_a_change_in_the_amqp_view_changes_the_message() -> None:
     message = ServiceBusMessage("x", subject="before")
     raw = message.raw_amqp_message
     raw.properties.subject = "after"
@@ -144,7 +144,7 @@ def test_annotations_that_were_set_one_by_one_mean_the_same() -> None:
         outgoing(message, detects_duplicates=False)
 
 
-def test_ids_may_be_what_amqp_lets_them_be() -> None:
+def test_ids_may_have_every_type_of_amqp() -> None:
     number = UUID(int=7)
     properties = AmqpMessageProperties(message_id=number, correlation_id=5, subject=b"s", group_id=b"g")
     assert properties.message_id == number
@@ -169,7 +169,7 @@ def test_numbers_and_users_are_bounded_when_they_are_given() -> None:
             AmqpMessageProperties(user_id=user)
 
 
-def test_an_encoding_of_ones_own_is_kept_beside() -> None:
+def test_a_raw_encoding_is_kept_with_the_message() -> None:
     message = AmqpAnnotatedMessage(value_body=1, raw_amqp=b"\x00Sw\x01")
     assert message.raw_amqp == b"\x00Sw\x01"
     assert as_message(message).raw_amqp == b"\x00Sw\x01"
@@ -264,7 +264,7 @@ def test_a_life_longer_than_can_be_counted_is_no_limit() -> None:
     assert AmqpMessageHeader(time_to_live=2**63).time_to_live is None
 
 
-def test_a_message_shows_what_it_is_and_not_its_body() -> None:
+def test_the_repr_of_a_message_hides_its_body() -> None:
     message = AmqpAnnotatedMessage(data_body="secret", properties={"subject": "s"})
     assert repr(message) == "<AmqpAnnotatedMessage body_type=data, AmqpMessageProperties(subject='s')>"
     assert str(message) == "secret"

@@ -16,7 +16,7 @@ BATCH: Any = ServiceBusMessageBatch
 
 
 @given(st.lists(st.binary(max_size=300), max_size=12), st.integers(1, 2000))
-def test_a_batch_is_as_large_as_its_messages_and_takes_what_fits(bodies: list[bytes], limit: int) -> None:
+def test_a_batch_accepts_messages_up_to_its_size(bodies: list[bytes], limit: int) -> None:
     batch, expected = ServiceBusMessageBatch(limit), list[bytes]()
     for body in bodies:
         message = ServiceBusMessage(body)
@@ -32,7 +32,7 @@ def test_a_batch_is_as_large_as_its_messages_and_takes_what_fits(bodies: list[by
         assert len(batch) == len(expected)
 
 
-def test_a_batch_says_what_to_do_with_a_message_that_does_not_fit() -> None:
+def test_an_overfull_batch_is_refused_with_a_remedy() -> None:
     batch = ServiceBusMessageBatch(1000)
     batch.add_message(ServiceBusMessage(bytes(600)))
     with pytest.raises(MessageSizeExceededError, match="Send the batch, and put the message into another batch"):
@@ -42,7 +42,7 @@ def test_a_batch_says_what_to_do_with_a_message_that_does_not_fit() -> None:
     assert len(batch) == 1
 
 
-def test_a_batch_takes_what_is_taken_as_a_message() -> None:
+def test_a_batch_accepts_every_form_of_a_message() -> None:
     batch = ServiceBusMessageBatch()
     batch.add_message({"body": "a"})
     batch.add_message(AmqpAnnotatedMessage(data_body="b"))
@@ -73,7 +73,7 @@ def test_a_batch_takes_as_many_messages_as_a_call() -> None:
     assert (len(batch), batch.size_in_bytes) == (MAXIMUM_CALL_MESSAGES, size)
 
 
-def test_what_is_no_message_leaves_the_batch_as_it_was() -> None:
+def test_an_invalid_message_leaves_the_batch_unchanged() -> None:
     batch = ServiceBusMessageBatch()
     unfit = ServiceBusMessage("x", application_properties={"a": "x" * 40_000})
     for wrong, error in (("text", TypeError), ({"subject": "x"}, TypeError), (unfit, MessageSizeExceededError)):

@@ -52,7 +52,7 @@ def test_a_body_is_joined_and_gone_through_as_with_azures_library(
 
 
 @each_message
-def test_a_body_is_bytes_to_whoever_takes_bytes(make: Callable[[bytes], ServiceBusMessage]) -> None:
+def test_a_body_works_wherever_bytes_are_expected(make: Callable[[bytes], ServiceBusMessage]) -> None:
     body = make(TEXT).body
     assert isinstance(body, bytes)
     assert (body, hash(body), len(body), repr(body)) == (TEXT, hash(TEXT), len(TEXT), repr(TEXT))
@@ -74,7 +74,7 @@ def test_a_body_is_bytes_to_whoever_takes_bytes(make: Callable[[bytes], ServiceB
     assert b"-".join([body, body]) == TEXT + b"-" + TEXT
 
 
-def test_what_is_made_of_a_body_is_plain_bytes() -> None:
+def test_operations_on_a_body_return_plain_bytes() -> None:
     body = ServiceBusMessage(TEXT).body
     made = [bytes(body), body[:], body + b"", b"" + body, b"".join([body]), copy.copy(body), copy.deepcopy(body)]
     made += [pickle.loads(pickle.dumps(body, protocol)) for protocol in range(pickle.HIGHEST_PROTOCOL + 1)]  # noqa: S301

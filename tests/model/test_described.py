@@ -30,7 +30,7 @@ def test_to_go_through_properties_is_to_go_through_their_names(
     assert all(name in made for name in made)
 
 
-def test_a_copy_shares_nothing_that_can_be_changed() -> None:
+def test_a_copy_shares_no_mutable_value() -> None:
     for queue in (QueueProperties("q"), QueueProperties("q", authorization_rules=[AuthorizationRule(key_name="old")])):
         before = len(queue.authorization_rules)
         twin = copy.copy(queue)

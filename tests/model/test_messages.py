@@ -43,7 +43,7 @@ NAIVE = datetime(2030, 1, 1)  # noqa: DTZ001 -- what is to be refused
 
 
 @given(ARGUMENTS)
-def test_a_message_has_what_it_was_made_with(arguments: dict[str, Any]) -> None:
+def test_a_message_has_the_fields_it_was_made_with(arguments: dict[str, Any]) -> None:
     message = ServiceBusMessage(**arguments)
     assert {name: getattr(message, name) for name in FIELDS} == {name: arguments.get(name) for name in FIELDS}
     assert message.body == arguments["body"]
@@ -51,7 +51,7 @@ def test_a_message_has_what_it_was_made_with(arguments: dict[str, Any]) -> None:
 
 
 @given(ARGUMENTS)
-def test_what_is_set_is_what_a_message_could_have_been_made_with(arguments: dict[str, Any]) -> None:
+def test_a_field_can_be_set_to_every_value_the_constructor_accepts(arguments: dict[str, Any]) -> None:
     made, filled = ServiceBusMessage(**arguments), ServiceBusMessage(arguments["body"])
     for name in FIELDS:
         setattr(filled, name, arguments.get(name))
@@ -167,7 +167,7 @@ REFUSED: list[tuple[str, Any, type[Exception], str]] = [
 
 
 @pytest.mark.parametrize(("name", "value", "error", "text"), REFUSED)
-def test_what_cannot_be_sent_is_refused_when_it_is_given_and_changes_nothing(
+def test_an_unsendable_value_is_refused_when_set_and_changes_nothing(
     name: str, value: Any, error: type[Exception], text: str
 ) -> None:
     with pytest.raises(error, match=text):
@@ -180,7 +180,7 @@ def test_what_cannot_be_sent_is_refused_when_it_is_given_and_changes_nothing(
 
 
 @pytest.mark.parametrize("body", [7, {"a": 1}, ["a"], Odd(), 1.5])
-def test_a_body_that_is_no_bytes_is_refused_with_what_to_do(body: Any) -> None:
+def test_a_body_of_another_type_is_refused_with_a_remedy(body: Any) -> None:
     with pytest.raises(TypeError, match=r"not (int|dict|list|Odd|float).*json\.dumps\(body\)"):
         MESSAGE(body)
 
@@ -191,7 +191,7 @@ def test_a_body_that_utf8_cannot_express_is_refused() -> None:
 
 
 @pytest.mark.parametrize("name", ["body", "body_type", "raw_amqp_message"])
-def test_what_a_message_is_made_of_cannot_be_exchanged(name: str) -> None:
+def test_the_parts_of_a_message_cannot_be_replaced(name: str) -> None:
     with pytest.raises(AttributeError):
         setattr(ServiceBusMessage("x"), name, b"y")
 
@@ -272,7 +272,7 @@ def test_no_application_properties_are_not_the_same_as_none_given() -> None:
     assert ServiceBusMessage("x", application_properties={}).application_properties == {}
 
 
-def test_names_in_bytes_are_read_as_text_whenever_they_come() -> None:
+def test_property_names_in_bytes_are_read_as_text() -> None:
     mixed: dict[str | bytes, Any] = {b"gr\xc3\xbc": 1, "map": {b"inner": [{7: 2}]}}
     message = ServiceBusMessage("x", application_properties=mixed)
     assert message.application_properties == {"grü": 1, "map": {b"inner": [{7: 2}]}}
@@ -309,7 +309,7 @@ def test_a_property_keeps_its_type() -> None:
     assert str(kept["d"]) == "1.10"
 
 
-def test_what_was_put_in_later_is_refused_when_it_is_sent() -> None:
+def test_an_invalid_property_added_later_is_refused_when_sent() -> None:
     message = ServiceBusMessage("x", application_properties={})
     later: Any = message.application_properties
     later["mine"] = Odd()
@@ -317,7 +317,7 @@ def test_what_was_put_in_later_is_refused_when_it_is_sent() -> None:
         outgoing(message, detects_duplicates=False)
 
 
-def test_properties_that_stand_too_deep_inside_one_another_are_refused() -> None:
+def test_properties_nested_too_deeply_are_refused() -> None:
     endless: list[Any] = []
     endless.append(endless)
     with pytest.raises(ValueError, match="16 deep"):
@@ -349,7 +349,7 @@ def test_texts_that_are_too_large_together_are_refused() -> None:
         outgoing(message, detects_duplicates=False)
 
 
-def test_what_is_a_body_counts_as_none_of_the_properties() -> None:
+def test_a_body_does_not_count_toward_the_size_of_properties() -> None:
     for annotated in (
         AmqpAnnotatedMessage(value_body="v" * 200_000),
         AmqpAnnotatedMessage(sequence_body=[b"s" * 99_999]),
@@ -368,7 +368,7 @@ def test_properties_just_as_large_as_they_may_be_are_sent() -> None:
 
 
 @given(ARGUMENTS)
-def test_a_message_goes_out_as_it_is(arguments: dict[str, Any]) -> None:
+def test_a_message_is_encoded_as_it_is_when_sent(arguments: dict[str, Any]) -> None:
     message = ServiceBusMessage(**arguments)
     sent = outgoing(message, detects_duplicates=True)
     assert decode(sent.payload) == message._content
@@ -438,7 +438,7 @@ def test_a_message_is_taken_as_it_is() -> None:
 
 
 @given(ARGUMENTS)
-def test_a_mapping_is_taken_as_what_a_message_is_made_with(arguments: dict[str, Any]) -> None:
+def test_a_mapping_is_accepted_as_constructor_arguments(arguments: dict[str, Any]) -> None:
     assert as_message(arguments)._content == ServiceBusMessage(**arguments)._content
 
 
@@ -449,7 +449,7 @@ def test_an_amqp_message_is_taken_and_keeps_the_id_it_gets() -> None:
     assert annotated.properties.message_id
 
 
-def test_several_are_taken_from_whatever_can_be_gone_through() -> None:
+def test_several_messages_are_accepted_from_any_iterable() -> None:
     several = [ServiceBusMessage("a"), {"body": "b"}, AmqpAnnotatedMessage(data_body="c")]
     for source in (several, tuple(several), iter(several)):
         assert [str(message) for message in as_messages(source)] == ["a", "b", "c"]
@@ -472,11 +472,11 @@ def test_several_are_taken_from_whatever_can_be_gone_through() -> None:
         ({"subject": "x"}, "must have a body"),
     ],
 )
-def test_what_is_no_message_is_refused(take: Callable[[object], object], value: object, text: str) -> None:
+def test_a_value_that_is_not_a_message_is_refused(take: Callable[[object], object], value: object, text: str) -> None:
     with pytest.raises(TypeError, match=text):
         take(value)
 
 
-def test_what_is_no_message_among_several_is_refused() -> None:
+def test_a_value_that_is_not_a_message_in_a_list_is_refused() -> None:
     with pytest.raises(TypeError, match="not str"):
         as_messages([ServiceBusMessage("x"), "y"])

@@ -77,7 +77,7 @@ TABLE = table()
 
 
 @every_property
-def test_what_a_class_says_of_a_property_holds(kind: str, name: str) -> None:
+def test_the_documented_facts_of_a_property_in_its_class_are_true(kind: str, name: str) -> None:
     field = KINDS[kind].fields()[name]
     said = " ".join((inspect.getdoc(getattr(KINDS[kind], name)) or "").replace("``", "`").split())
     if not field.told:
@@ -89,7 +89,7 @@ def test_what_a_class_says_of_a_property_holds(kind: str, name: str) -> None:
 
 
 @every_property
-def test_what_the_document_says_of_a_property_holds(kind: str, name: str) -> None:
+def test_the_documented_facts_of_a_property_in_the_guide_are_true(kind: str, name: str) -> None:
     field = KINDS[kind].fields()[name]
     of, default, limits = TABLE[name]
     assert kind in of.split(", ")
@@ -106,7 +106,7 @@ def test_the_document_names_no_property_that_is_not_there() -> None:
 
 
 @for_each("cls", KINDS.values(), ids=lambda cls: cls.__name__)
-def test_help_shows_what_each_property_means(cls: type[Described]) -> None:
+def test_help_shows_the_meaning_of_each_property(cls: type[Described]) -> None:
     shown = pydoc.plain(pydoc.render_doc(cls))
     for name in cls.fields():
         first = (inspect.getdoc(getattr(cls, name)) or "").splitlines()[0]
@@ -114,7 +114,7 @@ def test_help_shows_what_each_property_means(cls: type[Described]) -> None:
     assert " object at 0x" not in shown.partition("Data and other attributes")[0]
 
 
-def test_without_its_source_a_class_says_nothing_of_its_properties() -> None:
+def test_a_class_without_source_has_no_property_docs() -> None:
     made: type = type("Made", (), {"__module__": ModuleType("nowhere").__name__})
     assert property_docs(made) == {}
     assert property_docs(int) == {}

@@ -39,7 +39,7 @@ def corrupt() -> ServiceBusReceivedMessage:
 
 
 @given(ARGUMENTS)
-def test_what_is_received_is_what_was_sent(arguments: dict[str, Any]) -> None:
+def test_a_received_message_equals_the_sent_one(arguments: dict[str, Any]) -> None:
     message = received(ServiceBusMessage(**arguments))
     expected = {"message_id": message.message_id, **arguments}
     for name in (*arguments, "message_id"):
@@ -47,7 +47,7 @@ def test_what_is_received_is_what_was_sent(arguments: dict[str, Any]) -> None:
     assert message._content == decode(message._record.payload)
 
 
-def test_what_was_sent_is_read_when_it_is_first_asked_for() -> None:
+def test_the_content_is_decoded_on_first_access() -> None:
     message = corrupt()
     assert message.sequence_number == 7
     assert message.enqueued_time_utc == WHEN
@@ -57,7 +57,7 @@ def test_what_was_sent_is_read_when_it_is_first_asked_for() -> None:
         operator.attrgetter("colour")(message)
 
 
-def test_what_was_read_once_is_kept() -> None:
+def test_decoded_content_is_kept() -> None:
     message = received(ServiceBusMessage("x", application_properties={"a": 1}))
     properties = message.application_properties
     assert properties is not None
@@ -75,7 +75,7 @@ def test_a_sequence_number_is_made_of_the_partition_and_the_name(name: str, base
     assert message.sequence_number == message.enqueued_sequence_number == number
 
 
-def test_what_the_broker_says_of_times() -> None:
+def test_the_times_set_by_the_broker_are_read() -> None:
     forever, mortal = received(ServiceBusMessage("x")), received(ServiceBusMessage("x"), expires=ENQUEUED + 5000)
     assert (forever.enqueued_time_utc, forever.expires_at_utc) == (WHEN, None)
     assert (mortal.enqueued_time_utc, mortal.expires_at_utc) == (WHEN, WHEN + timedelta(seconds=5))
@@ -141,7 +141,7 @@ def test_a_token_stays_through_renewals_and_differs_between_deliveries() -> None
     ],
     ids=["without a lease", "peeked", "deleted"],
 )
-def test_what_is_not_locked_has_neither(message: ServiceBusReceivedMessage) -> None:
+def test_a_message_that_is_not_locked_has_no_lock_fields(message: ServiceBusReceivedMessage) -> None:
     assert (message.lock_token, message.locked_until_utc) == (None, None)
 
 
@@ -154,14 +154,14 @@ def test_a_settled_message_has_neither_and_is_still_read() -> None:
 # -- changes and dead letters ------------------------------------------------------------------------------------------
 
 
-def test_changed_properties_are_in_the_place_of_those_sent() -> None:
+def test_changed_properties_replace_those_sent() -> None:
     sent = ServiceBusMessage("x", application_properties={"a": 1, "b": 2})
     assert received(sent, changes=Changes({"c": 3})).application_properties == {"c": 3}
     assert received(sent, changes=Changes({})).application_properties == {}
     assert received(sent, changes=Changes(None)).application_properties == {"a": 1, "b": 2}
 
 
-def test_what_is_no_dead_letter_has_no_reason() -> None:
+def test_a_message_that_is_no_dead_letter_has_no_reason() -> None:
     message = received(ServiceBusMessage("x", application_properties={"DeadLetterReason": "mine"}))
     assert (message.dead_letter_reason, message.dead_letter_error_description) == (None, None)
     assert message.application_properties == {"DeadLetterReason": "mine"}
@@ -197,7 +197,7 @@ def test_a_message_that_failed_too_often_says_so() -> None:
     }
 
 
-def test_the_brokers_reason_stands_before_one_left_over() -> None:
+def test_the_reason_of_the_broker_precedes_an_older_one() -> None:
     sent = ServiceBusMessage("x", application_properties={"DeadLetterReason": "of an earlier death", "a": 1})
     message = received(sent, reason="T")
     assert message.application_properties is not None
@@ -227,7 +227,7 @@ def test_a_received_message_shows_its_lock_and_not_its_body(message: ServiceBusR
     assert ", settled, " in repr(message)
 
 
-def test_what_cannot_be_read_is_still_shown() -> None:
+def test_an_unreadable_message_still_has_a_repr() -> None:
     assert "unreadable: a message of version 9" in repr(corrupt())
 
 
@@ -247,7 +247,7 @@ def test_a_received_message_is_sent_again_as_its_sender_gave_it(arguments: dict[
     assert [one._content for one in as_messages([message, message])] == [message._content] * 2
 
 
-def test_sending_it_again_does_not_touch_what_was_received() -> None:
+def test_sending_a_received_message_again_does_not_change_it() -> None:
     message = received(ServiceBusMessage("x", application_properties={"a": [1]}))
     message.raw_amqp_message.annotations["b"] = [1]
     again = as_message(message)
@@ -281,7 +281,7 @@ def test_a_copy_says_the_same_and_has_no_lock(again: Any) -> None:
     | st.lists(st.text(st.characters(exclude_categories=["Cs"]), max_size=5), max_size=4)
     | st.none()
 )
-def test_bodies_of_values_and_lists_come_back(value: Any) -> None:
+def test_value_and_sequence_bodies_round_trip(value: Any) -> None:
     message = received(as_message(AmqpAnnotatedMessage(value_body=value)))
     body: Any = message.body
     assert (message.body_type.value, body, str(message)) == ("value", value, str(value))

@@ -91,7 +91,7 @@ def test_any_value_comes_back_with_its_type_wherever_it_is(value: Any) -> None:
         ("DESCRIBED", ("my:type", {"TYPE": "UINT", "VALUE": 2}), 2),
     ],
 )
-def test_a_value_that_names_its_type_in_amqp_becomes_what_a_receiver_finds(kind: str, value: Any, kept: Any) -> None:
+def test_a_value_with_an_amqp_type_becomes_its_python_value(kind: str, value: Any, kept: Any) -> None:
     named = {"TYPE": kind, "VALUE": value}
     message = received(
         as_message(AmqpAnnotatedMessage(value_body=named, application_properties={"a": named, "b": [named]}))
@@ -164,7 +164,7 @@ def test_a_name_in_bytes_finds_the_value_of_the_same_name(values: dict[Any, Any]
 
 
 @pytest.mark.parametrize("values", looked_up())
-def test_named_values_are_a_dictionary_to_whoever_takes_one(values: dict[Any, Any]) -> None:
+def test_application_properties_work_wherever_a_dict_is_expected(values: dict[Any, Any]) -> None:
     plain = {"k": "v", "grü": 1}
     assert isinstance(values, dict)
     assert values == plain == {**values} == dict(values) == dict(**values) == values | {}

@@ -64,9 +64,7 @@ async def changing(namespace: Namespace) -> None:
 
 
 @shapes
-async def test_a_creation_that_was_cut_off_anywhere_is_finished_by_who_looks_for_it(
-    transport: Transport, *, partitioned: bool
-) -> None:
+async def test_an_interrupted_creation_is_finished_by_a_reader(transport: Transport, *, partitioned: bool) -> None:
     create = creating(partitioned=partitioned)
     cuts = Cuts(transport, nothing, create)
     async for namespace, steps in cuts.all():
@@ -81,7 +79,7 @@ async def test_a_creation_that_was_cut_off_anywhere_is_finished_by_who_looks_for
 
 
 @shapes
-async def test_a_creation_that_was_cut_off_anywhere_is_finished_by_who_creates_it_again(
+async def test_an_interrupted_creation_is_finished_by_a_second_creation(
     transport: Transport, *, partitioned: bool
 ) -> None:
     create = creating(partitioned=partitioned)
@@ -143,7 +141,7 @@ async def test_a_change_that_was_cut_off_anywhere_holds_or_does_not_and_can_be_m
         assert versions == {b"%d" % again.version}
 
 
-async def test_an_error_in_the_middle_says_what_is_left_and_who_goes_on(transport: Transport) -> None:
+async def test_an_error_in_the_middle_names_the_rest_and_how_it_is_finished(transport: Transport) -> None:
     namespace = await Namespace.open(transport, "ns", 3)
     with pytest.raises(ServiceBusCommunicationError) as raised:
         await creating(partitioned=True)(Namespace(Cut(transport, 3, before=True), "ns", 3, 0))
@@ -166,7 +164,7 @@ async def test_an_error_in_the_middle_says_what_is_left_and_who_goes_on(transpor
 
 
 @in_memory
-async def test_who_makes_a_partition_of_what_was_deleted_meanwhile_takes_it_away_again(transport: Transport) -> None:
+async def test_a_partition_made_for_a_deleted_entity_is_removed_again(transport: Transport) -> None:
     others = await Namespace.open(transport, "ns", 2)
     turns = Turns(transport)
     slow = asyncio.ensure_future(creating(partitioned=True)(Namespace(turns.client(0), "ns", 2, 0)))
@@ -184,7 +182,7 @@ async def test_who_makes_a_partition_of_what_was_deleted_meanwhile_takes_it_away
 
 
 @in_memory
-async def test_who_creates_slowly_gets_what_others_have_made_of_it(transport: Transport) -> None:
+async def test_a_slow_creation_returns_the_entity_as_others_changed_it(transport: Transport) -> None:
     others = await Namespace.open(transport, "ns", 2)
     turns = Turns(transport)
     slow = asyncio.ensure_future(creating(partitioned=True)(Namespace(turns.client(0), "ns", 2, 0)))
@@ -197,7 +195,7 @@ async def test_who_creates_slowly_gets_what_others_have_made_of_it(transport: Tr
 
 
 @in_memory
-async def test_who_creates_slowly_does_not_take_another_s_creation_for_its_own(transport: Transport) -> None:
+async def test_a_slow_creation_is_not_confused_with_another_one(transport: Transport) -> None:
     others = await Namespace.open(transport, "ns", 2)
     turns = Turns(transport)
     slow = asyncio.ensure_future(creating(partitioned=True)(Namespace(turns.client(0), "ns", 2, 0)))
@@ -215,7 +213,7 @@ async def test_who_creates_slowly_does_not_take_another_s_creation_for_its_own(t
 
 
 @in_memory
-async def test_who_creates_slowly_goes_on_with_a_deletion_that_others_left(transport: Transport) -> None:
+async def test_a_slow_creation_finishes_an_interrupted_deletion(transport: Transport) -> None:
     turns = Turns(transport)
     await Namespace.open(transport, "ns", 2)
     slow = asyncio.ensure_future(creating(partitioned=True)(Namespace(turns.client(0), "ns", 2, 0)))
@@ -231,7 +229,7 @@ async def test_who_creates_slowly_goes_on_with_a_deletion_that_others_left(trans
 
 
 @in_memory
-async def test_who_deletes_slowly_deletes_what_has_the_name_then(transport: Transport) -> None:
+async def test_a_slow_deletion_deletes_the_entity_with_the_name_at_that_time(transport: Transport) -> None:
     others = await Namespace.open(transport, "ns", 2)
     await others.create_entity("Orders", SETTINGS)
     turns = Turns(transport)
@@ -246,7 +244,7 @@ async def test_who_deletes_slowly_deletes_what_has_the_name_then(transport: Tran
     assert list(keys_of(await snapshot(transport), "ns")) == ["{fjl}:namespace"]
 
 
-async def test_a_partition_that_is_another_s_stops_a_creation_instead_of_being_taken_over(transport: Transport) -> None:
+async def test_a_foreign_partition_stops_a_creation(transport: Transport) -> None:
     """No id is given twice; if one were, because data was lost, nobody's messages may be touched."""
     namespace = await Namespace.open(transport, "ns", 3)
     record = await namespace.create_entity("First", SETTINGS, partitioned=True)
@@ -259,7 +257,7 @@ async def test_a_partition_that_is_another_s_stops_a_creation_instead_of_being_t
 
 
 @in_memory
-async def test_who_changes_slowly_lets_the_newer_settings_stand(transport: Transport) -> None:
+async def test_a_slow_change_does_not_overwrite_newer_settings(transport: Transport) -> None:
     others = await Namespace.open(transport, "ns", 2)
     record = await others.create_entity("Orders", SETTINGS, partitioned=True)
     turns = Turns(transport)
@@ -275,7 +273,7 @@ async def test_who_changes_slowly_lets_the_newer_settings_stand(transport: Trans
 
 
 @in_memory
-async def test_who_changes_what_is_being_deleted_is_told_that_it_is_gone(transport: Transport) -> None:
+async def test_changing_an_entity_under_deletion_reports_it_as_gone(transport: Transport) -> None:
     others = await Namespace.open(transport, "ns", 2)
     record = await others.create_entity("Orders", SETTINGS, partitioned=True)
     turns = Turns(transport)
@@ -369,9 +367,7 @@ def partitions_of(kept: dict[str, Any], record: EntityRecord, number: int = 2) -
 
 @settings(deadline=None, max_examples=EXAMPLES)
 @given(deeds_of_several, chances)
-def test_in_whatever_order_calls_arrive_an_entity_is_there_whole_or_not_at_all(
-    deeds: list[str], chance: random.Random
-) -> None:
+def test_an_entity_is_complete_or_absent_for_any_order_of_calls(deeds: list[str], chance: random.Random) -> None:
     async def act() -> None:
         async with await open_transport(f"memory://{uuid.uuid4().hex}") as transport:
             namespace = await Namespace.open(transport, "ns", 2)

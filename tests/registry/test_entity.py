@@ -126,14 +126,14 @@ def test_the_text_of_a_record_is_this() -> None:
     )
 
 
-def test_what_a_newer_release_wrote_beside_survives_a_change_by_this_one() -> None:
+def test_fields_of_a_newer_release_survive_a_change() -> None:
     newer = altered(colour="red", settings={**asdict(PLAIN.settings), "speed": {"limit": 3}})
     record = replace(decode(newer), settings=PartitionSettings(lock_duration=5))
     body = json.loads(encode(record))
     assert (body["colour"], body["settings"]["speed"], body["settings"]["lock_duration"]) == ("red", {"limit": 3}, 5)
 
 
-def test_what_is_known_is_not_overwritten_by_what_was_not_read() -> None:
+def test_a_change_keeps_fields_that_were_not_read() -> None:
     record = replace(PLAIN, unread={"name": "other", "settings": {"lock_duration": 1, "speed": 1}})
     body = json.loads(encode(record))
     assert (body["name"], body["settings"]["lock_duration"], body["settings"]["speed"]) == ("Orders", 60_000, 1)
@@ -214,7 +214,7 @@ def test_a_property_that_json_cannot_hold_is_refused(value: Any) -> None:
         (altered(properties=None), "properties is None"),
     ],
 )
-def test_what_is_no_record_of_this_layout_is_refused_with_the_reason(text: bytes, reason: str) -> None:
+def test_a_record_of_another_layout_is_refused_with_the_reason(text: bytes, reason: str) -> None:
     with pytest.raises(DataLayoutError, match=reason) as raised:
         decode(text)
     assert "install that one" in str(raised.value)
@@ -244,7 +244,7 @@ def test_a_subscription_is_known_by_the_path_through_its_topic() -> None:
         *("a/subscriptions/b/c", "a/subscriptions/b/subscriptions/c", "a/subscriptions/b c", "$DeadLetterQueue"),
     ],
 )
-def test_what_is_no_path_of_an_entity_is_refused(path: str) -> None:
+def test_an_invalid_entity_path_is_refused(path: str) -> None:
     with pytest.raises(ValueError, match="name"):
         split_path(path)
 

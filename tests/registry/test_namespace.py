@@ -99,7 +99,7 @@ async def test_a_namespace_keeps_the_number_of_partitions_it_was_made_with(
         ("ns", True, TypeError),
     ],
 )
-async def test_what_cannot_be_a_namespace_is_not_made(
+async def test_an_invalid_namespace_is_not_made(
     transport: Transport, name: Any, partitions: Any, error: type[Exception]
 ) -> None:
     with pytest.raises(error):
@@ -137,7 +137,7 @@ async def test_a_partitioned_queue_lives_in_all_partitions(transport: Transport,
 
 
 @pytest.mark.everywhere("the registry and the partitions lie in different slots")
-async def test_a_queue_may_be_put_beside_another(namespace: Namespace) -> None:
+async def test_a_queue_can_be_colocated_with_another(namespace: Namespace) -> None:
     await namespace.create_entity("First", SETTINGS)
     place = partition_for_name("first", 4)
     other = next(name for name in "abcdef" if partition_for_name(name, 4) != place)
@@ -145,7 +145,7 @@ async def test_a_queue_may_be_put_beside_another(namespace: Namespace) -> None:
     assert (beside.partitions, beside.colocated_with) == ((place,), "First")
 
 
-async def test_a_queue_is_not_put_beside_what_is_not_there_or_is_everywhere(
+async def test_a_queue_cannot_be_colocated_with_a_missing_or_partitioned_entity(
     transport: Transport, namespace: Namespace
 ) -> None:
     await namespace.create_entity("everywhere", SETTINGS, partitioned=True)
@@ -170,7 +170,7 @@ async def test_a_queue_is_not_put_beside_what_is_not_there_or_is_everywhere(
         ("q", PartitionSettings(shared=True), ValueError),
     ],
 )
-async def test_what_cannot_be_a_queue_is_not_created(
+async def test_an_invalid_queue_is_not_created(
     transport: Transport, namespace: Namespace, name: Any, settings: PartitionSettings, error: type[Exception]
 ) -> None:
     before = await snapshot(transport)
@@ -193,7 +193,7 @@ async def test_a_name_that_is_taken_is_refused_and_nothing_changes(transport: Tr
 
 
 @pytest.mark.everywhere("the registry and the partitions lie in different slots")
-async def test_of_several_who_create_the_same_queue_at_once_one_succeeds(url: str, transport: Transport) -> None:
+async def test_only_one_of_several_concurrent_creations_of_a_queue_succeeds(url: str, transport: Transport) -> None:
     async with await open_transport(url) as another:
         for round_ in range(5):
             name = f"q{round_}"
@@ -215,7 +215,7 @@ async def test_of_several_who_create_the_same_queue_at_once_one_succeeds(url: st
 # -- finding -----------------------------------------------------------------------------------------------------------
 
 
-async def test_what_is_not_there_is_not_found(transport: Transport, namespace: Namespace) -> None:
+async def test_a_missing_entity_is_not_found(transport: Transport, namespace: Namespace) -> None:
     before = await snapshot(transport)
     for missed in (namespace.get_entity("Orders"), namespace.delete_entity("Orders")):
         with pytest.raises(MessagingEntityNotFoundError) as raised:
@@ -252,7 +252,7 @@ async def test_entities_are_listed_by_name(namespace: Namespace) -> None:
         ("a\ud800", ValueError, "half a surrogate pair"),
     ],
 )
-async def test_a_list_that_begins_behind_what_is_no_text_is_refused(
+async def test_a_list_with_an_invalid_start_is_refused(
     namespace: Namespace, after: Any, error: type[Exception], text: str
 ) -> None:
     with pytest.raises(error, match=text):
@@ -279,7 +279,7 @@ DEEP: list[Any] = reduce(lambda inner, _: [inner], range(10_000), [])
     ],
     ids=["large", "large in JSON", "number", "none", "set", "nan", "list", "cycle", "deep"],
 )
-async def test_properties_that_would_not_come_back_as_they_are_are_refused(
+async def test_properties_that_cannot_be_stored_exactly_are_refused(
     transport: Transport, namespace: Namespace, properties: Any, error: type[Exception], text: str
 ) -> None:
     record = await namespace.create_entity("q", SETTINGS, properties={"a": "x" * 65_528})
@@ -299,7 +299,7 @@ async def test_a_partition_is_asked_for_where_the_entity_lives(namespace: Namesp
         namespace.partition(record, elsewhere)
 
 
-async def test_a_record_that_cannot_be_read_is_told_apart_from_none(transport: Transport, namespace: Namespace) -> None:
+async def test_an_unreadable_record_differs_from_a_missing_one(transport: Transport, namespace: Namespace) -> None:
     await namespace.create_entity("q", SETTINGS)
     await transport.command("HSET", ENTITIES, "q", "2 x", key=ENTITIES)
     before = await snapshot(transport)
@@ -315,7 +315,7 @@ async def test_a_record_that_cannot_be_read_is_told_apart_from_none(transport: T
 
 
 @pytest.mark.everywhere("the registry and the partitions lie in different slots")
-async def test_in_a_namespace_that_is_gone_nothing_is_made(transport: Transport, namespace: Namespace) -> None:
+async def test_no_entity_is_made_in_a_deleted_namespace(transport: Transport, namespace: Namespace) -> None:
     record = await namespace.create_entity("q", SETTINGS)
     await transport.command("DEL", NAMESPACE, key=NAMESPACE)
     before = await snapshot(transport)
@@ -331,7 +331,7 @@ async def test_in_a_namespace_that_is_gone_nothing_is_made(transport: Transport,
 
 
 @pytest.mark.everywhere("the registry and the partitions lie in different slots")
-async def test_who_creates_an_entity_makes_the_namespace_again(transport: Transport, namespace: Namespace) -> None:
+async def test_creating_an_entity_makes_a_lost_namespace_again(transport: Transport, namespace: Namespace) -> None:
     """Its servers have come back empty."""
     await transport.command("DEL", NAMESPACE, key=NAMESPACE)
     assert await namespace.create_entity("q", SETTINGS) == await namespace.get_entity("q")
@@ -366,7 +366,7 @@ async def test_a_change_reaches_the_registry_and_every_partition(transport: Tran
     assert (again.version, again.properties) == (3, {})
 
 
-async def test_who_has_not_seen_the_last_change_is_refused(transport: Transport, namespace: Namespace) -> None:
+async def test_a_change_based_on_an_old_version_is_refused(transport: Transport, namespace: Namespace) -> None:
     record = await namespace.create_entity("q", SETTINGS)
     await namespace.update_entity(record, PartitionSettings(quota=3))
     before = await snapshot(transport)
@@ -377,7 +377,7 @@ async def test_who_has_not_seen_the_last_change_is_refused(transport: Transport,
     assert await snapshot(transport) == before
 
 
-async def test_what_was_deleted_is_not_changed_also_if_there_is_another_by_now(
+async def test_a_deleted_entity_is_not_changed_even_if_its_name_was_reused(
     transport: Transport, namespace: Namespace
 ) -> None:
     record = await namespace.create_entity("q", SETTINGS)
@@ -404,7 +404,7 @@ async def test_what_was_deleted_is_not_changed_also_if_there_is_another_by_now(
     ],
     ids=["clock", "shared", "duplicates", "sessions", "topic"],
 )
-async def test_what_cannot_change_is_refused_before_the_registry_knows(
+async def test_a_fixed_property_is_refused_before_the_registry_is_written(
     transport: Transport, namespace: Namespace, settings: PartitionSettings
 ) -> None:
     record = await namespace.create_entity("q", SETTINGS)
@@ -415,7 +415,7 @@ async def test_what_cannot_change_is_refused_before_the_registry_knows(
 
 
 @pytest.mark.parametrize("state", ["creating", "deleting"])
-async def test_what_was_half_made_or_half_deleted_when_it_was_read_is_not_changed(
+async def test_a_half_made_or_half_deleted_entity_is_not_changed(
     transport: Transport, namespace: Namespace, state: Any
 ) -> None:
     record = replace(await namespace.create_entity("q", SETTINGS), state=state)
@@ -433,7 +433,7 @@ async def test_the_window_of_duplicate_detection_may_change(namespace: Namespace
 
 @pytest.mark.everywhere("the registry and the partitions lie in different slots")
 @pytest.mark.parametrize("way", ["restored", "updated"])
-async def test_a_partition_that_was_lost_is_made_again_and_the_others_stay_as_they_are(
+async def test_a_lost_partition_is_made_again_and_the_others_stay(
     transport: Transport, namespace: Namespace, way: str
 ) -> None:
     """A failover may lose what was written last; the registry still knows."""
@@ -454,7 +454,7 @@ async def test_a_partition_that_was_lost_is_made_again_and_the_others_stay_as_th
     assert (await perform(transport, namespace.partition(found, 0).count())).active == 1
 
 
-async def test_what_was_deleted_is_not_restored(transport: Transport, namespace: Namespace) -> None:
+async def test_a_deleted_entity_is_not_restored(transport: Transport, namespace: Namespace) -> None:
     """Nor is another entity of that name touched."""
     record = await namespace.create_entity("q", SETTINGS)
     await namespace.delete_entity("q")
@@ -473,7 +473,7 @@ async def test_what_was_deleted_is_not_restored(transport: Transport, namespace:
 
 @pytest.mark.everywhere("the registry and the partitions lie in different slots")
 @pytest.mark.both_shapes
-async def test_a_deleted_queue_leaves_nothing_and_its_name_is_free(
+async def test_a_deleted_queue_leaves_no_keys_and_its_name_is_free(
     transport: Transport, namespace: Namespace, *, partitioned: bool
 ) -> None:
     empty = keys_of(await snapshot(transport), "ns")
@@ -491,7 +491,7 @@ async def test_a_deleted_queue_leaves_nothing_and_its_name_is_free(
 
 
 @pytest.mark.everywhere("the registry and the partitions lie in different slots")
-async def test_of_several_who_delete_a_queue_at_once_none_fails_but_for_its_absence(
+async def test_concurrent_deletions_of_a_queue_succeed_or_find_it_missing(
     url: str, transport: Transport, namespace: Namespace
 ) -> None:
     async with await open_transport(url) as another:
@@ -522,9 +522,7 @@ async def test_a_partition_is_taken_away_in_as_many_steps_as_it_needs(
 
 
 @pytest.mark.everywhere("the registry and the partitions lie in different slots")
-async def test_what_is_in_the_place_of_a_partition_but_is_another_s_is_not_taken_away(
-    transport: Transport, namespace: Namespace
-) -> None:
+async def test_a_foreign_partition_is_not_deleted(transport: Transport, namespace: Namespace) -> None:
     record = await namespace.create_entity("q", SETTINGS)
     state = namespace.partition(record, record.partitions[0]).keys[0]
     await transport.command("HSET", state, "incarnation", "another", key=state)
@@ -554,7 +552,7 @@ async def test_an_older_client_s_call_is_behind_or_ahead_but_never_between(
 
 
 @on_a_server
-async def test_without_memory_nothing_is_created_but_deleting_works(
+async def test_with_full_memory_creating_fails_and_deleting_works(
     server: LocalServer, transport: Transport, namespace: Namespace
 ) -> None:
     await namespace.create_entity("q", SETTINGS, partitioned=True)
@@ -583,7 +581,7 @@ async def test_all_steps_of_a_call_share_its_time(transport: Transport) -> None:
 
 
 @in_memory
-async def test_a_call_without_time_does_nothing(transport: Transport, namespace: Namespace) -> None:
+async def test_a_call_with_zero_timeout_changes_nothing(transport: Transport, namespace: Namespace) -> None:
     record = await namespace.create_entity("q", SETTINGS)
     before = await snapshot(transport)
     for done in (

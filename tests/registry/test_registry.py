@@ -113,7 +113,7 @@ async def test_a_namespace_is_made_once_and_stays_as_it_was_made(transport: Tran
     assert await snapshot(transport) == before
 
 
-async def test_another_number_of_partitions_is_refused_to_who_insists_on_it(transport: Transport) -> None:
+async def test_an_exact_partition_count_that_differs_is_refused(transport: Transport) -> None:
     text = await refused(transport, register_namespace("ns", 16, exact=True), NamespacePartitionsError)
     assert text == "Namespace 'ns' has 4 partitions, which cannot change: open it with that number, or none."
 
@@ -132,7 +132,7 @@ async def test_namespaces_share_nothing(transport: Transport) -> None:
 # -- creation ----------------------------------------------------------------------------------------------------------
 
 
-async def test_an_entity_is_registered_with_all_that_is_said_of_it(transport: Transport) -> None:
+async def test_an_entity_is_registered_with_its_whole_record(transport: Transport) -> None:
     record = await ask(transport, REGISTRY.register(ORDERS, FIRST))
     assert record == EntityRecord(
         name="Billing/Orders",
@@ -189,7 +189,7 @@ async def test_an_id_may_be_long(transport: Transport, last: int, next_id: str) 
 
 
 @on_real_servers
-async def test_after_a_change_of_the_server_process_ids_leap_over_those_that_may_be_lost(transport: Transport) -> None:
+async def test_ids_leap_after_a_change_of_the_server_process(transport: Transport) -> None:
     assert (await registered(transport)).id == "1"
     await transport.command("HSET", NAMESPACE, "run_id", "f" * 40, key=NAMESPACE)
     ids = [(await registered(transport, replace(ORDERS, name=name))).id for name in ("a", "b")]
@@ -199,7 +199,7 @@ async def test_after_a_change_of_the_server_process_ids_leap_over_those_that_may
 
 
 @on_real_servers
-async def test_where_the_process_is_not_known_the_ids_go_on(transport: Transport) -> None:
+async def test_ids_continue_if_the_server_process_is_unknown(transport: Transport) -> None:
     nameless = replace(load("register_entity"), takes_run_id=False)
     await transport.command("HSET", NAMESPACE, "run_id", "f" * 40, key=NAMESPACE)
     for name, expected in (("a", b"1"), ("b", b"2")):
@@ -211,7 +211,7 @@ async def test_where_the_process_is_not_known_the_ids_go_on(transport: Transport
 # -- changes -----------------------------------------------------------------------------------------------------------
 
 
-async def test_a_record_is_replaced_by_who_has_seen_it(transport: Transport) -> None:
+async def test_a_record_is_replaced_by_a_caller_that_read_it(transport: Transport) -> None:
     record = await registered(transport)
     wanted = replace(record, state="active", properties={"a": 1})
     revised = await ask(transport, REGISTRY.revise(wanted, SECOND))
@@ -219,7 +219,7 @@ async def test_a_record_is_replaced_by_who_has_seen_it(transport: Transport) -> 
     assert await ask(transport, REGISTRY.read("Billing/Orders")) == revised
 
 
-async def test_with_the_next_version_the_time_of_the_change_is_kept_and_it_never_goes_back(
+async def test_each_version_stores_a_change_time_that_never_goes_back(
     transport: Transport,
 ) -> None:
     record = await registered(transport)
@@ -239,7 +239,7 @@ async def test_with_the_next_version_the_time_of_the_change_is_kept_and_it_never
     assert (await ask(transport, REGISTRY.revise(replace(changed, version=3), FIRST[::-1]))).updated_at == int(later)
 
 
-async def test_a_change_that_is_repeated_is_answered_also_when_others_came_after_it(transport: Transport) -> None:
+async def test_a_repeated_change_is_recognised_after_later_changes(transport: Transport) -> None:
     record = await registered(transport)
     request = REGISTRY.revise(replace(record, state="active"), SECOND)
     active = await ask(transport, request)
@@ -254,7 +254,7 @@ async def test_a_change_that_is_repeated_is_answered_also_when_others_came_after
     await refused(transport, request, EntityChangedError)
 
 
-async def test_who_has_seen_an_older_record_is_refused(transport: Transport) -> None:
+async def test_a_change_based_on_an_older_record_is_refused(transport: Transport) -> None:
     record = await registered(transport)
     await ask(transport, REGISTRY.revise(replace(record, state="active", version=2), SECOND))
     text = await refused(transport, REGISTRY.revise(replace(record, state="deleting"), THIRD), EntityChangedError)
@@ -265,7 +265,7 @@ async def test_who_has_seen_an_older_record_is_refused(transport: Transport) -> 
     await refused(transport, REGISTRY.unregister(record), EntityChangedError)
 
 
-async def test_of_an_entity_that_is_gone_or_another_by_now_nothing_is_changed(transport: Transport) -> None:
+async def test_a_deleted_or_replaced_entity_is_not_changed(transport: Transport) -> None:
     record = await registered(transport)
     await ask(transport, REGISTRY.unregister(record))
     text = await refused(transport, REGISTRY.revise(record, SECOND), MessagingEntityNotFoundError)
@@ -340,7 +340,7 @@ async def test_entities_are_listed_by_name_page_by_page(transport: Transport) ->
     assert [record.name for record in await ask(transport, REGISTRY.listed("Aa", 1))] == ["b"], "also after no name"
 
 
-async def test_as_many_as_may_be_asked_for_come_in_one_page(transport: Transport) -> None:
+async def test_one_page_holds_as_many_entities_as_may_be_requested(transport: Transport) -> None:
     for number in range(LONGEST_PAGE + 1):
         await ask(transport, REGISTRY.register(replace(ORDERS, name=f"q{number:04}"), new_token()))
     page = await ask(transport, REGISTRY.listed("", LONGEST_PAGE))
@@ -365,7 +365,7 @@ about_an_entity = pytest.mark.parametrize("request_", REQUESTS[1:], ids=lambda r
 
 
 @about_an_entity
-async def test_where_no_namespace_is_every_call_says_so(transport: Transport, request_: Request[Any]) -> None:
+async def test_every_call_reports_a_missing_namespace(transport: Transport, request_: Request[Any]) -> None:
     await transport.command("DEL", NAMESPACE, key=NAMESPACE)
     text = await refused(transport, request_, NamespaceMissingError)
     assert text == (
@@ -375,7 +375,7 @@ async def test_where_no_namespace_is_every_call_says_so(transport: Transport, re
 
 
 @about_an_entity
-async def test_a_namespace_that_was_made_anew_with_other_partitions_is_not_taken_for_the_old_one(
+async def test_a_namespace_remade_with_other_partitions_is_not_the_old_one(
     transport: Transport, request_: Request[Any]
 ) -> None:
     await transport.command("HSET", NAMESPACE, "partitions", "40", key=NAMESPACE)

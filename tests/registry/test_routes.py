@@ -112,7 +112,7 @@ async def test_only_the_rules_that_have_changed_are_read_again(transport: Transp
     await changed(0)
 
 
-async def test_what_was_read_of_another_topic_of_that_name_is_of_no_use(
+async def test_routes_of_an_earlier_topic_of_the_same_name_are_not_used(
     transport: Transport, namespace: Namespace
 ) -> None:
     known = await namespace.routes("Topic")
@@ -126,7 +126,9 @@ async def test_what_was_read_of_another_topic_of_that_name_is_of_no_use(
     assert routes.subscriptions[0].rules == (CORRELATED,)
 
 
-async def test_what_is_half_made_or_half_deleted_judges_nothing(transport: Transport, namespace: Namespace) -> None:
+async def test_a_half_made_or_half_deleted_subscription_matches_no_message(
+    transport: Transport, namespace: Namespace
+) -> None:
     steps, until = namespace._steps, asyncio.get_running_loop().time() + 60
     record = await namespace.get_entity(path_of("Topic", "a.2"))
     await steps.deleting(record, until)
@@ -191,7 +193,7 @@ async def test_a_change_between_two_pages_is_noticed(
 
 
 @in_memory
-async def test_whoever_has_read_much_does_not_begin_from_nothing_again(
+async def test_a_reader_of_many_pages_does_not_start_over(
     transport: Transport, namespace: Namespace, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(rulebook_module, "LONGEST_PAGE", 1)
@@ -212,7 +214,7 @@ async def test_whoever_has_read_much_does_not_begin_from_nothing_again(
 
 
 @in_memory
-async def test_whoever_reads_a_topic_that_is_being_deleted_does_not_take_it_for_one_without_subscriptions(
+async def test_a_topic_under_deletion_is_not_read_as_one_without_subscriptions(
     transport: Transport, namespace: Namespace
 ) -> None:
     turns = Turns(transport)
@@ -232,7 +234,9 @@ async def test_whoever_reads_a_topic_that_is_being_deleted_does_not_take_it_for_
 
 
 @in_memory
-async def test_whoever_is_always_late_gives_up_in_time(transport: Transport, namespace: Namespace) -> None:
+async def test_a_reader_that_is_always_too_late_gives_up_at_its_deadline(
+    transport: Transport, namespace: Namespace
+) -> None:
     class Restless:
         """Changes a rule before each list of rules."""
 

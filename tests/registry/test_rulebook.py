@@ -148,7 +148,7 @@ async def test_a_request_has_the_keys_and_arguments_that_the_header_of_its_scrip
     assert set(header.refusals) <= set(rule_refusals("ns", "q", "r"))
 
 
-def test_flags_say_what_a_script_may_do_when_memory_is_full() -> None:
+def test_script_flags_match_their_use_of_memory() -> None:
     """What deletes works without any; what only reads says so; what brings something new is refused."""
     flags: dict[tuple[str, ...], set[str]] = {
         (): {"create_rule", "register_entity", "register_namespace", "register_subscription", "update_rule"},
@@ -194,7 +194,7 @@ async def test_a_change_of_a_subscription_raises_its_topic_once(transport: Trans
     await refused(transport, REGISTRY.revise_subscription(record, FIRST), EntityChangedError)
 
 
-async def test_what_is_no_change_of_judging_leaves_the_topic_as_it_is(transport: Transport) -> None:
+async def test_a_change_that_does_not_affect_rules_leaves_the_topic_version(transport: Transport) -> None:
     topic, record = await with_subscription(transport, ANY)
     done = await ask(transport, REGISTRY.revise_subscription(replace(record, version=2), FOURTH))
     assert done.topic == topic
@@ -228,7 +228,7 @@ async def test_a_change_of_a_rule_that_is_repeated_is_answered_as_the_first_time
     assert await snapshot(transport) == before
 
 
-async def test_what_all_partitions_have_been_told_never_goes_back(transport: Transport) -> None:
+async def test_the_version_told_to_all_partitions_never_goes_back(transport: Transport) -> None:
     topic, _ = await with_subscription(transport, ANY)
     assert (await ask(transport, REGISTRY.look("Topic"))).behind
     assert (await ask(transport, REGISTRY.look(SUB.path))).behind
@@ -261,7 +261,7 @@ async def test_a_topic_that_is_being_deleted_takes_no_subscription_and_is_raised
     assert list(await snapshot(transport)) == [NAMESPACE]
 
 
-async def test_who_names_another_incarnation_changes_nothing(transport: Transport) -> None:
+async def test_a_call_for_another_incarnation_changes_nothing(transport: Transport) -> None:
     topic, record = await with_subscription(transport, ANY)
     other = replace(record, incarnation=FOURTH)
     for request in (
@@ -297,7 +297,7 @@ async def test_a_subscription_of_many_rules_is_taken_out_in_steps(transport: Tra
 
 
 @each
-async def test_where_no_namespace_is_every_call_says_so(transport: Transport, request_: Request[Any]) -> None:
+async def test_every_call_reports_a_missing_namespace(transport: Transport, request_: Request[Any]) -> None:
     await transport.command("DEL", NAMESPACE, key=NAMESPACE)
     await refused(transport, request_, NamespaceMissingError)
 

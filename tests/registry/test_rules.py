@@ -70,9 +70,7 @@ async def refused(transport: Transport, done: Awaitable[Any], error: type[Except
 # -- one rule ----------------------------------------------------------------------------------------------------------
 
 
-async def test_a_rule_comes_changes_and_goes_and_every_time_the_topic_is_raised(
-    transport: Transport, namespace: Namespace
-) -> None:
+async def test_every_change_of_a_rule_raises_the_topic_version(transport: Transport, namespace: Namespace) -> None:
     version = (await namespace.get_entity("Topic")).version
     created = await namespace.create_rule("topic", "SUB", SQL)
     assert created.rule == SQL
@@ -169,7 +167,7 @@ async def test_a_rule_that_is_missing_is_said_to_be(transport: Transport, namesp
         (Rule("r", CorrelationFilter(to="x" * MAXIMUM_RULE_BYTES)), ValueError, "are kept|characters"),
     ],
 )
-async def test_what_is_no_rule_is_refused_before_anything_is_sent(
+async def test_an_invalid_rule_is_refused_before_sending(
     transport: Transport, namespace: Namespace, rule: Any, error: type[Exception], text: str
 ) -> None:
     before = await snapshot(transport)
@@ -209,9 +207,7 @@ async def test_a_topic_has_only_so_many_filters(
 # -- several clients ---------------------------------------------------------------------------------------------------
 
 
-async def test_of_several_who_change_rules_at_once_all_succeed(
-    url: str, transport: Transport, namespace: Namespace
-) -> None:
+async def test_concurrent_rule_changes_all_succeed(url: str, transport: Transport, namespace: Namespace) -> None:
     version = (await namespace.get_entity("Topic")).version
     async with await open_transport(url) as another:
         clients = (namespace, await Namespace.open(another, "ns"))
@@ -225,7 +221,7 @@ async def test_of_several_who_change_rules_at_once_all_succeed(
     require_whole(await kept_of(transport), 2)
 
 
-async def test_of_several_who_create_or_delete_the_same_rule_at_once_one_succeeds(
+async def test_only_one_concurrent_change_of_the_same_rule_succeeds(
     url: str, transport: Transport, namespace: Namespace
 ) -> None:
     async with await open_transport(url) as another:
@@ -279,7 +275,7 @@ def test_the_place_of_a_rule_is_behind_its_subscription() -> None:
         b"1 s stamp-stamp- 5 {",
     ],
 )
-async def test_what_is_no_rule_of_this_layout_is_said_to_be(text: bytes) -> None:
+async def test_a_rule_of_an_unknown_form_is_reported(text: bytes) -> None:
     with pytest.raises(DataLayoutError, match=r"of a subscription cannot be read: .* install that one"):
         decode_rule(text)
 

@@ -105,7 +105,7 @@ RULE_DEEDS: dict[str, Deed] = {
 
 @shapes
 @ways("looked for", "created again", "topic looked for", "listed by routes")
-async def test_a_subscription_that_was_cut_off_anywhere_is_finished_by_who_meets_it(
+async def test_an_interrupted_subscription_is_finished_by_the_next_caller(
     transport: Transport, way: str, *, partitioned: bool
 ) -> None:
     cuts = Cuts(transport, with_a_topic(partitioned=partitioned), subscribing)
@@ -131,7 +131,7 @@ async def test_a_subscription_that_was_cut_off_anywhere_is_finished_by_who_meets
 
 
 @shapes
-async def test_a_subscription_that_was_cut_off_anywhere_goes_with_its_topic(
+async def test_an_interrupted_subscription_is_deleted_with_its_topic(
     transport: Transport, *, partitioned: bool
 ) -> None:
     async for namespace, _ in Cuts(transport, with_a_topic(partitioned=partitioned), subscribing).all():
@@ -189,7 +189,7 @@ async def test_a_deletion_of_a_topic_that_was_cut_off_anywhere_is_finished(
 
 @shapes
 @ways("judging", "create", "update", "delete")
-async def test_a_change_that_was_cut_off_anywhere_holds_or_does_not_and_is_told_by_who_meets_it(
+async def test_an_interrupted_change_is_complete_or_absent_and_passed_on_by_the_next_caller(
     transport: Transport, way: str, *, partitioned: bool
 ) -> None:
     deed = judging if way == "judging" else RULE_DEEDS[way]
@@ -228,9 +228,7 @@ async def slowly(transport: Transport, deed: Deed, calls: int) -> tuple[asyncio.
 
 @in_memory
 @pytest.mark.parametrize("gone", [SUB, "Topic"])
-async def test_who_makes_a_partition_of_what_was_deleted_meanwhile_takes_it_away_again(
-    transport: Transport, gone: str
-) -> None:
+async def test_a_partition_made_for_a_deleted_entity_is_removed_again(transport: Transport, gone: str) -> None:
     others = await Namespace.open(transport, "ns", 2)
     await make_topic(others)
     slow, turns = await slowly(transport, subscribing, 2)
@@ -244,7 +242,7 @@ async def test_who_makes_a_partition_of_what_was_deleted_meanwhile_takes_it_away
 
 
 @in_memory
-async def test_who_creates_slowly_gets_what_others_have_made_of_it(transport: Transport) -> None:
+async def test_a_slow_creation_returns_the_entity_as_others_changed_it(transport: Transport) -> None:
     others = await Namespace.open(transport, "ns", 2)
     await make_topic(others)
     slow, turns = await slowly(transport, subscribing, 2)
@@ -256,7 +254,7 @@ async def test_who_creates_slowly_gets_what_others_have_made_of_it(transport: Tr
 
 
 @in_memory
-async def test_who_subscribes_to_a_topic_that_is_another_by_then_subscribes_to_that(transport: Transport) -> None:
+async def test_a_slow_subscription_joins_the_topic_that_has_the_name_then(transport: Transport) -> None:
     others = await Namespace.open(transport, "ns", 2)
     await make_topic(others)
     slow, turns = await slowly(transport, subscribing, 1)
@@ -270,7 +268,7 @@ async def test_who_subscribes_to_a_topic_that_is_another_by_then_subscribes_to_t
 
 
 @in_memory
-async def test_a_rule_for_a_subscription_that_is_another_by_then_is_that_one_s(transport: Transport) -> None:
+async def test_a_slow_rule_change_applies_to_the_subscription_that_has_the_name_then(transport: Transport) -> None:
     others = await Namespace.open(transport, "ns", 2)
     await make_topic(others)
     await subscribing(others)
@@ -287,9 +285,7 @@ async def test_a_rule_for_a_subscription_that_is_another_by_then_is_that_one_s(t
 
 @in_memory
 @pytest.mark.parametrize("calls", [6, 1000], ids=["half deleted", "deleted"])
-async def test_who_restores_slowly_what_was_deleted_meanwhile_takes_it_away_again(
-    transport: Transport, calls: int
-) -> None:
+async def test_a_slow_restore_of_a_deleted_entity_is_undone(transport: Transport, calls: int) -> None:
     others = await Namespace.open(transport, "ns", 2)
     await make_topic(others)
     record = await subscribing(others)
@@ -413,7 +409,7 @@ chances = st.randoms(use_true_random=False)
 
 @settings(deadline=None, max_examples=EXAMPLES)
 @given(deeds_of_several, chances)
-def test_in_whatever_order_calls_arrive_a_topic_is_whole_and_judged_by_one_version(
+def test_a_topic_is_complete_and_has_one_version_for_any_order_of_calls(
     deeds: list[str], chance: random.Random
 ) -> None:
     async def act() -> None:

@@ -89,7 +89,7 @@ async def test_a_topic_lives_where_a_queue_would(
         ("t/Subscriptions/s", "queue", PartitionSettings(), "reserved"),
     ],
 )
-async def test_what_cannot_be_a_topic_is_not_created(  # noqa: PLR0917 -- what a table says
+async def test_an_invalid_topic_is_not_created(  # noqa: PLR0917 -- what a table says
     transport: Transport, namespace: Namespace, name: str, kind: Any, settings: PartitionSettings, text: str
 ) -> None:
     await refused(transport, namespace.create_entity(name, settings, kind=kind), ValueError, text)
@@ -205,7 +205,7 @@ async def test_a_page_of_large_subscriptions_is_short(namespace: Namespace) -> N
 
 
 @pytest.mark.parametrize("after", [None, b"a", "a\ud800"])
-async def test_a_list_that_begins_behind_what_is_no_text_is_refused(namespace: Namespace, after: Any) -> None:
+async def test_a_list_with_an_invalid_start_is_refused(namespace: Namespace, after: Any) -> None:
     await make_topic(namespace)
     await subscribe(namespace)
     for done in (namespace.list_subscriptions("Topic", after), namespace.list_rules("Topic", "Sub", after)):
@@ -263,7 +263,7 @@ async def test_a_topic_that_is_missing_is_said_to_be(transport: Transport, names
         ("Topic", "s", OF_SUBSCRIPTION, [Rule("r", "a = 1")], TypeError),  # type: ignore[arg-type]
     ],
 )
-async def test_what_cannot_be_a_subscription_is_not_created(  # noqa: PLR0917 -- what a table says
+async def test_an_invalid_subscription_is_not_created(  # noqa: PLR0917 -- what a table says
     transport: Transport, namespace: Namespace, topic: str, name: Any, settings: Any, rules: Any, error: Any
 ) -> None:
     await make_topic(namespace)
@@ -290,7 +290,7 @@ async def test_a_subscription_may_be_created_with_many_rules_or_none(
 
 
 @pytest.mark.everywhere("the registry and the partitions lie in different slots")
-async def test_of_several_who_create_the_same_subscription_at_once_one_succeeds(
+async def test_only_one_of_several_concurrent_creations_of_a_subscription_succeeds(
     url: str, transport: Transport, namespace: Namespace
 ) -> None:
     await make_topic(namespace)

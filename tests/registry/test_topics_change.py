@@ -128,7 +128,7 @@ async def test_a_subscription_is_changed_and_its_topic_only_if_it_judges_otherwi
     require_whole(await kept_of(transport), 4)
 
 
-async def test_who_has_not_seen_the_last_change_is_refused(transport: Transport, namespace: Namespace) -> None:
+async def test_a_change_based_on_an_old_version_is_refused(transport: Transport, namespace: Namespace) -> None:
     """Of a subscription, and of a topic, which every change of a rule changes."""
     topic = await make_topic(namespace)
     record = await subscribe(namespace)
@@ -153,7 +153,9 @@ async def test_a_partition_that_was_lost_is_made_again_and_judges_by_the_newest_
     require_whole(await kept_of(transport), 4)
 
 
-async def test_what_somebody_left_untold_is_told_by_who_meets_it(transport: Transport, namespace: Namespace) -> None:
+async def test_a_change_not_passed_on_is_passed_on_by_the_next_caller(
+    transport: Transport, namespace: Namespace
+) -> None:
     topic = await make_topic(namespace)
     await subscribe(namespace)
     meetings: list[Callable[[], Awaitable[object]]] = [
@@ -178,7 +180,7 @@ async def test_what_somebody_left_untold_is_told_by_who_meets_it(transport: Tran
     assert topic.id == "1"
 
 
-async def test_who_only_reads_does_not_fail_for_a_partition_that_cannot_be_told(
+async def test_a_reader_does_not_fail_if_a_partition_cannot_be_updated(
     transport: Transport, namespace: Namespace
 ) -> None:
     await make_topic(namespace)
@@ -193,7 +195,7 @@ async def test_who_only_reads_does_not_fail_for_a_partition_that_cannot_be_told(
 
 
 @shapes
-async def test_a_deleted_subscription_leaves_nothing_and_its_name_is_free(
+async def test_a_deleted_subscription_leaves_no_keys_and_its_name_is_free(
     transport: Transport, namespace: Namespace, *, partitioned: bool
 ) -> None:
     await make_topic(namespace, partitioned=partitioned)
@@ -209,7 +211,7 @@ async def test_a_deleted_subscription_leaves_nothing_and_its_name_is_free(
 
 
 @shapes
-async def test_a_deleted_topic_leaves_nothing_of_its_subscriptions(
+async def test_a_deleted_topic_leaves_no_keys_of_its_subscriptions(
     transport: Transport, namespace: Namespace, *, partitioned: bool
 ) -> None:
     await make_topic(namespace, "Topic/b", partitioned=partitioned)
@@ -241,7 +243,7 @@ async def test_a_deletion_takes_the_topic_s_own_partitions_first(transport: Tran
     assert (topic.id, record.id) == ("1", "2")
 
 
-async def test_of_several_who_delete_at_once_none_fails_but_for_its_absence(
+async def test_concurrent_deletions_succeed_or_find_the_entity_missing(
     url: str, transport: Transport, namespace: Namespace
 ) -> None:
     async with await open_transport(url) as another:
@@ -260,9 +262,7 @@ async def test_of_several_who_delete_at_once_none_fails_but_for_its_absence(
     assert await namespace.list_entities() == ()
 
 
-async def test_a_subscription_that_cannot_be_read_stops_what_needs_it(
-    transport: Transport, namespace: Namespace
-) -> None:
+async def test_an_unreadable_subscription_stops_calls_that_need_it(transport: Transport, namespace: Namespace) -> None:
     await make_topic(namespace)
     await subscribe(namespace)
     await transport.command("HSET", ENTITIES, SUB.lower(), "2 x", key=ENTITIES)
@@ -284,7 +284,7 @@ async def test_a_subscription_that_cannot_be_read_stops_what_needs_it(
 
 
 @on_a_server
-async def test_without_memory_nothing_is_created_but_deleting_works(
+async def test_with_full_memory_creating_fails_and_deleting_works(
     server: LocalServer, transport: Transport, namespace: Namespace
 ) -> None:
     await make_topic(namespace)
@@ -308,7 +308,7 @@ async def test_without_memory_nothing_is_created_but_deleting_works(
 
 
 @pytest.mark.parametrize("target", ["server", "cluster"])
-async def test_a_user_who_is_confined_to_a_namespace_can_do_everything(
+async def test_a_user_confined_to_a_namespace_can_run_every_operation(
     target: str, request: pytest.FixtureRequest
 ) -> None:
     """By the commands that stand in the scripts."""
@@ -341,7 +341,7 @@ async def test_a_user_who_is_confined_to_a_namespace_can_do_everything(
 
 
 @in_memory
-async def test_a_call_without_time_does_nothing(transport: Transport, namespace: Namespace) -> None:
+async def test_a_call_with_zero_timeout_changes_nothing(transport: Transport, namespace: Namespace) -> None:
     await make_topic(namespace)
     await subscribe(namespace)
     before = await snapshot(transport)

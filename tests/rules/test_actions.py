@@ -50,7 +50,7 @@ def test_the_properties_of_the_application(text: str, before: dict[str, Any], af
     assert before == given
 
 
-def test_the_copy_bears_the_name_of_its_rule_which_the_action_sees_and_may_change() -> None:
+def test_the_copy_has_the_name_of_its_rule_which_the_action_may_change() -> None:
     assert done("SET a = RuleName", {"rulename": "of the sender"}).user == {"RuleName": "r", "a": "r"}
     assert done("SET RuleName = 'mine'", {}).user == {"RuleName": "mine"}
     assert done("REMOVE RuleName", {}).user == {}
@@ -177,7 +177,7 @@ def test_an_action_that_fails_changes_nothing(text: str, why: str) -> None:
         (None, "SET a = late", f"{BEYOND}."),
     ],
 )
-def test_what_no_property_can_be_fails(before: Any, text: str, why: str) -> None:
+def test_an_action_that_sets_an_unstorable_value_fails(before: Any, text: str, why: str) -> None:
     """A message that was stored with it could not be read again."""
     late = datetime.max.replace(tzinfo=timezone(-timedelta(hours=1)))
     assert reason(done(text, {"a": before, "n": 10**400, "late": late})) == why
@@ -204,7 +204,7 @@ GIVEN = st.one_of(DIGITS, TIMES, TIMES.map(datetime.isoformat), st.integers(-(2*
 
 @settings(max_examples=600, deadline=None)
 @given(GIVEN, st.sampled_from([1, 1.5, True, NOON, ID, "x", None]))
-def test_text_becomes_what_the_reference_says_or_the_action_fails(value: Any, before: Any) -> None:
+def test_text_converts_as_documented_or_the_action_fails(value: Any, before: Any) -> None:
     copy = done("SET a = b", {"a": before, "b": value})
     try:
         wanted = set_to(value, before)

@@ -34,7 +34,7 @@ def shown(rules: list[Rule], user: dict[str, Any], *, dead_letters: bool = True)
     return [(copy.rule or "plain") + ("!" if copy.error else "") for copy in copies]
 
 
-def test_a_subscription_without_rules_gets_nothing() -> None:
+def test_a_subscription_without_rules_gets_no_message() -> None:
     assert RuleBook([]).judge(MessageView({}, {})) == []
     assert RuleBook([([], True), ([Rule("all")], True)]).judge(MessageView({}, {})) == [JudgedCopy(1, None)]
 
@@ -54,22 +54,22 @@ def test_each_matching_rule_with_an_action_makes_a_copy_of_its_own() -> None:
     assert shown(rules, {"n": 1}) == ["a", "plain", "d"]
 
 
-def test_a_plain_copy_changes_nothing() -> None:
+def test_a_plain_copy_has_no_changes() -> None:
     (copy,) = RuleBook([([Rule("all")], True)]).judge(MessageView({"label": "x"}, {"a": 1}))
     assert copy == JudgedCopy(subscription=0, rule=None, system={}, user=None, error=None)
 
 
-def test_a_filter_that_fails_makes_a_copy_for_the_dead_letter_queue_and_the_others_count() -> None:
+def test_a_failing_filter_makes_a_dead_letter_and_other_rules_still_match() -> None:
     rules = [sql("a", "1 / n = 1"), sql("b", "n = 0"), sql("c", "sys.Nonsense = 1", MARK), sql("d", "n = 0", MARK)]
     assert shown(rules, {"n": 0}) == ["a!", "plain", "c!", "d"]
     assert shown(rules, {"n": 0}, dead_letters=False) == ["plain", "d"]
 
 
-def test_a_rule_that_fails_after_the_plain_copy_is_told_as_well() -> None:
+def test_a_rule_that_fails_after_the_plain_copy_is_reported() -> None:
     assert shown([Rule("a"), sql("b", "1 / n = 1")], {"n": 0}) == ["plain", "b!"]
 
 
-def test_an_action_that_fails_is_told_likewise() -> None:
+def test_a_failing_action_is_reported() -> None:
     rules = [sql("a", "n = 0", SqlAction("SET x = 1 / n")), sql("b", "n = 0")]
     assert shown(rules, {"n": 0}) == ["a!", "plain"]
     assert shown(rules, {"n": 0}, dead_letters=False) == ["plain"]
@@ -121,7 +121,7 @@ def test_correlation(given: CorrelationFilter, system: dict[str, Any], user: dic
     assert bool(RuleBook([([Rule("r", given)], True)]).judge(MessageView(system, user))) is passes
 
 
-def test_subscriptions_come_in_their_order_whatever_finds_their_rules() -> None:
+def test_copies_have_the_order_of_the_subscriptions() -> None:
     rules = [sql("indexed", "n = 1", MARK), sql("asked", "n > 0", MARK), Rule("always", action=MARK)]
     rules.append(Rule("looked up", CorrelationFilter(properties={"n": 1}), MARK))
     turned = rules[::-1]
@@ -143,7 +143,7 @@ UNUSABLE = [
 
 
 @pytest.mark.parametrize(("rule", "why"), UNUSABLE, ids=lambda given: given[:20] if isinstance(given, str) else "")
-def test_a_filter_that_cannot_be_used_fails_on_every_message_and_the_others_count(
+def test_an_unusable_filter_fails_on_every_message_and_other_rules_still_match(
     rule: Rule, why: str, caplog: pytest.LogCaptureFixture
 ) -> None:
     """Another release may have kept it, and it must not stop the topic."""
@@ -161,7 +161,7 @@ def test_a_filter_that_cannot_be_used_fails_on_every_message_and_the_others_coun
     assert len(caplog.records) == 2
 
 
-def test_an_action_that_cannot_be_used_fails_on_what_its_filter_chooses() -> None:
+def test_an_unusable_action_fails_on_matching_messages() -> None:
     rules = [sql("a", "n = 1", SqlAction("SET x")), sql("b", "n = 1"), Rule("c", FalseFilter(), SqlAction(""))]
     assert shown(rules, {"n": 1}) == ["a!", "plain"]
     assert shown(rules, {"n": 1}, dead_letters=False) == ["plain"]
@@ -170,7 +170,7 @@ def test_an_action_that_cannot_be_used_fails_on_what_its_filter_chooses() -> Non
     assert str(failed.error).startswith("The action of rule 'a' failed: it cannot be used: line 1, column 6: found the")
 
 
-def test_what_cannot_be_compiled_by_a_defect_costs_the_other_rules_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_compiler_defect_in_one_rule_leaves_the_others_working(monkeypatch: pytest.MonkeyPatch) -> None:
     def break_(self: Any, like: Any) -> Any:  # noqa: ARG001 -- in place of a method
         raise KeyError("odd")
 
@@ -189,7 +189,7 @@ class Odd(str):
         raise KeyError("odd")
 
 
-def test_a_defect_of_one_rule_costs_the_others_nothing_and_is_told_once(caplog: pytest.LogCaptureFixture) -> None:
+def test_a_defect_in_one_rule_leaves_the_others_working_and_is_logged_once(caplog: pytest.LogCaptureFixture) -> None:
     user: dict[str, Any] = {"n": 1, "odd": Odd("x")}
     rules = [sql("a", "p(odd) = 1"), Rule("b"), sql("c", "n = 1", SqlAction("SET x = p(odd)")), sql("d", "n = 1", MARK)]
     assert shown(rules, user) == ["a!", "plain", "c!", "d"]
@@ -214,7 +214,7 @@ def test_a_defect_of_one_rule_costs_the_others_nothing_and_is_told_once(caplog: 
 
 
 @pytest.mark.parametrize("letter", ["x", "\U0001f600", "\ud800"], ids=ascii)
-def test_what_an_error_says_is_never_longer_than_a_property_may_be(letter: str) -> None:
+def test_an_error_text_is_never_longer_than_a_property_may_be(letter: str) -> None:
     """Else the copy could not be sent on."""
     rules = [
         *(sql("f", "p('sys.' + w) = 1"), sql("g", "p(p(q)) = 1"), sql("h" * 2000, "1 / 0 = 1")),

@@ -50,7 +50,7 @@ def test_32_statements_are_taken_and_one_more_is_not() -> None:
         ("a = " + "p(" * 33 + "b", 70),
     ],
 )
-def test_what_is_nested_too_deep_is_refused_where_it_is(text: str, column: int) -> None:
+def test_too_deep_nesting_is_refused_with_its_place(text: str, column: int) -> None:
     with pytest.raises(RuleSyntaxError, match="more than 32 deep in one another") as refused:
         check_filter(SqlFilter(text))
     assert refused.value.column == column
@@ -122,7 +122,7 @@ def test_a_long_pattern_with_any_character_inside_is_followed_step_by_step() -> 
     assert 0 < watched.looks <= 1000
 
 
-def test_nothing_is_known_to_be_like_a_pattern_that_is_longer_than_a_filter() -> None:
+def test_like_with_a_pattern_longer_than_a_filter_is_unknown() -> None:
     assert truth("a LIKE @pattern", {"a": "x" * 1024}, pattern="x" * 1024) == "true"
     for escape in ("", " ESCAPE '!'"):
         assert truth(f"a LIKE @pattern{escape}", {"a": "x" * 1025}, pattern="x" * 1025) == "unknown"
@@ -194,7 +194,7 @@ def test_filters_that_cannot_be(given: Any, error: type[Exception], why: str) ->
         check_filter(given)
 
 
-def test_filters_that_say_nothing_are_good() -> None:
+def test_true_and_false_filters_are_valid() -> None:
     check_filter(TrueFilter())
     check_filter(FalseFilter())
 

@@ -144,7 +144,7 @@ def test_this_is_wrong_in_itself(text: str, column: int, what: str) -> None:
     assert what in str(refused.value)
 
 
-def test_what_is_refused_is_a_value_error_and_an_error_of_sbredis() -> None:
+def test_a_syntax_error_is_a_value_error_and_an_error_of_sbredis() -> None:
     assert issubclass(RuleSyntaxError, ValueError)
     assert issubclass(RuleSyntaxError, ServiceBusError)
 

@@ -57,7 +57,7 @@ def test_a_condition_that_all_filters_have_is_asked_once(form: str) -> None:
     assert system.asked == (2 if "z" in form else 1)
 
 
-def test_so_is_an_expression_wherever_it_stands() -> None:
+def test_a_repeated_expression_is_evaluated_once_wherever_it_occurs() -> None:
     system = Counted(sequencenumber=7)
     made = book(*[" " * n + f"sys.SequenceNumber * 2 + p('sys.' + 'x') > {n}" for n in range(10)])
     assert all(": there is no system property x" in error for error in answers(made, {}, system))
@@ -74,7 +74,7 @@ def test_a_name_may_be_written_in_any_case_and_a_constant_as_a_parameter() -> No
     assert system.asked == 1
 
 
-def test_it_is_asked_when_a_filter_comes_to_it_and_not_before() -> None:
+def test_a_shared_expression_is_evaluated_only_when_needed() -> None:
     system = Counted(label="xay")
     made = book(*[f"n > {number} AND {LIKE}" for number in range(5)])
     assert answers(made, {"n": 0}, system) == []
@@ -84,7 +84,7 @@ def test_it_is_asked_when_a_filter_comes_to_it_and_not_before() -> None:
     ]
 
 
-def test_each_message_is_asked_anew() -> None:
+def test_a_shared_expression_is_evaluated_for_each_message() -> None:
     made = book("n > 1 OR color LIKE 'r%'", "n > 2 OR color LIKE 'r%'")
     facts = MessageView({}, {"color": "red"})
     assert [len(made.judge(facts)), len(made.judge(facts))] == [2, 2]
@@ -103,7 +103,7 @@ def test_each_message_is_asked_anew() -> None:
         ("NOT (a = 1 OR (p(-(n / n)) IS NULL AND EXISTS(sys.To)))", "division by zero", 21),
     ],
 )
-def test_what_fails_fails_for_each_filter_with_its_rule_and_its_place(part: str, why: str, at: int) -> None:
+def test_a_failing_shared_expression_is_reported_for_each_filter(part: str, why: str, at: int) -> None:
     user = {"n": 0, "a": "x", "b": "x", "c": "long"}
     made = book(part, f"\n  {part}", f"n = 1 OR {part}", f"n = 0 AND ({part})", f"n = 0 OR {part}")
     places = [(1, at + 1), (2, at + 3), (1, at + 10), (1, at + 12)]
@@ -116,7 +116,7 @@ def test_what_fails_fails_for_each_filter_with_its_rule_and_its_place(part: str,
     ]
 
 
-def test_a_name_that_fails_is_told_as_each_filter_writes_it() -> None:
+def test_a_failing_name_is_reported_as_each_filter_writes_it() -> None:
     assert answers(book("sys.NonSense = 1", "sys.NONSENSE = 1"), {}) == [
         "The filter of rule 'r0' failed: there is no system property NonSense (line 1, column 1).",
         "The filter of rule 'r1' failed: there is no system property NONSENSE (line 1, column 1).",
@@ -157,7 +157,7 @@ EVENING = datetime(2024, 3, 30, 20, tzinfo=UTC)
         ("n = @utc + @day", "n = @berlin + @day", {"n": EVENING + timedelta(days=1)}),
     ],
 )
-def test_what_only_looks_alike_is_not_shared(one: str, other: str, user: dict[str, Any]) -> None:
+def test_expressions_that_only_look_alike_are_not_shared(one: str, other: str, user: dict[str, Any]) -> None:
     times: dict[str, Constant] = {"utc": EVENING, "berlin": EVENING.astimezone(BERLIN), "day": timedelta(days=1)}
     alone = answers(book(one, **times), user), answers(book(other, **times), user)
     assert alone[0] == [0]
@@ -167,7 +167,7 @@ def test_what_only_looks_alike_is_not_shared(one: str, other: str, user: dict[st
     assert sorted(map(str, answers(book(one, other, one, other, **times), user))) == sorted(map(str, for_two))
 
 
-def test_what_is_asked_of_the_whole_filter_is_not_what_is_asked_inside_another() -> None:
+def test_a_whole_filter_is_not_shared_with_a_part_of_another() -> None:
     """There, unknown would not be the same as false."""
     text = "n > 1 AND a > 1"
     assert answers(book(text, text, f"NOT ({text})", f"NOT ({text})"), {"n": 2}) == []

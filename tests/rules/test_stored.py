@@ -114,7 +114,7 @@ def test_the_form_is_a_promise_to_later_releases() -> None:
     assert rule_to_json(Rule("r")) == {"name": "r", "filter": {"kind": "true"}}
 
 
-def test_a_text_that_this_release_cannot_read_is_listed_all_the_same() -> None:
+def test_an_unreadable_stored_rule_is_still_listed() -> None:
     kept = {"name": "r", "filter": {"kind": "sql", "text": "a RESEMBLES b"}}
     assert rule_from_json(kept) == Rule("r", SqlFilter("a RESEMBLES b"))
 
@@ -164,6 +164,6 @@ def parameter(value: Any) -> dict[str, Any]:
         *map(parameter, [{"time": "noon"}, {"time": "2024-05-01T12:00:00"}, {"int": "9" * 5000}]),
     ],
 )
-def test_what_is_not_known_is_refused(mapping: Any) -> None:
+def test_an_unknown_stored_form_is_refused(mapping: Any) -> None:
     with pytest.raises(ValueError, match=r"."):
         rule_from_json(mapping)

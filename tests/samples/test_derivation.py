@@ -60,11 +60,11 @@ def scenario(url: str) -> object:
 '''
 
 
-def test_only_what_must_differ_is_changed() -> None:
+def test_only_necessary_differences_are_changed() -> None:
     assert without(derived(ASYNCHRONOUS), {"gathered": None}) == SYNCHRONOUS
 
 
-def test_what_is_derived_keeps_its_lines() -> None:
+def test_derived_code_keeps_its_lines() -> None:
     source = derived('"""A.\n\nB of the asynchronous client.\n"""\n\n\nasync def f() -> None:\n    raise KeyError\n')
     assert source == '"""A.\n\nB of the synchronous client.\n"""\n\n\ndef f() -> None:\n    raise KeyError\n'
     made: dict[str, object] = {}
@@ -77,7 +77,7 @@ def test_what_is_derived_keeps_its_lines() -> None:
 
 
 @for_each("module", MODULES)
-def test_nothing_asynchronous_is_left(module: str) -> None:
+def test_derived_code_has_no_asynchronous_parts(module: str) -> None:
     names = {node.id for node in ast.walk(ast.parse(synchronous_source(module))) if isinstance(node, ast.Name)}
     attributes = {
         node.attr for node in ast.walk(ast.parse(synchronous_source(module))) if isinstance(node, ast.Attribute)

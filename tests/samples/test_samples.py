@@ -58,7 +58,7 @@ def warned(sample: Sample) -> Iterator[None]:
 @every_sample
 @pytest.mark.parametrize("target", ["memory"], indirect=True)  # the synchronous one comes by the same way to a server
 @pytest.mark.anyio
-async def test_an_asynchronous_scenario_comes_to_what_it_should(sample: Sample, url: str) -> None:
+async def test_an_asynchronous_scenario_has_the_expected_result(sample: Sample, url: str) -> None:
     await prepare(url, sample)
     scenario: Any = getattr(asynchronous(sample.module), sample.name)
     with warned(sample):
@@ -67,7 +67,7 @@ async def test_an_asynchronous_scenario_comes_to_what_it_should(sample: Sample, 
 
 @every_sample
 @pytest.mark.parametrize("target", ["server"], indirect=True)
-def test_a_synchronous_scenario_comes_to_what_it_should(sample: Sample, url: str) -> None:
+def test_a_synchronous_scenario_has_the_expected_result(sample: Sample, url: str) -> None:
     asyncio.run(prepare(url, sample))
     scenario: Any = getattr(synchronous(sample.module), sample.name)
     with warned(sample):

@@ -112,11 +112,11 @@ ACCEPTED = {
 FOUND = differences()
 
 
-def test_nothing_differs_but_what_the_table_says() -> None:
+def test_only_documented_differences_exist() -> None:
     assert [line for line in FOUND if not any(fnmatchcase(line, pattern) for pattern in ACCEPTED)] == []
 
 
-def test_nothing_is_accepted_that_does_not_differ() -> None:
+def test_every_documented_difference_exists() -> None:
     assert [pattern for pattern in ACCEPTED if not any(fnmatchcase(line, pattern) for line in FOUND)] == []
 
 

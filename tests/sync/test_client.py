@@ -53,7 +53,7 @@ def receive_one(receiver: ServiceBusReceiver) -> ServiceBusReceivedMessage:
 
 
 @pytest.mark.everywhere("a client opens every target")
-def test_what_is_sent_is_received_and_completed(sender: ServiceBusSender, receiver: ServiceBusReceiver) -> None:
+def test_a_sent_message_is_received_and_completed(sender: ServiceBusSender, receiver: ServiceBusReceiver) -> None:
     sender.send_messages([ServiceBusMessage(str(number), partition_key="one") for number in range(3)])
     messages = receiver.receive_messages(max_message_count=3)
     assert bodies(messages) == ["0", "1", "2"]
@@ -154,7 +154,7 @@ def test_messages_are_fetched_ahead_and_given_back(client: ServiceBusClient, sen
         assert {message.delivery_count for message in rest} == {1}
 
 
-def test_what_is_received_and_deleted_is_gone(client: ServiceBusClient, sender: ServiceBusSender) -> None:
+def test_a_message_received_and_deleted_is_gone(client: ServiceBusClient, sender: ServiceBusSender) -> None:
     sender.send_messages(ServiceBusMessage("a"))
     mode = ServiceBusReceiveMode.RECEIVE_AND_DELETE
     with client.get_queue_receiver("orders", receive_mode=mode, max_wait_time=SOON) as receiver:
@@ -165,7 +165,7 @@ def test_what_is_received_and_deleted_is_gone(client: ServiceBusClient, sender: 
             receiver.complete_message(message)
 
 
-def test_things_say_what_they_are(client: ServiceBusClient) -> None:
+def test_objects_have_a_useful_repr(client: ServiceBusClient) -> None:
     sender = client.get_queue_sender("orders", client_identifier="me")
     receiver = client.get_queue_receiver("orders", client_identifier="you")
     assert (sender.entity_name, sender.client_identifier, sender.in_flight) == ("orders", "me", 0)

@@ -106,13 +106,13 @@ def test_a_client_that_was_never_used_is_closed_too() -> None:
         client.get_queue_sender("q")
 
 
-def test_what_cannot_be_connected_to_is_told_and_leaves_nothing() -> None:
+def test_a_failed_connection_is_reported_and_leaves_nothing() -> None:
     client = ServiceBusClient("redis://127.0.0.1:1", connect_timeout=0.2)
     with pytest.raises(ServiceBusConnectionError), client:
         pytest.fail("there is nothing to connect to")
 
 
-def test_closing_a_receiver_ends_who_waits_in_another_thread(client: ServiceBusClient) -> None:
+def test_closing_a_receiver_ends_a_wait_in_another_thread(client: ServiceBusClient) -> None:
     client.ensure_queue("q")
     receiver = client.get_queue_receiver("q")
     with ThreadPoolExecutor(1) as pool:
@@ -123,7 +123,7 @@ def test_closing_a_receiver_ends_who_waits_in_another_thread(client: ServiceBusC
             waits.result()
 
 
-def test_closing_the_client_ends_who_waits_in_another_thread(url: str) -> None:
+def test_closing_the_client_ends_a_wait_in_another_thread(url: str) -> None:
     with ServiceBusClient(url) as client, ThreadPoolExecutor(1) as pool:
         client.ensure_queue("q")
         receiver = client.get_queue_receiver("q")
@@ -134,7 +134,7 @@ def test_closing_the_client_ends_who_waits_in_another_thread(url: str) -> None:
             waits.result()
 
 
-def test_a_sender_waits_for_what_is_under_way(client: ServiceBusClient) -> None:
+def test_closing_a_sender_waits_for_running_sends(client: ServiceBusClient) -> None:
     sender = client.get_queue_sender("q", create_if_missing=True)
     stream = sender.send_stream(ServiceBusMessage(str(number)) for number in range(100))
     next(stream)
@@ -142,7 +142,7 @@ def test_a_sender_waits_for_what_is_under_way(client: ServiceBusClient) -> None:
     assert sender.in_flight == 0
 
 
-def test_what_holds_a_part_of_the_client_holds_it_all(url: str) -> None:
+def test_a_reference_to_a_part_keeps_the_whole_client_alive(url: str) -> None:
     client = ServiceBusClient(url)
     client.ensure_queue("q")
     worker = client._portal._worker
@@ -181,7 +181,7 @@ def test_a_renewer_may_outlive_the_client(url: str) -> None:
         client.get_queue_receiver("q", auto_lock_renewer=renewer).close()
 
 
-def test_a_receiver_gives_back_what_nobody_has_asked_for(client: ServiceBusClient) -> None:
+def test_a_closed_receiver_gives_back_unclaimed_messages(client: ServiceBusClient) -> None:
     with client.get_queue_sender("q", create_if_missing=True) as sender:
         assert sender.send_stream(ServiceBusMessage("a") for _ in range(10)).count() == 10
     with client.get_queue_receiver("q", prefetch_count=10) as ahead:

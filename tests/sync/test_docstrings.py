@@ -51,14 +51,14 @@ class Synchronous:
         return cls()
 
 
-def test_what_has_no_docstring_gets_the_one_of_the_asynchronous_class() -> None:
+def test_a_missing_docstring_is_taken_from_the_asynchronous_class() -> None:
     assert inspect.getdoc(Synchronous) == "Receives with ``for``.\n\nMore of it."
     assert Synchronous.receive.__doc__ == "Receive; used inside ``with receiver``."
     assert Synchronous.name.__doc__ == "The name."
     assert Synchronous.make.__doc__ == "Make one."
 
 
-def test_a_docstring_of_its_own_stays_and_nothing_is_made_up() -> None:
+def test_an_own_docstring_stays_and_none_is_invented() -> None:
     assert Synchronous.close.__doc__ == "Close, and wait."
     assert Synchronous.other.__doc__ is None
     assert Asynchronous.close.__doc__ == "Close, and cancel."
@@ -80,7 +80,7 @@ def test_the_docstring_of_a_class_may_be_a_further_paragraph() -> None:
     assert Own.__doc__ == "Something else."
 
 
-def test_without_docstrings_there_is_nothing_to_take_over() -> None:
+def test_without_docstrings_none_are_copied() -> None:
     """Python leaves them out with ``-OO``."""
 
     class Bare:

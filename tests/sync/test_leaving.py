@@ -62,7 +62,7 @@ def test_a_handler_that_always_fails_reaches_the_delivery_limit(
 
 
 @pytest.mark.parametrize("kind", [SystemExit, GeneratorExit, SessionLockLostError])
-def test_what_says_nothing_of_the_message_counts_nothing(
+def test_an_error_unrelated_to_the_message_counts_no_delivery(
     client: ServiceBusClient, sender: ServiceBusSender, kind: type[BaseException]
 ) -> None:
     send(sender, "1")
@@ -73,7 +73,7 @@ def test_what_says_nothing_of_the_message_counts_nothing(
         assert receiver.next().delivery_count == 1
 
 
-def test_an_interrupted_worker_counts_nothing(
+def test_an_interrupted_worker_counts_no_delivery(
     client: ServiceBusClient, sender: ServiceBusSender, interrupt: Callable[[], None]
 ) -> None:
     """Neither the message in hand nor one that comes in the moment of the interruption."""
@@ -88,7 +88,7 @@ def test_an_interrupted_worker_counts_nothing(
         assert receiver.next().delivery_count == 1
 
 
-def test_closing_a_receiver_counts_nothing(client: ServiceBusClient, sender: ServiceBusSender) -> None:
+def test_closing_a_receiver_counts_no_delivery(client: ServiceBusClient, sender: ServiceBusSender) -> None:
     send(sender, "1")
     with leaving_by(HandlerError), ann(client) as receiver:
         receiver.next()

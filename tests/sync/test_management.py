@@ -101,7 +101,7 @@ def test_a_subscription_and_its_rules_are_created_changed_and_deleted(admin: Ser
     assert not admin.subscription_exists("news", "all")
 
 
-def test_what_is_wrong_is_refused_here_as_well(admin: ServiceBusAdministrationClient) -> None:
+def test_wrong_arguments_are_refused_here_as_well(admin: ServiceBusAdministrationClient) -> None:
     admin.create_topic("news")
     admin.create_subscription("news", "all", rules=[])
     with pytest.raises(RuleSyntaxError, match="line 1, column 10"):

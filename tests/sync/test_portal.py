@@ -75,7 +75,7 @@ def test_no_thread_is_begun_before_it_is_needed(owner: Client) -> None:
     assert (threading.active_count(), owner.closed) == (before, 0)
 
 
-def test_results_and_errors_come_back(portal: Portal) -> None:
+def test_the_portal_returns_results_and_errors(portal: Portal) -> None:
     async def fails(error: BaseException) -> None:
         raise error
 
@@ -88,7 +88,7 @@ def test_results_and_errors_come_back(portal: Portal) -> None:
     assert waiting(portal) == 0
 
 
-def test_an_error_holds_nothing_of_the_call(portal: Portal) -> None:
+def test_an_error_keeps_no_reference_to_the_call(portal: Portal) -> None:
     """Otherwise it would live on, with all that its frames hold, until the garbage collector comes."""
 
     class Held:
@@ -211,7 +211,7 @@ def test_a_second_interruption_ends_the_waiting(portal: Portal, interrupt: Calla
     wait_until(lambda: waiting(portal) == 0)
 
 
-def test_who_waits_when_it_is_closed_is_told_so(portal: Portal, owner: Client) -> None:
+def test_closing_the_portal_ends_waiting_calls_with_an_error(portal: Portal, owner: Client) -> None:
     with ThreadPoolExecutor(1) as pool:
         waits = pool.submit(portal.call, for_ever)
         wait_until(lambda: waiting(portal) > 0)
@@ -222,7 +222,7 @@ def test_who_waits_when_it_is_closed_is_told_so(portal: Portal, owner: Client) -
     assert owner.closed == 1
 
 
-def test_what_was_never_begun_ends_with_the_loop(portal: Portal) -> None:
+def test_a_call_that_never_began_ends_with_the_loop(portal: Portal) -> None:
     portal.call(echo, 1)
     worker = portal._worker
     assert worker is not None
@@ -269,7 +269,7 @@ def test_an_interrupted_close_ends_the_thread_nevertheless(interrupt: Callable[[
     assert not worker.is_alive()
 
 
-def test_what_is_forgotten_is_closed(owner: Client) -> None:
+def test_a_forgotten_client_is_closed(owner: Client) -> None:
     portal = Portal("test", owner.close)
     portal.call(echo, 1)
     worker = portal._worker

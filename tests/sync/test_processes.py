@@ -46,7 +46,7 @@ print("done")
 
 
 @LOOPS
-def test_a_client_in_another_process_says_what_is_wrong(loop: str, url: str) -> None:
+def test_a_client_used_in_another_process_explains_the_error(loop: str, url: str) -> None:
     code = """
 import os, sys
 from sbredis import AutoLockRenewer, ServiceBusClient, ServiceBusMessage
@@ -131,7 +131,7 @@ print("each has received one")
     assert python(WITHOUT[loop] + code, f"{server.url}?namespace=forks") == "each has received one"
 
 
-def test_a_fork_while_another_thread_opens_the_client_leaves_the_child_one_that_works(server: LocalServer) -> None:
+def test_a_fork_during_an_open_leaves_the_child_a_working_client(server: LocalServer) -> None:
     """The lock that the other thread holds is not locked for ever in the child."""
     code = """
 import os, sys, threading

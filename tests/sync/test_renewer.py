@@ -79,7 +79,7 @@ def test_a_renewal_that_stops_is_a_warning(receiver: ServiceBusReceiver, caplog:
 
 @in_memory
 @pytest.mark.parametrize("own", [False, True], ids=["an executor that is given", "its own threads"])
-def test_a_failure_is_told_in_a_worker_thread_which_may_call_the_client(
+def test_a_failure_callback_runs_in_a_worker_thread_and_may_call_the_client(
     own: bool, client: ServiceBusClient, receiver: ServiceBusReceiver
 ) -> None:
     told: Told = []
@@ -114,7 +114,7 @@ def test_each_registration_may_have_a_callback_of_its_own(receiver: ServiceBusRe
 
 
 @in_memory
-def test_a_lost_lock_is_told(client: ServiceBusClient, receiver: ServiceBusReceiver) -> None:
+def test_a_lost_lock_is_reported(client: ServiceBusClient, receiver: ServiceBusReceiver) -> None:
     told: Told = []
     with AutoLockRenewer(on_lock_renew_failure=lambda *said: told.append(said)) as renewer:
         message = receiver.next()
@@ -129,7 +129,7 @@ def test_a_lost_lock_is_told(client: ServiceBusClient, receiver: ServiceBusRecei
 
 
 @in_memory
-def test_closing_waits_for_callbacks_unless_told_otherwise(receiver: ServiceBusReceiver) -> None:
+def test_closing_waits_for_callbacks_unless_asked_not_to(receiver: ServiceBusReceiver) -> None:
     begun, go_on, ended = threading.Event(), threading.Event(), threading.Event()
 
     def on_failure(*_: object) -> None:
@@ -168,7 +168,7 @@ def test_a_callback_may_close_the_renewer(receiver: ServiceBusReceiver) -> None:
     renewer.close()
 
 
-def test_what_cannot_be_renewed_is_refused(receiver: ServiceBusReceiver) -> None:
+def test_an_object_that_cannot_be_renewed_is_refused(receiver: ServiceBusReceiver) -> None:
     (peeked,) = receiver.peek_messages()
     with AutoLockRenewer() as renewer:
         with pytest.raises(ValueError, match="no lock"):

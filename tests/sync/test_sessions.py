@@ -149,7 +149,7 @@ def test_the_next_session_is_accepted_or_none_is_there(client: ServiceBusClient,
     assert client.accept_next_session("q", max_wait_time=NOTHING) is None
 
 
-def test_who_waits_for_a_session_is_woken(client: ServiceBusClient, sender: ServiceBusSender) -> None:
+def test_a_waiter_for_a_session_is_woken(client: ServiceBusClient, sender: ServiceBusSender) -> None:
     receiver = client.get_queue_receiver("q", session_id=NEXT_AVAILABLE_SESSION)
     with ThreadPoolExecutor(1) as pool:
         waits = pool.submit(receiver.next)
@@ -299,7 +299,7 @@ def test_a_session_is_renewed_while_its_thread_is_busy(by: str, client: ServiceB
 
 @in_memory
 @pytest.mark.parametrize("held", [True, False])
-def test_who_is_told_of_a_failure_gets_the_session_of_the_receiver(
+def test_a_failure_callback_gets_the_session_of_the_receiver(
     held: bool, client: ServiceBusClient, sender: ServiceBusSender
 ) -> None:
     """Also where nobody has asked for it before."""
@@ -334,7 +334,9 @@ def test_each_registration_may_have_a_callback_of_its_own(client: ServiceBusClie
         assert isinstance(session.auto_renew_error.__cause__, SessionLockLostError)
 
 
-def test_what_cannot_be_renewed_is_refused(url: str, client: ServiceBusClient, sender: ServiceBusSender) -> None:
+def test_an_object_that_cannot_be_renewed_is_refused(
+    url: str, client: ServiceBusClient, sender: ServiceBusSender
+) -> None:
     send(sender, "ann", "one")
     with (
         ServiceBusClient(url) as other,
@@ -359,7 +361,7 @@ def test_what_cannot_be_renewed_is_refused(url: str, client: ServiceBusClient, s
 # -- interrupted, and closed -------------------------------------------------------------------------------------------
 
 
-def test_an_interruption_ends_who_waits_for_a_session(
+def test_an_interruption_ends_a_wait_for_a_session(
     client: ServiceBusClient, sender: ServiceBusSender, interrupt: Callable[[], None]
 ) -> None:
     receiver = client.get_queue_receiver("q", session_id=NEXT_AVAILABLE_SESSION)
@@ -417,7 +419,7 @@ def test_a_session_that_comes_in_the_moment_of_the_interruption_is_given_back(
         assert another.next().delivery_count == 1
 
 
-def test_closing_a_receiver_ends_who_waits_for_its_session(client: ServiceBusClient, sender: ServiceBusSender) -> None:
+def test_closing_a_receiver_ends_a_wait_for_its_session(client: ServiceBusClient, sender: ServiceBusSender) -> None:
     del sender
     receiver = client.get_queue_receiver("q", session_id=NEXT_AVAILABLE_SESSION)
     with ThreadPoolExecutor(1) as pool:
@@ -428,7 +430,7 @@ def test_closing_a_receiver_ends_who_waits_for_its_session(client: ServiceBusCli
             waits.result(60)
 
 
-def test_closing_the_client_ends_who_waits_for_a_session(url: str) -> None:
+def test_closing_the_client_ends_a_wait_for_a_session(url: str) -> None:
     with ServiceBusClient(url) as client, ThreadPoolExecutor(2) as pool:
         client.ensure_queue("q", requires_session=True)
         receiver = client.get_queue_receiver("q", session_id=NEXT_AVAILABLE_SESSION)

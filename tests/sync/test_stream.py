@@ -35,7 +35,7 @@ def numbered(count: int) -> Iterator[ServiceBusMessage]:
     return (ServiceBusMessage(str(number)) for number in range(count))
 
 
-def test_the_results_come_in_the_order_of_the_source(client: ServiceBusClient, sender: ServiceBusSender) -> None:
+def test_stream_results_have_the_order_of_the_source(client: ServiceBusClient, sender: ServiceBusSender) -> None:
     results = list(sender.send_stream(numbered(200)))
     assert [result.index for result in results] == list(range(200))
     assert [str(result.message) for result in results] == [str(number) for number in range(200)]
@@ -49,7 +49,7 @@ def test_a_stream_can_be_counted(client: ServiceBusClient, sender: ServiceBusSen
     assert waiting_in(client) == 50
 
 
-def test_the_source_is_read_by_who_iterates_and_no_further_than_the_window(sender: ServiceBusSender) -> None:
+def test_the_source_is_read_by_the_iterating_thread_within_the_window(sender: ServiceBusSender) -> None:
     read: list[int] = []
 
     def source() -> Iterator[ServiceBusMessage]:
@@ -64,7 +64,7 @@ def test_the_source_is_read_by_who_iterates_and_no_further_than_the_window(sende
     assert set(read) == {threading.get_ident()}
 
 
-def test_what_was_read_is_sent_while_the_source_makes_wait(client: ServiceBusClient, sender: ServiceBusSender) -> None:
+def test_read_messages_are_sent_while_the_source_blocks(client: ServiceBusClient, sender: ServiceBusSender) -> None:
     """The source itself receives what it has brought before."""
     with client.get_queue_receiver("q", max_wait_time=10) as receiver:
 
@@ -109,7 +109,7 @@ def test_an_error_of_the_source_comes_behind_the_results_before_it(
     assert waiting_in(client) == 3
 
 
-def test_a_stream_that_is_ended_early_brings_what_was_read_to_its_end(
+def test_a_stream_ended_early_finishes_the_messages_already_read(
     client: ServiceBusClient, sender: ServiceBusSender
 ) -> None:
     read: list[int] = []
@@ -146,7 +146,7 @@ def test_a_sender_that_is_closed_ends_the_stream_behind_the_results_before(sende
     assert list(stream) == []
 
 
-def test_what_is_wrong_is_refused_at_once(sender: ServiceBusSender) -> None:
+def test_wrong_arguments_are_refused_at_once(sender: ServiceBusSender) -> None:
     with pytest.raises(ValueError, match="errors is"):
         sender.send_stream([], errors="ignore")  # type: ignore[arg-type]
     with pytest.raises(ValueError, match="timeout"):

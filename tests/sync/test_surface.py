@@ -135,7 +135,7 @@ def test_every_docstring_is_the_asynchronous_one_unless_it_has_to_differ(theirs:
 
 
 @for_each("ours", PAIRS.values(), ids=lambda ours: ours.__name__)
-def test_nothing_that_is_public_is_asynchronous(ours: type) -> None:
+def test_no_public_name_is_asynchronous(ours: type) -> None:
     asynchronous = (inspect.iscoroutinefunction, inspect.isasyncgenfunction)
     assert [
         name for name, value in vars(ours).items() if name[0] != "_" and any(is_(value) for is_ in asynchronous)
@@ -151,12 +151,12 @@ def test_the_renewer_has_azures_signature() -> None:
     ]
 
 
-def test_both_packages_name_the_same() -> None:
+def test_both_packages_have_the_same_names() -> None:
     assert sorted(sync.__all__) == sorted(aio.__all__)
     assert sorted(sync_management.__all__) == sorted(name.removeprefix("Async") for name in aio_management.__all__)
 
 
-def test_the_top_names_what_azure_names() -> None:
+def test_the_top_package_has_the_names_of_azure() -> None:
     azure = {
         *(
             "AutoLockRenewer",
@@ -175,6 +175,6 @@ def test_the_top_names_what_azure_names() -> None:
     assert sbredis.ServiceBusClient is sync.ServiceBusClient
 
 
-def test_the_top_has_nothing_else() -> None:
+def test_the_top_package_has_no_other_names() -> None:
     with pytest.raises(AttributeError, match="no attribute 'ServiceBusSessions'"):
         _ = sbredis.ServiceBusSessions

@@ -56,7 +56,7 @@ def test_threads_share_a_sender_and_a_receiver(client: ServiceBusClient) -> None
         assert receiver.peek_messages() == []
 
 
-def test_of_two_threads_that_settle_a_message_one_does(client: ServiceBusClient) -> None:
+def test_only_one_of_two_threads_settles_a_message(client: ServiceBusClient) -> None:
     with client.get_queue_sender("q", create_if_missing=True) as sender, client.get_queue_receiver("q") as receiver:
         sender.send_messages(ServiceBusMessage("a"))
         message = receiver.next()
@@ -79,7 +79,7 @@ def test_an_interrupted_receive_leaves_nothing_locked(client: ServiceBusClient, 
 
 
 @pytest.mark.parametrize("way", ["receive_messages", "next", "receive_deferred_messages"])
-def test_what_comes_in_the_moment_of_the_interruption_is_given_back(
+def test_a_message_that_arrives_during_an_interruption_is_given_back(
     way: str, client: ServiceBusClient, interrupt: Callable[[], None], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     with (
@@ -116,7 +116,7 @@ def test_what_comes_in_the_moment_of_the_interruption_is_given_back(
         assert message.delivery_count == (2 if numbers else 1)  # deferring counts
 
 
-def test_what_is_received_and_deleted_in_that_moment_is_kept_for_the_next(
+def test_a_message_deleted_during_an_interruption_is_kept_for_the_next_receive(
     client: ServiceBusClient, interrupt: Callable[[], None], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     with (

@@ -39,7 +39,9 @@ def texts(messages: list[ServiceBusReceivedMessage]) -> list[str]:
     return sorted(map(str, messages))
 
 
-def test_each_subscription_gets_what_its_rules_say(client: ServiceBusClient, sender: ServiceBusSender) -> None:
+def test_each_subscription_gets_the_messages_its_rules_match(
+    client: ServiceBusClient, sender: ServiceBusSender
+) -> None:
     dear = RuleProperties("dear", filter=SqlRuleFilter("price > 100"), action=SqlRuleAction("SET sys.Label = 'dear'"))
     some = client.get_subscription_receiver(
         "news", "some", create_if_missing={"rules": [dear]}, max_wait_time=SOON, receive_mode="receiveanddelete"
@@ -80,7 +82,7 @@ def test_a_subscription_has_a_dead_letter_queue(client: ServiceBusClient, sender
         assert dead.next().dead_letter_reason == "Bad"
 
 
-def test_what_is_scheduled_on_a_topic_comes_by_a_client_that_maintains(
+def test_a_client_with_maintenance_delivers_messages_scheduled_on_a_topic(
     url: str, client: ServiceBusClient, sender: ServiceBusSender
 ) -> None:
     soon = datetime.now(UTC) + timedelta(seconds=0.3)
@@ -143,7 +145,7 @@ def test_threads_share_a_topic(client: ServiceBusClient, sender: ServiceBusSende
         assert receiver.peek_messages() == []
 
 
-def test_who_waits_at_a_subscription_may_be_interrupted(
+def test_a_wait_at_a_subscription_can_be_interrupted(
     client: ServiceBusClient, sender: ServiceBusSender, interrupt: Callable[[], None]
 ) -> None:
     receiver = client.get_subscription_receiver("news", "all")
@@ -159,7 +161,7 @@ def test_who_waits_at_a_subscription_may_be_interrupted(
         assert another.next().delivery_count == 1
 
 
-def test_a_renewer_renews_what_comes_from_a_subscription(client: ServiceBusClient, sender: ServiceBusSender) -> None:
+def test_a_renewer_renews_messages_of_a_subscription(client: ServiceBusClient, sender: ServiceBusSender) -> None:
     sender.send_messages(ServiceBusMessage("a"))
     with (
         AutoLockRenewer() as renewer,

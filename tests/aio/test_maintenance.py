@@ -399,7 +399,7 @@ async def test_too_many_unpublishable_messages_do_not_cause_a_busy_loop(
             await eventually(lambda: rests(watcher, 5))
             assert await subject.scheduled() == 5
             assert sum("cannot be published;" in text for text in complaints(caplog)) == 2
-            assert sum("behind too much" in text for text in complaints(caplog)) == 1
+            assert sum("behind too many" in text for text in complaints(caplog)) == 1
             trouble.lasts = False
             offer_of(holder)._look_anew()
             watcher.publisher._unpublishable = Unpublishable()

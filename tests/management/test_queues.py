@@ -109,7 +109,7 @@ async def test_another_kind_of_entity_is_not_found_as_a_queue(admin: Admin) -> N
     ):
         await refused(admin, done, MessagingEntityNotFoundError, text)
     await refused(admin, admin.create_queue("NEWS"), MessagingEntityAlreadyExistsError, "'News' in namespace 'ns'")
-    text = "'News' is there already, and is a topic, no queue"
+    text = "'News' already exists, and is a topic, not a queue"
     await refused(admin, admin.ensure_queue("NEWS"), MessagingEntityAlreadyExistsError, text)
     assert [queue.name async for queue in admin.list_queues()] == []
     assert [queue.name async for queue in admin.list_queues_runtime_properties()] == []
@@ -334,7 +334,7 @@ async def test_ensure_names_all_differences_in_fixed_properties(admin: Admin) ->
             "orders", requires_duplicate_detection=False, enable_partitioning=True, lock_duration="PT9S"
         ),
         ValueError,
-        "'Orders' is there already, and differs in what cannot be changed: requires_duplicate_detection is True, not "
+        "'Orders' already exists, and differs in what cannot be changed: requires_duplicate_detection is True, not "
         "False; enable_partitioning is False, not True. Use it as it is",
     )
     await refused(admin, admin.ensure_queue("orders", colocate_with="x"), ValueError, "colocate_with is None, not 'x'")
@@ -455,7 +455,7 @@ async def test_a_continuation_token_that_no_list_has_given_is_refused(admin: Adm
         for listing in (admin.list_queues(), admin.list_queues_runtime_properties(), admin.list_topics()):
             with pytest.raises(ValueError, match="is no continuation_token of this list, which is a name"):
                 await anext(listing.by_page(token))
-    with pytest.raises(TypeError, match=r"^continuation_token is what the pages before had .*, not int$"):
+    with pytest.raises(TypeError, match=r"^continuation_token is the continuation_token of earlier pages.*, not int$"):
         admin.list_queues().by_page(5)  # type: ignore[arg-type]
 
 

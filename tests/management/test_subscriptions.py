@@ -280,7 +280,7 @@ async def test_whether_it_has_sessions_cannot_be_changed(admin: Admin) -> None:
     found.max_delivery_count = 3
     text = "^The value for the RequiresSession property of an existing Subscription cannot be changed: it is True$"
     await refused(admin, admin.update_subscription("news", found), ValueError, text)
-    text = "The subscription '[Nn]ews/subscriptions/s' is there already, .*: requires_session is True, not False"
+    text = "The subscription '[Nn]ews/subscriptions/s' already exists, .*: requires_session is True, not False"
     await refused(admin, admin.ensure_subscription("news", "s", requires_session=False), ValueError, text)
 
 
@@ -345,7 +345,7 @@ async def test_create_if_missing_creates_a_missing_subscription(admin: Admin) ->
     assert await rules(admin, "s") == ["red"]
     with pytest.raises(MessagingEntityNotFoundError, match="There is no topic 'nothing'"):
         await connection.record("nothing/subscriptions/s", until, creation)
-    with pytest.raises(ValueError, match="'news' is no path of a subscription"):
+    with pytest.raises(ValueError, match="'news' is not the path of a subscription"):
         await creation(connection.namespace, "news", 60)
     with pytest.raises(TypeError, match="create_if_missing does not know 'colour'"):
         subscription_creation(colour="red")  # type: ignore[call-arg]

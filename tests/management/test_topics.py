@@ -112,7 +112,7 @@ async def test_another_kind_of_entity_is_not_found_as_a_topic(admin: Admin) -> N
         anext(admin.list_subscriptions_runtime_properties("orders")),
     ):
         await refused(admin, done, MessagingEntityNotFoundError, text)
-    text = "'Orders' is there already, and is a queue, no topic"
+    text = "'Orders' already exists, and is a queue, not a topic"
     await refused(admin, admin.ensure_topic("orders"), MessagingEntityAlreadyExistsError, text)
 
 
@@ -209,7 +209,7 @@ async def test_fixed_properties_cannot_be_changed(admin: Admin, name: str, value
     topic.user_metadata = "ours"
     text = f"^The value for the {words} property of an existing Topic cannot be changed: it is (False|None)$"
     await refused(admin, admin.update_topic(topic), ValueError, text)
-    differs = f"'t' is there already, and differs in what cannot be changed: {name} is"
+    differs = f"'t' already exists, and differs in what cannot be changed: {name} is"
     await refused(admin, admin.ensure_topic("t", **{name: value}), ValueError, differs)
 
 

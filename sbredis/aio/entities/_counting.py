@@ -1,4 +1,4 @@
-"""Counting what is in an entity: all its partitions at once, and what could be counted where some cannot be reached."""
+"""Count what is in an entity, in all partitions at once. Partitions that cannot be reached are left out and named."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ from sbredis.registry import EntityRecord, Namespace, TopicFacts
 __all__ = ["PATIENCE", "Counter", "Tally", "queue_counts", "subscription_counts", "topic_counts"]
 
 PATIENCE = 5.0
-"""For how many seconds a partition is asked. A failover takes less; whoever is down for longer is not counted."""
+"""The seconds that a partition has to answer. A failover takes less. If it is down for longer, it is left out."""
 _ACTIVE = ("active", "held", "locked", "delayed", "deferred")
 _DEAD = ("dead_active", "dead_held", "dead_locked", "dead_delayed", "dead_deferred", "dead_frozen")
 _LIMITED = EntityAvailabilityStatus.LIMITED
@@ -47,7 +47,7 @@ _UNREACHABLE = (
 
 
 class Tally(NamedTuple):
-    """What was counted in an entity."""
+    """The counts of an entity."""
 
     record: EntityRecord
     """The entity, as it was when it was counted."""
@@ -56,15 +56,15 @@ class Tally(NamedTuple):
 
     @property
     def approximate(self) -> bool:
-        """More was due in a partition than could be worked out or done."""
+        """Whether more was due in a partition than could be worked out or done."""
         return any(each.more for each in self.counts)
 
     def all(self, *places: str) -> int:
-        """How many messages are in these places, or bytes."""
+        """Return the sum of these fields of the counts: numbers of messages, or bytes."""
         return sum(getattr(each, place) for each in self.counts for place in places)
 
     def facts(self) -> _Facts:
-        """What is told of entities of every kind."""
+        """Return the properties that entities of every kind have."""
         updated = moment(self.record.updated_at)
         return {
             "name": self.record.name,
@@ -88,7 +88,7 @@ class _Facts(TypedDict):
 
 
 def queue_counts(tally: Tally) -> QueueRuntimeProperties:
-    """What is in a queue, as it is shown."""
+    """Return the counts of a queue as users get them."""
     active, dead, transfer = tally.all(*_ACTIVE), tally.all(*_DEAD), tally.all("frozen")
     scheduled = tally.all("scheduled")
     return QueueRuntimeProperties(
@@ -103,7 +103,7 @@ def queue_counts(tally: Tally) -> QueueRuntimeProperties:
 
 
 def topic_counts(tally: Tally, facts: TopicFacts) -> TopicRuntimeProperties:
-    """What is in a topic, as it is shown."""
+    """Return the counts of a topic as users get them."""
     return TopicRuntimeProperties(
         **tally.facts(),
         subscription_count=facts.subscriptions,
@@ -115,7 +115,7 @@ def topic_counts(tally: Tally, facts: TopicFacts) -> TopicRuntimeProperties:
 
 
 def subscription_counts(tally: Tally) -> SubscriptionRuntimeProperties:
-    """What is in a subscription, as it is shown."""
+    """Return the counts of a subscription as users get them."""
     active, dead, transfer = tally.all(*_ACTIVE), tally.all(*_DEAD), tally.all("frozen")
     return SubscriptionRuntimeProperties(
         **tally.facts(),
@@ -127,7 +127,7 @@ def subscription_counts(tally: Tally) -> SubscriptionRuntimeProperties:
 
 
 class Counter:
-    """Counts entities, with so many calls under way at once as a client should make."""
+    """Counts entities, with a limited number of calls under way at once."""
 
     def __init__(self, transport: ScriptCaller, namespace: Namespace, clock: Clock) -> None:
         self._transport = transport
@@ -136,10 +136,10 @@ class Counter:
         self._room = anyio.Semaphore(_AT_ONCE)
 
     async def count(self, record: EntityRecord, until: float) -> Tally:
-        """Count what is in an entity by the time ``until`` of the event loop.
+        """Count what is in an entity by the loop time ``until``.
 
-        What is known of the entity may be old, and is then read again. Raises
-        :class:`~sbredis.exceptions.MessagingEntityNotFoundError` if it is gone.
+        If ``record`` is out of date, it is read again. Raises
+        :class:`~sbredis.exceptions.MessagingEntityNotFoundError` if the entity is gone.
         """
         for _ in range(_TRIES - 1):
             try:
@@ -157,7 +157,7 @@ class Counter:
         async def ask(number: int) -> None:
             try:
                 counts.append(await self._ask(record, number, until))
-            except ServerUnsuitableError as error:  # of the unreachable kind, but it says what to change
+            except ServerUnsuitableError as error:  # a kind of unreachable, but its text says what to change
                 errors.append(error)
             except _UNREACHABLE:
                 unreachable.append(number)
@@ -181,7 +181,7 @@ class Counter:
                 patient = min(until, anyio.current_time() + PATIENCE)
                 try:
                     return await perform(self._transport, request, timeout=patient - anyio.current_time())
-                except SettingsBehindError:  # it was not reached when they were changed
+                except SettingsBehindError:  # the partition could not be reached when the settings were changed
                     behind = partition.configure(now=told)
                     await perform(self._transport, behind, timeout=patient - anyio.current_time())
                     return await perform(self._transport, request, timeout=patient - anyio.current_time())
@@ -192,7 +192,7 @@ class Counter:
             return await read_after_due(f"{record.path}, partition {number}", count, due)
 
     async def _again(self, seen: EntityRecord, until: float, *, lost: bool) -> EntityRecord:
-        """The entity as it is now; partitions that a failover has lost are made again."""
+        """Return the current record of the entity. Partitions that a failover has lost are made again."""
         record = await self._namespace.get_entity(seen.path, kind=seen.kind, timeout=until - anyio.current_time())
         if lost and record.incarnation == seen.incarnation:
             return await self._namespace.restore_entity(record, timeout=until - anyio.current_time())

@@ -1,7 +1,7 @@
-"""Entities as they are created, changed and described: between what users say of them and what the registry keeps.
+"""Create, change and describe entities: convert between the properties that users give and what the registry keeps.
 
-Queues, topics and subscriptions differ in their properties and in how they are created, and in nothing else. Where a
-function takes a path, that is the name of a queue or a topic, or ``topic/subscriptions/name``.
+Queues, topics and subscriptions differ only in their properties and in how they are created. A ``path`` is the name of
+a queue or topic, or ``topic/subscriptions/name``.
 """
 
 from __future__ import annotations
@@ -72,17 +72,17 @@ _STATES = {"creating": EntityStatus.CREATING, "deleting": EntityStatus.DELETING}
 
 
 def subscription_path(topic: str, name: str) -> str:
-    """The path of a subscription, if these are the names of a topic and of a subscription; else :class:`ValueError`."""
+    """Return the path of a subscription; raise :class:`ValueError` if one of the names is invalid."""
     return path_of(entity_name(topic), subscription_name(name))
 
 
 def given_in(function: str, kind: type[P], entity: P | Mapping[str, object], changes: Mapping[str, object]) -> P:
-    """The properties of an update, which ``function`` makes: ``changes`` stand above those of ``entity``."""
+    """Return the properties that an update by ``function`` sets; ``changes`` take precedence over ``entity``."""
     word = kind.kind.lower()
     if isinstance(entity, Mapping):
         given = {name: value for name, value in entity.items() if name != "name"}
         if "name" not in entity:
-            raise ValueError(f"the {word} to update is a mapping without 'name'")
+            raise ValueError(f"the {word} to update is a mapping without 'name': add its name")
         name = cast("str", entity["name"])
     elif isinstance(entity, kind):  # pyright: ignore[reportUnnecessaryIsInstance]  # callers are not all typed
         given, name = dict(entity.given), entity.name
@@ -102,11 +102,11 @@ def given_in(function: str, kind: type[P], entity: P | Mapping[str, object], cha
 
 
 def rules_of(given: Sequence[RuleProperties] | None) -> tuple[Rule, ...]:
-    """The rules that a new subscription is to have: ``$Default``, which takes everything, unless others are given."""
+    """Return the rules of a new subscription: the given ones, or ``$Default``, which accepts every message."""
     if given is None:
         return (rule_created(RuleProperties(DEFAULT_RULE)),)
     listed = cast("object", given)  # callers are not all typed
-    if not isinstance(listed, Sequence):  # an iterator would be empty when the rules are made
+    if not isinstance(listed, Sequence):  # an iterator would be used up when the rules are made
         raise TypeError(f"rules are a list of RuleProperties, not {type(listed).__name__}")
     for each in given:
         if not isinstance(each, RuleProperties):  # pyright: ignore[reportUnnecessaryIsInstance]  # callers are not all typed
@@ -115,7 +115,7 @@ def rules_of(given: Sequence[RuleProperties] | None) -> tuple[Rule, ...]:
 
 
 class Definition(Generic[P]):
-    """What there is to know of entities of one kind."""
+    """One kind of entity: its properties, and how to check, create and describe it."""
 
     def __init__(self, properties: type[P], settings: PartitionSettings) -> None:
         self.properties = properties
@@ -127,9 +127,9 @@ class Definition(Generic[P]):
     def check(
         self, function: str, name: str, options: Mapping[str, object], *, clock: Clock = "server"
     ) -> StoredEntity:
-        """What an entity of these properties would be; ``None`` counts as not given. Raises for what is wrong.
+        """Return the entity that these options would create. ``None`` counts as not given. Raises if one is wrong.
 
-        ``function`` is what did not know an option that there is not.
+        ``function`` is the name to use in the error about an unknown option.
         """
         (subscription_name if self.word == "subscription" else entity_name)(name)
         kept = entity_created(
@@ -139,7 +139,7 @@ class Definition(Generic[P]):
         return kept
 
     def described(self, record: EntityRecord, *, reachable: bool) -> P:
-        """An entity as it is shown."""
+        """Return an entity as users get it."""
         values = entity_values(self.properties, _kept(record))
         if not reachable:
             values["availability_status"] = EntityAvailabilityStatus.LIMITED
@@ -157,7 +157,7 @@ class Definition(Generic[P]):
         kept: StoredEntity,
         rules: Sequence[Rule] = (),
     ) -> EntityRecord:
-        """Create an entity as it was checked; a subscription with these rules."""
+        """Create an entity from checked properties; if it is a subscription, with these rules."""
         if self.word == "subscription":
             topic, name = _parts(path)
             return await namespace.create_subscription(
@@ -174,7 +174,7 @@ class Definition(Generic[P]):
         )
 
     async def find(self, namespace: Namespace, path: str, timeout: float) -> EntityRecord:
-        """The entity of this path. One of another kind is none, and the error says what it is."""
+        """Return the entity with this path. If it is of another kind, the error says which."""
         return await namespace.get_entity(path, kind=self.word, timeout=timeout)
 
     async def create_or_get(
@@ -187,14 +187,14 @@ class Definition(Generic[P]):
         clock: Clock = "server",
         rules: Sequence[RuleProperties] | None = None,
     ) -> EntityRecord:
-        """The entity of this path, created with ``options`` where there is none; several may do so at once.
+        """Return the entity with this path. If it is missing, create it with ``options``; several may do so at once.
 
-        One that is there stays as it is. :class:`ValueError` if it differs in what cannot be changed. A subscription is
-        created with ``rules``, or with ``$Default``.
+        An entity that exists is not changed. Raises :class:`ValueError` if it differs in what cannot be changed. A
+        subscription is created with ``rules``, or with ``$Default``.
         """
         name = _parts(path)[1] if self.word == "subscription" else path
         function = f"ensure_{self.word}"
-        kept = self.check(function, name, options, clock=clock)  # also where it is there
+        kept = self.check(function, name, options, clock=clock)  # even if the entity exists
         given = self._given(function, name, options)
         made = rules_of(rules) if self.word == "subscription" else ()
         until = anyio.current_time() + timeout
@@ -205,10 +205,10 @@ class Definition(Generic[P]):
                 try:
                     return await self.create(namespace, path, until - anyio.current_time(), kept, made)
                 except MessagingEntityAlreadyExistsError:
-                    continue  # somebody else was first
+                    continue  # another client was first
                 except MessagingEntityNotFoundError:
-                    # It was there for a moment, and somebody has deleted it; or its neighbour or the namespace is
-                    # missing, or the topic of a subscription.
+                    # Another client has deleted the entity meanwhile. Or the entity to put it beside, the namespace, or
+                    # the topic of the subscription is missing.
                     if tries == _TRIES or given.get("colocate_with") is not None:
                         raise
                     if self.word == "subscription":
@@ -220,7 +220,7 @@ class Definition(Generic[P]):
     async def revise(
         self, namespace: Namespace, path: str, timeout: float, given: Mapping[str, object]
     ) -> EntityRecord:
-        """Give an entity these properties, and leave its others as they are at that moment. The last one wins."""
+        """Set these properties of an entity, and keep its others as they are at that moment. The last update wins."""
         until = anyio.current_time() + timeout
         while True:
             record = await self.find(namespace, path, until - anyio.current_time())
@@ -230,7 +230,7 @@ class Definition(Generic[P]):
                     record, kept.settings, properties=kept.properties, timeout=until - anyio.current_time()
                 )
             except EntityChangedError:
-                continue  # somebody else was first: do the same to what it is now
+                continue  # another client was first: do the same to the new record
 
     def _given(self, function: str, name: str, options: Mapping[str, object]) -> Mapping[str, object]:
         _require_known(function, self.properties, options, _TOLD)
@@ -243,14 +243,14 @@ class Definition(Generic[P]):
     def _as_wanted(self, record: EntityRecord, given: Mapping[str, object]) -> EntityRecord:
         if record.kind != self.word:
             raise MessagingEntityAlreadyExistsError(
-                f"'{record.path}' is there already, and is a {record.kind}, no {self.word}. "
+                f"'{record.path}' already exists, and is a {record.kind}, not a {self.word}. "
                 "Use it as it is, delete it first, or choose another name.",
                 outcome=Outcome.REFUSED,
             )
         differences = entity_differences(self.properties, given, _kept(record))
         if differences:
             raise ValueError(
-                f"The {self.word} '{record.path}' is there already, and differs in what cannot be changed: "
+                f"The {self.word} '{record.path}' already exists, and differs in what cannot be changed: "
                 f"{'; '.join(differences)}. Use it as it is, delete it first, or choose another name."
             )
         return record
@@ -265,12 +265,12 @@ SUBSCRIPTIONS = Definition(SubscriptionProperties, PartitionSettings(shared=True
 
 
 def queue_creation(*, clock: Clock = "server", **options: Unpack[QueueOptions]) -> Creation:
-    """How senders and receivers create a queue that is missing; wrong properties are refused at once."""
+    """Return a function that creates a missing queue for senders and receivers. Refuse wrong properties at once."""
     return _creation(QUEUES, options, clock)
 
 
 def topic_creation(*, clock: Clock = "server", **options: Unpack[TopicOptions]) -> Creation:
-    """How senders create a topic that is missing; wrong properties are refused at once."""
+    """Return a function that creates a missing topic for senders. Refuse wrong properties at once."""
     return _creation(TOPICS, options, clock)
 
 
@@ -280,7 +280,7 @@ def subscription_creation(
     rules: Sequence[RuleProperties] | None = None,
     **options: Unpack[SubscriptionOptions],
 ) -> Creation:
-    """How receivers create a subscription that is missing, by its path; wrong properties are refused at once."""
+    """Return a function that creates a missing subscription for receivers. Refuse wrong properties at once."""
     rules_of(rules)
     return _creation(SUBSCRIPTIONS, options, clock, rules)
 
@@ -303,10 +303,10 @@ def _creation(
 
 
 def _parts(path: str) -> tuple[str, str]:
-    """The topic and the name of a subscription."""
+    """Return the topic and the name in the path of a subscription."""
     topic, name = split_path(path)
     if name is None:
-        raise ValueError(f"{quoted(path)} is no path of a subscription, as 'topic/subscriptions/name' is one")
+        raise ValueError(f"{quoted(path)} is not the path of a subscription. Write it as 'topic/subscriptions/name'.")
     return topic, name
 
 

@@ -1,4 +1,4 @@
-"""What there is to know of an entity that is named by its path."""
+"""The description of an entity that is named by its path."""
 
 from __future__ import annotations
 
@@ -22,34 +22,34 @@ _DEFINITIONS: dict[str, Any] = {"queue": QUEUES, "topic": TOPICS, "subscription"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class EntityInfo:
-    """What a path leads to: :meth:`ServiceBusClient.describe_entity`."""
+    """The entity or sub-queue at a path, as :meth:`ServiceBusClient.describe_entity` returns it."""
 
     path: str
-    """With the names as the entity was created with them, and the sub-queue if it is one."""
+    """The path in the spelling with which the entity was created, with the sub-queue if it is one."""
     kind: Literal["queue", "topic", "subscription"]
     name: str
-    """Of the queue, the topic or the subscription."""
+    """The name of the queue, topic or subscription."""
     topic_name: str | None
-    """Of the topic of a subscription."""
+    """The name of the topic, if this is a subscription."""
     sub_queue: ServiceBusSubQueue | None
-    """Which sub-queue of the entity the path leads to; ``None`` for the entity itself."""
+    """The sub-queue that the path names; ``None`` for the entity itself."""
     requires_session: bool
-    """Whether one receives there by session: of a sub-queue one never does."""
+    """Whether messages are received by session here. In a sub-queue they never are."""
     lock_duration: timedelta | None
     """``None`` for a topic, which keeps no messages."""
     max_message_size_in_bytes: int
     properties: QueueProperties | TopicProperties | SubscriptionProperties
-    """All that is set, as the administration client shows it."""
+    """All properties, as the administration client returns them."""
 
 
 async def describe(connection: Connection, entity_path: str, deadline: float) -> EntityInfo:
     """Read an entity from the registry by its path."""
     path, sub_queue = split_sub_queue(entity_path, None)
-    split_path(path)  # a path that none can have is refused before anything is sent
+    split_path(path)  # refuse an invalid path before anything is sent
     record = await connection.record(path, deadline)
     if record.kind == "topic" and sub_queue is not None:
         error = MessagingEntityNotFoundError(
-            f"{record.path!r} is a topic, which has no dead-letter queue: its subscriptions have one each.",
+            f"{record.path!r} is a topic, which has no dead-letter queue. Name one of its subscriptions instead.",
             outcome=Outcome.REFUSED,
         )
         error.entity = record.path

@@ -1,4 +1,4 @@
-"""Lists that are read page by page, while they are gone through."""
+"""Lists that are read page by page, while the caller iterates over them."""
 
 from __future__ import annotations
 
@@ -11,14 +11,14 @@ T = TypeVar("T")
 
 
 class Page(NamedTuple, Generic[T]):
-    """Some of a list, and where to go on; ``None`` at its end."""
+    """A part of a list, and the token of the next page; ``None`` if this is the last."""
 
     items: Sequence[T]
     onwards: str | None
 
 
 class AsyncPages(AsyncIterator[AsyncIterator[T]], Generic[T]):
-    """The pages of a list. :attr:`continuation_token` says where the next one begins; ``None`` behind the last."""
+    """The pages of a list. :attr:`continuation_token` says where the next page begins; ``None`` after the last."""
 
     def __init__(self, read: Callable[[str], Awaitable[Page[T]]], continuation_token: str | None) -> None:
         self.continuation_token = continuation_token
@@ -32,7 +32,7 @@ class AsyncPages(AsyncIterator[AsyncIterator[T]], Generic[T]):
         return _each(await self.next_page())
 
     async def next_page(self) -> Sequence[T]:
-        """The next page as it was read; :class:`StopAsyncIteration` behind the last."""
+        """Return the next page, as a sequence; raise :class:`StopAsyncIteration` after the last."""
         if self._ended:
             raise StopAsyncIteration
         page = await self._read(self.continuation_token or "")
@@ -42,7 +42,7 @@ class AsyncPages(AsyncIterator[AsyncIterator[T]], Generic[T]):
 
 
 class AsyncItemPaged(AsyncIterator[T], Generic[T]):
-    """A list to be gone through with ``async for``, once. The first page is read when the first item is asked for."""
+    """A list to iterate over once with ``async for``. The first page is read when the first item is requested."""
 
     def __init__(self, read: Callable[[str], Awaitable[Page[T]]]) -> None:
         self._read = read
@@ -65,11 +65,11 @@ class AsyncItemPaged(AsyncIterator[T], Generic[T]):
         return "<AsyncItemPaged: async for item in it, or its pages, by_page()>"
 
     def by_page(self, continuation_token: str | None = None) -> AsyncPages[T]:
-        """Its pages, from the beginning, or from where a ``continuation_token`` says."""
+        """Return the pages of the list, from the beginning, or from the page that a ``continuation_token`` names."""
         token = continuation_token
         if token is not None and not isinstance(token, str):  # pyright: ignore[reportUnnecessaryIsInstance]  # callers are not all typed
             raise TypeError(
-                "continuation_token is what the pages before had under that name, or None for the beginning, "
+                "continuation_token is the continuation_token of earlier pages, or None for the beginning, "
                 f"not {type(token).__name__}"
             )
         return AsyncPages(self._read, token)

@@ -1,4 +1,4 @@
-"""The sessions of an entity, page by page: one partition after the other."""
+"""List the sessions of an entity page by page, one partition after the other."""
 
 from __future__ import annotations
 
@@ -19,16 +19,16 @@ _PAGE = 1000
 
 
 class _Place(NamedTuple):
-    """Where a page begins, and how much of the list is left."""
+    """The place where a page begins, and how much of the list is left."""
 
     at: int
-    """The partition, by its place among those of the entity."""
+    """The index of the partition among those of the entity."""
     skip: int
-    """How many sessions are left out yet."""
+    """How many sessions are still to be skipped."""
     left: int | None
-    """How many are wanted at most; ``None`` for all."""
+    """How many sessions to list at most; ``None`` for all."""
     onwards: str
-    """Where to go on in the partition; empty for its beginning."""
+    """The place in the partition; empty for its beginning."""
 
 
 def _place_of(token: str, skip: int, top: int | None) -> _Place:
@@ -51,10 +51,11 @@ def sessions_of(
     skip: int = 0,
     top: int | None = None,
 ) -> AsyncItemPaged[str]:
-    """The sessions with active messages or a state; or, in the order of that, those whose state was set after a time.
+    """List the sessions that have active messages or a state.
 
-    The first ``skip`` sessions are left out, and at most ``top`` are listed. No call names more sessions than a page
-    has, so what is left out is read page by page as well.
+    With ``state_updated_after``, list the sessions whose state was set after this time, in the order of these times.
+    The first ``skip`` sessions are left out, and at most ``top`` are listed. No call returns more sessions than a page
+    holds, so skipped sessions are read page by page too.
     """
     connection.check_open()
     count_of(skip, "skip", least=0)
@@ -74,7 +75,7 @@ def sessions_of(
         return Page(names, None if place is None else _token(place))
 
     async def read_on(place: _Place, deadline: float) -> tuple[Sequence[str], _Place | None]:
-        """The next sessions, without those that are skipped, and where to go on; ``None`` at the end."""
+        """Return the next sessions after the skipped ones, and the next place; ``None`` at the end."""
         entity = await connection.entity(path, deadline)
         partition_client = entity.partition_client(entity.numbers[place.at])
         wanted = min(_PAGE, place.skip or _PAGE if place.left is None else place.skip + place.left)

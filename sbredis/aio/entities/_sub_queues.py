@@ -1,4 +1,4 @@
-"""Sub-queues, and the paths that lead to them."""
+"""Sub-queues and their paths."""
 
 from __future__ import annotations
 
@@ -12,21 +12,21 @@ SUFFIXES: dict[ServiceBusSubQueue | None, str] = {
     ServiceBusSubQueue.DEAD_LETTER: "/$DeadLetterQueue",
     ServiceBusSubQueue.TRANSFER_DEAD_LETTER: "/$Transfer/$DeadLetterQueue",
 }
-"""What a path to a sub-queue has behind the path of its entity."""
+"""The text that a path to a sub-queue has after the path of its entity."""
 _BY_SUFFIX = {
     "/$transfer/$deadletterqueue": ServiceBusSubQueue.TRANSFER_DEAD_LETTER,
-    "/$deadletterqueue": ServiceBusSubQueue.DEAD_LETTER,  # the other one ends so as well
+    "/$deadletterqueue": ServiceBusSubQueue.DEAD_LETTER,  # the other suffix ends with this one
 }
 
 
 def split_sub_queue(name: str, sub_queue: ServiceBusSubQueue | str | None) -> tuple[str, ServiceBusSubQueue | None]:
-    """A name and the sub-queue of it that is meant, which may stand behind the name as well."""
+    """Return an entity's name and the sub-queue, which is given separately or at the end of the name."""
     if sub_queue is not None:
         sub_queue = ServiceBusSubQueue(sub_queue)
     lowered = str(name).lower()
     for suffix, kind in _BY_SUFFIX.items():
         if lowered.endswith(suffix):
             if sub_queue is not None and sub_queue is not kind:
-                raise ValueError(f"{quoted(name)} is another sub-queue than sub_queue={sub_queue!r}")
+                raise ValueError(f"{quoted(name)} names another sub-queue than sub_queue={sub_queue!r}. Give only one.")
             return name[: -len(suffix)], kind
     return name, sub_queue

@@ -1,4 +1,4 @@
-"""What one client does for all clients of a namespace: publishing on topics, and visiting partitions."""
+"""Maintenance of a namespace, which one client does for all: it publishes on topics and visits partitions."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Which entities a namespace has, read again and again by whoever maintains it."""
+"""The census: the list of all entities of a namespace. The client that maintains the namespace reads it repeatedly."""
 
 from __future__ import annotations
 
@@ -17,20 +17,20 @@ _CALLING = 30.0
 
 
 class Census:
-    """What was found when it was read last. The subscriptions of a topic are read again only if it has changed."""
+    """The entities that the last reading found. The subscriptions of a topic are read again only if it has changed."""
 
     def __init__(self, namespace: Namespace) -> None:
         self._namespace = namespace
         self._known: dict[str, tuple[int, list[EntityRecord]]] = {}
-        """Of each topic, by its incarnation, the version at which its subscriptions were read, and these."""
+        """The version of each topic at which its subscriptions were read, and these, by the topic's incarnation."""
         self.topics: list[EntityRecord] = []
         self.others: list[EntityRecord] = []
         """Queues and subscriptions."""
         self.pages = 0
-        """How many calls it takes to find out that nothing has changed."""
+        """The number of calls that a reading takes if nothing has changed."""
 
     async def read(self) -> None:
-        """Find out what there is now."""
+        """Read the list of entities."""
         topics: list[EntityRecord] = []
         others: list[EntityRecord] = []
         after, pages = "", 0
@@ -53,7 +53,7 @@ class Census:
 
     async def _subscriptions(self, topic: EntityRecord) -> list[EntityRecord]:
         found: list[EntityRecord] = []
-        with suppress(MessagingEntityNotFoundError):  # it is gone again
+        with suppress(MessagingEntityNotFoundError):  # the topic was deleted meanwhile
             while True:
                 after = found[-1].name if found else ""
                 page = await self._namespace.list_subscriptions(topic.path, after, _PAGE, timeout=_CALLING)

@@ -1,11 +1,13 @@
-"""What one client does for all clients of a namespace: publishing on topics, and visiting the other partitions.
+"""Maintain a namespace for all its clients: publish on topics, and visit the other partitions.
 
-What is scheduled on a topic has to be judged by the rules of its moment, which no script can do: the client that holds
-the role does it. In queues and subscriptions any call does what is due; where none comes, the holder of the role visits
-them when something is due (:mod:`sbredis.aio.maintenance._visiting`). Every other client that offers to waits until the
-role is free. The role carries a *fence*, and a topic's partition refuses one that is older than another it has seen;
-but even two that believed to hold it would do nothing twice: a message is published and taken off the schedule in one
-step, and a visit does only what is due.
+A message that is scheduled on a topic must be judged by the rules at its time. No script can do this, so the client
+that has the role does it. In queues and subscriptions, every call does due work. If no call comes, the client with the
+role visits them when something is due (:mod:`sbredis.aio.maintenance._visiting`). Every other client that offers
+maintenance waits until the role is free.
+
+The role has a *fence*: a topic's partition refuses a fence that is older than one it has seen. But even if two clients
+believed that they have the role, they would do nothing twice. A message is published and taken off the schedule in one
+step, and a visit does only work that is due.
 """
 
 from __future__ import annotations
@@ -40,32 +42,32 @@ __all__ = ["ROUTING", "Maintenance", "call_routing"]
 _log = logging.getLogger("sbredis.maintenance")
 ROUTING = "route"
 _CLAIM = 10.0
-"""For how many seconds the role is taken at a time; it is renewed when a third of that has passed."""
+"""The seconds for which the role is claimed at a time. The claim is renewed after a third of that time."""
 _LISTING = 10.0
-"""So many seconds pass between two looks at what entities there are, for each call that a look takes."""
+"""The seconds between two readings of the census, for each call that a reading takes."""
 _LISTING_SOON = 1.0
-"""The same if a partition has announced something whose entity is not known yet."""
+"""The same, if an entity that is not known yet has made an announcement."""
 _CALLING = 30.0
 _PAUSE = 1.0
 _TOGETHER = 16
 
 
 def routing_channel(namespace: str) -> bytes:
-    """Where whoever has the role of routing, or waits for it, hears that there may be something new."""
+    """Return the channel on which clients that have or want the role hear that there may be something new."""
     return waiting_channel(namespace, registry_salt(), ROUTING)
 
 
 async def call_routing(runtime: Runtime) -> None:
-    """Say that there may be a topic that nobody watches yet, or that the role is free."""
+    """Tell the client with the role that there may be a new topic, or waiting clients that the role may be free."""
     channel = routing_channel(runtime.namespace.name)
     await runtime.transport.command("SPUBLISH", channel, b"", key=channel)
 
 
 class Maintenance:
-    """One client's offer to do it."""
+    """One client's offer to maintain the namespace."""
 
     def __init__(self, runtime: Runtime, find: Callable[[str, float], Awaitable[Entity]]) -> None:
-        """``find`` brings the entity of a name, by a time of the event loop."""
+        """``find`` returns the entity with a name, by a time of the event loop."""
         self._runtime = runtime
         self._find = find
         self._news = asyncio.Event()
@@ -76,12 +78,12 @@ class Maintenance:
         """Visits the partitions of queues and subscriptions."""
         self._calls: OpenChannel | None = None
         self._moved = False
-        """The clock of a test bus was moved since the entities were listed."""
+        """Whether the clock of a test bus was moved since the last reading of the census."""
         self.standing = Standing(False, 0, 0.0)
 
     async def run(self) -> None:
-        """Do it whenever nobody else does, until the client is closed."""
-        role: Role | None = None  # every client of a test bus does it, so that no test waits for a role
+        """Maintain the namespace whenever no other client does, until this client is closed."""
+        role: Role | None = None  # every client of a test bus maintains, so that no test waits for the role
         if self._runtime.test_hooks is None:
             role = Role(self._runtime.transport, self._runtime.namespace.name, ROUTING)
         loop = asyncio.get_running_loop()
@@ -92,7 +94,7 @@ class Maintenance:
                     await self._be_heard()
                     self._news.clear()
                     if role is not None:
-                        self._claim_at = loop.time() + _CLAIM / 3  # from before the call: it may take long
+                        self._claim_at = loop.time() + _CLAIM / 3  # counted from before the call: it may take long
                         self.standing = await role.claim(_CLAIM)
                     if role is None or self.standing.held:
                         _log.debug("%s: this client maintains the namespace", self._runtime.target)
@@ -117,7 +119,7 @@ class Maintenance:
         with suppress(ServiceBusError, TimeoutError):
             async with asyncio.timeout(_PAUSE):
                 await role.give_up()
-                await call_routing(self._runtime)  # who waits for the role has it at once
+                await call_routing(self._runtime)  # a client that waits for the role gets it at once
 
     async def _be_heard(self) -> None:
         if self._calls is None:
@@ -126,12 +128,12 @@ class Maintenance:
             self._calls = await listen(transport, channel, woken=self._called, missed=self._called)
 
     def _called(self) -> None:
-        """Something was scheduled on a topic that may be a new one; or the role may be free."""
+        """Act on a call: a message was scheduled on a topic that may be new, or the role may be free."""
         self._list_at = 0.0
         self._news.set()
 
     def _list_soon(self) -> None:
-        """There may be an entity that is not known yet."""
+        """Read the census soon: there may be an entity that is not known yet."""
         self._list_at = min(self._list_at, self._listed_at + _LISTING_SOON * max(1, self._census.pages))
         self._news.set()
 
@@ -148,7 +150,7 @@ class Maintenance:
         self._news.set()
 
     async def _hold(self, role: Role | None) -> None:
-        """Do it as long as the role is ours, or for ever where there is none."""
+        """Maintain the namespace as long as this client has the role; without a ``role``, for ever."""
         loop = asyncio.get_running_loop()
         self._list_at = 0.0
         if role is not None:
@@ -175,38 +177,38 @@ class Maintenance:
                     await self._news.wait()
 
     def _publish(self) -> float:
-        """Publish in the partitions where something may be due. Returns when to come again.
+        """Publish in the partitions where something may be due. Returns when to call this again.
 
-        A partition that does not answer holds up no other.
+        A partition that does not answer does not hold up others.
         """
         now, fence = asyncio.get_running_loop().time(), self.standing.fence if self.standing.held else None
         watchers = list(self._watchers.values())
         watches = [watcher.watch for watcher in watchers]
         for watch in watches:
-            if watch.look_at is not None and watch.look_at <= now:  # there may be many, and for most it is not time
+            if watch.look_at is not None and watch.look_at <= now:  # cheap: there may be many, mostly with nothing due
                 watch.time_passed(now)
         for place in to_ask(watches, _TOGETHER):
             watchers[place].begin(fence)
         return min((watch.look_at for watch in watches if watch.look_at is not None), default=math.inf)
 
     async def _list(self) -> None:
-        """Watch all topics there are, and no others, and visit everything else."""
+        """Read the census. Watch all topics in it and no others, and visit all other entities."""
         loop = asyncio.get_running_loop()
         await self._census.read()
         if self._runtime.test_hooks is None:
             self.visitor.set_entities(self._census.others)
-        elif self._moved:  # on a test bus nothing is due before the clock is moved: until then, visits cost nothing
+        elif self._moved:  # on a test bus nothing is due until the clock is moved, so visits cost nothing until then
             self._moved = False
             self.visitor.set_entities(self._census.others)
             self.visitor.agenda.missed_everywhere()
         found: set[tuple[str, int]] = set()
         for record in self._census.topics:
-            with suppress(MessagingEntityNotFoundError):  # it is gone again
+            with suppress(MessagingEntityNotFoundError):  # the topic was deleted meanwhile
                 found |= self._watch(await self._entity(record, loop.time() + _CALLING))
         self._drop([place for place in self._watchers if place not in found])
 
     async def _entity(self, record: EntityRecord, until: float) -> Entity:
-        """The topic of a record, which may have come in the place of the one that we know."""
+        """Return the topic of a record. It may have replaced the one that this client knows."""
         entity = await self._find(record.path, until)
         if entity.record.incarnation != record.incarnation:
             await entity.recover(entity.record, until)
@@ -228,5 +230,5 @@ class Maintenance:
         if isinstance(error, MessagingEntityNotFoundError):
             self._drop([place for place, other in self._watchers.items() if other is watcher])
         elif isinstance(error, RoleLostError):
-            self._claim_at = 0.0  # find out who has it
+            self._claim_at = 0.0  # find out which client has the role
         self._news.set()

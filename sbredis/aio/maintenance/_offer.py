@@ -1,4 +1,4 @@
-"""What a client does about the maintenance of its namespace: it offers to do it, and tells who does it of new work."""
+"""The part of a client in maintenance: it may offer to maintain the namespace, and it announces new work."""
 
 from __future__ import annotations
 
@@ -19,38 +19,38 @@ _log = logging.getLogger("sbredis.client")
 
 
 class MaintenanceOffer:
-    """A client's offer to maintain its namespace, if it makes one. Every client of a test bus makes it."""
+    """A client's offer to maintain its namespace, if it makes one. Every client of a test bus does."""
 
     def __init__(self, *, made: bool) -> None:
         self._made = made
         self._announced: set[str] = set()
         self.maintenance: Maintenance | None = None
-        """What it does for all clients of the namespace, from when it is connected."""
+        """The maintenance by this client, from the time when it is connected."""
 
     def begin(self, connection: Connection) -> None:
-        """Begin to maintain the namespace whenever nobody else does, if that was offered."""
+        """Maintain the namespace whenever no other client does, if this client offers it."""
         if self._made or connection.test_hooks is not None:
             self.maintenance = Maintenance(connection, connection.entity)
             connection.start(self.maintenance.run())
 
     def scheduled_on(self, connection: Connection, topic: Entity) -> None:
-        """Tell the client that maintains the namespace that something was scheduled on a topic, once for each topic.
+        """Announce a topic on which a message was scheduled. This is done once for each topic.
 
-        The topic may be new. Somebody has to publish the message when its time has come.
+        The topic may be new, so the client that maintains the namespace may not know it yet.
         """
         if topic.record.incarnation not in self._announced:
             self._announced.add(topic.record.incarnation)
             connection.start(self._announce(connection))
 
     async def _announce(self, connection: Connection) -> None:
-        """Announce it, and log a warning if no client would publish it."""
+        """Announce the topic, and log a warning if no client would publish the message."""
         try:
             await call_routing(connection)
             if self.maintenance is None and not await is_held(connection.transport, connection.namespace.name, ROUTING):
                 _log.warning(
-                    "%s: nobody publishes what is scheduled on topics, which waits: make one client with "
-                    "maintenance=True, wherever it runs",
+                    "%s: no client publishes messages that are scheduled on topics, so they wait. Make one client with "
+                    "maintenance=True, on any machine.",
                     connection.target,
                 )
         except ServiceBusError as error:
-            _log.debug("who publishes what is scheduled is not known: %s", error)
+            _log.debug("it is not known whether a client publishes scheduled messages: %s", error)

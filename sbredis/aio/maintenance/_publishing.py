@@ -1,4 +1,4 @@
-"""Publishing what was scheduled in a partition of a topic, by the client that holds the role."""
+"""Publish the messages that were scheduled in a partition of a topic. The client with the role does this."""
 
 from __future__ import annotations
 
@@ -36,17 +36,17 @@ __all__ = ["TopicPublisher"]
 
 _log = logging.getLogger("sbredis.maintenance")
 _FULL_PAUSE = 10_000
-"""For how many ms a partition is left alone in which too much cannot be published."""
+"""The pause in ms for a partition with more unpublishable messages than can be set aside."""
 _CALLING = 30.0
 _PAUSE = 1000
-"""For how many ms a partition is left alone at least in which something cannot be published."""
+"""The shortest pause in ms for a partition with an unpublishable message."""
 _RIPE = 500
 _OVERHEAD = 256
-"""What a stored message has besides what its sender gave, at most."""
+"""The largest number of bytes that a stored message has beside what its sender gave."""
 
 
 class _UnpublishedError(ServiceBusError):
-    """What no call could be made of to publish it."""
+    """The call that would publish a message cannot be made."""
 
     def __init__(self, broken: Exception) -> None:
         super().__init__(str(broken), outcome=Outcome.NEVER_SENT)
@@ -54,7 +54,7 @@ class _UnpublishedError(ServiceBusError):
 
 
 class TopicPublisher:
-    """Publishes what was scheduled in one partition of a topic."""
+    """Publishes the messages that were scheduled in one partition of a topic."""
 
     def __init__(self, entity: Entity, number: int) -> None:
         self.entity = entity
@@ -62,10 +62,10 @@ class TopicPublisher:
         self._number = number
         self._unpublishable = Unpublishable()
         self._stuck = False
-        """There are more of those than can be set aside."""
+        """Whether there are more unpublishable messages than can be set aside."""
 
     async def next_due(self, waiter: bytes) -> int:
-        """Return in how many ms something else will be due, or 0 for never. Be woken on ``waiter`` if that changes."""
+        """Return in how many ms more is due; 0 means never. If that changes, the partition wakes ``waiter``."""
 
         def make(partition: Partition, call_id: CallId) -> Request[Looked]:
             return partition.look(waiter=waiter, call_id=CallId("", 0, call_id.now))
@@ -74,14 +74,14 @@ class TopicPublisher:
         if self._stuck:
             return _FULL_PAUSE
         if looked.due and self._unpublishable:
-            # These are due already. That hides when what stands behind them will be, and they are read each time.
+            # The unpublishable messages are due already, and are read each time. They hide when others are due.
             return max(looked.due, _PAUSE, 1000 * self._unpublishable.size // MAXIMUM_CALL_BYTES)
         return looked.due
 
     async def publish_due(self, fence: int | None) -> None:
-        """Publish all that is due; what somebody else publishes in the same moment is published once all the same.
+        """Publish all messages that are due. If another client does the same at the same time, none is published twice.
 
-        What cannot be published is set aside, and stays scheduled.
+        Messages that cannot be published are set aside, and stay scheduled.
         """
         loop = asyncio.get_running_loop()
         if self.entity.routing is None:
@@ -96,19 +96,19 @@ class TopicPublisher:
             if not await self._publish(wanted, fence):
                 if not self._stuck:
                     _log.error(
-                        "%s: what is scheduled waits behind too much that cannot be published", self.partition_client
+                        "%s: scheduled messages wait behind too many that cannot be published", self.partition_client
                     )
                 self._stuck = True
                 return
 
     async def _publish(self, ripe: list[Delivery], fence: int | None) -> bool:
-        """Whether all of it was published, or set aside."""
+        """Publish messages, or set them aside. Returns whether this succeeded for all."""
         room = True
         part: list[tuple[Delivery, MessageView]] = []
         for each in ripe:
             try:
                 part.append((each, facts_of(decode(each.record, payload_offset(each.record)))))
-            except Exception as error:  # noqa: BLE001  # above all CodecError, or what another release has made of it
+            except Exception as error:  # noqa: BLE001  # mostly CodecError, or whatever another release has stored
                 room = self._set_aside(each, error) and room
             routing = self.entity.routing
             if routing is not None and len(part) >= routing.most:
@@ -117,14 +117,14 @@ class TopicPublisher:
         return (not part or await self._together(part, fence)) and room
 
     async def _together(self, part: list[tuple[Delivery, MessageView]], fence: int | None) -> bool:
-        """Publish these with one call; if one of them is in the way of that, find out which."""
+        """Publish messages with one call. If one of them prevents this, split them to find it."""
         messages = [Outgoing(b"", origin=each.name) for each, _ in part]
         facts = [seen for _, seen in part]
         judged: tuple[Routing | None, Routed | None] = None, None
 
         def make(partition: Partition, call_id: CallId) -> Request[Sent]:
             routing = self.entity.routing
-            assert routing is not None  # it was loaded, and is kept up with
+            assert routing is not None  # it was loaded, and is updated with each reload
             routed = judged[1] if judged[0] is routing else None
             try:
                 return routing.published(partition, self._number, call_id, messages, facts, fence, routed)[0]
@@ -139,7 +139,7 @@ class TopicPublisher:
         except (*OF_ONE_JOB, _UnpublishedError) as error:
             if len(part) == 1:
                 if isinstance(error, ServiceBusQuotaExceededError):
-                    raise  # all wait until there is room
+                    raise  # all messages wait until there is room
                 return self._set_aside(part[0][0], error)
             middle = len(part) // 2
             room = await self._together(part[:middle], fence)
@@ -150,7 +150,7 @@ class TopicPublisher:
     async def _judged(
         self, messages: Sequence[Outgoing], facts: Sequence[MessageView], size: int
     ) -> tuple[Routing | None, Routed | None]:
-        """Judge what takes long in a thread, so that it holds up nobody: by what, and what came of it."""
+        """Judge messages in a thread if this takes long. Returns the routing that was used, and its result."""
         routing = self.entity.routing
         if routing is None or not routing.takes_long(size):
             return None, None
@@ -162,7 +162,7 @@ class TopicPublisher:
             raise _UnpublishedError(error) from error
 
     def _set_aside(self, message: Delivery, error: Exception) -> bool:
-        """Whether there was room for it."""
+        """Set a message aside. Returns whether there was room for it."""
         first, known = not self._unpublishable, message in self._unpublishable
         kept = self._unpublishable.put(message, asyncio.get_running_loop().time(), self.entity.routing)
         broken = error.broken if isinstance(error, _UnpublishedError) else error
@@ -179,7 +179,7 @@ class TopicPublisher:
 
     async def _ripe(self) -> tuple[Delivery, ...]:
         wanted, room = _RIPE, MAXIMUM_CALL_BYTES
-        if self._unpublishable:  # it may stand before all else
+        if self._unpublishable:  # these may come before all others
             wanted = min(wanted + len(self._unpublishable), MAXIMUM_CALL_MESSAGES)
             room = max(room, self.entity.largest_message + _OVERHEAD) + self._unpublishable.size
 

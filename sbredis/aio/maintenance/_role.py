@@ -1,4 +1,4 @@
-"""A role that one client of a namespace has at a time: it does something for all of them."""
+"""A role: a duty that one client of a namespace at a time does for all."""
 
 from __future__ import annotations
 
@@ -16,14 +16,14 @@ _DURATION = 10.0
 
 
 class Standing(NamedTuple):
-    """Who has a role."""
+    """The state of a role."""
 
     held: bool
-    """It is ours."""
+    """Whether this client has the role."""
     fence: int
-    """Higher than that of any holder before."""
+    """A number that is higher than that of every earlier holder."""
     seconds: float
-    """For how long the holder has it from when it was asked."""
+    """The seconds for which the holder has the role, counted from the question."""
 
 
 class Role:
@@ -36,11 +36,11 @@ class Role:
         self._holder = secrets.token_hex(8)
 
     async def claim(self, seconds: float = _DURATION) -> Standing:
-        """Take the role, or go on with it, if nobody else has it."""
+        """Take or keep the role for ``seconds``, unless another client has it."""
         return await self._ask(round(seconds * 1000))
 
     async def give_up(self) -> Standing:
-        """Leave it to others, if it is ours."""
+        """Give the role up, if this client has it."""
         return await self._ask(0)
 
     async def _ask(self, milliseconds: int) -> Standing:
@@ -53,5 +53,5 @@ class Role:
 
 
 async def is_held(transport: ScriptCaller, namespace: str, role: str) -> bool:
-    """Whether somebody has a role."""
+    """Return whether any client has a role."""
     return (await Role(transport, namespace, role).give_up()).seconds > 0

@@ -1,4 +1,4 @@
-"""A partition of a topic, as the client watches it that publishes what was scheduled there."""
+"""Watch a partition of a topic, on behalf of the client that publishes its scheduled messages."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ _WAITING = "route"
 
 
 class TopicWatcher:
-    """A partition of a topic, and when there is something to publish."""
+    """A watched partition of a topic. It publishes what is due there."""
 
     def __init__(
         self,
@@ -31,21 +31,21 @@ class TopicWatcher:
         changed: Callable[[], None],
         failed: Callable[[TopicWatcher, BaseException], None],
     ) -> None:
-        """``changed`` is called when there may be something to do, ``failed`` with what has kept it from being done."""
+        """``changed`` is called when there may be something to do, ``failed`` with the error if publishing failed."""
         self.partition_client = entity.partition_client(number)
         self.publisher = TopicPublisher(entity, number)
-        # The same identity for whoever has the role: a partition wakes one of those that wait, and is not to choose one
-        # that has died, or has lost the role and does not know it yet.
+        # Every client that has the role uses the same identity. A partition wakes only one waiter; so it cannot choose
+        # a client that has died, or that has lost the role and does not know it yet.
         identity = f"{_WAITING}-{entity.record.id}"
         self._live = LiveWatch(self.partition_client, identity, changed=changed, failed=self._tell)
         self.watch = self._live.watch
-        """What is known of the partition."""
+        """The decisions about this partition."""
         self._changed = changed
         self._failed = failed
         self._task: asyncio.Task[None] | None = None
 
     def begin(self, fence: int | None) -> None:
-        """Begin to publish what is due, and to find out when something else will be."""
+        """Start to publish what is due, and find out when something else will be due."""
         loop = asyncio.get_running_loop()
         self.watch.ask(loop.time())
         self._task = loop.create_task(self._work(fence))
@@ -68,13 +68,13 @@ class TopicWatcher:
 
     def _tell(self, error: BaseException) -> None:
         if isinstance(error, ServiceBusError):
-            _log.info("%s: what is scheduled waits: %s", self.partition_client, error)
+            _log.info("%s: scheduled messages wait: %s", self.partition_client, error)
         else:
-            _log.error("%s: what is scheduled waits, because of a defect", self.partition_client, exc_info=error)
+            _log.error("%s: scheduled messages wait, because of a defect", self.partition_client, exc_info=error)
         self._failed(self, error)
 
     def close(self) -> None:
-        """Watch it no longer."""
+        """Stop watching."""
         if self._task is not None:
             self._task.cancel()
         self._live.leave()

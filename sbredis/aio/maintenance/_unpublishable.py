@@ -1,7 +1,7 @@
-"""Messages that are scheduled on a topic and cannot be published: they stay where they are, and hold nobody up.
+"""Scheduled messages of a topic that cannot be published: set them aside, so that they hold up no others.
 
-They are tried again after a while, and when the rules of the topic have changed. What this client cannot publish,
-another release of it may; and its sender can take it back.
+They stay scheduled. The client tries them again after a while, and when the rules of the topic have changed. Another
+release of the client may be able to publish them, and their sender can cancel them.
 """
 
 from __future__ import annotations
@@ -17,22 +17,22 @@ __all__ = ["Unpublishable"]
 _FIRST_PAUSE, _LONGEST_PAUSE = 10.0, 300.0
 _MOST = 500
 _MOST_BYTES = 16 * 1024 * 1024
-"""They are read again whenever what stands behind them is asked for."""
+"""A limit, because they are all read again whenever the client asks for the messages behind them."""
 
 
 @dataclass(slots=True)
 class _Kept:
-    """One of them."""
+    """A message that was set aside."""
 
     size: int
     until: float
     pauses: Pauses
     rules: object
-    """Those by which it could not be published."""
+    """The rules with which it could not be published."""
 
 
 class Unpublishable:
-    """Those of one partition."""
+    """The messages of one partition that were set aside."""
 
     def __init__(self) -> None:
         self._kept: dict[str, _Kept] = {}
@@ -45,11 +45,11 @@ class Unpublishable:
 
     @property
     def size(self) -> int:
-        """What all of them weigh."""
+        """The bytes of all of them."""
         return sum(kept.size for kept in self._kept.values())
 
     def without(self, messages: Iterable[Delivery], now: float, rules: object) -> list[Delivery]:
-        """Those that are to be published, or tried again."""
+        """Return the messages to publish now: those not set aside, and those to try again."""
         if not self._kept:
             return list(messages)
         kept = self._kept
@@ -60,7 +60,7 @@ class Unpublishable:
         ]
 
     def put(self, message: Delivery, now: float, rules: object) -> bool:
-        """Set one aside, or for longer, if there is room; for a single one there always is."""
+        """Set a message aside, for longer each time. Returns whether there was room; for the first there always is."""
         before = self._kept.get(message.name)
         size = len(message.record)
         if before is None and self._kept and (len(self._kept) >= _MOST or self.size + size > _MOST_BYTES):
@@ -70,13 +70,13 @@ class Unpublishable:
         return True
 
     def published(self, messages: Iterable[Delivery]) -> None:
-        """These are no longer scheduled."""
+        """Forget messages that were published."""
         if self._kept:
             for each in messages:
                 self._kept.pop(each.name, None)
 
     def only(self, messages: Iterable[Delivery]) -> None:
-        """Forget all but these, which are all that are due."""
+        """Forget all but these messages, which are all that are due."""
         if self._kept:
             names = {each.name for each in messages}
             self._kept = {name: kept for name, kept in self._kept.items() if name in names}

@@ -1,8 +1,8 @@
-"""Visiting partitions when something is due in them, on behalf of all clients of a namespace.
+"""Visit partitions when something is due in them, on behalf of all clients of a namespace.
 
-A partition does what is due when somebody calls it. Where nobody sends and nobody receives, somebody has to call it at
-the right time, or dead letters, counters and forwarded messages come late. Whoever maintains the namespace does that.
-What is to be visited when is decided by :mod:`sbredis.aio.core._agenda`; here it is carried out.
+A partition does due work when a client calls it. If no client sends or receives, one must call it at the right time. Or
+else dead letters, counters and forwarded messages come late. The client that maintains the namespace does this.
+:mod:`sbredis.aio.core._agenda` decides what to visit when, and this module does it.
 """
 
 from __future__ import annotations
@@ -40,32 +40,33 @@ _READING = 5.0
 _SUBSCRIBING = 5.0
 _PAUSE, _LONGEST_PAUSE = 1.0, 5.0
 _ROUNDING = 0.001
-"""The servers count whole milliseconds: who comes so much later comes once."""
+"""The seconds to add to a due time: servers count whole milliseconds, so an exact visit could come too early."""
 
 
 @dataclass(frozen=True, slots=True)
 class _Ear:
-    """Hears what the partitions of one slot announce."""
+    """Passes on the announcements of the partitions in one slot."""
 
     number: int
     heard: Callable[[int, bytes], None]
     missed: Callable[[int], None]
 
     def message(self, payload: bytes) -> None:
-        """A partition has announced something."""
+        """Pass on an announcement."""
         self.heard(self.number, payload)
 
     def gap(self) -> None:
-        """Nobody listened for a while."""
+        """Note that the client did not listen for a while."""
         self.missed(self.number)
 
 
 class Visitor:
-    """One client's visits to the partitions of queues and subscriptions, as long as it maintains the namespace."""
+    """The visits of one client to partitions of queues and subscriptions, while it maintains the namespace."""
 
     def __init__(self, runtime: Runtime, news: asyncio.Event, strange: Callable[[], None]) -> None:
-        """``news`` is set when there may be something to do; ``strange`` is called when a partition has announced
-        something whose entity is not known yet, or when that may have gone unheard.
+        """``news`` is set when there may be something to do.
+
+        ``strange`` is called when an unknown entity has made an announcement, or may have made one unheard.
         """
         self._pace = Pace() if runtime.test_hooks is None else Pace(between_reads=0.0)
         self.agenda = Agenda(self._pace)
@@ -79,7 +80,7 @@ class Visitor:
         self._begun = self._counted = False
 
     async def begin(self) -> None:
-        """Listen to all slots. Those that do not answer soon are listened to when they do."""
+        """Listen to all slots. If a slot does not answer soon, do not wait for it."""
         if self._begun:
             return
         self._begun = True
@@ -88,7 +89,7 @@ class Visitor:
         await asyncio.wait(list(self._tasks), timeout=_PAUSE)
 
     def close(self) -> None:
-        """Visit nothing more, and forget what was known."""
+        """Stop visiting, and forget all due times."""
         for task in self._tasks:
             task.cancel()
         self._tasks.clear()
@@ -101,11 +102,11 @@ class Visitor:
 
     @property
     def at_rest(self) -> bool:
-        """Whether it knows of all entities there are when something will be due, and visits none."""
+        """Whether the next due times of all entities are known, and no visit is under way."""
         return bool(self._listening) and self._counted and self.agenda.all_read and not self._tasks
 
     def set_entities(self, records: Iterable[EntityRecord]) -> None:
-        """These are the queues and subscriptions there are."""
+        """Replace the list of queues and subscriptions."""
         self._counted = True
         self._records = {record.id: record for record in records}
         entities = {record.id: record.partitions for record in self._records.values()}
@@ -113,7 +114,7 @@ class Visitor:
         self._news.set()
 
     def act(self) -> float:
-        """Begin what is to be done now. Returns in how many seconds there is more, unless something happens before."""
+        """Start all work that is to be done now. Returns the seconds until there is more, if no event comes before."""
         loop, clock = asyncio.get_running_loop(), self._runtime.clock
         while True:
             todo = self.agenda.next(loop.time(), clock.now())
@@ -146,7 +147,7 @@ class Visitor:
                 ear = _Ear(number, self._heard, self._missed)
                 self._listening[number] = await self._runtime.transport.subscribe(channel, ear, timeout=_SUBSCRIBING)
             except ServiceBusError as error:
-                _log.info("partition %d of each entity is not listened to yet: %s", number, error)
+                _log.info("partition %d of each entity cannot be listened to yet: %s", number, error)
                 await asyncio.sleep(pauses.next())
             else:
                 self.agenda.missed(number)
@@ -159,7 +160,7 @@ class Visitor:
             _log.warning("an announcement cannot be read: %r", payload[:100])
             return
         clock = self._runtime.clock
-        told = clock.told()  # a clock that is moved by hand is theirs as well; other clocks may differ from ours
+        told = clock.told()  # a clock that a test moves is also the servers' clock; other clocks may differ from theirs
         milliseconds = announcement.due - (announcement.said if told is None else told)
         if self.agenda.announced(Place(number, announcement.entity), clock.now() + milliseconds / 1000 + _ROUNDING):
             self._news.set()
@@ -174,14 +175,14 @@ class Visitor:
     # -- reading and visiting ------------------------------------------------------------------------------------------
 
     async def _read(self, read: Read) -> None:
-        """Ask when something will be due; what cannot be asked is asked again later."""
+        """Read the next due times of places. If this fails, they are read again later."""
         runtime, loop = self._runtime, asyncio.get_running_loop()
         since, agenda = runtime.clock.now(), self.agenda
         request = upcoming(runtime.namespace.name, self._salts[read.number], read.entities, runtime.clock.told())
         try:
             times = await perform(runtime.transport, request, timeout=_READING)
         except ServiceBusError as error:
-            _log.info("when something is due in partition %d of each entity is not known: %s", read.number, error)
+            _log.info("the due times in partition %d of each entity are not known: %s", read.number, error)
             agenda.read_failed(read, loop.time())
         except BaseException:
             agenda.read_failed(read, loop.time())
@@ -190,7 +191,7 @@ class Visitor:
             agenda.read_done(read, [None if each is None else since + each / 1000 + _ROUNDING for each in times])
 
     async def _visit(self, place: Place) -> None:
-        """Have done what is due; a place that cannot be visited is visited again later."""
+        """Do the work that is due at a place. If this fails, it is visited again later."""
         clock, agenda = self._runtime.clock, self.agenda
         record = self._records.get(place.entity)
         if record is None:
@@ -202,7 +203,7 @@ class Visitor:
         except MessagingEntityNotFoundError:
             await self._look_up(place, record)
         except ServiceBusError as error:
-            _log.info("%s, partition %d: what is due waits: %s", record.path, place.number, error)
+            _log.info("%s, partition %d: the work that is due waits: %s", record.path, place.number, error)
             agenda.visit_failed(place, clock.now())
         except BaseException:
             agenda.visit_failed(place, clock.now())
@@ -211,7 +212,7 @@ class Visitor:
             agenda.visit_done(place, at)
 
     async def _due(self, place: Place, record: EntityRecord, since: float) -> float | None:
-        """Do a share of what is due. Returns when to come again."""
+        """Do a share of the work that is due. Returns when to visit again."""
         runtime = self._runtime
         partition = runtime.namespace.partition(record, place.number)
         call_id = CallId("", 0, runtime.clock.told())
@@ -231,17 +232,17 @@ class Visitor:
         return since + awoken.due / 1000 + _ROUNDING if awoken.due else None
 
     async def _look_up(self, place: Place, record: EntityRecord) -> None:
-        """A partition is not there: because its entity is not, or because a failover has lost it."""
+        """Find out why a partition is missing: its entity was deleted, or a failover has lost the partition."""
         try:
             found = await self._runtime.namespace.get_entity(record.path, timeout=_VISITING)
         except MessagingEntityNotFoundError:
             self.agenda.remove_entity(place.entity)
         except ServiceBusError as error:
-            _log.info("%s: whether it is still there is not known: %s", record.path, error)
+            _log.info("%s: it is not known whether the entity still exists: %s", record.path, error)
             self.agenda.visit_failed(place, self._runtime.clock.now())
         else:
             if found.incarnation == record.incarnation:
-                self.agenda.visit_done(place, None)  # who uses it has the partition made again, empty
+                self.agenda.visit_done(place, None)  # the next user of the partition has it made again, empty
             else:
                 self.agenda.remove_entity(place.entity)
                 self._strange()

@@ -1,4 +1,4 @@
-"""Sending: the way of messages from a sender to the lanes of their partitions."""
+"""Sending: check messages, choose their partitions, and submit them to lanes."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The way of messages to the lanes of their partitions: encoded, numbered, placed, and put on their way in turn."""
+"""Send messages: encode them, give them ids, choose their partitions, and submit them to lanes in order."""
 
 from __future__ import annotations
 
@@ -33,12 +33,12 @@ if TYPE_CHECKING:
 __all__ = ["Outbox"]
 
 _CLOCKS_APART = 600_000
-"""By how many milliseconds clocks may differ, with what is scheduled on a topic going out at its time all the same."""
+"""The difference in ms between clocks up to which messages scheduled on a topic are still published in time."""
 _log = logging.getLogger("sbredis.client")
 
 
 class Outbox:
-    """Sends messages to one queue or topic, no more than so many at once."""
+    """Sends messages to one queue or topic, within the limits of a throttle."""
 
     def __init__(
         self,
@@ -49,26 +49,26 @@ class Outbox:
         scheduled_on: Callable[[Entity], None],
     ) -> None:
         self.throttle = throttle
-        """What is under way."""
+        """The limit on messages under way."""
         self.entity: Entity | None = None
-        """Where messages go, as soon as it is known."""
+        """The entity to send to, once it was found."""
         self.closed = False
-        """Whether it takes no more messages."""
+        """Whether it accepts no more messages."""
         self._connection = connection
         self._name = name
         self._create = create
         self._scheduled_on = scheduled_on
-        """Told of a topic that something is scheduled on."""
+        """Called with a topic when messages are scheduled on it."""
 
     # -- the entity ----------------------------------------------------------------------------------------------------
 
     @property
     def destination(self) -> str:
-        """The entity in spans and the log: as it is written in the registry, as soon as that is known."""
+        """The name of the entity in spans and the log: as the registry writes it, once that is known."""
         return self._name if self.entity is None else self.entity.name
 
     async def ready(self, deadline: float) -> Entity:
-        """The entity, found in the registry by the deadline."""
+        """Return the entity, found in the registry by the deadline."""
         self.check_open()
         entity = self.entity
         if entity is None or entity.gone:
@@ -81,7 +81,7 @@ class Outbox:
     async def _open_topic(self, entity: Entity, deadline: float) -> None:
         if entity.record.kind == "subscription":
             raise MessagingEntityNotFoundError(
-                f"{entity.name!r} is a subscription, which takes what its topic hands to it: send to the topic.",
+                f"{entity.name!r} is a subscription, which gets its messages from its topic. Send to the topic.",
                 outcome=Outcome.NEVER_SENT,
             )
         await entity.load_routing(deadline)
@@ -89,36 +89,36 @@ class Outbox:
     def check_open(self) -> None:
         """Raise if nothing can be sent any more."""
         if self.closed:
-            raise ValueError("The sender is closed: get another one from the client.")
+            raise ValueError("The sender is closed. Get another one from the client.")
         self._connection.check_open()
 
     # -- sending -------------------------------------------------------------------------------------------------------
 
     async def send(self, messages: list[ServiceBusMessage], entity: Entity, deadline: float) -> list[int]:
-        """Send messages, and return their numbers."""
+        """Send messages. Returns their sequence numbers."""
         detects = entity.detects_duplicates
         made: list[Outgoing] = []
         ids: list[str | None] = []
         try:
             for message in messages:
                 made.append(outgoing(message, detects_duplicates=detects))
-                ids.append(use_id(message))  # at once: the same object may come again
+                ids.append(use_id(message))  # at once: the same object may come twice in the list
             return await self._send_made(messages, made, sum(len(one.payload) for one in made), entity, deadline)
         except BaseException:
-            for message, message_id in zip(messages, ids, strict=False):  # which of them have got an id by then
+            for message, message_id in zip(messages, ids, strict=False):  # only the messages that have got an id so far
                 keep_id(message, message_id)
             raise
 
     async def send_batch(self, contents: BatchContents, entity: Entity, deadline: float) -> list[int]:
-        """Send a batch, which is encoded already, as for a queue that detects duplicates."""
+        """Send a batch. It is encoded already, in the form for a queue that detects duplicates."""
         if not contents.messages:
             return []
         round_ = contents.use_ids()
-        messages, made = list(contents.messages), list(contents.outgoing)  # others may be added meanwhile
+        messages, made = list(contents.messages), list(contents.outgoing)  # the batch may get more messages meanwhile
         if not entity.detects_duplicates:
             made = [one._replace(message_id=b"") for one in made]
         if entity.routing is not None or entity.partitioned or entity.record.settings.sessions:
-            # Judged, and placed, as they were when they were added, whatever was done to them since.
+            # Rules and partitions must see the messages as they were added, even if they have been changed since.
             messages = [from_content(decode(one.payload)) for one in made]
         try:
             return await self._send_made(messages, made, contents.size, entity, deadline)
@@ -145,7 +145,7 @@ class Outbox:
         entity: Entity,
         deadline: float,
     ) -> tuple[SendJob, int]:
-        """Send messages. Returns their job and the number of the first one."""
+        """Send messages. Returns their job and the sequence number of the first one."""
         job = await self.begin(messages, made, size, entity, deadline)
         try:
             return job, await job.future
@@ -163,9 +163,9 @@ class Outbox:
         *,
         ordered: bool = False,
     ) -> SendJob:
-        """Put messages on their way, as soon as there is room; the job brings their outcome.
+        """Submit messages as soon as there is room. The job brings their outcome.
 
-        What is ``ordered`` is never overtaken, in its partition, by what is put on its way later and is ordered too.
+        ``ordered`` messages are never overtaken, in their partition, by ordered messages that are submitted later.
         """
         count = len(made)
         if entity.record.settings.sessions:
@@ -186,7 +186,7 @@ class Outbox:
             except OperationTimeoutError as error:
                 error.entity = entity.name
                 raise
-        try:  # nothing stays taken by what does not get under way
+        try:  # messages that are not submitted must not keep their share of the throttle
             if waits:
                 self.check_open()
             facts: Sequence[MessageView | None] = ()
@@ -212,9 +212,10 @@ class Outbox:
     def _for_a_topic(
         self, entity: Entity, messages: Sequence[ServiceBusMessage], made: Sequence[Outgoing]
     ) -> list[MessageView | None]:
-        """What rules see of each message. What is to be enqueued later is judged then, and not now.
+        """Return the view that rules have of each message, or ``None`` for one that is scheduled and judged later.
 
-        Whether its time has passed is for the partition to say; what is near by the clock here is judged to be ready.
+        The partition decides whether the time of a message has come. A message whose time is near, by the clock here,
+        is judged now, so that it is ready.
         """
         now = self._connection.clock.utc() * 1000
         if any(one.due is not None and one.due > now for one in made):
@@ -227,6 +228,6 @@ class Outbox:
 
 
 def _untaken(future: asyncio.Future[Any]) -> None:
-    """Log the error of a send whose caller was cancelled in the very moment in which it failed."""
+    """Log the error of a send whose caller was cancelled at the moment when it failed."""
     if not future.cancelled() and (error := future.exception()) is not None:
-        _log.warning("a send failed that no caller waited for any more: %s", error)
+        _log.warning("a send failed, and its caller no longer waits for the error: %s", error)

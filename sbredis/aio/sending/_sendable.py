@@ -1,4 +1,4 @@
-"""What can be said of messages before they are sent: their times, and whether they can be sent at all."""
+"""Check messages before they are sent: their times, their session, their partition key, and their size."""
 
 from __future__ import annotations
 
@@ -17,9 +17,9 @@ __all__ = ["key_of", "require_sessions", "scheduled", "too_large"]
 
 
 def scheduled(messages: list[ServiceBusMessage], when: object) -> list[ServiceBusMessage]:
-    """The messages with their times. Nothing is changed if one of the times cannot be used.
+    """Return the messages with their times. If one of the times is invalid, no message is changed.
 
-    An object that comes again is sent as a copy, because it may have another time there.
+    If an object comes twice in the list, the second one is sent as a copy, because it may have another time.
     """
     if isinstance(when, datetime):
         for message in messages:
@@ -33,8 +33,8 @@ def scheduled(messages: list[ServiceBusMessage], when: object) -> list[ServiceBu
     times = list(cast("Iterable[object]", when))
     if len(times) != len(messages):
         raise ValueError(
-            f"schedule_time_utc has {len(times)} times for {len(messages)} messages: give one time for all of them, or "
-            "a list with one for each"
+            f"schedule_time_utc has {len(times)} times for {len(messages)} messages. Give one time for all of them, or "
+            "a list with one for each."
         )
     checked = [due_time(time) for time in times]
     listed: list[ServiceBusMessage] = []
@@ -48,12 +48,12 @@ def scheduled(messages: list[ServiceBusMessage], when: object) -> list[ServiceBu
 
 
 def require_sessions(entity: Entity, messages: Sequence[ServiceBusMessage]) -> None:
-    """Refuse a message without a session where each must have one."""
+    """Refuse a message without a session, if the entity requires sessions."""
     for message in messages:
         if message.session_id is None:
             error = ServiceBusError(
-                f"The SessionId was not set on a message, and it cannot be sent to {entity.name!r}: entities that "
-                "require sessions take only messages that have one.",
+                f"The SessionId was not set on a message, so it cannot be sent to {entity.name!r}. The entity requires "
+                "sessions: set session_id on each message.",
                 outcome=Outcome.NEVER_SENT,
             )
             error.entity = entity.name
@@ -61,7 +61,7 @@ def require_sessions(entity: Entity, messages: Sequence[ServiceBusMessage]) -> N
 
 
 def key_of(entity: Entity, messages: Sequence[ServiceBusMessage]) -> str | bytes | None:
-    """What says which partition messages belong to: one key for all of them, or none."""
+    """Return the key that decides the partition of these messages, or ``None`` if they may go to any."""
     keys: dict[str | bytes, None] = {}
     for message in messages:
         key: str | bytes | None = routing_key(message)
@@ -72,9 +72,9 @@ def key_of(entity: Entity, messages: Sequence[ServiceBusMessage]) -> str | bytes
     if len(keys) > 1:
         shown = ", ".join([*map(repr, list(keys)[:3]), "…"][: len(keys)])
         raise ValueError(
-            f"The messages have different keys ({shown}), and so belong to "
-            f"different partitions of {entity.name!r}: they cannot be taken all together or not at all. Give them "
-            "one partition_key, or send each by itself, for instance with send_stream()."
+            f"The messages have different keys ({shown}), so they belong to different partitions of {entity.name!r} "
+            "and cannot be sent all or none. Give them one partition_key, or send each by itself, for instance with "
+            "send_stream()."
         )
     return next(iter(keys), None)
 

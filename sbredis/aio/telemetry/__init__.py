@@ -1,4 +1,4 @@
-"""What is told about operations: spans, metrics and the log."""
+"""Telemetry of operations: spans, metrics and the log."""
 
 from __future__ import annotations
 

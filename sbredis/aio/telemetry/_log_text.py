@@ -1,4 +1,4 @@
-"""How messages are named in a line of the log: by a few of their numbers and ids, and never by what they carry."""
+"""Name messages in a line of the log: by a few of their numbers and ids, and never by their content."""
 
 from __future__ import annotations
 
@@ -10,15 +10,15 @@ from sbredis.model import comparable_id
 __all__ = ["MOST_NAMED", "named", "shortened"]
 
 MOST_NAMED: Final = 10
-"""The most messages that one line names; of the others it tells the number."""
+"""The largest number of messages that one line names. Of the others, it only shows how many they are."""
 _LONGEST: Final = 40
 
 
 def named(messages: Sequence[Any], numbers: Sequence[int] = (), count: int | None = None) -> str:
-    """The number of messages, and the sequence numbers and ids of the first ten: ``2 messages (1 'a', 2 'b')``.
+    """Return the number of messages, and the sequence numbers and ids of the first ten: ``2 messages (1 'a', 2 'b')``.
 
-    ``numbers`` are their sequence numbers where the messages do not tell them, and ``count`` says how many they are
-    where neither is known.
+    ``numbers`` are the sequence numbers, if the messages do not have them. ``count`` is the number of messages, if
+    neither the messages nor the numbers are known.
     """
     if count is None:
         count = len(messages) or len(numbers)
@@ -32,7 +32,7 @@ def named(messages: Sequence[Any], numbers: Sequence[int] = (), count: int | Non
 
 
 def shortened(text: str) -> str:
-    """A text as it is quoted in the log: without line breaks, and no longer than about 40 characters."""
+    """Return a text as the log quotes it: without line breaks, and no longer than about 40 characters."""
     return repr(text if len(text) <= _LONGEST else text[: _LONGEST - 1] + "…")
 
 
@@ -45,6 +45,6 @@ def _name(messages: Sequence[Any], numbers: Sequence[int], place: int) -> str:
             parts.append(str(number))
         if (name := getattr(message, "message_id", None)) is not None:
             parts.append(shortened(str(comparable_id(name))))
-    except Exception:  # noqa: BLE001 -- who cannot read a message hears of it from the message, not from the log
+    except Exception:  # noqa: BLE001 -- the application gets the error when it reads the message itself
         parts.append("unreadable")
     return " ".join(parts) or "without an id"

@@ -16,7 +16,7 @@ _TYPE: Final = "messaging.operation.type"
 
 
 class Metrics:
-    """The instruments. There are some as soon as somebody has set up a provider of meters."""
+    """The instruments of a client. They exist once the application has set up a meter provider."""
 
     def __init__(self, meter: Meter) -> None:
         self._durations = histogram(meter, "messaging.client.operation.duration", "Duration of a client's operations.")
@@ -32,7 +32,7 @@ class Metrics:
         )
 
     def ended(self, operation_type: str | None, elapsed: float, attributes: Attributes, count: int) -> None:
-        """An operation has ended. Only the duration of one of the client's is told apart by its type."""
+        """Record the end of an operation. Only the client's own operations have their type as an attribute."""
         if operation_type == "process":
             self._processing.record(elapsed, attributes)
             return
@@ -44,7 +44,7 @@ class Metrics:
 
 
 def histogram(meter: Meter, name: str, description: str) -> Histogram:
-    """A histogram of seconds, with the boundaries of the conventions where the API lets us say them."""
+    """Return a histogram of seconds, with the boundaries of the conventions if the API accepts them."""
     try:
         return meter.create_histogram(name, "s", description, explicit_bucket_boundaries_advisory=_BUCKETS)
     except TypeError:  # the API before 1.30

@@ -1,12 +1,12 @@
-"""What an application can see of the operations of a client: spans, metrics, and lines of the log.
+"""Make the operations of a client visible to an application: as spans, metrics, and lines of the log.
 
-**Spans and metrics** follow OpenTelemetry's conventions for messaging, for an application that has set up an SDK. Only
-the API of OpenTelemetry is used (the extra ``otel``), and it is imported only where somebody else has imported it
-already, or the environment asks for a provider: without that nobody can have set up an SDK. Where there is none, or not
-even the API, :attr:`Telemetry.active` is false and nothing is done. An SDK that is set up after the client was opened
-is noticed within a second. Tracing and metrics are independent of each other.
+**Spans and metrics** follow OpenTelemetry's conventions for messaging. An application gets them if it has set up an
+SDK. This module uses only the API of OpenTelemetry (the extra ``otel``). It imports the API only if another module has
+imported it already, or if the environment asks for a provider: otherwise no SDK can have been set up. Without an SDK,
+or without the API, :attr:`Telemetry.active` is false and nothing is recorded. If an SDK is set up after the client was
+opened, the client notices it within a second. Tracing and metrics are independent of each other.
 
-What is recorded::
+The client records::
 
     span                      kind       links to                     type of operation
     create <destination>      PRODUCER                                create
@@ -17,21 +17,26 @@ What is recorded::
     process <destination>     CONSUMER   the creation context         process
     open <destination>        CLIENT                                  (none)
 
-The *creation context* of a message is the span that a consumer links to. It travels in the application properties
-``traceparent`` and ``tracestate``, as W3C has them, and ``Diagnostic-Id``, as older clients of Azure read it. Of a
-single message the span of the send is the creation context, which the conventions allow and which saves a span. Each
-message of a batch gets a ``create`` span of its own, and the span of the send links to them. A message that has a
-context keeps it.
+The *creation context* of a message is the span that a consumer links to. The message carries it in the application
+properties ``traceparent`` and ``tracestate``, as W3C defines them, and in ``Diagnostic-Id``, which older clients of
+Azure read. When a single message is sent, the span of the send is its creation context. The conventions allow this, and
+it saves a span. When several are sent, each gets a ``create`` span of its own, and the span of the send links to them.
+A message that already has a context keeps it.
 
-An operation begins when the application calls for it, so one that cannot reach a server, asks for an entity that is not
-there, or holds no lock any more is a failed operation like any other. It has the status ERROR; ``error.type``, the name
-of the error's class, in the span and in its metrics; an event ``exception``; and for a
-:class:`~sbredis.exceptions.ServiceBusError` ``sbredis.tracking_id``, under which the log has the rest, and
-``sbredis.outcome``. One that was cancelled has ``error.type`` too, but its status is left unset: nothing was wrong.
-The text of an error is not recorded, since it may quote a message. For the same reason nothing else of a message is
-recorded than its ids, its delivery count and when it was enqueued.
+An operation begins when the application calls it. So it is recorded as failed even if it cannot reach a server, its
+entity does not exist, or its lock has ended. A failed operation has:
 
-**The log** has one line for each operation at the level DEBUG, by the logger ``sbredis.operations``: its name, the
+- the status ERROR;
+- ``error.type``, the name of the error's class, in the span and in its metrics;
+- an event ``exception``;
+- for a :class:`~sbredis.exceptions.ServiceBusError`, ``sbredis.tracking_id``, with which the log has the rest, and
+  ``sbredis.outcome``.
+
+A cancelled operation has ``error.type`` too, but its status is not set: nothing was wrong. The text of an error is not
+recorded, because it may quote a message. For the same reason, nothing of a message is recorded but its ids, its
+delivery count and its enqueued time.
+
+**The log** has one line for each operation at the level DEBUG, from the logger ``sbredis.operations``: its name, the
 entity, the number of messages, and the sequence numbers and ids of the first ten.
 """
 
@@ -78,7 +83,7 @@ _Sessions = Literal[
 _Others = Literal["open", "cancel_scheduled", "renew_message_lock"]
 
 OperationName: TypeAlias = _Sends | _Receives | _Settles | _Sessions | _Others
-"""What the conventions call the operations of Service Bus; and ``open``, which connects and finds the entity."""
+"""The names of operations that the conventions have for Service Bus, and ``open``: connect and find the entity."""
 
 _TYPES: Final[Mapping[str, str]] = {
     **dict.fromkeys(get_args(_Sends), "send"),
@@ -97,7 +102,7 @@ _ERROR_TYPE: Final = "error.type"
 
 
 class Operation:
-    """An operation while it runs: a context manager around it. This one, which nobody watches, does nothing."""
+    """A running operation, as a context manager. This base class does nothing: it is for unobserved operations."""
 
     __slots__ = ()
 
@@ -110,29 +115,29 @@ class Operation:
         return None
 
     def begin(self) -> None:
-        """Begin it without making its span the current one, for an operation that is not the work of one task."""
+        """Begin the operation without making its span the current one. It need not be the work of one task."""
 
     def end(self, error: BaseException | None = None) -> None:
-        """End what :meth:`begin` began, with the error that it failed with, if it did."""
+        """End the operation that :meth:`begin` began, with the error that it failed with, if any."""
 
     def received(self, messages: Sequence[TelemetryMessage]) -> None:
-        """Say what the operation brought, once, before it ends: messages are counted, and linked to their origins."""
+        """Report the messages that the operation received, once, before it ends. They are counted and linked."""
 
     def numbered(self, numbers: Sequence[int]) -> None:
-        """Say which sequence numbers it was about, where the messages do not tell them."""
+        """Report the sequence numbers that the operation concerned, if the messages do not have them."""
 
     def counted(self, count: int) -> None:
-        """Say how many messages it was about, where that was not known when it began."""
+        """Report how many messages the operation concerned, if this was not known at its beginning."""
 
 
 _UNWATCHED: Final = Operation()
 
 
 class Telemetry:
-    """Watches the operations of one client.
+    """Observes the operations of one client.
 
-    ``server_address`` is a host or the path of a unix socket; anything that could be more, such as a URL, is not
-    recorded, for it might hold a password. ``clock`` says when to look again whether an SDK has been set up.
+    ``server_address`` is a host or the path of a Unix socket. Any text that may contain more, such as a URL, is not
+    recorded, because it may contain a password. ``clock`` decides when to look again for an SDK.
     """
 
     __slots__ = ("_active", "_clock", "_common", "_complete", "_next_look", "metrics", "tracing")
@@ -160,25 +165,23 @@ class Telemetry:
     @property
     def active(self) -> bool:
         """Whether an SDK has been set up."""
-        # Providers can be set once and never taken back, so what has been found stays.
+        # Providers can be set once and never removed, so the client keeps those that it has found.
         if not self._complete and self._clock() >= self._next_look:
             self._look()
         return self._active
 
     @property
     def watching(self) -> bool:
-        """Whether anybody watches: an SDK or the log. Where it is false, calling the rest is harmless and can be
-        spared.
-        """
+        """Whether an SDK or the log observes the client. If not, callers may leave out all other calls."""
         if not self._complete and self._clock() >= self._next_look:
             self._look()
         return self._active or _log.isEnabledFor(logging.DEBUG)
 
     def create(self, destination: str, messages: Sequence[TelemetryMessage]) -> None:
-        """Give each message that has no creation context a ``create`` span, and write that into its properties.
+        """Give each message without a creation context a ``create`` span, and write the context into the message.
 
-        For messages that are encoded before they are sent, such as those of a batch object, and before that.
-        :meth:`operation` does it for the messages that it is given.
+        Call this for messages that are encoded before they are sent, such as those of a batch object. Call it before
+        they are encoded. :meth:`operation` does it for its own messages.
         """
         if not self.active or self.tracing is None:
             return
@@ -200,12 +203,13 @@ class Telemetry:
         messages: Sequence[TelemetryMessage] = (),
         encoded: bool = False,
     ) -> Operation:
-        """A context manager around an operation on ``destination``: the path of an entity, or nothing.
+        """Return a context manager for an operation on ``destination``: the path of an entity, or an empty text.
 
-        ``messages`` are those that are sent or settled; ``count`` says how many they are where they are not at hand. Of
-        an operation that receives neither is known: :meth:`Operation.received` is told.
+        ``messages`` are the messages to send or settle. If they are not at hand, ``count`` is their number. An
+        operation that receives does not know either: it calls :meth:`Operation.received` later.
 
-        A send gives its messages their creation contexts when it is entered, unless they are ``encoded`` already.
+        When the context of a send is entered, its messages get their creation contexts, unless they are ``encoded``
+        already.
         """
         if not self.watching:
             return _UNWATCHED
@@ -217,10 +221,10 @@ class Telemetry:
     def processing(
         self, destination: str, message: TelemetryMessage, *, continues_trace: bool = False
     ) -> AbstractContextManager[object]:
-        """A context manager around what an application does with a message that it received from ``destination``.
+        """Return a context manager for the handling of a message that the application received from ``destination``.
 
-        Its span is a child of what is going on here, and links to the message's creation context. With
-        ``continues_trace`` it is a child of the creation context, and links to both.
+        Its span is a child of the current span, and links to the message's creation context. With ``continues_trace``,
+        it is a child of the creation context, and links to both.
         """
         if not self.watching:
             return _UNWATCHED
@@ -229,19 +233,19 @@ class Telemetry:
     def failed(
         self, name: OperationName, destination: str, error: BaseException, messages: Sequence[TelemetryMessage] = ()
     ) -> None:
-        """Tell of an operation that failed and that no caller waited for, such as an automatic renewal."""
+        """Record a failed operation that no caller waited for, such as an automatic renewal."""
         operation = self.operation(name, destination, messages=messages)
         operation.begin()
         operation.end(error)
 
     def dropped_duplicates(self, destination: str, count: int) -> None:
-        """Count messages that an entity did not take, because it had taken others with their ids before."""
+        """Count messages that an entity dropped, because it had accepted messages with the same ids before."""
         if self.active and self.metrics is not None:
             _, attributes = self.described("send", destination)
             self.metrics.dropped.add(count, attributes)
 
     def described(self, name: str, destination: str) -> tuple[str, Attributes]:
-        """The name of an operation's span, and its attributes, for spans and metrics alike."""
+        """Return the name of an operation's span, and its attributes for spans and metrics."""
         attributes = self._common | {_NAME: name}
         subscription = _SUBSCRIPTION.fullmatch(destination)
         if subscription:
@@ -259,7 +263,7 @@ class Telemetry:
                 self.tracing = _find_tracing()
             if self.metrics is None and _in_use("opentelemetry.metrics", "OTEL_PYTHON_METER_PROVIDER"):
                 self.metrics = _find_metrics()
-        except Exception:  # noqa: BLE001 -- no API, or a provider that fails, of which the API logs; messages go on
+        except Exception:  # noqa: BLE001 -- no API, or a failing provider, which the API logs; messaging goes on
             self._complete = True
         else:
             self._complete = self.tracing is not None and self.metrics is not None
@@ -267,7 +271,7 @@ class Telemetry:
 
 
 class _Watched(Operation):
-    """An operation that is seen by tracing, by metrics, by the log, or by several of them."""
+    """An operation that tracing, metrics or the log observe."""
 
     __slots__ = (
         *("_attributes", "_continues_trace", "_count", "_destination", "_found", "_injects", "_logs", "_messages"),
@@ -320,19 +324,19 @@ class _Watched(Operation):
         elapsed = time.perf_counter() - self._started
         failure = error if error is not None and is_failure(error) else None
         try:
-            if self._metrics is not None:  # before the span is left, so that an exemplar can name it
+            if self._metrics is not None:  # while the span is current, so that an exemplar can name it
                 attributes = self._attributes
                 if failure is not None:
                     attributes = attributes | {_ERROR_TYPE: error_type(failure)}
                 self._metrics.ended(self._type, elapsed, attributes, self._count)
-            if self._logs:  # likewise, for a handler that notes the current span
+            if self._logs:  # likewise, for a handler that reads the current span
                 self._tell(elapsed, error)
         finally:
             span, tracing = self._span, self._tracing
             if span is not None and tracing is not None:
                 if self._token is not None:
                     tracing.leave(self._token)
-                if self._type == "send" and len(self._messages) == 1:  # an id may have been given to it meanwhile
+                if self._type == "send" and len(self._messages) == 1:  # sending may have given the message an id
                     span.set_attributes(look_at(self._messages[0]).facts)
                 tracing.end(span, failure)
 
@@ -379,7 +383,7 @@ class _Watched(Operation):
         return tracing.start(self._name, "CLIENT", attributes, tracing.links(seen))
 
     def _tell(self, elapsed: float, error: BaseException | None) -> None:
-        """Write the line of the log."""
+        """Write the line in the log."""
         operation = " ".join(filter(None, (str(self._attributes[_NAME]), self._destination)))
         what = ""
         if self._found is not None:
@@ -408,7 +412,7 @@ def _ended(error: BaseException) -> str:
 
 
 def _facts(error: BaseException) -> str:
-    """The class of an error, and what it says of its effect; not its text, which may quote a message."""
+    """Return the class of an error and the effect that it reports. Its text is left out: it may quote a message."""
     if not isinstance(error, Exception) or not is_failure(error):
         return ""
     parts = [error_type(error)]
@@ -420,13 +424,14 @@ def _facts(error: BaseException) -> str:
 
 
 def _in_use(module: str, variable: str) -> bool:
-    """Whether somebody may have set up a provider: it takes the API's module, or asks for one in the environment."""
+    """Return whether a provider may be set up: the API is imported, or the environment asks for a provider."""
     return sys.modules.get(module) is not None or bool(os.environ.get(variable))
 
 
 def _does_nothing(part: object) -> bool:
-    """Whether a provider, tracer or meter is one of the API itself: those stand in for an SDK, or for parts of one that
-    is disabled, and record nothing.
+    """Return whether a provider, tracer or meter is the API's own and records nothing.
+
+    The API's own classes take the place of a missing SDK, or of parts of an SDK that are disabled.
     """
     return type(part).__module__.startswith(("opentelemetry.trace", "opentelemetry.metrics"))
 

@@ -1,9 +1,8 @@
-"""Spans of messaging operations: how they are made, linked to messages, and ended.
+"""Spans of messaging operations: make them, link them to messages, and end them.
 
-The only things recorded of a message are its ids, its delivery count and when it was enqueued. The only things
-recorded of an error are its class, where it was raised, and what a
-:class:`~sbredis.exceptions.ServiceBusError` says of its effect. The text of an error is not recorded, since it may
-quote a message.
+Of a message, a span records only the ids, the delivery count and the enqueued time. Of an error, it records only the
+class, the place where it was raised, and the effect that a :class:`~sbredis.exceptions.ServiceBusError` reports. It
+does not record the text of an error, because this may quote a message.
 """
 
 from __future__ import annotations
@@ -30,16 +29,16 @@ Attributes: TypeAlias = dict[str, str | int]
 
 
 class TelemetryMessage(Protocol):
-    """What must be known of a message; ids, delivery count and time are looked at where it has them."""
+    """A message, as telemetry sees it. Its ids, delivery count and time are read if it has them."""
 
     @property
     def application_properties(self) -> Any:
-        """A dictionary, or ``None``. That of a message that is sent is given a context; if ``None``, it is set."""
+        """A dictionary, or ``None``. Sending adds a context to it; if it is ``None``, sending sets it."""
         ...
 
 
 class Tracing:
-    """Makes spans. There is one as soon as somebody has set up a provider of tracers."""
+    """Makes spans. It exists once the application has set up a tracer provider."""
 
     def __init__(self, tracer: Tracer) -> None:
         from opentelemetry.trace import SpanKind
@@ -82,7 +81,7 @@ class Tracing:
         context.detach(token)
 
     def end(self, span: Span, error: BaseException | None) -> None:
-        """End a span. An operation that was cancelled has an ``error.type``, but did not fail."""
+        """End a span. The span of a cancelled operation gets an ``error.type``, but not the status ERROR."""
         from opentelemetry.trace import StatusCode
 
         if error is not None:
@@ -105,14 +104,14 @@ class Tracing:
         if _TRACEPARENT not in carrier:
             return
         carrier[_DIAGNOSTIC_ID] = carrier[_TRACEPARENT]
-        target: Any = message  # one that is sent lets its properties be set
+        target: Any = message  # a message to send has properties that can be set
         if target.application_properties is None:
             target.application_properties = carrier
         else:
             target.application_properties.update(carrier)
 
     def links(self, seen: Sequence[TracedMessage]) -> list[Link]:
-        """To the creation contexts of messages; of several, each link says which message it is about."""
+        """Return links to the creation contexts of messages. If there are several, each link names its message."""
         from opentelemetry.trace import Link
 
         return [
@@ -130,16 +129,16 @@ class Tracing:
 
 
 class TracedMessage(NamedTuple):
-    """What is looked at in a message."""
+    """What telemetry reads of a message."""
 
     context: dict[str, str]
-    """Its creation context as W3C writes it, if it has one."""
+    """The creation context of the message in the form of W3C, if it has one."""
     facts: Attributes
-    """What is recorded of it."""
+    """The attributes to record."""
 
 
 def look_at(message: TelemetryMessage) -> TracedMessage:
-    """What is recorded of a message, and the context that it carries; nothing of one that cannot be read."""
+    """Read what to record of a message, and the context that it carries. An unreadable message yields nothing."""
     facts: Attributes = {}
     try:
         context = _carried(message.application_properties or {})
@@ -153,18 +152,18 @@ def look_at(message: TelemetryMessage) -> TracedMessage:
             facts["messaging.servicebus.message.delivery_count"] = int(deliveries)
         if enqueued := getattr(message, "enqueued_time_utc", None):
             facts["messaging.servicebus.message.enqueued_time"] = int(enqueued.timestamp())
-    except Exception:  # noqa: BLE001 -- who cannot read a message hears of it from the message, not from here
+    except Exception:  # noqa: BLE001 -- the application gets the error when it reads the message itself
         return TracedMessage({}, {})
     return TracedMessage(context, facts)
 
 
 def is_failure(error: BaseException) -> bool:
-    """Whether an error means that something went wrong. That nothing was there in time is none."""
+    """Return whether an error means that something went wrong. If nothing came in time, nothing went wrong."""
     return getattr(error, "is_failure", True) is not False
 
 
 def error_type(error: BaseException) -> str:
-    """The name of an error's class. A private class of sbredis is named as the public one that it derives from."""
+    """Return the name of an error's class. For a private class of sbredis, return that of its public base class."""
     return _public(error).__qualname__
 
 
@@ -176,7 +175,7 @@ def _public(error: BaseException) -> type:
 
 
 def _event(error: Exception) -> dict[str, str]:
-    """An exception as an event of its span: its class, and the frames of its traceback without any text of the code."""
+    """Return the event of an exception: its class, and the frames of its traceback without source code."""
     kind = _public(error)
     frames = [
         f"  File {frame.f_code.co_filename!r}, line {line}, in {frame.f_code.co_qualname}"
@@ -187,7 +186,7 @@ def _event(error: Exception) -> dict[str, str]:
 
 
 def _carried(properties: Mapping[Any, Any]) -> dict[str, str]:
-    """The creation context in application properties. Names and values may be bytes, as AMQP clients send them."""
+    """Return the creation context in application properties. AMQP clients may send names and values as bytes."""
     found: dict[str, str] = {}
     for name in (_TRACEPARENT, _DIAGNOSTIC_ID, _TRACESTATE):
         value = properties.get(name, properties.get(name.encode()))

@@ -9,48 +9,79 @@ from __future__ import annotations
 import inspect
 import textwrap
 import traceback
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
+from typing import Any, Self
 
 import pytest
 from _pytest.mark import ParameterSet
 
-__all__ = ["for_each"]
+__all__ = ["Offenders", "for_each"]
 
 
 def for_each(
     names: str | tuple[str, ...], things: Iterable[Any], *, ids: Callable[[Any], str] = str
-) -> Callable[[Callable[..., None]], Callable[..., None]]:
+) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
     """Call a test for each of these things, and fail once, with a line for each thing that broke the rule.
 
     It is written as ``pytest.mark.parametrize`` is. A thing is called as ``pytest.param(..., id=...)`` says, or as
-    ``ids`` says of its first value. A rule that holds for nothing fails.
+    ``ids`` says of its first value. A rule that holds for nothing fails. The test may be asynchronous. It gets the same
+    fixtures for all things, so it must leave them as they were.
     """
     wanted = (names,) if isinstance(names, str) else names
     cases = [_case(thing, one=isinstance(names, str), ids=ids) for thing in things]
 
-    def decorate(test: Callable[..., None]) -> Callable[..., None]:
-        def every(**fixtures: Any) -> None:
-            offenders = [
-                textwrap.indent(f"{name}: {wrong}", "    ").strip()
-                for name, values in cases
-                if (wrong := _wrong(test, dict(zip(wanted, values, strict=True)) | fixtures)) is not None
-            ]
-            if offenders or not cases:
-                pytest.fail(
-                    "\n".join([f"{len(offenders)} of {len(cases)} break this rule:", *offenders]), pytrace=False
-                )
+    def decorate(test: Callable[..., Any]) -> Callable[..., Any]:
+        async def wait_for_every(**fixtures: Any) -> None:
+            with Offenders(len(cases)) as offenders:
+                for name, values in cases:
+                    with offenders.of(name):
+                        await test(**dict(zip(wanted, values, strict=True)), **fixtures)
 
-        every.__name__, every.__qualname__ = test.__name__, test.__qualname__
-        every.__module__, every.__doc__ = test.__module__, test.__doc__
-        vars(every).update(vars(test))  # the marks that it has got already
+        def every(**fixtures: Any) -> None:
+            with Offenders(len(cases)) as offenders:
+                for name, values in cases:
+                    with offenders.of(name):
+                        test(**dict(zip(wanted, values, strict=True)), **fixtures)
+
+        made: Any = wait_for_every if inspect.iscoroutinefunction(test) else every
+        made.__name__, made.__qualname__ = test.__name__, test.__qualname__
+        made.__module__, made.__doc__ = test.__module__, test.__doc__
+        vars(made).update(vars(test))  # the marks that it has got already
         signature = inspect.signature(test)
         rest = [each for name, each in signature.parameters.items() if name not in wanted]
-        every.__signature__ = signature.replace(parameters=rest)  # type: ignore[attr-defined]
-        return every
+        made.__signature__ = signature.replace(parameters=rest)
+        return made  # type: ignore[no-any-return]
 
     return decorate
+
+
+class Offenders:
+    """Collects what is wrong with things, and fails when all have been looked at."""
+
+    def __init__(self, count: int) -> None:
+        self.count = count
+        self.found: list[str] = []
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
+        if kind is None and (self.found or not self.count):
+            head = f"{len(self.found)} of {self.count} break this rule:"
+            pytest.fail("\n".join([head, *self.found]), pytrace=False)
+
+    @contextmanager
+    def of(self, name: str) -> Iterator[None]:
+        """Note what goes wrong with a thing, with the line of the test where it does."""
+        try:
+            yield
+        except (Exception, pytest.fail.Exception) as error:  # noqa: BLE001  # whatever is wrong is told at the end
+            text = str(error).strip() if isinstance(error, AssertionError) else f"{type(error).__name__}: {error}"
+            here = [frame for frame in traceback.extract_tb(error.__traceback__) if frame.filename != __file__]
+            where = f"({Path(here[0].filename).name}, line {here[0].lineno})"
+            self.found.append(textwrap.indent(f"{name}: {text} {where}", "    ").strip())
 
 
 def _case(thing: Any, *, one: bool, ids: Callable[[Any], str]) -> tuple[str, tuple[Any, ...]]:
@@ -59,14 +90,3 @@ def _case(thing: Any, *, one: bool, ids: Callable[[Any], str]) -> tuple[str, tup
         return str(thing.id or ids(thing.values[0])), tuple(thing.values)
     values = (thing,) if one else tuple(thing)
     return ids(values[0]) if one else ", ".join(map(ids, values)), values
-
-
-def _wrong(test: Callable[..., None], arguments: dict[str, Any]) -> str | None:
-    """What the test says of one thing, with the line that says it; None where it passes."""
-    try:
-        test(**arguments)
-    except (Exception, pytest.fail.Exception) as error:  # noqa: BLE001  # whatever is wrong is told at the end
-        text = str(error).strip() if isinstance(error, AssertionError) else f"{type(error).__name__}: {error}"
-        here = [frame for frame in traceback.extract_tb(error.__traceback__) if frame.filename != __file__]
-        return f"{text} ({Path(here[0].filename).name}, line {here[0].lineno})"
-    return None

@@ -37,7 +37,7 @@ from sbredis.transport import Argument
 from tests.engine.bench import NAMESPACE, SALT, SETTINGS, START, Bench, Everything
 from tests.engine.contracts import COMMON_REFUSALS, OF_A_PARTITION, OF_EVERY_CALL, contract_of
 from tests.engine.malformed import NEW_TOKEN, NOT_NAMES, SETTING, TOKEN, WELL_FORMED, malformed, not_numbers
-from tests.offenders import for_each
+from tests.offenders import Offenders, for_each
 
 pytestmark = pytest.mark.anyio
 
@@ -402,32 +402,22 @@ async def refused(bench: Bench, script: str, case: Case) -> None:
     assert str(caught.value).startswith(REFUSALS[case.code](told.detail)[1])
 
 
-@pytest.mark.parametrize(
-    ("script", "on", "settings"),
-    [
-        (script, on, KINDS[on])
-        for script in OF_A_PARTITION
-        for on in KINDS
-        if any((case.on or kind_of(script)) == on for case in cases_of(script))
-    ],
-    ids=lambda value: value if isinstance(value, str) else "-",
-)
-async def test_a_refusal_has_its_code_and_changes_nothing(busy: Bench, script: str, on: str) -> None:
-    """Every code that the header of the script names, for every reason there is."""
+@pytest.mark.parametrize(("on", "settings"), KINDS.items(), ids=[*KINDS])
+async def test_a_refusal_has_its_code_and_changes_nothing(busy: Bench, on: str) -> None:
+    """Every code that the header of a script names, for every reason there is."""
+    every = [(script, case) for script in OF_A_PARTITION for case in cases_of(script)]
+    of_this_kind = [(script, case) for script, case in every if (case.on or kind_of(script)) == on]
     at_first = await busy.whole()
-    for case in sorted(cases_of(script), key=lambda case: case.code == "QUOTA"):
-        if (case.on or kind_of(script)) != on:
-            continue
-        if case.code == "QUOTA":
-            await busy.due()  # nobody is told that there is no room while something is due
-            at_first = await busy.whole()
-        async with standing_otherwise(busy, case, at_first) as before:
-            try:
-                await refused(busy, script, case)
-            except BaseException as error:
-                error.add_note(f"{script}: {case.what} -> {case.code}")
-                raise
-            assert await busy.whole() == before, f"{script}: {case.what} changed something"
+    was_due = True
+    with Offenders(len(of_this_kind)) as offenders:
+        for script, case in sorted(of_this_kind, key=lambda each: each[1].code == "QUOTA"):
+            if was_due and case.code == "QUOTA":
+                await busy.due()  # nobody is told that there is no room while something is due
+                at_first, was_due = await busy.whole(), False
+            async with standing_otherwise(busy, case, at_first) as before:
+                with offenders.of(f"{script}: {case.what} -> {case.code}"):
+                    await refused(busy, script, case)
+                    assert await busy.whole() == before, "it changed something"
 
 
 @for_each("script", OF_A_PARTITION)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import inspect
 import re
 from pathlib import Path
@@ -38,6 +39,18 @@ def test_fixtures_are_handed_on_and_other_errors_are_offences(tmp_path: Path) ->
     assert "2 of 3" in text
     assert "bc, 1: assert" in text
     assert "d, 0: ZeroDivisionError: division by zero" in text
+
+
+@for_each("number", [1, 2])
+async def small(number: int) -> None:
+    await asyncio.sleep(0)
+    assert number == 1, "large"
+
+
+@pytest.mark.anyio
+async def test_an_asynchronous_rule_is_waited_for() -> None:
+    with pytest.raises(pytest.fail.Exception, match=r"(?s)1 of 2 break this rule:\n2: large.*"):
+        await small()
 
 
 def test_a_rule_about_nothing_fails() -> None:

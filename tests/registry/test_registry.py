@@ -25,6 +25,7 @@ from sbredis.registry._entity import EntityDescription, EntityRecord
 from sbredis.registry._refusals import NamespaceMissingError, refusals
 from sbredis.registry._registry import LONGEST_PAGE, NamespaceFacts, Registry, register_namespace
 from sbredis.transport import Transport, open_transport
+from tests.offenders import for_each
 from tests.registry.keys import keys_of, snapshot
 from tools.repository import ROOT
 
@@ -410,7 +411,14 @@ async def test_a_record_of_another_layout_is_left_alone(transport: Transport, pl
 LONG = "x" * 13
 
 
-@pytest.mark.parametrize(
+@pytest.fixture
+async def orders(transport: Transport) -> None:
+    """A queue called ``q``."""
+    await ask(transport, REGISTRY.register(replace(ORDERS, name="q"), FIRST))
+
+
+@pytest.mark.usefixtures("orders")
+@for_each(
     ("name", "arguments"),
     [
         ("register_namespace", ("0", "0")),
@@ -444,7 +452,6 @@ LONG = "x" * 13
     ],
 )
 async def test_a_malformed_call_is_refused(transport: Transport, name: str, arguments: tuple[str, ...]) -> None:
-    await ask(transport, REGISTRY.register(replace(ORDERS, name="q"), FIRST))
     before = await snapshot(transport)
     with pytest.raises(ScriptRefusedError) as raised:
         await transport.call(load(name), KEYS, arguments)

@@ -25,6 +25,7 @@ from sbredis.registry._registry import Registry, SeenEntity, register_namespace
 from sbredis.registry._rulebook import Rulebook
 from sbredis.rules import Rule
 from sbredis.transport import Transport, open_transport
+from tests.offenders import for_each
 from tests.registry.keys import snapshot
 from tests.registry.topics import ANY, CORRELATED, OF_SUBSCRIPTION, OF_TOPIC, SQL, judged_by, kept_of
 from tools.repository import ROOT
@@ -370,7 +371,7 @@ BAD: dict[str, dict[int, tuple[str, ...]]] = {
 }  # fmt: skip
 
 
-@pytest.mark.parametrize(
+@for_each(
     ("name", "arguments"),
     [
         (name, (*GOOD[name][:place], value, *GOOD[name][place + 1 :]))

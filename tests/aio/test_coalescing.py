@@ -362,12 +362,12 @@ async def test_each_caller_of_a_shared_call_has_its_own_deadline(binary: str | N
             try:
                 began = time.monotonic()
                 patient = sends(sender, *"ab", timeout=60)
-                hasty = sends(sender, *"cd", timeout=0.2)
+                hasty = sends(sender, *"cd", timeout=2)
                 await turns(5)
-                late = sends(sender, "e", timeout=0.2)
-                late_too = [asyncio.create_task(sender.cancel_scheduled_messages(1, timeout=0.2))]
+                late = sends(sender, "e", timeout=2)
+                late_too = [asyncio.create_task(sender.cancel_scheduled_messages(1, timeout=2))]
                 found = await ended(hasty + late + late_too)
-                assert 0.2 <= time.monotonic() - began < 5
+                assert 2 <= time.monotonic() - began < 40
             finally:
                 server.resume()
             for error in found:

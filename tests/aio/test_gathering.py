@@ -16,7 +16,7 @@ pytestmark = [pytest.mark.anyio, pytest.mark.everywhere("a receiver gathers from
 @both
 async def test_gathering_ends_before_the_first_lock_lapses(url: str, partitioned: bool) -> None:
     """Messages come faster than the gathering gives up, for longer than a lock lasts."""
-    async with queue_at(url, partitioned=partitioned, lock_duration=2_000) as queue:
+    async with queue_at(url, partitioned=partitioned, lock_duration=8_000) as queue:
         receiver = queue.receiver()
         sent = 0
 

@@ -136,7 +136,7 @@ async def test_a_send_that_times_out_without_an_answer_has_an_unknown_outcome(se
     async with behind_scissors(server) as (queue, network), queue.client.get_queue_sender("q") as sender:
         network.cut("send", 100)
         with pytest.raises(ServiceBusError) as caught:
-            await sender.send_messages(ServiceBusMessage("x"), timeout=0.5)
+            await sender.send_messages(ServiceBusMessage("x"), timeout=3)
         assert (caught.value.outcome, caught.value.is_transient, caught.value.entity) == (Outcome.UNKNOWN, True, "q")
         network.cut("send", 0)
         assert flat(await lies_in(queue)) == ["x"]
@@ -171,7 +171,7 @@ class Crowd:
             body = f"{caller}-{number}"
             message = ServiceBusMessage(body, partition_key=str(caller) if caller % 2 else None)
             try:
-                await self._sender.send_messages(message, timeout=30)
+                await self._sender.send_messages(message, timeout=120)
             except Exception as error:  # noqa: BLE001  # looked at in the end
                 self.failed[body] = error
             else:
@@ -181,7 +181,7 @@ class Crowd:
     async def flows(self) -> None:
         """Wait until many more were taken."""
         goal = len(self.acknowledged) + 100
-        await eventually(lambda: len(self.acknowledged) >= goal, timeout=30)
+        await eventually(lambda: len(self.acknowledged) >= goal, timeout=120)
 
 
 async def looked_at(crowd: Crowd, url: str, *, loses: bool = False) -> None:

@@ -305,13 +305,13 @@ class Senders:
             message = ServiceBusMessage(str(number), application_properties={"n": number})
             try:
                 if at % 3:
-                    await sender.send_messages(message, timeout=30)
+                    await sender.send_messages(message, timeout=120)
                 elif at % 2:
-                    await sender.send_messages([message], timeout=30)
+                    await sender.send_messages([message], timeout=120)
                 else:
                     batch = await sender.create_message_batch()
                     batch.add_message(message)
-                    await sender.send_messages(batch, timeout=30)
+                    await sender.send_messages(batch, timeout=120)
             except Exception as error:  # noqa: BLE001  # looked at in the end
                 self.errors.append(error)
             else:

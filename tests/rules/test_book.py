@@ -236,10 +236,10 @@ def seconds(book: RuleBook, facts: MessageView) -> float:
     """What judging one message takes: the best of many."""
 
     def once() -> float:
-        start = time.perf_counter()
+        start = time.thread_time()
         for _ in range(20):
             book.judge(facts)
-        return (time.perf_counter() - start) / 20
+        return (time.thread_time() - start) / 20
 
     return min(once() for _ in range(30))
 

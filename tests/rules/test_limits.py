@@ -59,12 +59,12 @@ def test_too_deep_nesting_is_refused_with_its_place(text: str, column: int) -> N
 @pytest.mark.parametrize("start", ["(", "NOT ", "-", "[", "'", "a", "1", "@", "\n", "a = 1 AND ", "é"])
 def test_a_megabyte_is_refused_at_once(start: str) -> None:
     text = start * (2**20 // len(start))
-    begun = time.perf_counter()
+    begun = time.thread_time()
     with pytest.raises(ValueError, match="1,024 characters"):
         check_filter(SqlFilter(text))
     with pytest.raises(ValueError, match="1,024 characters"):
         check_action(SqlAction(text))
-    assert time.perf_counter() - begun < 0.5
+    assert time.thread_time() - begun < 0.5
 
 
 @pytest.mark.parametrize(
@@ -72,10 +72,10 @@ def test_a_megabyte_is_refused_at_once(start: str) -> None:
     ["(" * 1024, "NOT " * 256, "-" * 1024, "p(" * 512, "a=1AND " * 140, "a" + "+a" * 511, "[" * 1024, "'" * 1023],
 )
 def test_the_worst_that_fits_neither_crashes_nor_takes_long(text: str) -> None:
-    begun = time.perf_counter()
+    begun = time.thread_time()
     with pytest.raises(RuleSyntaxError):
         check_filter(SqlFilter(text))
-    assert time.perf_counter() - begun < 0.5
+    assert time.thread_time() - begun < 0.5
 
 
 def test_long_chains_do_not_exhaust_the_stack() -> None:

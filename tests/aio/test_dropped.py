@@ -282,7 +282,7 @@ def python(code: str, *arguments: str) -> tuple[str, str]:
         capture_output=True,
         text=True,
         check=False,
-        timeout=120,
+        timeout=280,
     )
     return done.stdout.strip(), complaints(done.stderr)
 

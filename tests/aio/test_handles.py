@@ -481,7 +481,7 @@ async def test_a_second_process_settles_messages_that_this_process_received(url:
                 capture_output=True,
                 text=True,
                 check=False,
-                timeout=120,
+                timeout=280,
             )
             assert (done.returncode, complaints(done.stderr)) == (0, "")
             with pytest.raises(MessageLockLostError):

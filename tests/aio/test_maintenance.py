@@ -191,9 +191,10 @@ async def test_waiting_for_a_due_time_costs_almost_no_calls(url: str, partitione
         watchers = offer_of(subject.client)._watchers
         await eventually(lambda: watchers and all(rests(watcher, 5) for watcher in watchers.values()))
         with Calls(subject.client._connection.transport) as calls:
+            begun = passed()
             await asyncio.sleep(1.2)
         del calls.by_script["upcoming"]  # each slot is read once, some time after the role was taken
-        assert calls.by_script.total() <= 1
+        assert calls.by_script.total() <= 1 + (passed() - begun) / 3  # the role is renewed
 
 
 @both

@@ -176,7 +176,7 @@ class Crowd:
                 self.failed[body] = error
             else:
                 self.acknowledged.add(body)
-            await asyncio.sleep(0.002)
+            await asyncio.sleep(0)
 
     async def flows(self) -> None:
         """Wait until many more were taken."""

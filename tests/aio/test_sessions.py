@@ -965,7 +965,7 @@ async def test_the_order_of_sessions_survives_failovers(replicated_cluster: Loca
             while not stops:
                 await sender.send_messages(ServiceBusMessage(str(sent[name]), session_id=name), timeout=40)
                 sent[name] += 1
-                await asyncio.sleep(0.005)
+                await asyncio.sleep(0)
 
         def done() -> bool:
             return stops and all(handled[name] and handled[name][-1] == sent[name] - 1 for name in names)

@@ -114,7 +114,7 @@ def loaded():
         capture_output=True,
         text=True,
         check=False,
-        timeout=60,
+        timeout=280,
     )
     assert done.returncode == 0, done.stderr
     return done.stdout.strip()

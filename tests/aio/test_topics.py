@@ -316,7 +316,7 @@ class Senders:
                 self.errors.append(error)
             else:
                 self.acknowledged.append(number)
-            await asyncio.sleep(0.002)
+            await asyncio.sleep(0)
 
     async def go_on(self, count: int = 30) -> None:
         """Wait until so many more have been sent."""

@@ -22,6 +22,7 @@ from sbredis.model import ServiceBusMessage, outgoing
 from sbredis.servers import LocalServer
 from tests.aio.published import topic_at
 from tests.aio.standing import Calls, HandClock, Queue, both, in_memory, on_servers, queue_at
+from tests.transport.hand import turns
 from tests.waiting import eventually
 
 pytestmark = [pytest.mark.anyio, pytest.mark.everywhere("the client visits partitions on several nodes")]
@@ -124,7 +125,7 @@ async def test_moving_the_test_clock_expires_messages(url: str, partitioned: boo
     async with queue_at(url, partitioned=partitioned, clock=clock, **settings) as queue, maintained(queue):
         await queue.send("a", "b", "c")
         clock.move(59)
-        await asyncio.sleep(0.05)
+        await turns(100)
         assert not any(name.startswith("d") for name in await held(queue, "order"))
         clock.move(2)
         await dead_letters(queue, 3)
@@ -213,14 +214,17 @@ async def test_an_unresponsive_partition_does_not_delay_other_entities(url: str,
             transport = holder._connection.transport
             through = transport.call
 
+            stuck: list[bytes] = []
+
             async def call(script: Any, keys: Any, *arguments: Any, **options: Any) -> Any:
                 if script.name == "due" and keys[0] in mute:
+                    stuck.append(keys[0])
                     await let
                 return await through(script, keys, *arguments, **options)
 
             transport.call = call  # type: ignore[method-assign]
             await queue.send("a", "b", "c")
-            await asyncio.sleep(0.4)
+            await eventually(lambda: stuck)
             for other in others:
                 await other.send("m")
             for other in others:

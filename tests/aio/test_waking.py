@@ -16,6 +16,7 @@ from sbredis.servers import ClusterNode, LocalCluster, LocalServer
 from sbredis.transport import key_slot
 from tests.aio.standing import Calls, HandClock, Queue, bodies, both, in_memory, on_servers, queue_at
 from tests.engine.rights import nodes_of
+from tests.transport.hand import turns
 from tests.waiting import eventually
 
 pytestmark = [pytest.mark.anyio, pytest.mark.everywhere("a receiver listens to several nodes")]
@@ -210,7 +211,7 @@ async def test_an_idle_receiver_is_woken_only_once(url: str) -> None:
         with Calls(queue.transport) as calls:
             for _ in range(20):
                 await queue.send("a", at=1)
-                await asyncio.sleep(0.005)
+                await turns(20)
             await eventually(lambda: registered(queue, 2))
         assert calls.by_script["receive"] == 1
 

@@ -19,7 +19,7 @@ SPEED = r"[\d,]+ +\d+\.\d µs +\d+\.\d µs"
 def benchmark(module: str, *arguments: str) -> list[str]:
     """The lines that it prints."""
     command = [sys.executable, "-W", "error", "-m", f"benchmarks.{module}", *arguments]
-    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False, timeout=120)
+    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False, timeout=280)
     assert done.returncode == 0, done.stderr
     assert not complaints(done.stderr)
     return [line.strip() for line in done.stdout.splitlines() if line.strip()]
@@ -28,7 +28,7 @@ def benchmark(module: str, *arguments: str) -> list[str]:
 def refused(module: str, *arguments: str) -> str:
     """What it says instead of beginning."""
     command = [sys.executable, "-m", f"benchmarks.{module}", *arguments]
-    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False, timeout=60)
+    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False, timeout=280)
     assert (done.returncode, done.stdout) == (2, "")
     return done.stderr
 

@@ -134,7 +134,7 @@ def test_a_failed_nats_installation_is_reported_and_leaves_nothing(tmp_path: Pat
     (tmp_path / ".venv").symlink_to(ROOT / ".venv")
     environment = {**os.environ, "PIP_NO_INDEX": "1"}
     done = subprocess.run(
-        [tmp_path / "tools/nats"], env=environment, capture_output=True, text=True, check=True, timeout=120
+        [tmp_path / "tools/nats"], env=environment, capture_output=True, text=True, check=True, timeout=280
     )
     assert done.stdout.splitlines() == [
         "nats: installing requirements/nats.txt into .cache/nats",

@@ -76,7 +76,7 @@ def type_in(page: Path, *url: str, folder: Path) -> Ran:
         stdin=subprocess.DEVNULL,
         capture_output=True,
         text=True,
-        timeout=240,
+        timeout=280,
         check=False,
     )
     complained = [line for line in complaints(done.stderr).splitlines() if not SLOW.match(line)]

@@ -674,7 +674,7 @@ def test_scripts_are_loaded_from_a_zipped_package(tmp_path: Path) -> None:
         "print(*_scripts.operations(), _scripts.load('probe').sha)"
     )
     done = subprocess.run(
-        [sys.executable, "-c", code], cwd=tmp_path, capture_output=True, text=True, check=False, timeout=60
+        [sys.executable, "-c", code], cwd=tmp_path, capture_output=True, text=True, check=False, timeout=280
     )
     assert done.returncode == 0, done.stderr
     assert done.stdout.split() == [*operations(), load("probe").sha]

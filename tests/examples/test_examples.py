@@ -134,7 +134,7 @@ def run(*arguments: str, folder: Path) -> Ran:
         stdin=subprocess.DEVNULL,
         capture_output=True,
         text=True,
-        timeout=120,
+        timeout=280,
         check=False,
     )
     complained = [line for line in complaints(done.stderr).splitlines() if not SLOW.match(line)]
@@ -199,7 +199,7 @@ def test_an_example_that_is_interrupted_ends_quietly(name: str, tmp_path: Path) 
         assert running.stdout is not None
         assert running.stdout.readline()
         running.send_signal(signal.SIGINT)
-        printed, complained = running.communicate(timeout=60)
+        printed, complained = running.communicate(timeout=280)
     assert (complained, running.returncode) == ("", 130)
     assert printed.splitlines()[-1] == "Stopped."
 

@@ -79,6 +79,6 @@ def test_the_first_program_of_the_readme_runs_after_the_line_above_it() -> None:
         capture_output=True,
         text=True,
         check=False,
-        timeout=120,
+        timeout=280,
     )
     assert (ran.stderr, ran.stdout, ran.returncode) == ("", "order two teapots\n", 0)

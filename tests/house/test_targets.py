@@ -88,7 +88,7 @@ def collected(folder: Path, tests: str) -> str:
         env={**os.environ, "PYTHONPATH": str(ROOT)},
         capture_output=True,
         text=True,
-        timeout=120,
+        timeout=280,
         check=False,
     )
     return done.stdout

@@ -18,7 +18,7 @@ WITHOUT = {"asyncio": "import sys; sys.modules['uvloop'] = None\n", "uvloop": ""
 def python(code: str, *arguments: str) -> str:
     """What a fresh interpreter prints that runs this code, without a word of complaint."""
     done = subprocess.run(
-        [sys.executable, "-c", code, *arguments], cwd=ROOT, capture_output=True, text=True, check=False, timeout=60
+        [sys.executable, "-c", code, *arguments], cwd=ROOT, capture_output=True, text=True, check=False, timeout=280
     )
     assert (done.returncode, complaints(done.stderr)) == (0, "")
     return done.stdout.strip()

@@ -82,7 +82,7 @@ def run(folder: Path, *arguments: str, **environment: str) -> str:
         capture_output=True,
         text=True,
         check=False,
-        timeout=60,
+        timeout=280,
         env={**os.environ, **environment},
     )
     return f"{done.stdout}{done.stderr}\nexit code {done.returncode}"

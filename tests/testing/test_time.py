@@ -15,6 +15,7 @@ from sbredis.exceptions import AutoLockRenewFailed, AutoLockRenewTimeout, Messag
 from sbredis.model import ServiceBusMessage, ServiceBusReceivedMessage
 from sbredis.testing import Bus
 from tests.aio.standing import Queue
+from tests.testing.waiters import waited_at
 from tests.waiting import eventually
 
 pytestmark = pytest.mark.anyio
@@ -30,10 +31,10 @@ def _no_time_passes() -> Iterator[None]:
     assert time.monotonic() - began < QUICK
 
 
-async def underway(waiting: Awaitable[T]) -> asyncio.Future[T]:
-    """Somebody who waits, and has nothing yet."""
+async def underway(bus: Bus, waiting: Awaitable[T], queue: str = "orders", receivers: int = 1) -> asyncio.Future[T]:
+    """Begin to receive, and return when the partitions know that one more receiver waits."""
     task = asyncio.ensure_future(waiting)
-    await asyncio.sleep(0.05)
+    await waited_at(bus.client, queue, receivers)
     assert not task.done()
     return task
 
@@ -54,9 +55,9 @@ async def test_a_waiting_receiver_gets_a_message_whose_lock_lapsed(bus: Bus) -> 
     first = bus.client.get_queue_receiver("orders")
     second = bus.client.get_queue_receiver("orders")
     (message,) = await first.receive_messages()
-    waiting = await underway(second.receive_messages(max_wait_time=60))
+    waiting = await underway(bus, second.receive_messages(max_wait_time=60))
     bus.clock.advance(seconds=59)
-    await asyncio.sleep(0.05)
+    await waited_at(bus.client, "orders")
     assert not waiting.done()
     bus.clock.advance(seconds=2)
     (again,) = await waiting
@@ -86,7 +87,7 @@ async def test_a_receiver_overtaken_by_the_clock_keeps_waiting(bus: Bus, monkeyp
             return clock.told()
 
         patched.setattr(clock, "told", told)
-        waiting = await underway(anext(receiver))
+        waiting = await underway(bus, anext(receiver))
         assert clock.told != told
     assert bodies(await bus.locked("orders")) == [b"one"]
     bus.clock.advance(minutes=2)
@@ -101,7 +102,7 @@ async def test_a_schedule_falls_due(bus: Bus) -> None:
         await sender.schedule_messages(ServiceBusMessage("later"), when)
     assert bodies(await bus.scheduled("orders")) == [b"later"]
     receiver = bus.client.get_queue_receiver("orders")
-    waiting = await underway(receiver.receive_messages(max_wait_time=60))
+    waiting = await underway(bus, receiver.receive_messages(max_wait_time=60))
     bus.clock.move_to(when)
     (message,) = await waiting
     assert message.body == b"later"
@@ -113,7 +114,8 @@ async def test_a_schedule_falls_due(bus: Bus) -> None:
 async def test_a_schedule_that_code_reckoned_from_its_own_clock_falls_due(bus: Bus) -> None:
     """It reckons a little after the bus began: a clock that stood still would not get there by the same step."""
     await bus.create_queue("orders")
-    await asyncio.sleep(0.01)
+    began = bus.clock.now
+    await eventually(lambda: bus.clock.now > began)
     when = bus.clock.now + timedelta(minutes=5)
     async with bus.client.get_queue_sender("orders") as sender:
         await sender.schedule_messages(ServiceBusMessage("later"), when)
@@ -127,7 +129,7 @@ async def test_a_delay_ends(bus: Bus) -> None:
     receiver = bus.client.get_queue_receiver("orders")
     (message,) = await receiver.receive_messages()
     await receiver.abandon_message(message, delay=timedelta(minutes=10))
-    waiting = await underway(receiver.receive_messages(max_wait_time=60))
+    waiting = await underway(bus, receiver.receive_messages(max_wait_time=60))
     assert await bus.locked("orders") == []
     assert bodies(await bus.active("orders")) == [b"one"]
     bus.clock.advance(minutes=10)
@@ -140,7 +142,7 @@ async def test_expired_messages_reach_a_receiver_waiting_for_dead_letters(bus: B
     )
     await send(bus, "one")
     receiver = bus.client.get_queue_receiver("orders", sub_queue="deadletter")
-    waiting = await underway(receiver.receive_messages(max_wait_time=60))
+    waiting = await underway(bus, receiver.receive_messages(max_wait_time=60))
     bus.clock.advance(minutes=2)
     (message,) = await waiting
     assert message.dead_letter_reason == "TTLExpiredException"
@@ -189,7 +191,10 @@ async def test_waiting_receivers_of_every_client_notice_the_clock(bus: Bus, part
     await bus.create_queue("orders", enable_partitioning=partitioned)
     async with ServiceBusClient(bus.url) as other:
         receivers = [client.get_queue_receiver("orders") for client in (bus.client, other)]
-        waiting = [await underway(receiver.receive_messages(max_wait_time=60)) for receiver in receivers]
+        waiting = [
+            await underway(bus, receiver.receive_messages(max_wait_time=60), receivers=count)
+            for count, receiver in enumerate(receivers, 1)
+        ]
         async with other.get_queue_sender("orders") as sender:
             for body in ("one", "two"):
                 await sender.schedule_messages(ServiceBusMessage(body), bus.clock.now + timedelta(days=1))

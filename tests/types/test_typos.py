@@ -35,7 +35,7 @@ def mypy(folder: Path, text: str, **others: str) -> tuple[set[int], str]:
         env={**os.environ, "MYPYPATH": str(ROOT)},
         capture_output=True,
         text=True,
-        timeout=240,
+        timeout=280,
         check=False,
     )
     assert done.returncode in {0, 1}, f"{done.stdout}{done.stderr}"

@@ -1,0 +1,48 @@
+"""Tests wait for conditions: a length of time that is enough on one machine is too short on another."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterator
+from pathlib import Path
+
+from tools.repository import ROOT, files
+
+FOR_EVER = 3600
+"""Who sleeps for so many seconds stands for something that never ends; the test ends it."""
+
+# Files that sleep for a number of seconds, how often, and why no slow machine makes such a test fail.
+ALLOWED = {
+    "tests/waiting.py": (2, "asks again whether a condition holds"),
+    "tests/aio/test_gathering.py": (1, "the pace of a sender; nothing depends on it"),
+    "tests/aio/test_maintenance.py": (1, "counts the calls that are made meanwhile, and reckons with the real time"),
+    "tests/transport/test_promises.py": (1, "a slow network, which may be slower"),
+}
+
+
+def sleeps(tree: ast.AST) -> Iterator[ast.Call]:
+    """Find the calls of a function named ``sleep`` with a positive number."""
+    for node in ast.walk(tree):
+        match node:
+            case ast.Call(
+                func=ast.Attribute(attr="sleep") | ast.Name(id="sleep"),
+                args=[ast.Constant(value=int() | float() as given)],
+            ) if 0 < given < FOR_EVER:
+                yield node
+
+
+def found_in(path: Path) -> int:
+    return len(list(sleeps(ast.parse(path.read_text("utf-8")))))
+
+
+def test_no_test_sleeps_for_a_length_of_time() -> None:
+    """Wait for a condition (``tests/waiting.py``), hand a clock in, or let the event loop go round."""
+    tests = [path for path in files(".py") if path.relative_to(ROOT).parts[0] == "tests"]
+    found = {str(path.relative_to(ROOT)): count for path in tests if (count := found_in(path))}
+    assert found == {name: count for name, (count, _) in ALLOWED.items()}
+
+
+def test_what_a_sleep_is() -> None:
+    """Numbers only: what a test computes may depend on what it waits for."""
+    text = "time.sleep(1)\nasyncio.sleep(0.05)\nsleep(2)\nasyncio.sleep(0)\nasyncio.sleep(3600)\nasyncio.sleep(pause)\n"
+    assert [call.lineno for call in sleeps(ast.parse(text))] == [1, 2, 3]

@@ -344,7 +344,7 @@ async def test_messages_locked_by_an_unanswered_call_are_given_back(url: str) ->
         with Gate(queue.client, "receive_deferred") as gate:
             gate.fates.extend(repeat("is not answered", 1000))
             with pytest.raises(ServiceBusError) as raised:
-                await receiver.receive_deferred_messages(numbers, timeout=0.5)
+                await receiver.receive_deferred_messages(numbers, timeout=3)
         assert raised.value.outcome is Outcome.UNKNOWN
         await eventually(lambda: deferred_are(queue, 2))
         assert {message.delivery_count for message in await receiver.receive_deferred_messages(numbers)} == {2}

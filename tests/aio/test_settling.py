@@ -291,7 +291,7 @@ async def test_an_unanswered_settlement_has_an_unknown_outcome(url: str) -> None
 
         queue.transport.call = slow  # type: ignore[method-assign]
         with pytest.raises(OperationTimeoutError) as raised:
-            await receiver.complete_message(message, timeout=0.05)
+            await receiver.complete_message(message, timeout=3)
         assert raised.value.outcome is Outcome.UNKNOWN
         queue.transport.call = call  # type: ignore[method-assign]
         answer.set()

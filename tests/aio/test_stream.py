@@ -298,7 +298,7 @@ async def test_a_cancelled_iteration_ends_at_once_and_its_messages_are_sent(url:
             await gate.reached()
             await turns(10)
             sending.cancel()
-            await asyncio.wait((sending,), timeout=5)
+            await asyncio.wait((sending,), timeout=60)
             assert sending.cancelled()
             closing = asyncio.create_task(sender.close())
             await turns(5)

@@ -12,7 +12,9 @@ from sbredis.management import AccessRights, NamespaceType
 __all__ = ["SAMPLES", "Sample"]
 
 SHORT = 700
-"""How long a lock lasts, in ms, where work is to outlive it: less than an administrator may set."""
+"""How long a lock lasts, in ms, that is to end: less than an administrator may set."""
+RENEWED = 4_000
+"""How long a lock lasts, in ms, that is renewed in time on any machine, and that work is to outlive."""
 
 
 @dataclass(frozen=True)
@@ -263,7 +265,14 @@ QUEUES: Mapping[str, Mapping[str, Any]] = {
 }
 """Queues that are not as all the others."""
 
-SHORT_LOCKS = {"sessions.renewed_by_itself", "sessions.lost"}
+LOCKS_OF_QUEUES = {
+    "locks.lost": SHORT,
+    "locks.callback": SHORT,
+    "locks.registered": RENEWED,
+    "locks.by_the_receiver": RENEWED,
+    "sessions.lost": SHORT,
+    "sessions.renewed_by_itself": RENEWED,
+}
 
 WARNINGS = {
     "connecting.with_options": "does not know, and ignores: http_proxy, logging_enable, transport_type, user_agent"
@@ -275,7 +284,7 @@ SAMPLES = [
         name,
         outcome,
         QUEUES.get(f"{module}.{name}", {}),
-        SHORT if module == "locks" or f"{module}.{name}" in SHORT_LOCKS else None,
+        LOCKS_OF_QUEUES.get(f"{module}.{name}"),
         WARNINGS.get(f"{module}.{name}"),
     )
     for module, outcomes in (

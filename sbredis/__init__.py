@@ -1,6 +1,6 @@
-"""Azure Service Bus semantics on Redis: a message broker with nothing to run but Redis or Valkey.
+"""Azure Service Bus semantics on Redis: a message broker that needs nothing but Redis or Valkey.
 
-Here is the API for code without an event loop; :mod:`sbredis.aio` has the one for asyncio, and
+This package has the API for code without an event loop. :mod:`sbredis.aio` has the API for asyncio, and
 :mod:`sbredis.management` the administration. The names are those of ``azure.servicebus``.
 """
 
@@ -75,7 +75,7 @@ _SYNC = {
 
 
 def __getattr__(name: str) -> Any:
-    """Import a public name when it is first used, so that the supervisor of a server imports only what it needs."""
+    """Import a public name when it is first used, so that a server's supervisor imports only what it needs."""
     if name not in __all__:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
     from importlib import import_module

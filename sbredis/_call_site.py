@@ -1,4 +1,4 @@
-"""Warnings that point at the line of whoever called sbredis, however deep inside it they are given."""
+"""Give warnings that point at the caller's line outside sbredis, however deep inside sbredis they are issued."""
 
 from __future__ import annotations
 
@@ -21,23 +21,23 @@ class Line(NamedTuple):
 
 
 def calling_line() -> Line:
-    """The innermost line outside sbredis that led here; the outermost inside where there is none."""
+    """Return the innermost line outside sbredis in the call stack, or the outermost line if all are inside."""
     return _caller()[0]
 
 
 def warn_caller(message: str, category: type[Warning]) -> None:
-    """Warn of the line outside sbredis that led here."""
+    """Issue a warning that points at the innermost line outside sbredis in the call stack."""
     warnings.warn(message, category, stacklevel=_caller()[1])
 
 
 def warn_of_line(message: str, category: type[Warning], line: Line) -> None:
-    """Warn of another line, which led to this earlier."""
+    """Issue a warning that points at a line that was recorded earlier."""
     warnings.warn_explicit(message, category, line.file, line.number)
 
 
 def _caller() -> tuple[Line, int]:
-    """The line, and how many calls lie between it and the caller of this function, as ``stacklevel`` counts them."""
-    frame = sys._getframe(1)  # pyright: ignore[reportPrivateUsage]  # what `warnings` and `logging` use too
+    """Return the line, and its distance from the caller of this function, as ``stacklevel`` counts it."""
+    frame = sys._getframe(1)  # pyright: ignore[reportPrivateUsage]  # `warnings` and `logging` use it too
     level = 1
     while frame.f_code.co_filename.startswith(_INSIDE) and frame.f_back is not None:
         frame = frame.f_back

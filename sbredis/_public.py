@@ -1,4 +1,4 @@
-"""Public classes that are made of internal ones: their errors name the public class alone. Pure."""
+"""Public classes built from internal ones: their errors name only the public class. Pure."""
 
 from __future__ import annotations
 
@@ -13,10 +13,10 @@ _PUBLIC: Final[set[type]] = set()
 
 
 def public(cls: type[T]) -> type[T]:
-    """Give the functions that a public class inherits from internal classes the name of the public one.
+    """Rename the functions that a public class inherits from internal classes after the public class.
 
-    In a :class:`TypeError` about arguments Python names the class in which a function was written. Readers do not know
-    the internal ones. An internal class may be the parent of several public ones, so each gets copies of its functions.
+    In a :class:`TypeError` about arguments, Python names the class that defines the function. Readers do not know the
+    internal classes. An internal class may have several public subclasses, so each one gets copies of its functions.
     """
     for name in dir(cls):
         owner = next(parent for parent in cls.__mro__ if name in vars(parent))
@@ -29,13 +29,13 @@ def public(cls: type[T]) -> type[T]:
 
 
 def public_name(value: object) -> str:
-    """Where users find the class of a value, for errors: ``sbredis.aio.AutoLockRenewer``, ``int``."""
+    """Return the public name of a value's class, for errors: ``sbredis.aio.AutoLockRenewer``, ``int``."""
     kind = type(value)
     if kind.__module__ == "builtins":
         return kind.__qualname__
     parts = [part for part in kind.__module__.split(".") if not part.startswith("_")]
     if parts[:1] == ["sbredis"]:
-        parts = [part for part in parts if part not in {"sync", "model"}]  # their names are at the top
+        parts = [part for part in parts if part not in {"sync", "model"}]  # sbredis itself exports these names
     return ".".join([*parts, kind.__qualname__])
 
 
@@ -44,7 +44,7 @@ def _is_internal(owner: type, cls: type) -> bool:
 
 
 def _copied(value: Any, cls: type) -> Any:
-    """A copy of a function or a class method, named after a class; ``None`` of everything else."""
+    """Return a copy of a function or a class method, named after a class; ``None`` for other values."""
     if isinstance(value, classmethod):
         return classmethod(_named(cast("Any", value).__func__, cls))
     return _named(value, cls) if isinstance(value, FunctionType) else None

@@ -1,4 +1,4 @@
-"""Quoting what a caller has given, in errors and logs: enough to recognise it, however long it is. Pure."""
+"""Quote a caller's values in errors and logs: recognisable, but of limited length. Pure."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ _LONGEST: Final = 60
 
 
 def quoted(value: object, most: int = _LONGEST) -> str:
-    """The ``repr`` of a value, cut to ``most`` characters; the last of a cut one is an ellipsis."""
+    """Return the ``repr`` of a value, cut to ``most`` characters; a cut text ends with an ellipsis."""
     if isinstance(value, (str, bytes)):
         shown = repr(value[:most])
         return shown if len(value) <= most and len(shown) <= most else f"{shown[: most - 1]}…"
@@ -21,5 +21,5 @@ def quoted(value: object, most: int = _LONGEST) -> str:
 
 
 def shortened(text: str, most: int) -> str:
-    """A text, cut to ``most`` characters; the last of a cut one is an ellipsis."""
+    """Return a text, cut to ``most`` characters; a cut text ends with an ellipsis."""
     return text if len(text) <= most else f"{text[: most - 1]}…"

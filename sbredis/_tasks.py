@@ -1,4 +1,4 @@
-"""Ending tasks: a group that can be cancelled, and work that is not cut short."""
+"""Ending tasks: a group that can be cancelled, and work that a cancellation cannot interrupt."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ __all__ = ["TaskScope", "ended", "to_the_end"]
 
 
 class TaskScope:
-    """A group of tasks that ends with its block. :meth:`cancel` ends the tasks early, and nothing else."""
+    """A group of tasks that ends with its block. :meth:`cancel` ends only the tasks, and not the block."""
 
     def __init__(self) -> None:
         self._loop = asyncio.get_running_loop()
@@ -29,9 +29,9 @@ class TaskScope:
         await self._group.__aexit__(kind, error, traceback)
 
     def start(self, work: Coroutine[Any, Any, None]) -> bool:
-        """Begin a task. In a scope that was cancelled, it is cancelled where it first waits.
+        """Start a task. In a cancelled scope, the task is cancelled at its first wait.
 
-        Returns whether it was begun: it is not when the block is over, or is being left because of an error.
+        Returns whether the task was started. It is not if the block has ended, or is ending because of an error.
         """
         try:
             task = self._group.create_task(work, name=getattr(work, "__qualname__", None))
@@ -45,14 +45,14 @@ class TaskScope:
         return True
 
     def cancel(self) -> None:
-        """Cancel all tasks. One that has just been started gets to where it first waits, so it can clean up."""
+        """Cancel all tasks. A task that was just started runs up to its first wait, so it can clean up."""
         self._cancelled = True
         for task in self._tasks:
             self._loop.call_soon(task.cancel)
 
 
 async def ended(task: asyncio.Future[Any]) -> None:
-    """Wait for the end of a task, also while the caller is cancelled. The caller is cancelled afterwards."""
+    """Wait until a task ends, even if the caller is cancelled. The cancellation is raised afterwards."""
     cancelled: asyncio.CancelledError | None = None
     while not task.done():
         try:
@@ -61,15 +61,15 @@ async def ended(task: asyncio.Future[Any]) -> None:
             cancelled = error
     if cancelled is not None:
         if not task.cancelled():
-            task.exception()  # nobody else asks for it
+            task.exception()  # no other code retrieves it
         raise cancelled
 
 
 async def to_the_end(work: Coroutine[Any, Any, None]) -> None:
-    """Carry something out to its end, also while the caller is cancelled. The caller is cancelled afterwards."""
+    """Run a coroutine to its end, even if the caller is cancelled. The cancellation is raised afterwards."""
     try:
         loop = asyncio.get_running_loop()
-    except RuntimeError:  # the caller is thrown away after the end of its event loop
+    except RuntimeError:  # the caller is garbage-collected after its event loop has ended
         work.close()
         raise
     task = loop.create_task(work)

@@ -1,4 +1,4 @@
-"""Running what blocks in a thread. The threads are anyio's, so an application that fills up asyncio's keeps its own."""
+"""Run blocking code in a thread of anyio, so that an application may fill asyncio's own pool of threads."""
 
 from __future__ import annotations
 
@@ -13,5 +13,5 @@ T = TypeVar("T")
 
 
 async def in_thread(work: Callable[[], T]) -> T:
-    """Run something in a thread and return its result. If the caller is cancelled, it is not waited for."""
+    """Run a function in a thread and return its result. If the caller is cancelled, do not wait for the thread."""
     return await anyio.to_thread.run_sync(work, abandon_on_cancel=True)

@@ -3,36 +3,36 @@
 ::
 
     ServiceBusError
-    ├── ServiceBusConnectionError           no connection could be made, or it is of no use
+    ├── ServiceBusConnectionError           no connection could be made, or the connection is unusable
     │   └── ServerUnsuitableError           the server answers, but must be set up differently first
     ├── ServiceBusCommunicationError        the connection was lost while a call was under way
     ├── ServiceBusAuthenticationError       wrong or missing credentials
     ├── ServiceBusAuthorizationError        the credentials do not permit this
     ├── ServiceBusServerBusyError           the server or this client cannot take more at the moment
-    ├── OperationTimeoutError               the call's deadline passed
-    ├── ScriptRefusedError                  a script or command was answered with an error of its own
+    ├── OperationTimeoutError               the call did not end before its deadline
+    ├── ScriptRefusedError                  the server answered a script or a command with an error
     ├── MessagingEntityNotFoundError        there is no such queue, topic or subscription
-    │   └── NamespaceMissingError           the namespace itself is not there any more
-    ├── MessagingEntityAlreadyExistsError   there is one of that name already
+    │   └── NamespaceMissingError           the namespace itself no longer exists
+    ├── MessagingEntityAlreadyExistsError   an entity of that name exists already
     ├── MessagingEntityDisabledError        the entity's status does not permit this
     ├── ServiceBusQuotaExceededError        the entity is full
     ├── MessageSizeExceededError            (also a ValueError) a message or a batch is too large
-    ├── MessageLockLostError                the lock on a message has ended, or is another's
-    ├── MessageNotFoundError                no such message is there in that state
+    ├── MessageLockLostError                the lock on a message has ended, or belongs to another receiver
+    ├── MessageNotFoundError                there is no such message in the required state
     ├── MessageAlreadySettled               (also a ValueError) the message was settled before
     ├── SessionCannotBeLockedError          another receiver has the lock on the session
-    ├── SessionLockLostError                the lock on a session has ended, or is another's
-    ├── RuleSyntaxError                     (also a ValueError) a filter or an action that the language does not know
+    ├── SessionLockLostError                the lock on a session has ended, or belongs to another receiver
+    ├── RuleSyntaxError                     (also a ValueError) the text of a filter or an action is not valid
     ├── AutoLockRenewFailed                 a lock could not be renewed automatically
-    ├── AutoLockRenewTimeout                a lock is renewed no longer: it was for as long as was asked for
+    ├── AutoLockRenewTimeout                a lock has been renewed for the requested time, and is not renewed further
     ├── NamespacePartitionsError            (also a ValueError) the namespace has another number of partitions
-    ├── DataLayoutError                     the data were written by a release that this one cannot read
-    └── InvalidConnectionStringError        (also a ValueError) a connection string that names no server
+    ├── DataLayoutError                     another release wrote the data, and this release cannot read them
+    └── InvalidConnectionStringError        (also a ValueError) the connection string is malformed
 
-Every error says what happened, whether a retry can help (:attr:`ServiceBusError.is_transient`), what is known about
-the operation's effect (:attr:`ServiceBusError.outcome`), and carries a :attr:`ServiceBusError.tracking_id` that
-stands in the log as well. Its class has a :attr:`ServiceBusError.code`, a short name that does not change from release
-to release; where Azure's libraries have a name for the reason (``ServiceBusFailureReason`` in .NET), it is that name.
+Every error says what happened and whether a retry can help (:attr:`ServiceBusError.is_transient`). It says what is
+known about the effect of the operation (:attr:`ServiceBusError.outcome`). Its :attr:`ServiceBusError.tracking_id` is
+also written to the log. Its class has a :attr:`ServiceBusError.code`, a short name that stays the same across
+releases. If Azure's libraries have a name for the reason (``ServiceBusFailureReason`` in .NET), the code is that name.
 """
 
 from __future__ import annotations
@@ -81,31 +81,31 @@ class Outcome(enum.Enum):
     """What is known about the effect of an operation that failed."""
 
     NEVER_SENT = "never sent"
-    """The operation did not run. Doing it again, here or elsewhere, cannot do it twice."""
+    """The operation did not run. If you repeat it, here or elsewhere, it cannot run twice."""
 
     REFUSED = "refused"
-    """The server answered with an error, and nothing was changed."""
+    """The server answered with an error and changed nothing."""
 
     UNKNOWN = "unknown"
-    """The operation was sent and no answer came: it may or may not have run."""
+    """The operation was sent, but no answer came. It may or may not have run."""
 
 
 class ServiceBusError(Exception):
-    """The root of the tree: anything sbredis reports about an operation or a server."""
+    """The root of the tree: every error that sbredis reports about an operation or a server."""
 
     code: ClassVar[str] = "GeneralError"
-    """Names the kind of error; it stays the same across releases, and each class of the tree has its own."""
+    """The kind of error. It stays the same across releases, and each class of the tree has its own."""
     is_transient: bool = False
-    """Whether the same operation may succeed later without anything being changed by hand."""
+    """Whether the same operation may succeed later if you change nothing."""
 
     outcome: Outcome | None
-    """What is known about the operation's effect; ``None`` where no operation was under way."""
+    """What is known about the operation's effect; ``None`` if no operation was under way."""
 
     tracking_id: str
-    """Names this one failure in the error's text and in the log."""
+    """An identifier of this one failure, in the error's text and in the log."""
 
     entity: str | None = None
-    """The queue, topic or subscription that the operation was about, where there was one."""
+    """The queue, topic or subscription of the operation, if there was one."""
 
     def __init__(
         self,
@@ -123,11 +123,11 @@ class ServiceBusError(Exception):
         super().__init__(message)
 
     def twin(self) -> Self:
-        """The same failure for another caller: one exception must not be raised in two tasks."""
+        """Return the same failure for another caller: one exception must not be raised in two tasks."""
         return _made_again(type(self), self.args, self.__dict__)
 
     def __reduce__(self) -> tuple[Any, ...]:
-        """For copies and pickles: whatever the constructor of its class takes."""
+        """Support copying and pickling, whatever arguments the constructor of the class takes."""
         return _made_again, (type(self), self.args, self.__dict__)
 
     def __str__(self) -> str:
@@ -154,7 +154,7 @@ class ServiceBusConnectionError(ServiceBusError):
 
 
 class ServerUnsuitableError(ServiceBusConnectionError):
-    """The server answers, but must be set up differently before it can carry messages; the text says how."""
+    """The server answers, but its settings must change before it can carry messages; the text says how."""
 
     code = "ServerUnsuitable"
     is_transient = False
@@ -174,13 +174,13 @@ class ServiceBusAuthenticationError(ServiceBusError):
 
 
 class ServiceBusAuthorizationError(ServiceBusError):
-    """The credentials are good, but do not permit this operation."""
+    """The credentials are valid, but do not permit this operation."""
 
     code = "Unauthorized"
 
 
 class ServiceBusServerBusyError(ServiceBusError):
-    """The server, or the queue of calls to it in this client, cannot take more at the moment."""
+    """The server cannot take more calls at the moment, or this client's queue of calls is full."""
 
     code = "ServiceBusy"
     is_transient = True
@@ -194,16 +194,16 @@ class OperationTimeoutError(ServiceBusError):
 
 
 class ScriptRefusedError(ServiceBusError):
-    """The server answered a script or a command with an error that is not about reaching it.
+    """The server answered a script or a command with an error that is not about the connection.
 
-    :attr:`reply_code` is the first word of the reply, :attr:`detail` the rest. The engine turns the codes of its own
-    scripts into the named errors of Service Bus.
+    :attr:`reply_code` is the first word of the reply, and :attr:`detail` is the rest. The engine turns the codes of its
+    own scripts into the named errors of Service Bus.
     """
 
     code = "ScriptRefused"
 
     after_unknown: bool
-    """Whether the same call had been sent before, with an unknown outcome."""
+    """Whether the same call was sent before, with an unknown outcome."""
 
     def __init__(
         self, reply_code: str, detail: str, *, tracking_id: str | None = None, after_unknown: bool = False
@@ -215,87 +215,87 @@ class ScriptRefusedError(ServiceBusError):
 
 
 class InvalidConnectionStringError(ServiceBusError, ValueError):
-    """A connection string is malformed; the text names the part that is wrong."""
+    """The connection string is malformed; the text names the part that is wrong."""
 
     code = "InvalidConnectionString"
 
 
 class MessagingEntityNotFoundError(ServiceBusError):
-    """There is no queue, topic or subscription of that name, or no longer."""
+    """There is no queue, topic or subscription of that name, or it no longer exists."""
 
     code = "MessagingEntityNotFound"
 
 
 class NamespaceMissingError(MessagingEntityNotFoundError):
-    """The namespace itself is not there any more: its servers have come back empty.
+    """The namespace itself no longer exists: its servers came back empty.
 
-    A sender or receiver that was made with ``create_if_missing`` creates the namespace again, and its entity. Creating
-    an entity, or opening a client, creates the namespace as well.
+    A sender or receiver that was made with ``create_if_missing`` creates the namespace and its entity again. Creating
+    an entity or opening a client also creates the namespace.
     """
 
     code = "NamespaceMissing"
 
 
 class MessagingEntityAlreadyExistsError(ServiceBusError):
-    """There is an entity of that name already; names are compared without case."""
+    """An entity of that name exists already. Names are compared without case."""
 
     code = "MessagingEntityAlreadyExists"
 
 
 class MessagingEntityDisabledError(ServiceBusError):
-    """The status of the entity does not permit this. It can be set to active again."""
+    """The status of the entity does not permit this operation. You can set the status to active again."""
 
     code = "MessagingEntityDisabled"
     is_transient = True
 
 
 class ServiceBusQuotaExceededError(ServiceBusError):
-    """The entity holds as many bytes as it may, its dead-letter queue included."""
+    """The entity is full: it and its dead-letter queue hold as many bytes as the entity may have."""
 
     code = "QuotaExceeded"
 
 
 class MessageSizeExceededError(ServiceBusError, ValueError):
-    """A message, or a batch of them, is larger than the entity or one call takes."""
+    """A message or a batch is larger than the entity or one call accepts."""
 
     code = "MessageSizeExceeded"
 
 
 class MessageLockLostError(ServiceBusError):
-    """The lock on a message has ended, or never was this one: the message may be with another receiver by now."""
+    """The lock on the message has ended, or is another receiver's. That receiver may have the message by now."""
 
     code = "MessageLockLost"
 
     sequence_numbers: tuple[int, ...] = ()
-    """Which messages of several it is about."""
+    """The messages that the error is about, if there are several."""
 
 
 class MessageNotFoundError(ServiceBusError):
-    """No message of that number is there in the state in which the operation could take it."""
+    """There is no message of that number in a state that the operation accepts."""
 
     code = "MessageNotFound"
 
 
 class NamespacePartitionsError(ServiceBusError, ValueError):
-    """A namespace has another number of partitions than its caller says. It is fixed when the namespace is made."""
+    """The namespace has another number of partitions than the caller gave. The number is fixed at creation."""
 
     code = "NamespacePartitions"
 
 
 class DataLayoutError(ServiceBusError):
-    """The data were written by a release of sbredis that this one cannot read, or no longer."""
+    """The data were written by a release of sbredis that this release cannot read, or can no longer read."""
 
     code = "DataLayout"
 
 
 class MessageAlreadySettled(ServiceBusError, ValueError):  # noqa: N818  # Azure's name
-    """The message was settled before, or is being settled."""
+    """The message was settled before, or is being settled now."""
 
     code = "MessageAlreadySettled"
 
     def __init__(
         self,
-        message: str = "The message was settled already, or is being settled; that cannot be done twice.",
+        message: str = "The message was settled already, or is being settled; it cannot be settled twice.",
         *,
         outcome: Outcome | None = Outcome.NEVER_SENT,
         is_transient: bool | None = None,
@@ -305,23 +305,23 @@ class MessageAlreadySettled(ServiceBusError, ValueError):  # noqa: N818  # Azure
 
 
 class SessionCannotBeLockedError(ServiceBusError):
-    """Another receiver has the lock on the session: it can be accepted when that is closed, or lets its lock end."""
+    """Another receiver has locked the session. It is free when that receiver closes it or its lock ends."""
 
     code = "SessionCannotBeLocked"
     is_transient = True
 
 
 class SessionLockLostError(ServiceBusError):
-    """The lock on the session has ended: its messages may be with another receiver by now. Accept the session again."""
+    """The lock on the session has ended. Another receiver may have its messages. Accept the session again."""
 
     code = "SessionLockLost"
 
     sequence_numbers: tuple[int, ...] = ()
-    """Which messages of several it is about."""
+    """The messages that the error is about, if there are several."""
 
 
 class RuleSyntaxError(ServiceBusError, ValueError):
-    """A filter or an action is not written as the language of rules wants it."""
+    """The text of a filter or an action does not follow the syntax of the rule language."""
 
     code = "RuleSyntax"
 
@@ -335,22 +335,22 @@ class RuleSyntaxError(ServiceBusError, ValueError):
         tracking_id: str | None = None,
     ) -> None:
         self.line = line
-        """Where it is wrong, from 1 on."""
+        """The line of the mistake, counted from 1."""
         self.column = column
-        """Where in the line, in characters from 1 on."""
+        """The position of the mistake in the line, in characters counted from 1."""
         self.expected = expected
-        """What could stand there instead, each in a few words."""
+        """What the parser accepts at this position, each in a few words."""
         super().__init__(message, outcome=Outcome.NEVER_SENT, tracking_id=tracking_id)
 
 
 class AutoLockRenewFailed(ServiceBusError):  # noqa: N818  # Azure's name
-    """A lock could not be renewed automatically; what was in the way is its ``__cause__``."""
+    """A lock could not be renewed automatically. The ``__cause__`` is the error that prevented it."""
 
     code = "AutoLockRenewFailed"
 
 
 class AutoLockRenewTimeout(ServiceBusError):  # noqa: N818  # Azure's name
-    """A lock is not renewed automatically any longer: it was for as long as was asked for."""
+    """A lock has been renewed automatically for the requested time. It is not renewed any further."""
 
     code = "AutoLockRenewTimeout"
 

@@ -1,4 +1,4 @@
-"""The asynchronous API, on asyncio. Importing it imports nothing of redis-py; the first connection does."""
+"""The asynchronous API, on asyncio. Importing it does not import redis-py; the first connection does."""
 
 from sbredis.aio._check import ConnectionReport, ServerReport, check_connection
 from sbredis.aio._client import ServiceBusClient

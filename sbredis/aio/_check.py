@@ -1,4 +1,4 @@
-"""Trying out a connection string: who answers, whether the broker can work there, and how far away it is."""
+"""Check a connection string: which servers answer, whether the broker can work there, and how far away they are."""
 
 from __future__ import annotations
 
@@ -14,32 +14,32 @@ __all__ = ["ConnectionReport", "ServerReport", "check_connection"]
 
 _log = logging.getLogger("sbredis.client")
 _SKEW = 1.0
-"""Seconds by which clocks may differ before it is worth a warning."""
+"""The difference between clocks, in seconds, from which a warning is issued."""
 
 
 @dataclass(frozen=True, slots=True)
 class ServerReport:
-    """One server that was tried."""
+    """One server that was checked."""
 
     facts: ServerFacts
     round_trip: float
-    """Seconds that a script took, there and back."""
+    """The time of one script call, there and back, in seconds."""
     clock_ahead: float
-    """Seconds by which its clock is ahead of ours; negative if it is behind. Known to half a round trip."""
+    """How far the server's clock is ahead of ours, in seconds; negative if behind. Exact to half a round trip."""
     can_lose_acknowledged: bool = False
-    """Whether a crash of this server loses acknowledged messages: it has no append-only file, and no replica."""
+    """Whether a crash of this server loses acknowledged messages: it has no append-only file and no replica."""
 
 
 @dataclass(frozen=True, slots=True)
 class ConnectionReport:
-    """What a connection string leads to. Its text is fit to be printed."""
+    """The servers behind a connection string. ``str(report)`` is a text to print."""
 
     target: Target
     servers: tuple[ServerReport, ...]
 
     @property
     def warnings(self) -> tuple[str, ...]:
-        """What should be changed although it works: servers that can lose messages, and clocks that differ."""
+        """Settings to change although the connection works: servers that can lose messages, and clocks that differ."""
         return tuple(_warnings(self.servers))
 
     def __str__(self) -> str:
@@ -63,8 +63,8 @@ def _warnings(servers: Sequence[ServerReport]) -> list[str]:
         if abs(server.clock_ahead) - server.round_trip / 2 > _SKEW:
             where = "ahead of" if server.clock_ahead > 0 else "behind"
             found.append(
-                f"the clock of {server.facts} is {abs(server.clock_ahead):.1f} s {where} that of this machine. Times "
-                "of messages are the server's: synchronise the clocks (NTP)."
+                f"the clock of {server.facts} is {abs(server.clock_ahead):.1f} s {where} that of this machine. "
+                "Messages carry the server's times: synchronise the clocks (NTP)."
             )
     if len(servers) > 1:
         first = min(servers, key=lambda server: server.clock_ahead)
@@ -79,15 +79,15 @@ def _warnings(servers: Sequence[ServerReport]) -> list[str]:
 
 
 async def check_connection(url: str, *, timeout: float = 10.0) -> ConnectionReport:
-    """Connect as a client would, run a script on every master, and tell what was found.
+    """Connect as a client would, run a script on every master, and return a report.
 
-    Raises what a client would get: :class:`~sbredis.exceptions.InvalidConnectionStringError`,
-    :class:`~sbredis.exceptions.ServiceBusConnectionError` or one of its kind, each with what to change.
+    Raises the errors that a client would raise: :class:`~sbredis.exceptions.InvalidConnectionStringError`, or
+    :class:`~sbredis.exceptions.ServiceBusConnectionError` or a subclass of it. Each says what to change.
     """
     target = parse_target(url)
     probe = Script("probe", (files("sbredis") / "lua" / "probe.lua").read_text(encoding="utf-8"), takes_run_id=True)
     async with await open_transport(target, scripts=[probe], connect_timeout=timeout) as transport:
-        # One key for each master, found by trying tags until every master has been met.
+        # Find one key for each master: try tags until every master has one.
         keys: dict[Endpoint, bytes] = {}
         for number in range(SLOTS):
             key = b"sb:{probe%d}:%b:probe" % (number, target.namespace.encode())
@@ -98,7 +98,7 @@ async def check_connection(url: str, *, timeout: float = 10.0) -> ConnectionRepo
                 break
         reports: list[ServerReport] = []
         for key in keys.values():
-            await transport.call(probe, (key,), timeout=timeout, repeatable=True)  # whoever is first pays for the way
+            await transport.call(probe, (key,), timeout=timeout, repeatable=True)  # the first call also connects
             sent_at, clock = time.time(), time.perf_counter()
             server_time, _, _ = await transport.call(probe, (key,), timeout=timeout, repeatable=True)
             round_trip = time.perf_counter() - clock

@@ -1,4 +1,4 @@
-"""The client: where senders and receivers come from."""
+"""The client, which makes senders and receivers."""
 
 from __future__ import annotations
 
@@ -63,23 +63,24 @@ class ServiceBusClient(Handlers):
     """Connects to a namespace on Redis or Valkey, and makes senders and receivers.
 
     ``fully_qualified_namespace`` is a connection string: ``redis://host:6379?namespace=orders``,
-    ``redis+cluster://…``, ``embedded:///folder``, ``memory://name`` and the others of the documentation; ``namespace``
-    stands above the one in it. ``credential`` is a user and a password, or a credential provider of redis-py, which is
-    asked anew for every connection. Nothing is connected to before it is needed.
+    ``redis+cluster://…``, ``embedded:///folder``, ``memory://name`` or another form from the documentation.
+    ``namespace`` overrides the namespace in the connection string. ``credential`` is a user and a password, or a
+    credential provider of redis-py, which the client asks again for every connection. The client connects only when a
+    connection is needed.
 
-    A call is repeated, as long as that cannot do it twice, until its time-out: after ``retry_backoff_factor`` seconds
-    and then twice as long each time, up to ``retry_backoff_max``, with ``retry_mode="fixed"`` always the same; at most
-    ``retry_total`` times, if that is given: 0 is one attempt. What has to be sent again because a partition has moved,
-    or because settings have changed, is no repetition. A call has 60 seconds where it is not given a ``timeout``.
+    A failed call is repeated until its time-out, if a repetition cannot run it twice. The first wait is
+    ``retry_backoff_factor`` seconds, and each further wait is twice as long, up to ``retry_backoff_max``. With
+    ``retry_mode="fixed"`` all waits are equally long. ``retry_total`` limits the number of repetitions, if it is
+    given: 0 means one attempt. A call that must be sent again because a partition has moved, or because settings have
+    changed, does not count as a repetition. A call without a ``timeout`` has 60 seconds.
 
-    ``partition_count`` is how many partitions the namespace is made with if it
-    does not exist yet: 16 unless said.
+    If the namespace does not exist yet, it is created with ``partition_count`` partitions, 16 by default.
 
-    With ``maintenance`` the client offers to do, beside its own work, what one client does for all. It hands messages
-    that were scheduled on a topic to the topic's subscriptions when their time has come. It also visits queues and
-    subscriptions when something is due in them and nobody calls: it activates scheduled messages, ends locks, and
-    moves expired messages to the dead-letter queue. One of the clients that offer does it at a time. As long as there
-    is none, messages scheduled on topics wait, and the rest is done by the next call to the queue or subscription.
+    With ``maintenance`` the client offers to do the background work that one client does for all, beside its own work.
+    It hands messages that were scheduled on a topic to the topic's subscriptions when their time has come. It also
+    visits queues and subscriptions when something is due in them and no client calls: it activates scheduled messages,
+    ends locks, and moves expired messages to the dead-letter queue. One of the clients that offer does it at a time.
+    If no client offers, messages scheduled on topics wait. The next call to a queue or subscription does the rest.
     """
 
     def __init__(
@@ -143,7 +144,7 @@ class ServiceBusClient(Handlers):
 
     @classmethod
     def from_connection_string(cls, conn_str: str, **kwargs: Unpack[ClientOptions]) -> Self:
-        """The same, under the name that Azure gives it."""
+        """Make a client, as the constructor does, under Azure's name."""
         return cls(conn_str, **kwargs)
 
     @classmethod
@@ -160,9 +161,9 @@ class ServiceBusClient(Handlers):
         connect_timeout: float = 5.0,
         maintenance: bool = False,
     ) -> Self:
-        """A client for the server or the cluster that a client of redis-py is for: ``Redis`` or ``RedisCluster``.
+        """Make a client for the same server or cluster as a client of redis-py: ``Redis`` or ``RedisCluster``.
 
-        Its addresses, credentials and TLS settings are used, and nothing else of it: it stays its owner's.
+        Only its addresses, credentials and TLS settings are used. The redis-py client still belongs to its owner.
         """
         target, provider = target_of(redis)
         made = cls.__new__(cls)
@@ -172,7 +173,7 @@ class ServiceBusClient(Handlers):
 
     @property
     def namespace(self) -> str:
-        """The namespace that it works in."""
+        """The namespace that the client works in."""
         return self._connection.target.namespace
 
     async def __aenter__(self) -> Self:
@@ -193,11 +194,11 @@ class ServiceBusClient(Handlers):
     def get_queue_sender(
         self, queue_name: str, *, create_if_missing: bool | QueueOptions = False, **options: Unpack[SenderKeywords]
     ) -> ServiceBusSender:
-        """A sender to a queue.
+        """Make a sender to a queue.
 
-        ``create_if_missing``: whether to create the queue if there is none, with the properties that are given as a
-        mapping or with those of Azure. ``max_in_flight`` messages of ``max_in_flight_bytes`` together are under way at
-        most; who would send more waits.
+        ``create_if_missing``: whether to create the queue if it does not exist. A mapping gives the properties of the
+        new queue; ``True`` means Azure's defaults. At most ``max_in_flight`` messages, and ``max_in_flight_bytes`` in
+        total, are under way at a time; further calls wait.
         """
         create = creation_of(create_if_missing, self._connection, queue_creation)
         return self._sender("get_queue_sender", entity_name(queue_name), create, options)
@@ -206,7 +207,7 @@ class ServiceBusClient(Handlers):
     def get_topic_sender(
         self, topic_name: str, *, create_if_missing: bool | TopicOptions = False, **options: Unpack[SenderKeywords]
     ) -> ServiceBusSender:
-        """A sender to a topic; the options are those of :meth:`get_queue_sender`."""
+        """Make a sender to a topic; the options are those of :meth:`get_queue_sender`."""
         create = creation_of(create_if_missing, self._connection, topic_creation)
         return self._sender("get_topic_sender", entity_name(topic_name), create, options)
 
@@ -239,13 +240,14 @@ class ServiceBusClient(Handlers):
         create_if_missing: bool | QueueOptions = False,
         **options: Unpack[ReceiverKeywords],
     ) -> ServiceBusReceiver:
-        """A receiver from a queue or, with ``sub_queue``, from its dead-letter queue.
+        """Make a receiver from a queue or, with ``sub_queue``, from its dead-letter queue.
 
-        With ``session_id`` it receives from that session, which it accepts when it is opened, or from the next one that
-        is free: ``NEXT_AVAILABLE_SESSION``. ``max_wait_time`` is how long to wait for a message, or for a session to be
-        free, where a call does not say it; it ends an iteration. ``prefetch_count`` messages, 0 to 50,000, are fetched
-        ahead; with ``adaptive_prefetch`` as many of them as are handled in two seconds or a quarter of a lock. All
-        messages, or the session, are registered with ``auto_lock_renewer``.
+        With ``session_id`` it receives from that session, and accepts the session when it is opened. With
+        ``NEXT_AVAILABLE_SESSION`` it accepts the next free session. ``max_wait_time`` is the time to wait for a
+        message, or for a free session, if a call gives none; it also ends an iteration. ``prefetch_count`` messages, 0
+        to 50,000, are fetched ahead. With ``adaptive_prefetch`` the receiver fetches only as many of them as are
+        handled in two seconds or a quarter of a lock, whichever is less. Every message, or the session, is registered
+        with ``auto_lock_renewer``.
         """
         name, sub_queue = split_sub_queue(queue_name, options.get("sub_queue"))
         create = creation_of(create_if_missing, self._connection, queue_creation)
@@ -283,7 +285,7 @@ class ServiceBusClient(Handlers):
         create_if_missing: bool | NewSubscriptionOptions = False,
         **options: Unpack[ReceiverKeywords],
     ) -> ServiceBusReceiver:
-        """A receiver from a subscription of a topic; the options are those of :meth:`get_queue_receiver`."""
+        """Make a receiver from a subscription of a topic; the options are those of :meth:`get_queue_receiver`."""
         name, sub_queue = split_sub_queue(subscription_name, options.get("sub_queue"))
         path = subscription_path(topic_name, name)
         create = creation_of(create_if_missing, self._connection, subscription_creation)
@@ -300,10 +302,12 @@ class ServiceBusClient(Handlers):
         create_if_missing: bool | QueueOrSubscriptionOptions = False,
         **options: Unpack[SessionReceiverKeywords],
     ) -> ServiceBusSessionReceiver | None:
-        """A receiver of the next session of a queue or a subscription that is free, or ``None`` if there is none within
-        ``max_wait_time`` seconds, 65 unless said. The other options are those of :meth:`get_queue_receiver`.
+        """Return a receiver of the next free session of a queue or a subscription, or ``None`` if there is none.
 
-        An addition of sbredis: with the session filter of Azure, that there is none is an error.
+        It waits up to ``max_wait_time`` seconds for a free session, 65 by default. The other options are those of
+        :meth:`get_queue_receiver`.
+
+        An addition of sbredis: with Azure's session filter, it is an error if there is no free session.
         """
         refuse_unfit(options)
         if subscription_name is None:
@@ -330,9 +334,10 @@ class ServiceBusClient(Handlers):
         top: int | None = None,
         timeout: float | None = None,
     ) -> AsyncItemPaged[str]:
-        """The sessions of a queue that have active messages or a state; or those whose state was set after a time.
+        """List the sessions of a queue that have active messages or a state.
 
-        The first ``skip`` are left out, and at most ``top`` are listed. ``timeout`` bounds the reading of each page.
+        With ``state_updated_after`` it lists only the sessions whose state was set after that time. It leaves out the
+        first ``skip`` sessions, and lists at most ``top``. ``timeout`` limits the reading of each page.
         """
         return sessions_of(self._connection, entity_name(queue_name), state_updated_after, timeout, skip=skip, top=top)
 
@@ -346,22 +351,25 @@ class ServiceBusClient(Handlers):
         top: int | None = None,
         timeout: float | None = None,
     ) -> AsyncItemPaged[str]:
-        """The same for a subscription."""
+        """List the sessions of a subscription, as :meth:`list_queue_sessions` does for a queue."""
         path = subscription_path(topic_name, subscription_name)
         return sessions_of(self._connection, path, state_updated_after, timeout, skip=skip, top=top)
 
     async def describe_entity(self, entity_path: str, *, timeout: float | None = None) -> EntityInfo:
-        """The kind, the sub-queue and the settings of an entity, by a path such as ``news/Subscriptions/all``, behind
-        which may stand ``/$DeadLetterQueue`` or ``/$Transfer/$DeadLetterQueue``; in letters of any case.
+        """Return the kind, the sub-queue and the settings of an entity.
+
+        The path is one such as ``news/Subscriptions/all``, in letters of any case. It may end with
+        ``/$DeadLetterQueue`` or ``/$Transfer/$DeadLetterQueue``.
         """
         return await describe(self._connection, entity_path, deadline_of(timeout))
 
     async def ensure_queue(
         self, queue_name: str, *, timeout: float | None = None, **properties: Unpack[QueueOptions]
     ) -> QueueProperties:
-        """The properties of a queue, created with these where there is none. One that is there stays as it is.
+        """Return the properties of a queue; create it with ``properties`` if it does not exist.
 
-        Raises :class:`ValueError` if that differs from ``properties`` in what cannot be changed.
+        An existing queue stays as it is. Raises :class:`ValueError` if it differs from ``properties`` in a property
+        that cannot be changed.
         """
         deadline = deadline_of(timeout)
         name = entity_name(queue_name)
@@ -375,7 +383,7 @@ class ServiceBusClient(Handlers):
     async def close(self) -> None:
         """Close all senders and receivers, each in its way, and then the connection.
 
-        Where that is cut short, what is under way ends with an error that says what is known of it.
+        If the closing is interrupted, calls that are under way end with an error that says what is known of them.
         """
         self._connection.check_loop()
         try:

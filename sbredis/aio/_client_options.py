@@ -1,4 +1,4 @@
-"""The keywords of clients, where they are handed on: what a type checker knows of them."""
+"""The keywords of clients, as types for functions that pass them on."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ __all__ = ["AdministrationClientOptions", "ClientOptions", "InternalOptions", "c
 
 
 class ClientOptions(TypedDict, total=False):
-    """The keywords of ``ServiceBusClient``, which says what each means."""
+    """The keywords of ``ServiceBusClient``, whose docstring explains each."""
 
     credential: Credential | None
     namespace: str | None
@@ -43,13 +43,13 @@ class AdministrationClientOptions(TypedDict, total=False):
 
 
 class InternalOptions(TypedDict, total=False):
-    """The further keywords of a client: none that an application could give."""
+    """Further keywords of a client, which only tests use."""
 
     _clock: Clock | None
 
 
 def clock_in(function: str, given: InternalOptions) -> Clock | None:
-    """The clock that a test gives. The other options are unknown: warn of them."""
+    """Return the clock that a test gives. Warns of all other options, which are unknown."""
     options = cast("MutableMapping[str, object]", given)
     clock = cast("Clock | None", options.pop("_clock", None))
     if "durability" in options:
@@ -68,7 +68,7 @@ def refuse_unfit(given: Mapping[str, object]) -> None:
 def creation_of(
     wanted: bool | Mapping[str, object], connection: Connection, made: Callable[..., Creation]
 ) -> Creation | None:
-    """How an entity that is missing is made, if its user asked for that."""
+    """Return how to create a missing entity, or ``None`` if the caller did not ask for that."""
     if wanted is False:
         return None
     if wanted is not True and not isinstance(wanted, Mapping):  # pyright: ignore[reportUnnecessaryIsInstance]  # callers are not all typed

@@ -1,4 +1,4 @@
-"""Credentials that a client is given beside its connection string."""
+"""Credentials that a client gets in addition to its connection string."""
 
 from __future__ import annotations
 
@@ -11,10 +11,10 @@ __all__ = ["Credential", "Provider", "credited"]
 
 
 class Provider(Protocol):
-    """A credential provider of redis-py, named by what is asked of it for every connection."""
+    """A credential provider of redis-py: an object that is asked for credentials at every connection."""
 
     def get_credentials(self) -> tuple[str] | tuple[str, str]:
-        """A password, or a user and a password."""
+        """Return a password, or a user and a password."""
         ...
 
 
@@ -23,7 +23,7 @@ Credential: TypeAlias = Provider | tuple[str | None, str]
 
 
 def credited(target: Target, credential: Credential | None) -> tuple[Target, Any]:
-    """Where to connect to with these credentials, and the provider that is asked for them, if there is one."""
+    """Return the target with these credentials, and the provider that is asked for them, if there is one."""
     if credential is None:
         return target, None
     if hasattr(credential, "get_credentials"):

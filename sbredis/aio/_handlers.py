@@ -1,4 +1,4 @@
-"""Making senders and receivers: what all ways to name an entity come to, and naming it by its path."""
+"""Make senders and receivers: by the path of an entity, and the steps that all such functions share."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ __all__ = ["Handlers"]
 
 
 class Handlers:
-    """The senders and receivers of a client: the part of it that makes them."""
+    """The part of a client that makes its senders and receivers."""
 
     _connection: Connection
     _offer: MaintenanceOffer
@@ -43,18 +43,18 @@ class Handlers:
 
     @names_keywords(SenderKeywords, SENDER)
     def get_sender(self, entity_path: str, **options: Unpack[SenderKeywords]) -> ServiceBusSender:
-        """A sender to the queue or the topic of this name, whichever it is. It must exist.
+        """Make a sender to the queue or topic of this name, whichever it is. It must exist.
 
         The options are those of :meth:`get_queue_sender`.
         """
         path, sub_queue = split_sub_queue(entity_path, None)
         name, subscription = split_path(path)
         if sub_queue is not None or subscription is not None:
-            raise ValueError(f"{quoted(entity_path)} is no queue and no topic: messages are sent to these only.")
+            raise ValueError(f"{quoted(entity_path)} is no queue and no topic: messages are sent only to these.")
         return self._sender("get_sender", name, None, options)
 
     def _sender(self, function: str, name: str, create: Creation | None, given: SenderKeywords) -> ServiceBusSender:
-        """Make a sender for a function that was called with these keywords."""
+        """Make a sender for the public function that was called with these keywords."""
         asked: dict[str, Any] = {**SENDER, **known_of(function, given, SENDER)}
         self._connection.check_open()
         sender = ServiceBusSender(
@@ -93,9 +93,9 @@ class Handlers:
         session_id: str | ServiceBusSessionFilter | None = None,
         **options: Unpack[ReceiverKeywords],
     ) -> ServiceBusReceiver:
-        """A receiver from what a path leads to: ``orders``, ``orders/$DeadLetterQueue``, ``news/Subscriptions/all``.
+        """Make a receiver from a path: ``orders``, ``orders/$DeadLetterQueue``, ``news/Subscriptions/all``.
 
-        The path is one that :meth:`describe_entity` takes. The entity must exist. The options are those of
+        The path has the form that :meth:`describe_entity` takes. The entity must exist. The options are those of
         :meth:`get_queue_receiver`.
         """
         path, sub_queue = split_sub_queue(entity_path, options.get("sub_queue"))
@@ -104,10 +104,10 @@ class Handlers:
         return self._receiver("get_receiver", path, None, session_id, sub_queue, options)
 
     def get_settler(self, entity_path: str) -> ServiceBusSettler:
-        """What settles messages of a queue, a subscription or a sub-queue that another process has received.
+        """Make a settler: it settles messages that another process received from a queue, subscription or sub-queue.
 
         It takes handles, which :meth:`ServiceBusReceiver.get_lock_handle` and :attr:`ServiceBusSession.lock_handle`
-        make. The path is one that :meth:`describe_entity` takes.
+        make. The path has the form that :meth:`describe_entity` takes.
         """
         path, sub_queue = split_sub_queue(entity_path, None)
         name, subscription = split_path(path)
@@ -115,7 +115,7 @@ class Handlers:
         path = name if subscription is None else path_of(name, subscription)
         return ServiceBusSettler(self._connection, path, sub_queue, self._telemetry)
 
-    def _receiver(  # noqa: PLR0917 -- what the functions that make receivers were called with
+    def _receiver(  # noqa: PLR0917 -- the arguments of the public functions that make receivers
         self,
         function: str,
         path: str,
@@ -124,7 +124,7 @@ class Handlers:
         sub_queue: ServiceBusSubQueue | None,
         given: ReceiverKeywords | SessionReceiverKeywords,
     ) -> ServiceBusReceiver:
-        """Make a receiver for a function that was called with these keywords."""
+        """Make a receiver for the public function that was called with these keywords."""
         asked = known_of(function, given, RECEIVER)
         self._connection.check_open()
         options = receiver_options(asked, session_id, sub_queue)

@@ -1,4 +1,4 @@
-"""The keywords with which callers make senders and receivers."""
+"""The keywords of the functions that make senders and receivers."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ class SenderKeywords(HandlerKeywords, total=False):
 
 
 class ReceivingKeywords(HandlerKeywords, total=False):
-    """The keywords of every receiver, except the one that says who renews its locks."""
+    """The keywords of every receiver, except ``auto_lock_renewer``."""
 
     receive_mode: ServiceBusReceiveMode | str
     max_wait_time: float | None
@@ -60,7 +60,7 @@ class ReceiverKeywords(SessionReceiverKeywords, total=False):
     sub_queue: ServiceBusSubQueue | str | None
 
 
-# The defaults of the keywords. A socket_timeout is ignored, because the time-outs of the calls bound everything.
+# The defaults of the keywords. A socket_timeout is ignored, because the time-outs of the calls limit everything.
 SENDER: Final[Mapping[str, Any]] = MappingProxyType(
     {
         "client_identifier": None,
@@ -84,7 +84,7 @@ RECEIVER: Final[Mapping[str, Any]] = MappingProxyType({**SESSION_RECEIVER, "sub_
 
 
 def known_of(function: str, given: Mapping[str, Any], known: Mapping[str, object]) -> dict[str, Any]:
-    """The keywords that ``function`` has. Warns of others, which are ignored."""
+    """Return the keywords that ``function`` has. Warns of others, which are ignored."""
     warn_of_unknown(function, {name: value for name, value in given.items() if name not in known})
     return {name: value for name, value in given.items() if name in known}
 
@@ -92,7 +92,7 @@ def known_of(function: str, given: Mapping[str, Any], known: Mapping[str, object
 def receiver_options(
     given: Mapping[str, Any], session_id: str | ServiceBusSessionFilter | None, sub_queue: ServiceBusSubQueue | None
 ) -> ReceiverOptions:
-    """Return the options that the keywords of a receiver make. Raises for keywords that do not fit."""
+    """Return the options of a receiver made from its keywords. Raises for keywords that do not fit."""
     asked = {**RECEIVER, **given}
     renewer = asked["auto_lock_renewer"]
     if renewer is not None and not isinstance(renewer, AutoLockRenewer):

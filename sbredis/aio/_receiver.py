@@ -49,13 +49,13 @@ _MOST_DELETED = 4000
 
 @public
 class ServiceBusReceiver(Settler, AsyncIterator[ServiceBusReceivedMessage]):
-    """Receives messages from one queue or subscription, a session of it, or its dead-letter queue.
+    """Receives messages from one queue or subscription, from one of its sessions, or from its dead-letter queue.
 
     Made by :meth:`ServiceBusClient.get_queue_receiver` and ``get_subscription_receiver``.
 
     A message that was received is locked for the receiver until it is settled: completed, abandoned, deferred or
-    dead-lettered; or until its lock ends, unless that is renewed. In the mode ``RECEIVE_AND_DELETE`` it is gone from
-    the queue when it is received. Any of the calls may be made concurrently.
+    dead-lettered. The lock also ends after its duration, unless it is renewed. In the mode ``RECEIVE_AND_DELETE`` a
+    message leaves the queue when it is received. All calls may be made concurrently.
     """
 
     def __init__(
@@ -76,7 +76,7 @@ class ServiceBusReceiver(Settler, AsyncIterator[ServiceBusReceivedMessage]):
         self._sub_queue = sub_queue
         self._side: SidePrefix = "d" if sub_queue is ServiceBusSubQueue.DEAD_LETTER else ""
         self._empty = sub_queue is ServiceBusSubQueue.TRANSFER_DEAD_LETTER
-        """Nothing ever comes to it: nothing is forwarded in this release."""
+        """This sub-queue is always empty: this release does not forward messages."""
         self._mode = options.receive_mode
         self._max_wait_time = None if options.max_wait_time is None else float(options.max_wait_time)
         self._renewer = options.auto_lock_renewer
@@ -84,17 +84,17 @@ class ServiceBusReceiver(Settler, AsyncIterator[ServiceBusReceivedMessage]):
         self._adaptive = options.adaptive_prefetch
         self._session_id = options.session_id
         self._held: HeldSession | None = None
-        """The session that it has accepted: of a :class:`ServiceBusSessionReceiver`."""
+        """The accepted session, in a :class:`ServiceBusSessionReceiver`."""
         self._inbox: Inbox | None = None
         self._peekings = Peekings(self._side)
         self._on_close = on_close
         self._ending: asyncio.Future[None] | None = None
 
-    # -- what it is ----------------------------------------------------------------------------------------------------
+    # -- properties, opening -------------------------------------------------------------------------------------------
 
     @property
     def entity_path(self) -> str:
-        """The queue or subscription that it receives from, with the sub-queue if it is one."""
+        """The path of the queue or subscription that the receiver receives from, with the sub-queue if there is one."""
         if self._sub_queue is ServiceBusSubQueue.DEAD_LETTER:
             return f"{self._name}/$DeadLetterQueue"
         if self._sub_queue is ServiceBusSubQueue.TRANSFER_DEAD_LETTER:
@@ -103,12 +103,12 @@ class ServiceBusReceiver(Settler, AsyncIterator[ServiceBusReceivedMessage]):
 
     @property
     def client_identifier(self) -> str:
-        """What names this receiver in logs."""
+        """The name of this receiver in logs."""
         return self._client_identifier
 
     @property
     def receive_mode(self) -> ServiceBusReceiveMode:
-        """Whether messages are locked or deleted when they are received."""
+        """Whether received messages are locked or deleted."""
         return self._mode
 
     @property
@@ -117,7 +117,7 @@ class ServiceBusReceiver(Settler, AsyncIterator[ServiceBusReceivedMessage]):
         return None
 
     async def __aenter__(self) -> Self:
-        """Connect; and accept the session, if it is to receive from one. If that fails, the receiver is closed."""
+        """Connect, and accept the session of a session receiver. If that fails, close the receiver."""
         try:
             deadline = waiting_deadline(self._longest_wait)
             with self._telemetry.operation("open", self.entity_path):
@@ -142,12 +142,13 @@ class ServiceBusReceiver(Settler, AsyncIterator[ServiceBusReceivedMessage]):
     async def receive_messages(
         self, max_message_count: int | None = 1, max_wait_time: float | None = None, *, gather: bool = True
     ) -> list[ServiceBusReceivedMessage]:
-        """Up to so many messages: waits for the first one, and for more only while they come soon.
+        """Receive up to ``max_message_count`` messages. Waits for the first; for more only while they come soon.
 
-        Empty if none came within ``max_wait_time`` seconds; this call's, else the receiver's, else 60. With 0 it
-        returns what is there now. With ``gather=False`` it returns as soon as it has a message, with those that came
-        with it. If the server has not answered when the wait ends, the call waits up to ten seconds more for its
-        answer, and then raises :class:`~sbredis.exceptions.OperationTimeoutError`.
+        Returns an empty list if none came within ``max_wait_time`` seconds: the value of this call, or else of the
+        receiver, or else 60. With 0 it returns the messages that are there now. With ``gather=False`` it returns as
+        soon as it has a message, together with others that arrived with it. If the server has not answered when the
+        wait ends, the call waits up to ten seconds more for its answer. Then it raises
+        :class:`~sbredis.exceptions.OperationTimeoutError`.
         """
         if max_message_count is None:
             max_message_count = max(1, self._prefetch)
@@ -161,7 +162,7 @@ class ServiceBusReceiver(Settler, AsyncIterator[ServiceBusReceivedMessage]):
         return self
 
     async def __anext__(self) -> ServiceBusReceivedMessage:
-        """The next message. Waits for ever, unless the receiver has a ``max_wait_time``, which ends the iteration."""
+        """Return the next message. Waits until one comes; a ``max_wait_time`` of the receiver ends the iteration."""
         inbox = self._inbox
         if inbox is not None and len(inbox.buffer) and self._only_hands_over and not inbox.entity.gone:
             message = inbox.next_kept()
@@ -187,7 +188,7 @@ class ServiceBusReceiver(Settler, AsyncIterator[ServiceBusReceivedMessage]):
         if inbox is None or self._closed or inbox.entity.gone:
             inbox = await self._open(waiting_deadline(self._longest_wait if seconds is None else seconds), seconds)
         elif self._held is not None and not (len(inbox.buffer) and self._mode is not ServiceBusReceiveMode.PEEK_LOCK):
-            self._held.check()  # what was deleted when it was received is given out all the same
+            self._held.check()  # messages that are deleted when received need no lock
         messages = await inbox.take(wanted, seconds, gather=gather)
         if messages:
             for message in messages:
@@ -197,11 +198,11 @@ class ServiceBusReceiver(Settler, AsyncIterator[ServiceBusReceivedMessage]):
 
     @property
     def _only_hands_over(self) -> bool:
-        """Whether a message that was fetched ahead needs nothing but to be given to its caller."""
+        """Whether a prefetched message can go to its caller without further steps."""
         return self._renewer is None and self._held is None and not self._closed and not self._telemetry.watching
 
     def _hand_over(self, messages: Sequence[ServiceBusReceivedMessage]) -> None:
-        """These are in the hands of a caller from now on."""
+        """Note that these messages now belong to a caller."""
         if self._renewer is not None and not self._renewer.closed and self._held is None:
             for message in messages:
                 self._renewer.register(self, message)
@@ -209,11 +210,11 @@ class ServiceBusReceiver(Settler, AsyncIterator[ServiceBusReceivedMessage]):
     async def receive_deferred_messages(
         self, sequence_numbers: int | Sequence[int], *, timeout: float | None = None, **kwargs: Unpack[NoOptions]
     ) -> list[ServiceBusReceivedMessage]:
-        """Messages that were deferred, by their sequence numbers, locked or deleted like any others.
+        """Receive deferred messages by their sequence numbers. They are locked or deleted like any others.
 
-        Raises :class:`~sbredis.exceptions.MessageNotFoundError` if one of them is not there, and then gives none. A
-        message whose time to live has passed is not there: it expires when it is asked for. Many large messages are
-        received with several calls.
+        Raises :class:`~sbredis.exceptions.MessageNotFoundError` if one of them does not exist, and then returns none.
+        A message whose time to live is over does not exist: it expires when it is requested. Many large messages take
+        several calls.
         """
         warn_of_unknown("receive_deferred_messages", kwargs)
         deadline = deadline_of(timeout)
@@ -243,11 +244,11 @@ class ServiceBusReceiver(Settler, AsyncIterator[ServiceBusReceivedMessage]):
         timeout: float | None = None,
         **kwargs: Unpack[NoOptions],
     ) -> list[ServiceBusReceivedMessage]:
-        """Messages as they are in the queue, whatever their state, neither locked nor changed.
+        """Return messages as they are in the queue, in any state, without locking or changing them.
 
-        Without a ``sequence_number`` it goes on after those that this receiver has peeked or received. May show fewer
-        than there are; an empty list says that there are no more. With ``session_id`` it shows the messages of that
-        session. This needs no lock on the session, and accepts none.
+        Without a ``sequence_number`` it continues after the messages that this receiver has peeked or received. It may
+        return fewer messages than there are; an empty list means that there are no more. With ``session_id`` it returns
+        messages of that session. This needs no lock on the session, and accepts none.
         """
         warn_of_unknown("peek_messages", kwargs)
         wanted = count_of(max_message_count, "max_message_count")
@@ -265,13 +266,13 @@ class ServiceBusReceiver(Settler, AsyncIterator[ServiceBusReceivedMessage]):
 
     @property
     def _own_session(self) -> str | None:
-        """The session that it has accepted, or is to accept by name."""
+        """The session that the receiver has accepted, or will accept by name."""
         if self._held is not None:
             return self._held.name
         return self._session_id if isinstance(self._session_id, str) else None
 
     def _check_named(self, session_id: str | None) -> None:
-        """Raise for a session that a call of this receiver cannot be about."""
+        """Raise if calls of this receiver cannot be about this session."""
         if session_id is None:
             return
         identifier(session_id, "session_id", may_be_empty=True)
@@ -281,10 +282,10 @@ class ServiceBusReceiver(Settler, AsyncIterator[ServiceBusReceivedMessage]):
             raise ValueError("This receiver is for another session: use one that was made without session_id.")
 
     async def _reach(self, session_id: str | None, deadline: float) -> tuple[Entity, str | None]:
-        """The entity, and the session that a call is about, which it does not lock; ``None`` for all messages."""
+        """Return the entity, and the session that a call is about; ``None`` for all messages. Locks no session."""
         if self._session_id is None or self._own_session is not None:
             return await self._found(deadline), self._own_session if session_id is None else session_id
-        entity = await self._ready(deadline)  # which session is the next one is known when it is accepted
+        entity = await self._ready(deadline)  # the next session is known only after it is accepted
         return entity, self._own_session
 
     # -- deleting ------------------------------------------------------------------------------------------------------
@@ -297,10 +298,11 @@ class ServiceBusReceiver(Settler, AsyncIterator[ServiceBusReceivedMessage]):
         session_id: str | None = None,
         timeout: float | None = None,
     ) -> int:
-        """Delete up to so many messages, at most 4,000, that were enqueued before a time; return the number deleted.
+        """Delete up to ``max_message_count`` messages, at most 4,000; return the number deleted.
 
-        Those that are locked or scheduled stay. Deferred ones go as well. Oldest first, within a partition. With
-        ``session_id`` it deletes messages of that session, which needs no lock on it.
+        With ``before_enqueued_time_utc`` it deletes only messages that were enqueued before that time. It keeps locked
+        and scheduled messages, and deletes deferred ones. Within a partition the oldest are deleted first. With
+        ``session_id`` it deletes messages of that session, which needs no lock on the session.
         """
         count = count_of(max_message_count, "max_message_count", _MOST_DELETED)
         return await self._purge(count, before_enqueued_time_utc, session_id, deadline_of(timeout))
@@ -312,10 +314,10 @@ class ServiceBusReceiver(Settler, AsyncIterator[ServiceBusReceivedMessage]):
         session_id: str | None = None,
         timeout: float | None = None,
     ) -> int:
-        """Delete all messages that were enqueued before a time, or all there are; return the number deleted.
+        """Delete all messages, or those that were enqueued before a time; return the number deleted.
 
-        Those that are locked or scheduled stay. Deferred ones go as well. Takes as many calls as it needs. With
-        ``session_id`` it deletes the messages of that session, which needs no lock on it.
+        It keeps locked and scheduled messages, and deletes deferred ones. It makes as many calls as it needs. With
+        ``session_id`` it deletes the messages of that session, which needs no lock on the session.
         """
         return await self._purge(None, before_enqueued_time_utc, session_id, deadline_of(timeout))
 
@@ -334,7 +336,7 @@ class ServiceBusReceiver(Settler, AsyncIterator[ServiceBusReceivedMessage]):
 
     @property
     def _longest_wait(self) -> float | None:
-        """For how long a session is waited for, where a call does not say it; ``None`` if for none."""
+        """The time to wait for a session, if a call gives none; ``None`` for no waiting."""
         return None
 
     async def _ready(self, deadline: float, wait: float | None = None) -> Entity:
@@ -342,7 +344,7 @@ class ServiceBusReceiver(Settler, AsyncIterator[ServiceBusReceivedMessage]):
         return await self._found(deadline)
 
     async def _found(self, deadline: float) -> Entity:
-        """The entity, which keeps messages; without a session."""
+        """Return the entity, which keeps messages. Accepts no session."""
         entity = await Settler._ready(self, deadline)
         require_messages(entity.record)
         return entity
@@ -371,10 +373,10 @@ class ServiceBusReceiver(Settler, AsyncIterator[ServiceBusReceivedMessage]):
         return self._inbox
 
     async def close(self) -> None:
-        """Receive no more. What was fetched ahead is given back, which counts no delivery.
+        """Stop receiving. Prefetched messages are given back, which counts no delivery.
 
-        Messages in the hands of callers stay locked: they can be settled through another receiver of the same queue.
-        But a session is given back with all of its messages, for others to accept it.
+        Messages that callers hold stay locked: another receiver of the same queue can settle them. A session is given
+        back with all of its messages, so that others can accept it.
         """
         self._closed = True
         if self._connection.orphaned:
@@ -388,9 +390,9 @@ class ServiceBusReceiver(Settler, AsyncIterator[ServiceBusReceivedMessage]):
         try:
             await self._wind_up()
         finally:
-            self._on_close(self)  # here, where no cancellation of who closes can keep it from being done
+            self._on_close(self)  # done here, so that cancelling a caller of close() cannot prevent it
 
     async def _wind_up(self) -> None:
-        """Give back what the receiver still has."""
+        """Give back the messages that the receiver still has."""
         if self._inbox is not None:
             await self._inbox.aclose()

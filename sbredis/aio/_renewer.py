@@ -1,4 +1,4 @@
-"""Renewing the locks of messages and sessions while they are being worked on."""
+"""Renewing the locks of messages and sessions while the application works on them."""
 
 from __future__ import annotations
 
@@ -20,11 +20,12 @@ __all__ = ["AutoLockRenewer", "LockRenewFailureCallback"]
 
 
 class AutoLockRenewer:
-    """Renews the locks of the messages and sessions that are registered with it, in one loop, for a limited time each.
+    """Renews the locks of the messages and sessions that are registered with it, each for a limited time.
 
-    A lock is renewed when a third of it is left, or ten seconds, whichever is more; of a short one half. What is due at
-    the same moment shares a call. A message is let go when it is settled, a session when its receiver is closed. If a
-    lock is lost, cannot be renewed, or has been renewed for as long as was asked for, ``auto_renew_error`` says so, and
+    One loop renews all of them. A lock is renewed when a third of its duration or ten seconds is left, whichever is
+    more. A short lock is renewed when half of it is left. Renewals that are due at the same moment share a call. The
+    renewals of a message end when it is settled, and those of a session when its receiver is closed. They also end if
+    the lock is lost, if it cannot be renewed, or when the requested time is over. Then ``auto_renew_error`` is set, and
     ``on_lock_renew_failure(renewable, error)`` is called, which may be a coroutine function.
     """
 
@@ -34,7 +35,7 @@ class AutoLockRenewer:
         on_lock_renew_failure: LockRenewFailureCallback | None = None,
         loop: asyncio.AbstractEventLoop | None = None,
     ) -> None:
-        del loop  # Azure's; there is only the running one
+        del loop  # Azure's argument; the running loop is used
         self._duration = seconds_of(max_lock_renewal_duration, "max_lock_renewal_duration")
         self._on_failure = _callable(on_lock_renew_failure)
         self._renewals = Renewals()
@@ -53,19 +54,19 @@ class AutoLockRenewer:
         max_lock_renewal_duration: float | None = None,
         on_lock_renew_failure: LockRenewFailureCallback | None = None,
     ) -> None:
-        """Renew the lock of a message or a session from now on, until it is settled or the duration has passed.
+        """Renew the lock of a message or a session from now on, until it is settled or the duration is over.
 
-        Raises :class:`ValueError` for a message without a lock, and :class:`TypeError` for what is neither.
+        Raises :class:`ValueError` for a message without a lock, and :class:`TypeError` for any other object.
         """
         self.check_open()
         if not isinstance(receiver, ServiceBusReceiver):  # pyright: ignore[reportUnnecessaryIsInstance]  # callers are not all typed
             raise TypeError(
-                f"A receiver of sbredis.aio is needed, not {public_name(receiver)}: what "
-                "is asynchronous and what is not cannot be mixed."
+                f"A receiver of sbredis.aio is needed, not {public_name(receiver)}: asynchronous and synchronous "
+                "objects cannot be mixed."
             )
         if not isinstance(renewable, (ServiceBusReceivedMessage, ServiceBusSession)):  # pyright: ignore[reportUnnecessaryIsInstance]  # callers are not all typed
             raise TypeError(
-                f"What is renewed is a message that was received, or a session, not {type(renewable).__name__}."
+                f"Only a message that was received, or a session, can be renewed, not {type(renewable).__name__}."
             )
         hold = hold_on(renewable)
         lease = hold.lease
@@ -85,7 +86,7 @@ class AutoLockRenewer:
         self._renewals.add(renewable, lease.until, asked, report_of(receiver), on_failure)
 
     async def close(self) -> None:
-        """Renew no more. Locks run on for as long as they have been renewed; nobody is called for that.
+        """Stop renewing. Locks last as long as they were renewed last; no callback is called for the end of renewals.
 
         Does not wait for renewals that are under way. Waits at most five seconds for callbacks that are running, and
         then cancels them.
@@ -94,16 +95,16 @@ class AutoLockRenewer:
 
     @property
     def closed(self) -> bool:
-        """Whether it was closed."""
+        """Whether the renewer is closed."""
         return self._renewals.closed
 
     def check_open(self) -> None:
-        """Raise if it was closed."""
+        """Raise if the renewer is closed."""
         if self._renewals.closed:
             raise ServiceBusError("The AutoLockRenewer is closed and cannot be used again: make another one.")
 
 
 def _callable(given: LockRenewFailureCallback | None) -> LockRenewFailureCallback | None:
     if given is not None and not callable(given):
-        raise TypeError(f"on_lock_renew_failure is a function, not {type(given).__name__}.")
+        raise TypeError(f"on_lock_renew_failure must be a function, not {type(given).__name__}.")
     return given

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import logging
 from collections.abc import AsyncIterable, Callable, Iterable, Sequence
 from datetime import datetime
 from functools import partial
@@ -37,17 +36,13 @@ if TYPE_CHECKING:
 
 __all__ = ["ServiceBusSender"]
 
-_CLOCKS_APART = 600_000
-"""By how many milliseconds clocks may differ, with what is scheduled on a topic going out at its time all the same."""
-_log = logging.getLogger("sbredis.client")
-
 
 class ServiceBusSender:
     """Sends messages to one queue or topic. Made by :meth:`ServiceBusClient.get_queue_sender` and ``get_topic_sender``.
 
-    Calls may be made concurrently, and should be: those that are made at the same moment share a round trip. At most
-    ``max_in_flight`` messages of ``max_in_flight_bytes`` together are under way; who would send more waits. Every call
-    ends with the outcome of its messages, and :meth:`close` waits for those that are still under way.
+    Calls may be made concurrently, and should be: calls at the same moment share a round trip. At most
+    ``max_in_flight`` messages, and ``max_in_flight_bytes`` in total, are under way at a time; further calls wait. Every
+    call ends with the outcome of its messages. :meth:`close` waits for the messages that are still under way.
     """
 
     def __init__(
@@ -76,21 +71,21 @@ class ServiceBusSender:
 
     @property
     def entity_name(self) -> str:
-        """The queue or topic that it sends to."""
+        """The queue or topic that the sender sends to."""
         return self._name
 
     @property
     def client_identifier(self) -> str:
-        """What names this sender in logs."""
+        """The name of this sender in logs."""
         return self._client_identifier
 
     @property
     def in_flight(self) -> int:
-        """How many messages are under way: sent, and not answered for yet."""
+        """The number of messages that are under way: sent, but not answered yet."""
         return self._outbox.throttle.messages
 
     async def __aenter__(self) -> Self:
-        """Connect. If that fails, the sender is closed."""
+        """Connect. If that fails, close the sender."""
         try:
             with self._telemetry.operation("open", self._name):
                 await self._outbox.ready(deadline_of(None))
@@ -114,16 +109,17 @@ class ServiceBusSender:
         timeout: float | None = None,
         **kwargs: Unpack[NoOptions],
     ) -> None:
-        """Send a message, several, or a batch, and return when the broker has taken them.
+        """Send a message, several, or a batch, and return when the broker has accepted them.
 
-        Several are taken all together or not at all: on a partitioned queue they must have one key. Raises
-        :class:`~sbredis.exceptions.MessageSizeExceededError` for what is too large,
-        :class:`~sbredis.exceptions.ServiceBusQuotaExceededError` when the queue is full,
-        :class:`~sbredis.exceptions.MessagingEntityDisabledError` when it does not take messages, and what a
-        connection may end with; ``outcome`` says whether the messages may have been taken. ``timeout`` in seconds
-        bounds all of it, 60 unless said.
+        Several messages are accepted all together or not at all. On a partitioned queue they must have the same key.
+        ``timeout`` limits the whole call, in seconds; the default is 60.
 
-        A message without an id gets one. It keeps that if the send fails or its outcome is unknown, so that a queue
+        Raises :class:`~sbredis.exceptions.MessageSizeExceededError` if a message or the batch is too large,
+        :class:`~sbredis.exceptions.ServiceBusQuotaExceededError` if the queue is full,
+        :class:`~sbredis.exceptions.MessagingEntityDisabledError` if it does not accept messages, and the errors of a
+        connection. ``outcome`` of the error says whether the messages may have been accepted.
+
+        A message without an id gets one. It keeps the id if the send fails or its outcome is unknown, so that a queue
         that detects duplicates recognises the repetition. A message that was sent gets another id when it is sent
         again.
         """
@@ -160,11 +156,11 @@ class ServiceBusSender:
         timeout: float | None = None,
         **kwargs: Unpack[NoOptions],
     ) -> list[int]:
-        """Have messages enqueued at a time to come, and return the sequence numbers by which that can be cancelled.
+        """Have messages enqueued at a later time; return their sequence numbers, by which they can be cancelled.
 
         ``schedule_time_utc`` is one time for all messages, or a list of times with one for each message. The numbers
-        are in the order of the messages. The messages get other numbers when they are enqueued. All of them are taken,
-        or none.
+        are in the order of the messages. A message gets another number when it is enqueued. Either all messages are
+        accepted, or none.
         """
         warn_of_unknown("schedule_messages", kwargs)
         deadline = deadline_of(timeout)
@@ -179,11 +175,11 @@ class ServiceBusSender:
     async def cancel_scheduled_messages(
         self, sequence_numbers: int | Sequence[int], *, timeout: float | None = None, **kwargs: Unpack[NoOptions]
     ) -> None:
-        """Take back messages that are scheduled and not enqueued yet.
+        """Cancel messages that are scheduled and not enqueued yet.
 
-        Raises :class:`~sbredis.exceptions.MessageNotFoundError` if one of them is not there, and then cancels none. But
-        several calls are needed on a partitioned queue, or for more than 1,000: then the error lists what earlier calls
-        had already cancelled.
+        Raises :class:`~sbredis.exceptions.MessageNotFoundError` if one of them does not exist, and then cancels none.
+        A partitioned queue, or more than 1,000 messages, needs several calls. Then the error lists the messages that
+        earlier calls had already cancelled.
         """
         warn_of_unknown("cancel_scheduled_messages", kwargs)
         deadline = deadline_of(timeout)
@@ -201,17 +197,18 @@ class ServiceBusSender:
         timeout: float | None = None,
         errors: Literal["raise", "return"] = "raise",
     ) -> SendStream:
-        """Send what an iterable brings, each message by itself, as fast as the throttle lets it.
+        """Send the items of an iterable, each as a message of its own, as fast as the throttle permits.
 
-        ``async for result in sender.send_stream(source)`` brings a :class:`SendResult` for each message in the order of
-        the source; ``await sender.send_stream(source)`` sends all and returns how many there were. No more than
-        ``max_in_flight`` messages are held, so the source is read no faster than the broker takes its messages.
+        ``async for result in sender.send_stream(source)`` gives a :class:`SendResult` for each message in the order of
+        the source. ``await sender.send_stream(source)`` sends all of them and returns their number. At most
+        ``max_in_flight`` messages are held, so the source is read no faster than the broker accepts its messages.
 
-        The first message that fails ends the stream with an error that names it, after the outcomes of those that were
-        under way; with ``errors="return"`` it is a result like the others. ``timeout`` is that of each message.
+        The first message that fails ends the stream. The outcomes of the messages that were under way come first, and
+        then an error that names the failed message. With ``errors="return"`` a failure is a result like the others.
+        ``timeout`` is for each message.
         """
         if errors not in ("raise", "return"):
-            raise ValueError(f"errors is 'raise' or 'return', not {quoted(errors)}")
+            raise ValueError(f"errors must be 'raise' or 'return', not {quoted(errors)}")
         deadline_of(timeout)
         self._outbox.check_open()
         return SendStream(
@@ -226,7 +223,7 @@ class ServiceBusSender:
         )
 
     async def create_message_batch(self, max_size_in_bytes: int | None = None) -> ServiceBusMessageBatch:
-        """A batch to be filled with as many messages as fit into one send, at most what the queue or topic takes."""
+        """Make an empty batch for one send. Its size is limited to the largest that the queue or topic accepts."""
         if max_size_in_bytes is not None:
             count_of(max_size_in_bytes, "max_size_in_bytes")
         entity = await self._outbox.ready(deadline_of(None))
@@ -241,7 +238,7 @@ class ServiceBusSender:
         return batch
 
     async def close(self) -> None:
-        """Take no more messages, and wait until the outcome of all that are under way is known."""
+        """Accept no more messages, and wait for the outcome of all messages that are under way."""
         self._outbox.closed = True
         if not self._connection.orphaned:
             for stream in list(self._streams):
@@ -250,7 +247,7 @@ class ServiceBusSender:
         self._on_close(self)
 
     async def _send_watched(self, message: MessageTypes | ServiceBusMessageBatch, deadline: float) -> None:
-        """Send, and have it in spans, metrics and the log: from before the entity is looked for, which may fail."""
+        """Send with spans, metrics and log records, which begin before the entity is looked up: that may fail too."""
         batch = message if isinstance(message, ServiceBusMessageBatch) else None
         listed = as_messages(message) if batch is None else list(contents_of(batch).messages)
         if not listed:

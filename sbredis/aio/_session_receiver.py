@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 __all__ = ["ServiceBusSessionReceiver"]
 
 _WAITING_FOR_A_SESSION = 65.0
-"""What Azure's service waits for a session to become free, unless it is told."""
+"""How long Azure's service waits for a free session by default."""
 
 
 @public
@@ -39,9 +39,9 @@ class ServiceBusSessionReceiver(ServiceBusReceiver):
     Made by :meth:`ServiceBusClient.get_queue_receiver` and ``get_subscription_receiver`` with a ``session_id``, and by
     ``accept_next_session``. It accepts the session when it is opened, and gives it back when it is closed.
 
-    Leaving ``async with receiver`` by an :class:`Exception` counts a failed delivery for each message that was handed
-    out and is not settled, so that a message at which its handler fails reaches the delivery limit. A cancellation, an
-    interruption and a lost lock count nothing; neither does :meth:`close`.
+    If an :class:`Exception` leaves ``async with receiver``, each message that was handed out and is not settled counts
+    a failed delivery. So a message that makes its handler fail reaches the delivery limit. A cancellation, an
+    interruption, a lost lock and :meth:`close` do not count.
     """
 
     def __init__(
@@ -65,18 +65,18 @@ class ServiceBusSessionReceiver(ServiceBusReceiver):
             on_close=on_close,
         )
         self._session: ServiceBusSession | None = None
-        """The one that it has accepted."""
+        """The accepted session."""
         self._accepting = asyncio.Lock()
         self._opening: asyncio.Task[HeldSession] | None = None
-        """Accepts the session."""
+        """The task that accepts the session."""
         self._in_hand: dict[int, Hold] = {}
-        """The messages that were handed to callers and are not settled."""
+        """The messages that callers have and that are not settled."""
         self._failed = False
-        """The receiver was left by an error that counts as a failed delivery."""
+        """Whether an error that counts as a failed delivery has left the receiver."""
 
     @property
     def session(self) -> ServiceBusSession:
-        """The session that it receives from. Raises :class:`ValueError` before it has accepted one."""
+        """The session that the receiver receives from. Raises :class:`ValueError` before it has accepted one."""
         if self._session is None:
             raise ValueError(
                 "The receiver has not accepted a session yet: enter 'async with receiver' (or 'with receiver'), or "
@@ -90,7 +90,7 @@ class ServiceBusSessionReceiver(ServiceBusReceiver):
         self._failed = is_failed_delivery(error)
         await super().__aexit__(kind, error, traceback)
 
-    # -- what is in hand -----------------------------------------------------------------------------------------------
+    # -- messages that callers have ------------------------------------------------------------------------------------
 
     def _hand_over(self, messages: Sequence[ServiceBusReceivedMessage]) -> None:
         super()._hand_over(messages)
@@ -112,8 +112,9 @@ class ServiceBusSessionReceiver(ServiceBusReceiver):
     # -- accepting -----------------------------------------------------------------------------------------------------
 
     async def _ready(self, deadline: float, wait: float | None = None) -> Entity:
-        """The entity, with the session accepted. The next session that is free is waited for no longer than ``wait``
-        seconds, or what the receiver was told.
+        """Accept the session and return the entity.
+
+        Waits for a free session for up to ``wait`` seconds, or the time that the receiver was given.
         """
         entity = await self._found(deadline)
         require_sessions(entity.record)
@@ -125,17 +126,17 @@ class ServiceBusSessionReceiver(ServiceBusReceiver):
         return entity
 
     def _check_kind(self, entity: Entity) -> None:
-        """It was checked before the session was accepted."""
+        """Do nothing: the kind was checked before the session was accepted."""
 
     @property
     def _longest_wait(self) -> float | None:
-        """For how long a session is waited for, where a call does not say it; ``None`` if for none."""
+        """The time to wait for a session, if a call gives none; ``None`` for no waiting."""
         if isinstance(self._session_id, str):
             return None
         return _WAITING_FOR_A_SESSION if self._max_wait_time is None else self._max_wait_time
 
     async def _accept(self, entity: Entity, deadline: float, wait: float | None) -> None:
-        """Accept the session, if nobody else does so meanwhile. Who goes away leaves no session behind."""
+        """Accept the session, unless another task does it first. A cancelled caller leaves no session locked."""
         try:
             async with asyncio.timeout_at(deadline):
                 await self._accepting.acquire()
@@ -169,8 +170,8 @@ class ServiceBusSessionReceiver(ServiceBusReceiver):
             return await accept_next(entity, left if wait is None else min(wait, left), deadline)
 
     def _opened(self, opening: asyncio.Task[HeldSession]) -> None:
-        """The session was accepted, or not."""
-        if self._opening is opening:  # if it was cancelled, the next one may have begun
+        """Keep the session that was accepted, or give it back if the receiver is closed."""
+        if self._opening is opening:  # if it was cancelled, another task may have replaced it
             self._opening = None
         if opening.cancelled() or opening.exception() is not None:
             return

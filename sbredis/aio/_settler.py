@@ -1,4 +1,4 @@
-"""Settling messages and looking after sessions by handle: of locks that another process holds."""
+"""Settling messages and administering sessions by handle, for locks that another process holds."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ __all__ = ["ServiceBusSettler"]
 
 @dataclass(slots=True)
 class _Held:
-    """A message as far as its lock goes: what its handle tells, and where calls about it come together."""
+    """The lock of a message, as its handle describes it, and the client of its partition."""
 
     name: str
     lease: MessageLease | None
@@ -46,15 +46,15 @@ class _Held:
 
 
 class ServiceBusSettler:
-    """Settles messages that another process or another connection has received, and looks after sessions likewise.
+    """Settles messages that another process or another connection has received, and manages sessions likewise.
 
     Made by :meth:`ServiceBusClient.get_settler`. It receives nothing. Its methods take handles, which
     :meth:`ServiceBusReceiver.get_lock_handle` and :attr:`ServiceBusSession.lock_handle` make.
 
-    What a handle says is checked before anything is changed: one that is malformed, or made for another entity or
-    sub-queue, is a :class:`ValueError`. Whether the lock still holds is for the broker to say:
-    :class:`~sbredis.exceptions.MessageLockLostError` or :class:`~sbredis.exceptions.SessionLockLostError` if not. Any
-    of the calls may be made concurrently.
+    The settler checks a handle before it changes anything. A handle that is malformed, or was made for another entity
+    or sub-queue, raises :class:`ValueError`. The broker decides whether the lock still holds. If not, the call raises
+    :class:`~sbredis.exceptions.MessageLockLostError` or :class:`~sbredis.exceptions.SessionLockLostError`. All calls
+    may be made concurrently.
     """
 
     def __init__(
@@ -69,11 +69,11 @@ class ServiceBusSettler:
 
     @property
     def entity_path(self) -> str:
-        """The queue or subscription whose messages it settles, with the sub-queue if it is one."""
+        """The path of the queue or subscription whose messages it settles, with the sub-queue if there is one."""
         return self._name + SUFFIXES[self._sub_queue]
 
     async def __aenter__(self) -> Self:
-        """Connect, and find the entity."""
+        """Connect, and look up the entity."""
         with self._telemetry.operation("open", self.entity_path):
             await self._entity(deadline_of(None))
         return self
@@ -85,13 +85,13 @@ class ServiceBusSettler:
         return f"<ServiceBusSettler {self.entity_path!r} {'closed' if self._closed else 'open'}>"
 
     async def close(self) -> None:
-        """Settle no more. Locks stay as they are."""
+        """Stop settling. Locks stay as they are."""
         self._closed = True
 
     # -- messages ------------------------------------------------------------------------------------------------------
 
     async def complete_message(self, handle: str, *, timeout: float | None = None) -> None:
-        """Settle a message as done: it is removed from the queue."""
+        """Settle a message as done: remove it from the queue."""
         await self._settle("complete", handle, timeout)
 
     async def abandon_message(
@@ -102,15 +102,15 @@ class ServiceBusSettler:
         properties_to_modify: Mapping[str, PrimitiveTypes] | None = None,
         timeout: float | None = None,
     ) -> None:
-        """Give a message back, to be received again, at once or after a delay; counted as a failed delivery.
+        """Give a message back, to be received again at once or after a delay. Counts a failed delivery.
 
-        When it was delivered as often as the queue allows, it goes to the dead-letter queue. The application properties
-        in ``properties_to_modify`` are changed or added, which takes one more call to read the message.
+        A message that reaches the queue's delivery limit goes to the dead-letter queue. The application properties in
+        ``properties_to_modify`` are changed or added, which takes one more call to read the message.
         """
         await self._settle("abandon", handle, timeout, modify=properties_to_modify, delay=delay_of(delay))
 
     async def release_message(self, handle: str, *, timeout: float | None = None) -> None:
-        """Unlock a message without counting a delivery: it returns to its place, and is received again at once."""
+        """Unlock a message without counting a delivery: it returns to its place and can be received again at once."""
         await self._settle("release", handle, timeout)
 
     async def defer_message(
@@ -120,9 +120,9 @@ class ServiceBusSettler:
         properties_to_modify: Mapping[str, PrimitiveTypes] | None = None,
         timeout: float | None = None,
     ) -> None:
-        """Set a message aside: it is received again by its sequence number only. Counted as a failed delivery.
+        """Set a message aside: it can be received again only by its sequence number. Counts a failed delivery.
 
-        When it was delivered as often as the queue allows, it goes to the dead-letter queue instead.
+        A message that reaches the queue's delivery limit goes to the dead-letter queue instead.
         """
         await self._settle("defer", handle, timeout, modify=properties_to_modify)
 
@@ -135,7 +135,7 @@ class ServiceBusSettler:
         properties_to_modify: Mapping[str, PrimitiveTypes] | None = None,
         timeout: float | None = None,
     ) -> None:
-        """Move a message to the dead-letter queue, with why it is there, which takes one more call to read it."""
+        """Move a message to the dead-letter queue, with a reason. This takes one more call to read the message."""
         await self._settle(
             "dead_letter",
             handle,
@@ -148,13 +148,13 @@ class ServiceBusSettler:
     async def renew_message_lock(self, handle: str, *, timeout: float | None = None) -> datetime:
         """Lock a message for the full duration from now on, and return when the lock ends. The handle stays the same.
 
-        Of a message that belongs to a session, the lock of the session is to be renewed.
+        A message of a session has no lock of its own: renew the lock of the session.
         """
         deadline = deadline_of(timeout)
         given = self._of_message(handle)
         if given.session is not None:
             raise ValueError(
-                "The message has no lock of its own but that of its session: renew the lock of the session."
+                "The message has no lock of its own, only that of its session: renew the lock of the session."
             )
         with self._telemetry.operation("renew_message_lock", self.entity_path) as operation:
             held = await self._held(given, deadline, operation)
@@ -187,7 +187,7 @@ class ServiceBusSettler:
             job = SettleJob(lock._replace(delay=delay), deadline, None, given.session)
             await held.partition_client.settling(kind).submit(job)
 
-    async def _changes(  # noqa: PLR0917 -- what changes, of what
+    async def _changes(  # noqa: PLR0917 -- the changes, and the message they are for
         self,
         given: LockHandle,
         held: _Held,
@@ -196,7 +196,7 @@ class ServiceBusSettler:
         description: str | None,
         deadline: float,
     ) -> bytes:
-        """The changes of a settlement, those that were made before included: the message is read for them."""
+        """Read the message; return the changes to its properties, earlier ones and those of this settlement."""
         side: SidePrefix = "d" if given.name.startswith("d") else ""
         number = int(given.name.removeprefix("d"))
 
@@ -242,7 +242,7 @@ class ServiceBusSettler:
         return datetime.fromtimestamp(session.lease.until_utc, UTC)
 
     async def get_session_state(self, handle: str, *, timeout: float | None = None) -> bytes | None:
-        """What was kept for a session; ``None`` if nothing was, or no longer."""
+        """Return the state that was kept for a session; ``None`` if there is none, or no longer."""
         deadline = deadline_of(timeout)
         given = self._of_session(handle)
         with self._telemetry.operation("get_session_state", self.entity_path):
@@ -251,14 +251,14 @@ class ServiceBusSettler:
     async def set_session_state(
         self, handle: str, state: str | bytes | bytearray | None, *, timeout: float | None = None
     ) -> None:
-        """Keep something for a session, up to the size of a message; ``None`` for nothing. Text is kept in UTF-8."""
+        """Keep a state for a session, up to the size of a message; ``None`` removes it. Text is kept in UTF-8."""
         deadline = deadline_of(timeout)
         given, kept = self._of_session(handle), state_bytes(state)
         with self._telemetry.operation("set_session_state", self.entity_path):
             await (await self._session(given, deadline)).write_state(kept, deadline)
 
     async def release_session(self, handle: str, *, timeout: float | None = None) -> None:
-        """Give a session back with all that is held of it, for others to accept it. This counts no delivery."""
+        """Give a session back with all messages held from it, so that others can accept it. Counts no delivery."""
         deadline = deadline_of(timeout)
         given = self._of_session(handle)
         with self._telemetry.operation("release_session", self.entity_path):
@@ -271,7 +271,7 @@ class ServiceBusSettler:
         return given
 
     async def _session(self, given: LockHandle, deadline: float) -> HeldSession:
-        """A session whose lock holds as far as this process knows."""
+        """Return the session, assuming that its lock still holds."""
         assert given.session is not None
         partition_client = await self._partition_client(given, deadline)
         lease = MessageLease(given.token, math.inf, math.inf, given.session)
@@ -287,11 +287,11 @@ class ServiceBusSettler:
         return entity
 
     async def _partition_client(self, given: LockHandle, deadline: float) -> PartitionClient:
-        """Where calls about a lock come together, if it is one of this entity."""
+        """Return the client of the lock's partition, if the lock belongs to this entity."""
         entity = await self._entity(deadline)
         seen = entity.record
         if seen.incarnation != given.incarnation:
-            # What this client knows may be old: the entity may have been deleted and created again.
+            # This client's data may be stale: the entity may have been deleted and created again.
             found = await self._connection.record(self._name, deadline)
             if found.incarnation == given.incarnation:
                 await entity.reload(seen, deadline)

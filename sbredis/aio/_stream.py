@@ -1,4 +1,4 @@
-"""Sending a stream of messages: bounded memory, results in order."""
+"""Sending a stream of messages, with bounded memory and with results in order."""
 
 from __future__ import annotations
 
@@ -29,15 +29,15 @@ _log = logging.getLogger("sbredis.client")
 
 @dataclass(frozen=True, slots=True)
 class SendResult:
-    """What became of one message of a stream."""
+    """The outcome of one message of a stream."""
 
     index: int
-    """Its place in the stream, from 0 on."""
+    """The position of the message in the stream, from 0 on."""
     message: ServiceBusMessage
     sequence_number: int | None
-    """Its number, if it was taken."""
+    """The sequence number of the message, if the broker accepted it."""
     error: Exception | None = None
-    """Why it was not, or may not have been."""
+    """Why the message was not accepted, or may not have been."""
 
 
 @dataclass(slots=True)
@@ -46,14 +46,14 @@ class _Pending:
     message: Any
     future: asyncio.Future[int]
     message_id: str | None
-    """The id that was assigned for this send, if one was."""
+    """The id that was assigned for this send, if any."""
 
 
 class SendStream(AsyncIterator[SendResult]):
-    """The messages of a source on their way. Iterate over it for the results, or await it for their number.
+    """A stream of messages that is being sent. Iterate over it for the results, or await it for their number.
 
-    The source is read in a task of its own, never further than the window ahead of what was iterated over. Ending the
-    iteration early stops the reading; what was read is still brought to its end, and logged if it fails.
+    A separate task reads the source, never further ahead of the iteration than the window. Ending the iteration early
+    stops the reading. Messages that were already read are still sent, and failures are logged.
     """
 
     def __init__(
@@ -72,14 +72,14 @@ class SendStream(AsyncIterator[SendResult]):
         self._outbox = outbox
         self._telemetry = telemetry
         self._streams = streams
-        """The streams of its sender that are under way."""
+        """The sender's streams that are under way."""
         self._source = source
         self._timeout = timeout
         self._errors = errors
         self._window = window
         self._pending: deque[_Pending] = deque()
         self._left: list[asyncio.Future[int]] = []
-        """What is under way still, of an iteration that has ended."""
+        """Sends that are still under way after the iteration has ended."""
         self._changed = asyncio.Event()
         self._feeder: asyncio.Task[None] | None = None
         self._exhausted = False
@@ -91,7 +91,7 @@ class SendStream(AsyncIterator[SendResult]):
         return self._results()
 
     async def _results(self) -> AsyncGenerator[SendResult]:
-        """A generator, because it is told when a loop over it is left early."""
+        """Return a generator, because Python closes a generator when a loop over it is left early."""
         try:
             while True:
                 try:
@@ -117,7 +117,7 @@ class SendStream(AsyncIterator[SendResult]):
         if self._ended:
             raise StopAsyncIteration
         if self._iterates:
-            raise RuntimeError("a stream is iterated over by one task at a time")
+            raise RuntimeError("a stream can be iterated over by one task at a time only")
         self._iterates = True
         try:
             return await self._next()
@@ -144,7 +144,7 @@ class SendStream(AsyncIterator[SendResult]):
         first = self._pending[0]
         if not first.future.done():
             await asyncio.wait((first.future,))
-            if self._ended:  # meanwhile, by somebody else
+            if self._ended:  # another task ended the stream meanwhile
                 raise StopAsyncIteration
         self._pending.popleft()
         self._changed.set()
@@ -163,11 +163,11 @@ class SendStream(AsyncIterator[SendResult]):
         return SendResult(first.index, first.message, None, named)
 
     async def aclose(self) -> None:
-        """Read no further, and wait for the outcome of what was read."""
+        """Stop reading, and wait for the outcome of the messages that were read."""
         await self._end(waits=True)
 
     async def halt(self) -> None:
-        """The same for the sender, which is being closed: who iterates still gets the outcomes, and then an error."""
+        """Stop for a sender that is closing: the iterating task still gets the outcomes, and then an error."""
         if not self._exhausted:
             self._failed = ValueError("The sender was closed before the source of the stream had ended.")
         await self._stop()
@@ -193,11 +193,11 @@ class SendStream(AsyncIterator[SendResult]):
         if self._feeder is not None and not self._feeder.done():
             self._feeder.cancel()
             await asyncio.wait((self._feeder,))
-            self._exhausted = True  # it may not even have begun
+            self._exhausted = True  # the task may not even have started
             self._changed.set()
 
     def _report(self) -> None:
-        """Log what has failed and nobody will ask for."""
+        """Log the failures that no caller will ask for."""
         errors: Counter[str] = Counter()
         for pending in self._pending:
             if not pending.future.done():
@@ -207,7 +207,9 @@ class SendStream(AsyncIterator[SendResult]):
                 _keep_id(pending)
                 errors[str(error)] += 1
         for error_text, count in errors.items():
-            _log.warning("%d messages of a stream failed that no caller waited for any more: %s", count, error_text)
+            _log.warning(
+                "%d messages of a stream failed, and no caller was waiting for them any more: %s", count, error_text
+            )
 
     # -- reading the source --------------------------------------------------------------------------------------------
 
@@ -219,13 +221,13 @@ class SendStream(AsyncIterator[SendResult]):
                     await self._put(index, item)
                     index += 1
                     if index % _AT_A_STRETCH == 0:
-                        await asyncio.sleep(0)  # a source that never waits lets the others come to their turn
+                        await asyncio.sleep(0)  # let other tasks run, because the source may never wait
                     while len(self._pending) >= self._window:
                         self._changed.clear()
                         await self._changed.wait()
         except asyncio.CancelledError:
             raise
-        except Exception as error:  # noqa: BLE001  # the source's own, handed to who iterates
+        except Exception as error:  # noqa: BLE001  # an error of the source, passed on to the iterating task
             self._failed = error
         finally:
             self._exhausted = True
@@ -248,7 +250,7 @@ class SendStream(AsyncIterator[SendResult]):
             message_id = use_id(message)
             job = await outbox.begin([message], [made], len(made.payload), entity, deadline, ordered=True)
             future: asyncio.Future[int] = job.future
-        except Exception as error:  # noqa: BLE001  # the message's own
+        except Exception as error:  # noqa: BLE001  # an error of this message
             future = asyncio.get_running_loop().create_future()
             future.set_exception(error)
         except BaseException as error:
@@ -284,18 +286,18 @@ async def _each(source: AsyncIterable[Any] | Iterable[Any]) -> AsyncGenerator[An
 
 
 def _keep_id(pending: _Pending) -> None:
-    """A message that was not sent, or is not known to be, keeps its id for the next time."""
+    """Let a message keep its id for the next time if it was not sent, or may not have been."""
     if isinstance(pending.message, ServiceBusMessage):
         keep_id(pending.message, pending.message_id)
 
 
 def _untaken(future: asyncio.Future[int]) -> None:
     if not future.cancelled() and (error := future.exception()) is not None:
-        _log.warning("a message of a stream failed that no caller waited for any more: %s", error)
+        _log.warning("a message of a stream failed, and no caller was waiting for it any more: %s", error)
 
 
 def _named(error: Exception, pending: _Pending) -> Exception:
-    """The same error, saying which message of the stream it is about."""
+    """Return the same error, with the message of the stream named in it."""
     name = f"message {pending.index} of the stream"
     if isinstance(pending.message, ServiceBusMessage) and pending.message.message_id is not None:
         name += f" (message id {pending.message.message_id!r})"

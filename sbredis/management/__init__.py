@@ -1,6 +1,6 @@
-"""The administration of entities, under Azure's name: their properties, and the client for code without an event loop.
+"""The administration of entities, under Azure's name: their properties, and a client for code without an event loop.
 
-:class:`sbredis.aio.management.ServiceBusAdministrationClient` is the one for asyncio.
+:class:`sbredis.aio.management.ServiceBusAdministrationClient` is the client for asyncio.
 """
 
 from __future__ import annotations

@@ -565,7 +565,7 @@ async def test_a_failure_without_a_waiting_caller_is_logged(url: str, caplog: py
             gate.open()
             await sender.close()
         (record,) = caplog.records
-        assert "failed that no caller waited for any more: The entity is full" in record.getMessage()
+        assert "failed, and no caller was waiting for it any more: The entity is full" in record.getMessage()
         assert "tracking id" in record.getMessage()
 
 

@@ -234,7 +234,7 @@ async def test_an_error_of_the_source_is_raised_after_the_earlier_results(url: s
 @in_memory
 async def test_an_invalid_errors_option_is_refused(url: str) -> None:
     async with queue_at(url) as queue, queue.client.get_queue_sender("q") as sender:
-        with pytest.raises(ValueError, match="errors is 'raise' or 'return'"):
+        with pytest.raises(ValueError, match="errors must be 'raise' or 'return'"):
             await sender.send_stream([], errors="ignore")  # type: ignore[arg-type]
 
 
@@ -330,7 +330,7 @@ async def test_a_failure_after_an_early_end_is_logged(url: str, caplog: pytest.L
         with caplog.at_level(logging.WARNING, "sbredis"):
             async with aclosing(sender.send_stream(source)) as stream:
                 assert (await anext(stream)).error is None
-        assert "that no caller waited for any more" in caplog.text
+        assert "no caller was waiting for" in caplog.text
         assert "The entity is full" in caplog.text
         assert "tracking id" in caplog.text
 

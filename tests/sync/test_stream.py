@@ -147,7 +147,7 @@ def test_a_sender_that_is_closed_ends_the_stream_behind_the_results_before(sende
 
 
 def test_wrong_arguments_are_refused_at_once(sender: ServiceBusSender) -> None:
-    with pytest.raises(ValueError, match="errors is"):
+    with pytest.raises(ValueError, match="errors must be"):
         sender.send_stream([], errors="ignore")  # type: ignore[arg-type]
     with pytest.raises(ValueError, match="timeout"):
         sender.send_stream([], timeout=0)

@@ -1,4 +1,4 @@
-"""The administration of entities, asynchronously. What it takes and returns is in :mod:`sbredis.management`."""
+"""The administration of entities, on asyncio. Its arguments and results are in :mod:`sbredis.management`."""
 
 from __future__ import annotations
 

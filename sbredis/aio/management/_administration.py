@@ -1,4 +1,4 @@
-"""The administration of a namespace: what it is, and all that is in it."""
+"""The administration client: a namespace and everything in it."""
 
 from __future__ import annotations
 
@@ -25,13 +25,12 @@ class ServiceBusAdministrationClient(
 ):
     """Creates, finds, changes, counts, lists and deletes queues, topics, subscriptions and rules of a namespace.
 
-    Nothing is connected to before the first call. Every call ends within its ``timeout`` in seconds, or the client's,
-    and may be made concurrently with others. Names are compared without regard to the case of ASCII letters. What is
-    wrong about names, properties, filters or actions is a :class:`ValueError` or :class:`TypeError` before anything is
-    sent.
+    The client connects at the first call. Every call ends within its ``timeout`` in seconds, or else that of the
+    client. Calls may be made concurrently. Names are compared without regard to the case of ASCII letters. A mistake in
+    a name, a property, a filter or an action raises :class:`ValueError` or :class:`TypeError` before anything is sent.
 
-    A creation, change or deletion that fails in the middle says so in its error; the next call that names the entity
-    goes on with it.
+    If a creation, change or deletion fails in the middle, its error says so. The next call that names the entity
+    completes it.
     """
 
     def __init__(
@@ -48,15 +47,15 @@ class ServiceBusAdministrationClient(
     ) -> None:
         """``fully_qualified_namespace`` is a connection string such as ``redis://localhost:6379?namespace=orders``.
 
-        ``namespace`` stands above the one in it. ``credential`` is a user and a password, or a credential provider of
-        redis-py, which is asked anew for every connection. ``partition_count`` is the number of partitions that a new
-        namespace is made with, 16 unless said; if the namespace is there and has another number, the first call raises
-        :class:`~sbredis.exceptions.NamespacePartitionsError`. ``api_version`` is Azure's, and has no effect; of what
-        else is given a warning is issued.
+        ``namespace`` overrides the namespace in it. ``credential`` is a user and a password, or a credential provider
+        of redis-py, which the client asks again for every connection. ``partition_count`` is the number of partitions
+        of a new namespace, 16 by default. If the namespace exists with another number, the first call raises
+        :class:`~sbredis.exceptions.NamespacePartitionsError`. ``api_version`` is Azure's argument and has no effect.
+        Any other argument gives a warning.
         """
         clock = clock_in("ServiceBusAdministrationClient", kwargs)
         if api_version is not None:
-            ApiVersion(api_version)  # raises for what is none
+            ApiVersion(api_version)  # raises for an unknown version
         target, provider = credited(parse_target(fully_qualified_namespace), credential)
         self._timeout = seconds_of(timeout, "timeout")
         self._connection = Connection(
@@ -79,7 +78,7 @@ class ServiceBusAdministrationClient(
         timeout: float = 60.0,
         **kwargs: Unpack[AdministrationClientOptions],
     ) -> Self:
-        """The same, under the name that Azure gives it; what else is given is given to the constructor."""
+        """Make a client under Azure's name for this. All further arguments are passed to the constructor."""
         return cls(conn_str, credential_provider, partition_count=partition_count, timeout=timeout, **kwargs)
 
     async def __aenter__(self) -> Self:
@@ -100,7 +99,7 @@ class ServiceBusAdministrationClient(
     # -- the namespace -------------------------------------------------------------------------------------------------
 
     async def get_namespace_properties(self, *, timeout: float | None = None) -> NamespaceProperties:
-        """What the namespace is; it is made, if it is not there yet."""
+        """Return the properties of the namespace; create it if it does not exist yet."""
         await self._connection.open(self._deadline(timeout))
         namespace = self._namespace
         made = moment(namespace.created_at)

@@ -1,4 +1,4 @@
-"""What all calls of an administration client share: the connection, the time they have, describing and counting."""
+"""The base of all calls of an administration client: connection, deadlines, descriptions and counts."""
 
 from __future__ import annotations
 
@@ -24,14 +24,14 @@ T = TypeVar("T")
 P = TypeVar("P", bound=Described)
 
 PAGE = 100
-"""How many of a list a page has."""
+"""The number of items on a page of a list."""
 
 Reading = Callable[[str, int, float], Awaitable[Page[EntityRecord]]]
-"""Reads so many records at most, those after a name, within so many seconds."""
+"""Reads up to a number of records that come after a name, within a number of seconds."""
 
 
 class Calls:
-    """What the groups of calls build on."""
+    """The base class of the groups of calls."""
 
     _connection: Connection
     _timeout: float
@@ -45,7 +45,7 @@ class Calls:
         return deadline_of(self._timeout if timeout is None else timeout)
 
     async def _ask(self, path: str, until: float, ask: Callable[[float], Awaitable[T]]) -> T:
-        """Ask what takes the seconds it has; an error says which entity it was about."""
+        """Await ``ask`` with the seconds that are left. Its error names the entity."""
         await self._connection.open(until)
         try:
             return await ask(until - anyio.current_time())
@@ -54,11 +54,11 @@ class Calls:
             raise
 
     async def _found(self, definition: Definition[P], path: str, until: float) -> EntityRecord:
-        """The entity of this kind."""
+        """Return the record of an entity of this kind."""
         return await self._ask(path, until, lambda left: definition.find(self._namespace, path, left))
 
     async def _exists(self, definition: Definition[P], path: str, until: float) -> bool:
-        """Whether there is an entity of this kind."""
+        """Return whether there is an entity of this kind at this path."""
         try:
             await self._found(definition, path, until)
         except MessagingEntityNotFoundError:
@@ -71,7 +71,7 @@ class Calls:
         return definition.described(record, reachable=all(transport.endpoint_of(key) is not None for key in keys))
 
     async def _counted(self, definition: Definition[P], path: str, until: float) -> Tally:
-        """What is in an entity of this kind."""
+        """Count the contents of an entity of this kind."""
         return await self._count(await self._found(definition, path, until), until)
 
     async def _count(self, record: EntityRecord, until: float) -> Tally:
@@ -80,16 +80,16 @@ class Calls:
         return await self._counter.count(record, until)
 
     async def _entities(self, after: str, most: int, timeout: float) -> Page[EntityRecord]:
-        """Queues and topics, from after this name on. Fewer than that are the last."""
+        """Return queues and topics whose names come after this one. A short page is the last one."""
         found = await self._namespace.list_entities(after, most, timeout=timeout)
         return Page(found, found[-1].name if len(found) == most else None)
 
     async def _page(
         self, kind: Kind, read: Reading, wanted: Callable[[EntityRecord], bool], after: str, until: float
     ) -> Page[EntityRecord]:
-        """A page of those records of this kind that are wanted; only the last one is short.
+        """Return a page of the records of this kind that are wanted; only the last page is short.
 
-        One more than it has is looked for: so where a page says where to go on, there is another.
+        It looks for one more record than fits on the page. So if a page says where to continue, there is another page.
         """
         require_token(after, subscription_name if kind == "subscription" else entity_name)
         await self._connection.open(until)
@@ -101,7 +101,7 @@ class Calls:
         return Page(found[:PAGE], found[PAGE - 1].name if len(found) > PAGE else None)
 
     def _list(self, definition: Definition[P], read: Reading, timeout: float | None) -> AsyncItemPaged[P]:
-        """Those of these records that are of this kind."""
+        """List the records of this kind."""
 
         async def page(after: str) -> Page[P]:
             until = self._deadline(timeout)
@@ -117,7 +117,7 @@ class Calls:
         count: Callable[[EntityRecord, float], Awaitable[T]],
         timeout: float | None,
     ) -> AsyncItemPaged[T]:
-        """What is in those of these records that are of this kind, and are all there."""
+        """List the contents of the records of this kind that are completely created."""
 
         async def page(after: str) -> Page[T]:
             until = self._deadline(timeout)
@@ -139,14 +139,14 @@ class Calls:
 
 
 def require_token(token: str, check: Callable[[str], object]) -> None:
-    """Raise for what no list has given as its continuation token, which is a name, or nothing for the beginning."""
+    """Raise unless a list can have given this continuation token: a name, or nothing for the beginning."""
     try:
         if token:
             check(token)
     except ValueError as error:
         raise ValueError(
-            f"{quoted(token)} is no continuation_token of this list, which is a name: {error}. Give what the pages "
-            "before had under that name, or None for the beginning."
+            f"{quoted(token)} is no continuation_token of this list, which is a name: {error}. Give the "
+            "continuation_token of an earlier page, or None for the beginning."
         ) from None
 
 

@@ -22,7 +22,7 @@ __all__ = ["QueueAdministration"]
 
 
 class QueueAdministration(Calls):
-    """What an administration client does with queues."""
+    """The calls of an administration client for queues."""
 
     @names_keywords(QueueOptions)
     async def create_queue(
@@ -32,10 +32,10 @@ class QueueAdministration(Calls):
         timeout: float | None = None,
         **properties: Unpack[QueueOptions],
     ) -> QueueProperties:
-        """Create a queue; the arguments are explained in :class:`~sbredis.management.QueueProperties`.
+        """Create a queue; :class:`~sbredis.management.QueueProperties` explains the arguments.
 
         Raises :class:`~sbredis.exceptions.MessagingEntityAlreadyExistsError` if there is an entity of this name, and
-        :class:`~sbredis.exceptions.MessagingEntityNotFoundError` if there is none of the name ``colocate_with``.
+        :class:`~sbredis.exceptions.MessagingEntityNotFoundError` if ``colocate_with`` names no entity.
         """
         kept = QUEUES.check("create_queue", queue_name, properties, clock=self._connection.clock.kind)
         return self._described(
@@ -48,12 +48,12 @@ class QueueAdministration(Calls):
     async def ensure_queue(
         self, queue_name: str, *, timeout: float | None = None, **properties: Unpack[QueueOptions]
     ) -> QueueProperties:
-        """The queue of this name, created with ``properties``, those of :meth:`create_queue`, where there is none.
+        """Return the queue of this name. If it does not exist, create it as :meth:`create_queue` does.
 
-        A queue that is there stays as it is: what can be changed and differs from ``properties`` is left to
-        :meth:`update_queue`. A difference in what cannot be changed (partitions, duplicate detection, sessions, the
-        neighbour) is a :class:`ValueError` that names it. Any number of clients may call this at once. An addition of
-        sbredis.
+        An existing queue stays as it is. Properties that can be changed may differ from ``properties``: change them
+        with :meth:`update_queue`. A difference in a property that cannot be changed (partitions, duplicate detection,
+        sessions, the neighbour) raises a :class:`ValueError` that names it. Any number of clients may call this at
+        once. An addition of sbredis.
         """
         clock = self._connection.clock.kind
         QUEUES.check("ensure_queue", queue_name, properties, clock=clock)
@@ -67,23 +67,23 @@ class QueueAdministration(Calls):
         )
 
     async def get_queue(self, queue_name: str, *, timeout: float | None = None) -> QueueProperties:
-        """The properties of a queue.
+        """Return the properties of a queue.
 
-        Raises :class:`~sbredis.exceptions.MessagingEntityNotFoundError` if there is none of this name.
+        Raises :class:`~sbredis.exceptions.MessagingEntityNotFoundError` if there is no queue of this name.
         """
         return self._described(QUEUES, await self._found(QUEUES, entity_name(queue_name), self._deadline(timeout)))
 
     async def queue_exists(self, queue_name: str, *, timeout: float | None = None) -> bool:
-        """Whether there is a queue of this name. An addition of sbredis."""
+        """Return whether there is a queue of this name. An addition of sbredis."""
         return await self._exists(QUEUES, entity_name(queue_name), self._deadline(timeout))
 
     async def get_queue_runtime_properties(
         self, queue_name: str, *, timeout: float | None = None
     ) -> QueueRuntimeProperties:
-        """What is in a queue, counted in all its partitions at once.
+        """Return the message counts and the size of a queue. All its partitions are counted at once.
 
-        A partition that does not answer is no error: ``availability_status`` is then ``Limited``,
-        ``unreachable_partitions`` names it, and the counts are those of the others.
+        A partition that does not answer causes no error. Then ``availability_status`` is ``Limited``,
+        ``unreachable_partitions`` names the partition, and the counts are those of the others.
         """
         return queue_counts(await self._counted(QUEUES, entity_name(queue_name), self._deadline(timeout)))
 
@@ -94,15 +94,16 @@ class QueueAdministration(Calls):
         timeout: float | None = None,
         **kwargs: Unpack[QueueOptions],
     ) -> None:
-        """Give a queue other properties: those of ``queue``, and above them those that are given by name.
+        """Change properties of a queue to those of ``queue``. Properties that are given by name override them.
 
-        ``queue`` is what :meth:`get_queue` returned, with some assigned anew, or a mapping with ``name``. What it does
-        not say stays as it is. Of several who change a queue at once the last one wins, in what it says: so a mapping
-        of what is to change only, ``update_queue({"name": "orders"}, max_delivery_count=5)``, leaves the changes of
-        others alone.
+        ``queue`` is a result of :meth:`get_queue` with some attributes assigned, or a mapping with ``name``. Properties
+        that it does not contain stay as they are. If several clients change a queue at once, the last one wins for the
+        properties that it gives. So a mapping of only the changes, ``update_queue({"name": "orders"},
+        max_delivery_count=5)``, keeps the changes of others.
 
-        Changed settings hold for calls that come after. A change of what cannot be changed is a :class:`ValueError`. If
-        a partition could not be told, that is raised, and the next call that reaches the partition tells it.
+        Changed settings apply to later calls. A change of a property that cannot be changed raises :class:`ValueError`.
+        If a partition could not be told of the change, the call raises an error, and the next call that reaches the
+        partition tells it.
         """
         given = given_in("update_queue", QueueProperties, queue, kwargs)
         name = entity_name(given.name)
@@ -111,8 +112,9 @@ class QueueAdministration(Calls):
         )
 
     async def delete_queue(self, queue_name: str, *, timeout: float | None = None) -> None:
-        """Delete a queue with all its messages. Raises
-        :class:`~sbredis.exceptions.MessagingEntityNotFoundError` if there is none of this name.
+        """Delete a queue with all its messages.
+
+        Raises :class:`~sbredis.exceptions.MessagingEntityNotFoundError` if there is no queue of this name.
         """
         entity_name(queue_name)
         await self._ask(
@@ -122,16 +124,16 @@ class QueueAdministration(Calls):
         )
 
     def list_queues(self, *, timeout: float | None = None) -> AsyncItemPaged[QueueProperties]:
-        """All queues by name, to be gone through with ``async for``; ``timeout`` is for each page of 100.
+        """List all queues by name, to iterate with ``async for``; ``timeout`` is for each page of 100.
 
-        Those that are half made or half deleted are listed as such by their status.
+        Queues that are half created or half deleted are listed, and their status says so.
         """
         return self._list(QUEUES, self._entities, timeout)
 
     def list_queues_runtime_properties(self, *, timeout: float | None = None) -> AsyncItemPaged[QueueRuntimeProperties]:
-        """What is in all queues, by name, to be gone through with ``async for``; ``timeout`` is for each page of 100.
+        """List the counts of all queues by name, to iterate with ``async for``; ``timeout`` is for each page of 100.
 
-        Those that are half made or half deleted, or are deleted meanwhile, are left out.
+        Queues that are half created or half deleted, or are deleted meanwhile, are left out.
         """
 
         async def count(record: EntityRecord, until: float) -> QueueRuntimeProperties:

@@ -31,7 +31,7 @@ _ALL = TrueRuleFilter()
 
 
 class RuleAdministration(Calls):
-    """What an administration client does with rules."""
+    """The calls of an administration client for rules."""
 
     async def create_rule(
         self,
@@ -43,14 +43,15 @@ class RuleAdministration(Calls):
         action: SqlRuleAction | None = None,
         timeout: float | None = None,
     ) -> RuleProperties:
-        """Create a rule, which takes all messages unless ``filter`` says which.
+        """Create a rule. Without a ``filter`` it matches all messages.
 
-        A filter or an action that is not written as the language wants it is a
-        :class:`~sbredis.exceptions.RuleSyntaxError`, with line, column, and what could stand there. Raises
-        :class:`~sbredis.exceptions.MessagingEntityAlreadyExistsError` if the subscription has a rule of this name, and
-        :class:`~sbredis.exceptions.MessagingEntityNotFoundError` if there is no such subscription.
+        If a filter or an action is not valid, it raises :class:`~sbredis.exceptions.RuleSyntaxError` with the line, the
+        column, and the input that is valid there. Raises :class:`~sbredis.exceptions.MessagingEntityAlreadyExistsError`
+        if the subscription has a rule of this name, and :class:`~sbredis.exceptions.MessagingEntityNotFoundError` if
+        there is no such subscription.
 
-        It holds for messages that are sent after it; a new subscription has the rule ``$Default``, which takes all.
+        The rule applies to messages that are sent after it was created. A new subscription has the rule ``$Default``,
+        which matches all messages.
         """
         path = _path(topic_name, subscription_name, rule_name)
         rule = rule_created(RuleProperties(rule_name, filter=filter, action=action))
@@ -65,16 +66,19 @@ class RuleAdministration(Calls):
     async def get_rule(
         self, topic_name: str, subscription_name: str, rule_name: str, *, timeout: float | None = None
     ) -> RuleProperties:
-        """A rule. Raises :class:`~sbredis.exceptions.MessagingEntityNotFoundError` if there is none of this name, or no
-        such subscription.
+        """Return a rule.
+
+        Raises :class:`~sbredis.exceptions.MessagingEntityNotFoundError` if there is no rule of this name, or no such
+        subscription.
         """
         return _shown(await self._rule(topic_name, subscription_name, rule_name, self._deadline(timeout)))
 
     async def rule_exists(
         self, topic_name: str, subscription_name: str, rule_name: str, *, timeout: float | None = None
     ) -> bool:
-        """Whether there is a rule of this name; there is none where there is no such subscription. An addition of
-        sbredis.
+        """Return whether there is a rule of this name; ``False`` if there is no such subscription.
+
+        An addition of sbredis.
         """
         try:
             await self._rule(topic_name, subscription_name, rule_name, self._deadline(timeout))
@@ -91,12 +95,12 @@ class RuleAdministration(Calls):
         timeout: float | None = None,
         **kwargs: Unpack[RuleOptions],
     ) -> None:
-        """Give a rule another filter or action: those of ``rule``, and above them those that are given by name.
+        """Change the filter or the action of a rule to those of ``rule``. Those given by name override them.
 
-        ``rule`` is what :meth:`get_rule` returned, with something assigned anew, or a mapping with ``name``. What it
-        does not say stays as it is; an action that is said to be ``None`` is taken away. Of several who change a rule
-        at once the last one wins, in what it says. Raises what :meth:`create_rule` raises of filters and actions, and
-        :class:`~sbredis.exceptions.MessagingEntityNotFoundError` if there is no such rule.
+        ``rule`` is a result of :meth:`get_rule` with some attributes assigned, or a mapping with ``name``. Anything
+        that it does not contain stays as it is; an explicit action of ``None`` removes the action. If several clients
+        change a rule at once, the last one wins for what it gives. Raises the errors of :meth:`create_rule` for filters
+        and actions, and :class:`~sbredis.exceptions.MessagingEntityNotFoundError` if there is no such rule.
         """
         given = given_in("update_rule", RuleProperties, rule, kwargs)
         path = _path(topic_name, subscription_name, given.name)
@@ -104,7 +108,7 @@ class RuleAdministration(Calls):
         until = self._deadline(timeout)
         while True:
             kept = await self._rule(topic_name, subscription_name, given.name, until)
-            with suppress(EntityChangedError):  # somebody else was first: do the same to what it is now
+            with suppress(EntityChangedError):  # another client changed it first: apply the change to the new version
                 await self._ask(path, until, partial(self._revise, topic_name, subscription_name, given, kept))
                 return
 
@@ -115,9 +119,9 @@ class RuleAdministration(Calls):
     async def delete_rule(
         self, topic_name: str, subscription_name: str, rule_name: str, *, timeout: float | None = None
     ) -> None:
-        """Delete a rule; a subscription without rules takes nothing.
+        """Delete a rule. A subscription without rules receives nothing.
 
-        Raises :class:`~sbredis.exceptions.MessagingEntityNotFoundError` if there is none of this name, or no such
+        Raises :class:`~sbredis.exceptions.MessagingEntityNotFoundError` if there is no rule of this name, or no such
         subscription.
         """
         path = _path(topic_name, subscription_name, rule_name)
@@ -130,11 +134,9 @@ class RuleAdministration(Calls):
     def list_rules(
         self, topic_name: str, subscription_name: str, *, timeout: float | None = None
     ) -> AsyncItemPaged[RuleProperties]:
-        """All rules of a subscription by name, to be gone through with ``async for``; ``timeout`` is for each page of
-        100.
+        """List all rules of a subscription by name, to iterate with ``async for``; ``timeout`` is for each page of 100.
 
-        Raises :class:`~sbredis.exceptions.MessagingEntityNotFoundError`, when it is gone through, if there is no such
-        subscription.
+        The iteration raises :class:`~sbredis.exceptions.MessagingEntityNotFoundError` if there is no such subscription.
         """
         path = subscription_path(topic_name, subscription_name)
 
@@ -145,7 +147,7 @@ class RuleAdministration(Calls):
                 self._deadline(timeout),
                 lambda left: self._namespace.list_rules(topic_name, subscription_name, after, PAGE, timeout=left),
             )
-            # A page may be short for its size: only behind an empty one there is none.
+            # A page may be short because of its size: only an empty page means the end.
             return Page(list(map(_shown, found)), found[-1].rule.name if found else None)
 
         return AsyncItemPaged(page)
@@ -160,7 +162,7 @@ class RuleAdministration(Calls):
 
 
 def _path(topic: str, subscription: str, rule: str) -> str:
-    """By what errors name a rule, if these are names."""
+    """Return the path that names a rule in errors. Raises if these are no valid names."""
     return f"{subscription_path(topic, subscription)}/rules/{named(rule)}"
 
 

@@ -23,7 +23,7 @@ __all__ = ["SubscriptionAdministration"]
 
 
 class SubscriptionAdministration(Calls):
-    """What an administration client does with subscriptions."""
+    """The calls of an administration client for subscriptions."""
 
     @names_keywords(SubscriptionOptions)
     async def create_subscription(
@@ -35,12 +35,12 @@ class SubscriptionAdministration(Calls):
         timeout: float | None = None,
         **properties: Unpack[SubscriptionOptions],
     ) -> SubscriptionProperties:
-        """Create a subscription; the arguments are explained in :class:`~sbredis.management.SubscriptionProperties`.
+        """Create a subscription; :class:`~sbredis.management.SubscriptionProperties` explains the arguments.
 
-        It has the rule ``$Default``, which takes every message, unless ``rules`` are given: then it has those from its
-        first moment on, and with an empty list it takes nothing. That is an addition of sbredis. Raises
-        :class:`~sbredis.exceptions.MessagingEntityAlreadyExistsError` if there is a subscription of this name, and
-        :class:`~sbredis.exceptions.MessagingEntityNotFoundError` if there is no such topic.
+        It has the rule ``$Default``, which matches every message, unless ``rules`` are given. Then it has those rules
+        from its creation on; with an empty list it receives nothing. The argument ``rules`` is an addition of sbredis.
+        Raises :class:`~sbredis.exceptions.MessagingEntityAlreadyExistsError` if there is a subscription of this name,
+        and :class:`~sbredis.exceptions.MessagingEntityNotFoundError` if there is no such topic.
         """
         path = subscription_path(topic_name, subscription_name)
         clock = self._connection.clock.kind
@@ -64,11 +64,12 @@ class SubscriptionAdministration(Calls):
         timeout: float | None = None,
         **properties: Unpack[SubscriptionOptions],
     ) -> SubscriptionProperties:
-        """The subscription of this name, created as by :meth:`create_subscription` where there is none.
+        """Return the subscription of this name. If it does not exist, create it as :meth:`create_subscription` does.
 
-        A subscription that is there stays as it is, with its rules: what can be changed and differs from ``properties``
-        is left to :meth:`update_subscription`. A difference in what cannot be changed (sessions) is a
-        :class:`ValueError` that names it. Any number of clients may call this at once. An addition of sbredis.
+        An existing subscription stays as it is, with its rules. Properties that can be changed may differ from
+        ``properties``: change them with :meth:`update_subscription`. A difference in a property that cannot be changed
+        (sessions) raises a :class:`ValueError` that names it. Any number of clients may call this at once. An addition
+        of sbredis.
         """
         path = subscription_path(topic_name, subscription_name)
         clock = self._connection.clock.kind
@@ -88,10 +89,10 @@ class SubscriptionAdministration(Calls):
     async def get_subscription(
         self, topic_name: str, subscription_name: str, *, timeout: float | None = None
     ) -> SubscriptionProperties:
-        """The properties of a subscription.
+        """Return the properties of a subscription.
 
-        Raises :class:`~sbredis.exceptions.MessagingEntityNotFoundError` if there is none of this name, or no such
-        topic.
+        Raises :class:`~sbredis.exceptions.MessagingEntityNotFoundError` if there is no subscription of this name, or no
+        such topic.
         """
         path = subscription_path(topic_name, subscription_name)
         return self._described(SUBSCRIPTIONS, await self._found(SUBSCRIPTIONS, path, self._deadline(timeout)))
@@ -99,8 +100,9 @@ class SubscriptionAdministration(Calls):
     async def subscription_exists(
         self, topic_name: str, subscription_name: str, *, timeout: float | None = None
     ) -> bool:
-        """Whether there is a subscription of this name; there is none where there is no such topic. An addition of
-        sbredis.
+        """Return whether there is a subscription of this name; ``False`` if there is no such topic.
+
+        An addition of sbredis.
         """
         path = subscription_path(topic_name, subscription_name)
         return await self._exists(SUBSCRIPTIONS, path, self._deadline(timeout))
@@ -108,10 +110,10 @@ class SubscriptionAdministration(Calls):
     async def get_subscription_runtime_properties(
         self, topic_name: str, subscription_name: str, *, timeout: float | None = None
     ) -> SubscriptionRuntimeProperties:
-        """What is in a subscription, counted in all its partitions at once.
+        """Return the message counts of a subscription. All its partitions are counted at once.
 
-        A partition that does not answer is no error: ``availability_status`` is then ``Limited``,
-        ``unreachable_partitions`` names it, and the counts are those of the others.
+        A partition that does not answer causes no error. Then ``availability_status`` is ``Limited``,
+        ``unreachable_partitions`` names the partition, and the counts are those of the others.
         """
         path = subscription_path(topic_name, subscription_name)
         return subscription_counts(await self._counted(SUBSCRIPTIONS, path, self._deadline(timeout)))
@@ -124,14 +126,16 @@ class SubscriptionAdministration(Calls):
         timeout: float | None = None,
         **kwargs: Unpack[SubscriptionOptions],
     ) -> None:
-        """Give a subscription other properties: those of ``subscription``, and above them those that are given by name.
+        """Change properties of a subscription to those of ``subscription``. Properties given by name override them.
 
-        ``subscription`` is what :meth:`get_subscription` returned, with some assigned anew, or a mapping with ``name``.
-        What it does not say stays as it is. Of several who change a subscription at once the last one wins, in what it
-        says: so a mapping of what is to change only leaves the changes of others alone.
+        ``subscription`` is a result of :meth:`get_subscription` with some attributes assigned, or a mapping with
+        ``name``. Properties that it does not contain stay as they are. If several clients change a subscription at
+        once, the last one wins for the properties that it gives. So a mapping of only the changes keeps the changes of
+        others.
 
-        Changed settings hold for calls that come after. A change of what cannot be changed is a :class:`ValueError`. If
-        a partition could not be told, that is raised, and the next call that reaches the partition tells it.
+        Changed settings apply to later calls. A change of a property that cannot be changed raises :class:`ValueError`.
+        If a partition could not be told of the change, the call raises an error, and the next call that reaches the
+        partition tells it.
         """
         given = given_in("update_subscription", SubscriptionProperties, subscription, kwargs)
         path = subscription_path(topic_name, given.name)
@@ -142,8 +146,10 @@ class SubscriptionAdministration(Calls):
     async def delete_subscription(
         self, topic_name: str, subscription_name: str, *, timeout: float | None = None
     ) -> None:
-        """Delete a subscription with its rules and all its messages. Raises
-        :class:`~sbredis.exceptions.MessagingEntityNotFoundError` if there is none of this name, or no such topic.
+        """Delete a subscription with its rules and all its messages.
+
+        Raises :class:`~sbredis.exceptions.MessagingEntityNotFoundError` if there is no subscription of this name, or no
+        such topic.
         """
         path = subscription_path(topic_name, subscription_name)
         await self._ask(
@@ -155,22 +161,22 @@ class SubscriptionAdministration(Calls):
     def list_subscriptions(
         self, topic_name: str, *, timeout: float | None = None
     ) -> AsyncItemPaged[SubscriptionProperties]:
-        """All subscriptions of a topic by name, to be gone through with ``async for``; ``timeout`` is for each page of
-        100.
+        """List all subscriptions of a topic by name, to iterate with ``async for``.
 
-        Those that are half made or half deleted are listed as such by their status. Raises
-        :class:`~sbredis.exceptions.MessagingEntityNotFoundError`, when it is gone through, if there is no such topic.
+        ``timeout`` is for each page of 100. Subscriptions that are half created or half deleted are listed, and their
+        status says so. The iteration raises :class:`~sbredis.exceptions.MessagingEntityNotFoundError` if there is no
+        such topic.
         """
         return self._list(SUBSCRIPTIONS, self._subscriptions(topic_name), timeout)
 
     def list_subscriptions_runtime_properties(
         self, topic_name: str, *, timeout: float | None = None
     ) -> AsyncItemPaged[SubscriptionRuntimeProperties]:
-        """What is in all subscriptions of a topic, by name, to be gone through with ``async for``; ``timeout`` is for
-        each page of 100.
+        """List the counts of all subscriptions of a topic by name, to iterate with ``async for``.
 
-        Those that are half made or half deleted, or are deleted meanwhile, are left out. Raises
-        :class:`~sbredis.exceptions.MessagingEntityNotFoundError`, when it is gone through, if there is no such topic.
+        ``timeout`` is for each page of 100. Subscriptions that are half created or half deleted, or are deleted
+        meanwhile, are left out. The iteration raises :class:`~sbredis.exceptions.MessagingEntityNotFoundError` if there
+        is no such topic.
         """
 
         async def count(record: EntityRecord, until: float) -> SubscriptionRuntimeProperties:
@@ -183,6 +189,6 @@ class SubscriptionAdministration(Calls):
 
         async def read(after: str, most: int, timeout: float) -> Page[EntityRecord]:
             found = await self._namespace.list_subscriptions(topic, after, most, timeout=timeout)
-            return Page(found, found[-1].name if found else None)  # they may be fewer for their size
+            return Page(found, found[-1].name if found else None)  # large records can make a page short
 
         return read

@@ -24,7 +24,7 @@ __all__ = ["TopicAdministration"]
 
 
 class TopicAdministration(Calls):
-    """What an administration client does with topics."""
+    """The calls of an administration client for topics."""
 
     @names_keywords(TopicOptions)
     async def create_topic(
@@ -34,11 +34,11 @@ class TopicAdministration(Calls):
         timeout: float | None = None,
         **properties: Unpack[TopicOptions],
     ) -> TopicProperties:
-        """Create a topic; the arguments are explained in :class:`~sbredis.management.TopicProperties`.
+        """Create a topic; :class:`~sbredis.management.TopicProperties` explains the arguments.
 
-        It has no subscriptions, and so keeps nothing of what is sent to it. Raises
+        A new topic has no subscriptions, so the messages that are sent to it are not kept. Raises
         :class:`~sbredis.exceptions.MessagingEntityAlreadyExistsError` if there is an entity of this name, and
-        :class:`~sbredis.exceptions.MessagingEntityNotFoundError` if there is none of the name ``colocate_with``.
+        :class:`~sbredis.exceptions.MessagingEntityNotFoundError` if ``colocate_with`` names no entity.
         """
         kept = TOPICS.check("create_topic", topic_name, properties, clock=self._connection.clock.kind)
         return self._described(
@@ -51,11 +51,12 @@ class TopicAdministration(Calls):
     async def ensure_topic(
         self, topic_name: str, *, timeout: float | None = None, **properties: Unpack[TopicOptions]
     ) -> TopicProperties:
-        """The topic of this name, created with ``properties``, those of :meth:`create_topic`, where there is none.
+        """Return the topic of this name. If it does not exist, create it as :meth:`create_topic` does.
 
-        A topic that is there stays as it is: what can be changed and differs from ``properties`` is left to
-        :meth:`update_topic`. A difference in what cannot be changed (partitions, duplicate detection, the neighbour) is
-        a :class:`ValueError` that names it. Any number of clients may call this at once. An addition of sbredis.
+        An existing topic stays as it is. Properties that can be changed may differ from ``properties``: change them
+        with :meth:`update_topic`. A difference in a property that cannot be changed (partitions, duplicate detection,
+        the neighbour) raises a :class:`ValueError` that names it. Any number of clients may call this at once. An
+        addition of sbredis.
         """
         clock = self._connection.clock.kind
         TOPICS.check("ensure_topic", topic_name, properties, clock=clock)
@@ -69,23 +70,23 @@ class TopicAdministration(Calls):
         )
 
     async def get_topic(self, topic_name: str, *, timeout: float | None = None) -> TopicProperties:
-        """The properties of a topic.
+        """Return the properties of a topic.
 
-        Raises :class:`~sbredis.exceptions.MessagingEntityNotFoundError` if there is none of this name.
+        Raises :class:`~sbredis.exceptions.MessagingEntityNotFoundError` if there is no topic of this name.
         """
         return self._described(TOPICS, await self._found(TOPICS, entity_name(topic_name), self._deadline(timeout)))
 
     async def topic_exists(self, topic_name: str, *, timeout: float | None = None) -> bool:
-        """Whether there is a topic of this name. An addition of sbredis."""
+        """Return whether there is a topic of this name. An addition of sbredis."""
         return await self._exists(TOPICS, entity_name(topic_name), self._deadline(timeout))
 
     async def get_topic_runtime_properties(
         self, topic_name: str, *, timeout: float | None = None
     ) -> TopicRuntimeProperties:
-        """What is in a topic, counted in all its partitions at once, and what belongs to it.
+        """Return the counts and the size of a topic. All its partitions are counted at once.
 
-        A partition that does not answer is no error: ``availability_status`` is then ``Limited``,
-        ``unreachable_partitions`` names it, and the counts are those of the others.
+        A partition that does not answer causes no error. Then ``availability_status`` is ``Limited``,
+        ``unreachable_partitions`` names the partition, and the counts are those of the others.
         """
         until = self._deadline(timeout)
         return await self._with_facts(await self._counted(TOPICS, entity_name(topic_name), until), until)
@@ -97,15 +98,16 @@ class TopicAdministration(Calls):
         timeout: float | None = None,
         **kwargs: Unpack[TopicOptions],
     ) -> None:
-        """Give a topic other properties: those of ``topic``, and above them those that are given by name.
+        """Change properties of a topic to those of ``topic``. Properties that are given by name override them.
 
-        ``topic`` is what :meth:`get_topic` returned, with some assigned anew, or a mapping with ``name``. What it does
-        not say stays as it is. Of several who change a topic at once the last one wins, in what it says: so a mapping
-        of what is to change only, ``update_topic({"name": "orders"}, user_metadata="ours")``, leaves the changes of
-        others alone.
+        ``topic`` is a result of :meth:`get_topic` with some attributes assigned, or a mapping with ``name``. Properties
+        that it does not contain stay as they are. If several clients change a topic at once, the last one wins for the
+        properties that it gives. So a mapping of only the changes, ``update_topic({"name": "orders"},
+        user_metadata="ours")``, keeps the changes of others.
 
-        Changed settings hold for calls that come after. A change of what cannot be changed is a :class:`ValueError`. If
-        a partition could not be told, that is raised, and the next call that reaches the partition tells it.
+        Changed settings apply to later calls. A change of a property that cannot be changed raises :class:`ValueError`.
+        If a partition could not be told of the change, the call raises an error, and the next call that reaches the
+        partition tells it.
         """
         given = given_in("update_topic", TopicProperties, topic, kwargs)
         name = entity_name(given.name)
@@ -114,8 +116,9 @@ class TopicAdministration(Calls):
         )
 
     async def delete_topic(self, topic_name: str, *, timeout: float | None = None) -> None:
-        """Delete a topic with all its subscriptions, their rules and their messages. Raises
-        :class:`~sbredis.exceptions.MessagingEntityNotFoundError` if there is none of this name.
+        """Delete a topic with all its subscriptions, their rules and their messages.
+
+        Raises :class:`~sbredis.exceptions.MessagingEntityNotFoundError` if there is no topic of this name.
         """
         entity_name(topic_name)
         await self._ask(
@@ -125,16 +128,16 @@ class TopicAdministration(Calls):
         )
 
     def list_topics(self, *, timeout: float | None = None) -> AsyncItemPaged[TopicProperties]:
-        """All topics by name, to be gone through with ``async for``; ``timeout`` is for each page of 100.
+        """List all topics by name, to iterate with ``async for``; ``timeout`` is for each page of 100.
 
-        Those that are half made or half deleted are listed as such by their status.
+        Topics that are half created or half deleted are listed, and their status says so.
         """
         return self._list(TOPICS, self._entities, timeout)
 
     def list_topics_runtime_properties(self, *, timeout: float | None = None) -> AsyncItemPaged[TopicRuntimeProperties]:
-        """What is in all topics, by name, to be gone through with ``async for``; ``timeout`` is for each page of 100.
+        """List the counts of all topics by name, to iterate with ``async for``; ``timeout`` is for each page of 100.
 
-        Those that are half made or half deleted, or are deleted meanwhile, are left out.
+        Topics that are half created or half deleted, or are deleted meanwhile, are left out.
         """
 
         async def count(record: EntityRecord, until: float) -> TopicRuntimeProperties:

@@ -1,6 +1,6 @@
-"""The API for code without an event loop: the same as :mod:`sbredis.aio`, whose façade it is. :mod:`sbredis` shows it.
+"""The API for code without an event loop: a façade over :mod:`sbredis.aio`. :mod:`sbredis` exports it.
 
-Each client runs the asynchronous one in a background thread. Whatever number of threads use it, they share that.
+Each client runs an asynchronous client in one background thread, which all users of the client share.
 """
 
 from __future__ import annotations

@@ -1,5 +1,5 @@
 # pyright: reportPrivateUsage=false
-"""The client for code without an event loop: where senders and receivers come from."""
+"""The client for code without an event loop; it makes senders and receivers."""
 
 from __future__ import annotations
 
@@ -35,11 +35,11 @@ __all__ = ["ServiceBusClient", "check_connection"]
 @public
 @documented_by(aio.ServiceBusClient, then_own=True)
 class ServiceBusClient(Handlers):
-    """Any number of threads may use it, its senders and its receivers at once.
+    """Any number of threads may use the client, its senders and its receivers at once.
 
-    All of them share one connection, which lives in a background thread until :meth:`close`. It may be made before a
-    fork, and its senders and receivers too: each process then has a connection of its own. Once used it belongs to the
-    process that used it: after a fork, make another one there.
+    They all share one connection, which a background thread keeps until :meth:`close`. A client, its senders and its
+    receivers may be made before a fork: then each process has a connection of its own. A client that was used belongs
+    to the process that used it: after a fork, make another one in the new process.
     """
 
     def __init__(
@@ -120,7 +120,7 @@ class ServiceBusClient(Handlers):
         try:
             self._portal.call(self._aio.__aenter__)
         except BaseException:
-            self.close()  # there is no __exit__ to come
+            self.close()  # Python does not call __exit__ if __enter__ fails
             raise
         return self
 
@@ -178,7 +178,7 @@ class ServiceBusClient(Handlers):
         create_if_missing: bool | QueueOptions = False,
         **options: Unpack[ReceiverKeywords],
     ) -> ServiceBusReceiver:
-        given = self._handed_on("get_queue_receiver", options)
+        given = self._passed_on("get_queue_receiver", options)
         receiver = self._portal.make(
             lambda: self._aio.get_queue_receiver(
                 queue_name, session_id=session_id, create_if_missing=create_if_missing, **given
@@ -218,7 +218,7 @@ class ServiceBusClient(Handlers):
         create_if_missing: bool | NewSubscriptionOptions = False,
         **options: Unpack[ReceiverKeywords],
     ) -> ServiceBusReceiver:
-        given = self._handed_on("get_subscription_receiver", options)
+        given = self._passed_on("get_subscription_receiver", options)
         receiver = self._portal.make(
             lambda: self._aio.get_subscription_receiver(
                 topic_name, subscription_name, session_id=session_id, create_if_missing=create_if_missing, **given
@@ -238,7 +238,7 @@ class ServiceBusClient(Handlers):
         **options: Unpack[SessionReceiverKeywords],
     ) -> ServiceBusSessionReceiver | None:
         refuse_unfit(options)
-        given = self._handed_on("accept_next_session", options)
+        given = self._passed_on("accept_next_session", options)
         accepted: list[ServiceBusSessionReceiver] = []
 
         async def accept() -> None:
@@ -252,7 +252,7 @@ class ServiceBusClient(Handlers):
             self._portal.call(accept)
         except BaseException:
             for receiver in accepted:
-                receiver.close()  # the caller was interrupted in the moment in which it came
+                receiver.close()  # the caller was interrupted just when the receiver arrived
             raise
         return accepted[0] if accepted else None
 
@@ -299,10 +299,10 @@ class ServiceBusClient(Handlers):
 
 
 def check_connection(url: str, *, timeout: float = 10.0) -> aio.ConnectionReport:
-    """Connect as a client would, run a script on every master, and tell what was found.
+    """Connect as a client would, run a script on every master, and return a report.
 
-    Raises what a client would get: :class:`~sbredis.exceptions.InvalidConnectionStringError`,
-    :class:`~sbredis.exceptions.ServiceBusConnectionError` or one of its kind, each with what to change.
+    Raises the errors that a client would raise: :class:`~sbredis.exceptions.InvalidConnectionStringError`, or
+    :class:`~sbredis.exceptions.ServiceBusConnectionError` or a subclass of it. Each says what to change.
     """
     portal = Portal("sbredis check_connection", _nothing)
     try:
@@ -312,4 +312,4 @@ def check_connection(url: str, *, timeout: float = 10.0) -> aio.ConnectionReport
 
 
 async def _nothing() -> None:
-    """There is nothing else to be closed."""
+    """Do nothing: there is nothing else to close."""

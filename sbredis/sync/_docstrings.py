@@ -1,7 +1,7 @@
-"""The docstrings of the synchronous classes, taken from the asynchronous ones of the same name. Pure.
+"""Copy the docstrings of the asynchronous classes to the synchronous classes of the same name. Pure.
 
-A method of a façade promises what the method behind it promises, so its docstring is written once, in
-:mod:`sbredis.aio`. A method that promises something else has a docstring of its own.
+A synchronous method keeps the same promises as the asynchronous method that it calls. So its docstring is written only
+once, in :mod:`sbredis.aio`. A method with other promises has a docstring of its own.
 """
 
 from __future__ import annotations
@@ -16,13 +16,13 @@ __all__ = ["documented_by"]
 C = TypeVar("C", bound="type[Any]")
 
 _SYNCHRONOUS: Final = (("``async for ", "``for "), ("``async for``", "``for``"), ("``async with ", "``with "))
-"""What is written otherwise in code that does not wait."""
+"""Words of a docstring that differ in synchronous code."""
 
 
 def documented_by(twin: type, *, then_own: bool = False) -> Callable[[C], C]:
-    """Give a class, and what it defines, the docstrings of its asynchronous twin where they have none of their own.
+    """Copy docstrings of the asynchronous twin to a class and its members, where they have none of their own.
 
-    With ``then_own`` the docstring of the class itself is a further paragraph behind the twin's.
+    With ``then_own`` the docstring of the class itself follows that of the twin as a further paragraph.
     """
 
     def take_over(cls: C) -> C:

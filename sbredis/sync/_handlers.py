@@ -1,5 +1,5 @@
 # pyright: reportPrivateUsage=false
-"""Making senders and receivers for threads, from entities that are named by their paths."""
+"""Make senders and receivers for code without an event loop, by the path of an entity."""
 
 from __future__ import annotations
 
@@ -55,19 +55,19 @@ class Handlers:
         session_id: str | ServiceBusSessionFilter | None = None,
         **options: Unpack[ReceiverKeywords],
     ) -> ServiceBusReceiver:
-        given = self._handed_on("get_receiver", options)
+        given = self._passed_on("get_receiver", options)
         receiver = self._portal.make(lambda: self._aio.get_receiver(entity_path, session_id=session_id, **given))
         return receiver_for(self._portal, receiver)
 
     def get_settler(self, entity_path: str) -> ServiceBusSettler:
         return ServiceBusSettler(self._portal, self._portal.make(self._aio.get_settler, entity_path))
 
-    def _handed_on(self, function: str, given: ReceiverKeywords | SessionReceiverKeywords) -> dict[str, Any]:
-        """The keywords of a receiver as the loop of this client takes them. Warns of others."""
-        handed = known_of(function, given, RECEIVER)
-        renewer = handed.get("auto_lock_renewer")
+    def _passed_on(self, function: str, given: ReceiverKeywords | SessionReceiverKeywords) -> dict[str, Any]:
+        """Return the keywords for the asynchronous receiver, with its kind of renewer. Warns of unknown ones."""
+        passed = known_of(function, given, RECEIVER)
+        renewer = passed.get("auto_lock_renewer")
         if renewer is not None:
             if not isinstance(renewer, AutoLockRenewer):
                 raise TypeError(f"auto_lock_renewer is a sbredis.AutoLockRenewer, not a {public_name(renewer)}")
-            handed["auto_lock_renewer"] = renewer._within(self._portal)
-        return handed
+            passed["auto_lock_renewer"] = renewer._renewer_in(self._portal)
+        return passed

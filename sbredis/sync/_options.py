@@ -1,4 +1,4 @@
-"""What a receiver is asked to be, as threads write it."""
+"""The keywords of synchronous receivers: those of asynchronous ones, with a synchronous renewer."""
 
 from __future__ import annotations
 
@@ -10,12 +10,12 @@ __all__ = ["ReceiverKeywords", "SessionReceiverKeywords"]
 
 
 class SessionReceiverKeywords(ReceivingKeywords, total=False):
-    """What a receiver of a session is asked to be."""
+    """The keywords of a receiver of a session."""
 
     auto_lock_renewer: AutoLockRenewer | None
 
 
 class ReceiverKeywords(SessionReceiverKeywords, total=False):
-    """What a receiver is asked to be, whatever it receives from."""
+    """The keywords of a receiver for any path."""
 
     sub_queue: ServiceBusSubQueue | str | None

@@ -1,4 +1,4 @@
-"""Lists that are read page by page, while they are gone through."""
+"""Lists that are read page by page during an iteration."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ class Pages(Iterator[Iterator[T]], Generic[T]):
 
     @property
     def continuation_token(self) -> str | None:
-        """Where the next page begins; ``None`` behind the last."""
+        """The start of the next page; ``None`` after the last page."""
         return self._pages.continuation_token
 
     def __iter__(self) -> Self:
@@ -36,7 +36,7 @@ class Pages(Iterator[Iterator[T]], Generic[T]):
         return iter(self.next_page())
 
     def next_page(self) -> Sequence[T]:
-        """The next page as it was read; :class:`StopIteration` behind the last."""
+        """Return the next page with all its items; raise :class:`StopIteration` after the last page."""
         try:
             return self._portal.call(self._pages.next_page)
         except StopAsyncIteration:

@@ -1,8 +1,8 @@
-"""The way from threads without an event loop into the one event loop of a client, and back.
+"""Run calls from threads without an event loop in the one event loop of a client.
 
-The loop runs in a thread of its own, which begins with the first call. A call costs one entry in the list of what the
-loop is to do, and one lock that the caller waits for. What is called runs in the context of its caller
-(:mod:`contextvars`), so that a span of the caller is the parent of the client's.
+The loop runs in a thread of its own, which starts with the first call. A call costs one entry in the loop's list of
+work, and one lock on which the caller waits. A call runs in the context of its caller (:mod:`contextvars`), so that a
+span of the caller is the parent of the client's spans.
 """
 
 from __future__ import annotations
@@ -28,31 +28,29 @@ _CLOSED = "The client is closed, and with it all its senders and receivers: make
 
 
 class _Call(Generic[T]):
-    """Something to be done in the event loop, and a thread that waits for it."""
+    """A call in the event loop, and the thread that waits for it."""
 
-    __slots__ = ("begun", "done", "ended", "error", "left", "make", "result", "task", "unwanted", "worker")
+    __slots__ = ("begun", "cleaned_up", "done", "ended", "error", "make", "result", "task", "undo", "worker")
 
     result: T
 
-    def __init__(
-        self, make: Callable[[], Awaitable[T]], unwanted: Callable[[T], object] | None, worker: _Worker
-    ) -> None:
+    def __init__(self, make: Callable[[], Awaitable[T]], undo: Callable[[T], object] | None, worker: _Worker) -> None:
         self.make = make
-        self.unwanted = unwanted
-        """What becomes of a result that nobody waits for any more."""
+        self.undo = undo
+        """Undoes a result that arrives when the caller no longer waits for it."""
         self.worker = worker
         self.error: BaseException | None = None
         self.done = threading.Lock()
-        """Held until there is a result or an error. A lock is the cheapest thing that can be waited for."""
+        """Held until there is a result or an error. A lock is the cheapest object to wait for."""
         self.done.acquire()
-        self.left: threading.Lock | None = None
-        """Held, once the caller was interrupted, until nothing of the call is left."""
+        self.cleaned_up: threading.Lock | None = None
+        """Set when the caller is interrupted; held until nothing of the call remains."""
         self.task: asyncio.Task[None] | None = None
         self.begun = False
         self.ended = False
 
     def begin(self) -> None:
-        """Do it, in the loop."""
+        """Start the call; runs in the loop."""
         if self.worker.stopping:
             self.abort()
             return
@@ -62,76 +60,76 @@ class _Call(Generic[T]):
         self.begun = True
         try:
             self.result = await self.make()
-        except BaseException as error:  # noqa: BLE001  # the caller's
+        except BaseException as error:  # noqa: BLE001  # it belongs to the caller
             self.error = error
-        # Not by a callback of the task, which would come a round of the loop later.
+        # A callback of the task would run one round of the loop later.
         self.end()
-        if self.left is not None:
-            self._leave()
+        if self.cleaned_up is not None:
+            self._clean_up()
 
     def withdraw(self) -> None:
-        """The caller was interrupted: end it, in the loop."""
+        """End the call of an interrupted caller; runs in the loop."""
         if self.task is not None and not self.ended:
             self.task.cancel()
             if self.begun:
-                return  # it leaves when it has ended
-            self.error = asyncio.CancelledError()  # it never begins now
+                return  # _run() cleans up at its end
+            self.error = asyncio.CancelledError()  # a task that is cancelled before its start never runs
             self.end()
-        self._leave()
+        self._clean_up()
 
-    def _leave(self) -> None:
+    def _clean_up(self) -> None:
         self.worker.calls.discard(self)
-        left, self.left = self.left, None
-        if left is None:
+        cleaned_up, self.cleaned_up = self.cleaned_up, None
+        if cleaned_up is None:
             return
         try:
-            if self.task is not None and self.error is None and self.unwanted is not None:
-                self.unwanted(self.result)
+            if self.task is not None and self.error is None and self.undo is not None:
+                self.undo(self.result)
         finally:
-            left.release()
+            cleaned_up.release()
 
     def end(self) -> None:
-        """Tell the caller, if he was not told."""
+        """Wake the caller, unless that was done."""
         if not self.ended:
             self.ended = True
             self.worker.calls.discard(self)
             self.done.release()
 
     def abort(self) -> None:
-        """The loop ends, or has ended."""
+        """End the call because the loop ends, or has ended."""
         if not self.ended:
             self.error = ValueError(_CLOSED) if self.task is None else asyncio.CancelledError()
             self.end()
-        if self.left is not None:
-            self.left.release()
+        if self.cleaned_up is not None:
+            self.cleaned_up.release()
 
 
 class _Worker(threading.Thread):
-    """The thread with the event loop. A daemon: a client that was forgotten does not keep the interpreter alive."""
+    """The thread with the event loop. As a daemon it does not keep the interpreter alive for an unclosed client."""
 
     def __init__(self, name: str) -> None:
         super().__init__(name=name, daemon=True)
         self.loop = _event_loop()
         self.calls: set[_Call[Any]] = set()
-        """Those that somebody waits for."""
+        """The calls for which a caller waits."""
         self.stopping = False
         self.over = False
         self.last: asyncio.Task[None] | None = None
-        """Held here, as a loop holds its tasks weakly."""
+        """Kept here because a loop references its tasks only weakly."""
 
     def run(self) -> None:
-        """What the thread does. Who waits for a call when the loop ends is told so, whenever he began to wait."""
+        """Run the loop. When it ends, end all calls that have a waiting caller, even calls that came late."""
         try:
             with asyncio.Runner(loop_factory=lambda: self.loop) as runner:
                 runner.get_loop().run_forever()
-                self.stopping = True  # the runner cancels what runs: nothing else may begin
+                self.stopping = True  # the runner cancels the running tasks: start no other
         finally:
             self.over = True
             for call in list(self.calls):
                 call.abort()
 
     def begin(self, call: _Call[Any]) -> None:
-        """Have a call begun. It is noted first: from then on it ends, even if the loop does."""
+        """Start a call in the loop. It is registered first, so that it ends even if the loop ends."""
         self.calls.add(call)
         try:
             self.post(call.begin)
@@ -140,32 +138,32 @@ class _Worker(threading.Thread):
             raise
 
     def post(self, callback: Callable[[], object]) -> None:
-        """Have something done in the loop, and do not wait for it."""
+        """Schedule a callback in the loop, and do not wait for it."""
         try:
             self.loop.call_soon_threadsafe(callback)
-        except RuntimeError:  # it is closed
+        except RuntimeError:  # the loop is closed
             raise ValueError(_CLOSED) from None
 
     def withdraw(self, call: _Call[Any]) -> None:
-        """Cancel a call, and wait until that is done."""
-        left = threading.Lock()
-        left.acquire()
-        call.left = left
+        """Cancel a call, and wait until it has ended."""
+        cleaned_up = threading.Lock()
+        cleaned_up.acquire()
+        call.cleaned_up = cleaned_up
         self.calls.add(call)
         try:
             self.post(call.withdraw)
         except ValueError:
             self.calls.discard(call)
             return
-        left.acquire()
+        cleaned_up.acquire()
 
     def stop(self) -> None:
-        """End the loop, in a moment."""
+        """End the loop soon, without waiting."""
         with suppress(ValueError):
             self.post(self.loop.stop)
 
     def close_and_stop(self, close: _Close) -> None:
-        """End the loop after ``close``, and do not wait for that."""
+        """End the loop after ``close``, without waiting."""
 
         async def last() -> None:
             try:
@@ -181,12 +179,12 @@ class _Worker(threading.Thread):
 
 
 class Portal:
-    """Calls from any thread into the event loop of one client.
+    """Runs calls from any thread in the event loop of one client.
 
-    Everything that users hold of the client holds the portal; when nobody does any more, and it was not closed, the
-    client is closed in its place, with a :class:`ResourceWarning`. It belongs to the process that first calls through
-    it: the parts of a client are numbered so that a call is never done twice, and two processes must not go on from the
-    same number. Before that it may be forked, and each process has a portal of its own then.
+    Every object of the client that a user can hold also holds the portal. If the last reference goes and the portal was
+    not closed, the client is closed then, with a :class:`ResourceWarning`. A portal belongs to the process that first
+    calls through it. The parts of a client are numbered so that no call runs twice, and two processes must not continue
+    from the same number. Before the first call the process may fork; then each process has a portal of its own.
     """
 
     def __init__(self, name: str, close: _Close) -> None:
@@ -195,36 +193,37 @@ class Portal:
         self._made_at = calling_line()
         self._lock = threading.Lock()
         self._process: int | None = None
-        """The one in which the loop runs, once it does."""
+        """The process in which the loop runs, after the first call."""
         self._worker: _Worker | None = None
         self._closed = False
-        self._forgotten: Callable[[], object] = lambda: None
+        self._detach_finalizer: Callable[[], object] = lambda: None
         _portals.add(self)
 
     @property
     def closed(self) -> bool:
-        """Whether it was closed, or is being closed."""
+        """Whether the portal is closed, or is being closed."""
         return self._closed
 
     def call(self, function: Callable[P, Coroutine[Any, Any, T]], *args: P.args, **kwargs: P.kwargs) -> T:
-        """What a coroutine function returns, or raises.
+        """Run a coroutine function in the loop; return its result, or raise its error.
 
-        Who is interrupted while he waits, for instance by :class:`KeyboardInterrupt`, cancels it and waits for its end.
+        If the waiting caller is interrupted, for instance by :class:`KeyboardInterrupt`, the call is cancelled, and the
+        caller waits for its end.
         """
         return self._do(partial(function, *args, **kwargs), None)
 
-    def bring(
+    def call_undoable(
         self,
-        unwanted: Callable[[T], object],
+        undo: Callable[[T], object],
         function: Callable[P, Coroutine[Any, Any, T]],
         *args: P.args,
         **kwargs: P.kwargs,
     ) -> T:
-        """The same; a result that comes in the moment in which the caller is interrupted is given to ``unwanted``."""
-        return self._do(partial(function, *args, **kwargs), unwanted)
+        """Do the same as :meth:`call`. If the caller is interrupted when a result arrives, ``undo`` gets it."""
+        return self._do(partial(function, *args, **kwargs), undo)
 
     def run(self, function: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
-        """What a plain function returns, or raises, that is to run in the loop."""
+        """Run a plain function in the loop; return its result, or raise its error."""
 
         async def made() -> T:
             return function(*args, **kwargs)
@@ -232,9 +231,9 @@ class Portal:
         return self._do(made, None)
 
     def make(self, function: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
-        """What a plain function returns, or raises, that makes something and starts nothing.
+        """Run a plain function that makes an object and starts nothing; return its result, or raise its error.
 
-        It runs in the loop, if that runs, and here otherwise: so what is made may be forked, until it is used.
+        It runs in the loop if that is running, and otherwise here. So the process may fork before it uses the object.
         """
         with self._lock:
             if self._worker is None:
@@ -243,8 +242,8 @@ class Portal:
         return self.run(function, *args, **kwargs)
 
     def finish(self, function: _Close) -> None:
-        """The same as :meth:`call` for what ends something, and has ended with the client or in another process."""
-        if self._is_elsewhere or (self._worker is None and self._closed):
+        """Run a function that closes an object. Do nothing if the client is closed or belongs to another process."""
+        if self._in_other_process or (self._worker is None and self._closed):
             return
         try:
             self._do(function, None)
@@ -253,12 +252,12 @@ class Portal:
                 raise
 
     def post(self, callback: Callable[[], object]) -> None:
-        """Have something done in the loop, and do not wait for it."""
-        self._working().post(callback)
+        """Schedule a callback in the loop, and do not wait for it."""
+        self._running_worker().post(callback)
 
     def close(self) -> None:
         """Close the client, end the loop and wait for its thread. In another process this does nothing."""
-        if self._is_elsewhere:
+        if self._in_other_process:
             return
         with self._lock:
             worker, first, self._closed = self._worker, not self._closed, True
@@ -266,7 +265,7 @@ class Portal:
             return
         try:
             if first and not worker.over:
-                self._forgotten()  # no longer needed
+                self._detach_finalizer()  # the client is being closed properly
                 self._do(self._close, None)
         finally:
             if first:
@@ -274,23 +273,23 @@ class Portal:
             if worker.ident != threading.get_ident():
                 worker.join()
 
-    def _do(self, make: Callable[[], Awaitable[T]], unwanted: Callable[[T], object] | None) -> T:
+    def _do(self, make: Callable[[], Awaitable[T]], undo: Callable[[T], object] | None) -> T:
         worker = self._worker
-        if worker is None or self._is_elsewhere:
-            worker = self._working()
+        if worker is None or self._in_other_process:
+            worker = self._running_worker()
         if worker.ident == threading.get_ident():
             raise RuntimeError(
                 "This runs in the event loop of the client, and would wait for itself: call it from another thread."
             )
-        call = _Call(make, unwanted, worker)
+        call = _Call(make, undo, worker)
         try:
             worker.begin(call)
             call.done.acquire()
         except BaseException:
             worker.withdraw(call)
             raise
-        # An interruption is noticed after a call of a function. There is none from here to the caller's next line, so
-        # that what was brought is not lost on the way.
+        # Python notices an interruption after a function call. There is no call from here to the caller's next line, so
+        # the result cannot be lost on the way.
         if call.error is None:
             return call.result
         error, call.error = call.error, None
@@ -299,23 +298,23 @@ class Portal:
                 raise ServiceBusError("The client was closed meanwhile.", outcome=Outcome.UNKNOWN) from None
             raise error
         finally:
-            del error  # it holds this frame
+            del error  # it references this frame
 
-    def free(self) -> None:
-        """Have nobody hold its lock, in a child of a process in which somebody may."""
+    def reset_lock(self) -> None:
+        """Replace the lock, in a forked process: in the parent, another thread may have held it."""
         self._lock = threading.Lock()
 
     @property
-    def _is_elsewhere(self) -> bool:
-        """Whether its loop runs in another process, from which this one was forked."""
+    def _in_other_process(self) -> bool:
+        """Whether the loop runs in another process, from which this one was forked."""
         return self._process is not None and self._process != os.getpid()
 
     def _check_open(self) -> None:
         if self._closed:
             raise ValueError(_CLOSED)
 
-    def _working(self) -> _Worker:
-        if self._is_elsewhere:
+    def _running_worker(self) -> _Worker:
+        if self._in_other_process:
             raise RuntimeError(
                 f"The client was used in process {self._process} and cannot be used in process {os.getpid()}, which "
                 "was forked from there: make another one in each process, after the fork (in gunicorn: in the hook "
@@ -336,7 +335,7 @@ class Portal:
                 self._worker, self._process = worker, os.getpid()
                 finalizer = weakref.finalize(self, _close_forgotten, worker, self._close, self._process, self._made_at)
                 finalizer.atexit = False
-                self._forgotten = finalizer.detach
+                self._detach_finalizer = finalizer.detach
             return self._worker
 
 
@@ -349,18 +348,18 @@ def _close_forgotten(worker: _Worker, close: _Close, process: int, made_at: Line
 _portals: weakref.WeakSet[Portal] = weakref.WeakSet()
 
 
-def _free_locks() -> None:
-    """Another thread of the parent may have held one in the moment of the fork."""
+def _reset_locks() -> None:
+    """Replace the locks in a forked process: other threads of the parent may have held them during the fork."""
     for portal in list(_portals):
-        portal.free()
+        portal.reset_lock()
 
 
 if hasattr(os, "register_at_fork"):
-    os.register_at_fork(after_in_child=_free_locks)
+    os.register_at_fork(after_in_child=_reset_locks)
 
 
 def _event_loop() -> asyncio.AbstractEventLoop:
-    """One of uvloop's where that is installed: nobody but us can choose here."""
+    """Make a loop of uvloop if it is installed. This loop is internal, so the application cannot choose one."""
     try:
         import uvloop
     except ImportError:

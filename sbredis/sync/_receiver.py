@@ -25,16 +25,16 @@ __all__ = ["ServiceBusReceiver", "ServiceBusSessionReceiver", "receiver_for"]
 
 @documented_by(aio.ServiceBusReceiver, then_own=True)
 class ServiceBusReceiver(Iterator[ServiceBusReceivedMessage]):
-    """Several threads may use it at once, and each message is given to one of them.
+    """Several threads may use the receiver at once; each message goes to one of them.
 
-    A thread that is interrupted while it receives leaves nothing locked.
+    A thread that is interrupted while it receives leaves no message locked.
     """
 
     def __init__(self, portal: Portal, receiver: aio.ServiceBusReceiver) -> None:
         self._portal = portal
         self._aio = receiver
 
-    # -- what it is ----------------------------------------------------------------------------------------------------
+    # -- properties, opening -------------------------------------------------------------------------------------------
 
     @property
     def entity_path(self) -> str:
@@ -53,13 +53,13 @@ class ServiceBusReceiver(Iterator[ServiceBusReceivedMessage]):
         return None
 
     def __enter__(self) -> Self:
-        """Connect; and accept the session, if it is to receive from one. If that fails, the receiver is closed."""
+        """Connect, and accept the session of a session receiver. If that fails, close the receiver."""
         try:
             self._portal.call(self._aio.__aenter__)
         except Exception:
-            raise  # it is closed by now
+            raise  # the asynchronous receiver has closed itself
         except BaseException:
-            self.close()  # there is no __exit__ to come, and a session may have been accepted
+            self.close()  # Python does not call __exit__ now, and a session may have been accepted
             raise
         return self
 
@@ -76,7 +76,7 @@ class ServiceBusReceiver(Iterator[ServiceBusReceivedMessage]):
     def receive_messages(
         self, max_message_count: int | None = 1, max_wait_time: float | None = None, *, gather: bool = True
     ) -> list[ServiceBusReceivedMessage]:
-        return self._portal.bring(
+        return self._portal.call_undoable(
             self._take_back, self._aio.receive_messages, max_message_count, max_wait_time, gather=gather
         )
 
@@ -84,20 +84,20 @@ class ServiceBusReceiver(Iterator[ServiceBusReceivedMessage]):
         return self
 
     def __next__(self) -> ServiceBusReceivedMessage:
-        """The next message. Waits for ever, unless the receiver has a ``max_wait_time``, which ends the iteration."""
-        for message in self._portal.bring(self._take_back, self._aio._receive, 1, self._aio._max_wait_time):
+        """Return the next message. Waits until one comes; a ``max_wait_time`` of the receiver ends the iteration."""
+        for message in self._portal.call_undoable(self._take_back, self._aio._receive, 1, self._aio._max_wait_time):
             return message
         raise StopIteration
 
     def next(self) -> ServiceBusReceivedMessage:
-        """The next message, as in an iteration; :class:`StopIteration` if none came within ``max_wait_time``."""
+        """Return the next message as an iteration does. Raises :class:`StopIteration` after ``max_wait_time``."""
         return self.__next__()
 
     def receive_deferred_messages(
         self, sequence_numbers: int | Sequence[int], *, timeout: float | None = None, **kwargs: Unpack[NoOptions]
     ) -> list[ServiceBusReceivedMessage]:
         warn_of_unknown("receive_deferred_messages", kwargs)
-        return self._portal.bring(
+        return self._portal.call_undoable(
             self._take_back_deferred, self._aio.receive_deferred_messages, sequence_numbers, timeout=timeout
         )
 
@@ -119,21 +119,22 @@ class ServiceBusReceiver(Iterator[ServiceBusReceivedMessage]):
             timeout=timeout,
         )
 
-    # What comes in the moment in which its caller is interrupted is not lost, and counts no delivery. In the loop:
+    # These run in the loop if a caller is interrupted just when messages arrive. No message is lost, or counts a
+    # delivery.
 
     def _take_back(self, messages: list[ServiceBusReceivedMessage]) -> None:
-        self._let_go(messages)
+        self._stop_renewing(messages)
         if (inbox := self._aio._inbox) is not None:
             inbox._take_back(messages, first=True)
 
     def _take_back_deferred(self, messages: list[ServiceBusReceivedMessage]) -> None:
-        self._let_go(messages)
+        self._stop_renewing(messages)
         if (entity := self._aio._entity) is not None:
             self._aio._give_back(entity, messages)
 
     @staticmethod
-    def _let_go(messages: list[ServiceBusReceivedMessage]) -> None:
-        """Renew their locks no longer."""
+    def _stop_renewing(messages: list[ServiceBusReceivedMessage]) -> None:
+        """Stop renewing the locks of these messages."""
         for message in messages:
             hold_of(message).let_go()
 
@@ -252,7 +253,7 @@ class ServiceBusSessionReceiver(ServiceBusReceiver):
 
 
 def receiver_for(portal: Portal, receiver: aio.ServiceBusReceiver) -> ServiceBusReceiver:
-    """What threads see of a receiver."""
+    """Return the synchronous façade of a receiver."""
     if isinstance(receiver, AioSessionReceiver):
         return ServiceBusSessionReceiver(portal, receiver)
     return ServiceBusReceiver(portal, receiver)

@@ -1,5 +1,5 @@
 # pyright: reportPrivateUsage=false
-"""Renewing locks while what they are on is being worked on, whatever keeps the thread that works on it."""
+"""Renewing locks while the application works on messages and sessions, even if it blocks its own threads."""
 
 from __future__ import annotations
 
@@ -28,22 +28,23 @@ __all__ = ["AutoLockRenewer", "LockRenewFailureCallback"]
 
 _log = logging.getLogger("sbredis.client")
 _CLOSING = 5.0
-"""How long closing waits for threads in which callbacks are running."""
+"""The time that closing waits for threads that run callbacks, in seconds."""
 LockRenewFailureCallback = Callable[[Any, Exception | None], Any]
-"""Called in a worker thread with what could not be renewed, and why."""
-_Told = Callable[[ServiceBusReceivedMessage | aio.ServiceBusSession, Exception | None], Awaitable[None]]
+"""Called in a worker thread with the message or session that could not be renewed, and the reason."""
+_LoopCallback = Callable[[ServiceBusReceivedMessage | aio.ServiceBusSession, Exception | None], Awaitable[None]]
 
 
 @documented_by(aio.AutoLockRenewer)
 class AutoLockRenewer:
-    """Renews the locks of the messages and sessions that are registered with it, for a limited time each.
+    """Renews the locks of the messages and sessions that are registered with it, each for a limited time.
 
-    Renewing happens in the event loops of the clients whose they are, so a handler that keeps its own thread busy is no
-    obstacle, and no number of messages needs more threads. A lock is renewed when a third of it is left, or ten
-    seconds, whichever is more; of a short one half. A message is let go when it is settled, a session when its receiver
-    is closed. If a lock is lost, cannot be renewed, or has been renewed for as long as was asked for,
-    ``auto_renew_error`` says so, and ``on_lock_renew_failure(renewable, error)`` is called, in a thread of
-    ``executor``; of its own if none is given, of at most ``max_workers``.
+    The renewals run in the event loops of the clients. So a handler may keep its own thread busy, and more messages
+    need no more threads. A lock is renewed when a third of its duration or ten seconds is left, whichever is more. A
+    short lock is renewed when half of it is left. The renewals of a message end when it is settled, and those of a
+    session when its receiver is closed. They also end if the lock is lost, if it cannot be renewed, or when the
+    requested time is over. Then ``auto_renew_error`` is set, and ``on_lock_renew_failure(renewable, error)`` is called
+    in a thread of ``executor``. Without an ``executor`` the renewer uses one of its own, with at most ``max_workers``
+    threads.
     """
 
     def __init__(
@@ -58,12 +59,12 @@ class AutoLockRenewer:
         self._given = executor
         self._own = None if executor is not None else ThreadPoolExecutor(max_workers, "sbredis on_lock_renew_failure")
         self._renewers: weakref.WeakKeyDictionary[Portal, aio.AutoLockRenewer] = weakref.WeakKeyDictionary()
-        self._told: weakref.WeakKeyDictionary[Portal, tuple[LockRenewFailureCallback, _Told]] = (
+        self._loop_callbacks: weakref.WeakKeyDictionary[Portal, tuple[LockRenewFailureCallback, _LoopCallback]] = (
             weakref.WeakKeyDictionary()
         )
         self._calling = threading.local()
         self._running: set[Future[None]] = set()
-        """Callbacks that are running, or are about to."""
+        """The callbacks that are running, or will run soon."""
         self._lock = threading.Lock()
         self._closed = False
 
@@ -83,29 +84,30 @@ class AutoLockRenewer:
     ) -> None:
         if not isinstance(receiver, ServiceBusReceiver):  # pyright: ignore[reportUnnecessaryIsInstance]  # callers are not all typed
             raise TypeError(
-                f"A receiver of sbredis is needed, not {public_name(receiver)}: what is "
-                "asynchronous and what is not cannot be mixed."
+                f"A receiver of sbredis is needed, not {public_name(receiver)}: asynchronous and synchronous "
+                "objects cannot be mixed."
             )
         portal = receiver._portal
         inner: ServiceBusReceivedMessage | aio.ServiceBusSession
         if isinstance(renewable, ServiceBusSession):
             if renewable._portal is not portal:
-                raise ValueError("The session is one of another client than the receiver.")
+                raise ValueError("The session belongs to another client than the receiver.")
             inner = renewable._aio
         elif isinstance(renewable, ServiceBusReceivedMessage):  # pyright: ignore[reportUnnecessaryIsInstance]  # callers are not all typed
             inner = renewable
         else:
             raise TypeError(
-                f"What is renewed is a message that was received, or a session, not {type(renewable).__name__}."
+                f"Only a message that was received, or a session, can be renewed, not {type(renewable).__name__}."
             )
-        told = None if on_lock_renew_failure is None else self._in_worker(portal, on_lock_renew_failure)
-        portal.run(self._within(portal).register, receiver._aio, inner, max_lock_renewal_duration, told)
+        callback = None if on_lock_renew_failure is None else self._in_worker(portal, on_lock_renew_failure)
+        portal.run(self._renewer_in(portal).register, receiver._aio, inner, max_lock_renewal_duration, callback)
 
     def close(self, wait: bool = True) -> None:
-        """Renew no more. Locks run on for as long as they have been renewed; nobody is called for that.
+        """Stop renewing. Locks last as long as they were renewed last; no callback is called for the end of renewals.
 
-        Does not wait for renewals that are under way. Waits for callbacks that are running, for five seconds in the
-        loop of each client and five in all for their threads, unless told not to or called by one of them.
+        Does not wait for renewals that are under way. Waits for callbacks that are running: up to five seconds in the
+        loop of each client, and five more for all threads. It does not wait if ``wait`` is false, or if a callback
+        calls it.
         """
         with self._lock:
             self._closed = True
@@ -113,7 +115,7 @@ class AutoLockRenewer:
             self._renewers.clear()
         waits = wait and not getattr(self._calling, "now", False)
         for portal, renewer in renewers:
-            portal.finish(renewer.close if waits else _begun(renewer.close))
+            portal.finish(renewer.close if waits else _without_waiting(renewer.close))
         late = wait_for(list(self._running), timeout=_CLOSING).not_done if waits else set[Future[None]]()
         if late:
             _log.warning(
@@ -131,22 +133,22 @@ class AutoLockRenewer:
         if self._closed:
             raise ServiceBusError("The AutoLockRenewer is closed and cannot be used again: make another one.")
 
-    def _within(self, portal: Portal) -> aio.AutoLockRenewer:
-        """The one that renews in the loop of a client."""
+    def _renewer_in(self, portal: Portal) -> aio.AutoLockRenewer:
+        """Return the asynchronous renewer in the loop of a client; make it if there is none."""
         with self._lock:
             self.check_open()
             found = self._renewers.get(portal)
             if found is None:
-                told = None if self._on_failure is None else self._in_worker(portal, self._on_failure)
-                found = self._renewers[portal] = aio.AutoLockRenewer(self._duration, told)
+                callback = None if self._on_failure is None else self._in_worker(portal, self._on_failure)
+                found = self._renewers[portal] = aio.AutoLockRenewer(self._duration, callback)
             return found
 
-    def _in_worker(self, portal: Portal, callback: LockRenewFailureCallback) -> _Told:
-        """A callback for the loop that calls this one in a thread; the same one for the same callback."""
-        known = self._told.get(portal)
+    def _in_worker(self, portal: Portal, callback: LockRenewFailureCallback) -> _LoopCallback:
+        """Return a callback for the loop that runs ``callback`` in a thread. The same callback gets the same one."""
+        known = self._loop_callbacks.get(portal)
         if known is not None and known[0] == callback:
             return known[1]
-        held = weakref.ref(portal)  # what is renewed does not keep its client open
+        held = weakref.ref(portal)  # a registered message does not keep its client open
 
         def call(renewable: ServiceBusReceivedMessage | ServiceBusSession, error: Exception | None) -> None:
             self._calling.now = True
@@ -160,30 +162,30 @@ class AutoLockRenewer:
             if isinstance(renewable, aio.ServiceBusSession):
                 owner = held()
                 if owner is None:
-                    return  # nobody has anything of that client any more
+                    return  # the application has dropped that client
                 shown = session_for(owner, renewable)
             else:
                 shown = renewable
             executor = self._given or self._own
-            assert executor is not None  # there is one of its own where none was given
+            assert executor is not None  # the renewer made one if it was given none
             running = executor.submit(call, shown, error)
             self._running.add(running)
             running.add_done_callback(self._running.discard)
             await asyncio.wrap_future(running)
 
-        self._told[portal] = callback, tell
+        self._loop_callbacks[portal] = callback, tell
         return tell
 
 
 _ending: set[asyncio.Task[None]] = set()
 
 
-def _begun(close: Callable[[], Coroutine[Any, Any, None]]) -> Callable[[], Coroutine[Any, Any, None]]:
-    """What begins to close, and does not wait for callbacks."""
+def _without_waiting(close: Callable[[], Coroutine[Any, Any, None]]) -> Callable[[], Coroutine[Any, Any, None]]:
+    """Return a function that starts closing, and does not wait for callbacks."""
 
     async def begin() -> None:
         task = asyncio.get_running_loop().create_task(close())
-        _ending.add(task)  # a loop holds its tasks weakly
+        _ending.add(task)  # a loop references its tasks only weakly
         task.add_done_callback(_ending.discard)
         await asyncio.sleep(0)
 

@@ -21,7 +21,7 @@ __all__ = ["ServiceBusSender"]
 
 @documented_by(aio.ServiceBusSender, then_own=True)
 class ServiceBusSender:
-    """Several threads may use it at once."""
+    """Several threads may use the sender at once."""
 
     def __init__(self, portal: Portal, sender: aio.ServiceBusSender) -> None:
         self._portal = portal
@@ -83,15 +83,16 @@ class ServiceBusSender:
         timeout: float | None = None,
         errors: Literal["raise", "return"] = "raise",
     ) -> SendStream:
-        """Send what an iterable brings, each message by itself, as fast as the throttle lets it.
+        """Send the items of an iterable, each as a message of its own, as fast as the throttle permits.
 
-        ``for result in sender.send_stream(source)`` brings a :class:`SendResult` for each message in the order of the
-        source; ``sender.send_stream(source).count()`` sends all and returns how many there were. No more than
-        ``max_in_flight`` messages are held, so the source is read no faster than the broker takes its messages. It is
-        read by the thread that iterates.
+        ``for result in sender.send_stream(source)`` gives a :class:`SendResult` for each message in the order of the
+        source. ``sender.send_stream(source).count()`` sends all of them and returns their number. At most
+        ``max_in_flight`` messages are held, so the source is read no faster than the broker accepts its messages. The
+        iterating thread reads the source.
 
-        The first message that fails ends the stream with an error that names it, after the outcomes of those that were
-        under way; with ``errors="return"`` it is a result like the others. ``timeout`` is that of each message.
+        The first message that fails ends the stream. The outcomes of the messages that were under way come first, and
+        then an error that names the failed message. With ``errors="return"`` a failure is a result like the others.
+        ``timeout`` is for each message.
         """
         return SendStream(self._portal, self._aio, messages, timeout=timeout, errors=errors, window=self._aio._window)
 

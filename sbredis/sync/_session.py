@@ -1,5 +1,5 @@
 # pyright: reportPrivateUsage=false
-"""A session that was accepted, as threads see it."""
+"""An accepted session, for code without an event loop."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ __all__ = ["ServiceBusSession", "session_for"]
 
 @documented_by(aio.ServiceBusSession, then_own=True)
 class ServiceBusSession:
-    """Any number of threads may use it."""
+    """Any number of threads may use the session."""
 
     def __init__(self, portal: Portal, session: aio.ServiceBusSession) -> None:
         self._portal = portal
@@ -47,7 +47,7 @@ class ServiceBusSession:
 
     @property
     def auto_renew_error(self) -> Exception | None:
-        """Why its lock could not be renewed automatically; ``None`` as long as nothing went wrong."""
+        """Why the lock could not be renewed automatically; ``None`` if it was renewed without an error."""
         return self._aio.auto_renew_error
 
     def renew_lock(self, *, timeout: float | None = None, **kwargs: Unpack[NoOptions]) -> datetime:
@@ -73,17 +73,17 @@ class ServiceBusSession:
         return self._portal.call(self._aio.wait_lock_lost, timeout=timeout)
 
 
-# Weak on both sides: what is shown holds the portal, and must not be held by what the portal closes.
-_shown: weakref.WeakKeyDictionary[aio.ServiceBusSession, weakref.ref[ServiceBusSession]] = weakref.WeakKeyDictionary()
+# Weak references on both sides: a façade holds its portal, so the objects that the portal closes must not hold it.
+_facades: weakref.WeakKeyDictionary[aio.ServiceBusSession, weakref.ref[ServiceBusSession]] = weakref.WeakKeyDictionary()
 _lock = threading.Lock()
 
 
 def session_for(portal: Portal, session: aio.ServiceBusSession) -> ServiceBusSession:
-    """What threads see of a session: the same object for everybody, as long as somebody holds it."""
+    """Return the façade of a session. All callers get the same object, as long as one of them holds it."""
     with _lock:
-        held = _shown.get(session)
+        held = _facades.get(session)
         found = None if held is None else held()
         if found is None:
             found = ServiceBusSession(portal, session)
-            _shown[session] = weakref.ref(found)
+            _facades[session] = weakref.ref(found)
         return found

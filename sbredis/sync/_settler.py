@@ -1,4 +1,4 @@
-"""Settling messages and looking after sessions by handle, from a thread."""
+"""Settling messages and administering sessions by handle, from a thread."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ __all__ = ["ServiceBusSettler"]
 
 @documented_by(aio.ServiceBusSettler, then_own=True)
 class ServiceBusSettler:
-    """Several threads may use it at once."""
+    """Several threads may use the settler at once."""
 
     def __init__(self, portal: Portal, settler: aio.ServiceBusSettler) -> None:
         self._portal = portal
@@ -29,7 +29,7 @@ class ServiceBusSettler:
         return self._aio.entity_path
 
     def __enter__(self) -> Self:
-        """Connect, and find the entity."""
+        """Connect, and look up the entity."""
         self._portal.call(self._aio.__aenter__)
         return self
 

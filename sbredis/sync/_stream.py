@@ -1,4 +1,4 @@
-"""Sending a stream of messages from a thread: bounded memory, results in order."""
+"""Sending a stream of messages from a thread, with bounded memory and with results in order."""
 
 from __future__ import annotations
 
@@ -22,13 +22,13 @@ __all__ = ["SendStream"]
 
 
 class _End(NamedTuple):
-    """What comes behind the last: of what is sent, or of what came of it."""
+    """The end of the items to send, or of the results; with the error that ended them, if there was one."""
 
     error: BaseException | None
 
 
 class _Channel(AsyncIterator[Any]):
-    """What a thread puts in, as the loop takes it out. The loop is woken once for all that it has not seen yet."""
+    """A queue from a thread to the loop. Items that the loop has not seen yet wake it only once."""
 
     def __init__(self, post: Callable[[Callable[[], object]], object]) -> None:
         self._post = post
@@ -37,14 +37,14 @@ class _Channel(AsyncIterator[Any]):
         self._waking = False
 
     def put(self, item: Any) -> None:
-        """Put in one thing more, in the thread."""
+        """Add one item; called in the thread."""
         self._items.append(item)
         if not self._waking:
             self._waking = True
             self._post(self._wake)
 
     def _wake(self) -> None:
-        self._waking = False  # before it is looked: what is put in from now on wakes anew
+        self._waking = False  # before the loop looks at the items: each later item wakes it again
         self._arrived.set()
 
     async def __anext__(self) -> Any:
@@ -61,12 +61,12 @@ class _Channel(AsyncIterator[Any]):
 
 @documented_by(aio.SendStream)
 class SendStream(Iterator[SendResult]):
-    """The messages of a source on their way. Iterate over it for the results, or :meth:`count` them.
+    """A stream of messages that is being sent. Iterate over it for the results, or :meth:`count` them.
 
-    The source is read by the thread that iterates, never further than the window ahead, and only as long as there is no
-    result to be had: so it may use what belongs to that thread, such as a cursor of a database, or a receiver. What was
-    read is under way at once, also while the source makes the thread wait. Ending the iteration early stops the
-    reading; what was read is still brought to its end, and logged if it fails.
+    The iterating thread reads the source, never further ahead than the window, and only while no result is available.
+    So the source may use objects of that thread, such as a database cursor or a receiver. Each message is sent as soon
+    as it is read, even while the thread waits for the source. Ending the iteration early stops the reading. Messages
+    that were already read are still sent, and failures are logged.
     """
 
     def __init__(
@@ -92,7 +92,7 @@ class SendStream(Iterator[SendResult]):
         self._iterates = threading.Lock()
 
     def __iter__(self) -> Generator[SendResult]:
-        """A generator, because it is told when a loop over it is left early."""
+        """Return a generator, because Python closes a generator when a loop over it is left early."""
         try:
             while (result := next(self, None)) is not None:
                 yield result
@@ -108,7 +108,7 @@ class SendStream(Iterator[SendResult]):
 
     def __next__(self) -> SendResult:
         if not self._iterates.acquire(blocking=False):
-            raise RuntimeError("a stream is iterated over by one thread at a time")
+            raise RuntimeError("a stream can be iterated over by one thread at a time only")
         try:
             result = self._next()
         except BaseException:
@@ -121,11 +121,11 @@ class SendStream(Iterator[SendResult]):
         return result
 
     def count(self) -> int:
-        """Send all that is left of the source, and return how many of them were taken."""
+        """Send the rest of the source, and return the number of messages that were accepted."""
         return sum(result.error is None for result in self)
 
     def close(self) -> None:
-        """Read no further, and wait for the outcome of what was read."""
+        """Stop reading, and wait for the outcome of the messages that were read."""
         self._end(waits=True)
 
     def _end(self, *, waits: bool) -> None:
@@ -156,7 +156,7 @@ class SendStream(Iterator[SendResult]):
             item = next(self._source)
         except StopIteration:
             item = _End(None)
-        except Exception as error:  # noqa: BLE001  # the source's own: raised behind the results of those before
+        except Exception as error:  # noqa: BLE001  # an error of the source is raised after the earlier results
             item = _End(error)
         self._exhausted = isinstance(item, _End)
         self._under_way += not self._exhausted
@@ -166,7 +166,7 @@ class SendStream(Iterator[SendResult]):
 
     async def _start(self) -> asyncio.Task[None]:
         task = asyncio.get_running_loop().create_task(_collect(self._stream, self._results))
-        await asyncio.sleep(0)  # it has begun, and so brings an end
+        await asyncio.sleep(0)  # let the task start, so that it certainly puts an end
         return task
 
     async def _stop(self, task: asyncio.Task[None], *, waits: bool) -> None:
@@ -182,6 +182,6 @@ async def _collect(stream: aio.SendStream, results: SimpleQueue[SendResult | _En
     try:
         async for result in stream:
             results.put(result)
-    except BaseException as error:  # noqa: BLE001  # handed to who iterates
+    except BaseException as error:  # noqa: BLE001  # passed on to the iterating thread
         end = error
     results.put(_End(end))

@@ -1,4 +1,4 @@
-"""The administration of entities for code without an event loop. :mod:`sbredis.management` shows it."""
+"""The administration of entities for code without an event loop. :mod:`sbredis.management` exports it."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
 # pyright: reportPrivateUsage=false
-"""The administration of a namespace from a thread: what it is, and all that is in it."""
+"""The synchronous administration client: a namespace and everything in it."""
 
 from __future__ import annotations
 
@@ -25,10 +25,10 @@ __all__ = ["ServiceBusAdministrationClient"]
 class ServiceBusAdministrationClient(
     QueueAdministration, TopicAdministration, SubscriptionAdministration, RuleAdministration
 ):
-    """Several threads may use it at once.
+    """Several threads may use the client at once.
 
-    A client may be made before a fork. Once used it belongs to the process that used it: after a fork, make another one
-    there.
+    A client may be made before a fork. A client that was used belongs to the process that used it: after a fork, make
+    another one in the new process.
     """
 
     def __init__(

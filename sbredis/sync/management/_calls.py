@@ -1,4 +1,4 @@
-"""What all calls of an administration client from a thread go through."""
+"""The base of the calls of a synchronous administration client."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ __all__ = ["Calls"]
 
 
 class Calls:
-    """What the groups of calls build on: the asynchronous client, and the way to its event loop."""
+    """The base class of the groups of calls: it holds the asynchronous client, and the portal to its event loop."""
 
     _aio: aio.ServiceBusAdministrationClient
     _portal: Portal

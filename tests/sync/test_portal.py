@@ -168,7 +168,7 @@ def test_a_result_that_comes_with_the_interruption_is_not_lost(portal: Portal, i
         return "brought"
 
     with pytest.raises(KeyboardInterrupt):
-        portal.bring(unwanted.append, brings)
+        portal.call_undoable(unwanted.append, brings)
     assert unwanted == ["brought"]
     assert waiting(portal) == 0
 
@@ -186,7 +186,7 @@ def test_a_result_that_comes_in_spite_of_the_cancellation_is_not_lost(
 
     portal.call(echo, 1)
     with interrupted_when(lambda: under_way(portal), interrupt), pytest.raises(KeyboardInterrupt):
-        portal.bring(unwanted.append, brings)
+        portal.call_undoable(unwanted.append, brings)
     assert unwanted == ["brought"]
 
 

@@ -1,4 +1,4 @@
-"""What users hold in their hands: messages as they are made, sent and received. Nothing here waits for anything."""
+"""The objects that users work with: messages to send and received ones, properties, rules. No code here waits."""
 
 from __future__ import annotations
 

@@ -1,11 +1,11 @@
 """A message in the terms of AMQP 1.0: a view of the same content that a :class:`ServiceBusMessage` shows.
 
-What AMQP knows and :class:`~sbredis.engine.Content` has a field for is that field: ``properties.group_id`` is the
-session id, ``header.time_to_live`` the time to live, the annotation ``x-opt-partition-key`` the partition key. All else
-is kept in the content's annotations, one entry a section, and travels with the message.
+If :class:`~sbredis.engine.Content` has a field for an entry of AMQP, the entry is that field. ``properties.group_id``
+is the session id, ``header.time_to_live`` the time to live, the annotation ``x-opt-partition-key`` the partition key.
+All other entries are kept in the content's annotations, one entry a section, and travel with the message.
 """
 
-# The modules of this package share what a message is made of.
+# The modules of this package use private parts of each other's messages.
 # pyright: reportPrivateUsage=false
 
 from __future__ import annotations
@@ -53,15 +53,15 @@ _FOOTER = "footer"
 _ANNOTATIONS, _DELIVERY_ANNOTATIONS = "message-annotations", "delivery-annotations"
 _VALUE, _SEQUENCE = "value", "sequence"
 BODY_SECTIONS = frozenset({_VALUE, _SEQUENCE})
-"""The entries of a content's annotations that are a body."""
+"""The names of the annotations of a content that hold a body."""
 _PARTITION_KEY, _SCHEDULED = "x-opt-partition-key", "x-opt-scheduled-enqueue-time"
 _UNSET: Any = object()
 _WHOLE = (str, bytes, bytearray, memoryview, Mapping)
-"""What can be gone through, and is not meant so."""
+"""Types that are iterable, but are not meant as a list of sections."""
 
 
 class AmqpMessageBodyType(Listed, StrEnum):
-    """What the body of an AMQP message is made of."""
+    """The kinds of body that an AMQP message can have."""
 
     DATA = "data"
     """Bytes."""
@@ -77,10 +77,10 @@ class AmqpMessageBodyType(Listed, StrEnum):
 class AmqpAnnotatedMessage:
     """A message in the terms of AMQP, with exactly one of three kinds of body.
 
-    ``data_body`` is bytes or text, or several of these, which become one; ``value_body`` a value and ``sequence_body``
-    a list of values of the types that an application property may have. Sections may be given as mappings. Those that
-    are set are copied; those that are read are the message's own, and what is changed in them is changed in it.
-    ``raw_amqp`` is the message as it was encoded by somebody who wants these bytes back.
+    ``data_body`` is bytes or text, or several of these, which are joined. ``value_body`` is a value, and
+    ``sequence_body`` a list of values, of the types that an application property may have. Sections may be given as
+    mappings. A section that you assign is copied. A section that you read belongs to the message: changing it changes
+    the message. ``raw_amqp`` is the encoded message, for receivers that need exactly these bytes.
     """
 
     __slots__ = ("_content",)
@@ -130,18 +130,18 @@ class AmqpAnnotatedMessage:
 
     @property
     def body(self) -> Any:
-        """The value or list of values; of bytes a list with these as its only item, to be joined or gone through."""
+        """The value or the list of values. A body of bytes is a list with these bytes as its only item."""
         kind, body = body_of(self._content)
         return Sections([body]) if kind is AmqpMessageBodyType.DATA else body
 
     @property
     def body_type(self) -> AmqpMessageBodyType:
-        """What the body is made of."""
+        """The kind of the body."""
         return body_of(self._content)[0]
 
     @property
     def header(self) -> AmqpMessageHeader:
-        """How it is to be handled on its way."""
+        """How brokers should handle the message."""
         return AmqpMessageHeader._view(self._content)
 
     @header.setter
@@ -150,7 +150,7 @@ class AmqpAnnotatedMessage:
 
     @property
     def properties(self) -> AmqpMessageProperties:
-        """What it is and for whom."""
+        """The standard properties of the message, such as its id, subject and recipient."""
         return AmqpMessageProperties._view(self._content)
 
     @properties.setter
@@ -168,10 +168,10 @@ class AmqpAnnotatedMessage:
 
     @property
     def annotations(self) -> dict[str, Value]:
-        """What brokers on the way are to know.
+        """Annotations for brokers on the way.
 
-        Of the annotations of Azure, ``x-opt-partition-key`` and ``x-opt-scheduled-enqueue-time`` may be set: when they
-        are, or else when the message is sent, they become the message's partition key and scheduled time.
+        Of Azure's annotations you may set ``x-opt-partition-key`` and ``x-opt-scheduled-enqueue-time``. They become the
+        partition key and the scheduled time of the message at once, or at the latest when the message is sent.
         """
         return live_entries(self._content, _ANNOTATIONS)
 
@@ -183,7 +183,7 @@ class AmqpAnnotatedMessage:
 
     @property
     def delivery_annotations(self) -> dict[str, Value]:
-        """What the next on the way is to know; kept, without an effect."""
+        """Annotations for the next node on the way; kept, without an effect."""
         return live_entries(self._content, _DELIVERY_ANNOTATIONS)
 
     @delivery_annotations.setter
@@ -192,7 +192,7 @@ class AmqpAnnotatedMessage:
 
     @property
     def footer(self) -> dict[str, Value]:
-        """What can be said only after the body, such as a checksum."""
+        """Data that can be computed only after the body, such as a checksum."""
         return live_entries(self._content, _FOOTER)
 
     @footer.setter
@@ -201,7 +201,7 @@ class AmqpAnnotatedMessage:
 
     @property
     def raw_amqp(self) -> bytes | None:
-        """The message as somebody has encoded it; see :attr:`ServiceBusMessage.raw_amqp`."""
+        """The encoded message as an application gave it; see :attr:`ServiceBusMessage.raw_amqp`."""
         return self._content.raw_amqp
 
     @raw_amqp.setter
@@ -209,7 +209,7 @@ class AmqpAnnotatedMessage:
         self._content.raw_amqp = None if value is None else encoded_bytes(value, "raw_amqp")
 
     def __str__(self) -> str:
-        """The body as text: bytes read as UTF-8, with a replacement character for what is not."""
+        """Return the body as text: bytes are read as UTF-8, with a replacement character for invalid bytes."""
         body = body_of(self._content)[1]
         return body.decode(errors="replace") if isinstance(body, bytes) else str(body)
 
@@ -218,14 +218,14 @@ class AmqpAnnotatedMessage:
 
 
 def view(content: Content) -> AmqpAnnotatedMessage:
-    """The message of this content, in the terms of AMQP."""
+    """Return a view of this content in the terms of AMQP."""
     message = AmqpAnnotatedMessage.__new__(AmqpAnnotatedMessage)
     message._content = content
     return message
 
 
 def body_of(content: Content) -> tuple[AmqpMessageBodyType, Any]:
-    """The kind of the body, and the body."""
+    """Return the kind of the body, and the body."""
     annotations = content.annotations
     if annotations is not None:
         if _VALUE in annotations:
@@ -234,12 +234,12 @@ def body_of(content: Content) -> tuple[AmqpMessageBodyType, Any]:
             return AmqpMessageBodyType.SEQUENCE, annotations[_SEQUENCE]
     body = content.body
     if type(body) is not Body:
-        body = content.body = Body(body)  # once, by whoever asks first
+        body = content.body = Body(body)  # once, at the first access
     return AmqpMessageBodyType.DATA, body
 
 
 def tidy(content: Content) -> None:
-    """Make of the annotations that were set one by one what they mean, as it is done with those set together."""
+    """Apply annotations that were set one by one, as when they are all set together."""
     for section in (_ANNOTATIONS, _DELIVERY_ANNOTATIONS, _FOOTER):
         values = entries(content, section)
         if any(type(name) is not str for name in values):
@@ -255,7 +255,7 @@ def _data(given: object) -> bytes:
 
 
 def _take_known(values: dict[str, Value], content: Content) -> None:
-    """Move the annotations that are fields of the content there; if one is refused, none is moved."""
+    """Move the annotations that have a field of the content there. If one is refused, move none."""
     key, scheduled = values.get(_PARTITION_KEY), values.get(_SCHEDULED)
     if key is not None:
         key = id_text(as_text(key, _PARTITION_KEY), _PARTITION_KEY)

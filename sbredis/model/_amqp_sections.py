@@ -1,6 +1,6 @@
-"""The sections of a message in the terms of AMQP: where their entries are kept, its header and its properties."""
+"""The sections of an AMQP message: where their entries are kept, the header and the properties."""
 
-# The modules of this package share what a message is made of.
+# The modules of this package use private parts of each other's messages.
 # pyright: reportPrivateUsage=false
 
 from __future__ import annotations
@@ -24,19 +24,19 @@ _MOST = (1 << 64) - 1
 
 
 def entries(content: Content, section: str) -> dict[str, Value]:
-    """A section as it is; an empty dictionary that nobody keeps if there is none."""
+    """Return a section as it is, or a new empty dictionary if there is none."""
     found = None if content.annotations is None else content.annotations.get(section)
     return found if isinstance(found, dict) else {}
 
 
 def live_entries(content: Content, section: str) -> dict[str, Value]:
-    """A section that is made if there is none."""
+    """Return a section; create it if there is none."""
     if content.annotations is None:
         content.annotations = {}
     found = content.annotations.get(section)
     if isinstance(found, NamedValues):
         return found
-    live = NamedValues(found) if isinstance(found, dict) else NamedValues()  # as it was read, or none yet
+    live = NamedValues(found) if isinstance(found, dict) else NamedValues()  # decoded, or new
     content.annotations[section] = live
     return live
 
@@ -76,7 +76,7 @@ class _Field(Generic[T]):
             if self.kept_as == "session_id":
                 require_one_key(content.partition_key, cast("str | None", kept))
             elif self.kept_as == "message_id":
-                content.assigned = None  # it is the application's own from now on
+                content.assigned = None  # from now on it is the application's own
             setattr(content, self.kept_as, kept)
         elif kept is not None:
             live_entries(content, section._section)[self.name] = cast("Value", kept)
@@ -85,7 +85,7 @@ class _Field(Generic[T]):
 
 
 class _Section(MutableMapping[str, Any]):
-    """Entries of a fixed set of names, as attributes and as a mapping; one that is not set is ``None``."""
+    """Entries with a fixed set of names, as attributes and as a mapping. An entry that is not set is ``None``."""
 
     __slots__ = ("_content",)
 
@@ -127,7 +127,7 @@ class _Section(MutableMapping[str, Any]):
         return section
 
     def _replace(self, value: Mapping[str, Any] | None) -> None:
-        """Take over all entries; none if one of them is refused."""
+        """Replace all entries. If one is refused, replace none."""
         checked = type(self)(**(value or {}))
         if isinstance(checked, AmqpMessageProperties):
             group: Any = checked.group_id
@@ -140,7 +140,7 @@ def whole(value: object, name: str) -> int:
     if isinstance(value, bool) or not isinstance(value, int):
         raise TypeError(f"{name} must be a whole number or None, not {type(value).__name__}")
     if value < 0:
-        raise ValueError(f"{name} must not be negative, as {value} is")
+        raise ValueError(f"{name} must not be negative, but is {value}")
     return value
 
 
@@ -153,7 +153,7 @@ def _number(value: object, name: str) -> int:
 
 def _priority(value: object, name: str) -> int:
     if whole(value, name) > 255:
-        raise ValueError(f"{name} is a number from 0 to 255, not {value}")
+        raise ValueError(f"{name} must be a number from 0 to 255, not {value}")
     return cast("int", value)
 
 
@@ -172,7 +172,7 @@ def _lifetime(value: object, name: str) -> int | None:
 
 
 def _word(value: object, name: str) -> str:
-    """Text, which AMQP's clients give as bytes, too."""
+    """Return text; AMQP clients may give it as bytes."""
     return text(as_text(value, name), name)
 
 
@@ -182,7 +182,7 @@ def _group(value: object, name: str) -> str:
 
 def _user(value: object, name: str) -> str | bytes:
     if isinstance(value, bytes):
-        text("-" * len(value), name)  # as long as text may be
+        text("-" * len(value), name)  # bytes may be as long as text
         return value
     return text(value, name)
 
@@ -197,17 +197,17 @@ def as_text(value: object, name: str) -> object:
 
 
 class AmqpMessageHeader(_Section):
-    """How a message is to be handled on its way. Usable as a mapping as well."""
+    """How brokers should handle a message. It is also a mapping."""
 
     __slots__ = ()
 
     _section = _HEADER
 
-    delivery_count = _Field(_number, "How many deliveries failed before; kept, but not counted here.")
+    delivery_count = _Field(_number, "The number of failed deliveries before; kept, but not counted here.")
     time_to_live = _Field(_lifetime, "The message's time to live, in ms.", "time_to_live")
-    durable = _Field(_truth, "Whether it should survive a restart; kept, without an effect.")
-    first_acquirer = _Field(_truth, "Whether nobody had it before; kept, without an effect.")
-    priority = _Field(_priority, "How urgent it is, 0 to 255; kept, without an effect.")
+    durable = _Field(_truth, "Whether the message should survive a restart; kept, without an effect.")
+    first_acquirer = _Field(_truth, "Whether no receiver has had the message before; kept, without an effect.")
+    priority = _Field(_priority, "The priority of the message, 0 to 255; kept, without an effect.")
 
     def __init__(
         self,
@@ -227,25 +227,25 @@ class AmqpMessageHeader(_Section):
 
 
 class AmqpMessageProperties(_Section):
-    """What a message is and for whom. Usable as a mapping as well."""
+    """The standard properties of a message, such as its id and its recipient. It is also a mapping."""
 
     __slots__ = ()
 
     _section = _PROPERTIES
 
     message_id = _Field(message_identifier, "The message id.", "message_id")
-    user_id = _Field(_user, "Who sent it.")
-    to = _Field(_word, "For whom it is.", "to")
+    user_id = _Field(_user, "The user who sent the message.")
+    to = _Field(_word, "The recipient of the message.", "to")
     subject = _Field(_word, "The message's subject.", "subject")
-    reply_to = _Field(_word, "Where an answer is to be sent.", "reply_to")
-    correlation_id = _Field(correlation, "What it is about or answers.", "correlation_id")
-    content_type = _Field(_word, "What the body is, as a media type.", "content_type")
-    content_encoding = _Field(_word, "How the body is encoded, for example compressed.")
-    creation_time = _Field(_number, "When it was made, in ms since 1970.")
-    absolute_expiry_time = _Field(_number, "When it is to expire, in ms since 1970; kept, without an effect.")
+    reply_to = _Field(_word, "The address for an answer.", "reply_to")
+    correlation_id = _Field(correlation, "The message or matter that this message refers to.", "correlation_id")
+    content_type = _Field(_word, "The media type of the body.", "content_type")
+    content_encoding = _Field(_word, "The encoding of the body, for example its compression.")
+    creation_time = _Field(_number, "The time of creation, in ms since 1970.")
+    absolute_expiry_time = _Field(_number, "The time of expiry, in ms since 1970; kept, without an effect.")
     group_id = _Field(_group, "The session id.", "session_id")
-    group_sequence = _Field(_number, "Its number within its group; kept, without an effect.")
-    reply_to_group_id = _Field(_group, "The session in which to answer.", "reply_to_session_id")
+    group_sequence = _Field(_number, "The number of the message in its group; kept, without an effect.")
+    reply_to_group_id = _Field(_group, "The session for an answer.", "reply_to_session_id")
 
     def __init__(
         self,

@@ -1,6 +1,6 @@
-"""Messages that are sent together."""
+"""Batches of messages that are sent together."""
 
-# The modules of this package share what a message is made of.
+# The modules of this package use private parts of each other's messages.
 # pyright: reportPrivateUsage=false
 
 from __future__ import annotations
@@ -17,30 +17,30 @@ from sbredis.model._outgoing import keep_id, outgoing, use_id
 __all__ = ["DEFAULT_BATCH_BYTES", "BatchContents", "ServiceBusMessageBatch", "contents_of"]
 
 DEFAULT_BATCH_BYTES = 1024 * 1024
-"""What the messages of a batch may weigh together unless it is said otherwise."""
+"""The default limit of the total size of a batch, in bytes."""
 
 
 class BatchContents:
-    """The messages of a batch, and how they are sent."""
+    """The messages of a batch, and their encoded form."""
 
     __slots__ = ("_assigned", "_round", "_used", "messages", "outgoing", "prepare", "size")
 
     def __init__(self) -> None:
         self.messages: list[ServiceBusMessage] = []
         self.outgoing: list[Outgoing] = []
-        """Each as it is sent to an entity that detects duplicates."""
+        """Each message as it is sent to an entity that detects duplicates."""
         self.size = 0
-        """How many bytes they have together."""
+        """The total size, in bytes."""
         self.prepare: Callable[[Sequence[ServiceBusMessage]], None] | None = None
         """Called with a message before it is encoded. The sender that makes a batch adds trace contexts with it."""
         self._assigned: list[str | None] = []
-        """The id of each that sbredis has assigned."""
+        """The id that sbredis assigned to each message, if it did."""
         self._used = False
-        """The batch was sent under these ids, or is being sent."""
+        """Whether the batch was sent under these ids, or is being sent."""
         self._round = 0
 
     def add(self, message: ServiceBusMessage, most: int) -> None:
-        """Put a message in, unless all of them would be larger than ``most`` then."""
+        """Add a message, unless the batch would then be larger than ``most``."""
         if self.prepare is not None:
             self.prepare([message])
         sent = outgoing(message, detects_duplicates=True)
@@ -55,7 +55,7 @@ class BatchContents:
         self.size = size
 
     def use_ids(self) -> int:
-        """Note that the batch is being sent: under new assigned ids if it was sent before. Returns which time it is."""
+        """Note that the batch is being sent; draw new assigned ids if it was sent before. Return the send's number."""
         if self._used:
             for place, message_id in enumerate(self._assigned):
                 if message_id is not None:
@@ -66,7 +66,7 @@ class BatchContents:
 
     def _assign(self, place: int, before: str) -> None:
         message, sent = self.messages[place], self.outgoing[place]
-        anew = from_content(decode(sent.payload))  # as it was when it was added, whatever was done to it since
+        anew = from_content(decode(sent.payload))  # the message as it was when added; later changes do not count
         anew._content.message_id = None
         made = self.outgoing[place] = outgoing(anew, detects_duplicates=True)
         self.size += len(made.payload) - len(sent.payload)
@@ -75,7 +75,7 @@ class BatchContents:
             message._content.message_id = message._content.assigned = self._assigned[place]
 
     def keep_ids(self, round_: int) -> None:
-        """Note that a send of the batch has failed: the next one, also of its messages, uses the same ids."""
+        """Note that a send of the batch has failed: the next send, of it or its messages, uses the same ids."""
         if round_ == self._round:
             self._used = False
             for message, message_id in zip(self.messages, self._assigned, strict=True):
@@ -83,11 +83,12 @@ class BatchContents:
 
 
 class ServiceBusMessageBatch:
-    """Messages that are sent together: all of them or none.
+    """Messages that are sent together: either all of them or none.
 
-    Its size is the sum of what the broker counts of each message: its body and its properties, encoded. It takes
-    messages up to :attr:`max_size_in_bytes`, and 1,000 of them at most. A message is taken as it is at that moment.
-    A batch that was sent can be sent again: ids that sbredis has assigned are then drawn anew, as for other messages.
+    The size of the batch is the sum of the sizes that the broker counts: the encoded body and properties of each
+    message. The batch takes messages up to :attr:`max_size_in_bytes`, and at most 1,000 of them. Changing a message
+    after it was added does not change the batch. A batch that was sent can be sent again. Then ids that sbredis has
+    assigned are drawn again, as for other messages.
     """
 
     __slots__ = ("_contents", "_max_size")
@@ -103,19 +104,19 @@ class ServiceBusMessageBatch:
 
     @property
     def max_size_in_bytes(self) -> int:
-        """How large it may become."""
+        """The largest size that the batch may have."""
         return self._max_size
 
     @property
     def size_in_bytes(self) -> int:
-        """How large it is."""
+        """The current size."""
         return self._contents.size
 
     def add_message(self, message: ServiceBusMessage | AmqpAnnotatedMessage | Mapping[str, Any]) -> None:
-        """Put a message in.
+        """Add a message.
 
-        Raises :class:`~sbredis.exceptions.MessageSizeExceededError` and leaves the batch as it was if the message does
-        not fit: send the batch, and put the message into another.
+        Raises :class:`~sbredis.exceptions.MessageSizeExceededError` if the message does not fit, and leaves the batch
+        as it was. Then send the batch, and add the message to another one.
         """
         taken = as_message(message)
         if len(self) >= MAXIMUM_CALL_MESSAGES:
@@ -133,12 +134,12 @@ class ServiceBusMessageBatch:
 
 
 def contents_of(batch: ServiceBusMessageBatch) -> BatchContents:
-    """The messages of a batch, and how they are sent."""
+    """Return the messages of a batch, and their encoded form."""
     return batch._contents
 
 
 def _no_room(message: int, batch: int, most: int) -> str:
-    """What to say of a message that does not fit; all of these are sizes in bytes."""
+    """Return the error text for a message that does not fit. All arguments are sizes in bytes."""
     if message > most:
         return (
             f"The message has {message} bytes, properties included, and does not fit into any batch of this size: it "

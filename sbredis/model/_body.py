@@ -1,6 +1,6 @@
-"""The body of a message, as its receiver has it."""
+"""The body of a received message."""
 
-# A body is gone through as Azure's are, which is not how bytes are.
+# Iterating over a body works as with Azure's library, and not as with bytes.
 # pyright: reportIncompatibleMethodOverride=false
 
 from __future__ import annotations
@@ -12,11 +12,12 @@ __all__ = ["Body", "Sections"]
 
 
 class Body(bytes):
-    """Bytes that are also gone through as a body of Azure's library: in one piece, which is all of it.
+    """Bytes that are iterated over like a body of Azure's library: as one piece.
 
-    ``b"".join(body)``, ``next(body)`` and ``list(body)`` are written for Azure's library everywhere, and mean nothing
-    for bytes, or something else. In all else these are bytes: equal to them, of the same hash, indexed by number, read
-    by whatever takes a buffer. What is made of them is plain bytes: ``bytes(body)``, a slice, a sum, a copy, a pickle.
+    Code for Azure's library often has ``b"".join(body)``, ``next(body)`` and ``list(body)``. For plain bytes these fail
+    or mean something else. In every other way a body is bytes: it is equal to them, has the same hash, is indexed by
+    number, and works as a buffer. Objects made from it are plain bytes: ``bytes(body)``, a slice, a sum, a copy, a
+    pickle.
     """
 
     __slots__ = ()
@@ -25,7 +26,7 @@ class Body(bytes):
         return iter((bytes(self),))
 
     def __next__(self) -> bytes:
-        """All of it, each time: Azure's library begins anew as well with each ``message.body``."""
+        """Return the whole body, each time. With Azure's library, too, each ``message.body`` starts anew."""
         return bytes(self)
 
     def __reduce__(self) -> tuple[Any, ...]:
@@ -36,7 +37,7 @@ class Body(bytes):
 
 
 class Sections(list[Any]):
-    """A body of bytes in the terms of AMQP: its only section. ``next(sections)`` is that, as with Azure's library."""
+    """A list with the bytes of a body as its only item. As in Azure's library, ``next(sections)`` returns that item."""
 
     __slots__ = ()
 

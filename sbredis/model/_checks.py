@@ -1,6 +1,6 @@
-"""What the fields of a message may be: each function takes what was given and returns what is kept, or refuses it.
+"""Check the fields of a message: each function takes a given value, and returns the value to keep or refuses it.
 
-A refusal is a :class:`TypeError` or a :class:`ValueError` that names the field and says what it should have been.
+A refusal is a :class:`TypeError` or a :class:`ValueError` that names the field and says what is permitted.
 """
 
 from __future__ import annotations
@@ -34,26 +34,26 @@ __all__ = [
 ]
 
 MAXIMUM_PROPERTY_BYTES = 32 * 1024
-"""What one property of a message may weigh; the name of one of the application's own counts."""
+"""The largest size of one property of a message. For an application property the size of its name counts too."""
 MAXIMUM_PROPERTIES_BYTES = 64 * 1024
-"""What all properties of a message may weigh together: all that is neither its body nor its own encoding in AMQP."""
+"""The largest total size of all properties: everything except the body and the message's own encoding in AMQP."""
 LONGEST_ID = 128
-"""How many characters or bytes an id may have."""
+"""The largest length of an id, in characters or bytes."""
 
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _MILLISECOND = timedelta(milliseconds=1)
 _FIRST = (datetime.min.replace(tzinfo=UTC) - _EPOCH) // _MILLISECOND
 _LONGEST_LIFE = timedelta(milliseconds=NEVER - 1)
 _PLAIN = frozenset({str, bytes, bool, int, float, UUID, type(None)})
-"""Types of values that have no parts that need a closer look."""
+"""Types of values without parts, which need no further check."""
 _LEAST, _MOST = -(1 << 63), (1 << 64) - 1
-"""The codec keeps whole numbers of 64 bits, with a sign or without."""
+"""The range of whole numbers that the codec keeps: 64 bits, signed or unsigned."""
 _DEEPEST = 16
-"""Beyond this depth the codec refuses what stands inside one another."""
+"""The depth of nesting beyond which the codec refuses a value."""
 
 
 def body_bytes(body: object) -> bytes:
-    """The body of a message as it travels: text in UTF-8, ``None`` as nothing."""
+    """Return the body of a message as it is sent: text in UTF-8, ``None`` as empty bytes."""
     if type(body) is bytes:
         return body
     if body is None:
@@ -61,7 +61,7 @@ def body_bytes(body: object) -> bytes:
     if isinstance(body, str):
         return _utf8(body, "body")
     if isinstance(body, (bytes, bytearray, memoryview)):
-        return bytes(body)  # pyright: ignore[reportUnknownArgumentType]  # of whatever format
+        return bytes(body)  # pyright: ignore[reportUnknownArgumentType]  # a buffer of any format
     raise TypeError(
         f"body must be str, bytes or None, not {type(body).__name__}: turn it into one of these first, for example "
         "with json.dumps(body)"
@@ -69,28 +69,28 @@ def body_bytes(body: object) -> bytes:
 
 
 def encoded_bytes(value: object, what: str) -> bytes:
-    """Bytes that are kept as they are."""
+    """Check and copy bytes that are kept as they are."""
     if type(value) is bytes:
         return value
     if not isinstance(value, (bytes, bytearray, memoryview)):
         raise TypeError(f"{what} must be bytes or None, not {type(value).__name__}")
-    return bytes(value)  # pyright: ignore[reportUnknownArgumentType]  # of whatever format
+    return bytes(value)  # pyright: ignore[reportUnknownArgumentType]  # a buffer of any format
 
 
 def text(value: object, what: str) -> str:
-    """Text that can be expressed in UTF-8, in 32 KB at most."""
+    """Check text: it must be valid in UTF-8, and at most 32 KB long."""
     if not isinstance(value, str):
         raise TypeError(f"{what} must be str or None, not {type(value).__name__}")
     size = len(value) if value.isascii() else len(_utf8(value, what))
     if size > MAXIMUM_PROPERTY_BYTES:
         raise ValueError(
-            f"{what} has {size} bytes; a property may have {MAXIMUM_PROPERTY_BYTES}: put what is large into the body"
+            f"{what} has {size} bytes; a property may have {MAXIMUM_PROPERTY_BYTES}: put large data into the body"
         )
     return value
 
 
 def id_text(value: object, what: str, *, may_be_empty: bool = False) -> str:
-    """Text of up to 128 characters that identifies something."""
+    """Check the text of an id: up to 128 characters."""
     if type(value) is str and 0 < len(value) <= LONGEST_ID and value.isascii():
         return value
     if not isinstance(value, str):
@@ -100,51 +100,51 @@ def id_text(value: object, what: str, *, may_be_empty: bool = False) -> str:
 
 
 def require_one_key(partition_key: str | None, session_id: str | None) -> None:
-    """Refuse a partition key beside another session id: both say to which partition the message goes."""
+    """Refuse a partition key that differs from the session id, because both choose the partition."""
     if partition_key is not None and session_id is not None and partition_key != session_id:
         raise ValueError(
             f"partition_key {quoted(partition_key)} is not the session_id {quoted(session_id)}; "
-            "where both are set they must be equal"
+            "if both are set, they must be equal"
         )
 
 
 def lifetime(value: object) -> int | None:
-    """A time to live in ms, rounded up; ``None`` for one so long that it is no limit, such as ``timedelta.max``."""
+    """Return a time to live in ms, rounded up; ``None`` if it is too long to be a limit, as ``timedelta.max`` is."""
     if not isinstance(value, timedelta):
         raise TypeError(
-            f"time_to_live must be a datetime.timedelta or None, not {type(value).__name__}: "
-            "timedelta(seconds=30) for one"
+            f"time_to_live must be a datetime.timedelta or None, not {type(value).__name__}, "
+            "for example timedelta(seconds=30)"
         )
     if value <= timedelta(0):
-        raise ValueError(f"time_to_live must be longer than nothing, not {value}")
+        raise ValueError(f"time_to_live must be longer than zero, not {value}")
     return -(-value // _MILLISECOND) if value <= _LONGEST_LIFE else None
 
 
 def due_time(value: object) -> int:
-    """A time at which a message is to be enqueued, in ms since 1970, rounded down."""
+    """Return a time at which a message is to be enqueued, in ms since 1970, rounded down."""
     what = "scheduled_enqueue_time_utc"
     if not isinstance(value, datetime):
         raise TypeError(f"{what} must be a datetime.datetime or None, not {type(value).__name__}")
     if value.utcoffset() is None:
         raise ValueError(
-            f"{what} {value} has no time zone, so it is no certain time: start from datetime.now(timezone.utc) rather "
-            "than datetime.utcnow(), or add .replace(tzinfo=timezone.utc) if it is meant in UTC"
+            f"{what} {value} has no time zone, so the time is ambiguous: start from datetime.now(timezone.utc) instead "
+            "of datetime.utcnow(), or add .replace(tzinfo=timezone.utc) if it is meant in UTC"
         )
     milliseconds = (value - _EPOCH) // _MILLISECOND
     if milliseconds < _FIRST:
-        raise ValueError(f"{what} {value} is no time of year 1 or later in UTC")
+        raise ValueError(f"{what} {value} is before year 1 in UTC")
     if milliseconds >= NEVER:
-        raise ValueError(f"{what} {value} is later than {moment(NEVER - 1):%Y-%m-%d}, the last that can be kept")
+        raise ValueError(f"{what} {value} is later than {moment(NEVER - 1):%Y-%m-%d}, the latest time that can be kept")
     return milliseconds
 
 
 def moment(milliseconds: int) -> datetime:
-    """A time in UTC from ms since 1970."""
+    """Return the time in UTC for a number of ms since 1970."""
     return _EPOCH + milliseconds * _MILLISECOND
 
 
 def named_values(given: object, what: str) -> NamedValues:
-    """A mapping of its own with names as text, each value of a type that keeps it through sending and receiving."""
+    """Return a checked copy of a mapping: its names are text, and its values keep their types through the broker."""
     if not isinstance(given, Mapping):
         raise TypeError(f"{what} must be a mapping or None, not {type(given).__name__}")
     values = text_keys(cast("Any", given))
@@ -161,7 +161,7 @@ def named_values(given: object, what: str) -> NamedValues:
 
 
 def text_keys(values: Mapping[Any, Any]) -> NamedValues:
-    """The same values in a new mapping, names that are bytes read as UTF-8."""
+    """Return a new mapping with the same values. Names that are bytes are read as UTF-8."""
     named = NamedValues()
     for name, value in values.items():
         named[_decoded(name) if type(name) is bytes else name] = (
@@ -171,9 +171,9 @@ def text_keys(values: Mapping[Any, Any]) -> NamedValues:
 
 
 def _own(value: Any, name: object, depth: int) -> Any:
-    """A value with lists and maps of its own, and without types of AMQP."""
+    """Return a copy of a value with lists and maps of its own, and without AMQP types."""
     if depth > _DEEPEST:
-        return value  # it will not be encoded
+        return value  # the codec will refuse it
     given: Any = value
     if isinstance(value, Mapping):
         if is_typed(given):
@@ -194,7 +194,7 @@ def _untyped(value: Mapping[Any, Any], name: object) -> Any:
 def require_small_header(content: Content, body_sections: frozenset[str]) -> None:
     """Refuse application properties over 32 KB, and properties of all kinds over 64 KB together, as they are encoded.
 
-    The body does not count, wherever it is kept, and the message's own encoding in AMQP neither.
+    The body does not count, in whatever field it is kept, and neither does the message's own encoding in AMQP.
     """
     nothing = len(encode(Content()))
     for name, value in (content.properties or {}).items():
@@ -202,14 +202,14 @@ def require_small_header(content: Content, body_sections: frozenset[str]) -> Non
         if size > MAXIMUM_PROPERTY_BYTES:
             raise MessageSizeExceededError(
                 f"application property {quoted(name)} has {size} bytes; one may have {MAXIMUM_PROPERTY_BYTES}: "
-                "put what is large into the body"
+                "put large data into the body"
             )
     sections = {name: value for name, value in (content.annotations or {}).items() if name not in body_sections}
     total = len(encode(replace(content, body=b"", raw_amqp=None, annotations=sections))) - nothing
     if total > MAXIMUM_PROPERTIES_BYTES:
         raise MessageSizeExceededError(
             f"the properties of the message have {total} bytes; together they may have {MAXIMUM_PROPERTIES_BYTES}: "
-            "put what is large into the body"
+            "put large data into the body"
         )
 
 

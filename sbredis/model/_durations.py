@@ -1,4 +1,4 @@
-"""Durations as they are given, a :class:`~datetime.timedelta` or ISO 8601, and as they are kept, in ms. Pure."""
+"""Convert durations, given as a :class:`~datetime.timedelta` or in ISO 8601, to ms and back. Pure."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from sbredis.engine import NEVER
 __all__ = ["UNLIMITED", "duration", "from_milliseconds", "parse_duration", "to_milliseconds"]
 
 UNLIMITED = timedelta.max
-"""Stands for every duration that is too long to be a limit, which is from about 317 years on."""
+"""Stands for every duration that is too long to be a limit: from about 317 years on."""
 
 _MILLISECOND = timedelta(milliseconds=1)
 _FORM = re.compile(
@@ -31,11 +31,11 @@ _MICROSECONDS = {
 
 
 def parse_duration(text: str) -> timedelta:
-    """Read a duration in ISO 8601: ``PT30S``, ``P1DT12H``, ``PT0.5S``, ``P2W``; :class:`ValueError` for what is none.
+    """Read a duration in ISO 8601: ``PT30S``, ``P1DT12H``, ``PT0.5S``, ``P2W``. Raises :class:`ValueError` for others.
 
-    Years and months are refused, since they are of no certain length, and so are signs. Only the last number may have a
-    fraction; what is less than a microsecond counts as one. .NET's longest time span, which Azure writes where there is
-    no limit, is ``P10675199DT2H48M5.4775807S``.
+    Years and months are refused, because they have no fixed length, and so are signs. Only the last number may have a
+    fraction. A duration under a microsecond counts as one microsecond. Azure writes .NET's longest time span for "no
+    limit": ``P10675199DT2H48M5.4775807S``.
     """
     found = _FORM.fullmatch(text)
     parts = [(unit, number) for unit, number in found.groupdict().items() if number is not None] if found else []
@@ -56,7 +56,7 @@ def parse_duration(text: str) -> timedelta:
 
 
 def duration(given: object, what: str) -> timedelta:
-    """A duration in whole ms, rounded up; :data:`UNLIMITED` for one that is too long to be a limit."""
+    """Return a duration in whole ms, rounded up; :data:`UNLIMITED` if it is too long to be a limit."""
     if isinstance(given, str):
         try:
             given = parse_duration(given)
@@ -68,11 +68,11 @@ def duration(given: object, what: str) -> timedelta:
 
 
 def to_milliseconds(given: timedelta) -> int:
-    """In ms, rounded up, and no more than what stands for no limit."""
+    """Return a duration in ms, rounded up; at most the value for "no limit"."""
     whole, rest = divmod(given, _MILLISECOND)
     return min(whole + bool(rest), NEVER)
 
 
 def from_milliseconds(milliseconds: int) -> timedelta:
-    """From ms; :data:`UNLIMITED` for what stands for no limit."""
+    """Return the duration for a number of ms; :data:`UNLIMITED` for the value for "no limit"."""
     return UNLIMITED if milliseconds >= NEVER else milliseconds * _MILLISECOND

@@ -1,4 +1,4 @@
-"""What is said of entities and namespaces, under Azure's names and values."""
+"""Enumerations about entities and namespaces, under Azure's names and values."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ __all__ = ["AccessRights", "ApiVersion", "EntityAvailabilityStatus", "EntityStat
 
 
 class AccessRights(Listed, StrEnum):
-    """What an authorisation rule permits. Redis's own users decide who may do what; see :class:`AuthorizationRule`."""
+    """The rights of an authorisation rule. Redis's own users decide who may do what; see :class:`AuthorizationRule`."""
 
     MANAGE = "Manage"
     SEND = "Send"
@@ -18,25 +18,25 @@ class AccessRights(Listed, StrEnum):
 
 
 class EntityStatus(Listed, StrEnum):
-    """Whether an entity takes messages in and gives them out. The first four can be set; the others are told."""
+    """Whether an entity accepts and delivers messages. You can set the first four; the others are read-only."""
 
     ACTIVE = "Active"
     DISABLED = "Disabled"
-    """Takes nothing in and gives nothing out."""
+    """Accepts and delivers no messages."""
     SEND_DISABLED = "SendDisabled"
-    """Takes nothing in."""
+    """Accepts no messages."""
     RECEIVE_DISABLED = "ReceiveDisabled"
-    """Gives nothing out."""
+    """Delivers no messages."""
     CREATING = "Creating"
-    """Its creation has begun; the next call about it goes on with that."""
+    """Its creation has started. The next call that names it continues the creation."""
     DELETING = "Deleting"
-    """Its deletion has begun; the next call about it goes on with that."""
+    """Its deletion has started. The next call that names it continues the deletion."""
     RENAMING = "Renaming"
-    """Azure's; never told here."""
+    """Azure's value; sbredis never returns it."""
     RESTORING = "Restoring"
-    """Azure's; never told here."""
+    """Azure's value; sbredis never returns it."""
     UNKNOWN = "Unknown"
-    """Azure's; never told here."""
+    """Azure's value; sbredis never returns it."""
 
 
 class EntityAvailabilityStatus(Listed, StrEnum):
@@ -44,17 +44,17 @@ class EntityAvailabilityStatus(Listed, StrEnum):
 
     AVAILABLE = "Available"
     LIMITED = "Limited"
-    """One or more cannot."""
+    """One or more partitions cannot be reached."""
     RENAMING = "Renaming"
-    """Azure's; never told here."""
+    """Azure's value; sbredis never returns it."""
     RESTORING = "Restoring"
-    """Azure's; never told here."""
+    """Azure's value; sbredis never returns it."""
     UNKNOWN = "Unknown"
-    """Azure's; never told here."""
+    """Azure's value; sbredis never returns it."""
 
 
 class MessagingSku(Listed, StrEnum):
-    """What of Azure's service a namespace is a customer of. Kept for programs that name it; nothing is told here."""
+    """Azure's price tiers of a namespace. Kept for programs that name them; sbredis never returns one."""
 
     BASIC = "Basic"
     STANDARD = "Standard"
@@ -62,7 +62,7 @@ class MessagingSku(Listed, StrEnum):
 
 
 class NamespaceType(Listed, StrEnum):
-    """What a namespace is for; here always messaging."""
+    """The purpose of a namespace; in sbredis always messaging."""
 
     MESSAGING = "Messaging"
     NOTIFICATION_HUB = "NotificationHub"
@@ -72,7 +72,7 @@ class NamespaceType(Listed, StrEnum):
 
 
 class ApiVersion(Listed, StrEnum):
-    """A version of Azure's interface. Accepted for the sake of programs that name one; there is one interface here."""
+    """A version of Azure's interface. Accepted for programs that name one; sbredis has one interface."""
 
     V2024_05 = "2024-05"
     V2021_05 = "2021-05"

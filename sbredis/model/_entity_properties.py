@@ -63,7 +63,7 @@ class AnyEntity(Described):
     giving out what they have. A disabled subscription gets its messages all the while.
     """
 
-    availability_status = Choice(EntityAvailabilityStatus.AVAILABLE, told=True)
+    availability_status = Choice(EntityAvailabilityStatus.AVAILABLE, read_only=True)
     """Whether all its partitions have a server, as far as the client knows: ``Available``, or ``Limited``. What is
     assigned to it is not sent.
     """

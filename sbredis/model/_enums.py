@@ -1,4 +1,4 @@
-"""The choices of a receiver and what it says of a message, under Azure's names and values."""
+"""Enumerations for receivers and messages, under Azure's names and values."""
 
 from __future__ import annotations
 
@@ -17,16 +17,16 @@ __all__ = [
 
 
 class ServiceBusReceiveMode(Listed, StrEnum):
-    """What receiving a message does to it."""
+    """What receiving does to a message."""
 
     PEEK_LOCK = "peeklock"
-    """It is locked, and stays until it is settled."""
+    """The message is locked, and stays until it is settled."""
     RECEIVE_AND_DELETE = "receiveanddelete"
-    """It is deleted as it is given out: lost if the receiver fails."""
+    """The message is deleted when it is delivered. It is lost if the receiver fails."""
 
 
 class ServiceBusSubQueue(Listed, StrEnum):
-    """A queue that belongs to an entity, beside its main one."""
+    """A queue that belongs to an entity, beside its main queue."""
 
     DEAD_LETTER = "deadletter"
     """Messages that could not be delivered or processed."""
@@ -35,28 +35,28 @@ class ServiceBusSubQueue(Listed, StrEnum):
 
 
 class ServiceBusMessageState(Listed, IntEnum):
-    """Where a message stands in its life."""
+    """The state of a message."""
 
     ACTIVE = 0
     DEFERRED = 1
-    """Set aside, to be received by its sequence number only."""
+    """Set aside; it can be received only by its sequence number."""
     SCHEDULED = 2
     """To be enqueued later."""
 
 
 class ServiceBusSessionFilter(Enum):
-    """Which session a receiver wants, when it names none."""
+    """The session that a receiver wants, if it names none."""
 
     NEXT_AVAILABLE = 0
-    """Any that has messages and is not locked."""
+    """Any session that has messages and is not locked."""
 
 
 NEXT_AVAILABLE_SESSION = ServiceBusSessionFilter.NEXT_AVAILABLE
-"""In the place of a session id: any session that has messages and is not locked."""
+"""Use it instead of a session id for any session that has messages and is not locked."""
 
 
 class TransportType(Listed, Enum):
-    """How Azure's client reaches its service. Accepted, without an effect: the connection string says it."""
+    """The transport of Azure's client. Accepted, without an effect: the connection string chooses the transport."""
 
     Amqp = 1
     AmqpOverWebsocket = 2

@@ -1,13 +1,13 @@
 # pyright: reportPrivateUsage=false
-"""What the properties of entities may be: one kind of field for each, which reads what is given and checks its limits.
+"""The kinds of fields for the properties of entities. Each kind reads the given values and checks their limits.
 
-A field is a descriptor that stands in the class of an entity's properties, once: there is its default, its limits,
-whether it can change, and where it is kept. What is assigned is at once turned into what it means, or refused if it can
-mean nothing (a :class:`TypeError`, or a :class:`ValueError` for text that is malformed). Limits are checked when it is
-used, before anything is sent.
+A field is a descriptor in the class of an entity's properties. It is declared once, with its default, its limits,
+whether it can change, and where it is kept. Assigning a value converts it at once. A value that cannot be converted is
+refused: a :class:`TypeError`, or a :class:`ValueError` for malformed text. Limits are checked when the value is used,
+before anything is sent.
 
-What a property means, its default and its limits are said in the string after it in the class, which is its ``__doc__``
-as well.
+The string after a field in the class explains its meaning, its default and its limits. That string is also the field's
+``__doc__``.
 """
 
 from __future__ import annotations
@@ -31,8 +31,8 @@ G = TypeVar("G")
 E = TypeVar("E", bound=Enum)
 
 
-class Described:  # noqa: PLW1641 -- it can be changed, and so has no hash
-    """The name of an entity, and those of its properties that were given; the others read as they are by default."""
+class Described:  # noqa: PLW1641 -- it is mutable, so it has no hash
+    """The name of an entity, and the properties that were given. All other properties read as their defaults."""
 
     __slots__ = ("_given", "_name", "_read_as", "_unassigned")
     _fields: ClassVar[Mapping[str, Field[Any, Any]]] = {}
@@ -41,7 +41,7 @@ class Described:  # noqa: PLW1641 -- it can be changed, and so has no hash
     def __init__(self, name: str, given: Mapping[str, object]) -> None:
         self.name = name
         self._read_as: str | None = None
-        """The name under which it was read; ``None`` for what the application has made."""
+        """The name under which it was read; ``None`` if the application made it."""
         self._given: dict[str, Any] = {}
         self._unassigned: dict[str, list[Any]] = {}
         for field_name, value in given.items():
@@ -63,10 +63,10 @@ class Described:  # noqa: PLW1641 -- it can be changed, and so has no hash
 
     @property
     def name(self) -> str:
-        """The name of the entity, as it was given when it was created.
+        """The name of the entity, as it was given when the entity was created.
 
-        It can be assigned, for instance to create another entity with the same properties. No update renames an entity:
-        an update of properties that were read under another name fails.
+        You can assign it, for instance to create another entity with the same properties. An update cannot rename an
+        entity: it fails if the properties were read under another name.
         """
         return self._name
 
@@ -78,18 +78,18 @@ class Described:  # noqa: PLW1641 -- it can be changed, and so has no hash
 
     @property
     def read_as(self) -> str | None:
-        """The name under which it was read, if it is another one now."""
+        """The name under which the properties were read, if it has changed since."""
         before = self._read_as
         return before if before is not None and name_key(before) != name_key(self._name) else None
 
     @classmethod
     def fields(cls) -> Mapping[str, Field[Any, Any]]:
-        """All properties but the name, and what they may be."""
+        """Return all properties except the name, with their fields."""
         return cls._fields
 
     @classmethod
     def shown(cls, name: str, values: Mapping[str, object]) -> Self:
-        """As the registry tells it: of the right types, and whatever the limits are by now."""
+        """Make the properties from the registry's values, which have the right types. Limits are not checked."""
         found = cls.__new__(cls)
         Described.__init__(found, name, {})  # the subclass has a constructor with a keyword for each property
         found._given.update(values)
@@ -98,14 +98,14 @@ class Described:  # noqa: PLW1641 -- it can be changed, and so has no hash
 
     @property
     def given(self) -> Mapping[str, object]:
-        """Those properties that were given, or assigned, with what they mean: ``None`` stands for the default."""
+        """Return the properties that were given or assigned, as they were converted. ``None`` means the default."""
         begun = {name: value for name, value in self._unassigned.items() if value}
         return {name: self._fields[name].default if value is None else value for name, value in self._given.items()} | {
             name: value for name, value in begun.items() if self._given.get(name) is None
         }
 
     def keys(self) -> list[str]:
-        """The names of all properties, so that ``dict(properties)`` is a mapping of them."""
+        """Return the names of all properties, so that ``dict(properties)`` works."""
         return ["name", *self._fields]
 
     def __getitem__(self, name: str) -> Any:
@@ -128,19 +128,19 @@ class Described:  # noqa: PLW1641 -- it can be changed, and so has no hash
         return len(self.keys())
 
     def values(self) -> list[Any]:
-        """The values of all properties, in the order of their names."""
+        """Return the values of all properties, in the order of their names."""
         return [self[name] for name in self]
 
     def items(self) -> list[tuple[str, Any]]:
-        """The names and values of all properties."""
+        """Return the names and values of all properties."""
         return [(name, self[name]) for name in self]
 
     def get(self, key: str, default: Any = None) -> Any:
-        """A property by its name; ``default`` if there is none of that name."""
+        """Return a property by its name; ``default`` if there is none of that name."""
         return getattr(self, key) if key in self else default
 
     def _assign(self, given: tuple[Any, ...], named: Mapping[str, object]) -> None:
-        """Assign several properties, as ``update`` of a dictionary does. Each class has its own, with its options."""
+        """Assign several properties, as ``update`` of a dictionary does. Subclasses have an ``update`` of their own."""
         for name, value in dict(*given, **named).items():
             self[name] = value
 
@@ -158,13 +158,13 @@ class Described:  # noqa: PLW1641 -- it can be changed, and so has no hash
 
 
 class Field(Generic[T, G]):
-    """One property, of type ``T``; what is assigned to it may be a ``G``, or ``None`` for the default."""
+    """One property of type ``T``. A value of type ``G`` can be assigned to it, or ``None`` for the default."""
 
     name: str
     owner: type[Described]
-    """The class whose property it is."""
+    """The class that has the property."""
     declared_in: type
-    """The class in which its line stands: the owner or a parent of it."""
+    """The class that declares the property: the owner or a parent class."""
     least: T | None = None
     most: T | None = None
 
@@ -174,25 +174,25 @@ class Field(Generic[T, G]):
         *,
         setting: str | None = None,
         fixed: bool = False,
-        told: bool = False,
+        read_only: bool = False,
         planned: str | None = None,
     ) -> None:
-        """``setting`` is the field of the partitions' settings that keeps it, if they need to know it.
+        """``setting`` is the name of the field in the partitions' settings, if the partitions need the property.
 
-        ``fixed`` is what cannot change, ``told`` what cannot be set at all, ``planned`` the feature that is missing, in
-        which ``{kind}`` stands for the kind of entity.
+        ``fixed`` means that it cannot change, ``read_only`` that it cannot be set at all. ``planned`` names the missing
+        feature; ``{kind}`` in it is replaced by the kind of entity.
         """
         self.default = default
         self.setting = setting
         self.fixed = fixed
-        self.told = told
+        self.read_only = read_only
         self.planned = planned
 
     def __set_name__(self, owner: type[Described], name: str) -> None:
         self.owner, self.declared_in, self.name = owner, owner, name
 
     def inherited_by(self, owner: type[Described]) -> Self:
-        """The same property of a class whose parent declares it."""
+        """Return the same property for a subclass of the class that declares it."""
         mine = copy(self)
         mine.owner = owner
         vars(mine).pop("__doc__", None)
@@ -205,19 +205,19 @@ class Field(Generic[T, G]):
     def __get__(self, holder: Described | None, _: type) -> Self | T:
         if holder is None:
             return self._with_docs()
-        value = holder._given.get(self.name)  # pyright: ignore[reportPrivateUsage]  # it is this that keeps it
+        value = holder._given.get(self.name)  # pyright: ignore[reportPrivateUsage]  # the field keeps it there
         return self.default if value is None else cast("T", value)
 
     def __set__(self, holder: Described, given: G | None) -> None:
         value = None if given is None else self.read(given)
-        holder._given[self.name] = value  # pyright: ignore[reportPrivateUsage]  # it is this that keeps it
+        holder._given[self.name] = value  # pyright: ignore[reportPrivateUsage]  # the field keeps it there
 
     def read(self, given: G) -> T:
-        """What is meant by what was assigned."""
+        """Convert an assigned value, or refuse it."""
         raise NotImplementedError
 
     def check(self, value: T) -> None:
-        """Refuse what is beyond the limits, or is not to be had yet."""
+        """Refuse a value that is beyond the limits, or needs a missing feature."""
         if self.planned is not None and value != self.default:
             raise ValueError(
                 f"{self.name}={quoted(value)}: {self.planned.format(kind=self.owner.kind.lower())} not available in "
@@ -226,19 +226,19 @@ class Field(Generic[T, G]):
             )
 
     def keep(self, value: T) -> Any:
-        """As it is kept, in JSON or in the settings of the partitions."""
+        """Return the stored form of a value, for JSON or for the settings of the partitions."""
         return value
 
     def kept(self, stored: Any) -> T:
-        """From how it is kept."""
+        """Return the value for its stored form."""
         return cast("T", stored)
 
     def same(self, one: T, other: T) -> bool:
-        """Whether two values mean the same."""
+        """Return whether two values mean the same."""
         return one == other
 
     def _with_docs(self) -> Self:
-        """Itself, as ``help()`` and others find it that look at the class: with what is said there."""
+        """Return the field itself, with its ``__doc__`` set, as ``help()`` and others see it on the class."""
         if "__doc__" not in vars(self):
             self.__doc__ = property_docs(self.declared_in).get(self.name)
         return self
@@ -248,7 +248,7 @@ class Field(Generic[T, G]):
 
 
 class Flag(Field[bool, bool]):
-    """Yes or no."""
+    """True or false."""
 
     def read(self, given: bool) -> bool:
         if type(given) is not bool:
@@ -257,7 +257,7 @@ class Flag(Field[bool, bool]):
 
 
 class Whole(Field[int, int]):
-    """A whole number within limits, kept as a multiple of ``unit``."""
+    """A whole number within limits, stored as a multiple of ``unit``."""
 
     def __init__(self, default: int, *, least: int, most: int, unit: int = 1, setting: str | None = None) -> None:
         super().__init__(default, setting=setting)
@@ -269,7 +269,7 @@ class Whole(Field[int, int]):
         return given
 
     def check(self, value: int) -> None:
-        assert self.least is not None  # as it was made
+        assert self.least is not None  # the constructor sets it
         assert self.most is not None
         if not self.least <= value <= self.most:
             raise ValueError(f"{self.name} must be from {self.least} to {self.most}, not {value}")
@@ -282,7 +282,7 @@ class Whole(Field[int, int]):
 
 
 class Duration(Field[timedelta, timedelta | str]):
-    """A duration within limits; without one above where ``most`` is left out. ``longest`` says that it is exceeded."""
+    """A duration within limits. Without ``most`` there is no upper limit. ``longest`` is the error text for it."""
 
     def __init__(
         self,
@@ -301,7 +301,7 @@ class Duration(Field[timedelta, timedelta | str]):
         return duration(given, self.name)
 
     def check(self, value: timedelta) -> None:
-        assert self.least is not None  # as it was made
+        assert self.least is not None  # the constructor sets it
         assert self.most is not None
         if value < self.least:
             raise ValueError(f"{self.name} must be {self.least} or longer, not {value}")
@@ -317,7 +317,7 @@ class Duration(Field[timedelta, timedelta | str]):
 
 
 class Text(Field[str | None, str]):
-    """Text, or none, of so many characters at most."""
+    """Text of limited length, or ``None``."""
 
     def __init__(self, *, longest: int, planned: str | None = None) -> None:
         super().__init__(None, planned=planned)
@@ -335,7 +335,7 @@ class Text(Field[str | None, str]):
 
 
 class Neighbour(Text):
-    """The name of another entity, compared without regard to the case of letters; no name is none."""
+    """The name of another entity, compared without regard to case. An empty name means none."""
 
     def __init__(self, *, fixed: bool = False, planned: str | None = None) -> None:
         super().__init__(longest=260, planned=planned)
@@ -357,7 +357,7 @@ class Neighbour(Text):
 
 
 class Choice(Field[E, E | str]):
-    """One of an enumeration, given as that or as its value. A kind of entity can be set to those in ``settable``."""
+    """A member of an enumeration, given as such or by value. ``settable`` says which can be set, by kind of entity."""
 
     def __init__(
         self,
@@ -365,14 +365,14 @@ class Choice(Field[E, E | str]):
         *,
         settable: Mapping[str, Sequence[E]] = MappingProxyType({}),
         setting: str | None = None,
-        told: bool = False,
+        read_only: bool = False,
     ) -> None:
-        super().__init__(default, setting=setting, told=told)
+        super().__init__(default, setting=setting, read_only=read_only)
         self._settable = settable
 
     @property
     def settable(self) -> Sequence[E]:
-        """Those that its owner can be set to."""
+        """The members that can be set for its owner."""
         return self._settable.get(self.owner.kind, ())
 
     def read(self, given: E | str) -> E:
@@ -396,7 +396,7 @@ class Choice(Field[E, E | str]):
 
 
 class ListOf(Field[list[T], Sequence[T]]):
-    """A list. What is appended to it counts as assigned."""
+    """A list. Appending to it counts as assigning it."""
 
     def __init__(self, read: Callable[[object], T], keep: Callable[[T], Any]) -> None:
         super().__init__([])
@@ -415,7 +415,7 @@ class ListOf(Field[list[T], Sequence[T]]):
         return cast("list[T]", value)
 
     def check(self, value: list[T]) -> None:
-        self.read(value)  # what was appended was not looked at yet
+        self.read(value)  # appended items were not checked before
 
     def read(self, given: Sequence[T]) -> list[T]:
         if isinstance(given, (str, bytes)) or not isinstance(given, Sequence):  # pyright: ignore[reportUnnecessaryIsInstance]

@@ -234,7 +234,7 @@ class RuleProperties(Described):
     action = _ActionOf(None)
     """What it does to the copies: none unless said. A rule with an action has a copy of its own of each message."""
 
-    created_at_utc = _Moment(None, told=True)
+    created_at_utc = _Moment(None, read_only=True)
     """When it was created, by the server's clock. What is assigned to it is not sent."""
 
     def __init__(

@@ -58,7 +58,7 @@ def entity_revised(kind: Kind, given: Mapping[str, object], before: StoredEntity
     changes = {
         name: value
         for name, value in given.items()
-        if not fields[name].told and not fields[name].same(value, values[name])
+        if not fields[name].read_only and not fields[name].same(value, values[name])
     }
     for name in changes:
         if fields[name].fixed:
@@ -104,7 +104,7 @@ def entity_values(kind: Kind, kept: StoredEntity) -> dict[str, Any]:
 def _check(kind: Kind, given: Mapping[str, object]) -> None:
     for name, value in given.items():
         field = kind.fields()[name]
-        if not field.told:
+        if not field.read_only:
             field.check(value)
 
 

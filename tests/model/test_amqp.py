@@ -219,11 +219,11 @@ def test_a_body_that_cannot_be_sent_is_refused(given_parts: dict[str, Any], erro
     ("section", "value", "error", "text"),
     [
         ("header", {"colour": 1}, TypeError, "colour"),
-        ("header", {"durable": True, "priority": 256}, ValueError, "priority is a number from 0 to 255"),
+        ("header", {"durable": True, "priority": 256}, ValueError, "priority must be a number from 0 to 255"),
         ("header", {"durable": 1}, TypeError, "durable must be True, False or None"),
         ("header", {"delivery_count": "1"}, TypeError, "delivery_count must be a whole number"),
         ("header", {"delivery_count": -1}, ValueError, "delivery_count must not be negative"),
-        ("header", {"time_to_live": 0}, ValueError, "time_to_live must be longer than nothing"),
+        ("header", {"time_to_live": 0}, ValueError, "time_to_live must be longer than zero"),
         ("properties", {"subject": "new", "message_id": "x" * 129}, ValueError, "at most 128"),
         ("properties", {"subject": 1.5}, TypeError, "subject must be str"),
         ("properties", {"group_id": "another"}, ValueError, "partition_key 'g' is not the session_id 'another'"),

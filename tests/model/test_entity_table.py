@@ -67,7 +67,7 @@ def test_the_options_name_each_property_that_can_be_set_with_the_type_of_its_dec
     kind: type[Described],
 ) -> None:
     options, _ = KINDS[kind]
-    declared = {name: taken(field) | None for name, field in kind.fields().items() if not field.told}
+    declared = {name: taken(field) | None for name, field in kind.fields().items() if not field.read_only}
     assert get_type_hints(options) == declared
 
 

@@ -80,11 +80,11 @@ TABLE = table()
 def test_the_documented_facts_of_a_property_in_its_class_are_true(kind: str, name: str) -> None:
     field = KINDS[kind].fields()[name]
     said = " ".join((inspect.getdoc(getattr(KINDS[kind], name)) or "").replace("``", "`").split())
-    if not field.told:
+    if not field.read_only:
         assert f"{spoken(field.default)} unless said".lower() in said.lower()
     assert [limit for limit in spoken_limits(field) if limit not in said] == []
     assert ("Cannot be changed." in said) is field.fixed
-    assert ("is not sent." in said) is field.told
+    assert ("is not sent." in said) is field.read_only
     assert ("Not available yet: " in said) is (field.planned is not None)
 
 
@@ -96,7 +96,7 @@ def test_the_documented_facts_of_a_property_in_the_guide_are_true(kind: str, nam
     assert default == spoken(field.default)
     assert [limit for limit in spoken_limits(field) if limit not in limits] == []
     assert ("cannot be changed" in limits) is field.fixed
-    assert ("read-only" in limits) is field.told
+    assert ("read-only" in limits) is field.read_only
     assert ("not available yet" in limits) is (field.planned is not None)
     assert ("no effect" in limits) is ("Kept and shown, without effect" in (getattr(KINDS[kind], name).__doc__ or ""))
 

@@ -165,7 +165,7 @@ def test_an_interruption_before_the_call_has_begun_ends_it(
     def interrupt_and_let() -> None:
         wait_until(lambda: worker.calls)
         interrupt()
-        wait_until(lambda: any(call.left is not None for call in list(worker.calls)))
+        wait_until(lambda: any(call.cleaned_up is not None for call in list(worker.calls)))
         let.set()
 
     thread = threading.Thread(target=interrupt_and_let)

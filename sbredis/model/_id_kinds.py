@@ -1,4 +1,4 @@
-"""The ids of messages: text, whole numbers, UUIDs or bytes, as in AMQP. They come back as they were given."""
+"""The ids of messages: text, whole numbers, UUIDs or bytes, as in AMQP. A receiver gets the id that was given."""
 
 from __future__ import annotations
 
@@ -13,17 +13,17 @@ _MOST = (1 << 64) - 1
 
 
 def message_identifier(value: object, what: str) -> MessageId:
-    """A message id: text of up to 128 characters, up to 128 bytes, a UUID, or a whole number of 64 bits."""
+    """Check a message id: text of up to 128 characters, up to 128 bytes, a UUID, or a whole number of 64 bits."""
     return id_text(value, what) if isinstance(value, str) else _other(value, what, 1, LONGEST_ID)
 
 
 def correlation(value: object, what: str) -> MessageId:
-    """A correlation id: of the kinds of a message id, but as long as other properties of a message may be."""
+    """Check a correlation id: the kinds of a message id, but as long as other properties of a message may be."""
     return text(value, what) if isinstance(value, str) else _other(value, what, 0, MAXIMUM_PROPERTY_BYTES)
 
 
 def _other(value: object, what: str, least: int, most: int) -> MessageId:
-    """An id that is no text."""
+    """Check an id that is not text."""
     if isinstance(value, (bytes, bytearray)):
         if not least <= len(value) <= most:
             raise ValueError(f"{what} has {len(value)} bytes; it may have {least} to {most}")
@@ -38,7 +38,7 @@ def _other(value: object, what: str, least: int, most: int) -> MessageId:
 
 
 def comparable_id(value: MessageId) -> str | bytes:
-    """What stands for an id where ids are compared: its text; for bytes that are no text in UTF-8 the bytes."""
+    """Return the form in which ids are compared: the id as text, or the bytes if they are not valid UTF-8."""
     if isinstance(value, str):
         return value
     if isinstance(value, bytes):
@@ -50,5 +50,5 @@ def comparable_id(value: MessageId) -> str | bytes:
 
 
 def duplicate_key(value: MessageId) -> bytes:
-    """What stands for a message id where duplicates are detected: the same for ids that are compared as equal."""
+    """Return the key of a message id for duplicate detection. Ids that compare as equal have the same key."""
     return value if isinstance(value, bytes) else str(value).encode()

@@ -1,8 +1,8 @@
-"""Message ids that sbredis assigns to messages that have none.
+"""Message ids that sbredis assigns to messages without an id.
 
-An assigned id belongs to one send. If that fails, or its outcome is unknown, the message keeps the id, so that an
-entity that detects duplicates recognises the repetition. If the same object is sent again otherwise, it is another
-message and gets another id. An id that the application gave is never changed.
+An assigned id belongs to one send. If the send fails, or its outcome is unknown, the message keeps the id, so that an
+entity that detects duplicates recognises the repetition. If the same object is sent again in any other case, it is a
+new message and gets a new id. An id that the application gave is never changed.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ __all__ = ["assign_id"]
 
 
 class _Ids:
-    """Message ids that no other process draws: 72 random bits of this process, and a number."""
+    """Message ids that no other process makes: 72 random bits of this process, and a number."""
 
     __slots__ = ("number", "prefix")
 
@@ -25,7 +25,7 @@ class _Ids:
         self.begin()
 
     def begin(self) -> None:
-        """Draw the random part: at first, and in a child that would go on with its parent's."""
+        """Draw the random part: at the start, and in a forked process, which must not repeat its parent's ids."""
         self.prefix = secrets.token_urlsafe(9)
         self.number = count(1)
 
@@ -36,7 +36,7 @@ if hasattr(os, "register_at_fork"):
 
 
 def assign_id(content: Content) -> str:
-    """Give a message an id of its own."""
+    """Give a message a new id of its own."""
     content.message_id = content.assigned = message_id = f"{_ids.prefix}{next(_ids.number):x}"
     content.id_used = False
     return message_id

@@ -1,4 +1,4 @@
-"""Functions that take options by name, as readers see them: each option is a keyword of the function."""
+"""Show the options of a function that takes them by name, so that readers see each as a keyword."""
 
 from __future__ import annotations
 
@@ -15,8 +15,8 @@ _IGNORED = inspect.Parameter("kwargs", inspect.Parameter.VAR_KEYWORD, annotation
 def names_keywords(options: type, defaults: Mapping[str, object] | None = None) -> Callable[[F], F]:
     """Let ``help()`` and :func:`inspect.signature` show the keywords of a function that takes ``**`` of ``options``.
 
-    ``options`` is a ``TypedDict``. Type checkers read it in the annotation; this is for whoever looks at runtime.
-    ``defaults`` is for a function that ignores other keywords with a warning: what it takes for those that are missing.
+    ``options`` is a ``TypedDict``. Type checkers read it from the annotation; this decorator is for tools at run time.
+    ``defaults`` is for a function that ignores other keywords with a warning: the values of keywords that are missing.
     """
 
     def decorate(function: F) -> F:
@@ -26,7 +26,7 @@ def names_keywords(options: type, defaults: Mapping[str, object] | None = None) 
                 name,
                 inspect.Parameter.KEYWORD_ONLY,
                 default=None if defaults is None else defaults[name],
-                annotation=getattr(kind, "__forward_arg__", kind),  # the text in the module, as of other parameters
+                annotation=getattr(kind, "__forward_arg__", kind),  # the text of the source, as for other parameters
             )
             for name, kind in options.__annotations__.items()
         ]

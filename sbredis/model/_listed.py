@@ -1,4 +1,4 @@
-"""What enumerations have in common."""
+"""The base of the enumerations."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ __all__ = ["Listed"]
 
 
 class Listed:
-    """An enumeration that says which values there are when it is asked for another one."""
+    """An enumeration whose error for an unknown value lists the values that exist."""
 
     @classmethod
     def _missing_(cls, value: object) -> NoReturn:

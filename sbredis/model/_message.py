@@ -1,6 +1,6 @@
-"""A message as an application makes it."""
+"""A message that an application makes."""
 
-# The modules of this package share what a message is made of.
+# The modules of this package use private parts of each other's messages.
 # pyright: reportPrivateUsage=false
 
 from __future__ import annotations
@@ -44,23 +44,24 @@ __all__ = [
 _new: Any = object.__new__
 
 PrimitiveTypes: TypeAlias = Value
-"""What an application property may be: text, bytes, a number, a truth value, a time, a UUID, nothing, or a list or
-dictionary of these. A number is a whole one of 64 bits, with a sign or without, a floating-point one or a decimal."""
+"""The values that an application property may have: text, bytes, a number, a truth value, a time, a UUID, ``None``, or
+a list or dictionary of these. A number is a whole number of 64 bits, signed or unsigned, a floating-point number or a
+decimal."""
 
 PropertyMapping: TypeAlias = Mapping[str, Any] | Mapping[bytes, Any] | Mapping[str | bytes, Any]
-"""Application properties as they are given: names that are bytes are read as UTF-8, and each value is one of
+"""Application properties as a caller gives them: names that are bytes are read as UTF-8, and each value is one of
 :data:`PrimitiveTypes`."""
 
 
 class ServiceBusMessage:
     """A message to be sent.
 
-    ``body`` is bytes, text (sent in UTF-8) or nothing. ``application_properties`` are the application's own, and what
-    the rules of a topic's subscriptions look at. Everything else is a property of this class under the same name, which
-    says what it means. Keywords that mean nothing here are left out with a warning.
+    ``body`` is bytes, text (sent in UTF-8) or ``None``. ``application_properties`` are the application's own; the rules
+    of a topic's subscriptions can examine them. Every other argument is a property of this class with the same name,
+    which explains it. Unknown keywords give a warning and are ignored.
 
-    Text may have up to 32 KB, and all that is not the body up to 64 KB together. Raises :class:`TypeError` or
-    :class:`ValueError` for what cannot be sent, at the latest when it is sent.
+    A text may have up to 32 KB. All parts except the body may have up to 64 KB together. Raises :class:`TypeError` or
+    :class:`ValueError` for values that cannot be sent, at the latest when the message is sent.
     """
 
     __slots__ = ("__weakref__", "_content")
@@ -86,7 +87,7 @@ class ServiceBusMessage:
         raw_amqp: bytes | None = None,
         **kwargs: Unpack[NoOptions],
     ) -> None:
-        content = self._content = _new(Content)  # its defaults are attributes of the class
+        content = self._content = _new(Content)  # the class attributes are its defaults
         content.body = body if type(body) is bytes else body_bytes(body)
         if message_id is not None:
             content.message_id = message_identifier(message_id, "message_id")
@@ -120,11 +121,11 @@ class ServiceBusMessage:
 
     @property
     def body(self) -> bytes:
-        """The body, as bytes that ``b"".join``, ``next`` and ``list`` take as one piece, as they do with Azure's.
+        """The body, as bytes. For ``b"".join``, ``next`` and ``list`` it is one piece, as with Azure's library.
 
-        Where exactly ``bytes`` are wanted, or each of them as a number, take ``bytes(message.body)``. If
-        :attr:`body_type` is not ``DATA``, this is the value or the list that was sent; ``raw_amqp_message.body``, which
-        is the same, says so to type checkers.
+        ``bytes(message.body)`` gives plain bytes, whose iteration gives each byte as a number. If :attr:`body_type` is
+        not ``DATA``, the body is the value or the list that was sent. ``raw_amqp_message.body`` is the same object, and
+        its type tells type checkers so.
         """
         content = self._content
         if content.annotations is not None:
@@ -132,16 +133,16 @@ class ServiceBusMessage:
             return body
         body = content.body
         if type(body) is bytes:
-            body = content.body = Body(body)  # not before somebody wants it
+            body = content.body = Body(body)  # only when it is needed
         return body
 
     @property
     def body_type(self) -> AmqpMessageBodyType:
-        """How the body is to be understood: ``DATA`` for bytes, which it is unless it was made as an AMQP message."""
+        """The kind of the body: ``DATA`` for bytes, as for every message that was not made as an AMQP message."""
         return body_of(self._content)[0]
 
     def __str__(self) -> str:
-        """The body as text: bytes read as UTF-8, with a replacement character for what is not."""
+        """Return the body as text: bytes are read as UTF-8, with a replacement character for invalid bytes."""
         body: Any = body_of(self._content)[1]
         return body.decode(errors="replace") if isinstance(body, bytes) else str(body)
 
@@ -149,7 +150,7 @@ class ServiceBusMessage:
         return f"<{type(self).__name__} {', '.join(self._facts())}>"
 
     def _facts(self) -> list[str]:
-        """What a message shows of itself in logs: never its body."""
+        """Return the facts about the message for logs, which never include its body."""
         content = self._content
         ids = ("message_id", "session_id", "partition_key", "correlation_id", "subject")
         facts = [f"{name}={value!r}" for name in ids if (value := getattr(content, name)) is not None]
@@ -164,8 +165,8 @@ class ServiceBusMessage:
     def application_properties(self) -> dict[str, PrimitiveTypes] | None:
         """The application's own properties, by name; ``None`` if there are none.
 
-        The dictionary is the message's own: what is changed in it is sent. One that is set is copied. Names are text;
-        a name in bytes finds the same one.
+        The dictionary belongs to the message: changes in it are sent. A dictionary that you assign is copied. Names are
+        text; a name in bytes finds the same entry.
         """
         return self._content.properties
 
@@ -175,13 +176,13 @@ class ServiceBusMessage:
 
     @property
     def message_id(self) -> MessageId | None:
-        """Identifies the message, and its repetitions to an entity that detects duplicates: 1 to 128 characters.
+        """The id of the message: 1 to 128 characters. An entity that detects duplicates uses it to detect repetitions.
 
-        It may also be a UUID, a whole number of 64 bits without a sign, or 1 to 128 bytes, and comes back as it was
-        given; to detect duplicates and to rules it is its text.
+        It may also be a UUID, a whole number of 64 bits without a sign, or 1 to 128 bytes. A receiver gets it as it was
+        given. Duplicate detection and rules use its text.
 
-        One is assigned when a message without one is sent. The message keeps an assigned id if the send fails or its
-        outcome is unknown; otherwise it gets another one when it is sent again. An id that was set is never changed.
+        A message without an id gets one when it is sent. It keeps an assigned id if the send fails or its outcome is
+        unknown; otherwise it gets another one when it is sent again. An id that was set is never changed.
         """
         return self._content.message_id
 
@@ -192,9 +193,9 @@ class ServiceBusMessage:
 
     @property
     def correlation_id(self) -> MessageId | None:
-        """What the message is about or answers, for the application to match messages by.
+        """The message or matter that this message refers to, so that applications can match messages.
 
-        It may be of the kinds of a message id, and comes back as it was given.
+        It may have the kinds of a message id, and a receiver gets it as it was given.
         """
         return self._content.correlation_id
 
@@ -204,7 +205,7 @@ class ServiceBusMessage:
 
     @property
     def content_type(self) -> str | None:
-        """What the body is, as a media type: ``application/json`` for one."""
+        """The media type of the body, for example ``application/json``."""
         return self._content.content_type
 
     @content_type.setter
@@ -213,7 +214,7 @@ class ServiceBusMessage:
 
     @property
     def subject(self) -> str | None:
-        """What the message is, in a word that rules can select by; also known as its label."""
+        """The subject of the message, a word by which rules can select; also known as its label."""
         return self._content.subject
 
     @subject.setter
@@ -222,7 +223,7 @@ class ServiceBusMessage:
 
     @property
     def to(self) -> str | None:
-        """For whom the message is. For applications and rules; the broker does not route by it."""
+        """The recipient of the message, for applications and rules. The broker does not route by it."""
         return self._content.to
 
     @to.setter
@@ -231,7 +232,7 @@ class ServiceBusMessage:
 
     @property
     def reply_to(self) -> str | None:
-        """The queue or topic to which an answer is to be sent."""
+        """The queue or topic for an answer."""
         return self._content.reply_to
 
     @reply_to.setter
@@ -240,7 +241,7 @@ class ServiceBusMessage:
 
     @property
     def reply_to_session_id(self) -> str | None:
-        """The session in which an answer is to be sent: up to 128 characters."""
+        """The session for an answer: up to 128 characters."""
         return self._content.reply_to_session_id
 
     @reply_to_session_id.setter
@@ -253,7 +254,7 @@ class ServiceBusMessage:
 
     @property
     def session_id(self) -> str | None:
-        """The session to which the message belongs: up to 128 characters, none being an id as well.
+        """The session of the message: up to 128 characters; the empty text is also an id.
 
         The messages of a session are received in their order, by one receiver at a time.
         """
@@ -269,9 +270,9 @@ class ServiceBusMessage:
 
     @property
     def partition_key(self) -> str | None:
-        """Messages of one key go to one partition of a partitioned entity: 1 to 128 characters.
+        """The partition key: 1 to 128 characters. Messages with the same key go to the same partition.
 
-        Beside a session id it must be equal to that.
+        Partitioned entities use it. If the message also has a session id, both must be equal.
         """
         return self._content.partition_key
 
@@ -285,9 +286,9 @@ class ServiceBusMessage:
 
     @property
     def time_to_live(self) -> timedelta | None:
-        """How long the message lives from when it is enqueued, in whole ms; ``None`` for as long as the entity lets it.
+        """How long the message lives after it is enqueued, in whole ms; ``None`` for the longest time of the entity.
 
-        What is longer than the broker can count, such as ``timedelta.max``, is kept as ``None``.
+        A time that is longer than the broker can count, such as ``timedelta.max``, is kept as ``None``.
         """
         milliseconds = self._content.time_to_live
         return None if milliseconds is None else timedelta(milliseconds=milliseconds)
@@ -298,9 +299,9 @@ class ServiceBusMessage:
 
     @property
     def scheduled_enqueue_time_utc(self) -> datetime | None:
-        """When the message is to be enqueued, in UTC and whole ms; ``None`` for at once.
+        """The time at which the message is to be enqueued, in UTC and whole ms; ``None`` for at once.
 
-        A time that is set must have a time zone, whichever.
+        A time that you assign must have a time zone; any will do.
         """
         milliseconds = self._content.scheduled
         return None if milliseconds is None else moment(milliseconds)
@@ -311,16 +312,16 @@ class ServiceBusMessage:
 
     @property
     def raw_amqp_message(self) -> AmqpAnnotatedMessage:
-        """The same message in the terms of AMQP. What is changed there is changed here."""
+        """The same message in the terms of AMQP. Changes in it change this message."""
         return view(self._content)
 
     @property
     def raw_amqp(self) -> bytes | None:
-        """The message as its sender has encoded it in AMQP, for a receiver that wants exactly these bytes.
+        """The message as its sender encoded it in AMQP, for a receiver that needs exactly these bytes.
 
-        They are kept beside the fields, which are all that sbredis looks at, and come back as they were given. They
-        count to the size of the message. What a rule's action or a settlement changes is changed in the fields only,
-        and so is what sbredis adds, such as a message id.
+        sbredis keeps them beside the fields, and a receiver gets them as they were given. sbredis uses only the fields.
+        The bytes count to the size of the message. The actions of rules, settlements and sbredis itself, for example
+        when it adds a message id, change only the fields.
         """
         return self._content.raw_amqp
 
@@ -329,20 +330,20 @@ class ServiceBusMessage:
         self._content.raw_amqp = None if value is None else encoded_bytes(value, "raw_amqp")
 
     def _sendable(self) -> ServiceBusMessage:
-        """What is sent when this is sent."""
+        """Return the message to send in place of this one."""
         return self
 
 
 MessageType: TypeAlias = ServiceBusMessage | AmqpAnnotatedMessage | Mapping[str, Any]
-"""What is taken as a message: one, an AMQP message, or a mapping of what :class:`ServiceBusMessage` is made with."""
+"""A value that is accepted as a message: a message, an AMQP message, or a mapping of the arguments of a message."""
 
 MessageTypes: TypeAlias = (
     MessageType | Iterable[ServiceBusMessage] | Iterable[AmqpAnnotatedMessage] | Iterable[Mapping[str, Any]]
 )
-"""One of what is taken as a message, or several."""
+"""One value that is accepted as a message, or several."""
 
 
-# -- what is taken as a message ----------------------------------------------------------------------------------------
+# -- values that are accepted as a message -----------------------------------------------------------------------------
 
 _FIELDS = frozenset(
     {
@@ -368,16 +369,16 @@ _AS_BODY = "To send the mapping itself, make a body of it: ServiceBusMessage(jso
 
 
 def as_message(value: object) -> ServiceBusMessage:
-    """The message that is meant: the same, or one made of an AMQP message or a mapping.
+    """Return the message for a value: the same message, or one made from an AMQP message or a mapping.
 
-    A received message is copied as its sender gave it, so that sending it does not touch what was received.
+    A received message is copied as its sender gave it, so that sending the copy does not change the received message.
     """
     if isinstance(value, ServiceBusMessage):
         return value._sendable()
     if isinstance(value, AmqpAnnotatedMessage):
         return from_content(value._content)
     if isinstance(value, Mapping):
-        return _from_mapping(value)  # pyright: ignore[reportUnknownArgumentType]  # looked at there
+        return _from_mapping(value)  # pyright: ignore[reportUnknownArgumentType]  # it checks the keys
     raise TypeError(
         f"a message is a ServiceBusMessage, an AmqpAnnotatedMessage or a mapping, not {type(value).__name__}"
         f"; make one with ServiceBusMessage({'body' if isinstance(value, (str, bytes)) else 'json.dumps(…)'})"
@@ -385,28 +386,28 @@ def as_message(value: object) -> ServiceBusMessage:
 
 
 def as_messages(value: object) -> list[ServiceBusMessage]:
-    """The messages that are meant by one of what is taken as a message, or by several of them."""
+    """Return the messages for one value that is accepted as a message, or for several."""
     if type(value) is ServiceBusMessage:
         return [value]
     if isinstance(value, Iterable) and not isinstance(value, (str, bytes, bytearray, memoryview, Mapping)):
         return [as_message(item) for item in cast("Iterable[object]", value)]
-    return [as_message(value)]  # pyright: ignore[reportUnknownArgumentType]  # looked at there
+    return [as_message(value)]  # pyright: ignore[reportUnknownArgumentType]  # it checks the type
 
 
 def content_of(message: ServiceBusMessage) -> Content:
-    """What the message consists of: its own, not a copy."""
+    """Return the content of a message itself, not a copy."""
     return message._content
 
 
 def from_content(content: Content) -> ServiceBusMessage:
-    """A message of this content, which becomes its own."""
+    """Make a message that owns this content."""
     message = ServiceBusMessage.__new__(ServiceBusMessage)
     message._content = content
     return message
 
 
 def copied(content: Content) -> Content:
-    """The same content once more, so that changing one's dictionaries does not change the other's."""
+    """Return a copy of a content, so that changing the dictionaries of one does not change the other's."""
     return replace(
         content,
         properties=None if content.properties is None else text_keys(content.properties),

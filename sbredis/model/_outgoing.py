@@ -1,6 +1,6 @@
-"""What becomes of a message when it is sent: its encoding, its id, and what decides on its partition."""
+"""Prepare a message for sending: its encoding, its id, and the key that chooses its partition."""
 
-# The modules of this package share what a message is made of.
+# The modules of this package use private parts of each other's messages.
 # pyright: reportPrivateUsage=false
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ __all__ = ["keep_id", "message_key", "outgoing", "routing_key", "use_id"]
 
 
 def outgoing(message: ServiceBusMessage, *, detects_duplicates: bool) -> Outgoing:
-    """The message as a partition takes it. It gets an id if it has none, or one that another send has used.
+    """Return a message in the form for a partition. It gets an id if it has none, or one that another send has used.
 
     Raises :class:`TypeError` or :class:`ValueError` for a property that cannot be kept, and
     :class:`~sbredis.exceptions.MessageSizeExceededError` for properties that are too large.
@@ -47,7 +47,7 @@ def _with_properties(content: Content, properties: dict[str, Value]) -> bytes:
     try:
         payload = encode(content)
     except TypeError:
-        names: Iterable[object] = properties  # more than the types say may have been put in since
+        names: Iterable[object] = properties  # the application may have added names of other types since
         if not any(isinstance(name, bytes) for name in names):
             raise
         content.properties = properties = text_keys(properties)
@@ -56,7 +56,7 @@ def _with_properties(content: Content, properties: dict[str, Value]) -> bytes:
 
 
 def use_id(message: ServiceBusMessage) -> str | None:
-    """Note that the message is being sent under its id. Returns the id if it is an assigned one."""
+    """Note that the message is being sent under its id. Return the id if sbredis assigned it."""
     content = message._content
     content.id_used = True
     return content.assigned if content.message_id is content.assigned else None
@@ -70,13 +70,13 @@ def keep_id(message: ServiceBusMessage, message_id: str | None) -> None:
 
 
 def message_key(message: ServiceBusMessage) -> str | bytes | None:
-    """What decides on the partition where duplicates are detected and nothing else decides: the message id."""
+    """Return the message id: it chooses the partition if duplicates are detected and no other key is given."""
     message_id = message._content.message_id
     return None if message_id is None else comparable_id(message_id)
 
 
 def routing_key(message: ServiceBusMessage) -> str | None:
-    """What decides on the partition: the session id, else the partition key; ``None`` if any will do."""
+    """Return the key that chooses the partition: the session id or the partition key; ``None`` for any partition."""
     content = message._content
     if content.annotations is not None:
         tidy(content)

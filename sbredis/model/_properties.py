@@ -1,6 +1,6 @@
-"""The properties of queues and namespaces, as they are set and shown. Those of a queue are declared in one table.
+"""The properties of queues and namespaces, as an application sets and reads them.
 
-The table is :mod:`sbredis.model._entity_properties`.
+The table :mod:`sbredis.model._entity_properties` declares those of queues.
 """
 
 from __future__ import annotations
@@ -25,22 +25,22 @@ __all__ = ["NamespaceProperties", "QueueOptions", "QueueProperties"]
 
 
 class QueueOptions(ReceivedFromOptions, SentToOptions, AnyEntityOptions, total=False):
-    """What a queue may be created with: the properties that can be set, each as in :class:`QueueProperties`."""
+    """The properties with which a queue may be created; :class:`QueueProperties` explains each."""
 
 
 class _QueueGiven(QueueOptions, total=False):
-    """What the properties of a queue may be made of."""
+    """The arguments for the properties of a queue."""
 
     availability_status: EntityAvailabilityStatus | str | None
 
 
 @public
 class QueueProperties(ReceivedFrom, SentTo, AnyEntity):
-    """What a queue is and does.
+    """The properties of a queue.
 
-    Durations are :class:`~datetime.timedelta`; they may be given in ISO 8601 as well (``"PT30S"``), and are kept in ms.
-    ``timedelta.max`` is no limit. A property that was not given reads as it is by default, and ``None`` assigned to it
-    stands for the default. Limits are checked when it is sent.
+    Durations are :class:`~datetime.timedelta`. You may give them in ISO 8601 as well (``"PT30S"``). They are kept in
+    ms, and ``timedelta.max`` is no limit. A property that was not given reads as its default, and assigning ``None``
+    means the default. Limits are checked when the properties are sent.
     """
 
     __slots__ = ()
@@ -48,7 +48,7 @@ class QueueProperties(ReceivedFrom, SentTo, AnyEntity):
 
     @names_keywords(_QueueGiven)
     def __init__(self, name: str, **properties: Unpack[_QueueGiven]) -> None:
-        """A property that is left out, or ``None``, counts as not given; an update leaves it as it is."""
+        """A property that is left out, or ``None``, counts as not given; an update does not change it."""
         super().__init__(name, properties)
 
     def update(self, *given: Any, **named: Unpack[QueueOptions]) -> None:
@@ -58,20 +58,20 @@ class QueueProperties(ReceivedFrom, SentTo, AnyEntity):
 
 @dataclass(frozen=True, slots=True)
 class NamespaceProperties:
-    """What a namespace is."""
+    """The properties of a namespace."""
 
     name: str
     _: KW_ONLY
     alias: str | None = None
-    """Azure's; there is none here."""
+    """Azure's property; always ``None`` in sbredis."""
     created_at_utc: datetime | None = None
-    """When it was made, by the server's clock."""
+    """The time of creation, by the server's clock."""
     messaging_sku: MessagingSku | None = None
-    """Azure's; there is none here."""
+    """Azure's property; always ``None`` in sbredis."""
     messaging_units: int | None = None
-    """Azure's; there are none here."""
+    """Azure's property; always ``None`` in sbredis."""
     modified_at_utc: datetime | None = None
-    """As :attr:`created_at_utc`: what is said here cannot change."""
+    """The same as :attr:`created_at_utc`, because these properties cannot change."""
     namespace_type: NamespaceType = NamespaceType.MESSAGING
     partition_count: int | None = None
-    """How many partitions it has, decided when it was made. An addition of sbredis."""
+    """The number of partitions, fixed at creation. An addition of sbredis."""

@@ -1,7 +1,7 @@
-"""The property_docs of a class's attributes: the strings that stand after their assignments.
+"""The documentation of a class's attributes: the strings after their assignments.
 
-Editors and makers of documentation look for them there; Python itself drops them. So that ``help()`` has them as well,
-they are read from the source when somebody asks.
+Editors and documentation tools look for these strings there, but Python itself drops them. For ``help()`` they are read
+from the source when they are needed.
 """
 
 from __future__ import annotations
@@ -18,13 +18,13 @@ __all__ = ["property_docs"]
 
 @cache
 def property_docs(owner: type) -> Mapping[str, str]:
-    """What the source of a class says of its attributes, by their names; nothing where there is no source."""
+    """Return the documentation of a class's attributes by name, from its source; empty if there is no source."""
     try:
         source = inspect.getsource(owner)
     except (OSError, TypeError):
         return {}
     (made,) = ast.parse(textwrap.dedent(source)).body
-    assert isinstance(made, ast.ClassDef)  # as it is a class
+    assert isinstance(made, ast.ClassDef)  # the source of a class
     return {
         name.id: inspect.cleandoc(text)
         for assignment, after in pairwise(made.body)

@@ -1,6 +1,6 @@
-"""A message as it is received or peeked."""
+"""A message that was received or peeked."""
 
-# The modules of this package share what a message is made of.
+# The modules of this package use private parts of each other's messages.
 # pyright: reportPrivateUsage=false
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ _BROKERS_REASONS: dict[str, tuple[str, str]] = {
 class ServiceBusReceivedMessage(ServiceBusMessage):
     """A message that was received or peeked. Receivers make them.
 
-    What its sender gave is read when it is first asked for.
+    The sender's data are decoded at the first access.
     """
 
     __slots__ = ("_hold", "_record", "auto_renew_error")
@@ -56,17 +56,17 @@ class ServiceBusReceivedMessage(ServiceBusMessage):
     _record: Record
 
     auto_renew_error: Exception | None
-    """Why its lock could not be renewed automatically; ``None`` as long as nothing went wrong."""
+    """Why the lock could not be renewed automatically; ``None`` if it was renewed without an error."""
 
     def __init__(self, *_: Never, **__: Never) -> NoReturn:
         raise TypeError(
             "a ServiceBusReceivedMessage is made by a receiver; for a message to be sent see ServiceBusMessage"
         )
 
-    if not TYPE_CHECKING:  # a type checker would take it that every name is an attribute
+    if not TYPE_CHECKING:  # otherwise type checkers would accept any attribute name
 
         def __getattr__(self, name: str) -> Any:
-            """Fill the slots that are filled when they are first asked for."""
+            """Fill the slots that are filled at their first access."""
             if name == "_content":
                 content = self._content = self._read()
                 return content
@@ -76,7 +76,7 @@ class ServiceBusReceivedMessage(ServiceBusMessage):
             raise AttributeError(f"{type(self).__name__!r} object has no attribute {name!r}", name=name, obj=self)
 
     def _read(self) -> Content:
-        """What the sender gave, with what was changed since."""
+        """Return the sender's data, with all changes since."""
         delivery = self._hold.delivery
         content = decode(delivery.record, payload_offset(delivery.record))
         if delivery.changes:
@@ -98,7 +98,7 @@ class ServiceBusReceivedMessage(ServiceBusMessage):
         return content
 
     def _death(self) -> tuple[str | None, str | None]:
-        """Why it is a dead letter, in a word and in a sentence."""
+        """Return why the message is a dead letter, as a word and as a sentence."""
         reason = self._hold.delivery.reason
         if reason == "-":
             return None, None
@@ -129,51 +129,53 @@ class ServiceBusReceivedMessage(ServiceBusMessage):
             return [*facts, f"unreadable: {error}"]
 
     def __getstate__(self) -> tuple[None, dict[str, Any]]:
-        """What a copy and a pickle hold: what it says and said of itself, without its lock, which is the original's."""
+        """Return the state for a copy or a pickle: the message without its lock, which the original keeps."""
         held = {name: getattr(self, name) for name in self.__slots__}
         return None, held | {"_content": copied(self._content), "_hold": self._hold.unlocked()}
 
-    # -- its place in the queue ----------------------------------------------------------------------------------------
+    # -- the position in the queue
+    # -----------------------------------------------------------------------------------------
 
     @property
     def sequence_number(self) -> int:
-        """The number the broker gave it, rising; on a partitioned entity the upper 16 of 64 bits are the partition."""
+        """The broker's rising number of the message. On a partitioned entity, the upper 16 bits name the partition."""
         return self._hold.sequence_number
 
     @property
     def enqueued_sequence_number(self) -> int:
-        """The number the broker gave it where it was sent to; it differs from the other only when it was forwarded."""
+        """The sequence number in the entity to which it was sent; it differs only if the message was forwarded."""
         return self.sequence_number
 
     @property
     def enqueued_time_utc(self) -> datetime | None:
-        """When it was enqueued; ``None`` as long as it is scheduled."""
+        """The time at which it was enqueued; ``None`` if it is still scheduled."""
         enqueued = self._record.enqueued
         return None if enqueued is None else moment(enqueued)
 
     @property
     def expires_at_utc(self) -> datetime | None:
-        """When it expires; ``None`` if it never does."""
+        """The time at which it expires; ``None`` if it never expires."""
         own = self._hold.delivery.expires
         expires = self._record.expires if own is None else own
         return None if expires >= NEVER else moment(expires)
 
     @property
     def state(self) -> ServiceBusMessageState:
-        """Its state when it was peeked. A received message is active, or deferred if it was received by its number."""
+        """The state when it was peeked. A received message is active, or deferred if it was received by its number."""
         return _STATES.get(self._hold.delivery.state, ServiceBusMessageState.ACTIVE)
 
     @property
     def delivery_count(self) -> int:
-        """How often it was delivered, this delivery included: 1 at the first. A peek is no delivery."""
+        """The number of deliveries, including this one: 1 for the first. A peek is no delivery."""
         hold = self._hold
         return hold.delivery.failures if hold.source.peeked else hold.delivery.failures + 1
 
-    # -- its lock ------------------------------------------------------------------------------------------------------
+    # -- the lock
+    # ----------------------------------------------------------------------------------------------------------
 
     @property
     def lock_token(self) -> UUID | None:
-        """Identifies this delivery, through all renewals of its lock.
+        """An identifier of this delivery. It stays the same when the lock is renewed.
 
         ``None`` for a message that is not locked: peeked, received and deleted, or settled.
         """
@@ -184,22 +186,23 @@ class ServiceBusReceivedMessage(ServiceBusMessage):
 
     @property
     def locked_until_utc(self) -> datetime | None:
-        """When its lock ends unless it is renewed; ``None`` if it has no lock of its own, as a message of a session."""
+        """When the lock ends, unless it is renewed; ``None`` if the message has no lock of its own, as in a session."""
         lease = self._hold.lease
         if lease is None or lease.session is not None or not self._hold.locked:
             return None
         return datetime.fromtimestamp(lease.until_utc, UTC)
 
-    # -- its death -----------------------------------------------------------------------------------------------------
+    # -- the dead letter
+    # ---------------------------------------------------------------------------------------------------
 
     @property
     def dead_letter_reason(self) -> str | None:
-        """Why it is a dead letter, in a word: the broker's, or what the application gave."""
+        """The reason why it is a dead letter, in a word: from the broker or the application."""
         return self._death()[0]
 
     @property
     def dead_letter_error_description(self) -> str | None:
-        """Why it is a dead letter, in a sentence: the broker's, or what the application gave."""
+        """The reason why it is a dead letter, in a sentence: from the broker or the application."""
         return self._death()[1]
 
     @property
@@ -209,10 +212,10 @@ class ServiceBusReceivedMessage(ServiceBusMessage):
 
 
 def delivered(delivery: Delivery, source: Source, lease: MessageLease | None) -> ServiceBusReceivedMessage:
-    """The message that was given out or shown."""
+    """Make a message that was delivered or peeked."""
     message: ServiceBusReceivedMessage = _new(ServiceBusReceivedMessage)
     hold: Hold
-    hold = message._hold = _new(Hold)  # slot by slot: half the price of a constructor
+    hold = message._hold = _new(Hold)  # setting the slots takes half the time of a constructor
     hold.delivery = delivery
     hold.name = delivery.name
     hold.source = source
@@ -224,5 +227,5 @@ def delivered(delivery: Delivery, source: Source, lease: MessageLease | None) ->
 
 
 def hold_of(message: ServiceBusReceivedMessage) -> Hold:
-    """What this client knows of a message."""
+    """Return the client's record of a message."""
     return message._hold

@@ -1,4 +1,4 @@
-"""Authorisation rules: kept for the sake of programs that set them, and of no effect."""
+"""Authorisation rules: kept for programs that set them, without an effect."""
 
 from __future__ import annotations
 
@@ -17,10 +17,10 @@ _TIMES = ("created_at_utc", "modified_at_utc")
 
 @dataclass(kw_only=True, slots=True)
 class AuthorizationRule:
-    """A rule under which Azure lets somebody use an entity.
+    """A rule by which Azure permits a client to use an entity.
 
-    Rules are kept and shown as they were given, keys included, and have **no effect**: who may use what is decided by
-    the users of the Redis or Valkey server (ACL).
+    sbredis keeps and shows rules as they were given, including the keys. They have **no effect**: the users of the
+    Redis or Valkey server (ACL) decide who may do what.
     """
 
     type: str | None = None
@@ -38,7 +38,7 @@ _NAMES = tuple(each.name for each in fields(AuthorizationRule))
 
 
 def read_rule(given: object) -> AuthorizationRule:
-    """A rule from a rule, or from a mapping of its fields; with what is wrong about it where it cannot be one."""
+    """Read a rule, or a mapping of the fields of a rule. Raises an error that says what is wrong with it."""
     if isinstance(given, AuthorizationRule):
         values: dict[str, Any] = {name: getattr(given, name) for name in _NAMES}
     elif isinstance(given, Mapping):
@@ -47,7 +47,7 @@ def read_rule(given: object) -> AuthorizationRule:
         if unknown:
             raise TypeError(f"an AuthorizationRule has no {', '.join(sorted(map(str, unknown)))}")
     else:
-        raise TypeError(f"authorization_rules are AuthorizationRules, not {type(given).__name__}")
+        raise TypeError(f"authorization_rules must be AuthorizationRules, not {type(given).__name__}")
     return AuthorizationRule(**{name: _read(name, value) for name, value in values.items()})
 
 
@@ -72,7 +72,7 @@ def _read(name: str, value: Any) -> Any:
 
 
 def rule_as_kept(rule: AuthorizationRule) -> dict[str, Any]:
-    """A rule in JSON, without what it does not say."""
+    """Return a rule for JSON, without the fields that are not set."""
     kept: dict[str, Any] = {}
     for name in _NAMES:
         value = getattr(rule, name)

@@ -1,8 +1,7 @@
-"""Rules of subscriptions as they are set and shown: filters, actions, and the rule that has both.
+"""The rules of subscriptions as an application sets and reads them: filters, actions, and rules that have both.
 
-Filters and actions are values that say what is meant. Whether that is possible is found when a rule is used, before
-anything is sent: a :class:`~sbredis.exceptions.RuleSyntaxError` says where the text is wrong and what could stand
-there.
+Filters and actions are plain values. They are checked when a rule is used, before anything is sent. Then a
+:class:`~sbredis.exceptions.RuleSyntaxError` says where the text is wrong, and what is valid there.
 """
 
 from __future__ import annotations
@@ -45,14 +44,14 @@ __all__ = [
 ]
 
 RuleValue: TypeAlias = str | int | float | Decimal | bool | bytes | datetime | timedelta | UUID
-"""What a parameter, or a property that is compared, may be."""
+"""The types of a parameter, or of a property that a filter compares."""
 
 DEFAULT_RULE = "$Default"
-"""The rule that a new subscription has: it takes everything."""
+"""The rule of a new subscription; it matches every message."""
 
 
 class _Said:
-    """A filter or an action: what it says can be assigned anew, and makes it what it is."""
+    """A filter or an action. It is equal to another one with the same fields, and its fields can be assigned."""
 
     __slots__ = ()
 
@@ -64,7 +63,7 @@ class _Said:
             self._says() == other._says() if isinstance(other, _Said) and type(other) is type(self) else NotImplemented
         )
 
-    __hash__ = None  # type: ignore[assignment]  # it can be changed
+    __hash__ = None  # type: ignore[assignment]  # it is mutable
 
     def __repr__(self) -> str:
         said = ", ".join(f"{name}={value!r}" for name, value in self._says().items() if value is not None)
@@ -88,7 +87,7 @@ class _Sql(_Said):
 
 @public
 class SqlRuleFilter(_Sql):
-    """Takes the messages for which an expression is true: ``SqlRuleFilter("colour = 'red' AND sys.Label LIKE 'a%'")``.
+    """Matches messages for which an expression is true: ``SqlRuleFilter("colour = 'red' AND sys.Label LIKE 'a%'")``.
 
     With parameters: ``SqlRuleFilter("price > @least", {"@least": 10})``.
     """
@@ -97,7 +96,7 @@ class SqlRuleFilter(_Sql):
 
 
 class TrueRuleFilter(SqlRuleFilter):
-    """Takes every message."""
+    """Matches every message."""
 
     __slots__ = ()
     _EXPRESSION: ClassVar[str] = "1=1"
@@ -110,7 +109,7 @@ class TrueRuleFilter(SqlRuleFilter):
 
 
 class FalseRuleFilter(SqlRuleFilter):
-    """Takes no message."""
+    """Matches no message."""
 
     __slots__ = ()
     _EXPRESSION: ClassVar[str] = "1>1"
@@ -123,9 +122,9 @@ class FalseRuleFilter(SqlRuleFilter):
 
 
 class CorrelationRuleFilter(_Said):
-    """Takes the messages whose properties are equal to all that are given here; the case of letters matters.
+    """Matches messages whose properties are equal to all that are given here. The case of letters matters.
 
-    ``label`` is what messages call ``subject``; ``properties`` are application properties.
+    ``label`` is the ``subject`` of messages; ``properties`` are application properties.
     """
 
     __slots__ = _COMPARED = (
@@ -170,7 +169,7 @@ class CorrelationRuleFilter(_Said):
 
 @public
 class SqlRuleAction(_Sql):
-    """Changes the copy of a message that a rule takes: ``SqlRuleAction("SET urgent = true; REMOVE colour")``."""
+    """Changes a rule's copy of each message that it matches: ``SqlRuleAction("SET urgent = true; REMOVE colour")``."""
 
     __slots__ = ()
 
@@ -187,7 +186,7 @@ class _FilterOf(Field[RuleFilter, RuleFilter]):
         if holder is None:
             return self._with_docs()
         found = super().__get__(holder, _)
-        return TrueRuleFilter() if found is self.default else found  # the default is nobody's to change
+        return TrueRuleFilter() if found is self.default else found  # a new object: nobody may change the default
 
     def read(self, given: RuleFilter) -> RuleFilter:
         if not isinstance(given, (SqlRuleFilter, CorrelationRuleFilter)):  # pyright: ignore[reportUnnecessaryIsInstance]  # callers are not all typed
@@ -212,7 +211,7 @@ class _Moment(Field[datetime | None, datetime]):
 
 
 class _Unsaid:
-    """Stands where nothing is said, since ``None`` says something."""
+    """The default of an argument for which ``None`` has a meaning."""
 
     def __repr__(self) -> str:
         return "<left out>"
@@ -223,19 +222,19 @@ _UNSAID: Any = _Unsaid()
 
 @public
 class RuleProperties(Described):
-    """Which messages a subscription takes, and what it does to its copies of them."""
+    """Which messages a subscription receives by this rule, and what the rule changes in its copies of them."""
 
     __slots__ = ()
     kind: ClassVar[str] = "Rule"
 
     filter = _FilterOf(TrueRuleFilter())
-    """Which messages it takes: ``TrueRuleFilter()`` unless said, which takes all."""
+    """The filter: ``TrueRuleFilter()`` by default, which matches all messages."""
 
     action = _ActionOf(None)
-    """What it does to the copies: none unless said. A rule with an action has a copy of its own of each message."""
+    """The action: none by default. A rule with an action makes its own copy of each message."""
 
     created_at_utc = _Moment(None, read_only=True)
-    """When it was created, by the server's clock. What is assigned to it is not sent."""
+    """The time of creation, by the server's clock. An assigned value is not sent."""
 
     def __init__(
         self,
@@ -245,7 +244,7 @@ class RuleProperties(Described):
         action: SqlRuleAction | None = _UNSAID,
         created_at_utc: datetime | None = None,
     ) -> None:
-        """What is left out counts as not given, and an update leaves it as it is; ``None`` is all, and no action."""
+        """An update keeps a value that is left out; ``None`` means a filter that matches all, and no action."""
         super().__init__(name, {"created_at_utc": created_at_utc})
         if filter is not _UNSAID:
             self["filter"] = filter
@@ -258,14 +257,14 @@ class RuleProperties(Described):
 
 
 class RuleOptions(TypedDict, total=False):
-    """What a rule can be given: a filter and an action, each as in :class:`RuleProperties`."""
+    """The properties that a rule can be given; :class:`RuleProperties` explains each."""
 
     filter: RuleFilter | None
     action: SqlRuleAction | None
 
 
 def rule_created(given: RuleProperties) -> Rule:
-    """A new rule; raises for a filter or an action that cannot be."""
+    """Make a new rule. Raises for a filter or an action that is not valid."""
     rule = Rule(given.name, _filter_meant(given.filter), _action_meant(given.action))
     check_filter(rule.filter)
     if rule.action is not None:
@@ -274,7 +273,7 @@ def rule_created(given: RuleProperties) -> Rule:
 
 
 def rule_revised(given: Mapping[str, object], before: Rule) -> Rule:
-    """The rule with this filter and this action, and where they are not given with the ones that it has."""
+    """Return the rule with this filter and this action; it keeps those that are not given."""
     shown = rule_shown(before)
     for name in ("filter", "action"):
         if name in given:
@@ -283,7 +282,7 @@ def rule_revised(given: Mapping[str, object], before: Rule) -> Rule:
 
 
 def rule_shown(rule: Rule, created_at_utc: datetime | None = None) -> RuleProperties:
-    """A rule as it is shown."""
+    """Return a rule as users see it."""
     action = None
     if rule.action is not None:
         action = SqlRuleAction(rule.action.text, dict(cast("Mapping[str, RuleValue]", rule.action.parameters)))
@@ -291,7 +290,7 @@ def rule_shown(rule: Rule, created_at_utc: datetime | None = None) -> RuleProper
     return RuleProperties.shown(rule.name, values)
 
 
-# -- what the language of rules calls these ----------------------------------------------------------------------------
+# -- conversion to and from the language of rules ----------------------------------------------------------------------
 
 
 def _filter_meant(given: RuleFilter) -> Filter:
@@ -307,16 +306,18 @@ def _filter_meant(given: RuleFilter) -> Filter:
             content_type=given.content_type,
             properties=cast(
                 "Mapping[str, Value]", given.properties or {}
-            ),  # what is none is refused when it is checked
+            ),  # a value of another type is refused when the rule is checked
         )
     for kind, meant in _CONSTANT.items():
         if isinstance(given, kind):
             if given != kind():
-                raise ValueError(f"a {kind.__name__} is what it is: for {given.sql_expression!r} take an SqlRuleFilter")
+                raise ValueError(
+                    f"a {kind.__name__} has a fixed expression: for {given.sql_expression!r} take an SqlRuleFilter"
+                )
             return meant
     return SqlFilter(
         cast("str", given.sql_expression), given.parameters or {}
-    )  # what is no text is refused when it is checked
+    )  # a value that is not text is refused when the rule is checked
 
 
 def _action_meant(given: SqlRuleAction | None) -> SqlAction | None:

@@ -1,4 +1,4 @@
-"""What is in queues, topics and subscriptions, as it is told."""
+"""The counts and sizes of queues, topics and subscriptions."""
 
 from __future__ import annotations
 
@@ -12,112 +12,112 @@ __all__ = ["MessageCountDetails", "QueueRuntimeProperties", "SubscriptionRuntime
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class QueueRuntimeProperties:
-    """What is in a queue. Each partition was counted at a moment of its own."""
+    """The counts and the size of a queue. Each partition was counted at a slightly different time."""
 
     name: str
-    """As it was given when it was created."""
+    """The name as it was given at creation."""
     created_at_utc: datetime
-    """When it was created, by the server's clock."""
+    """The time of creation, by the server's clock."""
     updated_at_utc: datetime
-    """When its properties were changed last."""
+    """The time of the last change of its properties."""
     accessed_at_utc: datetime
-    """Azure tells here when the queue was last used, which is not kept: it is :attr:`updated_at_utc`."""
+    """In Azure the time of the last use. sbredis does not keep that; here it equals :attr:`updated_at_utc`."""
     active_message_count: int = 0
-    """Messages that are neither scheduled nor dead letters: those that can be received, and those that are locked,
-    deferred, or wait for a delay to end. What is due by the time of the count has happened, for the counts: a message
-    whose scheduled time has come is active, and one that has expired is not.
+    """The number of messages that are neither scheduled nor dead letters: messages that can be received, and messages
+    that are locked, deferred, or wait for a delay to end. Everything that is due at the time of the count is treated as
+    done: a message whose scheduled time has come is active, and an expired message does not count.
     """
     dead_letter_message_count: int = 0
-    """Messages on the dead-letter queue, whatever their state there."""
+    """The number of messages on the dead-letter queue, in any state."""
     scheduled_message_count: int = 0
-    """Messages that are to be enqueued later."""
+    """The number of messages that will be enqueued later."""
     transfer_message_count: int = 0
-    """Messages on their way to another queue; none, as long as there is no forwarding."""
+    """The number of messages on their way to another queue; 0, because there is no forwarding yet."""
     transfer_dead_letter_message_count: int = 0
-    """Messages that could not be forwarded; none, as long as there is no forwarding."""
+    """The number of messages that could not be forwarded; 0, because there is no forwarding yet."""
     total_message_count: int = 0
-    """All of these together."""
+    """The sum of these counts."""
     size_in_bytes: int = 0
-    """What the messages take, those on the dead-letter queue included."""
+    """The size of all messages, including those on the dead-letter queue."""
     availability_status: EntityAvailabilityStatus = EntityAvailabilityStatus.AVAILABLE
     """``Limited`` if a partition could not be counted. An addition of sbredis."""
     unreachable_partitions: tuple[int, ...] = ()
-    """The partitions that could not be counted; the counts are those of the others. An addition of sbredis."""
+    """The partitions that could not be counted. The counts leave them out. An addition of sbredis."""
     is_approximate: bool = False
-    """True if more messages had become due than could be counted and the client was not permitted, or had no time, to
-    have them dealt with. An addition of sbredis.
+    """True if more messages had become due than a count can include, and the client lacked the right or the time to
+    process them. An addition of sbredis.
     """
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TopicRuntimeProperties:
-    """What is in a topic, and how many subscriptions and filters it has."""
+    """The counts and the size of a topic, with its subscriptions and filters."""
 
     name: str
-    """As it was given when it was created."""
+    """The name as it was given at creation."""
     created_at_utc: datetime
-    """When it was created, by the server's clock."""
+    """The time of creation, by the server's clock."""
     updated_at_utc: datetime
-    """When its properties were changed last."""
+    """The time of the last change of its properties."""
     accessed_at_utc: datetime
-    """Azure tells here when the topic was last used, which is not kept: it is :attr:`updated_at_utc`."""
+    """In Azure the time of the last use. sbredis does not keep that; here it equals :attr:`updated_at_utc`."""
     subscription_count: int = 0
-    """Its subscriptions."""
+    """The number of subscriptions."""
     sql_filter_count: int = 0
-    """The rules of all of them whose filter is an SQL filter; one that is always true or false is one of these."""
+    """The number of their rules with an SQL filter. A filter that is always true or false counts here too."""
     correlation_filter_count: int = 0
-    """The rules of all of them whose filter is a correlation filter."""
+    """The number of their rules with a correlation filter."""
     scheduled_message_count: int = 0
-    """Messages that are to be handed to the subscriptions later."""
+    """The number of messages that will be handed to the subscriptions later."""
     size_in_bytes: int = 0
-    """What the messages of the topic and of all its subscriptions take."""
+    """The size of all messages of the topic and of all its subscriptions."""
     availability_status: EntityAvailabilityStatus = EntityAvailabilityStatus.AVAILABLE
     """``Limited`` if a partition could not be counted. An addition of sbredis."""
     unreachable_partitions: tuple[int, ...] = ()
-    """The partitions that could not be counted; the counts are those of the others. An addition of sbredis."""
+    """The partitions that could not be counted. The counts leave them out. An addition of sbredis."""
     is_approximate: bool = False
-    """True if more messages had become due than could be counted and the client was not permitted, or had no time, to
-    have them dealt with. An addition of sbredis.
+    """True if more messages had become due than a count can include, and the client lacked the right or the time to
+    process them. An addition of sbredis.
     """
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SubscriptionRuntimeProperties:
-    """What is in a subscription. Each partition was counted at a moment of its own."""
+    """The counts of a subscription. Each partition was counted at a slightly different time."""
 
     name: str
-    """As it was given when it was created; without that of its topic."""
+    """The name as it was given at creation, without the name of the topic."""
     created_at_utc: datetime
-    """When it was created, by the server's clock."""
+    """The time of creation, by the server's clock."""
     updated_at_utc: datetime
-    """When its properties were changed last."""
+    """The time of the last change of its properties."""
     accessed_at_utc: datetime
-    """Azure tells here when the subscription was last used, which is not kept: it is :attr:`updated_at_utc`."""
+    """In Azure the time of the last use. sbredis does not keep that; here it equals :attr:`updated_at_utc`."""
     active_message_count: int = 0
-    """Messages that are no dead letters: those that can be received, and those that are locked, deferred, or wait for a
-    delay to end. What is due by the time of the count has happened, for the counts.
+    """The number of messages that are not dead letters: messages that can be received, and messages that are locked,
+    deferred, or wait for a delay to end. Everything that is due at the time of the count is treated as done.
     """
     dead_letter_message_count: int = 0
-    """Messages on the dead-letter queue, whatever their state there."""
+    """The number of messages on the dead-letter queue, in any state."""
     transfer_message_count: int = 0
-    """Messages on their way to another queue; none, as long as there is no forwarding."""
+    """The number of messages on their way to another queue; 0, because there is no forwarding yet."""
     transfer_dead_letter_message_count: int = 0
-    """Messages that could not be forwarded; none, as long as there is no forwarding."""
+    """The number of messages that could not be forwarded; 0, because there is no forwarding yet."""
     total_message_count: int = 0
-    """All of these together."""
+    """The sum of these counts."""
     availability_status: EntityAvailabilityStatus = EntityAvailabilityStatus.AVAILABLE
     """``Limited`` if a partition could not be counted. An addition of sbredis."""
     unreachable_partitions: tuple[int, ...] = ()
-    """The partitions that could not be counted; the counts are those of the others. An addition of sbredis."""
+    """The partitions that could not be counted. The counts leave them out. An addition of sbredis."""
     is_approximate: bool = False
-    """True if more messages had become due than could be counted and the client was not permitted, or had no time, to
-    have them dealt with. An addition of sbredis.
+    """True if more messages had become due than a count can include, and the client lacked the right or the time to
+    process them. An addition of sbredis.
     """
 
 
 @dataclass(slots=True, kw_only=True)
 class MessageCountDetails:
-    """Counts by the state of messages. Azure's name for programs that use it; nothing here returns one."""
+    """Counts by the state of messages. A name of Azure's, for programs that use it; sbredis never returns one."""
 
     active_message_count: int | None = None
     dead_letter_message_count: int | None = None

@@ -1,9 +1,9 @@
-"""How the properties of entities are kept, and back: what their partitions know, what the registry keeps beside.
+"""Convert the properties of entities to their stored form and back: the partitions' settings, and the registry's JSON.
 
-Of every kind of entity in the same way. A property with a ``setting`` is kept in that field of the partitions'
-settings, all others by their name in JSON, where those that are as by default are left out. Three are kept in ways of
-their own: whether duplicates are detected is whether there is a window; whether an entity is partitioned, and beside
-which other one it lives, is known to the registry.
+All kinds of entity work the same way. A property with a ``setting`` is kept in that field of the partitions' settings.
+All others are kept by name in JSON, which leaves out defaults. Three properties have special rules. Duplicates are
+detected if there is a window. Whether an entity is partitioned, and which entity it is colocated with, the registry
+keeps in fields of its own.
 """
 
 from __future__ import annotations
@@ -27,19 +27,19 @@ Kind = type[Described]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StoredEntity:
-    """An entity's properties as the registry keeps them."""
+    """The properties of an entity as the registry keeps them."""
 
     settings: PartitionSettings
     properties: Mapping[str, Any]
-    """Of names that this release does not know, too: they are handed on as they are."""
+    """It may contain names that this release does not know; they are passed on unchanged."""
     partitioned: bool = False
     colocated_with: str | None = None
 
 
 def entity_created(kind: Kind, given: Mapping[str, object], settings: PartitionSettings) -> StoredEntity:
-    """A new entity with these properties, and otherwise as by default; :class:`ValueError` for what is not possible.
+    """Return a new entity with these properties, and defaults for all others. Raises :class:`ValueError` if invalid.
 
-    ``settings`` are what the properties say nothing of.
+    ``settings`` has the values for all settings without a property.
     """
     _check(kind, given)
     values = {name: given.get(name, field.default) for name, field in kind.fields().items()}
@@ -49,9 +49,9 @@ def entity_created(kind: Kind, given: Mapping[str, object], settings: PartitionS
 
 
 def entity_revised(kind: Kind, given: Mapping[str, object], before: StoredEntity) -> StoredEntity:
-    """The entity with these properties, and otherwise as it was; :class:`ValueError` for what is not possible.
+    """Return the entity with these properties, and all others unchanged. Raises :class:`ValueError` if invalid.
 
-    What is given as it is already is not looked at: it may be from a release with other limits.
+    A given value that equals the current one is not checked: it may come from a release with other limits.
     """
     fields = kind.fields()
     values = entity_values(kind, before)
@@ -72,7 +72,7 @@ def entity_revised(kind: Kind, given: Mapping[str, object], before: StoredEntity
 
 
 def entity_differences(kind: Kind, given: Mapping[str, object], before: StoredEntity) -> list[str]:
-    """Which of these properties are others than those of an entity that is there, of what cannot be changed."""
+    """Return the given properties that cannot be changed and differ from those of an existing entity, as texts."""
     values = entity_values(kind, before)
     fields = kind.fields()
     return [
@@ -83,7 +83,7 @@ def entity_differences(kind: Kind, given: Mapping[str, object], before: StoredEn
 
 
 def entity_values(kind: Kind, kept: StoredEntity) -> dict[str, Any]:
-    """All properties of an entity, as they are shown."""
+    """Return all properties of an entity, as users see them."""
     apart: dict[str, Any] = {
         _DETECTS: kept.settings.duplicate_window is not None,
         _PARTITIONED: kept.partitioned,
@@ -109,7 +109,7 @@ def _check(kind: Kind, given: Mapping[str, object]) -> None:
 
 
 def _kept(kind: Kind, values: Mapping[str, Any], changed: Iterable[str], before: StoredEntity) -> StoredEntity:
-    """What is changed is kept anew; the rest stays as it is, to the millisecond and the byte."""
+    """Store the changed properties; keep the rest exactly as it was, to the millisecond and the byte."""
     settings: dict[str, Any] = {}
     properties = dict(before.properties)
     for name in changed:

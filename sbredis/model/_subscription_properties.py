@@ -1,4 +1,4 @@
-"""The properties of subscriptions, as they are set and shown. :mod:`sbredis.model._entity_properties` declares them."""
+"""The properties of subscriptions. :mod:`sbredis.model._entity_properties` declares them."""
 
 from __future__ import annotations
 
@@ -23,22 +23,22 @@ __all__ = ["NewSubscriptionOptions", "QueueOrSubscriptionOptions", "Subscription
 
 
 class SubscriptionOptions(ReceivedFromOptions, AnyEntityOptions, OnlySubscriptionOptions, total=False):
-    """What a subscription may be created with, each as in :class:`SubscriptionProperties`."""
+    """The properties with which a subscription may be created; :class:`SubscriptionProperties` explains each."""
 
 
 class _SubscriptionGiven(SubscriptionOptions, total=False):
-    """What the properties of a subscription may be made of."""
+    """The arguments for the properties of a subscription."""
 
     availability_status: EntityAvailabilityStatus | str | None
 
 
 @public
 class SubscriptionProperties(ReceivedFrom, AnyEntity, OnlySubscription):
-    """What a subscription is and does.
+    """The properties of a subscription.
 
-    Durations are :class:`~datetime.timedelta`; they may be given in ISO 8601 as well (``"PT30S"``), and are kept in ms.
-    ``timedelta.max`` is no limit. A property that was not given reads as it is by default, and ``None`` assigned to it
-    stands for the default. Limits are checked when it is sent.
+    Durations are :class:`~datetime.timedelta`. You may give them in ISO 8601 as well (``"PT30S"``). They are kept in
+    ms, and ``timedelta.max`` is no limit. A property that was not given reads as its default, and assigning ``None``
+    means the default. Limits are checked when the properties are sent.
     """
 
     __slots__ = ()
@@ -46,7 +46,7 @@ class SubscriptionProperties(ReceivedFrom, AnyEntity, OnlySubscription):
 
     @names_keywords(_SubscriptionGiven)
     def __init__(self, name: str, **properties: Unpack[_SubscriptionGiven]) -> None:
-        """A property that is left out, or ``None``, counts as not given; an update leaves it as it is."""
+        """A property that is left out, or ``None``, counts as not given; an update does not change it."""
         super().__init__(name, properties)
 
     def update(self, *given: Any, **named: Unpack[SubscriptionOptions]) -> None:
@@ -55,12 +55,12 @@ class SubscriptionProperties(ReceivedFrom, AnyEntity, OnlySubscription):
 
 
 class NewSubscriptionOptions(SubscriptionOptions, total=False):
-    """What a subscription may be created with where it is missing: its properties and its first rules."""
+    """The properties and the first rules with which a missing subscription is created."""
 
     rules: Sequence[RuleProperties] | None
 
 
 class QueueOrSubscriptionOptions(QueueOptions, OnlySubscriptionOptions, total=False):
-    """What a queue or a subscription may be created with. What is not for the one that is created is refused then."""
+    """The properties with which a missing queue or subscription is created. The wrong kind's are refused then."""
 
     rules: Sequence[RuleProperties] | None

@@ -1,4 +1,4 @@
-"""The properties of topics, as they are set and shown. :mod:`sbredis.model._entity_properties` declares them."""
+"""The properties of topics. :mod:`sbredis.model._entity_properties` declares them."""
 
 from __future__ import annotations
 
@@ -20,22 +20,22 @@ __all__ = ["TopicOptions", "TopicProperties"]
 
 
 class TopicOptions(SentToOptions, AnyEntityOptions, OnlyTopicOptions, total=False):
-    """What a topic may be created with: the properties that can be set, each as in :class:`TopicProperties`."""
+    """The properties with which a topic may be created; :class:`TopicProperties` explains each."""
 
 
 class _TopicGiven(TopicOptions, total=False):
-    """What the properties of a topic may be made of."""
+    """The arguments for the properties of a topic."""
 
     availability_status: EntityAvailabilityStatus | str | None
 
 
 @public
 class TopicProperties(SentTo, AnyEntity, OnlyTopic):
-    """What a topic is and does.
+    """The properties of a topic.
 
-    Durations are :class:`~datetime.timedelta`; they may be given in ISO 8601 as well (``"PT30S"``), and are kept in ms.
-    ``timedelta.max`` is no limit. A property that was not given reads as it is by default, and ``None`` assigned to it
-    stands for the default. Limits are checked when it is sent.
+    Durations are :class:`~datetime.timedelta`. You may give them in ISO 8601 as well (``"PT30S"``). They are kept in
+    ms, and ``timedelta.max`` is no limit. A property that was not given reads as its default, and assigning ``None``
+    means the default. Limits are checked when the properties are sent.
     """
 
     __slots__ = ()
@@ -43,7 +43,7 @@ class TopicProperties(SentTo, AnyEntity, OnlyTopic):
 
     @names_keywords(_TopicGiven)
     def __init__(self, name: str, **properties: Unpack[_TopicGiven]) -> None:
-        """A property that is left out, or ``None``, counts as not given; an update leaves it as it is."""
+        """A property that is left out, or ``None``, counts as not given; an update does not change it."""
         super().__init__(name, properties)
 
     def update(self, *given: Any, **named: Unpack[TopicOptions]) -> None:

@@ -1,6 +1,7 @@
-"""Values that name their type in AMQP, ``{"TYPE": "ULONG", "VALUE": 7}``, as programs for Azure's library write them.
+"""Values that name their AMQP type, ``{"TYPE": "ULONG", "VALUE": 7}``, as programs for Azure's library write them.
 
-Here a value needs no such type: each is turned into what a receiver of Azure's library finds, once it is known to fit.
+sbredis needs no such type. It checks that the value fits the type, and converts it to the value that a receiver of
+Azure's library would get.
 """
 
 from __future__ import annotations
@@ -18,7 +19,7 @@ _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
 
 def is_typed(given: Mapping[Any, Any]) -> bool:
-    """Whether a mapping is such a value, and no map of the application's own."""
+    """Return whether a mapping is such a value, and not a map of the application's own."""
     if len(given) != 2 or _TYPE not in given or _VALUE not in given:
         return False
     kind = given[_TYPE]
@@ -26,7 +27,7 @@ def is_typed(given: Mapping[Any, Any]) -> bool:
 
 
 def value_of_typed(given: Mapping[Any, Any]) -> Any:
-    """The value. Raises :class:`ValueError` or :class:`TypeError` if it is not of the type it names."""
+    """Return the value. Raises :class:`ValueError` or :class:`TypeError` if it does not fit its type."""
     kind, value = given[_TYPE], given[_VALUE]
     try:
         return _READERS[kind](value)
@@ -83,7 +84,7 @@ def _text(value: Any) -> str:
 def _character(value: Any) -> str:
     character = _text(value)
     if len(character) != 1:
-        raise _UnfitError(f"{len(character)} characters are not one, which the AMQP type CHAR holds")
+        raise _UnfitError(f"the AMQP type CHAR holds one character, not {len(character)}")
     return character
 
 
@@ -106,7 +107,7 @@ def _uuid(value: Any) -> UUID:
 
 
 def _described(value: Any) -> Any:
-    """A described value: its descriptor does not travel."""
+    """Return a described value without its descriptor, which is not sent."""
     _, described = value
     return described
 

@@ -1,7 +1,7 @@
-"""Warnings at the line of the caller, and options that no function has.
+"""Warnings at the caller's line, and keywords that a function does not have.
 
-Azure's library takes any keyword, and warns of most of those that it does not know. sbredis does so too, so that code
-whose import was changed still runs. A type checker reports such a keyword as an error, since it is usually a typo:
+Azure's library accepts any keyword, and warns of most unknown ones. sbredis does the same, so that code still runs
+after its import was changed. A type checker reports an unknown keyword as an error, because it is usually a typo:
 functions take ``**kwargs: Unpack[NoOptions]``.
 """
 
@@ -16,10 +16,10 @@ __all__ = ["NoOptions", "warn_of_unknown"]
 
 
 class NoOptions(TypedDict):
-    """The further keywords of a function: there are none. Others raise a warning and are ignored."""
+    """The further keywords of a function: there are none. Any others give a warning and are ignored."""
 
 
 def warn_of_unknown(function: str, given: Mapping[str, object]) -> None:
-    """Warn of options that ``function`` does not have. They are ignored, as in Azure's library."""
+    """Warn of keywords that ``function`` does not have. They are ignored, as in Azure's library."""
     if given:
         warn_caller(f"{function} does not know, and ignores: {', '.join(sorted(given))}", UserWarning)

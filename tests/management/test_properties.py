@@ -223,7 +223,7 @@ def test_a_rule_that_is_appended_counts_as_given_and_reading_does_not() -> None:
     assert queue.given == {"authorization_rules": [RULE]}
     assert values(created(queue.given, PartitionSettings()))["authorization_rules"] == [RULE]
     queue.authorization_rules.append("rule")  # type: ignore[arg-type]
-    with pytest.raises(TypeError, match="authorization_rules are AuthorizationRules, not str"):
+    with pytest.raises(TypeError, match="authorization_rules must be AuthorizationRules, not str"):
         created(queue.given, PartitionSettings())
 
 
@@ -249,7 +249,7 @@ def test_a_rule_may_be_given_as_a_mapping_and_never_shows_its_keys() -> None:
         ("status", 1, ValueError, "status must be one of"),
         ("authorization_rules", "rules", TypeError, "authorization_rules must be a list, not str"),
         ("authorization_rules", RULE, TypeError, "authorization_rules must be a list, not AuthorizationRule"),
-        ("authorization_rules", [5], TypeError, "authorization_rules are AuthorizationRules, not int"),
+        ("authorization_rules", [5], TypeError, "authorization_rules must be AuthorizationRules, not int"),
         ("authorization_rules", [{"rihgts": []}], TypeError, "an AuthorizationRule has no rihgts"),
         ("authorization_rules", [{"rights": ["Fly"]}], ValueError, "are Manage, Send, Listen, not"),
         ("authorization_rules", [{"rights": 5}], ValueError, "are Manage, Send, Listen, not 5"),

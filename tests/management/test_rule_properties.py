@@ -165,7 +165,7 @@ def test_a_syntax_error_names_its_place_and_the_expected_tokens() -> None:
 def test_a_filter_that_is_always_true_or_false_stays_so() -> None:
     for given in (TrueRuleFilter(), FalseRuleFilter()):
         given.sql_expression = "a = 1"
-        with pytest.raises(ValueError, match="RuleFilter is what it is: for 'a = 1' take an SqlRuleFilter"):
+        with pytest.raises(ValueError, match="RuleFilter has a fixed expression: for 'a = 1' take an SqlRuleFilter"):
             rule_created(RuleProperties("r", filter=given))
 
 

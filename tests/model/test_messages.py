@@ -156,7 +156,7 @@ REFUSED: list[tuple[str, Any, type[Exception], str]] = [
         "scheduled_enqueue_time_utc",
         datetime.min.replace(tzinfo=timezone(timedelta(hours=14))),
         ValueError,
-        "no time of year 1 or later",
+        "is before year 1 in UTC",
     ),
     ("application_properties", {"mine": NAIVE}, ValueError, "'mine' is a time without a zone"),
     ("application_properties", {"mine": "\ud800"}, ValueError, "'mine' has half a surrogate pair"),

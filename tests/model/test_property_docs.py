@@ -81,7 +81,7 @@ def test_the_documented_facts_of_a_property_in_its_class_are_true(kind: str, nam
     field = KINDS[kind].fields()[name]
     said = " ".join((inspect.getdoc(getattr(KINDS[kind], name)) or "").replace("``", "`").split())
     if not field.read_only:
-        assert f"{spoken(field.default)} unless said".lower() in said.lower()
+        assert f"{spoken(field.default)} by default".lower() in said.lower()
     assert [limit for limit in spoken_limits(field) if limit not in said] == []
     assert ("Cannot be changed." in said) is field.fixed
     assert ("is not sent." in said) is field.read_only

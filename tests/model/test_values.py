@@ -109,7 +109,7 @@ def test_a_value_with_an_amqp_type_becomes_its_python_value(kind: str, value: An
         ("ULONG", -1, ValueError, "-1 is not within"),
         ("INT", True, TypeError, "the AMQP type INT cannot be made of bool"),
         ("INT", "1", TypeError, "the AMQP type INT cannot be made of str"),
-        ("CHAR", "xy", ValueError, "2 characters are not one"),
+        ("CHAR", "xy", ValueError, "CHAR holds one character, not 2"),
         ("TIMESTAMP", 2**63 - 1, TypeError, "the AMQP type TIMESTAMP cannot be made of int"),
         ("UUID", "x", TypeError, "the AMQP type UUID cannot be made of str"),
         ("UUID", None, TypeError, "the AMQP type UUID cannot be made of NoneType"),

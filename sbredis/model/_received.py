@@ -138,7 +138,7 @@ class ServiceBusReceivedMessage(ServiceBusMessage):
 
     @property
     def sequence_number(self) -> int:
-        """The broker's rising number of the message. On a partitioned entity, the upper 16 bits name the partition."""
+        """The rising number from the broker. On a partitioned entity, the upper 16 of its 64 bits are the partition."""
         return self._hold.sequence_number
 
     @property

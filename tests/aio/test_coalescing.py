@@ -1,4 +1,4 @@
-"""Calls that come together: how few are made, in which order, and whose failure is whose."""
+"""Sends that share calls: the number of calls, their order, and the error of each caller."""
 
 from __future__ import annotations
 
@@ -60,7 +60,7 @@ async def test_concurrent_sends_to_many_partitions_take_few_calls(url: str) -> N
 
 
 async def test_the_server_counts_few_scripts_for_many_concurrent_sends(server: LocalServer) -> None:
-    """Counted by the server itself."""
+    """The server itself counts the scripts."""
     async with queue_at(server.url) as queue, queue.client.get_queue_sender("q") as sender:
         server.ask("CONFIG", "RESETSTAT")
         await asyncio.gather(*sends(sender, *map(str, range(500))))
@@ -70,7 +70,7 @@ async def test_the_server_counts_few_scripts_for_many_concurrent_sends(server: L
 
 @in_memory
 async def test_the_first_send_is_not_delayed(url: str) -> None:
-    """Its call is made in the next turns of the loop, whoever else may come."""
+    """Its call is made within the next turns of the event loop and does not wait for other sends."""
     async with queue_at(url) as queue, queue.client.get_queue_sender("q") as sender:
         with Gate(queue.client) as gate:
             gate.shut = True
@@ -100,7 +100,7 @@ async def test_sends_during_a_running_call_are_gathered_for_the_next(url: str) -
 
 
 async def test_a_call_stays_within_the_limits_of_the_script(url: str) -> None:
-    """A thousand messages, four megabytes: what does not fit goes with the next."""
+    """A call carries up to a thousand messages and four megabytes. Further messages go with the next call."""
     async with queue_at(url) as queue, queue.client.get_queue_sender("q", max_in_flight=10_000) as sender:
         with Gate(queue.client) as gate:
             gate.shut = True
@@ -144,7 +144,7 @@ async def test_awaited_sends_keep_their_order_among_concurrent_senders(url: str,
                 assert of_key in ([], [f"{key}{number:02}" for number in range(8)])
 
 
-# -- whose failure is whose --------------------------------------------------------------------------------------------
+# -- the error of each caller ------------------------------------------------------------------------------------------
 
 
 async def test_a_message_too_large_for_the_quota_fails_alone(url: str) -> None:
@@ -181,7 +181,7 @@ async def test_sends_to_a_full_queue_fail_with_few_calls(url: str) -> None:
 
 @in_memory
 async def test_a_message_above_a_lowered_size_limit_fails_alone(url: str) -> None:
-    """Another client has lowered the limit."""
+    """Another client lowered the limit after this client read it."""
     async with queue_at(url) as queue, queue.client.get_queue_sender("q") as sender:
         await sender.send_messages([])
         record = queue.entity.record
@@ -226,7 +226,7 @@ async def test_a_defect_raises_an_error_for_the_caller_instead_of_hanging_it(
 
 @contextmanager
 def unmakeable(lane: SendLane, error: Exception, *bodies: bytes) -> Iterator[None]:
-    """No call can be made of messages with these bodies."""
+    """Let the encoding of messages with these bodies fail."""
     make = lane.request
 
     def request(partition: Any, call_id: Any, jobs: Sequence[SendJob]) -> Any:
@@ -245,7 +245,7 @@ def unmakeable(lane: SendLane, error: Exception, *bodies: bytes) -> Iterator[Non
 async def test_a_message_that_cannot_be_encoded_fails_alone_and_is_never_sent(
     url: str, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """Its neighbours are sent, in their order; and the lane goes on as if it had not been there."""
+    """The messages next to it are sent in their order, and the lane continues normally."""
     async with queue_at(url) as queue, queue.client.get_queue_sender("q") as sender:
         await sender.send_messages([])
         lane = queue.entity.partition_client(queue.entity.numbers[0]).sending
@@ -261,9 +261,9 @@ async def test_a_message_that_cannot_be_encoded_fails_alone_and_is_never_sent(
         assert len({id(error) for error in failed.values()}) == 3
         assert sender.in_flight == 0
         assert flat(await lies_in(queue)) == [body for body in bodies if body not in failed]
-        # Once for each of the calls that the senders had come together in, and not for each attempt.
+        # The log has one line for each shared call, and not for each attempt.
         assert 1 <= sum("broke on a defect" in record.getMessage() for record in caplog.records) <= 2
-        # None of the calls was refused, because its number was out of the row.
+        # No call was refused for a number out of sequence.
         made = [pipeline._number for pipeline in lane._pipelines]
         assert sum(made) == calls.by_script["send"]
 
@@ -286,7 +286,7 @@ async def test_a_first_call_that_cannot_be_made_leaves_the_lane_unchanged(url: s
 
 @in_memory
 async def test_an_invalid_due_time_is_an_error_of_its_sender_only(url: str, caplog: pytest.LogCaptureFixture) -> None:
-    """A time to come that an action has set, say: no defect, and nobody else's error."""
+    """An action can set such a time. It is no defect, and the other senders are not affected."""
     async with queue_at(url) as queue, queue.client.get_queue_sender("q") as sender:
         wrong = ServiceBusMessage("wrong")
         wrong._content.scheduled = 10**13
@@ -328,7 +328,7 @@ async def test_quota_errors_and_defects_reach_their_own_callers(url: str) -> Non
 async def test_a_defect_after_a_refused_call_is_reported_as_refused(
     url: str, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """The registry has something that this release cannot make sense of: the call was refused, and did not run."""
+    """The registry holds a record that this release cannot read. The call was refused and did not run."""
     async with queue_at(url) as queue, queue.client.get_queue_sender("q") as sender:
         await sender.send_messages([])
         record = queue.entity.record
@@ -354,7 +354,7 @@ async def test_a_defect_after_a_refused_call_is_reported_as_refused(
 
 
 async def test_each_caller_of_a_shared_call_has_its_own_deadline(binary: str | None) -> None:
-    """Those who have no time left end; the others get their outcome, when the server goes on."""
+    """Callers without time left fail. The others get their outcome when the server continues."""
     with LocalServer(binary=binary) as server:
         async with queue_at(server.url) as queue, queue.client.get_queue_sender("q") as sender:
             await sender.send_messages([])

@@ -1,4 +1,4 @@
-"""Completing many messages in one call: the same as each by itself."""
+"""Completing many messages in one call has the same effect as completing each one alone."""
 
 from __future__ import annotations
 
@@ -41,11 +41,11 @@ async def test_the_error_names_messages_with_a_lost_lock_and_completes_the_other
         messages = await receiver.receive_messages(3, 60)
         other = queue.other_client()
         async with other:
-            # The lock of the second is taken away on the server: as if it had ended and somebody else had come.
+            # The second message gets a wrong token, as if its lock had ended and another receiver had taken it.
             stolen = messages[1]
             token = hold_of(stolen).lease
             assert token is not None
-            await receiver.renew_message_lock(stolen)  # it has a lease of its own now
+            await receiver.renew_message_lock(stolen)  # the message has its own lease now
             before = hold_of(stolen).lease
             assert before is not None
             mine, hold_of(stolen).lease = hold_of(stolen).lease, type(before)("x" * 12, before.until, before.until_utc)

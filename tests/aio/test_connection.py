@@ -1,4 +1,4 @@
-"""Clients: what they are made of, when they connect, to what, as whom, and what they say when that fails."""
+"""Clients: their targets, credentials and options, when they connect, and their errors."""
 
 from __future__ import annotations
 
@@ -42,13 +42,13 @@ async def works(client: ServiceBusClient) -> None:
 
 
 def lines(server: LocalServer, part: str) -> list[str]:
-    """The connections that the server has, of whose description this is a part."""
+    """Return the connections of the server whose description contains this text."""
     return [
         line for line in str(server.ask("CLIENT", "LIST")).splitlines() if part in line and "cmd=client" not in line
     ]
 
 
-# -- what a client is made of ------------------------------------------------------------------------------------------
+# -- targets, credentials and options ----------------------------------------------------------------------------------
 
 
 @pytest.mark.everywhere("a client opens every target")
@@ -72,7 +72,7 @@ async def test_the_namespace_argument_overrides_the_namespace_of_the_url(url: st
 
 @pytest.fixture
 def guarded(binary: str | None) -> Iterator[LocalServer]:
-    """A server with a password, and a user beside."""
+    """Start a server with a password and a named user."""
     with LocalServer(binary=binary, config={"requirepass": "hunter2"}) as server:
         server.ask("ACL", "SETUSER", "ann", "on", ">hunter3", "~*", "&*", "+@all")
         yield server
@@ -113,7 +113,7 @@ def test_no_password_is_shown(client: Any) -> None:
 
 
 async def test_a_client_can_use_a_redis_py_client_without_owning_it(server: LocalServer, cluster: LocalCluster) -> None:
-    """It stays its owner's."""
+    """Closing the ServiceBusClient does not close the redis-py client."""
     borrowed = redis.asyncio.Redis(host=server.host, port=server.port)
     client = ServiceBusClient.from_redis(borrowed, namespace="ns", partition_count=2)
     assert client.namespace == "ns"
@@ -219,7 +219,7 @@ async def test_many_concurrent_callers_share_one_connection(server: LocalServer)
 
 
 async def test_the_caller_that_started_connecting_may_be_cancelled(server: LocalServer) -> None:
-    """The others, for whom it connects as well, do not notice."""
+    """The other callers that wait for the connection are not affected."""
     for steps in range(0, 40, 4):
         client = ServiceBusClient(server.url, namespace="ns")
         first = asyncio.create_task(client.ensure_queue("q"))
@@ -233,7 +233,7 @@ async def test_the_caller_that_started_connecting_may_be_cancelled(server: Local
 
 @pytest.mark.parametrize("steps", range(0, 60, 5))
 async def test_a_client_may_be_closed_while_it_connects(server: LocalServer, steps: int) -> None:
-    """Whoever waits for it learns that it is closed; no task and no connection stays."""
+    """Waiting callers get an error that says that the client is closed. No task and no connection is left."""
     before, connected = asyncio.all_tasks(), len(lines(server, "name="))
     client = ServiceBusClient(server.url, namespace="ns")
     waiting = [asyncio.create_task(client.ensure_queue("q")) for _ in range(3)]
@@ -271,7 +271,7 @@ async def test_a_client_that_could_not_connect_tries_again_later(binary: str | N
 
 
 async def test_a_connection_that_takes_too_long_times_out_the_call(caplog: pytest.LogCaptureFixture) -> None:
-    """What becomes of it afterwards is nobody's surprise."""
+    """The later failure of the connection is not reported as an unretrieved error."""
     async with answering(never_answering) as where:
         client = ServiceBusClient(f"redis://{where}", connect_timeout=3)
         with pytest.raises(OperationTimeoutError, match="was not connected to in time") as caught:
@@ -315,7 +315,7 @@ async def test_retry_options_limit_the_number_of_attempts(binary: str | None) ->
 
 @pytest.mark.parametrize("total", [0, 2])
 async def test_the_retry_limit_counts_all_partitions_together(binary: str | None, total: int) -> None:
-    """What may go to any of sixteen partitions is not tried at each."""
+    """A message that may go to any of sixteen partitions is not tried at each of them."""
     with LocalServer(binary=binary) as server:
         client = ServiceBusClient(server.url, retry_total=total, retry_backoff_factor=0.001, retry_mode="fixed")
         async with client:
@@ -332,7 +332,7 @@ async def test_the_retry_limit_counts_all_partitions_together(binary: str | None
 
 
 async def test_a_large_backoff_does_not_become_a_busy_loop(binary: str | None) -> None:
-    """A pause that is longer than what may go elsewhere waits for."""
+    """The backoff is longer than the time in which a movable message tries one partition."""
     with LocalServer(binary=binary) as server:
         client = ServiceBusClient(server.url, namespace="ns", retry_backoff_factor=2, retry_backoff_max=2)
         async with client:
@@ -350,7 +350,7 @@ async def test_a_large_backoff_does_not_become_a_busy_loop(binary: str | None) -
 
 
 def test_a_client_belongs_to_one_event_loop(shared_server: LocalServer) -> None:
-    """In another one it says so, instead of waiting for ever."""
+    """In another event loop the client raises an error instead of waiting for ever."""
     shared_server.ask("FLUSHALL")
     client = ServiceBusClient(shared_server.url)
     sender = client.get_queue_sender("q")

@@ -1,4 +1,4 @@
-"""The dead-letter queue: what comes there, why, and how it is received."""
+"""The dead-letter queue: which messages it gets, why, and how they are received."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ async def test_an_expired_message_is_never_received(url: str, partitioned: bool,
         messages = await letters.receive_messages(1, 20 if buried else 0.05)
         assert bodies(messages) == expected
         assert {message.dead_letter_reason for message in messages} <= {"TTLExpiredException"}
-        await receiver.abandon_message(held)  # a lock outlives the expiry, and no longer
+        await receiver.abandon_message(held)  # a locked message expires only after its lock ends
         assert bodies(await letters.receive_messages(1, 20 if buried else 0.05)) == (["a"] if buried else [])
         counts = await queue.counts()
         assert (counts.active, counts.locked, counts.dead_locked) == (0, 0, 2 if buried else 0)

@@ -1,4 +1,4 @@
-"""Deferred messages: received by their numbers, all that were named or none."""
+"""Deferred messages are received by their numbers: all the named ones or none."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ modes = pytest.mark.parametrize("mode", list(ServiceBusReceiveMode), ids=["peek-
 
 
 async def defer(queue: Queue, count: int, *, at: int | None = None, **options: Any) -> list[int]:
-    """So many deferred messages; their numbers, in the order in which they were sent."""
+    """Create this number of deferred messages. Return their numbers in the order of sending."""
     numbers = await queue.send(*(str(number) for number in range(count)), at=at, **options)
     async with queue.receiver() as receiver:
         messages = await receiver.receive_messages(count, 60)
@@ -30,7 +30,7 @@ async def defer(queue: Queue, count: int, *, at: int | None = None, **options: A
 
 
 async def missed(receiver: ServiceBusReceiver, numbers: list[int], missing: list[int]) -> None:
-    """None is received, as these are not there."""
+    """Check that no message is received because some are missing."""
     with pytest.raises(MessageNotFoundError, match="None was received") as raised:
         await receiver.receive_deferred_messages(numbers)
     assert (raised.value.outcome, raised.value.entity) == (Outcome.REFUSED, "q")
@@ -67,7 +67,7 @@ async def test_deferred_messages_are_returned_in_the_requested_order(
             assert (counts.deferred, counts.locked) == (2, 5)
             await asyncio.gather(*(receiver.complete_message(message) for message in messages))
             await receiver.abandon_message(one)
-            (again,) = await receiver.receive_deferred_messages([numbers[3]])  # back to where it was
+            (again,) = await receiver.receive_deferred_messages([numbers[3]])  # the abandoned message is deferred again
             assert again.delivery_count == 3
 
 
@@ -77,7 +77,7 @@ async def test_deferred_messages_are_returned_in_the_requested_order(
 async def test_no_deferred_message_is_received_if_one_is_missing(
     url: str, partitioned: bool, mode: ServiceBusReceiveMode
 ) -> None:
-    """Unknown, or not deferred, or locked, or of a partition that does not exist."""
+    """A number may be unknown, not deferred, locked, or of a partition that does not exist."""
     async with queue_at(url, partitioned=partitioned) as queue:
         numbers = await defer(queue, 6)
         (active,) = await queue.send("active")
@@ -165,7 +165,7 @@ async def test_invalid_sequence_numbers_are_refused_and_an_empty_list_makes_no_c
 async def test_a_cancelled_call_leaves_the_messages_deferred(
     url: str, partitioned: bool, mode: ServiceBusReceiveMode
 ) -> None:
-    """Whenever it goes: what it would have got is given back, and no delivery counted."""
+    """At every step the messages are given back and no delivery is counted."""
     async with queue_at(url, partitioned=partitioned) as queue:
         numbers = await defer(queue, 3)
         receiver = queue.receiver(receive_mode=mode)
@@ -181,7 +181,7 @@ async def test_a_cancelled_call_leaves_the_messages_deferred(
             if mode is ServiceBusReceiveMode.PEEK_LOCK:
                 await eventually(lambda: are_deferred(queue, 3))
             elif not await are_deferred(queue, 3):
-                break  # it was on its way already
+                break  # the deletion was already on its way
         else:
             messages = await receiver.receive_deferred_messages(numbers)
             assert {message.delivery_count for message in messages} == {2}
@@ -189,7 +189,7 @@ async def test_a_cancelled_call_leaves_the_messages_deferred(
 
 @both
 async def test_a_message_received_by_number_has_the_state_deferred(url: str, partitioned: bool) -> None:
-    """So it says itself, and so it is shown as long as it is locked from there."""
+    """Both the received message and a peek show this state while the message is locked."""
     async with queue_at(url, partitioned=partitioned) as queue:
         numbers = await defer(queue, 2)
         await queue.send("active")
@@ -211,7 +211,7 @@ async def test_a_message_received_by_number_has_the_state_deferred(url: str, par
 async def test_a_deferred_message_that_expired_is_not_found(
     url: str, partitioned: bool, mode: ServiceBusReceiveMode
 ) -> None:
-    """It is a dead letter from then on. The others that were asked for stay deferred; a peek shows it until then."""
+    """The call makes it a dead letter; until then a peek shows it. The other requested messages stay deferred."""
     clock = HandClock()
     async with queue_at(url, partitioned=partitioned, clock=clock, dead_letter_expired=True) as queue:
         (short,) = await defer(queue, 1, time_to_live=1_000)
@@ -227,7 +227,7 @@ async def test_a_deferred_message_that_expired_is_not_found(
 
 
 async def large(queue: Queue, count: int) -> list[int]:
-    """So many deferred messages of 300 KB in one partition."""
+    """Create this number of deferred messages of 300 KB in one partition."""
     numbers = await queue.fill(count, size=300_000)
     async with queue.receiver() as receiver:
         messages = await receiver.receive_messages(count, 60)
@@ -246,7 +246,7 @@ async def test_many_large_deferred_messages_take_several_calls(url: str, mode: S
             found = await queue.receiver(receive_mode=mode).receive_deferred_messages(numbers)
         assert [message.sequence_number for message in found] == numbers
         assert [int(str(message)) for message in found] == list(range(20))
-        # A call gives out 1 MB, which are three of them. Deleting all of them at once is tried before.
+        # A call returns 1 MB, so three messages. In the deleting mode one call first tries to delete all at once.
         deleting = mode is ServiceBusReceiveMode.RECEIVE_AND_DELETE
         assert len(gate.came) == 7 + deleting
         counts = await queue.counts()
@@ -256,7 +256,7 @@ async def test_many_large_deferred_messages_take_several_calls(url: str, mode: S
 @in_memory
 @modes
 async def test_a_message_missing_between_two_calls_leaves_all_deferred(url: str, mode: ServiceBusReceiveMode) -> None:
-    """What was locked before is given back, and no delivery counted."""
+    """The messages locked by earlier calls are given back, and no delivery is counted."""
     async with queue_at(url) as queue:
         numbers = await large(queue, 10)
         receiver = queue.receiver(receive_mode=mode)
@@ -288,7 +288,7 @@ async def locked_are(queue: Queue, count: int) -> bool:
 
 
 class Late:
-    """Lets so many seconds pass while the answers to receive_deferred are on their way."""
+    """Moves the clock while the answers to receive_deferred are on their way."""
 
     def __init__(self, queue: Queue, clock: HandClock, seconds: list[float]) -> None:
         self.seconds = seconds
@@ -308,7 +308,7 @@ class Late:
 async def test_a_deferred_message_with_an_ended_lock_is_requested_again(
     url: str, partitioned: bool, deletes: bool
 ) -> None:
-    """It is asked for again, and comes with a lock that lasts. What is deleted by several calls is locked first."""
+    """The second call gets a lock that lasts. Messages that several calls delete are locked first."""
     clock = HandClock()
     mode = ServiceBusReceiveMode.RECEIVE_AND_DELETE if deletes else ServiceBusReceiveMode.PEEK_LOCK
     async with queue_at(url, partitioned=partitioned, clock=clock, lock_duration=30_000) as queue:
@@ -324,7 +324,7 @@ async def test_a_deferred_message_with_an_ended_lock_is_requested_again(
 
 @both
 async def test_deferred_messages_whose_locks_end_too_soon_raise_an_error(url: str, partitioned: bool) -> None:
-    """They stay deferred."""
+    """The messages stay deferred."""
     clock = HandClock()
     async with queue_at(url, partitioned=partitioned, clock=clock, lock_duration=30_000) as queue:
         numbers = await defer(queue, 2)
@@ -337,7 +337,7 @@ async def test_deferred_messages_whose_locks_end_too_soon_raise_an_error(url: st
 
 @in_memory
 async def test_messages_locked_by_an_unanswered_call_are_given_back(url: str) -> None:
-    """Nobody was told of it. It does not wait for its lock to end, and no delivery is counted."""
+    """The messages do not wait for the end of the lock, and no delivery is counted."""
     async with queue_at(url) as queue:
         numbers = await defer(queue, 2)
         receiver = queue.receiver()

@@ -30,7 +30,7 @@ LOOPS = pytest.mark.parametrize("loop", ["asyncio", "uvloop"])
 
 
 def here() -> int:
-    """The line from which this is called."""
+    """Return the line number of the caller."""
     frame = inspect.currentframe()
     assert frame is not None
     assert frame.f_back is not None
@@ -38,7 +38,7 @@ def here() -> int:
 
 
 def let_go(held: list[Any]) -> None:
-    """Have nobody hold these any more."""
+    """Drop the last references to these objects."""
     held.clear()
     gc.collect()
 
@@ -80,7 +80,7 @@ async def test_a_sender_or_receiver_keeps_its_client_open(url: str) -> None:
 
 
 async def _closed_without(held: list[object], connection: Connection) -> None:
-    """Let go of what keeps a client open, and wait until it is closed."""
+    """Drop the objects that keep a client open, and wait until it is closed."""
     while held:
         each = held.pop()
         if isinstance(each, AutoLockRenewer):
@@ -129,7 +129,7 @@ async def test_a_renewer_keeps_its_client_open(url: str) -> None:
 async def test_a_client_dropped_while_connecting_leaves_nothing_behind(
     url: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Nobody can close it any more, and nobody is to blame."""
+    """The application cannot close this client any more, so there is no warning."""
     reached, let = asyncio.Event(), asyncio.Event()
     real = Namespace.open
 
@@ -271,11 +271,11 @@ async def test_a_client_cannot_be_closed_in_another_loop_while_its_own_runs(url:
                 asyncio.run(client.close())
 
         await asyncio.to_thread(elsewhere)
-        await client.ensure_queue("q")  # it is as open as before
+        await client.ensure_queue("q")  # the client is still open
 
 
 def python(code: str, *arguments: str) -> tuple[str, str]:
-    """What a fresh interpreter says that runs this code, with every warning."""
+    """Run code in a fresh interpreter with all warnings. Return its output and its complaints."""
     done = subprocess.run(
         [sys.executable, "-W", "always", "-c", code, *arguments],
         cwd=ROOT,
@@ -287,7 +287,7 @@ def python(code: str, *arguments: str) -> tuple[str, str]:
     return done.stdout.strip(), complaints(done.stderr)
 
 
-# -- where warnings point at -------------------------------------------------------------------------------------------
+# -- the lines that warnings point at ----------------------------------------------------------------------------------
 
 TYPO: Any = {"no_such": 1}
 

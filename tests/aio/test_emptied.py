@@ -1,4 +1,4 @@
-"""Servers that come back empty: a client that is open goes on when somebody creates what it needs."""
+"""Servers that come back empty: an open client continues when the namespace and queue exist again."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ pytestmark = [
 
 
 async def emptied(client: ServiceBusClient) -> None:
-    """Take everything away that is in the servers of a client."""
+    """Delete all data on the servers of a client."""
     transport = client._connection.transport
     for endpoint in transport.masters:
         for number in range(16384):

@@ -1,4 +1,4 @@
-"""What a client tells of an entity that is named by its path."""
+"""Describing an entity by its path."""
 
 from __future__ import annotations
 

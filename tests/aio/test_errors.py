@@ -1,4 +1,4 @@
-"""Errors, as they travel between processes and tasks."""
+"""Errors: copying and pickling them, and the advice in their texts."""
 
 from __future__ import annotations
 

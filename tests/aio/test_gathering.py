@@ -1,4 +1,4 @@
-"""Gathering: who has got something does not wait for long, and nothing of a receiver stays behind when it is closed."""
+"""Gathering more messages for a short time, and closing a receiver without leaving anything behind."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ pytestmark = [pytest.mark.anyio, pytest.mark.everywhere("a receiver gathers from
 
 @both
 async def test_gathering_ends_before_the_first_lock_lapses(url: str, partitioned: bool) -> None:
-    """Messages come faster than the gathering gives up, for longer than a lock lasts."""
+    """Messages keep arriving before the gathering ends, for longer than a lock lasts."""
     async with queue_at(url, partitioned=partitioned, lock_duration=8_000) as queue:
         receiver = queue.receiver()
         sent = 0
@@ -57,7 +57,7 @@ async def test_a_receiver_closed_while_it_subscribes_leaves_nothing_behind(url: 
 
 @pytest.mark.parametrize("mode", list(ServiceBusReceiveMode))
 async def test_a_receive_without_gathering_fetches_no_further_messages(url: str, mode: ServiceBusReceiveMode) -> None:
-    """What comes for nobody would be lost where messages are deleted when they are received."""
+    """In the receive-and-delete mode, messages fetched without a waiting caller would be lost."""
     async with queue_at(url, partitioned=True) as queue:
         for place in range(len(queue.partitions)):
             await queue.send(*"abcde", at=place)
@@ -67,7 +67,7 @@ async def test_a_receive_without_gathering_fetches_no_further_messages(url: str,
             with Calls(queue.transport) as calls:
                 received += len(await receiver.receive_messages(50, 20, gather=False))
                 await asyncio.sleep(0)
-            assert calls.by_script["receive"] - len(queue.partitions) <= 1  # looks at each, and one receive
+            assert calls.by_script["receive"] - len(queue.partitions) <= 1  # one look at each partition and one receive
         await receiver.close()
         counts = await queue.counts()
         locked = received if mode is ServiceBusReceiveMode.PEEK_LOCK else 0

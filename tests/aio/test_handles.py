@@ -1,4 +1,4 @@
-"""Settling messages and looking after sessions by handle, from another connection and another process."""
+"""Settling messages and managing sessions by handle, from another connection and another process."""
 
 from __future__ import annotations
 
@@ -60,7 +60,7 @@ async def one(receiver: ServiceBusReceiver) -> ServiceBusReceivedMessage:
 
 
 async def refused(queue: Queue, other: ServiceBusClient, done: Awaitable[Any], text: str) -> ValueError:
-    """Wait for what must be refused as the caller's fault, before any script has run, and see that nothing changed."""
+    """Check that a call is refused with a ValueError, runs no script but ``read_entity``, and changes nothing."""
     before = await queue.whole()
     with Calls(other._connection.transport) as calls, pytest.raises(ValueError, match=text) as raised:
         await done
@@ -205,7 +205,7 @@ async def test_a_lost_message_lock_is_reported_when_settling_by_handle(
         assert await queue.counts() == before
 
 
-# -- what is refused ---------------------------------------------------------------------------------------------------
+# -- refused handles ---------------------------------------------------------------------------------------------------
 
 
 @in_memory
@@ -279,7 +279,7 @@ async def test_a_recreated_queue_accepts_only_its_new_handles(url: str) -> None:
                     handles.append(await receiver.get_lock_handle(await one(receiver)))
             if len(handles) == 1:
                 await admin.delete_queue("q")
-        with pytest.raises(MessageLockLostError):  # it learns by this that the queue is another one
+        with pytest.raises(MessageLockLostError):  # the refusal tells the client that the queue is a new one
             await settler.complete_message(handles[0])
         await settler.complete_message(handles[1])
         with pytest.raises(ValueError, match="deleted since"):
@@ -371,7 +371,7 @@ async def test_an_invalid_session_handle_is_refused(url: str, way: str) -> None:
         assert await receiver.session.get_state() is None
 
 
-# -- what can be seen --------------------------------------------------------------------------------------------------
+# -- logs, texts and spans ---------------------------------------------------------------------------------------------
 
 
 @in_memory
@@ -474,7 +474,7 @@ async def test_a_second_process_settles_messages_that_this_process_received(url:
                 "payment": await ann.get_lock_handle(payment),
                 "session": ann.session.lock_handle,
             }
-            done = subprocess.run(  # noqa: ASYNC221  # nothing else is to happen meanwhile
+            done = subprocess.run(  # noqa: ASYNC221  # nothing else shall happen meanwhile
                 [sys.executable, "-c", SECOND, url],
                 input=json.dumps(given),
                 cwd=ROOT,

@@ -1,4 +1,4 @@
-"""The rules of a topic, mended where they change: whatever has changed, messages are judged as by all rules anew."""
+"""Judging by the rules of a topic: after any change the result is the same as with newly compiled rules."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ states = st.dictionaries(
 
 
 def routes_of(state: dict[int, tuple[list[Rule], bool]]) -> Routes:
-    """The routes of subscriptions by their numbers; a mark is another one exactly where the rules are."""
+    """Return the routes of numbered subscriptions. Two marks differ exactly when the rules differ."""
     subscriptions: list[Routed] = []
     for number, (rules, kept) in sorted(state.items()):
         properties: dict[str, Any] = {} if kept else {JUDGING_PROPERTY: False}
@@ -64,7 +64,7 @@ def routes_of(state: dict[int, tuple[list[Rule], bool]]) -> Routes:
 
 
 def judged(judge: Judge) -> list[list[tuple[Any, ...]]]:
-    """What messages become, with the names of subscriptions in place of places."""
+    """Judge the messages. Return their copies with subscription names instead of places."""
     found: list[list[tuple[Any, ...]]] = []
     for facts in MESSAGES:
         copies = judge.judge(facts)
@@ -82,7 +82,7 @@ def test_a_changed_judge_decides_like_one_compiled_from_scratch(history: list[An
         before, then = judge, judged(judge)
         judge = judge.after(routes)
         assert judged(judge) == judged(Judge(routes))
-        assert judged(before) == then  # who still judges by it is not disturbed
+        assert judged(before) == then  # the old judge still decides as before
 
 
 @given(states, st.integers(0, 60), st.integers(0, 3))
@@ -97,13 +97,13 @@ def test_a_subscription_keeps_its_place_when_others_change(
 
 
 def test_an_unusable_rule_is_logged_once_despite_other_changes(caplog: pytest.LogCaptureFixture) -> None:
-    """Another release may have kept it. It fails on each message, and the others have their copies."""
+    """Another release may have stored the rule. It fails on each message, and the other rules make their copies."""
     *_, unusable = RULES
     state: dict[int, tuple[list[Rule], bool]] = {1: ([unusable, RULES[0]], True), 2: ([RULES[1]], True)}
     judge = Judge(routes_of(state))
     for number in range(100):
         state[2] = ([RULES[number % 2]], True)
-        state[3 + number] = ([unusable], False)  # with so many changes all are compiled anew now and then
+        state[3 + number] = ([unusable], False)  # enough changes to compile all rules again now and then
         judge = judge.after(routes_of(state))
     for copies in judged(judge):
         ours = {copy[1]: copy[4] for copy in copies if copy[0] == "s1"}

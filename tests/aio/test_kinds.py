@@ -1,4 +1,4 @@
-"""A receiver says at once that an entity is of a kind from which it cannot receive, and then nothing has happened."""
+"""A receiver refuses an entity of the wrong kind at once and changes nothing."""
 
 from __future__ import annotations
 
@@ -63,7 +63,7 @@ async def test_a_session_receiver_is_refused_by_a_queue_without_sessions(
 
 @pytest.mark.parametrize("call", ALL)
 async def test_receiving_from_a_topic_is_refused(url: str, call: str) -> None:
-    """Peeking one is an error as well, and not an empty list."""
+    """Peeking at a topic is an error and does not return an empty list."""
     async with queue_at(url) as queue:
         async with queue.client.get_topic_sender("news", create_if_missing=True) as sender:
             await sender.send_messages([])

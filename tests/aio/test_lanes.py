@@ -1,4 +1,4 @@
-"""What a client knows of a queue may be old, or gone; and a call may fail in many ways. Callers see what they must."""
+"""Lanes: outdated settings, lost entities, failed calls and cancelled callers, and the error of each caller."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ SOON = datetime(2030, 1, 1, tzinfo=UTC)
 async def begun(
     url: str, *, partitioned: bool = False, **settings: Any
 ) -> AsyncIterator[tuple[Queue, ServiceBusSender]]:
-    """A queue to which something has been sent, and was received again."""
+    """Create a queue to which messages were sent and from which they were received again."""
     async with (
         queue_at(url, partitioned=partitioned, **settings) as queue,
         queue.client.get_queue_sender("q") as sender,
@@ -66,7 +66,7 @@ def namespace_of(queue: Queue) -> Namespace:
 
 
 async def changed(queue: Queue, **settings: Any) -> EntityRecord:
-    """Somebody else changes the settings."""
+    """Change the settings without the client's knowledge."""
     record = await namespace_of(queue).get_entity("q")
     return await namespace_of(queue).update_entity(record, replace(record.settings, **settings))
 
@@ -79,7 +79,7 @@ STRETCH = 5.0
 
 
 class Ahead:
-    """The event loop's clock as the calls to an entity see it: as far ahead as the test says."""
+    """The clock of the event loop as calls to an entity see it. The test sets how far it is ahead."""
 
     def __init__(self) -> None:
         self._loop = asyncio.get_running_loop()
@@ -92,17 +92,19 @@ class Ahead:
         return self._loop.time() + self._seconds
 
     def pass_stretch(self) -> None:
-        """Let the time pass in which what may go elsewhere tries to reach its partition."""
+        """Let the time pass in which a movable message tries to reach its partition."""
         self._seconds += STRETCH
 
 
 @contextmanager
 def in_stretches(queue: Queue, monkeypatch: pytest.MonkeyPatch) -> Iterator[Ahead]:
-    """What may go elsewhere tries to reach its partition for a stretch, which passes when the test says so."""
+    """Let movable messages try one partition for a stretch that ends when the test says so."""
     ahead = Ahead()
     with monkeypatch.context() as patched:
         patched.setattr("sbredis.aio.calls._send_lane._STRETCH", STRETCH)
-        patched.setattr("sbredis.aio.calls._partition_link._FIRST_PAUSE", 60.0)  # what cannot be reached stays so
+        patched.setattr(
+            "sbredis.aio.calls._partition_link._FIRST_PAUSE", 60.0
+        )  # an unreachable partition stays unreachable
         patched.setattr("sbredis.aio.calls._partition_link._LONGEST_PAUSE", 60.0)
         for number in queue.entity.numbers:
             for pipeline in queue.entity.partition_client(number).sending._pipelines:
@@ -110,7 +112,7 @@ def in_stretches(queue: Queue, monkeypatch: pytest.MonkeyPatch) -> Iterator[Ahea
         yield ahead
 
 
-# -- what is known is old ----------------------------------------------------------------------------------------------
+# -- outdated knowledge ------------------------------------------------------------------------------------------------
 
 
 @both
@@ -119,7 +121,7 @@ async def test_settings_changed_by_another_client_are_loaded(url: str, *, partit
         await changed(queue, max_delivery_count=3)
         with Calls(queue.transport) as calls:
             await send_to_all(sender)
-        assert calls.by_script["read_entity"] == 1  # once for all partitions
+        assert calls.by_script["read_entity"] == 1  # one read for all partitions
         assert queue.entity.record.version == 2
         assert flat(await lies_in(queue)) == list("abcdefgh")
         await changed(queue, status="SendDisabled")
@@ -132,7 +134,7 @@ async def test_settings_changed_by_another_client_are_loaded(url: str, *, partit
 
 @both
 async def test_a_partition_with_outdated_settings_is_updated(url: str, *, partitioned: bool) -> None:
-    """The registry is written first: who has read it may come before whoever changed it has told all partitions."""
+    """The registry is written before the partitions, so a client may know the new settings before a partition does."""
     async with begun(url, partitioned=partitioned) as (queue, sender):
         record = await namespace_of(queue).get_entity("q")
         revised = replace(record, version=2, settings=replace(record.settings, max_delivery_count=3))
@@ -150,7 +152,7 @@ async def test_a_partition_with_outdated_settings_is_updated(url: str, *, partit
 
 
 async def test_a_registry_that_lost_a_change_is_reported_after_few_calls(url: str) -> None:
-    """A failover may lose what the registry knew, and not what a partition was told."""
+    """A failover may lose the change in the registry while a partition keeps it."""
     async with begun(url) as (queue, sender):
         record = queue.entity.record
         ahead = namespace_of(queue).partition(replace(record, version=7), record.partitions[0])
@@ -209,7 +211,7 @@ async def test_create_if_missing_recreates_a_deleted_queue(url: str) -> None:
 
 @both
 async def test_a_queue_recreated_with_other_partitions_is_found(url: str, *, partitioned: bool) -> None:
-    """What was on its way is refused, because it was on its way to another place; what comes after that arrives."""
+    """Sends on their way to the old partitions are refused. Later sends arrive."""
     async with begun(url, partitioned=partitioned) as (queue, sender):
         with Gate(queue.client) as gate:
             gate.shut = True
@@ -256,7 +258,7 @@ async def test_a_partition_lost_in_a_failover_is_recreated(
 
 @both
 async def test_a_lane_forgotten_by_the_partition_begins_again(url: str, *, partitioned: bool) -> None:
-    """After a quarter of an hour without use, or with a failover that lost it."""
+    """A partition forgets a lane after a quarter of an hour without use, or a failover loses it."""
     async with begun(url, partitioned=partitioned) as (queue, sender):
         for partition in queue.partitions:
             await queue.transport.command("DEL", partition.keys[7], key=partition.keys[7])
@@ -272,7 +274,7 @@ async def test_a_lane_forgotten_by_the_partition_begins_again(url: str, *, parti
 async def test_a_lane_forgotten_during_a_call_is_an_unknown_outcome(
     url: str, fate: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Nobody knows any more whether it has run. It is not tried again, for it might be the second time."""
+    """It is not known whether the call has run. It is not repeated, because it might run twice."""
     async with begun(url, partitioned=True) as (queue, sender):
         place = queue.entity.numbers.index(queue.entity.pinned("a").number)
         ops = queue.partitions[place].keys[7]
@@ -297,7 +299,7 @@ async def test_a_lane_forgotten_during_a_call_is_an_unknown_outcome(
 async def test_a_call_after_a_first_call_that_did_not_run_is_repeated(
     url: str, first: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The partition never recorded the lane. So it is no forgotten lane, and the second call is simply made."""
+    """The partition never recorded the lane, so the lane is not a forgotten one and the second call is repeated."""
     async with (
         queue_at(url, partitioned=True, quota=2000) as queue,
         queue.client.get_queue_sender("q") as sender,
@@ -310,7 +312,7 @@ async def test_a_call_after_a_first_call_that_did_not_run_is_repeated(
             assert caught.value.outcome is (Outcome.UNKNOWN if first == "is lost" else Outcome.REFUSED)
             assert flat(await lies_in(queue)) == []
             gate.fates.clear()
-            queue.entity.pinned("a").reached()  # as if another call had been answered since
+            queue.entity.pinned("a").reached()  # as if the partition had answered another call since then
             before = len(gate.came)
             gate.shut = True
             gate.fates.append("is lost")
@@ -324,12 +326,12 @@ async def test_a_call_after_a_first_call_that_did_not_run_is_repeated(
         assert flat(await lies_in(queue)) == ["y"]
 
 
-# -- what fails --------------------------------------------------------------------------------------------------------
+# -- failed calls ------------------------------------------------------------------------------------------------------
 
 
 @in_memory
 async def test_a_send_that_may_have_run_never_moves_to_another_partition(url: str) -> None:
-    """However many attempts behind it do not arrive."""
+    """Later attempts that do not arrive do not change this."""
     async with begun(url, partitioned=True) as (queue, sender):
         with Gate(queue.client) as gate:
             gate.fates.extend(("is not answered", "never arrives", "never arrives", "never arrives"))
@@ -343,7 +345,7 @@ async def test_a_send_that_may_have_run_never_moves_to_another_partition(url: st
 async def test_a_send_without_an_answer_is_repeated_at_the_same_partition(
     url: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """What follows is the same call, and what it ends with is not "never sent"."""
+    """The repetition is the same call, and its outcome is not "never sent"."""
     async with begun(url, partitioned=True) as (queue, sender):
         with in_stretches(queue, monkeypatch) as ahead, Gate(queue.client) as gate:
             gate.shut = True
@@ -367,7 +369,7 @@ async def test_a_send_without_an_answer_is_repeated_at_the_same_partition(
 async def test_a_movable_send_does_not_wait_behind_one_bound_to_a_partition(
     url: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The first who cannot reach a partition find that out soon, also if they have all the time themselves."""
+    """The first attempt at an unreachable partition ends soon, even if its sender has more time."""
     async with begun(url, partitioned=True) as (queue, sender):
         there = queue.entity.pinned("a")
         place = queue.entity.numbers.index(there.number)
@@ -379,7 +381,7 @@ async def test_a_movable_send_does_not_wait_behind_one_bound_to_a_partition(
             assert gate.came[0].timeout <= STRETCH
             bound += [asyncio.create_task(sender.send_messages(ServiceBusMessage("bound", partition_key="a")))]
             await gate.reached(2)
-            queue.entity._at = (place - 1) % PARTITIONS  # so the next is this one
+            queue.entity._at = (place - 1) % PARTITIONS  # so the next partition is this one
             free = [asyncio.create_task(sender.send_messages(ServiceBusMessage("free"))) for _ in range(3)]
             await turns(5)
             assert there.sending.gathering == 3
@@ -389,7 +391,7 @@ async def test_a_movable_send_does_not_wait_behind_one_bound_to_a_partition(
             assert there.sending.gathering == 0
             elsewhere = [call for call in gate.came if call.key != queue.partitions[place].keys[0]]
             assert elsewhere
-            assert max(call.timeout for call in gate.came[2:]) > STRETCH  # what is bound goes on for as long as it has
+            assert max(call.timeout for call in gate.came[2:]) > STRETCH  # a bound message is tried for its whole time
             gate.open()
             await asyncio.gather(*bound, *free)
         found = await lies_in(queue)
@@ -425,7 +427,7 @@ async def test_a_send_that_has_not_run_moves_to_another_partition(url: str) -> N
 
 @in_memory
 async def test_a_refused_call_stays_refused_when_the_registry_does_not_answer(url: str) -> None:
-    """The call was refused; that the registry did not answer does not make it unknown."""
+    """The missing answer of the registry does not make the outcome of the refused call unknown."""
     async with begun(url) as (queue, sender):
         await changed(queue, max_delivery_count=3)
         with Gate(queue.client, "read_entity") as gate:
@@ -439,7 +441,7 @@ async def test_a_refused_call_stays_refused_when_the_registry_does_not_answer(ur
 
 @in_memory
 async def test_an_ended_send_is_not_ended_again_when_the_client_closes(url: str) -> None:
-    """In the middle of finding out whose part of a call was refused."""
+    """The client closes while it splits a refused call to find the message that caused the refusal."""
     async with begun(url, quota=3000) as (queue, sender):
         with Gate(queue.client) as gate:
             gate.shut = True
@@ -463,7 +465,7 @@ async def test_an_ended_send_is_not_ended_again_when_the_client_closes(url: str)
 @in_memory
 @pytest.mark.parametrize("connected", [False, True])
 async def test_a_send_may_be_cancelled_at_every_step(url: str, *, partitioned: bool, connected: bool) -> None:
-    """It was sent once or not at all; nothing is left over, and what comes after it goes its way."""
+    """The message is sent once or not at all. Nothing is left over, and later messages are sent."""
     async with queue_at(url, partitioned=partitioned) as queue:
         sent = 0
         for steps in range(31):
@@ -543,12 +545,11 @@ async def test_a_send_cancelled_before_its_call_does_not_disturb_the_others(url:
             gate.open()
             await asyncio.gather(*first, going[0], going[3])
         await sender.close()
-        assert flat(await lies_in(queue)) in (list("abcf"), list("abcdef"))  # the second call may be under way by then
+        assert flat(await lies_in(queue)) in (list("abcf"), list("abcdef"))  # the second call may already be under way
 
 
 @in_memory
 async def test_sends_time_out_at_every_stage_and_leave_nothing_in_flight(url: str) -> None:
-    """Whatever it waits for at that moment, it ends, and nothing stays behind."""
     async with queue_at(url) as queue, queue.client.get_queue_sender("q") as sender:
         await sender.send_messages([])
         with Gate(queue.client) as gate:
@@ -563,7 +564,7 @@ async def test_sends_time_out_at_every_stage_and_leave_nothing_in_flight(url: st
 
 @in_memory
 async def test_lane_names_of_a_client_are_unique(url: str) -> None:
-    """However often one of them began anew: else a call would be taken for the repetition of another one's."""
+    """Names stay unique after many restarts. Otherwise a call could pass for the repetition of another lane's call."""
     async with queue_at(url) as queue:
         partition_client = queue.entity.partition_client(queue.entity.numbers[0])
         lanes: list[Lane[Any, Any]] = [

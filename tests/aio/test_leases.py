@@ -1,4 +1,4 @@
-"""Until when a client takes a lock to hold: no longer than its partition does, however late the answer comes."""
+"""The end of a lock as the client sees it: never later than in the partition, even if the answer comes late."""
 
 from __future__ import annotations
 
@@ -21,12 +21,12 @@ BEGUN = HandClock().now()
 
 
 async def reaches(gate: Gate, key: bytes) -> None:
-    """Wait for a call that locks in the partition with this key; let looks, and calls to others, through."""
+    """Wait for a call that locks in the partition with this key. Let looks and calls to other partitions through."""
     count = 1
     while True:
         await gate.reached(count)
         came = gate.came[count - 1]
-        if came.key == key and came.arguments[2]:  # a look is in no lane
+        if came.key == key and came.arguments[2]:  # a look belongs to no lane
             return
         gate.let_one()
         count += 1
@@ -35,7 +35,7 @@ async def reaches(gate: Gate, key: bytes) -> None:
 @both
 @pytest.mark.parametrize("what", ["received", "deferred", "renewed"])
 async def test_the_lock_on_a_message_counts_from_before_the_call(url: str, partitioned: bool, what: str) -> None:
-    """The partition locks when the script runs. An answer that comes seven seconds later adds nothing to the lock."""
+    """The partition locks when the script runs. An answer seven seconds later does not extend the lock."""
     clock = HandClock()
     async with (
         queue_at(url, partitioned=partitioned, clock=clock, lock_duration=30_000) as queue,
@@ -82,7 +82,7 @@ async def test_the_lock_on_a_message_counts_from_before_the_call(url: str, parti
 
 @both
 async def test_the_lock_of_a_call_that_waits_counts_from_when_it_is_sent(url: str, partitioned: bool) -> None:
-    """A clock that is moved while a call waits for its place would take the lock as ended before it has begun."""
+    """The clock moves while a call waits for its turn. The lock must not seem to end before it begins."""
     clock = HandClock()
     async with (
         queue_at(url, partitioned=partitioned, clock=clock, lock_duration=30_000) as queue,
@@ -137,7 +137,7 @@ async def test_the_lock_on_a_session_counts_from_before_the_call(url: str, parti
 
 @both
 async def test_a_closed_session_is_no_longer_renewed(url: str, partitioned: bool) -> None:
-    """Its renewer lets go of it in the moment in which its receiver is closed, before its lock would end."""
+    """The renewer forgets the session when its receiver closes, before the lock would end."""
     clock = HandClock()
     async with seats_at(url, partitioned=partitioned, clock=clock) as queue, AutoLockRenewer() as renewer:
         async with queue.session("a", auto_lock_renewer=renewer) as receiver:

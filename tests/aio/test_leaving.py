@@ -1,4 +1,4 @@
-"""Leaving ``async with receiver``: what counts as a failed delivery, of which messages, and what does not."""
+"""Leaving ``async with receiver``: which errors count as a failed delivery, and of which messages."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ pytestmark = pytest.mark.anyio
 
 
 class HandlerError(Exception):
-    """What the handlers of these tests raise."""
+    """An error of a message handler."""
 
 
 COUNTS: list[BaseException] = [
@@ -59,7 +59,7 @@ def test_leaving_without_an_error_is_no_failed_delivery() -> None:
 
 
 def leaving_by(kind: type[Exception]) -> AbstractContextManager[object, bool]:
-    """A block that is left by such an error."""
+    """Expect a block to be left by an error of this kind."""
     return pytest.raises(kind)
 
 
@@ -68,7 +68,7 @@ def leaving_by(kind: type[Exception]) -> AbstractContextManager[object, bool]:
 async def test_a_handler_that_always_fails_reaches_the_delivery_limit(
     url: str, partitioned: bool, prefetch: int
 ) -> None:
-    """The message becomes a dead letter, and those behind it come in their order, delivered for the first time."""
+    """The message becomes a dead letter. Later messages come in their order as first deliveries."""
     async with seats_at(url, partitioned=partitioned, max_delivery_count=3) as queue:
         await queue.say("a", "1", "2", "3")
         for attempt in (1, 2, 3):
@@ -171,7 +171,7 @@ async def test_a_message_received_by_number_counts_a_delivery(url: str, partitio
 
 @both
 async def test_a_lapsed_session_lock_counts_only_one_delivery(url: str, partitioned: bool) -> None:
-    """The end of the lock has counted its delivery already: the handler's error adds none."""
+    """The end of the lock has already counted the delivery, so the handler's error does not."""
     clock = HandClock()
     async with seats_at(url, partitioned=partitioned, clock=clock, lock_duration=30_000) as queue:
         await queue.say("a", "1")
@@ -200,7 +200,7 @@ async def test_a_failure_to_count_the_delivery_does_not_keep_the_receiver_open(u
 
 @both
 async def test_messages_of_a_receiver_without_a_session_stay_in_hand(url: str, partitioned: bool) -> None:
-    """They can be settled through another receiver, by a task that still works on them."""
+    """A task that still works on them can settle them through another receiver."""
     async with queue_at(url, partitioned=partitioned) as queue:
         await queue.send("1", "2")
         held: list[ServiceBusReceivedMessage] = []
@@ -243,7 +243,7 @@ async def test_a_receiver_does_not_keep_settled_messages(url: str, partitioned: 
             assert not receiver._in_hand
 
 
-# -- giving a message back ---------------------------------------------------------------------------------------------
+# -- releasing a message -----------------------------------------------------------------------------------------------
 
 
 @both

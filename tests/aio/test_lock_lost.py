@@ -1,4 +1,4 @@
-"""Noticing the end of the lock on a session, and closing a renewer whose renewals or callbacks hang."""
+"""Waiting for the end of a session lock, and closing a renewer with hanging renewals or callbacks."""
 
 from __future__ import annotations
 
@@ -23,12 +23,12 @@ async def waits(session: ServiceBusSession, count: int = 1) -> None:
 
 
 def is_locked(session: ServiceBusSession) -> bool:
-    """Asked anew each time: a type checker takes a property to stay as it was."""
+    """Read the property through a function, because a type checker assumes that a property does not change."""
     return session.locked
 
 
 async def take(queue: Seats) -> None:
-    """Somebody has taken all locks away, behind the client's back."""
+    """Delete all locks without the client's knowledge."""
     for partition in queue.partitions:
         for key in partition.keys[3:5]:
             await queue.transport.command("DEL", key, key=key)
@@ -133,7 +133,7 @@ async def test_a_hanging_renewal_does_not_delay_the_close_of_its_renewer(
             await renewer.close()
             assert asyncio.get_running_loop().time() - before < 4
             await eventually(lambda: not renewer._renewals._renewals)
-            assert gate.waiting  # it is still not answered
+            assert gate.waiting  # the renewal is still not answered
 
 
 @in_memory

@@ -1,4 +1,4 @@
-"""An error quotes enough of a value to recognise it, and never a value of 10,000 characters as a whole."""
+"""An error quotes enough of a value to recognise it, but never all of a value of 10,000 characters."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ pytestmark = pytest.mark.anyio
 LONG: Any = "x" * 10_000
 LONG_NUMBER = 10**9000
 LONGEST = 2_000
-"""Characters of an error, with all that it says beside what it quotes."""
+"""The maximum length of an error text, including its quotes."""
 
 
 @pytest.mark.parametrize(
@@ -105,6 +105,6 @@ ADMINISTRATION: dict[str, Callable[[ServiceBusAdministrationClient], Coroutine[A
 @pytest.mark.parametrize("name", ADMINISTRATION)
 async def test_a_value_refused_by_the_administration_client_is_not_quoted_in_full(name: str) -> None:
     async with ServiceBusAdministrationClient.from_connection_string("memory://long-values") as client:
-        with pytest.raises(Exception) as refused:  # noqa: PT011  # of whatever kind
+        with pytest.raises(Exception) as refused:  # noqa: PT011  # any kind of error
             await ADMINISTRATION[name](client)
         assert len(str(refused.value)) < LONGEST

@@ -1,4 +1,4 @@
-"""What is scheduled on topics: who publishes it when its time has come, by the rules of then, and never twice."""
+"""Publishing scheduled messages of topics: by one client at a time, by the current rules, and never twice."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ def passed() -> float:
 
 @asynccontextmanager
 async def maintained(subject: Subject) -> AsyncIterator[ServiceBusClient]:
-    """Another client that offers to do it."""
+    """Open another client that offers to maintain the namespace."""
     async with subject.other_client(maintenance=True) as client:
         yield client
 
@@ -57,7 +57,7 @@ def holds(*clients: ServiceBusClient) -> list[bool]:
 
 
 async def die(client: ServiceBusClient) -> None:
-    """A client whose process is killed: it says nothing to anybody."""
+    """Close a client as if its process were killed: it makes no more calls."""
     connection = client._connection
 
     async def silence(*_: Any, **__: Any) -> Any:
@@ -68,13 +68,13 @@ async def die(client: ServiceBusClient) -> None:
     await client.close()
 
 
-# -- what is published, and how ----------------------------------------------------------------------------------------
+# -- publishing --------------------------------------------------------------------------------------------------------
 
 
 @both
 @pytest.mark.parametrize("way", ["schedule", "property", "stream", "batch"])
 async def test_a_scheduled_message_is_published_when_it_is_due(url: str, partitioned: bool, way: str) -> None:
-    """Also on a topic that was created since the role was taken: at once, without waiting for the next listing."""
+    """This also holds for a topic created after the role was taken, without waiting for the next listing."""
     async with topic_at(url, partitioned=partitioned, maintenance=True) as subject, subject.other_client() as other:
         await eventually(lambda: holds(subject.client) == [True])
         await subject.admin.create_topic("new", enable_partitioning=partitioned)
@@ -147,7 +147,7 @@ async def test_a_scheduled_message_is_cancelled_by_its_number(url: str, partitio
 
 @both
 async def test_a_message_that_is_already_due_is_published_at_once(url: str, partitioned: bool) -> None:
-    """By the sender, whether or not somebody holds the role."""
+    """The sender publishes it, whether or not a client holds the role."""
     async with topic_at(url, {"one": None}, partitioned=partitioned) as subject, subject.sender() as sender:
         await sender.send_messages(ServiceBusMessage("x", scheduled_enqueue_time_utc=soon(-5)))
         assert await subject.texts("one") == ["x"]
@@ -193,13 +193,13 @@ async def test_waiting_for_a_due_time_costs_almost_no_calls(url: str, partitione
         with Calls(subject.client._connection.transport) as calls:
             begun = passed()
             await asyncio.sleep(1.2)
-        del calls.by_script["upcoming"]  # each slot is read once, some time after the role was taken
+        del calls.by_script["upcoming"]  # each slot is read once after the role was taken
         assert calls.by_script.total() <= 1 + (passed() - begun) / 3  # the role is renewed
 
 
 @both
 async def test_an_unresponsive_topic_does_not_delay_other_topics(url: str, partitioned: bool) -> None:
-    """One of them does not answer: the role is held all the same, and other topics are served."""
+    """The client keeps the role and serves the other topics."""
     async with topic_at(url, {"one": None}, partitioned=partitioned, partitions=6) as subject:
         await subject.admin.create_topic("other")
         await subject.admin.create_subscription("other", "one")
@@ -234,11 +234,11 @@ async def test_an_unresponsive_topic_does_not_delay_other_topics(url: str, parti
                 await other.close()
 
 
-# -- what cannot be published ------------------------------------------------------------------------------------------
+# -- unpublishable messages --------------------------------------------------------------------------------------------
 
 
 class Trouble:
-    """Rules break on messages that have the property ``odd``, as long as it lasts."""
+    """Rules that break on messages with the property ``odd`` while the trouble lasts."""
 
     def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
         self.lasts = True
@@ -255,7 +255,7 @@ class Trouble:
 
 
 async def lay(subject: Subject, *texts: str, odd: bool = False, at: int = 0, size: int = 0) -> list[int]:
-    """Schedule messages in one partition, for a moment from now."""
+    """Schedule messages in one partition for the near future."""
     topic = await subject.at()
     numbers: list[int] = []
     for text in texts:
@@ -288,7 +288,7 @@ def watcher_at(client: ServiceBusClient, number: int) -> TopicWatcher:
 
 
 def rests(watcher: TopicWatcher, seconds: float) -> bool:
-    """Whether it does nothing by itself for so many seconds."""
+    """Tell whether a watcher does nothing by itself for this number of seconds."""
     watch = watcher.watch
     return not watch.under_way and watch.look_at is not None and watch.look_at > passed() + seconds
 
@@ -297,7 +297,7 @@ def rests(watcher: TopicWatcher, seconds: float) -> bool:
 async def test_a_message_that_breaks_the_rules_stays_scheduled_and_blocks_no_other(
     url: str, partitioned: bool, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """Neither those of the same call, nor those that are scheduled later; and it is complained of once."""
+    """Messages of the same call and later ones are published. The error is logged once."""
     monkeypatch.setattr(aside, "_FIRST_PAUSE", 1.0)
     monkeypatch.setattr(aside, "_LONGEST_PAUSE", 1.0)
     trouble = Trouble(monkeypatch)
@@ -310,7 +310,7 @@ async def test_a_message_that_breaks_the_rules_stays_scheduled_and_blocks_no_oth
             await lay(subject, *"efg")
             await subject.counts_to("two", 7)
             watcher = watcher_at(holder, (await subject.at()).entity.numbers[0])
-            await eventually(lambda: rests(watcher, 0.5))  # it does not spin
+            await eventually(lambda: rests(watcher, 0.5))  # there is no busy loop
             met = trouble.met
             await eventually(lambda: trouble.met > met)
             assert await subject.scheduled() == 1
@@ -346,7 +346,7 @@ async def test_an_unpublishable_message_is_retried_when_the_rules_change(
 async def test_messages_behind_many_unpublishable_ones_are_published(
     url: str, partitioned: bool, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """More of them than are asked for at a time, and more bytes than a call brings."""
+    """There are more of them than a call requests, and more bytes than a call returns."""
     monkeypatch.setattr(publishing, "_RIPE", 3)
     Trouble(monkeypatch)
     async with topic_at(url, {"one": None}, partitioned=partitioned) as subject:
@@ -363,7 +363,6 @@ async def test_messages_behind_many_unpublishable_ones_are_published(
 async def test_an_unreadable_message_stays_scheduled_and_can_be_cancelled(
     url: str, partitioned: bool, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """It stays scheduled, and its sender may take it back."""
     monkeypatch.setattr(aside, "_FIRST_PAUSE", 0.01)
     async with topic_at(url, {"one": None}, partitioned=partitioned) as subject, subject.sender() as sender:
         (number,) = await put(await subject.at(), Outgoing(b"\x7fwhat is this", due=in_a_moment()))
@@ -388,7 +387,7 @@ async def test_an_unreadable_message_stays_scheduled_and_can_be_cancelled(
 async def test_too_many_unpublishable_messages_do_not_cause_a_busy_loop(
     url: str, partitioned: bool, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """What was read with them is published all the same."""
+    """Messages that were read together with them are still published."""
     monkeypatch.setattr(aside, "_MOST", 2)
     trouble = Trouble(monkeypatch)
     async with topic_at(url, {"one": None}, partitioned=partitioned) as subject:
@@ -409,7 +408,7 @@ async def test_too_many_unpublishable_messages_do_not_cause_a_busy_loop(
 
 @in_memory
 async def test_judging_a_large_message_does_not_block_the_event_loop(url: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Here it takes until the event loop has sent and received something else."""
+    """The judgement ends only after the event loop has sent and received another message."""
     begun, goes_on = threading.Event(), threading.Event()
     judge, waited = Judge.judge, list[bool]()
 
@@ -437,14 +436,14 @@ async def test_judging_a_large_message_does_not_block_the_event_loop(url: str, m
         assert await subject.scheduled() == 0
 
 
-# -- who does it -------------------------------------------------------------------------------------------------------
+# -- holding the role --------------------------------------------------------------------------------------------------
 
 
 @both
 async def test_one_client_holds_the_role_and_another_takes_over_at_its_close(
     url: str, partitioned: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """At once, not when the time of the first is over."""
+    """It takes over at once and does not wait for the end of the first claim."""
     monkeypatch.setattr(maintenance, "_CLAIM", 120.0)
     async with topic_at(url, {"one": None}, partitioned=partitioned) as subject, subject.sender() as sender:
         first = subject.other_client(maintenance=True)
@@ -471,10 +470,10 @@ async def test_one_client_holds_the_role_and_another_takes_over_at_its_close(
 async def test_the_role_is_renewed_after_a_third_of_its_time(
     url: str, answered_after: float, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Counted from before the claim, whenever that is answered: the server counts from somewhere in between.
+    """The third counts from before the claim, because the server starts counting before its answer arrives.
 
-    What is looked at is when the next claim is planned, which no slow machine changes. That it is made as well is seen
-    because nothing else wakes the holder for an hour.
+    The test checks the planned time of the next claim, which does not depend on the speed of the machine. The claim
+    is really made, because nothing else wakes the holder for an hour.
     """
     monkeypatch.setattr(maintenance, "_CLAIM", 0.9)
     monkeypatch.setattr(maintenance, "_LISTING", 3600.0)
@@ -514,7 +513,7 @@ async def test_another_client_takes_over_after_the_holder_is_killed(
             await die(first)
             await eventually(lambda: holds(second) == [True])
             await subject.counts_to("one", 1)
-            # The partitions still have the first one registered, which would be woken before the second one.
+            # The first client is still registered at the partitions and would be woken before the second one.
             await at_rest(second)
             begun = passed()
             await sender.schedule_messages(ServiceBusMessage("2"), soon(0.3))
@@ -524,7 +523,7 @@ async def test_another_client_takes_over_after_the_holder_is_killed(
 
 
 async def at_rest(client: ServiceBusClient) -> None:
-    """Return when it watches, and would not look by itself for a while."""
+    """Wait until a client watches its topics and would not look by itself for a while."""
     watchers = offer_of(client)._watchers
     await eventually(lambda: watchers and all(rests(watcher, 20) for watcher in watchers.values()))
 
@@ -533,7 +532,7 @@ async def at_rest(client: ServiceBusClient) -> None:
 async def test_two_clients_that_both_believe_they_hold_the_role_publish_once(
     url: str, partitioned: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """One was asleep for so long that another has taken over: the partitions refuse what it does with its old fence."""
+    """One client slept until the other had taken over. The partitions refuse calls with its old fence."""
 
     async def claim(self: Role, seconds: float = 10.0) -> Standing:
         standing = await real(self, seconds)
@@ -560,7 +559,7 @@ async def test_two_clients_that_both_believe_they_hold_the_role_publish_once(
 async def test_two_clients_with_valid_fences_publish_once(
     url: str, partitioned: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Since it is taken off the schedule by the call that publishes it."""
+    """The call that publishes a message also removes it from the schedule."""
     real = Role.claim
 
     async def claim(self: Role, seconds: float = 10.0) -> Standing:
@@ -614,7 +613,7 @@ async def test_scheduling_with_a_maintenance_client_does_not_warn(
         assert not [record for record in caplog.records if "maintenance=True" in record.getMessage()]
 
 
-# -- topics come and go ------------------------------------------------------------------------------------------------
+# -- deleted topics and lost connections -------------------------------------------------------------------------------
 
 
 @both

@@ -1,4 +1,4 @@
-"""Ids, properties and bodies of every kind: on their way, to rules, and where duplicates are detected."""
+"""Ids, properties and bodies of every type: sending them, rules on them, and duplicate detection."""
 
 from __future__ import annotations
 

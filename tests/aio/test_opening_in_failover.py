@@ -1,4 +1,4 @@
-"""A client that opens while a master is being replaced: it waits, and its first call succeeds."""
+"""A client that opens while a master is being replaced waits, and its first call succeeds."""
 
 from __future__ import annotations
 
@@ -20,12 +20,12 @@ pytestmark = pytest.mark.anyio
 
 @pytest.fixture
 def anyio_backend() -> str:
-    """Without asyncio's debug mode, as everywhere where servers are."""
+    """Run without the debug mode of asyncio, as in all tests with servers."""
     return "asyncio"
 
 
 async def registry_of(cluster: LocalCluster, namespace: str) -> ClusterNode:
-    """The master that has the registry of a namespace: what every client asks first."""
+    """Return the master with the registry of a namespace, which every client asks first."""
     async with ServiceBusClient(cluster.url, namespace=namespace) as client:
         key = client._connection.namespace._steps.registry.listed("", 1).keys[0]
     return await asyncio.to_thread(cluster.master_of, key_slot(key))
@@ -51,12 +51,12 @@ async def test_a_client_opens_at_once_after_a_master_was_killed(replicated_clust
 async def test_a_client_opens_when_a_shard_gets_its_replica_back(
     replicated_cluster: LocalCluster, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """With ``durability=replicated``, which nobody can confirm there until then."""
+    """With ``durability=replicated`` no replica can confirm a write until the old master is back."""
     cluster = replicated_cluster
     namespace = "orders"
     master = await registry_of(cluster, namespace)
     await asyncio.to_thread(master.kill)
-    await asyncio.to_thread(cluster.wait_until_ok, 60)  # the replica has taken over, and has none itself
+    await asyncio.to_thread(cluster.wait_until_ok, 60)  # the replica has taken over and has no replica itself
     with caplog.at_level(logging.WARNING, "sbredis"):
         client = ServiceBusClient(f"{cluster.url}?durability=replicated", namespace=namespace, connect_timeout=1)
         working = asyncio.ensure_future(sent_and_received(client, 60))

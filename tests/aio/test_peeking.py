@@ -1,4 +1,4 @@
-"""Peeking: everything there is, in every state, once; nothing of it is touched."""
+"""Peeking shows every message once, in every state, and changes nothing."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ pytestmark = pytest.mark.anyio
 
 
 async def all_of(receiver: ServiceBusReceiver, page: int) -> list[ServiceBusReceivedMessage]:
-    """Page by page until an empty one."""
+    """Peek page by page until a page is empty."""
     found: list[ServiceBusReceivedMessage] = []
     while messages := await receiver.peek_messages(page):
         assert len(messages) <= page
@@ -86,7 +86,7 @@ async def test_a_peek_starts_at_the_given_number_and_the_next_one_continues(url:
 
 @both
 async def test_a_peek_continues_behind_the_received_messages(url: str, partitioned: bool) -> None:
-    """By this receiver, and never back to what was shown already."""
+    """This holds for messages of the same receiver. A peek never shows an earlier message again."""
     async with queue_at(url, partitioned=partitioned) as queue:
         numbers = await queue.send(*"abcdef", at=-1)
         receiver = queue.receiver()

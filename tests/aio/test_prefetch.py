@@ -1,4 +1,4 @@
-"""Fetching ahead: the buffer is kept filled, its locks tick, and what nobody comes for is given back in time."""
+"""Prefetching: the buffer is refilled, its locks run, and unclaimed messages are given back in time."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ async def test_prefetched_messages_are_handed_over_without_a_call(url: str, part
                 messages = await receiver.receive_messages(4, 60)
                 await asyncio.sleep(0)
                 assert not calls.by_script
-                messages += await receiver.receive_messages(4, 60)  # less than half is left: it is filled again
+                messages += await receiver.receive_messages(4, 60)  # less than half is left, so the buffer is refilled
                 await filled(receiver, 10)
                 assert calls.by_script["receive"] <= len(queue.partitions)
             messages += await receiver.receive_messages(22, 60)
@@ -63,7 +63,7 @@ async def test_prefetched_messages_are_given_back_at_close(url: str, partitioned
 @pytest.mark.everywhere("a receiver listens to several nodes")
 @both
 async def test_an_idle_prefetching_receiver_fetches_messages_that_are_sent_later(url: str, partitioned: bool) -> None:
-    """It waits for as much as it has room for, and is woken for it."""
+    """The receiver waits for as many messages as fit into its buffer, and is woken for them."""
     async with queue_at(url, partitioned=partitioned) as queue, queue.receiver(prefetch_count=5) as receiver:
         await queue.waited_at()
         await queue.fill(8, at=-1)
@@ -73,7 +73,7 @@ async def test_an_idle_prefetching_receiver_fetches_messages_that_are_sent_later
 
 @both
 async def test_unclaimed_prefetched_messages_are_given_back_before_their_lock_ends(url: str, partitioned: bool) -> None:
-    """Uncounted; and fetched again only when somebody asks."""
+    """No delivery is counted, and they are fetched again only when a caller asks."""
     clock = HandClock()
     async with queue_at(url, partitioned=partitioned, clock=clock, lock_duration=30_000) as queue:
         await queue.fill(8, at=-1)
@@ -89,7 +89,7 @@ async def test_unclaimed_prefetched_messages_are_given_back_before_their_lock_en
                 await queue.fill(2, at=-1, start=8)
                 clock.move(60)
                 await eventually(lambda: not any(one.watch.under_way for one in receiver._inbox._watchers))  # type: ignore[union-attr]
-                assert calls.by_script["receive"] <= len(queue.partitions)  # a clock that is moved is worth a look
+                assert calls.by_script["receive"] <= len(queue.partitions)  # a moved clock causes one look
             assert await queue.are(10, 0)
             messages = await receiver.receive_messages(1, 60)
             await filled(receiver, 5)
@@ -100,13 +100,13 @@ async def test_unclaimed_prefetched_messages_are_given_back_before_their_lock_en
 
 @both
 async def test_a_message_with_an_ended_lock_is_not_handed_over(url: str, partitioned: bool) -> None:
-    """Not even when nobody had the time to give it back."""
+    """This holds even if the message could not be given back in time."""
     clock = HandClock()
     async with queue_at(url, partitioned=partitioned, clock=clock, lock_duration=30_000) as queue:
         await queue.fill(3, at=-1)
         async with queue.receiver(prefetch_count=5) as receiver:
             await filled(receiver, 3)
-            clock.passed += 31  # behind everybody's back
+            clock.passed += 31  # without a notice that the clock has moved
             await queue.look_after()
             messages = await receiver.receive_messages(3, 60)
             assert {message.delivery_count for message in messages} == {2}
@@ -117,7 +117,7 @@ async def test_a_message_with_an_ended_lock_is_not_handed_over(url: str, partiti
 
 @in_memory
 async def test_prefetched_messages_are_given_back_by_a_timer(url: str) -> None:
-    """Not only by a clock that is moved: with short locks, it is given back by a timer."""
+    """Real time passes here: a timer gives back messages with short locks."""
     async with queue_at(url, lock_duration=400) as queue:
         await queue.fill(3)
         async with queue.receiver(prefetch_count=5) as receiver:
@@ -202,7 +202,7 @@ async def test_the_default_message_count_is_the_prefetch_count(url: str) -> None
 
 @in_memory
 async def test_consumed_messages_are_counted_once(url: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Be it from the buffer or, the rest of the same call, from the queue."""
+    """A message counts once, whether it comes from the buffer or directly from the queue."""
     async with queue_at(url) as queue:
         await queue.fill(30)
         async with queue.receiver(prefetch_count=10, adaptive_prefetch=True) as receiver:

@@ -1,4 +1,4 @@
-"""Deleting without receiving: so many, or all, before a time; what is locked or scheduled stays."""
+"""Deleting without receiving: a number of messages or all, before a time. Locked and scheduled ones stay."""
 
 from __future__ import annotations
 
@@ -77,7 +77,7 @@ async def test_a_purge_takes_as_many_calls_as_it_needs(url: str, partitioned: bo
 
 @in_memory
 async def test_invalid_arguments_are_refused_before_any_call(url: str) -> None:
-    naive: Any = datetime(2026, 1, 1)  # noqa: DTZ001  # that is the point
+    naive: Any = datetime(2026, 1, 1)  # noqa: DTZ001  # the missing zone is tested
     async with queue_at(url) as queue:
         await queue.send("a")
         receiver = queue.receiver()

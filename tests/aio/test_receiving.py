@@ -1,4 +1,4 @@
-"""Receiving: what is there at once, what comes in time, in whose order, and never more than was asked for."""
+"""Receiving: available and later messages, the order of callers, and never more than requested."""
 
 from __future__ import annotations
 
@@ -76,7 +76,7 @@ async def test_an_empty_list_is_returned_when_no_message_arrives_in_time(url: st
 async def test_a_wait_that_ends_before_the_answer_waits_for_the_answer(
     url: str, partitioned: bool, waiting: list[str]
 ) -> None:
-    """An empty list says that there is nothing, and never that the server was slow."""
+    """An empty list means that there is no message. It never means that the server was slow."""
     async with queue_at(url, partitioned=partitioned) as queue:
         await queue.send(*waiting, at=-1)
         receiver = queue.receiver()
@@ -115,7 +115,7 @@ async def test_a_server_that_does_not_answer_is_an_error_and_not_an_empty_list(
 async def test_a_receive_gathers_more_messages_only_while_they_arrive_soon(
     url: str, partitioned: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Not for the whole max_wait_time, and not for what comes later."""
+    """The call does not wait for the whole max_wait_time or for later messages."""
     async with queue_at(url, partitioned=partitioned) as queue:
         receiver = queue.receiver()
         await queue.send("a")
@@ -167,7 +167,7 @@ async def test_one_receive_returns_more_messages_than_a_reply_carries(
     for name in ("_GATHERING", "_LONGEST_GATHERING"):
         monkeypatch.setattr(
             f"sbredis.aio.receiving._inbox.{name}", 10.0
-        )  # how fast the machine is does not matter here
+        )  # so that the speed of the machine does not matter
     async with queue_at(url, partitioned=partitioned, partitions=2) as queue:
         for place in range(len(queue.partitions)):
             await queue.fill(1250, at=place, start=place * 1250)
@@ -191,7 +191,7 @@ async def test_large_messages_come_in_several_replies(url: str) -> None:
 @pytest.mark.everywhere("the partitions lie on several nodes")
 @both
 async def test_all_partitions_are_received_from_in_turns(url: str, partitioned: bool) -> None:
-    """One that always has something does not keep the others from being heard."""
+    """A partition that always has messages does not block the others."""
     async with queue_at(url, partitioned=partitioned) as queue:
         for place in range(len(queue.partitions)):
             await queue.fill(10, at=place)
@@ -202,7 +202,7 @@ async def test_all_partitions_are_received_from_in_turns(url: str, partitioned: 
 
 @in_memory
 async def test_a_partition_is_looked_at_again_while_another_is_always_busy(url: str) -> None:
-    """Its registration has run out, and it wakes nobody."""
+    """The registration there has ended, so the partition wakes no receiver."""
     async with queue_at(url, partitioned=True) as queue:
         receiver = queue.receiver()
         await queue.let_wait(receiver)
@@ -212,7 +212,7 @@ async def test_a_partition_is_looked_at_again_while_another_is_always_busy(url: 
         assert inbox is not None
         await eventually(lambda: [watcher.watch.may_ask for watcher in inbox._watchers] == [True, False, False])
         for partition in queue.partitions:
-            await queue.transport.command("DEL", partition.keys[8], key=partition.keys[8])  # who waits
+            await queue.transport.command("DEL", partition.keys[8], key=partition.keys[8])  # the waiters
         await queue.send("rare", at=2)
         for watcher in inbox._watchers[1:]:
             assert watcher.watch.look_at is not None
@@ -255,11 +255,11 @@ async def test_an_iteration_without_a_max_wait_time_keeps_waiting(url: str, part
         assert (await queue.counts()).locked == 0
 
 
-# -- only what was asked for -------------------------------------------------------------------------------------------
+# -- no more than requested --------------------------------------------------------------------------------------------
 
 
 async def test_no_more_messages_are_locked_than_requested(url: str) -> None:
-    """With sixteen partitions that have something: what is locked is counted after every call of the receiver."""
+    """All sixteen partitions have messages. The test counts the locked ones after every call of the receiver."""
     async with queue_at(url, partitioned=True, partitions=16) as queue:
         for place in range(16):
             await queue.fill(6, at=place)
@@ -300,7 +300,7 @@ async def test_received_messages_stay_locked_when_the_receiver_is_closed(url: st
         assert (counts.active, counts.locked) == (2, 0)
 
 
-# -- what is in the way ------------------------------------------------------------------------------------------------
+# -- closed, disabled and missing --------------------------------------------------------------------------------------
 
 
 @both
@@ -331,14 +331,14 @@ async def test_closed_receivers_leave_nothing_behind_in_their_client(url: str, p
         tasks, lanes = len(asyncio.all_tasks()), lanes_of(queue)
         for _ in range(8):
             await come_and_go()
-        spare = len(queue.partitions)  # the lanes of receivers are kept for those who come after them
+        spare = len(queue.partitions)  # the lanes of receivers are kept for later receivers
         await eventually(lambda: len(asyncio.all_tasks()) <= tasks + spare)
         assert lanes_of(queue) <= lanes + spare
         assert not queue.client._handlers
 
 
 def lanes_of(queue: Queue) -> int:
-    """How many lanes for calls there are."""
+    """Return the number of lanes for calls."""
     return sum(len(queue.entity.partition_client(number)._calling) for number in queue.entity.numbers)
 
 
@@ -355,7 +355,7 @@ async def test_a_closed_client_refuses_to_receive(url: str) -> None:
 async def test_a_queue_with_receiving_disabled_refuses_every_call(
     url: str, partitioned: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """At once, each time, and works again as soon as that is changed."""
+    """It refuses at once, and works again as soon as the status changes."""
     monkeypatch.setattr(watching, "_PAUSES", (15.0, 15.0))
     begun = passed()
     async with queue_at(url, partitioned=partitioned, status="ReceiveDisabled") as queue:
@@ -397,7 +397,7 @@ async def test_a_missing_queue_is_named_in_the_error(url: str) -> None:
 
 @both
 async def test_a_lost_server_is_an_error_and_not_an_empty_list(binary: str | None, partitioned: bool) -> None:
-    """Also for a receiver that was waiting to be woken, and asks nothing."""
+    """This also holds for a receiver that waits to be woken and makes no call."""
     with LocalServer(binary=binary, config={"appendonly": "yes", "appendfsync": "always"}) as server:
         async with queue_at(server.url, partitioned=partitioned) as queue:
             receiver = queue.receiver()
@@ -499,7 +499,7 @@ class _Ahead(Clock):
 
 @both
 async def test_a_clock_ahead_of_the_servers_does_not_change_lock_times(url: str, partitioned: bool) -> None:
-    """Locks, delays and waiting go by durations; only what is shown is in local terms."""
+    """Locks, delays and waits use durations. Only shown times use the local clock."""
     clock = _Ahead()
     async with queue_at(url, partitioned=partitioned, clock=clock, lock_duration=60_000) as queue:
         receiver = queue.receiver()

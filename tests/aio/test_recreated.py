@@ -1,4 +1,4 @@
-"""Receiving from a queue that was deleted and created again meanwhile."""
+"""Receiving from a queue that was deleted and created again."""
 
 from __future__ import annotations
 
@@ -24,7 +24,9 @@ async def test_a_receiver_continues_with_the_recreated_queue(url: str, partition
         namespace = queue.client._connection.namespace
         await namespace.delete_entity(queue.entity.name)
         await queue.client.ensure_queue(queue.entity.name, enable_partitioning=not partitioned)
-        with pytest.raises(ServiceBusError, match="sent again") as raised:  # it is on its way to where nothing is
+        with pytest.raises(
+            ServiceBusError, match="sent again"
+        ) as raised:  # the message is on its way to the deleted partitions
             await sender.send_messages(ServiceBusMessage("old"))
         assert raised.value.is_transient
         await sender.send_messages(ServiceBusMessage("new"))
@@ -61,7 +63,7 @@ async def test_a_waiting_receiver_gets_messages_of_the_recreated_queue(url: str,
         await queue.client.ensure_queue(queue.entity.name, enable_partitioning=not partitioned)
         try:
             await sender.send_messages(ServiceBusMessage("new"))
-        except ServiceBusError:  # nobody had noticed before
+        except ServiceBusError:  # the client had not noticed the change before
             await sender.send_messages(ServiceBusMessage("new"))
         (message,) = await waiting
         assert message.body == b"new"
@@ -84,7 +86,7 @@ async def test_an_answer_that_arrives_as_a_partition_is_left_causes_no_error(url
             assert job is not None
             job.future.set_result(Received(more=False, due=0, lock=0, messages=()))
             watcher.leave()
-            await asyncio.sleep(0)  # in which the answer is told
+            await asyncio.sleep(0)  # the answer is delivered in this turn
             assert watcher._job is not job
             assert watcher.watch.left
             waiting.cancel()

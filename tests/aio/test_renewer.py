@@ -1,4 +1,4 @@
-"""The renewer: locks outlive their duration, together, for as long as was asked for, and whoever loses one is told."""
+"""The renewer: it renews locks together for the requested time, and reports each lost lock."""
 
 from __future__ import annotations
 
@@ -71,7 +71,7 @@ async def test_a_lock_is_renewed_as_real_time_passes(url: str) -> None:
 @both
 @pytest.mark.parametrize("prefetch", [0, 20])
 async def test_messages_are_renewed_together(url: str, partitioned: bool, prefetch: int) -> None:
-    """Also when they came one by one."""
+    """This also holds for messages received one by one."""
     clock = HandClock()
     async with queue_at(url, partitioned=partitioned, clock=clock) as queue, AutoLockRenewer() as renewer:
         await queue.fill(40, at=-1)
@@ -171,7 +171,7 @@ async def test_a_lost_lock_is_reported_and_the_other_locks_are_still_renewed(url
 
 @both
 async def test_a_renewal_that_comes_too_late_reports_a_failure(url: str, partitioned: bool) -> None:
-    """The machine slept, or the process was stopped."""
+    """For example, the machine slept or the process was stopped."""
     told: Told = []
     clock = HandClock()
     async with queue_at(url, partitioned=partitioned, clock=clock) as queue:
@@ -190,7 +190,7 @@ def _ends_soon(message: ServiceBusReceivedMessage, clock: HandClock) -> bool:
 
 @both
 async def test_messages_can_be_settled_at_any_moment_of_their_renewal(url: str, partitioned: bool) -> None:
-    """Messages of one receive call, of which some are settled while the others are being renewed."""
+    """Some messages of one receive call are settled while the others are being renewed."""
     told: Told = []
     clock = HandClock()
     async with (
@@ -199,7 +199,7 @@ async def test_messages_can_be_settled_at_any_moment_of_their_renewal(url: str, 
     ):
         await queue.fill(60, at=-1)
         async with queue.receiver(auto_lock_renewer=renewer, prefetch_count=60) as receiver:
-            messages = [await one(receiver) for _ in range(40)]  # so a renewal is of a part of a lease
+            messages = [await one(receiver) for _ in range(40)]  # so a renewal covers only a part of a lease
             for turns, message in enumerate(messages):
                 clock.move(41)
                 for _ in range(turns // 2):
@@ -212,7 +212,7 @@ async def test_messages_can_be_settled_at_any_moment_of_their_renewal(url: str, 
 
 @in_memory
 async def test_the_renewer_forgets_a_settled_message(url: str) -> None:
-    """Long before its lock would have been renewed."""
+    """The renewer forgets it long before the next renewal."""
     async with queue_at(url) as queue, AutoLockRenewer() as renewer:
         await queue.fill(4)
         receiver = queue.receiver(auto_lock_renewer=renewer)
@@ -391,7 +391,7 @@ async def test_closing_the_client_during_a_renewal_is_no_renewal_failure(url: st
 
 @both
 async def test_a_message_that_is_being_settled_is_not_renewed(url: str, partitioned: bool) -> None:
-    """A renewal that overtook the settlement would take its lock from under it."""
+    """A renewal before the settlement would replace the lock that the settlement uses."""
     clock = HandClock()
     async with queue_at(url, partitioned=partitioned, clock=clock) as queue, AutoLockRenewer() as renewer:
         await queue.fill(3, at=-1)

@@ -1,4 +1,4 @@
-"""What is cut off, killed, stopped or forgotten in the middle of a call is done once: one message, one settlement."""
+"""Repeated calls after lost answers, kills, pauses and failovers run once: one message, one settlement."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ SOON = datetime(2030, 1, 1, tzinfo=UTC)
 
 @asynccontextmanager
 async def behind_scissors(server: LocalServer, *, partitioned: bool = False) -> AsyncIterator[tuple[Queue, Scissors]]:
-    """A queue, and a network to its server for which there is a client as well."""
+    """Create a queue, and a client that reaches its server through a network that can be cut."""
     async with (
         queue_at(server.url, partitioned=partitioned) as queue,
         Scissors(server).listening() as network,
@@ -39,7 +39,7 @@ async def behind_scissors(server: LocalServer, *, partitioned: bool = False) -> 
         yield Queue(client, queue.entity, queue.url, None), network
 
 
-# -- the answer does not arrive ----------------------------------------------------------------------------------------
+# -- lost answers ------------------------------------------------------------------------------------------------------
 
 
 @both
@@ -97,7 +97,7 @@ SETTLEMENTS: dict[str, tuple[Settlement, dict[str, int]]] = {
 
 @pytest.mark.parametrize("script", SETTLEMENTS)
 async def test_a_settlement_with_a_lost_answer_is_done_once(server: LocalServer, script: str) -> None:
-    """It was done when it is repeated, and no lock is lost by that."""
+    """The first call was executed. The repetition succeeds and reports no lost lock."""
     settle, expected = SETTLEMENTS[script]
     async with behind_scissors(server) as (queue, network):
         await queue.send("x")
@@ -115,7 +115,7 @@ async def test_a_settlement_with_a_lost_answer_is_done_once(server: LocalServer,
 
 
 async def test_a_send_cut_off_after_a_refused_one_stores_one_message(server: LocalServer) -> None:
-    """The server has not recorded the lane of the refused call. The cut call did not run, and the client knows it."""
+    """The server has not recorded the lane of the refused call, so the client knows that the cut call did not run."""
     async with (
         queue_at(server.url, quota=2000) as queue,
         Scissors(server).listening() as network,
@@ -132,7 +132,7 @@ async def test_a_send_cut_off_after_a_refused_one_stores_one_message(server: Loc
 
 
 async def test_a_send_that_times_out_without_an_answer_has_an_unknown_outcome(server: LocalServer) -> None:
-    """The answers never come: the error says that it may have been sent, and it was, once."""
+    """The answers never come. The error says that the message may have been sent, and it was sent once."""
     async with behind_scissors(server) as (queue, network), queue.client.get_queue_sender("q") as sender:
         network.cut("send", 100)
         with pytest.raises(ServiceBusError) as caught:
@@ -142,11 +142,11 @@ async def test_a_send_that_times_out_without_an_answer_has_an_unknown_outcome(se
         assert flat(await lies_in(queue)) == ["x"]
 
 
-# -- servers go --------------------------------------------------------------------------------------------------------
+# -- killed and paused servers -----------------------------------------------------------------------------------------
 
 
 class Crowd:
-    """Callers who each send one message after the other, every other one with a key, and what became of each."""
+    """Callers that send messages one after the other, every second caller with a key, and the outcome of each send."""
 
     def __init__(self, sender: ServiceBusSender) -> None:
         self.acknowledged: set[str] = set()
@@ -172,20 +172,20 @@ class Crowd:
             message = ServiceBusMessage(body, partition_key=str(caller) if caller % 2 else None)
             try:
                 await self._sender.send_messages(message, timeout=120)
-            except Exception as error:  # noqa: BLE001  # looked at in the end
+            except Exception as error:  # noqa: BLE001  # checked at the end
                 self.failed[body] = error
             else:
                 self.acknowledged.add(body)
             await asyncio.sleep(0)
 
     async def flows(self) -> None:
-        """Wait until many more were taken."""
+        """Wait until many more messages are acknowledged."""
         goal = len(self.acknowledged) + 100
         await eventually(lambda: len(self.acknowledged) >= goal, timeout=120)
 
 
 async def looked_at(crowd: Crowd, url: str, *, loses: bool = False) -> None:
-    """No message is there twice; what was acknowledged is there; what failed says truly whether it may be."""
+    """Check that no message exists twice, that acknowledged ones exist, and that errors state the true outcome."""
     async with ServiceBusClient(url, namespace="ns") as client:
         entity = await client._connection.entity("q", asyncio.get_running_loop().time() + 60)
         counts = Counter(flat(await lies_in(Queue(client, entity, url, None))))
@@ -198,7 +198,7 @@ async def looked_at(crowd: Crowd, url: str, *, loses: bool = False) -> None:
 
 
 def victim_of(queue: Queue) -> int:
-    """A slot in which the queue has a partition."""
+    """Return the slot of a partition of the queue."""
     return key_slot(queue.partitions[1].keys[0])
 
 
@@ -210,7 +210,7 @@ async def kill_the_master(cluster: LocalCluster, slot: int, _: Crowd) -> None:
 
 
 async def stop_the_master(cluster: LocalCluster, slot: int, _: Crowd) -> None:
-    """Until its replica has taken over; then it goes on, and learns that it is the master no longer."""
+    """Pause a master until its replica has taken over. Then it continues and learns that it is no longer the master."""
     master = cluster.master_of(slot)
     (replica,) = cluster.replicas_of(master)
     master.pause()
@@ -228,7 +228,7 @@ async def fail_over_by_hand(cluster: LocalCluster, slot: int, crowd: Crowd) -> N
 
 
 async def test_failovers_lose_and_duplicate_no_message(replicated_cluster: LocalCluster) -> None:
-    """With durability=replicated, what was acknowledged is there."""
+    """With durability=replicated every acknowledged message exists."""
     cluster = replicated_cluster
     async with (
         queue_at(f"{cluster.url}?durability=replicated", partitioned=True) as queue,
@@ -243,7 +243,7 @@ async def test_failovers_lose_and_duplicate_no_message(replicated_cluster: Local
 
 
 async def test_a_failover_that_loses_messages_duplicates_none(replicated_cluster: LocalCluster) -> None:
-    """With durability=master acknowledged messages may be gone with their master, and what is known of calls too."""
+    """With durability=master a failover may lose acknowledged messages and the records of calls."""
     cluster = replicated_cluster
     async with (
         queue_at(cluster.url, partitioned=True) as queue,
@@ -257,7 +257,7 @@ async def test_a_failover_that_loses_messages_duplicates_none(replicated_cluster
 
 @both
 async def test_a_killed_and_restarted_server_loses_nothing(binary: str | None, *, partitioned: bool) -> None:
-    """Its append-only file is written before it answers."""
+    """The server writes its append-only file before it answers."""
     with LocalServer(binary=binary, config={"appendonly": "yes", "appendfsync": "always"}) as server:
         async with (
             queue_at(f"{server.url}?durability=fsync", partitioned=partitioned) as queue,

@@ -1,4 +1,4 @@
-"""The role that one client of a namespace has at a time."""
+"""The role that one client of a namespace holds at a time."""
 
 from __future__ import annotations
 
@@ -14,15 +14,15 @@ pytestmark = pytest.mark.anyio
 @pytest.mark.everywhere("the registry and the partitions lie in different slots")
 @pytest.mark.parametrize("ahead", [0, 3_600_000], ids=["a clock that stands still", "a clock that went back"])
 async def test_the_fence_rises_with_each_holder_despite_a_clock_set_back(url: str, ahead: int) -> None:
-    """A clock that says no more than the last fence does not keep the next holder's from being above it."""
+    """The next fence is higher than the last one even if the clock is not."""
     async with queue_at(url) as queue:
         (key,) = role_keys("ns", registry_salt())
         seconds, _ = await queue.transport.command("TIME", key=key)
-        last = (int(seconds) + 600) * 1000 + ahead  # the clock is never there while this test runs
+        last = (int(seconds) + 600) * 1000 + ahead  # the clock does not reach this time during the test
         await queue.transport.command("HSET", key, "route", f"before 0 {last}", key=key)
         for place in range(1, 4):
             holder = Role(queue.transport, "ns", "route")
             taken = await holder.claim(5)
             assert (taken.held, taken.fence) == (True, last + place)
-            assert (await holder.claim(5)).fence == taken.fence  # going on is no other holder
+            assert (await holder.claim(5)).fence == taken.fence  # a renewed claim keeps its fence
             await holder.give_up()

@@ -1,4 +1,4 @@
-"""To which partition a message goes: by its key, or one after the other and past what cannot be reached."""
+"""The partition of a message: by its key, or in turns that skip unreachable partitions."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ pytestmark = [pytest.mark.anyio, pytest.mark.everywhere("a key chooses a partiti
 
 
 async def test_the_session_id_or_partition_key_selects_the_partition(url: str) -> None:
-    """The session id, else the partition key."""
+    """The session id takes precedence over the partition key."""
     async with queue_at(url, partitioned=True) as queue, queue.client.get_queue_sender("q") as sender:
         for key in "abcdefgh":
             await sender.send_messages(ServiceBusMessage(key, session_id=key))
@@ -75,7 +75,7 @@ async def test_a_list_goes_to_one_partition(url: str) -> None:
 
 @in_memory
 async def test_a_list_with_different_keys_is_refused(url: str) -> None:
-    """On a partitioned queue, where they could not be taken all together or not at all."""
+    """On a partitioned queue they could not be stored all together or not at all."""
     mixed = [ServiceBusMessage("a", session_id="s1"), ServiceBusMessage("b", session_id="s2")]
     async with queue_at(url, partitioned=True) as queue, queue.client.get_queue_sender("q") as sender:
         batch = await sender.create_message_batch()
@@ -102,7 +102,7 @@ async def test_a_message_with_two_different_keys_is_refused(url: str) -> None:
             await sender.send_messages({"body": "x", "session_id": "a", "partition_key": "b"})
 
 
-# -- what cannot be reached --------------------------------------------------------------------------------------------
+# -- unreachable partitions --------------------------------------------------------------------------------------------
 
 
 @pytest.fixture(scope="module")
@@ -113,14 +113,14 @@ def short_lived(binary: str | None) -> Iterator[LocalCluster]:
 
 @pytest.fixture
 def damaged(short_lived: LocalCluster) -> LocalCluster:
-    """A cluster without replicas, whose masters may go, and come back empty."""
+    """Return a cluster without replicas whose masters may be killed and come back empty."""
     short_lived.wait_until_ok()
     short_lived.flush()
     return short_lived
 
 
 def victim(cluster: LocalCluster, queue: Queue) -> tuple[ClusterNode, list[str], list[str]]:
-    """A master that has no part in the registry, keys of its partitions, and keys of the others."""
+    """Return a master without the registry, keys of its partitions, and keys of the other partitions."""
     registry = cluster.master_of(key_slot(b"{fjl}"))
     masters = [cluster.master_of(key_slot(partition.keys[0])) for partition in queue.partitions]
     master = next(master for master in masters if master is not registry)
@@ -131,7 +131,7 @@ def victim(cluster: LocalCluster, queue: Queue) -> tuple[ClusterNode, list[str],
 
 
 async def test_messages_without_a_key_skip_an_unreachable_partition(damaged: LocalCluster) -> None:
-    """Also past messages that belong there, and wait for it."""
+    """They also pass messages with a key that wait for that partition."""
     async with queue_at(damaged.url, partitioned=True) as queue, queue.client.get_queue_sender("q") as sender:
         for _ in range(PARTITIONS):
             await sender.send_messages(ServiceBusMessage("before"))
@@ -165,7 +165,7 @@ async def test_messages_without_a_key_skip_an_unreachable_partition(damaged: Loc
 
 
 async def test_a_message_for_an_unreachable_partition_fails_in_time(damaged: LocalCluster) -> None:
-    """With an error that says that it was not sent, where, and that it may be tried again."""
+    """The error names the entity and says that the message was not sent and may be retried."""
     async with queue_at(damaged.url, partitioned=True) as queue, queue.client.get_queue_sender("q") as sender:
         for key in map(str, range(50)):
             await sender.send_messages(ServiceBusMessage("before", partition_key=key))
@@ -185,11 +185,11 @@ async def test_a_message_for_an_unreachable_partition_fails_in_time(damaged: Loc
         await in_thread(master.restart)
         await sender.send_messages(ServiceBusMessage("z", partition_key=there[0]))
         at = queue.entity.numbers.index(queue.entity.pinned(there[0]).number)
-        assert await bodies_at(queue.transport, queue.partitions[at]) == ["z"]  # the master kept nothing
+        assert await bodies_at(queue.transport, queue.partitions[at]) == ["z"]  # the master came back empty
 
 
 async def test_sends_wait_while_no_partition_can_be_reached(binary: str | None) -> None:
-    """Not given up after the first round: there is time left."""
+    """The sends do not fail after the first round, because time is left."""
     with LocalServer(binary=binary, config={"appendonly": "yes"}) as server:
         async with queue_at(server.url, partitioned=True) as queue, queue.client.get_queue_sender("q") as sender:
             await sender.send_messages([])

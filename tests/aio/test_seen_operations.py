@@ -1,4 +1,4 @@
-"""What can be seen from outside of a client's operations, above all of those that fail: spans, metrics, and the log."""
+"""The spans, metrics and log lines of a client's operations, above all of failed ones."""
 
 from __future__ import annotations
 
@@ -37,13 +37,13 @@ pytestmark = pytest.mark.anyio
 
 SECRET = "hunter2"
 NOBODY = "redis://user:hunter2@127.0.0.1:1/0"
-"""A port at which nothing listens."""
+"""A URL with a port at which no server listens."""
 DURATION = "messaging.client.operation.duration"
 
 
 @pytest.fixture
 def seen(listener: Listener) -> Listener:
-    """Both tracing and metrics are set up."""
+    """Return a listener with tracing and metrics."""
     listener.set_up_tracing()
     listener.set_up_metrics()
     return listener
@@ -51,19 +51,19 @@ def seen(listener: Listener) -> Listener:
 
 @pytest.fixture
 def log(caplog: pytest.LogCaptureFixture) -> Iterator[pytest.LogCaptureFixture]:
-    """Everything that sbredis logs."""
+    """Capture everything that sbredis logs."""
     with caplog.at_level(logging.DEBUG, "sbredis"):
         yield caplog
 
 
 def lines(log: pytest.LogCaptureFixture) -> list[str]:
-    """What the log says of operations, without how long they took."""
+    """Return the log lines of operations without their durations."""
     said = [record.getMessage() for record in log.records if record.name == "sbredis.operations"]
     return [re.sub(r"(in|after) [\d.]+ ms", r"\1 … ms", line) for line in said]
 
 
 def failed(seen: Listener, name: str, error: str) -> ReadableSpan:
-    """The failed span of this name; and its metric is looked at."""
+    """Return the failed span of this name after a check of its metric."""
     (span,) = [span for span in seen.all_spans if span.name == name]
     assert span.status.status_code is StatusCode.ERROR
     assert attributes(span)["error.type"] == error
@@ -76,7 +76,7 @@ def failed(seen: Listener, name: str, error: str) -> ReadableSpan:
 
 
 def counted(seen: Listener, operation: str, error: str | None) -> int:
-    """How many operations ended with this error, by the metric of the conventions."""
+    """Return the number of operations that ended with this error, from the standard metric."""
     return sum(
         int(getattr(point, "count", 0))
         for point in seen.points.get(DURATION, [])
@@ -85,7 +85,7 @@ def counted(seen: Listener, operation: str, error: str | None) -> int:
     )
 
 
-# -- entities that are not there ---------------------------------------------------------------------------------------
+# -- missing entities and unreachable servers --------------------------------------------------------------------------
 
 Use = Callable[[ServiceBusClient], Awaitable[object]]
 
@@ -191,7 +191,7 @@ async def test_a_failed_connection_leaves_a_failed_span_without_a_destination(se
     assert "messaging.destination.name" not in attributes(span)
 
 
-# -- locks that were lost ----------------------------------------------------------------------------------------------
+# -- lost locks --------------------------------------------------------------------------------------------------------
 
 Settle = Callable[[ServiceBusReceiver, ServiceBusReceivedMessage], Awaitable[object]]
 
@@ -292,7 +292,7 @@ async def test_a_lost_session_leaves_failed_spans_and_counted_metrics(url: str, 
         failed(seen, f"{name} q", "SessionLockLostError")
 
 
-# -- what is no failure ------------------------------------------------------------------------------------------------
+# -- no failures -------------------------------------------------------------------------------------------------------
 
 
 @in_memory
@@ -314,7 +314,7 @@ def every_error(kind: type[ServiceBusError] = ServiceBusError) -> Iterator[type[
 
 
 def test_the_error_type_attribute_is_always_a_public_name() -> None:
-    """Also where a private class carries more than the public one, as that of a session that was not found does."""
+    """This also holds for a private subclass, such as the error for a session that was not found."""
     found = [kind for kind in every_error() if kind.__module__.startswith("sbredis.")]
     assert NoSessionError in found
     assert {error_type(kind.__new__(kind)) for kind in found} <= set(exceptions.__all__)
@@ -439,7 +439,7 @@ async def test_the_processing_span_names_a_dead_letter_queue_or_subscription(url
         dead = queue.receiver(sub_queue="deadletter")
         (letter,) = await dead.receive_messages(1, 60)
         await dead.close()
-        with dead.process_span(letter):  # a receiver that is closed will do
+        with dead.process_span(letter):  # a closed receiver is enough
             pass
         with queue.client.get_subscription_receiver("t", "s").process_span(letter):
             pass
@@ -479,7 +479,7 @@ def parent_of(span: ReadableSpan) -> int | None:
 
 
 async def use_all(url: str, name: str) -> tuple[list[str], list[str]]:
-    """One of each operation; the lines that it should leave, and what no line may show."""
+    """Run each operation once. Return the expected log lines, and the secrets that no line may show."""
     secrets: list[str] = [SECRET]
     async with ServiceBusClient(url) as client:
         async with client.get_queue_sender(name, create_if_missing=True) as sender:
@@ -544,7 +544,7 @@ def soon() -> datetime:
 async def test_each_operation_is_logged_with_entity_count_and_ids(url: str, log: pytest.LogCaptureFixture) -> None:
     expected, secrets = await use_all(url, "q")
     found = lines(log)
-    assert re.fullmatch(r"open.*: done in … ms", found.pop(0))  # the client's
+    assert re.fullmatch(r"open.*: done in … ms", found.pop(0))  # the line of the client
     assert found == expected
     assert [secret for secret in secrets if secret in log.text] == []
 

@@ -1,4 +1,4 @@
-"""Sending, scheduling and cancelling, as senders use them, and what is refused."""
+"""Sending, scheduling and cancelling with senders, and refused messages."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ def flat(found: list[list[str]]) -> list[str]:
     return sorted(body for bodies in found for body in bodies)
 
 
-# -- what is sent ------------------------------------------------------------------------------------------------------
+# -- sending -----------------------------------------------------------------------------------------------------------
 
 
 @in_memory
@@ -84,7 +84,7 @@ async def test_scheduled_messages_are_counted_until_they_are_due(url: str, *, pa
 
 
 async def test_each_message_of_a_list_can_be_scheduled_at_its_own_time(url: str) -> None:
-    """In one call, with the numbers in the order of the messages."""
+    """One call schedules them all and returns the numbers in the order of the messages."""
     clock = HandClock()
     times = [datetime.fromtimestamp(clock.utc() + seconds, UTC) for seconds in (30, 10, 20)]
     messages = [ServiceBusMessage(text) for text in "abc"]
@@ -180,7 +180,7 @@ async def test_several_numbers_are_cancelled_together_or_not_at_all(url: str) ->
 
 @in_memory
 async def test_the_error_lists_numbers_that_earlier_calls_had_cancelled(url: str) -> None:
-    """More than a call takes, or in several partitions."""
+    """This happens with more numbers than a call takes, or with several partitions."""
     async with queue_at(url, partitioned=True) as queue, queue.client.get_queue_sender("q") as sender:
         first = await sender.schedule_messages(ServiceBusMessage("a", partition_key="a"), SOON)
         others = (
@@ -213,7 +213,7 @@ async def test_a_time_without_a_zone_is_refused(url: str) -> None:
     async with queue_at(url) as queue, queue.client.get_queue_sender("q") as sender:
         message = ServiceBusMessage("x")
         with pytest.raises(ValueError, match="time zone"):
-            await sender.schedule_messages(message, datetime(2030, 1, 1))  # noqa: DTZ001  # that is the point
+            await sender.schedule_messages(message, datetime(2030, 1, 1))  # noqa: DTZ001  # the missing zone is tested
         assert message.scheduled_enqueue_time_utc is None
         assert flat(await lies_in(queue)) == []
 
@@ -221,7 +221,7 @@ async def test_a_time_without_a_zone_is_refused(url: str) -> None:
 @in_memory
 @pytest.mark.parametrize("when", [datetime.max.replace(tzinfo=UTC), datetime.min.replace(tzinfo=UTC)])
 async def test_an_extreme_time_does_not_affect_concurrent_sends(url: str, when: datetime) -> None:
-    """Either it is refused, or it is taken; whoever sends at the same moment does not notice."""
+    """The time is accepted or refused. Concurrent sends succeed."""
     async with queue_at(url) as queue, queue.client.get_queue_sender("q") as sender:
         ended = await asyncio.gather(
             sender.send_messages(ServiceBusMessage("a")),
@@ -234,13 +234,13 @@ async def test_an_extreme_time_does_not_affect_concurrent_sends(url: str, when: 
         assert not isinstance(ended[1], BaseException) or type(ended[1]) is ValueError
 
 
-# -- what is too large -------------------------------------------------------------------------------------------------
+# -- size limits -------------------------------------------------------------------------------------------------------
 
 
 async def refused_unsent(
     queue: Queue, error: type[Exception], match: str, call: Callable[[], Awaitable[Any]]
 ) -> Exception:
-    """The call is refused, with this, and neither a byte was sent nor anything changed."""
+    """Check that a call is refused with this error, sends nothing and changes nothing."""
     before = await queue.whole()
     with Gate(queue.client) as gate:
         with pytest.raises(error, match=match) as caught:
@@ -284,7 +284,7 @@ async def test_a_message_above_the_size_limit_is_refused_before_it_is_sent(url: 
 
 @both
 async def test_a_message_above_a_lowered_size_limit_is_refused_the_same_way(url: str, *, partitioned: bool) -> None:
-    """Also by a sender that has not heard of it when it begins to send."""
+    """This also holds for a sender that does not know the new limit yet."""
     async with queue_at(url, partitioned=partitioned) as queue, queue.client.get_queue_sender("q") as sender:
         large = ServiceBusMessage(bytes(3000))
         await sender.send_messages(large)
@@ -321,7 +321,7 @@ async def test_a_list_of_more_than_a_thousand_messages_is_refused(url: str) -> N
 
 
 async def test_a_single_message_may_exceed_the_size_of_a_shared_call(url: str) -> None:
-    """Alone it passes; together with others no more than a call takes."""
+    """A single message may be larger than a call. Several together may not."""
     async with (
         queue_at(url, largest_message=MAXIMUM_CALL_BYTES * 2) as queue,
         queue.client.get_queue_sender("q") as sender,
@@ -350,7 +350,7 @@ async def test_a_batch_may_not_exceed_the_size_limit_of_the_queue(url: str) -> N
             await sender.create_message_batch(0)
 
 
-# -- what the queue does not take --------------------------------------------------------------------------------------
+# -- refused by the queue ----------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("status", ["Disabled", "SendDisabled"])
@@ -387,7 +387,7 @@ async def test_a_disabled_queue_refuses_messages(url: str, status: Any) -> None:
         ({"quota": 2000}, "q", 3000, ServiceBusQuotaExceededError, ("The entity is full", "Receive or purge")),
     ],
 )
-async def test_a_refused_send_says_what_happened_and_whether_a_retry_can_help(  # noqa: PLR0917 -- what a table says
+async def test_a_refused_send_says_what_happened_and_whether_a_retry_can_help(  # noqa: PLR0917 -- the columns of a table
     url: str, way: str, settings: Any, name: str, size: int, kind: type[ServiceBusError], says: tuple[str, ...]
 ) -> None:
     async with queue_at(url, **settings) as queue, queue.client.get_queue_sender("q") as other:
@@ -534,7 +534,7 @@ async def test_closing_a_sender_waits_for_its_running_sends(url: str, *, partiti
 
 @in_memory
 async def test_a_send_that_waits_for_room_when_the_sender_closes_is_not_sent(url: str) -> None:
-    """And leaves no share of the room taken, which closing would wait for."""
+    """Its share of the room is released, so closing does not wait for it."""
     async with queue_at(url) as queue:
         sender = queue.client.get_queue_sender("q", max_in_flight=2)
         await sender.send_messages([])
@@ -594,7 +594,7 @@ async def test_a_failure_is_logged_when_its_caller_is_cancelled_at_that_moment(
 
 @in_memory
 async def test_an_interrupted_close_of_a_client_ends_running_sends(url: str) -> None:
-    """With an error that says what is known: the first may have been sent, the others were not."""
+    """The errors state the outcome: the first message may have been sent, the others were not."""
     async with queue_at(url) as queue:
         sender = queue.client.get_queue_sender("q")
         await sender.send_messages([])

@@ -1,6 +1,6 @@
 """One partition of an entity: its keys, its scripts, the life of its messages.
 
-Requests are made here, without I/O, and sent by whoever holds a transport: see :func:`perform`.
+The engine makes requests without I/O. The owner of a transport sends them: see :func:`perform`.
 """
 
 from __future__ import annotations

@@ -1,11 +1,11 @@
-"""What a sender gives, as bytes: a message's properties and its body, opaque to the scripts but for its session.
+"""A message's properties and body as bytes. The scripts read nothing of them except the session id.
 
-A payload is a version, fields each with a tag, a zero, and the body to the end. A field is a length and so many bytes,
-so that a reader skips what it does not know: a later release may add fields, and only a change of the meaning of those
-that are there makes another version. Property values keep their type. Nothing in here is code: what is read back is
-data.
+A payload is a version, fields that each have a tag, a zero, and the body to the end. A field is its tag, a length and
+that number of bytes, so a reader can skip a field that it does not know. A later release may add fields; a new version
+is needed only if the meaning of existing fields changes. Property values keep their type. Decoding never runs code; it
+yields only data.
 
-A session id comes first of all fields, so that the scripts find it (``lua/includes/sessions/session_at.lua``).
+The session id is the first field, so that the scripts can find it (``lua/includes/sessions/session_at.lua``).
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ __all__ = [
 ]
 
 MessageId: TypeAlias = "str | int | UUID | bytes"
-"""What a message id and a correlation id may be."""
+"""The types of a message id and of a correlation id."""
 
 _VERSION = 1
 
@@ -50,8 +50,8 @@ _VERSION = 1
 class Content:
     """A message as its sender gave it. Times are in ms since 1970.
 
-    Without slots on purpose: the defaults are attributes of the class, so a field that a message does not have costs
-    nothing when the message is read.
+    The class has no slots on purpose: the defaults are attributes of the class, so reading a message costs nothing for
+    the fields that it does not have.
     """
 
     body: bytes = b""
@@ -66,30 +66,30 @@ class Content:
     reply_to_session_id: str | None = None
     time_to_live: int | None = None
     scheduled: int | None = None
-    """When it was to be enqueued."""
+    """The time for which it was scheduled."""
     properties: dict[str, Value] | None = None
-    """The application's own."""
+    """The application's own properties."""
     annotations: dict[str, Value] | None = None
-    """What belongs to the body and to no property: AMQP's other sections, by name."""
+    """The other sections of an AMQP message, by name: neither properties nor the body."""
     raw_amqp: bytes | None = None
-    """The sender's own encoding of the message. Nobody looks into it."""
+    """The sender's own encoding of the message. sbredis does not read it."""
     assigned: str | None = field(default=None, compare=False, repr=False)
-    """The id that sbredis has assigned last; it is not sent by itself."""
+    """The id that sbredis assigned last. This field itself is not sent."""
     id_used: bool = field(default=False, compare=False, repr=False)
-    """The message was sent under its id, or is being sent."""
+    """Whether the message was sent under its id, or is being sent."""
 
 
 @dataclass(slots=True)
 class Changes:
-    """What was changed about a message after it was sent, as a whole: the last one to change it has the say."""
+    """All changes to a message after it was sent. The last change replaces earlier ones."""
 
     properties: dict[str, Value] | None = None
-    """All of the application's properties as they are now; ``None`` as they were sent."""
+    """All application properties after the change; ``None`` if they are as they were sent."""
     reason: str | None = None
     """Why the application made it a dead letter."""
     description: str | None = None
     system: dict[str, Value] | None = None
-    """What the action of a rule has changed of the broker's properties, by the names of :class:`Content`."""
+    """The broker properties that the action of a rule has changed, by the names of :class:`Content`."""
 
 
 _TEXTS = (
@@ -106,7 +106,7 @@ _TEXTS = (
 _TEXT_OF_TAG = dict(_TEXTS)
 _TIME_TO_LIVE, _SCHEDULED, _PROPERTIES, _ANNOTATIONS, _RAW_AMQP = 10, 11, 12, 13, 16
 _TYPED = {1: 14, 4: 15}
-"""The tags of ids that are no text, by the tags of those that are."""
+"""The tags of ids that are not text, by the tags of the same ids as text."""
 _ID_OF_TAG = {tag: _TEXT_OF_TAG[of_text] for of_text, tag in _TYPED.items()}
 _CHANGED_PROPERTIES, _REASON, _DESCRIPTION, _CHANGED_SYSTEM = 1, 2, 3, 4
 
@@ -114,13 +114,13 @@ _new = object.__new__
 
 
 def encode(content: Content) -> bytes:
-    """The payload of a message. Raises :class:`TypeError` for a property of a type that cannot be kept."""
-    # This and `decode` are on the way of every message: nearly all have an id and nothing else.
+    """Return the payload of a message. Raises :class:`TypeError` for a property whose type cannot be stored."""
+    # This and `decode` run for every message. They are fast for the usual message, which has an id and nothing else.
     message_id = content.message_id
     parts: list[bytes]
     if content.session_id is not None:
         parts = [b"\x01"]
-        _texts(parts, content, _TEXTS[1:2])  # the first of all: scripts look for it there
+        _texts(parts, content, _TEXTS[1:2])  # the first field: scripts look for it there
         if message_id is not None:
             _texts(parts, content, _TEXTS[:1])
     elif message_id is None:
@@ -166,10 +166,10 @@ def _texts(parts: list[bytes], content: Content, texts: tuple[tuple[int, str], .
 
 
 def decode(payload: bytes, at: int = 0) -> Content:
-    """The message of a payload, which begins at ``at``."""
+    """Return the message of a payload, which begins at ``at``."""
     size = len(payload)
     if at >= size:
-        raise CodecError("nothing is no message")
+        raise CodecError("the message is empty")
     if payload[at] != _VERSION:
         raise CodecError(f"a message of version {payload[at]}, which this release cannot read")
     at += 1
@@ -223,7 +223,7 @@ def _read_id(value: bytes) -> MessageId:
 
 
 def encode_changes(changes: Changes) -> bytes:
-    """What was changed, as it is kept beside a message; empty if nothing was."""
+    """Return changes in the form in which they are stored beside a message; empty if there are none."""
     parts: list[bytes] = []
     if changes.properties is not None:
         _field(parts, _CHANGED_PROPERTIES, map_bytes(changes.properties, 1))
@@ -237,7 +237,7 @@ def encode_changes(changes: Changes) -> bytes:
 
 
 def decode_changes(data: bytes) -> Changes:
-    """The reverse of :func:`encode_changes`."""
+    """Read changes that :func:`encode_changes` wrote."""
     changes = Changes()
     if not data:
         return changes
@@ -261,9 +261,9 @@ def _field(parts: list[bytes], tag: int, value: bytes) -> None:
 
 
 def _fields(data: bytes) -> tuple[list[tuple[int, bytes]], int]:
-    """The fields with their tags, and where they end."""
+    """Return the fields with their tags, and the position of their end."""
     if not data:
-        raise CodecError("nothing is no message")
+        raise CodecError("the message is empty")
     if data[0] != _VERSION:
         raise CodecError(f"a message of version {data[0]}, which this release cannot read")
     fields: list[tuple[int, bytes]] = []

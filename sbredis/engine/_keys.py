@@ -1,8 +1,8 @@
-"""The names of all keys: nobody else builds one, Lua least of all.
+"""The names of all keys. No other module builds a key name, and neither does Lua.
 
-``sb:<namespace>:{<salt>}:<entity id>:<kind>``. The salt alone decides the slot. The namespace stands in front, so that
-a user of the server can be confined to it. The entity id is given once and never again, so that a deleted and
-recreated entity shares no key with what it was before.
+A key is ``sb:<namespace>:{<salt>}:<entity id>:<kind>``. The salt alone decides the slot. The namespace comes first, so
+that a user of the server can be confined to it. An entity id is never given twice, so an entity that is deleted and
+created again shares no key with its former self.
 """
 
 from __future__ import annotations
@@ -29,10 +29,10 @@ STORE_KINDS = ("store", "refs", *(f"m{number}" for number in range(16)))
 """The kinds that hold messages themselves: a subscription uses those of its topic."""
 
 SESSION_KINDS = ("sessions", "turns", "states")
-"""The kinds that are there where messages belong to sessions."""
+"""The kinds that exist if messages belong to sessions."""
 
 KINDS = _OWN_KINDS + STORE_KINDS + SESSION_KINDS
-"""All kinds of keys of a partition, in the order in which every script is given them."""
+"""All kinds of keys of a partition, in the order in which every script gets them."""
 
 _WORD = re.compile(r"[a-z0-9][a-z0-9_.-]*", re.ASCII | re.IGNORECASE)
 
@@ -45,7 +45,7 @@ def _prefix(namespace: str, salt: str) -> str:
 
 
 def partition_keys(namespace: str, salt: str, entity: str, store: str | None = None) -> tuple[bytes, ...]:
-    """The keys of an entity's partition in the slot of ``salt``, in the order of :data:`KINDS`.
+    """Return the keys of an entity's partition in the slot of ``salt``, in the order of :data:`KINDS`.
 
     ``store`` is the entity that holds the messages, if it is another one: the topic of a subscription.
     """
@@ -57,38 +57,38 @@ def partition_keys(namespace: str, salt: str, entity: str, store: str | None = N
 
 
 def registry_keys(namespace: str, salt: str) -> tuple[bytes, ...]:
-    """The keys of a namespace's registry, in the order of ``register_namespace.lua``, which says what they hold."""
+    """Return the keys of a namespace's registry, in the order of ``register_namespace.lua``, which explains them."""
     prefix = _prefix(namespace, salt)
     kinds = ("namespace", "entities", "names", "subscriptions", "rules", "places", "tallies")
     return tuple(f"{prefix}:{kind}".encode() for kind in kinds)
 
 
 def role_keys(namespace: str, salt: str) -> tuple[bytes, ...]:
-    """The key of a namespace's roles: what one client does for all, and which."""
+    """Return the key of a namespace's roles: tasks that one client does for all clients."""
     return (f"{_prefix(namespace, salt)}:roles".encode(),)
 
 
 def waiting_channel(namespace: str, salt: str, client: str) -> bytes:
-    """The channel on which a client is woken, in the slot of the partitions it waits at."""
+    """Return the channel on which a client is woken, in the slot of the partitions at which it waits."""
     if not _WORD.fullmatch(client):
-        raise ValueError(f"{quoted(client)} is no client id")
+        raise ValueError(f"{quoted(client)} is not a client id")
     return f"{_prefix(namespace, salt)}:wake:{client}".encode()
 
 
 def due_channel(namespace: str, salt: str) -> bytes:
-    """The channel on which the partitions in a slot announce when something will be due."""
+    """Return the channel on which the partitions of a slot announce when something will be due."""
     return waiting_channel(namespace, salt, "due")
 
 
 def state_key(namespace: str, salt: str, entity: str) -> bytes:
-    """The key by which an entity's partition in the slot of ``salt`` names itself."""
+    """Return the key that identifies an entity's partition in the slot of ``salt``."""
     if not _WORD.fullmatch(entity):
         raise ValueError(f"{quoted(entity)} is no entity id")
     return f"{_prefix(namespace, salt)}:{entity}:state".encode()
 
 
 def entity_of(state: bytes) -> str:
-    """The id of the entity that a partition belongs to, by the key by which it names itself."""
+    """Return the id of a partition's entity, from the key that identifies the partition."""
     _, entity, kind = state.rsplit(b":", 2)
     if kind != b"state":
         raise ValueError(f"{quoted(state)} does not name a partition")

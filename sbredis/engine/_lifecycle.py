@@ -1,13 +1,13 @@
-"""The life of a message, as one table, and where a message of each state stands in its partition.
+"""The life of a message, as one table, and the place of each state in the partition.
 
 Theory
 ------
 
 A message lives on a *side*. It begins on the main side, the queue itself. It may move once to the dead side, the
-dead-letter queue, where it gets a number of its own and a second life begins: nothing comes back from there, nothing
-expires there, and nothing is dead-lettered again.
+dead-letter queue. There it gets a number of that side, and its second life begins: a dead letter never comes back,
+never expires, and is never dead-lettered again.
 
-On its side it is in exactly one *state*, and leaves it so::
+On its side a message is in exactly one *state*. These are the ways out of each state::
 
     NEW        send ► ACTIVE    schedule ► SCHEDULED    (either ► DROPPED, if it is a duplicate)
                on a topic: publish ► PUBLISHED; in a subscription: copy ► ACTIVE or the dead side
@@ -16,59 +16,58 @@ On its side it is in exactly one *state*, and leaves it so::
     LOCKED     complete ► COMPLETED    dead-letter ► the dead side    renew ► LOCKED
                defer ► DEFERRED; or the dead side
                abandon, release, lapse ► ACTIVE; or the dead side, DEFERRED, EXPIRED, DELAYED (see below)
-    HELD       the same, but that renew leads to HELD, and nothing to DELAYED
+    HELD       the same, except that renew leads to HELD, and nothing leads to DELAYED
     DELAYED    wake ► ACTIVE; or EXPIRED or the dead side
     DEFERRED   receive deferred ► LOCKED or HELD    receive deferred and delete ► COMPLETED
                either ► EXPIRED or the dead side
-               and purge takes from ACTIVE, DELAYED and DEFERRED to PURGED,
-               and bury takes from ACTIVE, HELD and DEFERRED to the dead side
+               and purge leads from ACTIVE, DELAYED and DEFERRED to PURGED,
+               and bury leads from ACTIVE, HELD and DEFERRED to the dead side
 
-What happens to a message is an *event*: something that a caller did (receive, complete, …) or that time did (lapse,
-activate, wake, expire). An event that has no row for a state cannot happen to a message in it: it is refused, reported
-or passed over, and the message is not touched.
+An *event* is an action of a caller (receive, complete, …) or an effect of time (lapse, activate, wake, expire). If the
+table has no row for an event in a state, the event cannot happen to a message in that state. It is then refused,
+reported or ignored, and the message does not change.
 
-Where an event leads may depend on more than the state. A row therefore names its *conditions*, and **the first of them
-that holds decides**; their order in the table is part of the table. In the order of a release lies what is easy to
-miss:
+The outcome of an event may depend on more than the state. A row therefore lists its *conditions*, and **the first one
+that holds decides**. Their order is part of the table. In a release, three consequences of this order are easy to miss:
 
-- The failed delivery is counted before anything is asked, and the delivery limit stands above all: also a message that
-  would return to the deferred ones, or that has expired meanwhile, is dead-lettered for its deliveries.
+- The failed delivery is counted before any condition is checked, and the delivery limit comes first. So a message is
+  dead-lettered for its deliveries even if it would otherwise return to the deferred ones, or has expired meanwhile.
 - A message that was deferred once goes back to the deferred ones, expired or not. Time does not expire a deferred
-  message, neither while it lies there nor while it is locked from there. It expires when it is asked for by its number.
-- Expiry takes effect at once when the lock ends; a delay that the caller asked for does not hold it up.
+  message, neither while it is deferred nor while it is locked after that. It expires when a receiver asks for its
+  number.
+- Expiry takes effect at once when the lock ends; a delay that the caller asked for does not postpone it.
 
-Expiry never touches a locked message, since LOCKED has no row for it. A released message has its old number and level,
-and so its old place; one that was scheduled draws a new number when it becomes active, and only then does its time to
-live begin.
+A locked message never expires, because LOCKED has no row for it. A released message keeps its number and level, and so
+its old place. A scheduled message gets a new number when it becomes active, and its time to live begins then.
 
-Abandon, lapse and defer count as a failed delivery on the main side (``COUNTED``); what is given back unread is not
-counted. The count of a dead letter never changes.
+Abandon, lapse and defer count as a failed delivery on the main side (``COUNTED``). A message that is given back unread
+is not counted. The count of a dead letter never changes.
 
-A message of a session is received from there, under the lock of the session: it is *held* instead of locked. What it
-holds is released when the session's lock lapses, or, uncounted, when the session is given back. A delay of an
-abandoned message of a session holds up the session and not the message, which returns to its place at once: what comes
-after it must not overtake it. On the dead side there are no sessions.
+A message of a session is received under the lock of the session: it is *held* instead of locked. Held messages are
+released when the session's lock lapses, or, without counting, when the session is given back. If a message of a session
+is abandoned with a delay, the delay blocks the session. The message returns to its place at once, because later
+messages of the session must not overtake it. On the dead side there are no sessions.
 
-A message of a topic is not kept there, unless it is scheduled: it is *published*, and what its subscriptions have of
-it are copies, each with a life of its own. A copy may begin as a dead letter, because a rule failed, or because the
-subscription is one of sessions and the message has none.
+A topic does not store a message for itself, unless the message is scheduled. It *publishes* the message: its
+subscriptions have copies, and each copy has a life of its own. A copy may begin as a dead letter, because a rule
+failed, or because the subscription requires sessions and the message has none.
 
 Bands
 -----
 
-All messages of a partition, of both sides, stand in one sorted set. The score of a message is ``band * 2**48 +
-number``, and the band says its side, its state and, for active messages of the main side, its priority level. So the
-state of a message *is* its place in this set: a change of state is one write, counting a state is counting a range,
-and the oldest message of the most urgent level is the first of all. Scores stay below 2**53, up to where a double,
-which is what Lua and Redis calculate with, is exact.
+All messages of a partition, of both sides, are in one sorted set. The score of a message is ``band * 2**48 + number``.
+The band encodes its side, its state and, for active messages of the main side, its priority level. So the state of a
+message *is* its place in this set. A change of state is one write, the size of a state is the size of a range, and the
+oldest message of the most urgent level is the first of all. Lua and Redis calculate with doubles, which are exact up to
+2**53; scores stay below that.
 
 The member of a message on the main side is its number in decimals; on the dead side, ``d`` and its number there.
 
-FROZEN (on its way to another partition) has bands but no rows yet, and HELD none on the dead side.
-Bands 22 to 27 are kept for the transfer dead-letter queue. Band 31, the last below 2**53, is that of the sentinel,
-which is no message.
+FROZEN (moving to another partition) has bands but no rows yet; so has HELD on the dead side.
+Bands 22 to 27 are reserved for the transfer dead-letter queue. Band 31, the last below 2**53, belongs to the sentinel,
+which is not a message.
 
-The scripts have these numbers from here (``_lua_constants.py``).
+The scripts get these numbers from this module (through ``_lua_constants.py``).
 """
 
 from __future__ import annotations
@@ -110,33 +109,33 @@ __all__ = [
 ]
 
 BAND_WIDTH: Final = 2**48
-"""How many numbers a band holds."""
+"""The number of message numbers in a band."""
 
 EPOCH_LEAP: Final = 2**24
 """How far both counters jump at a new epoch, so that numbers lost in a failover are never given twice."""
 
 LEVELS: Final = 8
-"""How many priority levels there are; level 0 is served first."""
+"""The number of priority levels; level 0 is served first."""
 
 NEVER: Final = 9_999_999_999_999
-"""The time of what does not happen, in ms since 1970 and in 13 digits like all others."""
+"""The time of an event that never happens: in ms since 1970, with 13 digits like all other times."""
 
 
 class Side(StrEnum):
-    """Which queue of the entity a message is in; the value is the first part of its member."""
+    """The queue of the entity that a message is in; the value is the first part of its member."""
 
     MAIN = ""
     DEAD = "d"
 
 
 class State(Enum):
-    """What a message is doing."""
+    """The state of a message."""
 
-    NEW = "new"  # not there yet
+    NEW = "new"  # not stored yet
     ACTIVE = "active"
     LOCKED = "locked"
     DELAYED = "delayed"  # given back with a delay; keeps its number
-    DEFERRED = "deferred"  # received by its number alone
+    DEFERRED = "deferred"  # received by its number only
     SCHEDULED = "scheduled"  # not enqueued yet
     HELD = "held"  # given out under the lock of its session
     FROZEN = "frozen"  # reserved
@@ -145,15 +144,15 @@ class State(Enum):
     CANCELLED = "cancelled"
     EXPIRED = "expired"
     PURGED = "purged"
-    DROPPED = "dropped"  # a duplicate; never was there
+    DROPPED = "dropped"  # a duplicate that was never stored
 
 
 class Event(Enum):
     """What can happen to a message."""
 
     SEND = "send"
-    PUBLISH = "publish"  # it is handed to the subscriptions of its topic
-    COPY = "copy"  # it comes into a subscription
+    PUBLISH = "publish"  # it is copied to the subscriptions of its topic
+    COPY = "copy"  # a copy is added to a subscription
     SCHEDULE = "schedule"
     CANCEL = "cancel"
     RECEIVE = "receive"
@@ -168,7 +167,7 @@ class Event(Enum):
     DEAD_LETTER = "dead-letter"
     PURGE = "purge"
     BURY = "bury"  # with all of its session
-    # What time does.
+    # The effects of time.
     LAPSE = "lapse"  # the lock has ended
     ACTIVATE = "activate"  # a scheduled message is due
     WAKE = "wake"  # a delay is over
@@ -176,22 +175,22 @@ class Event(Enum):
 
 
 class Condition(Enum):
-    """What decides among the outcomes of a row."""
+    """A condition that decides between the outcomes of a row."""
 
     DUPLICATE = "its message id was seen within the window"
     FAULTY = "a rule failed on it"
-    NO_SESSION = "it has no session, and its subscription asks for one"
+    NO_SESSION = "it has no session, and its subscription requires one"
     SESSION = "it belongs to a session"
     LIMIT = "its failures, this one included, have reached the delivery limit"
-    HOME_DEFERRED = "it was locked from among the deferred"
-    EXPIRED_KEPT = "it has expired, and the entity dead-letters what expires"
+    HOME_DEFERRED = "it was deferred when it was locked"
+    EXPIRED_KEPT = "it has expired, and the entity dead-letters expired messages"
     EXPIRED = "it has expired"
     DELAY = "the caller asked for a delay"
     OTHERWISE = "none of the conditions before it"
 
 
 class Reason(Enum):
-    """Why a message is on the dead side; the value is the letter in its entry."""
+    """The reason why a message is on the dead side; the value is the letter in its entry."""
 
     NONE = "-"
     APPLICATION = "A"
@@ -202,7 +201,7 @@ class Reason(Enum):
 
 
 class Place(NamedTuple):
-    """Where a message is after an event, and the reason it takes to the dead side."""
+    """The side and state of a message after an event, and the reason if it moved to the dead side."""
 
     side: Side
     state: State
@@ -217,7 +216,7 @@ ENDS: Final = frozenset({State.PUBLISHED, State.COMPLETED, State.CANCELLED, Stat
 """The states in which a message is gone."""
 
 RESERVED: Final = frozenset({(Side.MAIN, State.FROZEN), (Side.DEAD, State.FROZEN), (Side.DEAD, State.HELD)})
-"""Where there is a band, and no transition yet."""
+"""The states that have a band but no transitions yet."""
 
 COUNTED: Final = frozenset({(Side.MAIN, event) for event in (Event.ABANDON, Event.LAPSE, Event.DEFER)})
 """The events that count as a failed delivery, each with its side."""
@@ -306,14 +305,14 @@ TRANSITIONS: Final[Mapping[tuple[Side, State, Event], Mapping[Condition, Place]]
     (_DEAD, State.DEFERRED, Event.PURGE): {_ALWAYS: Place(_DEAD, State.PURGED)},
 })
 # fmt: on
-"""Everything that can happen, and where it leads; the first condition of a row that holds decides."""
+"""All events that can happen, and their outcomes; the first condition of a row that holds decides."""
 
 
 def decide(side: Side, state: State, event: Event, holding: Collection[Condition]) -> tuple[Condition, Place]:
-    """The condition that decides and the outcome, given the conditions that hold now.
+    """Return the deciding condition and the outcome, given the conditions that hold now.
 
-    Conditions that the row does not ask about are of no consequence. Raises :class:`ImpossibleError` where there is no
-    row, or none of its conditions holds.
+    Conditions that the row does not list have no effect. Raises :class:`ImpossibleError` if there is no row, or if none
+    of its conditions holds.
     """
     for condition, outcome in TRANSITIONS.get((side, state, event), {}).items():
         if condition is Condition.OTHERWISE or condition in holding:
@@ -338,49 +337,49 @@ BANDS: Final[Mapping[tuple[Side, State], range]] = MappingProxyType(
         (_DEAD, State.FROZEN): range(21, 22),
     }
 )
-"""The bands of each state: one, and for the active ones of the main side one a level."""
+"""The bands of each state: one band, except that active messages of the main side have one for each level."""
 
 SESSION_BANDS: Final[Mapping[str, int]] = MappingProxyType(
     {"free": 0, "locked": 1, "waiting": 2, "blocked": 3, "stated": 4}
 )
-"""The bands of what sessions do.
+"""The bands of sessions, by what they do.
 
-A session is free to be accepted, by when it became so; locked; locked by one who waits for its next message; or blocked
-until a time. The last band orders sessions by when their state was set.
+A session is free to be accepted, ordered by the time when it became free; locked; locked by a receiver that waits for
+its next message; or blocked until a time. The last band orders sessions by the time when their state was set.
 """
 
 WAITING_ROOMS: Final[Mapping[str, int]] = MappingProxyType({Side.MAIN.value: 0, Side.DEAD.value: 1, "h": 2, "s": 3})
-"""The bands of waiting receivers, by what they wait for: a message of a side, ``h`` for one of the session that they
-have, ``s`` for a session."""
+"""The bands of waiting receivers. They wait for a message of a side, for a message of the session that they have
+locked (``h``), or for a session (``s``)."""
 
 SENTINEL: Final = "0" * 65
-"""The name in ``order`` and in ``entries`` that is no message and has the server index both keys for good.
+"""A name in ``order`` and ``entries`` that is not a message. It forces the server to use the indexed encoding for both.
 
-The server packs a key with few entries and searches it from end to end. A name of more than 64 bytes makes it unpack
-the key, and no caller can say this name. It is there from a partition's first day to its last. Without it a partition
-is slower, and no worse.
+The server stores small collections as listpacks and scans them linearly. A member of more than 64 bytes forces the
+indexed encoding, and no caller can name this member. It is there as long as the partition exists. Without it the
+partition would be slower, but still correct.
 """
 
 SENTINEL_BAND: Final = 31
-"""The band of the sentinel, behind all others."""
+"""The band of the sentinel, after all others."""
 
 _OF_BAND: Final = {number: (place, bands.start) for place, bands in BANDS.items() for number in bands}
 _MEMBER: Final = re.compile(r"(d?)([1-9][0-9]{0,14})", re.ASCII)
 
 
 def band(side: Side, state: State, level: int = 0) -> int:
-    """The band of a message; its level matters where the state has a band for each."""
+    """Return the band of a message; its level matters if the state has a band for each level."""
     if not 0 <= level < LEVELS:
         raise ValueError(f"level {level} is outside 0 to {LEVELS - 1}")
     try:
         bands = BANDS[side, state]
     except KeyError:
-        raise ValueError(f"no message that is {state.value} stands on the {side.name} side") from None
+        raise ValueError(f"no message on the {side.name} side is {state.value}") from None
     return bands[level] if len(bands) > 1 else bands.start
 
 
 def state_of_band(number: int) -> tuple[Side, State, int]:
-    """Side, state and level of the messages in a band; the level is 0 where the band does not tell it."""
+    """Return side, state and level of the messages in a band; the level is 0 if the band does not determine it."""
     try:
         (side, state), first = _OF_BAND[number]
     except KeyError:
@@ -389,24 +388,24 @@ def state_of_band(number: int) -> tuple[Side, State, int]:
 
 
 def score(in_band: int, number: int) -> int:
-    """The score of the message with this number, in this band."""
+    """Return the score of the message with this number, in this band."""
     if not 0 <= number < BAND_WIDTH:
         raise ValueError(f"number {number} is outside a band")
     return in_band * BAND_WIDTH + number
 
 
 def split_score(value: int) -> tuple[int, int]:
-    """Band and number out of a score."""
+    """Return the band and the number of a score."""
     return divmod(value, BAND_WIDTH)
 
 
 def member(side: Side, number: int) -> str:
-    """What a message is called in the keys of its partition."""
+    """Return the name of a message in the keys of its partition."""
     return f"{side.value}{number}"
 
 
 def split_member(name: str) -> tuple[Side, int]:
-    """Side and number out of a member."""
+    """Return the side and the number of a member."""
     match = _MEMBER.fullmatch(name)
     if match is None or int(match[2]) >= BAND_WIDTH:
         raise ValueError(f"{name!r} is not a member")

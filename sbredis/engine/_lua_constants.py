@@ -1,8 +1,8 @@
 """The constants of the scripts, written in Lua from the numbers of the life cycle and the declarations of settings.
 
-A script or a fragment names a constant in a line ``-- @use``, as it names a fragment, and then has a local in upper
-case: ``-- @use never`` gives it ``local NEVER = 9999999999999``. So ``_lifecycle.py`` is the one place that says what a
-band, a side or "never" is. Lua computes with doubles, and every number here is exact as one.
+A script or a fragment names a constant in a line ``-- @use``, as it names a fragment. It then has a local in upper
+case: ``-- @use never`` gives it ``local NEVER = 9999999999999``. So ``_lifecycle.py`` is the one place that defines the
+bands, the sides and "never". Lua computes with doubles; every number here is exact as a double.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ def _first_score(side: Side, state: State) -> int:
 
 
 def _side(side: Side) -> dict[str, LuaValue]:
-    """The first score of each state of a side; the range of what can be received also as text, for commands."""
+    """Return the first score of each state of a side; the range of active messages also as text, for commands."""
     ready = BANDS[side, State.ACTIVE]
     states = [state for of, state in BANDS if of is side and state is not State.ACTIVE and (of, state) not in RESERVED]
     return {
@@ -66,17 +66,18 @@ CONSTANTS: Final[Mapping[str, LuaValue]] = MappingProxyType(
 )
 """The constants by the names under which scripts use them.
 
-- ``band``: how many scores a band has; the score of a message in ``order`` is its band times this, and its number.
-- ``epoch_leap``, ``levels``, ``never``, as in ``_lifecycle.py``; ``never_text`` is how entries and settings hold it.
+- ``band``: the number of scores in a band. A message's score in ``order`` is its band times this, plus its number.
+- ``epoch_leap``, ``levels``, ``never``: as in ``_lifecycle.py``. ``never_text`` is "never" as entries and settings
+  store it.
 - ``scheduled``: the first score of scheduled messages.
-- ``sentinel``: the name and score of what is in ``order`` and in ``entries`` and is no message.
-- ``settings``: what each setting of a partition may be, as ``_settings.py`` declares it.
+- ``sentinel``: the name and score of the member in ``order`` and ``entries`` that is not a message.
+- ``settings``: the values that each setting of a partition may have, as ``_settings.py`` declares them.
 - ``sides``: the two queues of a partition, by the letter before the numbers of their messages, with the first score of
-  each state; and by h and s the rooms in which receivers wait for a message of their session, and for a session.
-- ``state_bands``: the bands of all states of both sides, in order, but for those with a band for each level.
-- ``turns``: the first score in the key ``turns`` of what a session can be doing, for the member s and its name; and of
-  when its state was set, for the member t and its name. A session that has nothing to be received and is locked by
-  nobody has no score.
+  each state. Under h and s, the rooms in which receivers wait for a message of their session, and for a session.
+- ``state_bands``: the bands of all states of both sides, in order, without the states that have a band for each level.
+- ``turns``: the first scores in the key ``turns``. The member s and a session's name has a score for what the session
+  does; the member t and its name, for the time when its state was set. A session without messages to receive and
+  without a lock has no score under s.
 """
 
 
@@ -95,4 +96,4 @@ def _literal(value: LuaValue) -> str:
 GENERATED: Final[Mapping[str, str]] = MappingProxyType(
     {f"includes/{name}": f"local {name.upper()} = {_literal(value)}\n" for name, value in CONSTANTS.items()}
 )
-"""The Lua of each constant, by the names under which files of fragments are read."""
+"""The Lua text of each constant, by the name under which a fragment's file is read."""

@@ -1,4 +1,4 @@
-"""The mapping in which a message has its application properties and its annotations."""
+"""The mapping of a message's application properties, and of its annotations."""
 
 from __future__ import annotations
 
@@ -10,8 +10,8 @@ __all__ = ["NamedValues"]
 class NamedValues(dict[str, Any]):
     """Values by their names, which are text.
 
-    A name may also be looked up in bytes, as programs for Azure Service Bus do: it finds the value of the same name in
-    UTF-8, unless there is one under these bytes themselves.
+    A name may also be looked up as bytes, as programs for Azure Service Bus do. This finds the value whose name is the
+    same in UTF-8, unless there is a value under the bytes themselves.
     """
 
     __slots__ = ()
@@ -26,19 +26,19 @@ class NamedValues(dict[str, Any]):
         return super().__contains__(name) or super().__contains__(_text(name))
 
     def get(self, name: Any, default: Any = None) -> Any:
-        """The value of a name; ``default`` if there is none."""
+        """Return the value of a name; ``default`` if there is none."""
         try:
             return self[name]
         except KeyError:
             return default
 
     def copy(self) -> NamedValues:
-        """The same values in another mapping of this kind."""
+        """Return a copy of this mapping, of the same class."""
         return NamedValues(self)
 
 
 def _text(name: object) -> str | None:
-    """A name in bytes as text; ``None`` if it is none."""
+    """Return a name in bytes as text; ``None`` if it is not bytes or not UTF-8."""
     if not isinstance(name, bytes):
         return None
     try:

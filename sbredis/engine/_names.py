@@ -1,10 +1,10 @@
-"""What entities, subscriptions, rules, sessions and messages may be called, and how names become bytes. Pure.
+"""The valid names of entities, subscriptions, rules, sessions and messages, and their bytes. Pure.
 
-The names of entities are Azure's: shown as they were created, compared without regard to the case of letters. Letters
-are those of ASCII, so no name brings a brace into a key, which would move the key to another slot.
+Names of entities follow Azure's rules: they are shown as they were created, and compared without regard to case. They
+consist of ASCII characters without braces, because a brace in a key would move the key to another slot.
 
-Identifiers (message id, session id, partition key) are any text, compared character by character: nothing is folded
-or normalised.
+Identifiers (message id, session id, partition key) are any text. They are compared character by character, without
+folding case or normalising.
 """
 
 from __future__ import annotations
@@ -34,11 +34,11 @@ _LOWER = str.maketrans(ascii_uppercase, ascii_lowercase)
 
 
 def entity_name(text: str) -> str:
-    """The name of a queue or topic as it was given, if it is one; else :class:`ValueError`.
+    """Return the name of a queue or topic unchanged; raise :class:`ValueError` if it is not valid.
 
-    A path of segments, as in ``billing/orders``. A segment ``subscriptions`` is refused, because
-    ``topic/subscriptions/name`` addresses a subscription, and so are ``.`` and ``..``, which a URL does not keep; what
-    begins with ``$``, such as ``$DeadLetterQueue``, is refused for its ``$``.
+    A name is a path of segments, as in ``billing/orders``. The segment ``subscriptions`` is refused, because
+    ``topic/subscriptions/name`` addresses a subscription. The segments ``.`` and ``..`` are refused, because a URL does
+    not preserve them. A name such as ``$DeadLetterQueue`` is refused, because it contains a ``$``.
     """
     _require_name(text, "entity name", _PATH, _LONGEST_ENTITY_NAME, "letters, digits, '.', '-', '_' or '/'")
     for segment in text.split("/"):
@@ -53,12 +53,12 @@ def entity_name(text: str) -> str:
 
 
 def subscription_name(text: str) -> str:
-    """The name of a subscription as it was given, if it is one; else :class:`ValueError`."""
+    """Return the name of a subscription unchanged; raise :class:`ValueError` if it is not valid."""
     return _require_name(text, "subscription name", _NAME, _LONGEST_NAME, "letters, digits, '.', '-' or '_'")
 
 
 def rule_name(text: str) -> str:
-    """The name of a rule as it was given, if it is one; else :class:`ValueError`. ``$Default`` is one."""
+    """Return the name of a rule unchanged; raise :class:`ValueError` if it is not valid. ``$Default`` is valid."""
     _require_text(text, "rule name")
     if name_key(text) == "$default":
         return text
@@ -66,17 +66,17 @@ def rule_name(text: str) -> str:
 
 
 def namespace_name(text: str) -> str:
-    """The name of a namespace as it was given, if it is one; else :class:`ValueError`. Case matters.
+    """Return the name of a namespace unchanged; raise :class:`ValueError` if it is not valid. Case matters.
 
-    The rule is the one for ``namespace=`` in a connection string; a test holds the two together.
+    The rule is the same as for ``namespace=`` in a connection string; a test compares the two.
     """
     return _require_name(text, "namespace", _NAME, _LONGEST_NAME, "letters, digits, '.', '-' or '_'")
 
 
 def name_key(text: str) -> str:
-    """The form in which names are compared: ASCII letters small, everything else as it is.
+    """Return the form in which names are compared: ASCII letters in lower case, everything else unchanged.
 
-    Not :meth:`str.lower`, which makes an ASCII ``k`` of the Kelvin sign, so that no text that is not a name finds one.
+    :meth:`str.lower` would turn the Kelvin sign into an ASCII ``k``, so a text that is not a valid name would find one.
     """
     return text.translate(_LOWER)
 
@@ -85,9 +85,10 @@ def name_key(text: str) -> str:
 
 
 def identifier(text: str, what: str, *, may_be_empty: bool = False) -> bytes:
-    """A message id, session id or partition key in UTF-8, or :class:`ValueError` with ``what`` it should have been.
+    """Return a message id, session id or partition key in UTF-8; raise :class:`ValueError` if it is not valid.
 
-    Up to 128 characters, each counted once however many bytes it takes. Only a session id may be empty.
+    ``what`` names it in the error. It has up to 128 characters, each of any number of bytes. Only a session id may be
+    empty.
     """
     _require_text(text, what)
     if not text and not may_be_empty:
@@ -98,7 +99,7 @@ def identifier(text: str, what: str, *, may_be_empty: bool = False) -> bytes:
         return text.encode()
     except UnicodeEncodeError as error:
         raise ValueError(
-            f"{what} {quoted(text)} has half a surrogate pair as character {error.start}, which UTF-8 cannot express"
+            f"{what} {quoted(text)} has half a surrogate pair as character {error.start}, which UTF-8 cannot encode"
         ) from None
 
 
@@ -115,7 +116,7 @@ def _require_name(text: str, what: str, form: re.Pattern[str], longest: int, cha
 
 
 def _of_a_subscription(text: str) -> str:
-    """What to do instead, where somebody has given the path of a subscription."""
+    """Return advice for an error if the name is the path of a subscription; otherwise an empty text."""
     *topic, word, name = ["", "", *text.split("/")]
     if not any(topic) or name_key(word) != "subscriptions" or "subscriptions" in map(name_key, topic):
         return ""
@@ -127,4 +128,4 @@ def _of_a_subscription(text: str) -> str:
 
 def _require_text(value: object, what: str) -> None:
     if not isinstance(value, str):
-        raise TypeError(f"{what} is text, not {type(value).__name__}")
+        raise TypeError(f"{what} must be text, not {type(value).__name__}")

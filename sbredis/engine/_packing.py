@@ -1,4 +1,4 @@
-"""What callers give, as the scripts take it: messages in columns, locks in groups; checked on the way. Pure."""
+"""Checks the arguments of callers and packs them for the scripts: messages in columns, locks in groups. Pure."""
 
 from __future__ import annotations
 
@@ -35,11 +35,11 @@ MAXIMUM_CALL_MESSAGES = 1000
 MAXIMUM_ID_BYTES = 512
 """128 characters of four bytes."""
 MAXIMUM_CHANGES_BYTES = 64 * 1024
-"""What the changed properties of a message may weigh: what Azure allows for all of its properties."""
+"""The largest size of a message's changed properties: the size that Azure allows for all of its properties."""
 MAXIMUM_CALL_COPIES = 20_000
-"""What the messages of a call to a topic may become, in all of its subscriptions; a single one may become more."""
+"""The largest number of copies that one call to a topic may make; a single message may have more."""
 MAXIMUM_CALL_BYTES = 4 * 1024 * 1024
-"""What the messages of one call may weigh; a single message may be larger."""
+"""The largest size of all messages of one call; a single message may be larger."""
 
 _NAME = re.compile(r"d?[1-9][0-9]{0,14}", re.ASCII)
 _TOKEN = re.compile(r"[A-Za-z0-9_-]{12}", re.ASCII)
@@ -50,55 +50,55 @@ class Outgoing(NamedTuple):
 
     payload: bytes
     time_to_live: int | None = None
-    """In ms; ``None`` for as long as the entity lets it."""
+    """In ms; ``None`` for the time to live of the entity."""
     level: int = 0
-    """Of eight, 0 the most urgent."""
+    """One of eight levels, 0 the most urgent."""
     message_id: bytes = b""
-    """By which duplicates are known; empty for none."""
+    """The id by which duplicates are detected; empty for none."""
     due: int | None = None
     """When it is to be enqueued, in ms since 1970; ``None`` for now."""
     origin: str | None = None
-    """On a topic, under which number it was scheduled: it is published now, and its payload is there already."""
+    """On a topic, the number under which it was scheduled: it is published now, and its payload is already stored."""
 
 
 class Copy(NamedTuple):
-    """What a message of a topic becomes in one of its subscriptions."""
+    """The copy of a topic's message in one of the subscriptions."""
 
     place: int
-    """Of the subscription among the targets, from 0 on."""
+    """The index of the subscription among the targets, from 0."""
     changes: bytes = b""
     """Changed properties; empty leaves them as they are."""
     dead: bool = False
     """It goes to the dead-letter queue, because a rule failed; ``changes`` say why."""
     time_to_live: int | None = None
-    """Another one than the message has, in ms, where ``changes`` say so."""
+    """The copy's own time to live in ms, if ``changes`` change it."""
 
 
 class Lock(NamedTuple):
-    """A message that is to be settled, and the token under which it was given out."""
+    """A message to settle, and the token under which it was given out."""
 
     token: str
     name: str
     changes: bytes = b""
     """Changed properties; empty leaves them as they are."""
     delay: int = 0
-    """In ms, for abandoning."""
+    """The delay of an abandoned message, in ms."""
 
 
 class SessionLock(NamedTuple):
-    """The lock on a session, as who has it names it."""
+    """The lock on a session: its name and the token of its holder."""
 
     name: str
     token: str
 
 
 def signed(session: str | None) -> str:
-    """A session as the scripts take it: behind a sign, because the empty text is a session as well; empty for none."""
+    """Return a session for the scripts: ``=`` and its name, which may be empty; or an empty text for no session."""
     return "" if session is None else "=" + identifier(session, "session id", may_be_empty=True).decode()
 
 
 def check_outgoing(messages: Sequence[Outgoing], largest: int) -> None:
-    """Raise for messages that no call can carry, or of which one is larger than ``largest`` bytes."""
+    """Raise if no call can carry the messages, or if one is larger than ``largest`` bytes."""
     if not 1 <= len(messages) <= MAXIMUM_CALL_MESSAGES:
         raise ValueError(f"a call takes 1 to {MAXIMUM_CALL_MESSAGES} messages, not {len(messages)}")
     total = 0
@@ -110,7 +110,7 @@ def check_outgoing(messages: Sequence[Outgoing], largest: int) -> None:
         if size > largest:
             which = f"Of {len(messages)} messages message {place}" if len(messages) > 1 else "The message"
             raise MessageSizeExceededError(
-                f"{which} has {size} bytes; the entity takes messages of up to {largest} bytes, properties "
+                f"{which} has {size} bytes; the entity allows messages of up to {largest} bytes, properties "
                 "included. Make it smaller, or raise max_message_size_in_kilobytes.",
                 outcome=Outcome.NEVER_SENT,
             )
@@ -131,40 +131,40 @@ def check_outgoing(messages: Sequence[Outgoing], largest: int) -> None:
 
 
 def within(what: str, value: object, least: int, most: int) -> None:
-    """Raise unless it is a whole number within these bounds."""
+    """Raise unless a value is a whole number within these bounds."""
     if type(value) is not int or not least <= value <= most:
         raise ValueError(f"{what} must be a whole number from {least} to {most}, not {quoted(value)}")
 
 
 def named(given: Sequence[str]) -> list[Argument]:
-    """Names of messages, each once."""
+    """Check the names of messages, each of which may come only once, and return them."""
     if isinstance(given, (str, bytes)):
-        raise TypeError(f"several names are needed, not the one text {quoted(given)}")
+        raise TypeError(f"a list of names is needed, not the text {quoted(given)}")
     listed = list(given)
     if not 1 <= len(listed) <= MAXIMUM_CALL_MESSAGES:
         raise ValueError(f"a call takes 1 to {MAXIMUM_CALL_MESSAGES} messages, not {len(listed)}")
     for name in listed:
         if not _NAME.fullmatch(name):
-            raise ValueError(f"{quoted(name)} is no number of a message")
+            raise ValueError(f"{quoted(name)} is not the number of a message")
     if len(set(listed)) < len(listed):
         raise ValueError("a message is named twice")
     return list(listed)
 
 
 def token_of(token: str) -> str:
-    """A token, if it is one."""
+    """Check a token and return it."""
     if not _TOKEN.fullmatch(token):
-        raise ValueError(f"{quoted(token)} is no token of a lease")
+        raise ValueError(f"{quoted(token)} is not the token of a lease")
     return token
 
 
 def in_columns(
     messages: Sequence[Outgoing], routes: Sequence[Sequence[Copy] | None] = ()
 ) -> tuple[str, list[Argument]]:
-    """Messages as the scripts take them: the letters of the columns that any of them needs, and their values."""
+    """Pack messages for the scripts: the letters of the columns that any message needs, and the values."""
     timed = levelled = known = scheduled = named = False
     for _, time_to_live, level, message_id, due, origin in messages:
-        # One look at each message: nearly all of them have none of it.
+        # One test for each message, because nearly all messages have none of these.
         if level or message_id or time_to_live is not None or due is not None or origin is not None:
             timed = timed or time_to_live is not None
             levelled = levelled or bool(level)
@@ -207,8 +207,9 @@ def _as_text(copy: Copy) -> str:
 
 
 def grouped(locks: Sequence[Lock], width: int) -> list[Argument]:
-    """Messages by token, as the scripts take them: a token, a count, and for each message its name and, as far as
-    ``width`` says, its changes and its delay.
+    """Group messages by token for the scripts: a token, a count, and for each message ``width`` values.
+
+    These values are its name, its changes and its delay.
     """
     if not 1 <= len(locks) <= MAXIMUM_CALL_MESSAGES:
         raise ValueError(f"a call takes 1 to {MAXIMUM_CALL_MESSAGES} messages, not {len(locks)}")
@@ -217,7 +218,7 @@ def grouped(locks: Sequence[Lock], width: int) -> list[Argument]:
     total = 0
     for token, name, changes, delay in locks:
         if not fits(name):
-            raise ValueError(f"{quoted(name)} is no number of a message")
+            raise ValueError(f"{quoted(name)} is not the number of a message")
         if type(changes) is not bytes:
             raise TypeError(f"changed properties must be bytes, not {type(changes).__name__}")
         if changes:

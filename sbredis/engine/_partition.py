@@ -1,7 +1,7 @@
 """One partition of one entity: every operation of the broker as a request, typed, and checked before it is sent.
 
-Nothing here waits or opens anything: a request names the script, its keys and its arguments, and reads the reply. The
-headers of the Lua files say the same from the other side, and a test holds the two together.
+This module does no I/O: a request names the script, its keys and its arguments, and reads the reply. The headers of the
+Lua files declare the same arguments, and a test compares the two.
 """
 
 from __future__ import annotations
@@ -92,16 +92,16 @@ class CallId(NamedTuple):
 
 
 NO_CALL_ID = CallId("", 0)
-"""For a call that may be done twice."""
+"""The identity of a call that may be done twice."""
 
 
 def new_token() -> str:
-    """A token for a lease: nobody can guess it, and none comes twice."""
+    """Return a new random token for a lease. It cannot be guessed, and never repeats."""
     return secrets.token_urlsafe(9)
 
 
 class Partition:
-    """The partition of an entity in one slot, as one who knows its incarnation and version of settings asks it."""
+    """The partition of an entity in one slot, for a caller that knows its incarnation and its version of settings."""
 
     __slots__ = ("channel", "incarnation", "keys", "settings", "version")
 
@@ -117,17 +117,17 @@ class Partition:
     ) -> None:
         within("version", version, 1, 999_999_999_999_999)
         if not _INCARNATION.fullmatch(incarnation):
-            raise ValueError(f"{quoted(incarnation)} is no incarnation")
+            raise ValueError(f"{quoted(incarnation)} is not an incarnation")
         self.keys = Keys(partition_keys(namespace, salt, entity, store))
         self.channel = due_channel(namespace, salt)
         self.incarnation = incarnation
         self.version = version
         self.settings = settings
 
-    # -- taking in ------------------------------------------------------------------------------------------------
+    # -- sending --------------------------------------------------------------------------------------------------
 
     def send(self, call_id: CallId, messages: Sequence[Outgoing]) -> Request[Sent]:
-        """Take messages in, each active at once or scheduled; all of them or none."""
+        """Store messages, each active at once or scheduled; all of them or none."""
         self.check_outgoing(messages)
         letters, rest = in_columns(messages)
         return self.request("send", call_id, _sent, {"columns": letters}, rest)
@@ -141,27 +141,27 @@ class Partition:
         *,
         fence: int | None = None,
     ) -> Request[Sent]:
-        """Take messages of a topic in for the subscriptions that they are for, stored once.
+        """Store messages of a topic for the subscriptions that they match. Each message is stored once.
 
-        ``targets`` are the subscriptions' partitions in this slot; ``routes`` are the copies of each message, in order
-        of targets. One that is scheduled may be without, and then waits in any case; one that has waited is named by
-        ``origin``. ``fence`` is that of who holds the role of routing.
+        ``targets`` are the subscriptions' partitions in this slot. ``routes`` are the copies of each message, in the
+        order of targets. A scheduled message may have ``None`` as its route, and then waits in any case. A message that
+        has waited is named by ``origin``. ``fence`` is that of the holder of the routing role.
         """
         self.check_outgoing(messages)
         if len(routes) != len(messages):
-            raise ValueError("every message has a route, though it may be empty")
+            raise ValueError("every message needs a route, which may be empty")
         if any(route is None and message.due is None for route, message in zip(routes, messages, strict=True)):
-            raise ValueError("only what is scheduled may be without a route")
+            raise ValueError("only a scheduled message may be without a route")
         judged = [route for route in routes if route is not None]
         if len(messages) > 1 and (total := sum(map(len, judged))) > MAXIMUM_CALL_COPIES:
             raise MessageSizeExceededError(
-                f"the {len(messages)} messages would become {total} in the subscriptions of the topic; one call takes "
-                f"{MAXIMUM_CALL_COPIES}"
+                f"the {len(messages)} messages would become {total} in the subscriptions of the topic; one call may "
+                f"make {MAXIMUM_CALL_COPIES}"
             )
         for route in judged:
             places = [copy.place for copy in route]
             if any(not 0 <= place < len(targets) for place in places) or places != sorted(places):
-                raise ValueError(f"copies are for places of targets, rising, not {places!r}")
+                raise ValueError(f"the places of copies must be places of targets, in rising order, not {places!r}")
         if len({target.keys[0] for target in targets}) < len(targets):
             raise ValueError("a subscription is named twice among the targets")
         if fence is not None:
@@ -177,14 +177,14 @@ class Partition:
 
     @property
     def target_keys(self) -> tuple[bytes, ...]:
-        """The keys of a subscription that what is published to it needs."""
+        """The keys of a subscription that publishing to it needs."""
         kinds = _TARGET_KINDS + SESSION_KINDS if self.settings.sessions else _TARGET_KINDS
         return tuple(self.keys[KINDS.index(kind)] for kind in kinds)
 
     def ripe(
         self, wanted: int, *, room: int = MAXIMUM_CALL_BYTES, call_id: CallId = NO_CALL_ID
     ) -> Request[tuple[Delivery, ...]]:
-        """Show what is scheduled on a topic and due."""
+        """Return messages that are scheduled on a topic and are due."""
         within("wanted", wanted, 1, MAXIMUM_CALL_MESSAGES)
         within("room", room, 1, 1 << 30)
 
@@ -201,7 +201,7 @@ class Partition:
 
         return self.request("cancel", call_id, read, {}, named(scheduled))
 
-    # -- giving out -----------------------------------------------------------------------------------------------
+    # -- receiving ------------------------------------------------------------------------------------------------
 
     def receive(
         self,
@@ -218,9 +218,9 @@ class Partition:
     ) -> Request[Received]:
         """Give out the oldest messages, locked under ``token`` or deleted at once.
 
-        ``waiter`` is the channel on which the caller waits if it gets nothing, or all there is and less than
-        ``waiting_for``; it names it again when it comes back. With ``waiting_for`` 0 it does not wait, and the
-        partition forgets it if it did. Of a ``session``, ``token`` is that of its lock.
+        ``waiter`` is the channel on which the caller waits if it gets nothing, or gets all messages and these are fewer
+        than ``waiting_for``. It names the channel again in its next call. With ``waiting_for`` 0 the caller does not
+        wait, and an earlier wait ends. With ``session``, ``token`` is the token of the lock on the session.
         """
         within("wanted", wanted, 1, MAXIMUM_CALL_MESSAGES)
         within("room", room, 1, 1 << 30)
@@ -246,10 +246,10 @@ class Partition:
         call_id: CallId = NO_CALL_ID,
         session: SessionLock | None = None,
     ) -> Request[Looked]:
-        """Tell whether there is something to be received, without giving it out; if not, wait as after a receive.
+        """Tell whether a message can be received, without giving it out; if none can, wait as after a receive.
 
-        With ``waiting_for`` 0 the caller does not wait, and is forgotten if it did; the next in line is woken in its
-        place, if there is something. It is in no lane. ``call_id`` tells the time, where there is a test clock.
+        With ``waiting_for`` 0 the caller does not wait, and an earlier wait ends; if there is a message, the next
+        waiter is woken instead. A look has no place in a lane. ``call_id`` only tells the time for a test clock.
         """
         within("waiting_for", waiting_for, 0, MAXIMUM_CALL_MESSAGES)
 
@@ -280,9 +280,9 @@ class Partition:
     ) -> Request[Received]:
         """Give out deferred messages by name, or none of them if one is not deferred here.
 
-        No more than ``room`` bytes, but at least one message: the result says how many of the last ones are left, and
-        they are to be asked for again. Where messages are deleted, it is all or none: what does not fit at once must
-        be locked.
+        The call gives out no more than ``room`` bytes, but at least one message. The result says how many of the last
+        messages are left; the caller asks for them again. If messages are deleted, the call gives out all or none, so
+        messages that do not fit into one call must be locked.
         """
         within("room", room, 1, 1 << 30)
         scalars: dict[str, Argument] = {
@@ -304,10 +304,10 @@ class Partition:
         session: str | None = None,
         call_id: CallId = NO_CALL_ID,
     ) -> Request[Peeked]:
-        """Show messages from a number on, whatever their state, and touch none of them.
+        """Return messages from a number on, in the given states, without changing them.
 
-        Among ``states``, ``l`` stands for all that is locked. What was locked from among the deferred is shown as
-        ``g``.
+        Among ``states``, ``l`` stands for all locked messages. A message that was deferred when it was locked has the
+        state ``g`` in the result.
         """
         within("start", start, 0, (1 << 48) - 1)
         within("wanted", wanted, 1, MAXIMUM_CALL_MESSAGES)
@@ -325,11 +325,11 @@ class Partition:
     # -- settling -------------------------------------------------------------------------------------------------
 
     def complete(self, call_id: CallId, locks: Sequence[Lock]) -> Request[Settled]:
-        """Settle messages as done."""
+        """Complete messages: they are deleted."""
         return self.request("complete", call_id, _settled, {}, grouped(locks, 1))
 
     def renew(self, call_id: CallId, token: str, locks: Sequence[Lock]) -> Request[Renewed]:
-        """Lock messages for the full duration again; those of a lease that is named in part move to ``token``."""
+        """Renew locks for the full duration. If only a part of a lease is named, that part moves to ``token``."""
 
         def read(reply: list[Any]) -> Renewed:
             return Renewed(bool(reply[0]), reply[1], names(reply[2]), names(reply[3]))
@@ -337,21 +337,21 @@ class Partition:
         return self.request("renew", call_id, read, {"token": token_of(token)}, grouped(locks, 1))
 
     def abandon(self, call_id: CallId, locks: Sequence[Lock], *, counted: bool = True) -> Request[Settled]:
-        """Give messages back, counted as failed deliveries or, unread, not."""
+        """Give messages back. They count as failed deliveries, unless they are given back unread."""
         for lock in locks:
             within("delay", lock.delay, 0, NEVER)
         rest = grouped(locks, 3)
         return self.request("abandon", call_id, _settled, {"counted": int(counted)}, rest)
 
     def defer(self, call_id: CallId, locks: Sequence[Lock]) -> Request[Settled]:
-        """Set messages aside, to be received by number only."""
+        """Defer messages: they can then be received by number only."""
         return self.request("defer", call_id, _settled, {}, grouped(locks, 2))
 
     def dead_letter(self, call_id: CallId, locks: Sequence[Lock]) -> Request[Settled]:
         """Move messages to the dead-letter queue."""
         return self.request("dead_letter", call_id, _settled, {}, grouped(locks, 2))
 
-    # -- looking after --------------------------------------------------------------------------------------------
+    # -- administration -------------------------------------------------------------------------------------------
 
     def purge(
         self,
@@ -363,9 +363,9 @@ class Partition:
         start: int = 0,
         session: str | None = None,
     ) -> Request[Purged]:
-        """Delete what was enqueued before a time and is not locked or scheduled; one bounded step of it.
+        """Delete messages that were enqueued before a time and are not locked or scheduled, in one bounded step.
 
-        With ``session``, only messages of that session; nobody needs to have its lock.
+        With ``session``, delete only messages of that session; no lock on it is needed.
         """
         within("before", before, 0, NEVER)
         within("share", share, 1, MAXIMUM_CALL_MESSAGES)
@@ -379,7 +379,7 @@ class Partition:
         return self.request("purge", call_id, read, scalars)
 
     def count(self, call_id: CallId = NO_CALL_ID) -> Request[Counts]:
-        """Count the messages by where they are."""
+        """Count the messages by side and state."""
 
         def read(reply: list[Any]) -> Counts:
             return Counts(*reply)
@@ -387,7 +387,7 @@ class Partition:
         return self.request("count", call_id, read, {})
 
     def due(self, call_id: CallId = NO_CALL_ID) -> Request[Awoken]:
-        """Do a large share of what is due."""
+        """Do a large share of the due work."""
 
         def read(reply: list[Any]) -> Awoken:
             return Awoken(bool(reply[0]), reply[1])
@@ -395,9 +395,9 @@ class Partition:
         return self.request("due", call_id, read, {})
 
     def configure(self, *, create: bool = False, now: int | None = None) -> Request[int]:
-        """Make the partition, or give it the settings of this version.
+        """Create the partition, or give it the settings of this version.
 
-        What is due happens first, under the settings of before. ``now`` tells the time, where there is a test clock.
+        Due work is done first, under the old settings. ``now`` tells the time for a test clock.
         """
         scalars: dict[str, Argument] = {"create": int(create), "channel": self.channel}
 
@@ -407,7 +407,7 @@ class Partition:
         return self.request("configure", CallId("", 0, now), read, scalars, self.settings.arguments())
 
     def destroy(self, *, share: int = 500) -> Request[bool]:
-        """Take the partition away; the result says whether another step is needed."""
+        """Delete the partition; the result says whether another step is needed."""
         within("share", share, 1, MAXIMUM_CALL_MESSAGES)
 
         def read(reply: list[Any]) -> bool:
@@ -425,10 +425,10 @@ class Partition:
         scalars: dict[str, Argument],
         rest: Sequence[Argument] = (),
     ) -> Request[T]:
-        """A call of a script. ``scalars`` are its arguments in order, by the names in its header."""
+        """Make a call of a script. ``scalars`` are its arguments in order, by the names in its header."""
         lane, number, now = call_id
         if lane and not _LANE.fullmatch(lane):
-            raise ValueError(f"{quoted(lane)} is no lane: 1 to 64 printable ASCII characters without a space")
+            raise ValueError(f"{quoted(lane)} is not a lane: 1 to 64 printable ASCII characters without a space")
         within("number", number, 0 if not lane else 1, 999_999_999_999_999)
         if now is not None:
             within("now", now, 0, NEVER - 1)
@@ -439,19 +439,19 @@ class Partition:
         return Request(load(name), self.keys, (*common, *scalars.values(), *rest), read, repeatable)
 
     def check_outgoing(self, messages: Sequence[Outgoing]) -> None:
-        """Raise for messages that no call of this partition can take."""
+        """Raise for messages that no call of this partition can carry."""
         check_outgoing(messages, self.settings.largest_message)
 
 
 _SIDES, _MODES = ("", "d"), ("lock", "delete")
 _HARMLESS = frozenset({"configure", "count", "destroy", "due", "get_state", "list_sessions", "peek", "ripe"})
-"""Scripts that come to the same when they are run twice."""
+"""Scripts that have the same effect when they run twice."""
 _FOUND = -1
-"""What a look that found something says in place of when something is due."""
+"""The value that a look returns in place of the next due time if it found a message."""
 
 
 _TARGET_KINDS = ("state", "order", "entries", "due", "waiters")
-"""The keys of a subscription that publishing to it touches, in the order in which its script takes them."""
+"""The kinds of keys of a subscription that publishing to it needs, in the order in which the script takes them."""
 
 
 def _sent(reply: list[Any]) -> Sent:

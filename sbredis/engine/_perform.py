@@ -17,7 +17,7 @@ T = TypeVar("T")
 
 
 class ScriptCaller(Protocol):
-    """What requests are sent through: a transport, named by what is asked of it, so that redis-py is not imported."""
+    """The method of a transport that the engine needs. As a protocol, it avoids importing redis-py."""
 
     async def call(
         self,
@@ -41,10 +41,10 @@ async def perform(
     durability: Literal["master", "replicated"] | None = None,
     refusals: Mapping[str, Refusal] = REFUSALS,
 ) -> T:
-    """Send a request and read its result. Raises what the transport raises, and a refusal as the error it stands for.
+    """Send a request and read its result. Raises the errors of the transport, and for a refusal the error of its code.
 
-    ``refusals`` says what the codes of the script mean, where they are not those of a partition. A partition puts a
-    call off if it has more due work than one call does. Such a call is made again as long as there is time.
+    ``refusals`` are the errors of the script's codes, if they are not those of a partition. A partition refuses a call
+    with DUE if it has more due work than one call does. Such a call is made again as long as there is time.
     """
     until = time.monotonic() + timeout
     while True:

@@ -1,12 +1,12 @@
-"""Where in the slots of a cluster a namespace lies, and which of its partitions holds what. Pure.
+"""The slots of a namespace's partitions in a cluster, and the partition of each name and key. Pure.
 
 A namespace of P partitions cuts the slots 0..16383 into P equal slices and puts partition p into the middle of the
-p-th. However many masters share the slots evenly, each then has as many partitions as any other, give or take one. (The
-slots nearest the middles are good enough for that as long as partitions times masters is at most 16384.) A key goes
-to the slot of its partition because it contains the partition's *salt*, three characters of 0-9a-z, in braces.
+p-th slice. If the masters share the slots evenly, each of them has the same number of partitions, give or take one.
+(The slots nearest the middles are good enough for that if partitions times masters is at most 16384.) A key goes to
+the slot of its partition because it contains the partition's *salt*, three characters of 0-9a-z, in braces.
 
-Everything here is part of the layout of the data: another answer for the same question would look for messages where
-they are not. The tests hold the answers.
+All results of this module are part of the data layout: if a result changed, messages would be looked for in the wrong
+place. The tests fix the results.
 """
 
 from __future__ import annotations
@@ -24,52 +24,52 @@ __all__ = ["MOST_PARTITIONS", "partition_for_key", "partition_for_name", "regist
 
 MOST_PARTITIONS = 1024
 
-# Slot 8192. No partition is there: the middle one of an odd number is in 8191, and all others are 8 slots away or more.
+# Slot 8192. It has no partition: the middle one of an odd number is in 8191, and all others are at least 8 slots away.
 _REGISTRY_SALT = "fjl"
 
-# At most two neighbouring slots have no salt, so the nearest slot that has one is never further off than this.
+# At most two neighbouring slots have no salt, so the nearest slot that has one is never further away than this.
 _SEARCHED = 8
 
 
 def salts(partitions: int) -> tuple[str, ...]:
-    """The salts of a namespace's partitions, in their order. No two share a slot.
+    """Return the salts of a namespace's partitions, in their order. No two share a slot.
 
-    Raises :class:`TypeError` or :class:`ValueError` for what is not a number of partitions from 1 to 1024.
+    Raises :class:`TypeError` or :class:`ValueError` unless the number of partitions is from 1 to 1024.
     """
     return _salts(_number_of_partitions(partitions))
 
 
 def slot_range(partition: int, partitions: int) -> range:
-    """The slice of the slots in which a partition has its slot; the slices of a namespace cover all slots."""
+    """Return the slice of the slots that contains a partition's slot; the slices of a namespace cover all slots."""
     count = _number_of_partitions(partitions)
     if not 0 <= _whole(partition, "a partition") < count:
-        raise ValueError(f"of {count} partitions there is none with number {partition}; they count from 0")
+        raise ValueError(f"there is no partition {partition}: the {count} partitions are numbered from 0")
     return range(partition * SLOTS // count, (partition + 1) * SLOTS // count)
 
 
 def registry_salt() -> str:
-    """The salt of the registry's keys, the same for every namespace.
+    """Return the salt of the registry's keys, which is the same for every namespace.
 
-    Its slot is no partition's. Nothing would break if it were, since the keys differ in what follows the salt. But a
-    call that mixes keys of the registry with a partition's is a fault, and so every cluster refuses it.
+    No partition is in its slot. Sharing a slot would break nothing, because the keys differ after the salt. But a call
+    that mixes keys of the registry with a partition's is a fault, and with different slots every cluster refuses it.
     """
     return _REGISTRY_SALT
 
 
 def partition_for_name(name: str, partitions: int) -> int:
-    """The partition in which the unpartitioned entity of this name lives whole.
+    """Return the partition that holds the unpartitioned entity of this name.
 
-    Names that differ in the case of ASCII letters only are one name.
+    Names that differ only in the case of ASCII letters are the same name.
     """
     return _hash(name_key(name)) % _number_of_partitions(partitions)
 
 
 def partition_for_key(key: str | bytes, partitions: int) -> int:
-    """The partition in which messages of this session id, partition key or message id live.
+    """Return the partition of messages with this session id, partition key or message id.
 
-    A message id that is no text is given as bytes. A text with an unpaired surrogate raises
-    :class:`UnicodeEncodeError`, which is a :class:`ValueError`: it cannot be sent, and
-    :func:`sbredis.engine._names.identifier` says so in clearer words before it comes here.
+    A message id that is not text is given as bytes. A text with an unpaired surrogate raises
+    :class:`UnicodeEncodeError`, which is a :class:`ValueError`. Such a text cannot be sent;
+    :func:`sbredis.engine._names.identifier` refuses it first, with a clearer error.
     """
     return _hash(key) % _number_of_partitions(partitions)
 
@@ -79,7 +79,7 @@ def _salts(partitions: int) -> tuple[str, ...]:
     salt_of = _salt_of_slots()
     chosen: list[str] = []
     for partition in range(partitions):
-        # Twice P times a position is a whole number, for the middle of a slice as for the middle of a slot.
+        # Twice P times a position is a whole number, both for the middle of a slice and for the middle of a slot.
         middle = (2 * partition + 1) * SLOTS
         near = middle // (2 * partitions)
         _, salt = min(
@@ -93,7 +93,7 @@ def _salts(partitions: int) -> tuple[str, ...]:
 
 @cache
 def _salt_of_slots() -> Mapping[int, str]:
-    """The smallest salt of each slot that has one. Made when it is first needed: it takes some 20 ms."""
+    """Return the smallest salt of each slot that has one. Computed on first use, because it takes some 20 ms."""
     found: dict[int, str] = {}
     for characters in product(digits + ascii_lowercase, repeat=3):
         salt = "".join(characters)
@@ -102,10 +102,10 @@ def _salt_of_slots() -> Mapping[int, str]:
 
 
 def _hash(text: str | bytes) -> int:
-    """32 bits that depend on the text, or on the bytes, alone, in every process and on every machine.
+    """Return a 32-bit hash that depends only on the text or the bytes, in every process and on every machine.
 
-    CRC32 alone leaves partitions empty: it is linear, so keys that count in eights, say, reach a part of the remainders
-    only. What follows it is the finishing step of MurmurHash3, after which every bit depends on all others.
+    CRC32 alone leaves partitions empty: it is linear, so keys that count in eights, for example, reach only a part of
+    the remainders. The finishing step of MurmurHash3 follows, after which every bit depends on all others.
     """
     mixed = crc32(text if isinstance(text, bytes) else text.encode())
     mixed = ((mixed ^ mixed >> 16) * 0x85EBCA6B) & 0xFFFFFFFF
@@ -122,5 +122,5 @@ def _number_of_partitions(value: object) -> int:
 
 def _whole(value: object, what: str) -> int:
     if isinstance(value, bool) or not isinstance(value, int):
-        raise TypeError(f"{what} is a whole number, not {type(value).__name__}")
+        raise TypeError(f"{what} must be a whole number, not {type(value).__name__}")
     return value

@@ -1,4 +1,4 @@
-"""What a script refused, as an error: one table from its code to the class."""
+"""Refusals of scripts as errors: one table from the code to the class."""
 
 from __future__ import annotations
 
@@ -30,31 +30,31 @@ __all__ = [
 
 
 class SettingsStaleError(ServiceBusError):
-    """The caller's settings of an entity are older than those of its partition: it reads them again."""
+    """The caller's settings of an entity are older than those of its partition: the caller reads them again."""
 
     is_transient = True
 
 
 class SettingsBehindError(ServiceBusError):
-    """The partition's settings are older than the caller's: it is given the newer ones."""
+    """The partition's settings are older than the caller's: the caller gives it the newer ones."""
 
     is_transient = True
 
 
 class LaneUnknownError(ServiceBusError):
-    """The partition does not know the lane of a call that is not its first: the caller opens another lane."""
+    """The partition does not know the lane of a call that is not the lane's first: the caller opens another lane."""
 
     is_transient = True
 
 
 class OverdueError(ServiceBusError):
-    """The partition had more due work than the time of the call was enough for."""
+    """The partition had more due work than it could do within the time of the call."""
 
     is_transient = True
 
 
 class RoleLostError(ServiceBusError):
-    """Another client has taken over what this one did for all."""
+    """Another client has taken over the role of this one."""
 
 
 class MalformedCallError(ServiceBusError, ValueError):
@@ -62,7 +62,7 @@ class MalformedCallError(ServiceBusError, ValueError):
 
 
 Refusal = Callable[[str], tuple[type[ServiceBusError], str]]
-"""From what stands behind a code to the class of the error and its text."""
+"""A function from the detail after a code to the class of the error and its text."""
 
 
 def _fixed(kind: type[ServiceBusError], text: str) -> Refusal:
@@ -90,54 +90,56 @@ def _sessions(detail: str) -> tuple[type[ServiceBusError], str]:
         )
     return ServiceBusError, (
         f"The SessionId was not set on message {detail} of the call, and it cannot be sent to the entity: "
-        "entities that require sessions take only messages that have one."
+        "entities that require sessions accept only messages with a session."
     )
 
 
 REFUSALS: dict[str, Refusal] = {
-    "GONE": _fixed(MessagingEntityNotFoundError, "The entity does not exist, or no longer."),
+    "GONE": _fixed(MessagingEntityNotFoundError, "The entity does not exist, or no longer exists."),
     "LAYOUT": _fixed(
         DataLayoutError,
-        "The partition is laid out in form {detail}, which this release cannot read: install the release that can.",
+        "The partition has data layout {detail}, which this release cannot read: install a release that can.",
     ),
-    "STALE": _fixed(SettingsStaleError, "The settings of the entity have changed: version {detail} holds."),
+    "STALE": _fixed(SettingsStaleError, "The settings of the entity have changed: the partition has version {detail}."),
     "CONFIG": _fixed(SettingsBehindError, "The partition has only version {detail} of the entity's settings."),
-    "LANE": _fixed(LaneUnknownError, "The partition does not know this lane, or no longer."),
-    "REPEATED": _fixed(MalformedCallError, "The call is older than the last one of its lane, {detail}."),
+    "LANE": _fixed(LaneUnknownError, "The partition does not know this lane, or has forgotten it."),
+    "REPEATED": _fixed(MalformedCallError, "The call is older than the last call of its lane, number {detail}."),
     "BADCALL": _fixed(MalformedCallError, "The call is malformed: {detail}."),
-    "FIXED": _fixed(MalformedCallError, "A setting that cannot change after creation was to be changed: {detail}."),
+    "FIXED": _fixed(MalformedCallError, "The setting {detail} cannot change after creation."),
     "DISABLED": _fixed(
         MessagingEntityDisabledError,
         "The entity's status is {detail}, which does not permit this operation. Nothing was changed. Repeat it when "
         "the status is Active again; an administration client can set it.",
     ),
-    "TOOLARGE": _fixed(MessageSizeExceededError, "Message {detail} of the call is larger than the entity takes."),
+    "TOOLARGE": _fixed(MessageSizeExceededError, "Message {detail} of the call is larger than the entity allows."),
     "DUE": _fixed(
         OverdueError,
-        "More messages have become due in this partition than could be worked through within the time of the call. "
-        "Nothing of the call was done: make it again.",
+        "More messages have become due in this partition than it could process within the time of the call. "
+        "The call has done nothing: make it again.",
     ),
     "QUOTA": _quota,
     "SESSIONS": _sessions,
     "LOST": _fixed(
         SessionLockLostError,
-        "The lock on the session has ended: its messages may be with another receiver. Accept it again.",
+        "The lock on the session has ended: its messages may be with another receiver. Accept the session again.",
     ),
     "HELD": _fixed(
-        ServiceBusError, "Of the session {detail} messages are out, which is the most: settle some of them first."
+        ServiceBusError,
+        "The receiver holds too many messages of the session; it may hold {detail}. Settle some of them first.",
     ),
-    "TARGET": _fixed(SettingsStaleError, "Subscription {detail} of the call is not here, or no longer."),
-    "FENCED": _fixed(RoleLostError, "Another client has taken over: the fence {detail} holds no longer."),
+    "TARGET": _fixed(SettingsStaleError, "Subscription {detail} of the call does not exist, or no longer exists."),
+    "FENCED": _fixed(RoleLostError, "Another client has taken over: the fence {detail} is no longer valid."),
 }
 
 
 def refused(error: ScriptRefusedError, refusals: Mapping[str, Refusal] = REFUSALS) -> ServiceBusError:
-    """The error that stands for a script's refusal; the same one, if no script of ours knows the code."""
+    """Return the error for a script's refusal; or the given error, if the code is in no table."""
     made = refusals.get(error.reply_code)
     if made is None:
         return error
     kind, text = made(error.detail)
-    # Any other refusal says that an attempt before this one did not run either; this one, that it has been forgotten.
+    # After any other refusal, an earlier attempt cannot have run either. If the lane is unknown, it may have run: the
+    # partition may have forgotten it.
     forgotten = kind is LaneUnknownError and error.after_unknown
     outcome = Outcome.UNKNOWN if forgotten else Outcome.REFUSED
     return kind(text, outcome=outcome, tracking_id=error.tracking_id)

@@ -1,4 +1,4 @@
-"""What a script is asked, and how its reply is read: made and read without I/O, sent by whoever holds a transport."""
+"""A call of a script, and the function that reads its reply. Neither does I/O; the owner of a transport sends it."""
 
 from __future__ import annotations
 
@@ -13,12 +13,12 @@ T = TypeVar("T")
 
 
 class Request(NamedTuple, Generic[T]):
-    """One call of one script. Sent again, it is the same call, and the scripts answer it as the first time."""
+    """One call of one script. If it is sent again, it is the same call, and the script gives the same answer."""
 
     script: Script
     keys: tuple[bytes, ...]
     arguments: tuple[Argument, ...]
     read: Callable[[Any], T]
-    """Turns the reply into the result."""
+    """The function that turns the reply into the result."""
     repeatable: bool = True
-    """Whether the script recognises a repetition, so that the transport may send it again after it was cut off."""
+    """Whether the script recognises a repetition, so that the transport may repeat a call that got no answer."""

@@ -1,4 +1,4 @@
-"""What the scripts answer, as it is used."""
+"""The results of the scripts."""
 
 from __future__ import annotations
 
@@ -29,17 +29,17 @@ __all__ = [
 
 
 class Record(NamedTuple):
-    """A message as it is stored, taken apart."""
+    """A stored message, parsed."""
 
     level: int
     enqueued: int | None
-    """When, in ms since 1970; ``None`` for one that is scheduled."""
+    """When it was enqueued, in ms since 1970; ``None`` for a scheduled message."""
     expires: int
     payload: bytes
 
 
 def read_record(record: bytes) -> Record:
-    """Take a stored message apart: a letter for its form, its level, its times, and what the sender gave."""
+    """Parse a stored message: a letter for its form, its level, its times, and the sender's payload."""
     form, level = record[:1], int(record[1:2])
     if form == b"a":
         return Record(level, int(record[2:15]), NEVER, record[15:])
@@ -51,7 +51,7 @@ def read_record(record: bytes) -> Record:
 
 
 def payload_offset(record: bytes) -> int:
-    """Where in a stored message begins what the sender gave."""
+    """Return the position in a stored message at which the sender's payload begins."""
     form = record[:1]
     if form not in (b"a", b"s", b"x"):
         raise ValueError(f"a record of an unknown form, {form!r}")
@@ -59,74 +59,75 @@ def payload_offset(record: bytes) -> int:
 
 
 class Delivery(NamedTuple):
-    """A message as it is given out or shown."""
+    """A message that was received or peeked."""
 
     name: str
     """Its number; with a ``d`` before it in the dead-letter queue."""
     record: bytes
     failures: int = 0
-    """How many deliveries of it failed before."""
+    """The number of earlier deliveries that failed."""
     reason: str = "-"
-    """Why it is a dead letter: A application, T expired, M delivery limit."""
+    """Why it is a dead letter, as the letter of a :class:`~sbredis.engine._lifecycle.Reason`."""
     changes: bytes = b""
-    """Changed properties, as the last one who changed them gave them."""
+    """Changed properties, as given by the last change."""
     state: str = "l"
-    """Its state: a active, l locked, w delayed, f deferred, g locked from among the deferred, s scheduled."""
+    """Its state: a active, l locked, w delayed, f deferred, g locked while deferred, s scheduled."""
     expires: int | None = None
-    """When it expires, if that is another time than its record says: a copy has a life of its own."""
+    """When it expires, if its record says another time: a copy has a life of its own."""
 
 
 class Sent(NamedTuple):
-    """What became of a send."""
+    """The result of a send."""
 
     more: bool
-    """More was due in the partition than a call does on its way: it wants another call."""
+    """More work was due in the partition than a call does first: it needs another call."""
     first: int
     """The number of the first message; the others follow without a gap."""
     dropped: int
-    """How many were duplicates."""
+    """The number of messages that were dropped as duplicates."""
     scheduled: tuple[int, ...] = ()
-    """On a topic: the numbers of those that are to be published later."""
+    """On a topic: the numbers of the messages that will be published later."""
 
 
 class Received(NamedTuple):
-    """What was given out."""
+    """The result of a receive."""
 
     more: bool
     due: int
-    """In how many ms something is due in the partition, if nothing is left to give out; 0 for never."""
+    """The ms until something is due in the partition, if nothing is left to give out; 0 for never."""
     lock: int
-    """For how many ms the messages are locked, from when the script ran."""
+    """The ms for which the messages are locked, counted from the run of the script."""
     messages: tuple[Delivery, ...]
     missing: tuple[str, ...] = ()
-    """What was asked for by name and is not there; then nothing was given out."""
+    """The requested names that are not there; if there are any, nothing was given out."""
     left: int = 0
-    """How many of the last names found no room in the answer. They are still deferred."""
+    """The number of names at the end of the list that did not fit into the answer. They are still deferred."""
     waits: bool = False
-    """The receiver waits for other messages from now on: these are all there are, or there are none."""
+    """The receiver now waits for other messages, because these are all, or there are none."""
 
 
 class Looked(NamedTuple):
-    """What a look found."""
+    """The result of a look."""
 
     more: bool
     due: int
-    """In how many ms something is due in the partition, if nothing was found; 0 for never."""
+    """The ms until something is due in the partition, if nothing was found; 0 for never."""
     found: bool
-    """There is something to be received, unless it has expired; if not, whoever looked waits from then on."""
+    """There is a message to receive, unless it has expired. If there is none, the caller now waits."""
 
 
 class Accepted(NamedTuple):
-    """What became of an attempt to lock a session."""
+    """The result of an attempt to lock a session."""
 
     more: bool
     due: int
-    """In how many ms something is due in the partition, if none was locked; 0 for never."""
+    """The ms until something is due in the partition, if no session was locked; 0 for never."""
     lock: int
-    """For how many ms it is locked, from when the script ran."""
+    """The ms for which the session is locked, counted from the run of the script."""
     outcome: Literal["taken", "found", "locked", "lapsing", "none"]
-    """It is the caller's; or a look has found one; it is somebody else's; or it will be free when the next call has
-    released what was held of it; or there is none, and whoever was to be woken waits.
+    """``taken``: the caller has the lock. ``found``: a look has found a free session. ``locked``: another receiver has
+    the lock. ``lapsing``: the session will be free when the next call has released its held messages. ``none``: there
+    is no free session; a caller that gave a channel now waits.
     """
     session: str
 
@@ -137,37 +138,37 @@ class SessionsListed:
 
     names: tuple[str, ...]
     times: tuple[int, ...]
-    """When the state of each was set, in ms since 1970, where they are in the order of that."""
+    """When the state of each session was set, in ms since 1970, if the list is in the order of these times."""
     onwards: str | None
-    """The session behind which the next page begins; ``None`` at the end."""
+    """The session after which the next page begins; ``None`` at the end."""
     more: bool = False
-    """Something was due that may change the list: :meth:`Partition.due` does it."""
+    """Work is due that may change the list: :meth:`Partition.due` does it."""
 
 
 class Settled(NamedTuple):
-    """What became of a settlement: all but those named were settled."""
+    """The result of a settlement: all messages were settled except the ones named here."""
 
     more: bool
     lost: tuple[str, ...]
-    """Whose lock had ended, or is another's."""
+    """Messages whose lock had ended, or belongs to another token."""
     unfit: tuple[str, ...] = ()
-    """What is a dead letter already and cannot become one."""
+    """Messages that are dead letters already and cannot be dead-lettered."""
 
 
 class Renewed(NamedTuple):
-    """What became of a renewal."""
+    """The result of a renewal."""
 
     more: bool
     lock: int
-    """For how many ms they are locked, from when the script ran."""
+    """The ms for which the messages are locked, counted from the run of the script."""
     lost: tuple[str, ...]
     moved: tuple[str, ...]
-    """Those that are held under the new token from now on."""
+    """The messages that are now locked under the new token."""
 
 
 @dataclass(frozen=True, slots=True)
 class Undone:
-    """What became of a cancellation: all of it, or nothing if some were not scheduled."""
+    """The result of a cancellation. If some messages were not scheduled, nothing was cancelled."""
 
     more: bool
     missing: tuple[str, ...]
@@ -175,39 +176,39 @@ class Undone:
 
 @dataclass(frozen=True, slots=True)
 class Purged:
-    """What a step of a purge did."""
+    """The result of one step of a purge."""
 
     more: bool
     count: int
     onwards: int | None
-    """Where the next step begins; ``None`` at the end."""
+    """The place where the next step begins; ``None`` at the end."""
 
 
 @dataclass(frozen=True, slots=True)
 class Peeked:
-    """What was shown: messages as they are once what is due has happened."""
+    """The result of a peek: messages as they are after all due work."""
 
     messages: tuple[Delivery, ...]
     more: bool = False
-    """More was due than the call works out: :meth:`Partition.due` does it, and then the call can be made again."""
+    """More work was due than the call computes: :meth:`Partition.due` does it, and then the call can be made again."""
 
 
 @dataclass(frozen=True, slots=True)
 class Awoken:
-    """What is left to be done by the clock."""
+    """The result of doing due work."""
 
     more: bool
     due: int
-    """In how many ms something is due in the partition; 0 for never."""
+    """The ms until something is due in the partition; 0 for never."""
 
 
 class Counts(NamedTuple):
-    """How many messages a partition holds, by where they are once what is due has happened."""
+    """The numbers of messages in a partition, by side and state after all due work."""
 
     more: int
-    """1 if more was due than the call works out: :meth:`Partition.due` does it, and then the call can be made again."""
+    """1 if more was due than the call computes: :meth:`Partition.due` does it, and then the call can be made again."""
     due: int
-    """In how many ms something is due in the partition; 0 for never."""
+    """The ms until something is due in the partition; 0 for never."""
     bytes: int
     last: int
     active: int
@@ -226,12 +227,12 @@ class Counts(NamedTuple):
 
 
 def names(list_: list[bytes]) -> tuple[str, ...]:
-    """Names of messages in a reply."""
+    """Read the names of messages in a reply."""
     return tuple(name.decode() for name in list_)
 
 
 def deliveries(given: list[bytes], records: list[bytes], extras: list[Any], states: str = "") -> tuple[Delivery, ...]:
-    """Messages in a reply; ``extras`` are place, failures, reason, expiry and changes of those that have any."""
+    """Read the messages in a reply; ``extras`` are index, failures, reason, expiry and changes of some of them."""
     if not extras and not states:
         return tuple([Delivery(name.decode(), record) for name, record in zip(given, records, strict=True)])
     known = {extras[at]: extras[at + 1 : at + 5] for at in range(0, len(extras), 5)}
@@ -240,7 +241,7 @@ def deliveries(given: list[bytes], records: list[bytes], extras: list[Any], stat
         state = states[place - 1] if states else "l"
         if place in known:
             failures, reason, expires, changes = known[place]
-            own = None if name.startswith(b"d") else int(expires)  # a dead letter expires no more, and says when it did
+            own = None if name.startswith(b"d") else int(expires)  # a dead letter does not expire
             if own == (int(record[15:28]) if record.startswith(b"x") else NEVER):
                 own = None
             result.append(Delivery(name.decode(), record, failures, reason.decode(), changes, state, own))
@@ -250,7 +251,7 @@ def deliveries(given: list[bytes], records: list[bytes], extras: list[Any], stat
 
 
 def spelled_out(runs: bytes) -> tuple[int, ...]:
-    """Numbers that a reply gives as runs: ``4-6,9`` is 4, 5, 6 and 9."""
+    """Return the numbers that a reply gives as runs: ``4-6,9`` is 4, 5, 6 and 9."""
     numbers: list[int] = []
     for run in runs.decode().split(","):
         first, _, last = run.partition("-")

@@ -1,12 +1,14 @@
-"""The operations of the broker as they are sent: a Lua file behind the fragments it uses; and what its header promises.
+"""The operations of the broker as they are sent, a Lua file after the fragments that it uses; and their contracts.
 
-An operation is ``lua/NAME.lua``. A fragment is ``lua/includes/SUBJECT/NAME.lua``; its name is unique, so nothing but
-the reader of the files needs to know its folder. A constant of ``_lua_constants.py`` is used like a fragment, and is
-written when the script is loaded. Either names the fragments it uses in lines ``-- @use NAME NAME``
-above its code. A fragment defines one local, called as its file, and nothing else, so that fragments
-can stand behind one another in one chunk and none changes what another means; a constant may be spelled in upper
-case. ``-- @use NAME NAME inside`` puts fragments inside the function, because a call pays for making a function each
-time it comes to one, and most calls never come to what is rarely needed.
+An operation is ``lua/NAME.lua``. A fragment is ``lua/includes/SUBJECT/NAME.lua``; its name is unique, so only the
+loader needs to know its folder. A constant of ``_lua_constants.py`` is used like a fragment, and is generated when the
+script is loaded. Operations and fragments name the fragments that they use in lines ``-- @use NAME NAME`` above their
+code. A fragment defines one local with the name of its file, and nothing else. So all fragments can be in one chunk,
+and none changes the meaning of another. A constant may be in upper case.
+
+``-- @use NAME NAME inside`` puts fragments inside the function of the fragment. A call pays for each function that it
+creates; so it pays for rarely needed fragments only if it reaches them.
+
 :func:`expand` and :func:`contract` compute; :func:`load` and :func:`operations` read the files of this package.
 """
 
@@ -40,7 +42,7 @@ Read = Callable[[str], str | None]
 
 
 class ScriptFormatError(Exception):
-    """A Lua file is not written as this module reads it: a mistake in sbredis, never in what uses it."""
+    """A Lua file does not have the required form: a mistake in sbredis, never in the code that uses it."""
 
 
 # -- expansion ---------------------------------------------------------------------------------------------------------
@@ -52,7 +54,8 @@ _DIRECTIVE = re.compile(r"\s*--+\s*@")
 _USE = re.compile(rf"-- @use (?P<names>{_NAME}(?: {_NAME})*?)(?P<inside> inside)?")
 _CLOSING = re.compile(r"end\b|[)}\]]")
 
-# What may hold line breaks, and what may hold the beginning of such a thing without beginning it.
+# Long comments and long strings, which may contain line breaks; and line comments and strings, which may contain text
+# that looks like the beginning of one.
 _TOKEN = re.compile(
     r"--\[(?P<c>=*)\[.*?\](?P=c)\]|--[^\n]*|\[(?P<s>=*)\[.*?\](?P=s)\]"
     r"""|"(?:\\.|[^"\\\n])*"|'(?:\\.|[^'\\\n])*'""",
@@ -62,30 +65,30 @@ _TOKEN = re.compile(
 
 @dataclass(frozen=True, slots=True)
 class _File:
-    """One file, taken apart: the fragments it names, and its code without comments and blank lines."""
+    """One parsed file: the fragments that it names, and its code without comments and blank lines."""
 
     shebang: str | None
     uses: tuple[str, ...]
     inside: tuple[str, ...]
-    """Those that stand inside its function, and cost nothing until that is called."""
+    """The fragments inside its function, which cost nothing until the function is called."""
     code: tuple[str, ...]
     top_level: tuple[tuple[int, str], ...]
-    """The lines of code that are not indented, with their numbers, but for the insides of long strings."""
+    """The lines of code that are not indented, with their numbers, without the insides of long strings."""
 
 
 def expand(name: str, read: Read) -> str:
-    """The source of an operation as it is sent: its shebang, every fragment it needs, its body.
+    """Return the source of an operation as it is sent: its shebang, every fragment that it needs, its body.
 
-    Each fragment stands there once, after those that it uses itself. Comments that fill their line and blank lines are
-    dropped. ``read`` gives the text of ``"send"`` or ``"includes/begin"``, whatever folder of ``includes`` the fragment
-    is in, and None where there is no such file. Raises :class:`ScriptFormatError`, which tells by which way it came to
-    the file at fault.
+    Each fragment occurs once, after the fragments that it uses itself. Blank lines and comments that fill their line
+    are dropped. ``read`` returns the text of ``"send"`` or ``"includes/begin"``, from any folder of ``includes``, and
+    None if there is no such file. Raises :class:`ScriptFormatError`, which shows the chain of ``@use`` lines that leads
+    to the faulty file.
     """
     operation = _taken_apart(_text_of(name, read, (name,)), (name,))
     if operation.shebang is None:
         _refuse((name,), "an operation begins with a line '#!lua' or '#!lua flags=…'")
     if operation.inside:
-        _refuse((name,), "an operation is no function that fragments could stand inside of")
+        _refuse((name,), "an operation is not a function, so it cannot have fragments inside")
     fragments = _Fragments(name, read)
     lines = [operation.shebang, *fragments.outside(operation.uses), f"-- {name}.lua", *operation.code]
     return "\n".join(lines) + "\n"
@@ -100,9 +103,9 @@ class _Fragments:
         self._known: dict[str, _File] = {}
 
     def outside(self, uses: tuple[str, ...]) -> list[str]:
-        """The lines of all that an operation needs, each behind what it needs itself."""
+        """Return the lines of all fragments that an operation needs, each after the fragments that it needs itself."""
         outside = self._needed(uses, (self._operation,), lambda _: ())
-        # What is outside anyway is not repeated inside, and stands before those inside of which it is needed.
+        # A fragment that is outside anyway is not repeated inside. It comes before the fragments that need it inside.
         ordered = self._needed(
             uses, (self._operation,), lambda host: tuple(used for used in self._within(host) if used in outside)
         )
@@ -117,13 +120,13 @@ class _Fragments:
     def _needed(
         self, uses: tuple[str, ...], stack: tuple[str, ...], also: Callable[[str], tuple[str, ...]]
     ) -> tuple[str, ...]:
-        """All that is used, by whatever way, in order; ``also`` says what else a fragment needs before it."""
+        """Return all fragments used, directly or not, in order; ``also`` names more that a fragment needs before it."""
         found: dict[str, None] = {}
 
         def gather(uses: tuple[str, ...], stack: tuple[str, ...]) -> None:
             for used in uses:
                 way = (*stack, used)
-                if used in stack[1:]:  # the operation is no fragment, even if one is called as it is
+                if used in stack[1:]:  # the operation is not a fragment, even if one has the same name
                     _refuse(way, "a cycle")
                 if used not in found:
                     gather((*self._fragment(used, way).uses, *also(used)), way)
@@ -133,11 +136,11 @@ class _Fragments:
         return tuple(found)
 
     def _within(self, host: str) -> tuple[str, ...]:
-        """All that the inside of a fragment needs."""
+        """Return all fragments that the inside of a fragment needs."""
         return self._needed(self._known[host].inside, (self._operation, host), lambda used: self._known[used].inside)
 
     def _emitted(self, names: tuple[str, ...], there: frozenset[str]) -> list[str]:
-        """The lines of fragments, but for those that are there already; each with its inside behind its first line."""
+        """Return the lines of fragments that are not there yet, each with its inner fragments after its first line."""
         lines: list[str] = []
         for name in names:
             if name not in there:
@@ -162,7 +165,7 @@ def _text_of(file: str, read: Read, stack: tuple[str, ...]) -> str:
 
 
 def _inside(text: str) -> set[int]:
-    """The numbers of the lines that begin inside a string or a long comment, and are not what they look like."""
+    """Return the numbers of lines that begin inside a string or a long comment, so they are not code of their own."""
     numbers: set[int] = set()
     for token in _TOKEN.finditer(text):
         breaks = token[0].count("\n")
@@ -195,15 +198,15 @@ def _taken_apart(text: str, stack: tuple[str, ...]) -> _File:
 
 
 def _note_used(line: str, uses: dict[str, bool], stack: tuple[str, ...], number: int, *, after_code: bool) -> None:
-    """Add the fragments that a directive names to those named before, each with whether it belongs inside."""
+    """Add the fragments that a directive names to ``uses``, each with whether it belongs inside."""
     use = _USE.fullmatch(line)
     if not use:
         _refuse(stack, f"expected '-- @use NAME …', the only directive there is, found {line!r}", number)
     for name in use["names"].split():
         if after_code:
-            _refuse(stack, f"'@use {name}' stands after the first line of code", number)
+            _refuse(stack, f"'@use {name}' comes after the first line of code", number)
         if name in uses:
-            _refuse(stack, f"'@use {name}' stands there twice", number)
+            _refuse(stack, f"'@use {name}' occurs twice", number)
         uses[name] = use["inside"] is not None
 
 
@@ -215,13 +218,13 @@ def _check_fragment(name: str, fragment: _File, stack: tuple[str, ...]) -> None:
         _refuse(stack, f"expected {expected}, found no code")
     (first, line), *others = fragment.top_level
     if fragment.inside and not (line.startswith("local function ") and line.endswith(")")):
-        _refuse(stack, "only a function can have fragments inside it, behind its first line", first)
+        _refuse(stack, "only a function can have fragments inside, after its first line", first)
     if not re.match(rf"local (?:function {name}\(|(?:{name}|{name.upper()}) =)", line) or line != fragment.code[0]:
         _refuse(stack, f"expected {expected} as the first line of code, found {line!r}", first)
     for number, other in others:
         if not _CLOSING.match(other):
             _refuse(
-                stack, f"a fragment defines one local, called as its file, and nothing else; found {other!r}", number
+                stack, f"a fragment defines one local with its file's name, and nothing else; found {other!r}", number
             )
 
 
@@ -237,7 +240,7 @@ _ORDER = ("purpose", "KEYS", "ARGV", "Result", "Refusals")
 
 @dataclass(frozen=True, slots=True)
 class Contract:
-    """What the header of an operation promises, for tests that hold the Python side against it."""
+    """The contract in the header of an operation, for tests that compare the Python side with it."""
 
     purpose: str
     flags: tuple[str, ...]
@@ -246,16 +249,16 @@ class Contract:
     call: tuple[str, ...]
     """The arguments that every call of the engine has, listed under the name ``call``; they come first."""
     arguments: tuple[str, ...]
-    """The arguments of its own, in order, but for the variadic rest."""
+    """The operation's own arguments, in order, without the variadic rest."""
     rest: str | None
-    """The name of what may follow any number of times."""
+    """The name of the arguments that may follow any number of times."""
     result: str
     refusals: tuple[str, ...]
-    """The codes it may answer with; ``call`` stands for those of ``includes/calls/begin.lua``."""
+    """The codes of its refusals; ``call`` stands for the codes of ``includes/calls/begin.lua``."""
 
     @property
     def takes_run_id(self) -> bool:
-        """Whether the transport puts in the first argument of a call."""
+        """Whether the transport adds the first argument of a call."""
         return (self.call + self.arguments)[:1] == ("run_id",)
 
 
@@ -268,9 +271,9 @@ class _Section:
 
 
 def contract(source: str) -> Contract:
-    """What the header of an operation says, read from its file, not from what is sent, which has lost it.
+    """Return the contract in an operation's header. Reads the file's text, because the text that is sent has no header.
 
-    Raises :class:`ScriptFormatError`, which names the line and what was expected there.
+    Raises :class:`ScriptFormatError`, which names the line and the text that was expected there.
     """
     first, _, _ = source.partition("\n")
     shebang = _SHEBANG.fullmatch(first)
@@ -278,9 +281,9 @@ def contract(source: str) -> Contract:
         _expected("'#!lua' or '#!lua flags=…'", first, 1)
     sections = _sections(source)
     by_kind = {kind: [section for section in sections if section.kind == kind] for kind in _ORDER}
-    for kind, what in (("purpose", "what the operation is for"), ("Result", "'Result:'"), ("Refusals", "'Refusals:'")):
+    for kind, what in (("purpose", "its purpose"), ("Result", "'Result:'"), ("Refusals", "'Refusals:'")):
         if not any(section.text.strip() for section in by_kind[kind]):
-            raise ScriptFormatError(f"the header does not say {what}")
+            raise ScriptFormatError(f"the header does not state {what}")
     call, arguments, rest = _arguments(by_kind["ARGV"])
     return Contract(
         purpose=by_kind["purpose"][0].text.strip(),
@@ -295,7 +298,7 @@ def contract(source: str) -> Contract:
 
 
 def refusals(source: str) -> tuple[str, ...]:
-    """The codes after ``Refusals:`` in the header of a file, be it a fragment; none where there is no such line."""
+    """Return the codes after ``Refusals:`` in the header of an operation or fragment; none if there is no such line."""
     return tuple(code for section in _sections(source) if section.kind == "Refusals" for code in _codes(section))
 
 
@@ -304,7 +307,7 @@ def _expected(what: str, found: str, line: int) -> NoReturn:
 
 
 def _header(source: str) -> Iterator[tuple[int, str | None]]:
-    """The comments at the top with their line numbers; None for a directive, which belongs to the expansion."""
+    """Yield the comments at the top with their line numbers; None for a directive, which belongs to the expansion."""
     for number, line in enumerate(source.split("\n"), 1):
         if number == 1 and line.startswith("#!"):
             continue
@@ -319,7 +322,7 @@ def _sections(source: str) -> list[_Section]:
         last = sections[-1]
         if text is None:
             if last.kind == "Refusals":
-                break  # what stands between the directives and the code is about the code
+                break  # comments between the directives and the code are about the code
             continue
         start = _SECTION.match(text)
         if start:
@@ -343,7 +346,7 @@ def _begun(start: re.Match[str], number: int, text: str, last: _Section) -> _Sec
 
 
 def _following(section: _Section) -> str:
-    """What may stand after a section, for the text of an error."""
+    """Return what may follow a section, for the text of an error."""
     kind = section.kind
     if kind == "Refusals":
         return "'-- @use NAME …' or the code"
@@ -353,7 +356,7 @@ def _following(section: _Section) -> str:
 
 
 def _numbered(sections: list[_Section]) -> Iterator[tuple[_Section, re.Match[str], int]]:
-    """Each entry of KEYS or ARGV and how many it stands for, 0 for the rest. Numbers have no gaps and begin at 1."""
+    """Yield each entry of KEYS or ARGV and its count, 0 for the rest. The numbers begin at 1 and have no gaps."""
     number = 1
     names: set[str] = set()
     ended = False
@@ -403,7 +406,7 @@ def _arguments(sections: list[_Section]) -> tuple[tuple[str, ...], tuple[str, ..
 
 
 def _call(section: _Section, entry: re.Match[str], count: int) -> tuple[str, ...]:
-    """The names under ``ARGV[1-6] call``, the one range of arguments there is."""
+    """Return the names under ``ARGV[1-6] call``, the only range of arguments."""
     names = tuple(name.strip() for name in (entry["text"] or "").split(","))
     if entry["name"] != "call" or entry["first"] != "1":
         _expected("a range of ARGV only as 'ARGV[1-…] call'", section.text, section.line)
@@ -427,11 +430,11 @@ def _codes(section: _Section) -> tuple[str, ...]:
 
 # -- the files of this package -----------------------------------------------------------------------------------------
 
-# Through importlib.resources, because sbredis may be imported from a zipped wheel.
+# The files are read with importlib.resources, because sbredis may be imported from a zipped wheel.
 
 
 def read_source(name: str) -> str | None:
-    """Read a file of this package as ``expand`` asks for it: ``"send"`` or ``"includes/begin"``, with fields put in."""
+    """Read a file of this package for ``expand``: ``"send"`` or ``"includes/begin"``, with the fields put in."""
     if name in GENERATED:
         return GENERATED[name]
     if name in operations():
@@ -445,7 +448,7 @@ def read_source(name: str) -> str | None:
 
 
 def positioned(name: str, text: str) -> str:
-    """Put names and positions of fields into a Lua file where it names a list of them (:mod:`sbredis.engine._state`).
+    """Put names and positions of fields into a Lua file, wherever it names a list (:mod:`sbredis.engine._state`).
 
     Raises :class:`ScriptFormatError` for a field that its list does not have.
     """
@@ -486,6 +489,6 @@ def _at(*path: str) -> Traversable:
 
 @cache
 def load(name: str) -> Script:
-    """An operation of this package, as it is sent. Raises :class:`ScriptFormatError` if there is none of that name."""
+    """Return an operation of this package as it is sent. Raises :class:`ScriptFormatError` if there is none."""
     source = expand(name, read_source)
     return Script(name, source, takes_run_id=contract(read_source(name) or "").takes_run_id)

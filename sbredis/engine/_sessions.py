@@ -34,9 +34,9 @@ __all__ = [
 def accept_session(
     partition: Partition, call_id: CallId, token: str, name: str | None, *, waiter: bytes = b"", waiting_for: int = 1
 ) -> Request[Accepted]:
-    """Lock a session under a token: the one of this name or, without one, the one that has been free for longest.
+    """Lock a session under a token: the named one, or without a name the session that has been free for longest.
 
-    ``waiter`` is the channel on which the caller waits for one to be free, if it names none and gets none.
+    ``waiter`` is the channel on which the caller waits for a free session, if it names no session and gets none.
     """
     return _accepting(partition, call_id, token_of(token), name, 1, waiter, waiting_for)
 
@@ -44,9 +44,9 @@ def accept_session(
 def look_for_session(
     partition: Partition, *, waiter: bytes = b"", waiting_for: int = 1, call_id: CallId = NO_CALL_ID
 ) -> Request[Accepted]:
-    """Tell whether a session is free, without locking it; if not, wait as after an attempt to accept one.
+    """Tell whether a session is free, without locking it; if none is, wait as after an attempt to accept one.
 
-    With ``waiting_for`` 0 the caller does not wait, and is forgotten if it did. It has no place in a lane.
+    With ``waiting_for`` 0 the caller does not wait, and an earlier wait ends. A look has no place in a lane.
     """
     return _accepting(partition, call_id, new_token(), None, 0, waiter, waiting_for)._replace(repeatable=True)
 
@@ -70,7 +70,7 @@ def _accepting(  # noqa: PLR0917 -- the arguments of the script
 
 
 def renew_session(partition: Partition, call_id: CallId, session: SessionLock) -> Request[int]:
-    """Lock a session for the full duration again; the result is for how many ms."""
+    """Renew the lock on a session for the full duration; the result is the duration in ms."""
 
     def read(reply: list[Any]) -> int:
         return int(reply[1])
@@ -79,7 +79,7 @@ def renew_session(partition: Partition, call_id: CallId, session: SessionLock) -
 
 
 def release_session(partition: Partition, call_id: CallId, session: SessionLock) -> Request[int]:
-    """Give a session back, and what is held of it, which counts no delivery; the result is how many messages."""
+    """Give a session and its held messages back, without counting deliveries; the result is the number of messages."""
 
     def read(reply: list[Any]) -> int:
         return int(reply[1])
@@ -88,12 +88,12 @@ def release_session(partition: Partition, call_id: CallId, session: SessionLock)
 
 
 def set_state(partition: Partition, call_id: CallId, session: SessionLock, state: bytes | None) -> Request[bool]:
-    """Keep a state for a session, or, with ``None``, none; the result says whether more is due."""
+    """Set the state of a session, or remove it with ``None``; the result says whether more is due."""
     if state is not None and type(state) is not bytes:
-        raise TypeError(f"the state of a session is bytes, not {type(state).__name__}")
+        raise TypeError(f"the state of a session must be bytes, not {type(state).__name__}")
     if state is not None and len(state) > partition.settings.largest_message:
         raise MessageSizeExceededError(
-            f"the state of the session has {len(state)} bytes; the entity takes up to "
+            f"the state of the session has {len(state)} bytes; the entity allows up to "
             f"{partition.settings.largest_message} bytes"
         )
 
@@ -105,7 +105,7 @@ def set_state(partition: Partition, call_id: CallId, session: SessionLock, state
 
 
 def get_state(partition: Partition, session: SessionLock, call_id: CallId = NO_CALL_ID) -> Request[bytes | None]:
-    """The state of a session."""
+    """Read the state of a session."""
 
     def read(reply: list[Any]) -> bytes | None:
         return reply[1] if len(reply) > 1 else None
@@ -116,7 +116,7 @@ def get_state(partition: Partition, session: SessionLock, call_id: CallId = NO_C
 def list_sessions(
     partition: Partition, wanted: int, after: str | None = None, call_id: CallId = NO_CALL_ID
 ) -> Request[SessionsListed]:
-    """Sessions that have a state, or messages that are active, in the order of their names in UTF-8."""
+    """List sessions that have a state, active messages or held messages, in the order of their names in UTF-8."""
     scalars: dict[str, Argument] = {"wanted": _wanted(wanted), "after": signed(after), "since": ""}
     return partition.request("list_sessions", call_id, _listed, scalars)
 
@@ -124,7 +124,7 @@ def list_sessions(
 def list_sessions_since(
     partition: Partition, wanted: int, since: int, skip: int = 0, call_id: CallId = NO_CALL_ID
 ) -> Request[SessionsListed]:
-    """Sessions whose state was set at a time in ms or later, in order of that, without the first ``skip`` of them."""
+    """List sessions whose state was set at ``since`` (in ms) or later, in order of time, after the first ``skip``."""
     within("since", since, 0, NEVER)
     within("skip", skip, 0, 999_999_999)
     scalars: dict[str, Argument] = {"wanted": _wanted(wanted), "after": skip, "since": since}
@@ -139,11 +139,11 @@ def bury_session(
     *,
     share: int = 500,
 ) -> Request[Purged]:
-    """Move what there is of a session to the dead-letter queue; a step of it, and whether there is another."""
+    """Move one share of a session's messages to the dead-letter queue; the result says whether there may be more."""
     within("share", share, 1, MAXIMUM_CALL_MESSAGES)
     if len(changes) > MAXIMUM_CHANGES_BYTES:
         raise MessageSizeExceededError(
-            f"reason and description have {len(changes)} bytes; a message may have {MAXIMUM_CHANGES_BYTES}"
+            f"reason and description have {len(changes)} bytes; a message may have up to {MAXIMUM_CHANGES_BYTES}"
         )
 
     def read(reply: list[Any]) -> Purged:

@@ -1,8 +1,8 @@
-"""The settings of an entity as its partitions keep them. Pure.
+"""The settings of an entity as its partitions store them. Pure.
 
-Each field of :class:`PartitionSettings` declares all there is to know of a setting: its default, what it may be, the
-name under which a partition stores it, and whether it can change. What Python checks and sends follows from that, and
-so does what the scripts know of settings (:mod:`sbredis.engine._state`).
+Each field of :class:`PartitionSettings` declares everything about a setting: its default, its limits, the name under
+which a partition stores it, and whether it can change. Python's checks and arguments are derived from these
+declarations, and so are the tables of the scripts (:mod:`sbredis.engine._state`).
 """
 
 from __future__ import annotations
@@ -21,28 +21,28 @@ Status = Literal["Active", "Disabled", "SendDisabled", "ReceiveDisabled"]
 Clock = Literal["server", "test"]
 
 MAXIMUM_MESSAGE_BYTES = 100 * 1024 * 1024
-"""What the largest message may be set to."""
+"""The upper limit of the setting for the largest message."""
 
 
 class Setting(NamedTuple):
-    """What a setting may be, and where a partition stores it."""
+    """The values that a setting may have, and where a partition stores it."""
 
     stored: str
     """The name of its field in the hash of the partition."""
     words: tuple[str, ...] = ()
-    """The values of a setting that is one of a few words."""
+    """The possible values, if the setting is one of a few words."""
     least: int | None = None
     most: int | None = None
-    """The limits of a setting that is a whole number. One with neither words nor limits is a flag."""
+    """The limits, if the setting is a whole number. A setting with neither words nor limits is a flag."""
     optional: bool = False
-    """Whether it may be ``None``, which is stored as nothing."""
+    """Whether it may be ``None``, which is stored as an empty text."""
     fixed: str | None = None
-    """What an error calls a setting that cannot change; of an optional one, it is its presence that cannot."""
+    """The name in errors, if the setting cannot change. For an optional setting, only its presence is fixed."""
     with_records: bool = False
-    """Whether it is stored with the records, which another entity may keep, instead of in the partition's state."""
+    """Whether it is stored with the records, which may belong to another entity, not in the partition's state."""
 
     def check(self, name: str, value: object) -> None:
-        """Raise :class:`ValueError` for what the setting cannot be."""
+        """Raise :class:`ValueError` for a value that the setting cannot have."""
         if self.words:
             if value not in self.words:
                 raise ValueError(f"{name} must be one of {', '.join(self.words)}, not {quoted(value)}")
@@ -56,54 +56,54 @@ class Setting(NamedTuple):
 
 
 def _in(stored: str, **declared: Any) -> Mapping[str, Setting]:
-    """Declare, for a field of the settings, where it is stored and what it may be."""
+    """Declare where a field of the settings is stored and which values it may have."""
     return {"setting": Setting(stored, **declared)}
 
 
 @dataclass(frozen=True, slots=True)
 class PartitionSettings:
-    """What a partition knows of its entity. Durations are in ms."""
+    """The settings of an entity that its partitions store. Durations are in ms."""
 
     status: Status = field(default="Active", metadata=_in("status", words=get_args(Status)))
     lock_duration: int = field(default=60_000, metadata=_in("lock", least=1, most=NEVER))
     max_delivery_count: int = field(default=10, metadata=_in("deliveries", least=1, most=99_999))
     time_to_live: int = field(default=NEVER, metadata=_in("ttl", least=1, most=NEVER))
-    """The longest that a message may live, and what it lives if it says nothing."""
+    """The longest time to live of a message, which is also its default."""
     dead_letter_expired: bool = field(default=False, metadata=_in("dead"))
     duplicate_window: int | None = field(
         default=None,
         metadata=_in("window", least=1, most=NEVER, optional=True, fixed="whether duplicates are detected"),
     )
-    """``None`` where duplicates are not detected."""
+    """The window of duplicate detection; ``None`` if duplicates are not detected."""
     quota: int = field(
         default=1024 * 1024 * 1024, metadata=_in("quota", least=0, most=999_999_999_999_999, with_records=True)
     )
-    """How many bytes of messages the partition holds."""
+    """The largest number of bytes of messages in the partition."""
     largest_message: int = field(
         default=1024 * 1024, metadata=_in("largest", least=0, most=MAXIMUM_MESSAGE_BYTES, with_records=True)
     )
     clock: Clock = field(default="server", metadata=_in("clock", words=get_args(Clock), fixed="its clock"))
-    """``test`` lets callers tell the time."""
+    """With ``test``, callers tell the time."""
     shared: bool = field(default=False, metadata=_in("shared", fixed="where its messages are stored"))
     """Whether the messages are stored with another entity: with the topic of a subscription."""
     sessions: bool = field(default=False, metadata=_in("sessions", fixed="whether messages belong to sessions"))
-    """Whether messages belong to sessions, and are received session by session."""
+    """Whether messages belong to sessions and are received session by session."""
     topic: bool = field(default=False, metadata=_in("topic", fixed="whether it is a topic"))
-    """Whether it is a topic, which hands what it takes in to its subscriptions."""
+    """Whether the entity is a topic, which passes its messages to its subscriptions."""
 
     def __post_init__(self) -> None:
         for name, setting in SETTINGS.items():
             setting.check(name, getattr(self, name))
         if self.topic and (self.shared or self.sessions):
-            raise ValueError("a topic stores what it takes in, and gives nothing out: no shared, and no sessions")
+            raise ValueError("a topic stores its own messages and gives none out: it cannot have shared or sessions")
 
     def arguments(self) -> tuple[str | int, ...]:
-        """As the script that configures a partition takes them, in the order of :data:`SETTINGS`."""
+        """Return the settings as ``configure.lua`` takes them, in the order of :data:`SETTINGS`."""
         values = (getattr(self, name) for name in SETTINGS)
         return tuple("" if value is None else int(value) if type(value) is bool else value for value in values)
 
     def fixed_differences(self, other: PartitionSettings) -> tuple[str, ...]:
-        """Name what differs in other settings of the same entity, of what cannot change."""
+        """Return the names of fixed settings that differ from other settings of the same entity."""
         return tuple(
             setting.fixed
             for name, setting in SETTINGS.items()
@@ -114,9 +114,9 @@ class PartitionSettings:
 SETTINGS: Final[Mapping[str, Setting]] = MappingProxyType(
     {each.name: each.metadata["setting"] for each in fields(PartitionSettings)}
 )
-"""What each setting may be, by the names of the fields of :class:`PartitionSettings`, in their order."""
+"""The declaration of each setting, by the names of the fields of :class:`PartitionSettings`, in their order."""
 
 
 def _held(setting: Setting, value: object) -> object:
-    """What cannot change of a value."""
+    """Return the part of a value that cannot change."""
     return value is None if setting.optional else value

@@ -1,16 +1,16 @@
 """The fields of a partition's ``state`` and ``store``, by name: lists that Python and the scripts share. Pure.
 
 A script reads many fields with one HMGET, which answers by position. No Lua file counts these positions. It names a
-list of fields instead, and the loader (:mod:`sbredis.engine._scripts`) puts in what this module knows of the list::
+list of fields instead, and the loader (:mod:`sbredis.engine._scripts`) puts in names and positions from this module::
 
     local s = redis.call('HMGET', keys[1], unpack(STATE))    the names of the fields
-    local lock = tonumber(s[STATE.lock])                     the position of one
-    local p = { STATE.settings(s), now = now }               each setting by its name, of its type
+    local lock = tonumber(s[STATE.lock])                     the position of one field
+    local p = { STATE.settings(s), now = now }               each setting by its name, with its type
 
-The loader replaces the text of the script, so a call costs what it would cost with positions written by hand: a table
-of names would be made again for every call. A name that is not in the list is an error when the script is loaded.
+The loader replaces the text of the script, so a call costs no more than with positions written by hand. A table of
+names would be made again for every call. A name that is not in the list is an error when the script is loaded.
 
-``configure`` checks and stores settings by a table, the constant ``settings``, which comes from here as well.
+``configure`` checks and stores settings with a table, the constant ``settings``, which also comes from here.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from sbredis.engine._settings import SETTINGS, Setting
 __all__ = ["FIELD_LISTS", "LuaValue", "UnknownFieldError", "settings_table", "with_positions"]
 
 LuaValue: TypeAlias = "bool | int | str | tuple[LuaValue, ...] | Mapping[str, LuaValue]"
-"""What a script can have as a constant."""
+"""The types of a script's constants."""
 
 
 class UnknownFieldError(LookupError):
@@ -51,9 +51,9 @@ FIELD_LISTS: Final[Mapping[str, tuple[str, ...]]] = MappingProxyType(
 )
 """The fields that scripts read together, by the name of the list.
 
-- ``STATE``: all that a call may need of a partition.
-- ``TARGET``: what publishing needs of a subscription.
-- ``STORE``: what bounds the records, which is in the key ``store`` beside them.
+- ``STATE``: all fields of a partition that a call may need.
+- ``TARGET``: the fields of a subscription that publishing needs.
+- ``STORE``: the limits of the records and their present size, in the key ``store``.
 """
 
 _USED = re.compile(
@@ -63,7 +63,7 @@ _USED = re.compile(
 
 
 def with_positions(text: str) -> str:
-    """Put names and positions of fields into the text of a Lua file, where it names a list of fields.
+    """Put names and positions of fields into the text of a Lua file, wherever it names a list of fields.
 
     Raises :class:`UnknownFieldError` for a field that the list does not have.
     """
@@ -83,14 +83,14 @@ def with_positions(text: str) -> str:
 
 
 def _of_its_type(setting: Setting, stored: str) -> str:
-    """Lua that makes a setting out of what is stored: text, a number (or nil) or a boolean."""
+    """Return Lua that converts the stored text of a setting to its type: text, a number (or nil) or a boolean."""
     if setting.words:
         return stored
     return f"{stored} == '1'" if setting.least is None else f"tonumber({stored})"
 
 
 def settings_table() -> tuple[Mapping[str, LuaValue], ...]:
-    """What ``configure`` knows of each setting, in the order in which it takes them."""
+    """Return the table of settings for ``configure``, in the order in which it takes them."""
     return tuple(map(_entry, SETTINGS.values()))
 
 

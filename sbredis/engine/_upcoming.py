@@ -1,4 +1,4 @@
-"""When something will be due in partitions: as they are asked, and as they announce it."""
+"""The times when something will be due in partitions: asking for them, and reading announcements."""
 
 from __future__ import annotations
 
@@ -14,26 +14,26 @@ from sbredis.engine._scripts import load
 __all__ = ["MOST_ASKED", "Announcement", "due_channel", "read_announcement", "upcoming"]
 
 MOST_ASKED = 500
-"""How many partitions one call asks; that takes the server one to three milliseconds."""
+"""The largest number of partitions in one call; that takes the server one to three milliseconds."""
 
 
 class Announcement(NamedTuple):
-    """What a partition says on the channel of its slot."""
+    """An announcement of a partition on the channel of its slot."""
 
     entity: str
-    """The id of the entity that it belongs to."""
+    """The id of the partition's entity."""
     said: int
-    """What time it was there, in ms since 1970."""
+    """The time of the announcement by the partition's clock, in ms since 1970."""
     due: int
-    """When something will be due, by the same clock."""
+    """The time when something will be due, by the same clock."""
 
 
 def upcoming(
     namespace: str, salt: str, entities: Sequence[str], now: int | None = None
 ) -> Request[tuple[int | None, ...]]:
-    """Ask the partitions of these entities in the slot of ``salt`` in how many ms something is due, at the earliest.
+    """Ask the partitions of these entities in the slot of ``salt`` for a lower bound of the ms until something is due.
 
-    The answers come in the order of the entities: ``None`` where nothing will be due, or no such partition exists.
+    The answers are in the order of the entities: ``None`` if nothing will be due, or if no such partition exists.
     ``now`` is the time for partitions with a test clock.
     """
     within("the number of partitions", len(entities), 1, MOST_ASKED)
@@ -48,6 +48,6 @@ def upcoming(
 
 
 def read_announcement(payload: bytes) -> Announcement:
-    """What a partition has said; :class:`ValueError` for what no partition says."""
+    """Read an announcement of a partition; raise :class:`ValueError` for a payload that is none."""
     state, said, due = payload.split(b" ")
     return Announcement(entity_of(state), int(said), int(due))

@@ -1,7 +1,7 @@
-"""Values as bytes: what application properties and AMQP bodies may be. Each comes back with its type.
+"""Values of application properties and AMQP bodies as bytes. Each value keeps its type.
 
-A value is a letter for its type, a length and so many bytes. A list is its values, one after the other; a map its names
-and values, or its keys and values where a key is not text.
+A value is a letter for its type, a length, and that number of bytes. A list is its values, one after the other. A map
+is its names and values, or its keys and values if a key is not text.
 """
 
 from __future__ import annotations
@@ -33,33 +33,33 @@ __all__ = [
 Value: TypeAlias = (
     "bool | int | float | Decimal | str | bytes | datetime | UUID | list[Value] | dict[Any, Value] | None"
 )
-"""What an application property may be. A key of a map is one of these without parts."""
+"""The types of an application property. A key of a map is one of these types that has no parts."""
 
 _DEEPEST = 16
-"""How far lists and dictionaries may stand inside one another: no input may exhaust the stack."""
+"""The largest depth of nested lists and dictionaries, so that no input can exhaust the stack."""
 _DOUBLE = struct.Struct(">d")
 SHORT = [bytes((number,)) for number in range(128)]
-"""Lengths below 128, as they are written."""
+"""The encodings of lengths below 128."""
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _MICROSECOND = timedelta(microseconds=1)
 _FIRST = (datetime.min.replace(tzinfo=UTC) - _EPOCH) // _MICROSECOND
 _LAST = (datetime.max.replace(tzinfo=UTC) - _EPOCH) // _MICROSECOND
 _LEAST, _MOST = -(1 << 63), (1 << 64) - 1
-"""Whole numbers are those of 64 bits, with a sign or without: what AMQP has."""
+"""Whole numbers have 64 bits, with or without a sign, as in AMQP."""
 _MOST_DIGITS, _LEAST_EXPONENT, _MOST_EXPONENT = 34, -6176, 6111
-"""Decimals are those of 128 bits of IEEE 754: what AMQP has."""
+"""Decimals have the 128 bits of IEEE 754, as in AMQP."""
 _LONGEST_DECIMAL = 64
 
 
 class CodecError(ValueError):
-    """Bytes that are no message as this release writes or reads them."""
+    """Bytes that are not a message in a form that this release can read."""
 
 
 # -- parts -------------------------------------------------------------------------------------------------------------
 
 
 def length_bytes(number: int) -> bytes:
-    """A length, seven bits a byte, the lowest first."""
+    """Encode a length with seven bits a byte, the lowest first."""
     if number < 128:
         return SHORT[number]
     digits = bytearray()
@@ -84,7 +84,7 @@ def _read_length(data: bytes, at: int) -> tuple[int, int]:
 
 
 def taken(data: bytes, at: int) -> tuple[bytes, int]:
-    """A length and so many bytes."""
+    """Read a length and that number of bytes; return the bytes and their end."""
     if at < len(data) and data[at] < 128:
         start = at + 1
         end = start + data[at]
@@ -114,12 +114,12 @@ def read_number(value: bytes) -> int:
 
 
 def map_bytes(values: Mapping[Any, Any], depth: int) -> bytes:
-    """Values by their names."""
+    """Encode values by their names."""
     _require_depth(depth)
     parts: list[bytes] = []
     for key, value in values.items():
         if not isinstance(key, str):
-            raise TypeError(f"the name of a property is text, not {type(key).__name__}")
+            raise TypeError(f"the name of a property must be text, not {type(key).__name__}")
         name = key.encode()
         kind, data = value_bytes(value, key, depth)
         parts += (length_bytes(len(name)), name, kind, length_bytes(len(data)), data)
@@ -127,7 +127,7 @@ def map_bytes(values: Mapping[Any, Any], depth: int) -> bytes:
 
 
 def _keyed(values: Mapping[Any, Any], name: str, depth: int) -> tuple[bytes, bytes]:
-    """A map inside a property."""
+    """Encode a map inside a property: return the letter of its form and its bytes."""
     if all(isinstance(key, str) for key in values):
         return b"m", map_bytes(values, depth)
     _require_depth(depth)
@@ -135,8 +135,8 @@ def _keyed(values: Mapping[Any, Any], name: str, depth: int) -> tuple[bytes, byt
     for key, value in values.items():
         if not isinstance(key, _SIMPLE):
             raise TypeError(
-                f"property {quoted(name)} has a key of the type {type(key).__name__}; a key is text, bytes, a number, "
-                "a truth value, a time, a UUID or None"
+                f"property {quoted(name)} has a key of the type {type(key).__name__}; a key must be text, bytes, a "
+                "number, a truth value, a time, a UUID or None"
             )
         for item in (key, value):
             kind, data = value_bytes(item, name, depth)
@@ -155,15 +155,15 @@ def _list(values: list[Any] | tuple[Any, ...], name: str, depth: int) -> bytes:
 
 def _require_depth(depth: int) -> None:
     if depth > _DEEPEST:
-        raise ValueError(f"properties stand more than {_DEEPEST} deep inside one another")
+        raise ValueError(f"properties are nested more than {_DEEPEST} deep")
 
 
 def _time(value: datetime, name: str) -> bytes:
     if value.tzinfo is None:
-        raise ValueError(f"property {quoted(name)} is a time without a zone: say which, datetime.UTC for one")
+        raise ValueError(f"property {quoted(name)} is a time without a time zone: give it one, such as datetime.UTC")
     microseconds = (value - _EPOCH) // _MICROSECOND
     if not _FIRST <= microseconds <= _LAST:
-        raise ValueError(f"property {quoted(name)} is {value}, which is no time of the years 1 to 9999 in UTC")
+        raise ValueError(f"property {quoted(name)} is {value}, which is outside the years 1 to 9999 in UTC")
     return b"%d" % microseconds
 
 
@@ -207,9 +207,9 @@ _WRITERS: dict[type, Callable[[Any, str, int], tuple[bytes, bytes]]] = {
     tuple: lambda value, name, depth: (b"l", _list(value, name, depth + 1)),
     dict: lambda value, name, depth: _keyed(value, name, depth + 1),
 }
-"""The letter and the bytes of a value by its type; a subclass is kept as what it extends."""
+"""Functions that return the letter and the bytes of a value, by its type; a subclass is stored as its base class."""
 _SIMPLE = (str, int, float, bytes, datetime, UUID, Decimal, type(None))
-"""What has no parts, and can be a key."""
+"""The types that have no parts and can be keys."""
 
 
 def value_bytes(value: Any, name: str, depth: int) -> tuple[bytes, bytes]:
@@ -217,13 +217,13 @@ def value_bytes(value: Any, name: str, depth: int) -> tuple[bytes, bytes]:
         if kind in _WRITERS:
             return _WRITERS[kind](value, name, depth)
     raise TypeError(
-        f"property {quoted(name)} is of the type {type(value).__name__}; a property is text, bytes, a number, "
+        f"property {quoted(name)} is of the type {type(value).__name__}; a property must be text, bytes, a number, "
         "a truth value, a time, a UUID, None, or a list or dictionary of these"
     )
 
 
 def read_map(data: bytes) -> dict[str, Value]:
-    """The properties or the annotations of a message."""
+    """Read the properties or the annotations of a message."""
     values: dict[str, Value] = NamedValues()
     _read_names(data, 1, values)
     return values
@@ -260,7 +260,7 @@ def _read_list(data: bytes, depth: int) -> list[Value]:
 
 def _require_shallow(depth: int) -> None:
     if depth > _DEEPEST:
-        raise CodecError(f"properties stand more than {_DEEPEST} deep inside one another")
+        raise CodecError(f"properties are nested more than {_DEEPEST} deep")
 
 
 def _read_double(value: bytes, _: int) -> float:
@@ -274,7 +274,7 @@ def _read_time(value: bytes, _: int) -> datetime:
     try:
         return _EPOCH + read_number(value) * _MICROSECOND
     except OverflowError:
-        raise CodecError("a time lies beyond all calendars") from None
+        raise CodecError("a time is outside the years 1 to 9999") from None
 
 
 def _read_uuid(value: bytes, _: int) -> UUID:

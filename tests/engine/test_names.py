@@ -71,7 +71,7 @@ def test_a_name_may_be_so_long_and_no_longer(named: Checked, longest: int) -> No
 @every_kind_of_name
 @pytest.mark.parametrize("value", [None, 7, b"orders", ["orders"]])
 def test_a_name_is_text(named: Callable[[Any], str], value: Any) -> None:
-    with pytest.raises(TypeError, match=f"is text, not {type(value).__name__}"):
+    with pytest.raises(TypeError, match=f"must be text, not {type(value).__name__}"):
         named(value)
 
 
@@ -176,7 +176,7 @@ def test_half_a_surrogate_pair_is_no_character(text: str, at: int) -> None:
 
 @pytest.mark.parametrize("value", [None, 7, b"id"])
 def test_an_identifier_is_text(value: Any) -> None:
-    with pytest.raises(TypeError, match=f"session id is text, not {type(value).__name__}"):
+    with pytest.raises(TypeError, match=f"session id must be text, not {type(value).__name__}"):
         identifier(value, "session id", may_be_empty=True)
 
 

@@ -233,19 +233,19 @@ def test_an_invalid_partition_count_is_refused_even_if_it_equals_a_valid_one(
 ) -> None:
     """True equals 1, whose salts are remembered."""
     ask(1)
-    with pytest.raises(TypeError, match=f"number of partitions is a whole number, not {type(count).__name__}"):
+    with pytest.raises(TypeError, match=f"number of partitions must be a whole number, not {type(count).__name__}"):
         ask(count)
 
 
 @pytest.mark.parametrize("partition", [-1, 16, 17])
 def test_a_partition_that_the_namespace_has_not_is_refused(partition: int) -> None:
-    with pytest.raises(ValueError, match=f"of 16 partitions there is none with number {partition}"):
+    with pytest.raises(ValueError, match=f"there is no partition {partition}: the 16 partitions"):
         slot_range(partition, 16)
 
 
 @pytest.mark.parametrize("partition", NOT_A_NUMBER)
 def test_an_invalid_partition_is_refused(partition: Any) -> None:
-    with pytest.raises(TypeError, match="a partition is a whole number"):
+    with pytest.raises(TypeError, match="a partition must be a whole number"):
         slot_range(partition, 16)
 
 

@@ -220,7 +220,7 @@ async def test_a_judged_message_is_published_at_once_if_its_time_has_passed(topi
 
 
 async def test_only_a_scheduled_message_may_be_without_a_route(topic: Topic) -> None:
-    with pytest.raises(ValueError, match="only what is scheduled"):
+    with pytest.raises(ValueError, match="only a scheduled message"):
         topic.topic.publish(topic.call_id(), [Outgoing(b"m")], [None], topic.subscriptions)
 
 

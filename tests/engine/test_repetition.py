@@ -432,7 +432,7 @@ async def test_a_call_that_is_older_than_the_last_of_its_lane_is_refused(bench: 
     await bench.tell(old)
     await bench.send(b"new")
     before = await bench.whole()
-    with pytest.raises(MalformedCallError, match="older than the last one of its lane, 2"):
+    with pytest.raises(MalformedCallError, match="older than the last call of its lane, number 2"):
         await bench.tell(old)
     assert await bench.whole() == before
 

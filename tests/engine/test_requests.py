@@ -150,7 +150,7 @@ async def test_a_message_that_is_too_large_is_refused_before_it_is_sent() -> Non
         lambda: small.publish(TURN, [Outgoing(b""), Outgoing(b"x" * 11)], [(), ()], []),
     ]
     for build in builds:
-        with pytest.raises(MessageSizeExceededError, match="message 1 has 11 bytes; the entity takes"):
+        with pytest.raises(MessageSizeExceededError, match="message 1 has 11 bytes; the entity allows"):
             await perform(Nobody(), build())
 
 
@@ -169,7 +169,7 @@ async def test_an_invalid_message_name_is_refused_before_sending(name: str) -> N
     builds: list[Build] = [lambda: OF.cancel(TURN, ["1", name]), lambda: OF.receive_deferred(TURN, TOKEN, [name])]
     builds += [lambda settle=settle: settle([Lock(TOKEN, name)]) for settle in SETTLING.values()]  # type: ignore[misc]
     for build in builds:
-        with pytest.raises(ValueError, match="is no number of a message"):
+        with pytest.raises(ValueError, match="is not the number of a message"):
             await perform(Nobody(), build())
 
 
@@ -182,7 +182,7 @@ async def test_an_invalid_token_is_refused_before_sending(token: str) -> None:
     ]
     builds += [lambda settle=settle: settle([Lock(token, "1")]) for settle in SETTLING.values()]  # type: ignore[misc]
     for build in builds:
-        with pytest.raises(ValueError, match="is no token of a lease"):
+        with pytest.raises(ValueError, match="is not the token of a lease"):
             await perform(Nobody(), build())
 
 
@@ -198,7 +198,7 @@ async def test_none_and_too_many_are_refused_before_they_are_sent(names: list[st
 
 @pytest.mark.parametrize("lane", [" ", "a b", "a\n", "é", "x" * 65, "\x7f"])
 async def test_an_invalid_lane_is_refused_before_sending(lane: str) -> None:
-    with pytest.raises(ValueError, match="is no lane"):
+    with pytest.raises(ValueError, match="is not a lane"):
         await perform(Nobody(), OF.due(CallId(lane, 1)))
 
 

@@ -107,7 +107,7 @@ def test_a_fragment_defines_one_local_of_its_name(fragment: str) -> None:
 
 
 NOT_A_DEFINITION = "o -> f, line {}: expected 'local function f(', 'local f =' or 'local F =' as the first line of code"
-ONE_LOCAL = "o -> f, line {}: a fragment defines one local, called as its file, and nothing else; found "
+ONE_LOCAL = "o -> f, line {}: a fragment defines one local with its file's name, and nothing else; found "
 NOT_A_USE = "o, line {}: expected '-- @use NAME …', the only directive there is, found "
 
 
@@ -124,18 +124,18 @@ NOT_A_USE = "o, line {}: expected '-- @use NAME …', the only directive there i
         ({"o": "#!/usr/bin/lua\nreturn 1"}, "o, line 1: expected '#!lua' or '#!lua flags=…'"),
         ({"o": "#!lua\n-- @use g"}, "o -> g: there is no includes/g.lua"),
         ({"o": "#!lua\n-- @use f", "includes/f": "-- @use g\nlocal f = 1"}, "o -> f -> g: there is no includes/g.lua"),
-        ({"o": "#!lua\n-- @use f\n-- @use f"}, "o, line 3: '@use f' stands there twice"),
-        ({"o": "#!lua\n-- @use f\n\nlocal x\n-- @use g"}, "o, line 5: '@use g' stands after the first line of code"),
+        ({"o": "#!lua\n-- @use f\n-- @use f"}, "o, line 3: '@use f' occurs twice"),
+        ({"o": "#!lua\n-- @use f\n\nlocal x\n-- @use g"}, "o, line 5: '@use g' comes after the first line of code"),
         ({"o": "#!lua\n-- @include f"}, NOT_A_USE.format(2) + "'-- @include f'"),
         ({"o": "#!lua\n-- @use"}, NOT_A_USE.format(2)),
-        ({"o": "#!lua\n-- @use f f"}, "o, line 2: '@use f' stands there twice"),
-        ({"o": "#!lua\n-- @use f g\n-- @use h g inside"}, "o, line 3: '@use g' stands there twice"),
+        ({"o": "#!lua\n-- @use f f"}, "o, line 2: '@use f' occurs twice"),
+        ({"o": "#!lua\n-- @use f g\n-- @use h g inside"}, "o, line 3: '@use g' occurs twice"),
         ({"o": "#!lua\n-- @use f, g"}, NOT_A_USE.format(2)),
         ({"o": "#!lua\n-- @use f  g"}, NOT_A_USE.format(2)),
         ({"o": "#!lua\n-- @use calls/f"}, NOT_A_USE.format(2)),
         (
             {"o": "#!lua\n-- @use f inside\nreturn 1"},
-            "o: an operation is no function that fragments could stand inside",
+            "o: an operation is not a function, so it cannot have fragments inside",
         ),
         ({"o": "#!lua\n-- @use f.lua"}, NOT_A_USE.format(2)),
         ({"o": "#!lua\n  -- @use f"}, NOT_A_USE.format(2)),
@@ -319,12 +319,12 @@ CODES = "expected 'none', or different upper case codes or 'call', separated by 
     [
         ("", "line 1: expected '#!lua' or '#!lua flags=…', found ''"),
         ("-- Does.\n" + TAIL, "line 1: expected '#!lua'"),
-        ("#!lua\n" + TAIL, "the header does not say what the operation is for"),
-        (HEAD, "the header does not say 'Result:'"),
-        (HEAD + "-- Refusals: none\n", "the header does not say 'Result:'"),
-        (HEAD + "-- Result: 1\n", "the header does not say 'Refusals:'"),
-        (HEAD + "-- Result: 1\n\n-- Refusals: none\n", "the header does not say 'Refusals:'"),
-        (HEAD + "-- Result: 1\n-- Refusals:\n", "the header does not say 'Refusals:'"),
+        ("#!lua\n" + TAIL, "the header does not state its purpose"),
+        (HEAD, "the header does not state 'Result:'"),
+        (HEAD + "-- Refusals: none\n", "the header does not state 'Result:'"),
+        (HEAD + "-- Result: 1\n", "the header does not state 'Refusals:'"),
+        (HEAD + "-- Result: 1\n\n-- Refusals: none\n", "the header does not state 'Refusals:'"),
+        (HEAD + "-- Result: 1\n-- Refusals:\n", "the header does not state 'Refusals:'"),
         (HEAD + "-- KEYS[2] a\n" + TAIL, "line 3: expected 'KEYS[1]' and a name, found 'KEYS[2] a'"),
         (HEAD + "-- KEYS[0] a\n" + TAIL, "line 3: expected 'KEYS[1]' and a name"),
         (HEAD + "-- KEYS[1] a\n-- KEYS[3] b\n" + TAIL, "line 4: expected 'KEYS[2]' and a name, found 'KEYS[3] b'"),

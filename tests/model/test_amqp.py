@@ -233,7 +233,7 @@ def test_a_body_that_cannot_be_sent_is_refused(given_parts: dict[str, Any], erro
             "annotations",
             {"x-opt-partition-key": "g", "x-opt-scheduled-enqueue-time": datetime(2030, 1, 1)},  # noqa: DTZ001
             ValueError,
-            "without a zone",
+            "without a time zone",
         ),
         ("delivery_annotations", 7, TypeError, "delivery_annotations must be a mapping or None, not int"),
         ("footer", "abc", TypeError, "footer must be a mapping or None, not str"),

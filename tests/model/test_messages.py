@@ -150,7 +150,7 @@ REFUSED: list[tuple[str, Any, type[Exception], str]] = [
         "application_properties",
         {"mine": datetime.max.replace(tzinfo=timezone(timedelta(hours=-1)))},
         ValueError,
-        "'mine' is .* no time of the years 1 to 9999 in UTC",
+        "'mine' is .* outside the years 1 to 9999 in UTC",
     ),
     (
         "scheduled_enqueue_time_utc",
@@ -158,7 +158,7 @@ REFUSED: list[tuple[str, Any, type[Exception], str]] = [
         ValueError,
         "is before year 1 in UTC",
     ),
-    ("application_properties", {"mine": NAIVE}, ValueError, "'mine' is a time without a zone"),
+    ("application_properties", {"mine": NAIVE}, ValueError, "'mine' is a time without a time zone"),
     ("application_properties", {"mine": "\ud800"}, ValueError, "'mine' has half a surrogate pair"),
     ("application_properties", {"\ud800": 1}, ValueError, "the name of a property has half a surrogate pair"),
     ("application_properties", {7: 1}, TypeError, "the name of a property must be str or None, not int"),

@@ -1,6 +1,6 @@
-"""The language of rules: filters that choose messages, actions that change the copies. Nothing here waits or opens.
+"""The language of rules: filters that choose messages, and actions that change the copies. It does no I/O.
 
-``docs/rules.md`` says what the language means.
+``docs/rules.md`` defines the language.
 """
 
 from __future__ import annotations

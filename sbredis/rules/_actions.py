@@ -1,4 +1,4 @@
-"""Actions: statements that change the copy of a message that a rule makes, and nothing else."""
+"""Actions: statements that change only the copy of a message that their rule makes."""
 
 from __future__ import annotations
 
@@ -22,14 +22,14 @@ from sbredis.rules._values import LARGEST, SMALLEST, Constant, Kind, Value, kind
 __all__ = ["RULE_NAME", "Action", "Changed", "compile_action"]
 
 RULE_NAME = "RuleName"
-"""The application property that tells which rule made a copy."""
+"""The application property with the name of the rule that made a copy."""
 
 _LONGEST_ID = 128
 _LONGEST_NAME = 64
-"""How many characters of a name an error shows."""
+"""The number of characters of a name that an error shows."""
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _LATEST = timedelta(milliseconds=9_999_999_999_998)
-"""The last time since then at which a message can be due."""
+"""The latest time at which a message can be due, as a duration since then."""
 _IDS = {"messageid", "partitionkey", "replytosessionid", "sessionid"}
 _MAY_NOT_BE_EMPTY = {"messageid", "partitionkey"}
 _DURATION = re.compile(
@@ -40,14 +40,14 @@ _DURATION = re.compile(
 
 
 class Changed(NamedTuple):
-    """What an action made of a message."""
+    """The result of an action on a message."""
 
     system: dict[str, Constant]
     user: dict[str, Value]
 
 
 class _Draft(MessageView):
-    """A copy of a message that is being changed. The statements of the action see what those before them did."""
+    """A copy of a message that is being changed. Each statement sees the changes of the statements before it."""
 
     __slots__ = ("changed", "properties")
 
@@ -57,7 +57,7 @@ class _Draft(MessageView):
         super().__init__(original.system, self.properties)
 
     def set_user(self, name: str, value: Value) -> None:
-        """Give a property a value, under the name it has if it is there."""
+        """Give a property a value, under its present name if it exists."""
         key = name.lower()
         spelled = [known for known in self.properties if known.lower() == key] if key in self.names else [name]
         self.properties[spelled[-1]] = value
@@ -80,7 +80,7 @@ Action: TypeAlias = Callable[[MessageView], Changed]
 
 
 def compile_action(given: SqlAction, rule: str) -> Action:
-    """What makes a rule's copy of a message. It raises :class:`EvaluationError` where the action fails."""
+    """Return the function that makes a rule's copies; it raises :class:`EvaluationError` if the action fails."""
     statements, parameters = read_action(given)
     compiler = Compiler(given.text, parameters)
     steps = [_step(statement, compiler) for statement in statements]
@@ -115,10 +115,10 @@ def _step(statement: Statement, compiler: Compiler) -> _Step:
 
 
 def _as_user(name: str, value: Constant, before: Value) -> Value:
-    """The value as a property takes it that had another one before: of its kind, if it can be."""
+    """Convert a value to the type of the property's former value, if that is possible."""
     if isinstance(value, timedelta):
         shown = shortened(name, _LONGEST_NAME)
-        raise EvaluationError(f"a duration cannot be the value of the property {shown}")
+        raise EvaluationError(f"the property {shown} cannot be a duration")
     if isinstance(value, str):
         reader = _READERS.get(type(before))
         if reader is not None:
@@ -130,7 +130,7 @@ def _as_user(name: str, value: Constant, before: Value) -> Value:
         try:
             return float(value)
         except OverflowError:
-            raise EvaluationError("the number does not fit into a floating-point one") from None
+            raise EvaluationError("the number does not fit into a floating-point number") from None
     if type(value) is int and type(before) is Decimal:
         return Decimal(value)
     if isinstance(value, datetime) and kind_of(value) is Kind.TIME:
@@ -139,9 +139,9 @@ def _as_user(name: str, value: Constant, before: Value) -> Value:
 
 
 def _storable(time: datetime) -> datetime:
-    """The time, if it can be stored: a sum may lie beyond the calendar of UTC, and so may text with a zone."""
+    """Return a time if it can be stored; a sum, or text with a zone, may be outside the years 1 to 9999 in UTC."""
     if not on_calendar(time):
-        raise EvaluationError("the time does not lie within the years 1 to 9999 in UTC")
+        raise EvaluationError("the time is outside the years 1 to 9999 in UTC")
     return time
 
 
@@ -195,7 +195,7 @@ _READERS: dict[type, Callable[[str], Value]] = {
 
 
 def _as_system(name: str, value: Constant) -> Constant:
-    """The value as a system property takes it. Raises :class:`EvaluationError` if it cannot."""
+    """Convert a value for a system property. Raises :class:`EvaluationError` if the property cannot have it."""
     if value is None:
         return None
     if name == "timetolive":
@@ -223,14 +223,14 @@ def _lifetime(value: Constant) -> timedelta:
     if isinstance(value, str):
         value = _duration(value)
     if not isinstance(value, timedelta):
-        raise _unfit("timetolive", value, "a positive duration, as 1.02:30:00 or P1DT2H30M")
+        raise _unfit("timetolive", value, "a positive duration, such as 1.02:30:00 or P1DT2H30M")
     if value <= timedelta(0):
-        raise EvaluationError("sys.TimeToLive must be longer than nothing")
+        raise EvaluationError("sys.TimeToLive must be longer than 0")
     return value
 
 
 def _duration(text: str) -> timedelta | str:
-    """Text as a duration, written as ``1.02:30:00`` or ``P1DT2H30M``; as it is where it is neither."""
+    """Convert text such as ``1.02:30:00`` or ``P1DT2H30M`` to a duration; return other text unchanged."""
     found = _DURATION.fullmatch(text)
     if found is None or text.endswith(("P", "T")):
         return text
@@ -251,11 +251,11 @@ def _due(value: Constant) -> datetime:
         try:
             value = _read_time(value)
         except ValueError:
-            raise EvaluationError("sys.ScheduledEnqueueTimeUtc must be a time, which this text is not") from None
+            raise EvaluationError("sys.ScheduledEnqueueTimeUtc must be a time, but this text is not one") from None
     if kind_of(value) is not Kind.TIME:
         raise _unfit("scheduledenqueuetimeutc", value, "a time")
     due = cast("datetime", value)
     if not timedelta(0) <= due - _EPOCH <= _LATEST:
         last = _EPOCH + _LATEST
-        raise EvaluationError(f"sys.ScheduledEnqueueTimeUtc must lie between {_EPOCH:%Y-%m-%d} and {last:%Y-%m-%d}")
+        raise EvaluationError(f"sys.ScheduledEnqueueTimeUtc must be between {_EPOCH:%Y-%m-%d} and {last:%Y-%m-%d}")
     return due

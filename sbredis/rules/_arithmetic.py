@@ -1,8 +1,8 @@
-"""Arithmetic: on whole numbers of 64 bits, decimals, other numbers, times and durations; text is joined.
+"""Arithmetic on whole numbers of 64 bits, decimals, floating-point numbers, times and durations; text is joined.
 
-A decimal and a whole number make a decimal; either of them and a floating-point number make one of these.
+A decimal and a whole number make a decimal. Either of them and a floating-point number make a floating-point number.
 
-An operand that is unknown makes the result unknown, whatever the other is.
+If an operand is unknown, the result is unknown.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from sbredis.rules._values import DECIMALS, LARGEST, SMALLEST, Constant, Kind, k
 __all__ = ["LONGEST_TEXT", "EvaluationError", "calculate", "negate"]
 
 LONGEST_TEXT = 32 * 1024
-"""How long text may become by joining: no action may fill the memory."""
+"""The largest length of joined text, so that no action can fill the memory."""
 
 
 class EvaluationError(Exception):
@@ -46,9 +46,9 @@ def _rest(left: float, right: float) -> float:
 
 
 def _rest_of_decimals(left: Decimal, right: Decimal) -> Decimal:
-    """The exact remainder, with the sign of ``left``, however much larger that is than ``right``.
+    """Return the exact remainder, with the sign of ``left``, even if ``left`` is very much larger than ``right``.
 
-    The method of a decimal context refuses a quotient of more digits than a decimal has.
+    The method of a decimal context would refuse a quotient with more digits than a decimal has.
     """
     left, right = Decimal(left), Decimal(right)
     if abs(left) < abs(right):
@@ -61,7 +61,7 @@ def _rest_of_decimals(left: Decimal, right: Decimal) -> Decimal:
 
 
 def _parts(number: Decimal) -> tuple[int, int, int]:
-    """Sign, digits and exponent of a finite decimal."""
+    """Return sign, digits and exponent of a finite decimal."""
     sign, digits, exponent = number.as_tuple()
     return sign, int("".join(map(str, digits))), cast("int", exponent)
 
@@ -85,7 +85,7 @@ _DIVIDE = "divide {left} by {right}"
 
 
 def calculate(sign: Operator, left: Constant, right: Constant) -> Constant:
-    """The result of an operator. Raises :class:`EvaluationError` where there is none."""
+    """Return the result of an operator. Raises :class:`EvaluationError` if there is none."""
     if left is None or right is None:
         return None
     kinds = kind_of(left), kind_of(right)
@@ -100,14 +100,14 @@ def calculate(sign: Operator, left: Constant, right: Constant) -> Constant:
             moved = _moved(sign, left, right)
             if moved is not None:
                 return moved
-    except (OverflowError, ValueError, DecimalException):  # of times, and of numbers that are too large or infinite
+    except (OverflowError, ValueError, DecimalException):  # from times, and from numbers that are too large or infinite
         raise EvaluationError("the result is too large") from None
     verb = _VERBS.get(sign, _DIVIDE)
     raise EvaluationError(f"cannot {verb.format(left=kinds[0].value, right=kinds[1].value)}")
 
 
 def _on_decimals(sign: Operator, left: Decimal | float, right: Decimal | float) -> Decimal | float:
-    """The result of an operator where one of the numbers is a decimal."""
+    """Return the result of an operator if one of the numbers is a decimal."""
     if isinstance(left, float) or isinstance(right, float):
         return _ON_NUMBERS[sign](float(left), float(right))
     if sign in {"/", "%"} and right == 0:
@@ -116,7 +116,7 @@ def _on_decimals(sign: Operator, left: Decimal | float, right: Decimal | float) 
 
 
 def negate(sign: str, value: Constant) -> Constant:
-    """A number or a duration with a sign before it."""
+    """Return a number or a duration with a sign applied to it."""
     if value is None:
         return None
     kind = kind_of(value)
@@ -138,7 +138,7 @@ def _fitting(number: Decimal | float) -> Decimal | float:
         if not SMALLEST <= number <= LARGEST:
             raise EvaluationError("the result does not fit into 64 bits")
     elif not (number.is_finite() if isinstance(number, Decimal) else math.isfinite(number)):
-        raise EvaluationError("the result is no finite number")
+        raise EvaluationError("the result is not a finite number")
     return number
 
 
@@ -149,7 +149,7 @@ def _joined(left: str, right: str) -> str:
 
 
 def _moved(sign: Operator, left: Constant, right: Constant) -> datetime | timedelta | None:
-    """A sum or a difference of times and durations, if there is one."""
+    """Return a sum or a difference of times and durations; ``None`` if these cannot be added or subtracted."""
     if sign == "+" and isinstance(right, timedelta) and isinstance(left, datetime | timedelta):
         return left + right
     if sign == "+" and isinstance(left, timedelta) and isinstance(right, datetime):

@@ -1,4 +1,4 @@
-"""All rules of a topic, and what becomes of a message by them."""
+"""All rules of a topic, and the copies that they make of a message."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ __all__ = ["JudgedCopy", "RuleBook"]
 
 _LONGEST_NAME = 64
 _LONGEST_ERROR = 1024
-"""Whatever the characters are, an application property of a message may have them, so the copy can be sent on."""
+"""The largest length of an error. At this length it fits into an application property, so the copy can be sent on."""
 
 _UNCHANGED: Final[Mapping[str, Constant]] = MappingProxyType({})
 
@@ -34,19 +34,19 @@ class JudgedCopy(NamedTuple):
     """A copy of a message for a subscription."""
 
     subscription: int
-    """The place of the subscription among those the book was made with."""
+    """The index of the subscription among those that the book was made with."""
     rule: str | None
     """The rule that made it; ``None`` for the plain copy, which all matching rules without an action make together."""
     system: Mapping[str, Constant] = _UNCHANGED
     """The system properties that an action changed, by their canonical names; ``None`` for one that was removed."""
     user: Mapping[str, Value] | None = None
-    """All of the application's properties after the action, ``RuleName`` among them; ``None`` if they are as sent."""
+    """All application properties after the action, with ``RuleName``; ``None`` if they are as sent."""
     error: str | None = None
-    """Why the rule could not be applied, which makes this a copy for the dead-letter queue."""
+    """Why the rule could not be applied. Such a copy goes to the dead-letter queue."""
 
 
 class _Entry:
-    """A rule in its place."""
+    """A rule with its position in the book."""
 
     __slots__ = ("action", "condition", "dead_letters", "plain", "position", "rule", "subscription")
 
@@ -56,7 +56,7 @@ class _Entry:
         self.rule = rule.name
         self.dead_letters = dead_letters
         self.condition: Condition | None = None
-        """What is left to be asked of a message that the index finds the rule for."""
+        """The condition that is left to evaluate on a message for which the index finds the rule."""
         self.action: Action | None = None
         self.plain = plain
 
@@ -74,11 +74,12 @@ _position = attrgetter("position")
 class RuleBook:
     """All rules of a topic, compiled once.
 
-    ``subscriptions`` has, for each subscription, its rules, and whether it dead-letters a message on which one of them
-    cannot be evaluated. ``names`` says how the log calls them, and ``complaints`` is what it has said already.
+    ``subscriptions`` has for each subscription its rules, and whether it dead-letters a message on which one of them
+    cannot be evaluated. ``names`` are the names of the subscriptions in the log. ``complaints`` remembers the problems
+    that were already logged.
 
-    What cannot be used, as another release may have kept it, does not keep the other rules from their messages: a
-    filter of this kind fails on every message, and an action on every message that its filter chooses.
+    A rule may be unusable, because another release may have stored it. This does not affect the other rules: an
+    unusable filter fails on every message, and an unusable action on every message that its filter matches.
 
     A book does not change, and any number of threads may use it.
     """
@@ -113,11 +114,11 @@ class RuleBook:
         self._index = Index(indexed) if indexed else None
 
     def judge(self, facts: MessageView) -> list[JudgedCopy]:
-        """The copies that a message becomes: subscription by subscription, in the order of their rules.
+        """Return the copies of a message: subscription by subscription, in the order of their rules.
 
-        All matching rules of a subscription that have no action give one plain copy, in the place of the first of
-        them. Each matching rule that has one gives a copy of its own. A rule that fails gives a copy with an ``error``
-        if the subscription dead-letters such messages, and nothing if it does not; the other rules count as ever.
+        All matching rules of a subscription that have no action make one plain copy, in the place of the first of them.
+        Each matching rule with an action makes a copy of its own. A rule that fails makes a copy with an ``error`` if
+        the subscription dead-letters such messages, and otherwise none; the other rules are not affected.
         """
         found = [*self._always]
         index = self._index
@@ -127,7 +128,7 @@ class RuleBook:
                 found.sort(key=_position)
         seen: PropertyView = Memory(facts) if self._shares and found else facts
         copies: list[JudgedCopy] = []
-        plain = -1  # the last subscription that has its plain copy
+        plain = -1  # the last subscription that already has its plain copy
         for entry in found:
             action = entry.action
             if action is None and entry.subscription == plain and not entry.dead_letters:
@@ -141,7 +142,7 @@ class RuleBook:
                     if entry.dead_letters:
                         copies.append(entry.failed("filter", error))
                     continue
-                except Exception as error:  # noqa: BLE001 -- no defect of one rule may cost the others their copies
+                except Exception as error:  # noqa: BLE001 -- a defect of one rule must not affect the others
                     self._broke(entry, "filter", error, copies)
                     continue
             if action is not None:
@@ -176,9 +177,9 @@ class RuleBook:
 
 
 class _Compiling:
-    """Filters that become conditions: all are read before the first is compiled, to find what they have in common.
+    """Compiles filters to conditions. All are read before the first is compiled, to find their common parts.
 
-    What cannot be used becomes what fails, whoever is told of it.
+    An unusable filter or action becomes a function that fails, and ``tell`` is called with the reason.
     """
 
     def __init__(self, tell: Callable[[_Entry, str, str], None]) -> None:
@@ -186,14 +187,14 @@ class _Compiling:
         self._sharing = Sharing()
         self._read: list[tuple[_Entry, Compiler, list[Predicate]]] = []
         self.unusable: set[_Entry] = set()
-        """Those whose filter fails on every message."""
+        """The entries whose filter fails on every message."""
 
     def read(self, rule: Rule, entry: _Entry) -> Wanted | None:
-        """Read a rule. Returns what the index is to hold its filter to; ``None`` for one that nothing passes."""
+        """Read a rule. Returns the equalities for the index; ``None`` for a filter that no message matches."""
         if rule.action is not None:
             try:
                 entry.action = compile_action(rule.action, rule.name)
-            except Exception as error:  # noqa: BLE001 -- whatever is wrong with it, the other rules have their messages
+            except Exception as error:  # noqa: BLE001 -- no error may affect the other rules
                 entry.action = _failing(error)
                 self._tell(entry, "action", _why(error))
         try:
@@ -213,7 +214,7 @@ class _Compiling:
             compiler = Compiler(given.text, parameters, self._sharing.once)
             wanted, left = split(predicate, compiler)
             if left:
-                self._read.append((entry, compiler, left))  # at once: what shares goes by what lives
+                self._read.append((entry, compiler, left))  # first: `Sharing.read` needs the list to stay alive
                 self._sharing.read(left, compiler.constant, wanted)
             return wanted
         if isinstance(given, CorrelationFilter):
@@ -222,7 +223,7 @@ class _Compiling:
         return None if isinstance(given, FalseFilter) else {}
 
     def finish(self) -> bool:
-        """Give the entries their conditions. Returns whether they share anything."""
+        """Give the entries their conditions. Returns whether filters share parts."""
         for entry, compiler, left in self._read:
             if entry not in self.unusable:
                 try:
@@ -233,7 +234,7 @@ class _Compiling:
 
 
 def _failing(error: Exception) -> Callable[[PropertyView], NoReturn]:
-    """What stands for a filter or an action that cannot be used."""
+    """Return the function that replaces an unusable filter or action: it always fails."""
     reason = f"it cannot be used: {_why(error)}"
 
     def fail(seen: PropertyView) -> NoReturn:  # noqa: ARG001 -- as all conditions and actions
@@ -243,7 +244,7 @@ def _failing(error: Exception) -> Callable[[PropertyView], NoReturn]:
 
 
 def _why(error: Exception) -> str:
-    """What an error says of a rule; one that is not meant for whoever made the rule is named as well."""
+    """Return the text of an error in a rule; with its class, if it is not an error of the rule's author."""
     if isinstance(error, RuleSyntaxError):
-        return error.message  # and not which call it was
+        return error.message  # without the notes about the call
     return str(error) if type(error) in {TypeError, ValueError} else f"{type(error).__name__}: {error}"

@@ -1,4 +1,4 @@
-"""What a rule must be like: held before it is kept, and once more when it is compiled."""
+"""Checks of rules: before a rule is stored, and again when it is compiled."""
 
 from __future__ import annotations
 
@@ -24,17 +24,17 @@ __all__ = [
 ]
 
 LONGEST = 1024
-"""How many characters a filter or an action may have."""
+"""The largest number of characters of a filter or an action."""
 MOST_STATEMENTS = 32
-"""How many statements an action may have."""
+"""The largest number of statements of an action."""
 
 
 def check_filter(filter: Filter) -> None:  # noqa: A002 -- it is called so everywhere
     """Refuse a filter that cannot be used.
 
-    Raises :class:`~sbredis.exceptions.RuleSyntaxError` where the text is not of the language or uses a parameter that
-    is not given, :class:`ValueError` where a limit is passed, a value is out of range, or a correlation filter asks for
-    nothing, and :class:`TypeError` for what is of a wrong type.
+    Raises :class:`~sbredis.exceptions.RuleSyntaxError` if the text has a syntax error or uses a parameter that is not
+    given. Raises :class:`ValueError` if a limit is exceeded, a value is out of range, or a correlation filter has no
+    conditions; and :class:`TypeError` for a value of a wrong type.
     """
     given = cast("object", filter)
     if isinstance(given, SqlFilter):
@@ -48,10 +48,10 @@ def check_filter(filter: Filter) -> None:  # noqa: A002 -- it is called so every
 
 
 def check_action(action: SqlAction) -> None:
-    """Refuse an action that cannot be used. Raises what :func:`check_filter` raises.
+    """Refuse an action that cannot be used. Raises the errors of :func:`check_filter`.
 
-    Also one that makes an application property a duration, which would fail on every message: rules that were kept
-    before that was refused do.
+    This also refuses an action that sets an application property to a duration, because it would fail on every message.
+    Rules that were stored before this check existed do fail so.
     """
     given = cast("object", action)
     if not isinstance(given, SqlAction):
@@ -60,29 +60,32 @@ def check_action(action: SqlAction) -> None:
     for statement in statements:
         match statement:
             case SetTo(target, Parameter(name, at)) if not target.system and isinstance(parameters[name], timedelta):
-                raise wrong(given.text, at, f"@{name} is a duration, which no application property can be")
+                raise wrong(given.text, at, f"@{name} is a duration, but an application property cannot be one")
             case _:
                 pass
 
 
 def read_filter(given: SqlFilter) -> tuple[Predicate, dict[str, Constant]]:
-    """The tree of a filter that can be used, and its parameters by their names in lower case."""
+    """Check and parse a filter: return its tree, and its parameters by their names in lower case."""
     parser = Parser(_text(given.text, "a filter"))
     predicate = parser.filter()
     return predicate, _parameters(given.text, given.parameters, parser.parameters)
 
 
 def read_action(given: SqlAction) -> tuple[list[Statement], dict[str, Constant]]:
-    """The statements of an action that can be used, and its parameters as those of a filter."""
+    """Check and parse an action: return its statements, and its parameters by their names in lower case."""
     parser = Parser(_text(given.text, "an action"))
     statements = parser.action()
     if len(statements) > MOST_STATEMENTS:
-        raise ValueError(f"an action may have {MOST_STATEMENTS} statements, and this one has {len(statements)}")
+        raise ValueError(f"an action may have {MOST_STATEMENTS} statements, but this one has {len(statements)}")
     return statements, _parameters(given.text, given.parameters, parser.parameters)
 
 
 def correlated(given: CorrelationFilter) -> dict[tuple[bool, str], Constant]:
-    """What a correlation filter asks for, by whether it is of the system and the name in lower case."""
+    """Return the wanted values of a correlation filter.
+
+    Each is under a pair: whether it is a system property, and its name in lower case.
+    """
     wanted: dict[tuple[bool, str], Constant] = {}
     for name, key in CORRELATED.items():
         value: object = getattr(given, name)
@@ -97,12 +100,12 @@ def correlated(given: CorrelationFilter) -> dict[tuple[bool, str], Constant]:
         if not name:
             raise ValueError("a property of a correlation filter has an empty name")
         if value is None:
-            raise TypeError(f"{what} cannot be None: nothing is equal to null")
+            raise TypeError(f"{what} cannot be None, because nothing is equal to null")
         if (False, name.lower()) in wanted:
             raise ValueError(f"{what} is given twice; upper and lower case are the same")
         wanted[False, name.lower()] = as_constant(value, what)
     if not wanted:
-        raise ValueError("a correlation filter must ask for something; for all messages there is TrueRuleFilter")
+        raise ValueError("a correlation filter needs at least one property; use TrueRuleFilter to match all messages")
     return wanted
 
 
@@ -110,7 +113,7 @@ def _text(text: object, what: str) -> str:
     if not isinstance(text, str):
         raise TypeError(f"the text of {what} must be str, not {type(text).__name__}")
     if len(text) > LONGEST:
-        raise ValueError(f"{what} may have {LONGEST:,} characters, and this one has {len(text):,}")
+        raise ValueError(f"{what} may have {LONGEST:,} characters, but this one has {len(text):,}")
     return expressible(text, f"the text of {what}")
 
 

@@ -1,8 +1,8 @@
-"""Trees of the language as functions of a message. No source text is ever made: functions call functions.
+"""Compiles trees of the language to functions of a message. It generates no source text: functions call functions.
 
-AND and OR ask their parts from left to right. OR stops at the first that is true, AND at the first that is false; the
-topmost ANDs of a filter stop at the first that is not true, since nothing can make the filter true any more. What is
-not asked cannot fail.
+AND and OR evaluate their parts from left to right. OR stops at the first part that is true, AND at the first that is
+false. The topmost ANDs of a filter stop at the first part that is not true, because the filter cannot become true any
+more. A part that is not evaluated cannot fail.
 """
 
 from __future__ import annotations
@@ -68,7 +68,7 @@ _COMPARISONS: dict[str, Callable[[object, object], Truth]] = {
     ">=": at_least,
 }
 _LONGEST_NAME = 64
-"""How many characters of a name an error shows: it may be out of the message, and of any length."""
+"""The number of characters of a name that an error shows: the name may come from the message and have any length."""
 _MIRRORED = {"=": "=", "<>": "<>", "<": ">", "<=": ">=", ">": "<", ">=": "<="}
 
 
@@ -81,9 +81,9 @@ def _each_time(node: object, own: Callable[[PropertyView], T]) -> Callable[[Prop
 
 
 class Compiler:
-    """Makes functions of the trees of one text, with its parameters by their names in lower case.
+    """Compiles the trees of one text to functions; ``parameters`` are by their names in lower case.
 
-    ``once`` may have a node asked otherwise than by the function that has been made of it.
+    ``once`` may replace the function that was made for a node.
     """
 
     def __init__(self, text: str, parameters: Mapping[str, Constant], once: _Once = _each_time) -> None:
@@ -98,13 +98,13 @@ class Compiler:
     # -- values --------------------------------------------------------------------------------------------------------
 
     def constant(self, expression: Expression) -> Literally | None:
-        """The expression if it is a constant, with parameters put in."""
+        """Return an expression as a constant, with parameters replaced; ``None`` if it is not a constant."""
         if isinstance(expression, Parameter):
             return Literally(self._parameters[expression.name])
         return expression if isinstance(expression, Literally) else None
 
     def value(self, expression: Expression) -> Getter:
-        """What gives the value of an expression."""
+        """Return a function for the value of an expression."""
         constant = self.constant(expression)
         if constant is not None:
             value = constant.value
@@ -171,7 +171,7 @@ class Compiler:
     # -- conditions ----------------------------------------------------------------------------------------------------
 
     def condition(self, predicate: Predicate) -> Condition:
-        """What says whether a predicate holds."""
+        """Return a function that tells whether a predicate is true."""
         return self._once(predicate, self._condition(predicate))
 
     def _condition(self, predicate: Predicate) -> Condition:
@@ -197,7 +197,7 @@ class Compiler:
                 raise AssertionError(predicate)
 
     def topmost(self, parts: list[Predicate]) -> Condition | None:
-        """What says whether all of the conditions hold that a filter's topmost ANDs join; ``None`` without any."""
+        """Return a function that tells whether all topmost conditions are true; ``None`` if there are none."""
         conditions = [self.condition(part) for part in parts]
         if len(conditions) < 2:
             return conditions[0] if conditions else None
@@ -223,7 +223,7 @@ class Compiler:
                 return compare(first, other(seen))
 
             return varies
-        # Nearly all comparisons: with a constant, text or a number, of what is text or a number.
+        # The usual comparison: of text or a number with a constant text or number.
         value = constant.value
         first, second = (str, str) if isinstance(value, str) else (int, float)
         if kind_of(value) not in {Kind.TEXT, Kind.NUMBER} or isinstance(value, Decimal):
@@ -279,7 +279,7 @@ class Compiler:
             if found is None or wanted is None or (escape is not None and mark is None):
                 return None
             if mark is not None and not (isinstance(mark, str) and len(mark) == 1):
-                raise EvaluationError(f"ESCAPE takes text of one character {where}")
+                raise EvaluationError(f"ESCAPE needs text of one character {where}")
             if not isinstance(found, str) or not isinstance(wanted, str) or len(wanted) > LONGEST_PATTERN:
                 return None
             try:

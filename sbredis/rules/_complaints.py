@@ -1,4 +1,4 @@
-"""What the log says of rules that cannot be used, or that break on a defect: each thing once."""
+"""Logging of rules that cannot be used, or that fail because of a defect: each problem once."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ _log = logging.getLogger("sbredis.rules")
 
 
 class Complaints:
-    """What has been said, so that it is said once, however many messages meet it, and however many books.
+    """Remembers the problems that were logged, so that each is logged once for all messages and all books.
 
     Any number of threads may use it.
     """
@@ -19,15 +19,15 @@ class Complaints:
         self._said: set[tuple[str, str, str, str]] = set()
 
     def unusable(self, subscription: str, rule: str, what: str, reason: str) -> None:
-        """Say that a filter or an action cannot be compiled."""
+        """Log that a filter or an action cannot be compiled."""
         if self._first(subscription, rule, what, reason):
             _log.error(
-                "the %s of rule %r of %s cannot be used, and fails on every message that comes to it: %s",
+                "the %s of rule %r of %s cannot be used, and fails on every message that reaches it: %s",
                 *(what, rule, subscription, reason),
             )
 
     def defect(self, subscription: str, rule: str, what: str, error: Exception) -> None:
-        """Say that a filter or an action broke on a message, and where."""
+        """Log that a filter or an action failed on a message because of a defect, with the traceback."""
         if self._first(subscription, rule, what, type(error).__name__):
             _log.error("the %s of rule %r of %s broke on a defect", what, rule, subscription, exc_info=error)
 

@@ -1,12 +1,13 @@
-"""Finding the rules that a message may match without asking each of them.
+"""Finds the rules that a message may match, without evaluating each of them.
 
-A filter that demands that properties be equal to constants has a *shape*, the properties, and a *key*, the constants.
-Filters of one shape stand in one table by their keys, so one look finds all of them that a message can match. A message
-is asked for the shapes of its own properties only: each shape waits at that one of its properties which the fewest
-shapes have.
+If a filter demands that properties are equal to constants, the properties are its *shape* and the constants are its
+*key*. Filters of one shape are in one table by their keys, so one lookup finds all of them that a message can match.
+Only shapes of the message's own properties are looked up: each shape is listed under the one of its properties that the
+fewest shapes have.
 
-The index must not change what a filter says. It takes what the topmost ANDs join, and of these only equalities before
-which nothing can fail: a filter that is not found would have come out as not true, and without an error.
+The index must not change the result of a filter. It takes conditions that the topmost ANDs join, and of these only
+equalities before which nothing can fail. A filter that the index does not find would not have been true, and would not
+have failed.
 """
 
 from __future__ import annotations
@@ -42,16 +43,16 @@ __all__ = ["Index", "Wanted", "can_fail", "conjuncts", "split"]
 T = TypeVar("T")
 
 Place: TypeAlias = tuple[bool, str]
-"""A property: whether it is of the system, and its name in lower case."""
+"""A property: whether it is a system property, and its name in lower case."""
 Wanted: TypeAlias = Mapping[Place, Constant]
 """Properties that must be equal to constants."""
 
-# In Python, True is equal to 1, and in the language it is not.
+# In Python, True is equal to 1; in the language it is not.
 _TRUE, _FALSE, _NOWHERE = object(), object(), object()
 
 
 def _key(value: Constant) -> object:
-    """What stands for a value in a table: equal for two values if, and only if, the language calls them equal."""
+    """Return the table key of a value: equal for two values if and only if the language treats them as equal."""
     kind = type(value)
     if kind is str or kind is int or kind is float:
         return value
@@ -61,7 +62,7 @@ def _key(value: Constant) -> object:
 
 
 class Index(Generic[T]):
-    """Things by the properties that they want."""
+    """A collection of things by the properties that they want."""
 
     def __init__(self, things: Iterable[tuple[Wanted, T]]) -> None:
         shapes: dict[tuple[Place, ...], _Shape[T]] = {}
@@ -78,7 +79,7 @@ class Index(Generic[T]):
             (self._system if system else self._user).setdefault(name, []).append(shape)
 
     def find(self, facts: MessageView, found: list[T]) -> None:
-        """Add to ``found`` whatever wants nothing that the message does not have. In no particular order."""
+        """Add to ``found`` all things whose wanted properties the message has, in no particular order."""
         system, names = facts.system, facts.names
         if self._system:
             for name, shapes in self._system.items():
@@ -101,7 +102,7 @@ class Index(Generic[T]):
 
 
 class _Shape(Generic[T]):
-    """Things that want the same properties, by the values that they want."""
+    """A table of things that want the same properties, by the values that they want."""
 
     def __init__(self, places: tuple[Place, ...]) -> None:
         self._places = places
@@ -114,7 +115,7 @@ class _Shape(Generic[T]):
         self._given.append((wanted, thing))
 
     def settle(self, users: Mapping[Place, int]) -> Place:
-        """Make the table, and say at which property the shape waits."""
+        """Make the table, and return the property under which the shape is listed."""
         self._first = min(self._places, key=lambda place: users[place])
         self._others = tuple(place for place in self._places if place != self._first)
         for wanted, thing in self._given:
@@ -140,18 +141,18 @@ class _Shape(Generic[T]):
             found += things
 
 
-# -- what of a filter the index can do ---------------------------------------------------------------------------------
+# -- the part of a filter that the index can do ------------------------------------------------------------------------
 
 
 def conjuncts(predicate: Predicate) -> list[Predicate]:
-    """What the topmost ANDs of a filter join, in order."""
+    """Return the conditions that the topmost ANDs of a filter join, in order."""
     if isinstance(predicate, AllOf):
         return [part for joined in predicate.parts for part in conjuncts(joined)]
     return [predicate]
 
 
 def split(predicate: Predicate, compiler: Compiler) -> tuple[dict[Place, Constant], list[Predicate]]:
-    """The equalities of a filter that the index can hold it to, and what is left to be asked of those it finds."""
+    """Split a filter into the equalities that the index can check, and the conditions that are left to evaluate."""
     wanted: dict[Place, Constant] = {}
     left: list[Predicate] = []
     parts = conjuncts(predicate)
@@ -167,7 +168,7 @@ def split(predicate: Predicate, compiler: Compiler) -> tuple[dict[Place, Constan
 
 
 def _equality(part: Predicate, compiler: Compiler) -> tuple[Place, Constant] | None:
-    """The property and the constant of ``property = constant``, either way round."""
+    """Return the property and the constant of ``property = constant``, in either order; or ``None``."""
     if not isinstance(part, Compare) or part.comparison != "=":
         return None
     for one, other in ((part.left, part.right), (part.right, part.left)):
@@ -179,7 +180,7 @@ def _equality(part: Predicate, compiler: Compiler) -> tuple[Place, Constant] | N
 
 
 def can_fail(node: Node) -> bool:
-    """Whether there may be a message on which this cannot be evaluated."""
+    """Tell whether there may be a message on which a node cannot be evaluated."""
     match node:
         case Property(system, name, _):
             return system and canonical(name) is None

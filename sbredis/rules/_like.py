@@ -1,10 +1,10 @@
-"""Patterns of LIKE: ``%`` is any text, ``_`` any one character, and what follows the escape character is itself.
+"""Patterns of LIKE: ``%`` is any text, ``_`` is any one character, and the escape character quotes the next one.
 
-The text is gone through once, from left to right: what stands between two ``%`` may take the first place that fits, so
-nothing is ever tried again. A piece without ``_`` is looked for by ``str.find``, a short one with ``_`` inside by a
-regular expression without repetition, which goes back by no more than its own length. A longer one takes one step a
-character: a whole number holds, one bit each, all the places in the piece that may have been reached by now. So the
-steps grow with the length of the text alone, whatever the pattern, whose length is bounded.
+A matcher reads the text once, from left to right. A piece between two ``%`` may take the first place that fits, so no
+other place needs to be tried. A piece without ``_`` is found by ``str.find``. A short piece with ``_`` inside is found
+by a regular expression without repetition, which backtracks by no more than its own length. A longer piece takes one
+step a character: the bits of a whole number mark all the places in the piece that may have been reached by now. So the
+number of steps grows only with the length of the text, for any pattern; the length of patterns is limited.
 """
 
 from __future__ import annotations
@@ -18,19 +18,19 @@ __all__ = ["LONGEST_PATTERN", "PatternError", "matcher"]
 Matcher: TypeAlias = "Callable[[str], bool]"
 
 LONGEST_PATTERN = 1024
-"""How many characters a pattern may have: as many as a filter. No text is known to be like a longer one, or not."""
+"""The largest number of characters of a pattern, as of a filter. A match with a longer pattern is unknown."""
 
 
 _SHORT = 16
-"""Up to this length, going back costs less than not going back."""
+"""Up to this length, backtracking costs less than avoiding it."""
 
 
 class PatternError(ValueError):
-    """A pattern that means nothing."""
+    """A pattern that is not valid."""
 
 
 class _Piece:
-    """What stands between two ``%``: characters, ``None`` where there may be any."""
+    """A piece between two ``%``: a list of characters, with ``None`` for any character."""
 
     def __init__(self, characters: list[str | None]) -> None:
         self.size = len(characters)
@@ -38,19 +38,19 @@ class _Piece:
         self._pattern = re.compile(_expression(characters), re.DOTALL)
         given = [at for at, one in enumerate(characters) if one is not None]
         self._before = given[0] if given else self.size
-        """How many characters there may be any of before the first that is given, and then after the last."""
+        """The number of any-characters before the first given character; ``_after`` is the number after the last."""
         self._after = self.size - given[-1] - 1 if given else 0
         core = characters[self._before : self.size - self._after]
         first_any = core.index(None) if None in core else len(core)
         self._start = "".join(filter(None, core[:first_any]))
-        """What is given until there may be any character."""
+        """The given characters up to the first any-character."""
         self._whole = first_any == len(core)
         short = 0 < len(core) <= _SHORT
         self._short = re.compile(_expression(core), re.DOTALL) if short and not self._whole else None
         self._last = 1 << len(core) >> 1
         self._any = sum(1 << at for at, one in enumerate(core) if one is None)
         self._masks: dict[str, int] = {}
-        """For each character that is given, at which places of the core it may stand, one bit each."""
+        """For each given character, the places of the core where it may be, one bit each."""
         for at, one in enumerate(core):
             if one is not None:
                 self._masks[one] = self._masks.get(one, self._any) | 1 << at
@@ -59,7 +59,7 @@ class _Piece:
         return text.startswith(self.plain, at) if self.plain is not None else bool(self._pattern.match(text, at))
 
     def find(self, text: str, at: int, end: int) -> int:
-        """Where it ends that is found first between two places; -1 if it is not there."""
+        """Return the end of the first match between two places; -1 if there is none."""
         if at + self.size > end:
             return -1
         last = end - self._after
@@ -104,7 +104,7 @@ def _pieces(pattern: str, escape: str | None) -> list[_Piece]:
 
 
 def matcher(pattern: str, escape: str | None = None) -> Matcher:
-    """A function that says whether text is like a pattern."""
+    """Return a function that tells whether text matches a pattern."""
     first, *inner = _pieces(pattern, escape)
     if not inner:
         exact = first.plain

@@ -1,4 +1,4 @@
-"""A message as filters see it: its properties by names that are written in any case."""
+"""A message as filters see it: its properties, with names in any case."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ SETTABLE: dict[str, str] = {
     "timetolive": "TimeToLive",
     "to": "To",
 }
-"""The system properties that an action may change, by their canonical names, as one writes them."""
+"""The system properties that an action may change: their usual spelling, by their canonical names."""
 
 SYSTEM_PROPERTIES: frozenset[str] = frozenset(
     {
@@ -44,7 +44,7 @@ SYSTEM_PROPERTIES: frozenset[str] = frozenset(
 )
 """The canonical names of all system properties that the language knows, in lower case."""
 
-# The names of Azure's newer libraries for some of them.
+# The names that Azure's newer libraries use for some of them.
 _ALIASES = {
     "enqueuedtime": "enqueuedtimeutc",
     "expiresat": "expiresatutc",
@@ -56,14 +56,14 @@ _ALIASES = {
 
 
 def canonical(name: str) -> str | None:
-    """The canonical name of a system property that is written in any case; ``None`` for one that does not exist."""
+    """Return the canonical name of a system property, from a name in any case; ``None`` if there is none."""
     name = name.lower()
     name = _ALIASES.get(name, name)
     return name if name in SYSTEM_PROPERTIES else None
 
 
 class PropertyView(Protocol):
-    """What filters and actions ask: the properties of a message by their names in lower case."""
+    """The properties of a message by their names in lower case, for filters and actions."""
 
     @property
     def system(self) -> Mapping[str, Constant]: ...
@@ -74,9 +74,9 @@ class PropertyView(Protocol):
 class MessageView:
     """A message as filters see it, made once for each message.
 
-    ``system`` has the system properties by their canonical names (see :data:`SYSTEM_PROPERTIES`; ``subject`` stands
-    for ``label``), ``user`` the application's own under the names it gave them. Of names that differ in case alone
-    the last one counts. Neither mapping is changed, and neither may change while the facts are in use.
+    ``system`` has the system properties by their canonical names (see :data:`SYSTEM_PROPERTIES`; ``subject`` means
+    ``label``). ``user`` has the application's own properties under their given names. If names differ only in case, the
+    last one counts. This class changes neither mapping, and neither may change while the view is in use.
     """
 
     __slots__ = ("names", "system", "user")

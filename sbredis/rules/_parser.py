@@ -1,7 +1,7 @@
-"""Reading filters and actions: one method for each rule of the grammar, from the loosest binding to the tightest.
+"""The parser of filters and actions: one method for each rule of the grammar, from the loosest binding to the tightest.
 
-Parentheses may hold a condition or a value, and which it is shows only later. So one descent reads both, and each
-operator insists on what it joins.
+Parentheses may contain a condition or a value, and the parser learns only later which it is. So the same methods parse
+both, and each operator checks the kind of its operands.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ from sbredis.rules._values import LARGEST, SMALLEST
 __all__ = ["DEEPEST", "Parser"]
 
 DEEPEST = 32
-"""How far parentheses, NOT and signs may stand inside one another: no text may exhaust the stack."""
+"""The largest depth of nested parentheses, NOT and signs, so that no text can exhaust the stack."""
 
 _COMPARISONS = ("=", "<>", "!=", "<", "<=", ">", ">=")
 _AFTER_VALUE = (*_COMPARISONS, "IN", "LIKE", "IS", "NOT")
@@ -55,7 +55,7 @@ _VALUES = (*_NAMES, Sort.TEXT, Sort.INTEGER, Sort.DECIMAL, Sort.PARAMETER)
 
 
 class Parser:
-    """Reads one text. ``parameters`` are those that it uses, after it has been read."""
+    """Parses one text. After that, ``parameters`` are the parameters that the text uses."""
 
     def __init__(self, text: str) -> None:
         self._text = text
@@ -65,14 +65,14 @@ class Parser:
         self.parameters: list[Parameter] = []
 
     def filter(self) -> Predicate:
-        """The whole text as a filter."""
+        """Parse the whole text as a filter."""
         predicate = self._condition(self._alternatives())
         if self._now.sort is not Sort.END:
             self._refuse("AND", "OR", "the end")
         return predicate
 
     def action(self) -> list[Statement]:
-        """The whole text as the statements of an action."""
+        """Parse the whole text as the statements of an action."""
         statements: list[Statement] = []
         while True:
             if not statements or self._takes(";"):
@@ -127,12 +127,12 @@ class Parser:
         self._depth += 1
         if self._depth > DEEPEST:
             at = self._tokens[self._number - 1].at
-            raise wrong(self._text, at, f"parentheses, NOT and signs stand more than {DEEPEST} deep in one another")
+            raise wrong(self._text, at, f"parentheses, NOT and signs are nested more than {DEEPEST} deep")
 
     # -- conditions ----------------------------------------------------------------------------------------------------
 
     def _condition(self, node: Node) -> Predicate:
-        """A node that must be a condition: a value before this word lacks its comparison."""
+        """Return a node as a condition; refuse a value, which lacks a comparison before the next word."""
         if isinstance(node, Predicate):
             return node
         return self._refuse(*_AFTER_VALUE)
@@ -217,7 +217,7 @@ class Parser:
             escape_at = self._now.at
             escape = self._operand()
             if isinstance(escape, Literally) and not (isinstance(escape.value, str) and len(escape.value) == 1):
-                raise wrong(self._text, escape_at, "ESCAPE takes text of one character")
+                raise wrong(self._text, escape_at, "ESCAPE needs text of one character")
         if isinstance(pattern, Literally) and (escape is None or isinstance(escape, Literally)):
             if not isinstance(pattern.value, str):
                 raise wrong(self._text, pattern_at, "a pattern must be text")
@@ -352,7 +352,7 @@ class Parser:
         return Property(scope == "sys", self._name().text, name.at)
 
     def _target(self) -> Property:
-        """A property that an action changes."""
+        """Parse a property that an action changes."""
         token = self._name()
         target = self._property(token)
         if target.system and canonical(target.name) not in SETTABLE:

@@ -1,4 +1,4 @@
-"""Rules as they are given: a filter that chooses messages, and an action that changes the copies."""
+"""Rules as callers give them: a filter that chooses messages, and an action that changes the copies."""
 
 from __future__ import annotations
 
@@ -22,8 +22,9 @@ __all__ = [
 
 @dataclass(frozen=True, slots=True)
 class SqlFilter:
-    """A filter in the language. ``parameters`` has a value for each ``@name`` in the text, under that name, with or
-    without the ``@``.
+    """A filter in the language. ``parameters`` has a value for each ``@name`` in the text.
+
+    It is under that name, with or without the ``@``.
     """
 
     text: str
@@ -32,17 +33,17 @@ class SqlFilter:
 
 @dataclass(frozen=True, slots=True)
 class TrueFilter:
-    """The filter that every message passes."""
+    """The filter that every message matches."""
 
 
 @dataclass(frozen=True, slots=True)
 class FalseFilter:
-    """The filter that no message passes."""
+    """The filter that no message matches."""
 
 
 @dataclass(frozen=True, slots=True)
 class CorrelationFilter:
-    """A filter that a message passes if everything that is given is equal to what the message has."""
+    """A filter that a message matches if the message has all the given values."""
 
     correlation_id: str | None = None
     message_id: str | None = None
@@ -65,12 +66,12 @@ CORRELATED: dict[str, str] = {
     "reply_to_session_id": "replytosessionid",
     "content_type": "contenttype",
 }
-"""The fields of a correlation filter, with the system properties that they are compared with."""
+"""The system properties that the fields of a correlation filter are compared with."""
 
 
 @dataclass(frozen=True, slots=True)
 class SqlAction:
-    """An action in the language. ``parameters`` as those of a filter."""
+    """An action in the language. ``parameters`` are like those of a filter."""
 
     text: str
     parameters: Mapping[str, Constant] = field(default_factory=dict[str, Constant], hash=False)
@@ -81,7 +82,7 @@ Filter: TypeAlias = SqlFilter | TrueFilter | FalseFilter | CorrelationFilter
 
 @dataclass(frozen=True, slots=True)
 class Rule:
-    """A filter with a name, and what is done to the copies it makes."""
+    """A filter with a name, and the action on the copies that it makes."""
 
     name: str
     filter: Filter = field(default_factory=TrueFilter)

@@ -1,11 +1,11 @@
-"""What the filters of a book have in common is asked once for each message, and not once for each filter.
+"""Evaluates the common parts of a book's filters once for each message, and not once for each filter.
 
-Filters that many subscriptions have are mostly made of the same conditions. While a book is compiled, equal parts of
-its filters are found, and each part that several filters have gets one function that answers for all of them. A message
-is then judged with a :class:`Memory` of the answers.
+The filters of many subscriptions mostly consist of the same conditions. When a book is compiled, equal parts of its
+filters are found. A part that several filters have gets one function for all of them. A message is then judged with a
+:class:`Memory` of the answers.
 
-A part stays lazy: it is asked when the first filter comes to it. Where it fails, that is remembered as well, and each
-filter fails by its own function, which knows its own text and the place in it.
+A part stays lazy: it is evaluated when the first filter needs it. A failure is remembered as well. Each filter then
+fails by its own function, which knows its own text and the place in it.
 """
 
 from __future__ import annotations
@@ -51,7 +51,7 @@ _FAILED: Any = object()
 
 
 class Memory(dict[Callable[[Any], object], object]):
-    """A message as filters see it while it is judged once, and what its shared parts have answered so far."""
+    """A message as filters see it while it is judged, with the answers of the shared parts so far."""
 
     __slots__ = ("names", "system")
 
@@ -69,7 +69,7 @@ class Memory(dict[Callable[[Any], object], object]):
 
 
 class _Part:
-    """A condition or an expression that filters are made of, wherever it stands."""
+    """A condition or an expression of filters, anywhere in them."""
 
     __slots__ = ("answer", "can_fail", "keys", "last", "parts", "shared")
 
@@ -82,10 +82,10 @@ class _Part:
         self.keys: set[object] | None = None
 
     def used(self, by: Wanted) -> None:
-        """Count a filter, which is known by what the index holds it to.
+        """Note that a filter uses this part; ``by`` are the equalities that the index demands for the filter.
 
-        What only filters have that no message can be for together, since they want other values of the same properties,
-        is not shared; nor is what stands in shared parts alone.
+        A part is not shared if no message can need it for two filters, because they want different values of the same
+        properties. It is also not shared if it occurs only inside shared parts.
         """
         if self.shared:
             return
@@ -101,7 +101,7 @@ class _Part:
                 part.used(by)
 
     def once(self, own: Callable[[PropertyView], T]) -> Callable[[PropertyView], T]:
-        """What asks this part for a filter that would ask it by a function of its own."""
+        """Return a function that evaluates this part for a filter; ``own`` is the filter's own function for it."""
         if self.answer is None:
             self.answer = own
         remembered = cast(
@@ -118,7 +118,7 @@ class _Part:
 
 
 class Sharing:
-    """The parts of all filters of a book. First each filter is read, then each is compiled with :meth:`once`."""
+    """The parts of all filters of a book. First all filters are read, then each is compiled with :meth:`once`."""
 
     def __init__(self) -> None:
         self._parts: dict[object, _Part] = {}
@@ -127,7 +127,7 @@ class Sharing:
         """Whether anything is shared, so that a memory is needed to judge a message."""
 
     def read(self, topmost: list[Predicate], constant: _Resolve, wanted: Wanted) -> None:
-        """Take note of a filter: what its topmost ANDs join, and what the index holds it to.
+        """Note a filter: the conditions that its topmost ANDs join, and the equalities that the index demands for it.
 
         The list and its predicates must live until the filter has been compiled.
         """
@@ -140,7 +140,10 @@ class Sharing:
             part.used(wanted)
 
     def once(self, node: object, own: Callable[[PropertyView], T]) -> Callable[[PropertyView], T]:
-        """What asks a node of a filter, or the list of its topmost ones, where its own function would do so anew."""
+        """Return the function to evaluate a node of a filter, or the list of its topmost conditions.
+
+        It is ``own`` if the node is not shared; otherwise it uses the shared answer.
+        """
         part = self._of.get(id(node))
         if part is None or not part.shared:
             return own
@@ -148,7 +151,10 @@ class Sharing:
         return part.once(own)
 
     def _read(self, node: Node, constant: _Resolve) -> object:
-        """What is equal for two nodes only if they answer alike: a part, or the key of a property or of a value."""
+        """Return a key that is equal for two nodes only if their results are always the same.
+
+        It is a part, or the key of a property or of a value.
+        """
         fixed = constant(node) if isinstance(node, Expression) else None
         if fixed is not None:
             return _constant(fixed.value)
@@ -176,7 +182,7 @@ _PLAIN = {NoneType, bool, bytes, Decimal, float, int, str, timedelta, UUID}
 
 
 def _constant(value: Constant) -> object:
-    """What is equal for two constants that are the same, which is more than that they are equal: 1, 1.0 and TRUE."""
+    """Return a key that is equal only for identical constants: 1, 1.0 and TRUE are equal in Python but differ here."""
     kind = type(value)
     if kind in _PLAIN or (kind is datetime and isinstance(value, datetime) and type(value.tzinfo) is timezone):
         return Literally, kind, repr(value)
@@ -184,7 +190,7 @@ def _constant(value: Constant) -> object:
 
 
 def _taken_apart(node: Node) -> tuple[object, Sequence[Node]]:
-    """What a node does, and to which others."""
+    """Return the operation of a node, and its operands."""
     match node:
         case Compare(comparison, left, right):
             return comparison, (left, right)

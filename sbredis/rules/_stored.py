@@ -1,7 +1,7 @@
-"""Rules as values of JSON, and back, nothing lost.
+"""Conversion of rules to JSON values and back, without loss.
 
-Text, truth values and null stand for themselves. Every other value has a tag: ``{"int": "7"}``. Whole numbers are
-written as text, because not every reader of JSON keeps 64 bits.
+Text, truth values and null are written as they are. Every other value has a tag: ``{"int": "7"}``. Whole numbers are
+written as text, because not every JSON reader keeps 64 bits.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ _MICROSECOND = timedelta(microseconds=1)
 
 
 def rule_to_json(rule: Rule) -> dict[str, Any]:
-    """A rule as values of JSON. Raises what :func:`check_filter` raises for one that cannot be used."""
+    """Return a rule as JSON values. Raises the errors of :func:`check_filter` if the rule cannot be used."""
     name = cast("object", rule.name)
     if not isinstance(name, str):
         raise TypeError(f"the name of a rule must be str, not {type(name).__name__}")
@@ -47,9 +47,9 @@ def rule_to_json(rule: Rule) -> dict[str, Any]:
 
 
 def rule_from_json(mapping: Mapping[str, Any]) -> Rule:
-    """The rule that :func:`rule_to_json` wrote. Raises :class:`ValueError` for anything else.
+    """Return the rule that :func:`rule_to_json` wrote. Raises :class:`ValueError` for anything else.
 
-    The text of a filter is not read here: what one release has kept, another one can still list.
+    The text of a filter is not parsed here, so a release can list rules that another release has stored.
     """
     fields = _fields(mapping, "a rule", {"name", "filter"}, {"action"})
     action = None
@@ -110,7 +110,7 @@ def _value(value: Constant) -> Any:
 
 def _fields(mapping: object, what: str, needed: set[str], possible: set[str]) -> Mapping[str, Any]:
     if not isinstance(mapping, Mapping):
-        raise ValueError(f"{what} is no object but {type(mapping).__name__}")  # noqa: TRY004 -- bad data, not a bad call
+        raise ValueError(f"{what} must be an object, not {type(mapping).__name__}")  # noqa: TRY004 -- bad data
     names = set(cast("Mapping[str, Any]", mapping))
     if not needed <= names <= needed | possible:
         raise ValueError(f"{what} has the fields {sorted(map(str, names))}, which this release does not know")
@@ -119,7 +119,7 @@ def _fields(mapping: object, what: str, needed: set[str], possible: set[str]) ->
 
 def _str(value: object, what: str) -> str:
     if not isinstance(value, str):
-        raise ValueError(f"the {what} of a rule is no text but {type(value).__name__}")  # noqa: TRY004 -- as above
+        raise ValueError(f"the {what} of a rule must be text, not {type(value).__name__}")  # noqa: TRY004 -- bad data
     return value
 
 
@@ -145,7 +145,7 @@ def _read_filter(given: object) -> Filter:
 
 def _read_values(mapping: object) -> dict[str, Constant]:
     if not isinstance(mapping, Mapping):
-        raise ValueError(f"values are no object but {type(mapping).__name__}")  # noqa: TRY004 -- as above
+        raise ValueError(f"values must be an object, not {type(mapping).__name__}")  # noqa: TRY004 -- bad data
     values = cast("Mapping[object, object]", mapping)
     return {_str(name, "name of a value"): _read_value(value) for name, value in values.items()}
 
@@ -175,9 +175,9 @@ def _read_decimal(text: str) -> Decimal:
     try:
         value = Decimal(text)
     except InvalidOperation:
-        raise ValueError("no decimal") from None
+        raise ValueError("not a decimal") from None
     if not value.is_finite() or not storable(value):
-        raise ValueError("no decimal that can be compared")
+        raise ValueError("not a decimal that can be compared")
     return value
 
 

@@ -1,4 +1,4 @@
-"""What a text of the language says, as a tree. Chains of one operator are one node, so the tree is never deep."""
+"""The syntax tree of the language. A chain of one operator is one node, so the tree is never deep."""
 
 from __future__ import annotations
 
@@ -39,13 +39,13 @@ Operator: TypeAlias = Literal["+", "-", "*", "/", "%"]
 
 
 class Expression:
-    """What gives a value."""
+    """A node that yields a value."""
 
     __slots__ = ()
 
 
 class Predicate:
-    """What is true, false or unknown."""
+    """A node that is true, false or unknown."""
 
     __slots__ = ()
 
@@ -67,11 +67,11 @@ class Property(Expression):
     system: bool
     name: str
     at: int
-    """Where it stands in the text."""
+    """Its position in the text."""
 
 
 def reference(name: str, at: int) -> Property:
-    """The property that the function ``property`` means by a name."""
+    """Return the property that the function ``property`` finds by a name."""
     scope, point, rest = name.partition(".")
     if point and scope.lower() in {"sys", "user"}:
         return Property(scope.lower() == "sys", rest, at)
@@ -80,7 +80,7 @@ def reference(name: str, at: int) -> Property:
 
 @dataclass(frozen=True, slots=True)
 class Parameter(Expression):
-    """A value that is given beside the text."""
+    """A value that is given separately from the text."""
 
     name: str
     at: int
@@ -110,7 +110,7 @@ class Sign(Expression):
 
 @dataclass(frozen=True, slots=True)
 class Arithmetic(Expression):
-    """Operators of one precedence, from left to right: each with its operand, and where it stands."""
+    """Operators of one precedence, from left to right: each with its operand and its position in the text."""
 
     first: Expression
     rest: tuple[tuple[Operator, Expression, int], ...]
@@ -127,7 +127,7 @@ class Compare(Predicate):
 
 @dataclass(frozen=True, slots=True)
 class Within(Predicate):
-    """Whether a value is one of several."""
+    """A test whether a value is one of several."""
 
     operand: Expression
     options: tuple[Expression, ...]
@@ -135,7 +135,7 @@ class Within(Predicate):
 
 @dataclass(frozen=True, slots=True)
 class Like(Predicate):
-    """Whether text is like a pattern."""
+    """A test whether text matches a pattern."""
 
     operand: Expression
     pattern: Expression
@@ -145,35 +145,35 @@ class Like(Predicate):
 
 @dataclass(frozen=True, slots=True)
 class Exists(Predicate):
-    """Whether the message has a property."""
+    """A test whether the message has a property."""
 
     property: Property
 
 
 @dataclass(frozen=True, slots=True)
 class IsNull(Predicate):
-    """Whether a property is missing or null."""
+    """A test whether a property is missing or null."""
 
     operand: Property | Lookup
 
 
 @dataclass(frozen=True, slots=True)
 class Not(Predicate):
-    """The contrary."""
+    """The negation of a predicate."""
 
     operand: Predicate
 
 
 @dataclass(frozen=True, slots=True)
 class AllOf(Predicate):
-    """What AND joins."""
+    """The predicates that AND joins."""
 
     parts: tuple[Predicate, ...]
 
 
 @dataclass(frozen=True, slots=True)
 class AnyOf(Predicate):
-    """What OR joins."""
+    """The predicates that OR joins."""
 
     parts: tuple[Predicate, ...]
 

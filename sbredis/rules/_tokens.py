@@ -1,4 +1,4 @@
-"""A text of the language as words: names, keywords, constants, signs."""
+"""The tokens of a text: names, keywords, constants, signs."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ _LINE_END = re.compile(r"\r\n|\r|\n")
 
 
 class Sort(Enum):
-    """What a word is."""
+    """The sort of a token."""
 
     NAME = "a name"
     DELIMITED = "a name in brackets or double quotes"
@@ -36,18 +36,18 @@ class Sort(Enum):
 
 
 class Token(NamedTuple):
-    """A word, and where it stands."""
+    """A token, and its position in the text."""
 
     sort: Sort
     text: str
-    """What it means: a keyword or sign itself, a name or text without its quotes, a number as it is written."""
+    """Its meaning: a keyword or sign itself, a name or text without its quotes, a number as it is written."""
     at: int
     source: str
-    """As it is written."""
+    """The token as it is written."""
 
     @property
     def found(self) -> str:
-        """How an error names it."""
+        """The token as an error shows it."""
         if self.sort is Sort.END:
             return "the end"
         shown = self.source if len(self.source) <= _SHOWN else f"{self.source[:_SHOWN]}…"
@@ -55,7 +55,7 @@ class Token(NamedTuple):
 
 
 def place(text: str, at: int) -> tuple[int, int]:
-    """The line and the column of a place in a text, from 1 on."""
+    """Return the line and the column of a position in a text, counted from 1."""
     line, start = 1, 0
     for end in _LINE_END.finditer(text):
         if end.end() > at:
@@ -65,20 +65,20 @@ def place(text: str, at: int) -> tuple[int, int]:
 
 
 def either(words: Iterable[str]) -> str:
-    """Words as an enumeration."""
+    """Join words to "a, b or c"."""
     *most, last = words
     return f"{', '.join(most)} or {last}" if most else last
 
 
 def wrong(text: str, at: int, what: str, expected: tuple[str, ...] = ()) -> RuleSyntaxError:
-    """The error that says what is wrong at a place in a text."""
+    """Return the error for a mistake at a position in a text."""
     line, column = place(text, at)
     hoped = f", expected {either(expected)}" if expected else ""
     return RuleSyntaxError(f"line {line}, column {column}: {what}{hoped}", line=line, column=column, expected=expected)
 
 
 def tokenize(text: str) -> list[Token]:
-    """All words of a text; the last one is its end."""
+    """Return all tokens of a text; the last one is its end."""
     tokens: list[Token] = []
     at, size = 0, len(text)
     while at < size:
@@ -123,19 +123,19 @@ def _word(text: str, at: int) -> Token:
 
 
 def _name_end(text: str, at: int) -> int:
-    """Letters, digits of any script, and underscores."""
+    """Return the end of a name, which has letters and digits of any script, and underscores."""
     while at < len(text) and (text[at].isalpha() or text[at].isdecimal() or text[at] == "_"):
         at += 1
     return at
 
 
 def _enclosed(text: str, at: int, quote: str, sort: Sort) -> Token:
-    """What stands between quotes; a quote in it is written twice."""
+    """Read a token in quotes; a quote inside it is written twice."""
     end = at + 1
     while True:
         end = text.find(quote, end)
         if end < 0:
-            raise wrong(text, at, f"what begins with {text[at]} here has no end", (quote,))
+            raise wrong(text, at, f"the text that begins with {text[at]} here has no end", (quote,))
         if text[end + 1 : end + 2] != quote:
             break
         end += 2

@@ -1,7 +1,7 @@
-"""The values of the language: which kinds there are, and what can be compared with what.
+"""The values of the language: their kinds, and the rules for comparing them.
 
-Unknown, which a property has that is missing or null, is ``None`` everywhere. A truth value of the language is
-``True``, ``False`` or unknown.
+The value of a property that is missing or null is *unknown*, which is ``None`` everywhere. A truth value of the
+language is ``True``, ``False`` or unknown.
 """
 
 from __future__ import annotations
@@ -37,16 +37,16 @@ __all__ = [
 Value: TypeAlias = (
     "bool | int | float | Decimal | str | bytes | datetime | UUID | list[Value] | dict[Any, Value] | None"
 )
-"""What an application property may be."""
+"""The types of an application property."""
 
 Constant: TypeAlias = "Value | timedelta"
-"""What a parameter or a system property may be, and what an expression gives."""
+"""The types of a parameter, of a system property, and of an expression's value."""
 
 Truth: TypeAlias = "bool | None"
 """True, false, or unknown."""
 
 SMALLEST, LARGEST = -(2**63), 2**64 - 1
-"""The range of whole numbers: those of 64 bits, with a sign or without."""
+"""The range of whole numbers: 64 bits, with or without a sign."""
 DECIMALS = Context(
     prec=34,
     rounding=ROUND_HALF_EVEN,
@@ -55,11 +55,11 @@ DECIMALS = Context(
     clamp=1,
     traps=[InvalidOperation, DivisionByZero, Overflow],
 )
-"""How decimals are reckoned with: as those of 128 bits of IEEE 754, which is what a message can carry."""
+"""The arithmetic of decimals: that of the 128-bit decimals of IEEE 754, which a message can carry."""
 
 
 class Kind(Enum):
-    """What can be compared with one another; the value is how errors call it."""
+    """A kind of values that can be compared with one another; the enumeration's value is its name in errors."""
 
     NUMBER = "a number"
     TEXT = "text"
@@ -84,9 +84,9 @@ _ORDERED = {Kind.NUMBER, Kind.TEXT, Kind.TIME, Kind.SPAN}
 
 
 def kind_of(value: object) -> Kind:
-    """The kind of a value that is not unknown.
+    """Return the kind of a value that is not unknown.
 
-    A time without a zone is of no kind: nobody knows when it is. Neither is a decimal that is not a number.
+    A time without a time zone has the kind ``OTHER``, because it is not a definite time. So has a decimal that is NaN.
     """
     kind = _KINDS.get(type(value))
     if kind is not None:
@@ -99,18 +99,18 @@ def kind_of(value: object) -> Kind:
 
 
 def expressible(text: str, what: str) -> str:
-    """The text, if it can be stored. Raises :class:`ValueError` where it has half a surrogate pair."""
+    """Return a text if it can be stored. Raises :class:`ValueError` if it has half a surrogate pair."""
     try:
         text.encode()
     except UnicodeEncodeError as error:
         raise ValueError(
-            f"{what} has half a surrogate pair as character {error.start}, which UTF-8 cannot express"
+            f"{what} has half a surrogate pair as character {error.start}, which UTF-8 cannot encode"
         ) from None
     return text
 
 
 def on_calendar(time: datetime) -> bool:
-    """Whether a time with a zone lies within the years 1 to 9999 in UTC as well, so that it can be stored."""
+    """Tell whether a time with a time zone is within the years 1 to 9999 in UTC too, so that it can be stored."""
     try:
         time.astimezone(UTC)
     except (OverflowError, ValueError):
@@ -119,15 +119,15 @@ def on_calendar(time: datetime) -> bool:
 
 
 def storable(value: Decimal) -> bool:
-    """Whether a decimal that is a number is one of 128 bits, so that it can be stored."""
+    """Tell whether a decimal that is not NaN fits into 128 bits, so that it can be stored."""
     _, digits, exponent = value.as_tuple()
     return len(digits) <= DECIMALS.prec and isinstance(exponent, int) and -6176 <= exponent <= 6111
 
 
 def as_constant(value: object, what: str) -> Constant:
-    """A value that a rule may hold: a parameter, or what a correlation filter asks for.
+    """Check and return a value of a rule: a parameter, or a wanted value of a correlation filter.
 
-    Raises :class:`TypeError` for a value of another type, :class:`ValueError` for one that is out of range.
+    Raises :class:`TypeError` for a value of another type, and :class:`ValueError` for a value that is out of range.
     """
     if value is None:
         return value
@@ -135,13 +135,13 @@ def as_constant(value: object, what: str) -> Constant:
         return expressible(value, what)
     if isinstance(value, datetime) and value.utcoffset() is None:
         raise ValueError(
-            f"{what} is {value}, which has no time zone, so it is no certain time: add tzinfo=timezone.utc"
+            f"{what} is {value}, which has no time zone, so it is not a definite time: add tzinfo=timezone.utc"
         )
     if isinstance(value, datetime) and not on_calendar(value):
-        raise ValueError(f"{what} is {value}, which does not lie within the years 1 to 9999 in UTC")
+        raise ValueError(f"{what} is {value}, which is outside the years 1 to 9999 in UTC")
     if isinstance(value, Decimal):
         if not value.is_finite() or not storable(value):
-            raise ValueError(f"{what} is {value}, which is no decimal of 34 digits that can be compared")
+            raise ValueError(f"{what} is {value}, which is not a decimal of up to 34 digits that can be compared")
         return value
     if kind_of(value) is Kind.OTHER:
         raise TypeError(
@@ -155,12 +155,12 @@ def as_constant(value: object, what: str) -> Constant:
     return cast("Constant", value)
 
 
-# Two values of different kinds are neither equal nor unequal, nor in any order: that is unknown. Numbers are compared
-# exactly, whole or not; text by code points.
+# The comparison of two values of different kinds is unknown. Numbers are compared exactly, whole or not; text is
+# compared by code points.
 
 
 def equal(left: object, right: object) -> Truth:
-    """Whether two values are equal."""
+    """Tell whether two values are equal."""
     if left is None or right is None:
         return None
     kind = kind_of(left)
@@ -168,7 +168,7 @@ def equal(left: object, right: object) -> Truth:
 
 
 def unequal(left: object, right: object) -> Truth:
-    """Whether two values of one kind differ."""
+    """Tell whether two values of one kind differ."""
     same = equal(left, right)
     return None if same is None else not same
 
@@ -179,25 +179,25 @@ def _ordered(left: object, right: object) -> bool:
     kind = kind_of(left)
     if kind is not kind_of(right) or kind not in _ORDERED:
         return False
-    # A decimal is never in an order with what is not a number, and would say so by an error.
+    # A decimal has no order with NaN; Python would raise an error for it.
     return not (isinstance(left, Decimal) or isinstance(right, Decimal)) or (left == left and right == right)  # noqa: PLR0124
 
 
 def less(left: object, right: object) -> Truth:
-    """Whether ``left`` comes before ``right``."""
+    """Tell whether ``left`` comes before ``right``."""
     return cast("float", left) < cast("float", right) if _ordered(left, right) else None
 
 
 def at_most(left: object, right: object) -> Truth:
-    """Whether ``left`` comes before ``right`` or is equal to it."""
+    """Tell whether ``left`` comes before ``right`` or is equal to it."""
     return cast("float", left) <= cast("float", right) if _ordered(left, right) else None
 
 
 def greater(left: object, right: object) -> Truth:
-    """Whether ``left`` comes after ``right``."""
+    """Tell whether ``left`` comes after ``right``."""
     return cast("float", left) > cast("float", right) if _ordered(left, right) else None
 
 
 def at_least(left: object, right: object) -> Truth:
-    """Whether ``left`` comes after ``right`` or is equal to it."""
+    """Tell whether ``left`` comes after ``right`` or is equal to it."""
     return cast("float", left) >= cast("float", right) if _ordered(left, right) else None

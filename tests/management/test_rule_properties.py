@@ -140,7 +140,7 @@ def test_a_filter_that_is_changed_is_another_one() -> None:
         (SqlRuleFilter("a = @b", {"@b": NOTHING_KEPT}), None, TypeError, "parameter @b must be str, int"),
         (SqlRuleFilter("a = @b", {"@b": datetime(2026, 1, 1)}), None, ValueError, "no time zone"),  # noqa: DTZ001
         (SqlRuleFilter("a = @b", ["b"]), None, TypeError, "must be a mapping, not list"),  # type: ignore[arg-type]
-        (CorrelationRuleFilter(), None, ValueError, "must ask for something"),
+        (CorrelationRuleFilter(), None, ValueError, "needs at least one property"),
         (CorrelationRuleFilter(label=5), None, TypeError, "^label or subject of .* must be str or None, not int"),  # type: ignore[arg-type]
         (CorrelationRuleFilter(properties={"a": None}), None, TypeError, "cannot be None"),  # type: ignore[dict-item]
         (TrueRuleFilter(), SqlRuleAction("colour = 'red'"), RuleSyntaxError, "line 1, column 1"),

@@ -142,7 +142,7 @@ WRONG: list[tuple[dict[str, Any], type[Exception], str]] = [
     ({"filter": SqlRuleFilter("colour = ")}, RuleSyntaxError, "line 1, column 10: found the end"),
     ({"filter": SqlRuleFilter("price > @least")}, RuleSyntaxError, "parameter @least has no value"),
     ({"filter": SqlRuleFilter("a = '" + "x" * 1024 + "'")}, ValueError, "may have 1,024 characters"),
-    ({"filter": CorrelationRuleFilter()}, ValueError, "must ask for something"),
+    ({"filter": CorrelationRuleFilter()}, ValueError, "needs at least one property"),
     ({"filter": "colour = 'red'"}, TypeError, "filter must be an SqlRuleFilter, .*, not str"),
     ({"filter": CorrelationRuleFilter(properties={"a": "x" * 70_000})}, ValueError, "at most 65536 are kept"),
     ({"action": SqlRuleAction("colour = 'red'")}, RuleSyntaxError, "line 1, column 1"),

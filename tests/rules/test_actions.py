@@ -20,9 +20,9 @@ END = datetime(9999, 12, 31, 11, 30, tzinfo=timezone(-timedelta(hours=12)))
 ID = UUID(int=7)
 
 
-DUE = "sys.ScheduledEnqueueTimeUtc must lie between 1970-01-01 and 2286-11-20"
-BEYOND = "the time does not lie within the years 1 to 9999 in UTC"
-LIFETIME = "sys.TimeToLive must be a positive duration, as 1.02:30:00 or P1DT2H30M"
+DUE = "sys.ScheduledEnqueueTimeUtc must be between 1970-01-01 and 2286-11-20"
+BEYOND = "the time is outside the years 1 to 9999 in UTC"
+LIFETIME = "sys.TimeToLive must be a positive duration, such as 1.02:30:00 or P1DT2H30M"
 
 
 @pytest.mark.parametrize(
@@ -131,7 +131,7 @@ def test_a_new_id_becomes_the_text_of_a_uuid_where_text_is_wanted() -> None:
         ("SET a = 1 / 0", "division by zero (line 1, column 11)."),
         ("SET a = 'x' + 1", "cannot add a number to text (line 1, column 13)."),
         ("SET a = sys.Nonsense", "there is no system property Nonsense (line 1, column 9)."),
-        ("SET a = @hour", "a duration cannot be the value of the property a."),
+        ("SET a = @hour", "the property a cannot be a duration."),
         ("SET sys.Label = 1.5", "sys.Label must be text, not a number."),
         ("SET sys.Label = TRUE", "sys.Label must be text, not a truth value."),
         ("SET sys.MessageId = ''", "sys.MessageId cannot be empty."),
@@ -144,11 +144,11 @@ def test_a_new_id_becomes_the_text_of_a_uuid_where_text_is_wanted() -> None:
             "SET sys.TimeToLive = 'P'",
             f"{LIFETIME}, not text.",
         ),
-        ("SET sys.TimeToLive = '00:00:00'", "sys.TimeToLive must be longer than nothing."),
+        ("SET sys.TimeToLive = '00:00:00'", "sys.TimeToLive must be longer than 0."),
         ("SET sys.TimeToLive = 'P9999999999D'", "sys.TimeToLive is too long."),
         (
             "SET sys.ScheduledEnqueueTimeUtc = 'soon'",
-            "sys.ScheduledEnqueueTimeUtc must be a time, which this text is not.",
+            "sys.ScheduledEnqueueTimeUtc must be a time, but this text is not one.",
         ),
         ("SET sys.ScheduledEnqueueTimeUtc = 5", "sys.ScheduledEnqueueTimeUtc must be a time, not a number."),
         ("SET sys.ScheduledEnqueueTimeUtc = '1969-12-31T23:59:59'", f"{DUE}."),
@@ -171,7 +171,7 @@ def test_an_action_that_fails_changes_nothing(text: str, why: str) -> None:
 @pytest.mark.parametrize(
     ("before", "text", "why"),
     [
-        (1.5, "SET a = n", "the number does not fit into a floating-point one."),
+        (1.5, "SET a = n", "the number does not fit into a floating-point number."),
         (NOON, "SET a = '9999-12-31T23:59:59-12:00'", f"{BEYOND}."),
         (NOON, "SET a = '0001-01-01T00:00:00+14:00'", f"{BEYOND}."),
         (None, "SET a = late", f"{BEYOND}."),

@@ -136,7 +136,7 @@ UNUSABLE = [
     (sql("r", "n ="), "The filter of rule 'r' failed: it cannot be used: line 1, column 4: found the end, expected "),
     (sql("r", "n = 1 AND " + "1 = 1 AND " * 120 + "1 = 1"), "it cannot be used: a filter may have 1,024 characters"),
     (sql("r", "n = '\ud800'"), "the text of a filter has half a surrogate pair as character 5"),
-    (Rule("r", CorrelationFilter()), "it cannot be used: a correlation filter must ask for something"),
+    (Rule("r", CorrelationFilter()), "it cannot be used: a correlation filter needs at least one property"),
     (Rule("r", "n = 1"), "it cannot be used: a filter must be a SqlFilter"),  # type: ignore[arg-type]
     (sql("r", "sys.Label = 'x' AND n = @p"), "parameter @p has no value."),
 ]

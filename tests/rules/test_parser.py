@@ -116,9 +116,9 @@ def test_this_is_no_filter(text: str, line: int, column: int, found: str, expect
 @pytest.mark.parametrize(
     ("text", "column", "what"),
     [
-        ("a = 'x", 5, "what begins with ' here has no end, expected '"),
-        ("[a = 1", 1, "what begins with [ here has no end, expected ]"),
-        ('"a = 1', 1, 'what begins with " here has no end, expected "'),
+        ("a = 'x", 5, "the text that begins with ' here has no end, expected '"),
+        ("[a = 1", 1, "the text that begins with [ here has no end, expected ]"),
+        ('"a = 1', 1, 'the text that begins with " here has no end, expected "'),
         ("[] = 1", 1, "a name cannot be empty"),
         ('"" = 1', 1, "a name cannot be empty"),
         ("a = #", 5, "found '#', which has no meaning here"),
@@ -133,7 +133,7 @@ def test_this_is_no_filter(text: str, line: int, column: int, found: str, expect
         ("a = 1e999", 5, "the number is too large"),
         ("a = @nobody", 5, "parameter @nobody has no value"),
         ("a LIKE 1", 8, "a pattern must be text"),
-        ("a LIKE 'x' ESCAPE 'xy'", 19, "ESCAPE takes text of one character"),
+        ("a LIKE 'x' ESCAPE 'xy'", 19, "ESCAPE needs text of one character"),
         ("a LIKE 'x\\' ESCAPE '\\'", 8, "nothing follows the escape character at the end of the pattern"),
     ],
 )

@@ -96,7 +96,7 @@ def test_a_shared_expression_is_evaluated_for_each_message() -> None:
     ("part", "why", "at"),
     [
         ("1 / n = 1", "division by zero", 2),
-        ("a LIKE b ESCAPE c", "ESCAPE takes text of one character", 2),
+        ("a LIKE b ESCAPE c", "ESCAPE needs text of one character", 2),
         ("sys.Nonsense = 1", "there is no system property Nonsense", 0),
         ("p(n) = 1", "the name of a property must be text", 0),
         ("-(1 - (3 % n)) + 1 > 0", "division by zero", 9),

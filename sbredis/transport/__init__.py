@@ -55,7 +55,7 @@ _LAZY = {
 
 
 def __getattr__(name: str) -> Any:
-    """The names that need redis-py, imported when they are first asked for."""
+    """Import the names that need redis-py when they are first asked for."""
     if name not in _LAZY:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
     from importlib import import_module

@@ -1,4 +1,4 @@
-"""Connection strings: from text to a :class:`Target`, without touching a network.
+"""Connection strings: from text to a :class:`Target`, without using a network.
 
 ::
 
@@ -6,11 +6,11 @@
     redis+cluster://[user[:password]@]host[:port],host…   Redis Cluster          rediss+cluster://
     redis+sentinel://[…@]host[:port],host…/master-name    Redis Sentinel         rediss+sentinel://
     unix://[user[:password]@]/path/to/socket              one server, by socket
-    embedded:///folder  (or embedded://relative/folder)   a server of our own in that folder
+    embedded:///folder  (or embedded://relative/folder)   a server that sbredis runs in that folder
     memory://name                                         fakeredis in this process, for tests
 
-Options follow as a query: ``?namespace=orders&durability=replicated``. Whatever is wrong with a string, the error
-names the part, and never shows a password.
+Options follow as a query: ``?namespace=orders&durability=replicated``. The error for a malformed string names the
+wrong part, and never shows a password.
 """
 
 from __future__ import annotations
@@ -58,8 +58,9 @@ _MEMORY_NAME = re.compile(r"[A-Za-z0-9._-]{1,64}")
 
 
 class Endpoint(NamedTuple):
-    """Where one server answers: host and port; with port 0 the path of a unix socket, or the URL of one in this
-    process.
+    """The address of one server: host and port.
+
+    With port 0, ``host`` is the path of a unix socket, or the URL of a server in this process.
     """
 
     host: str
@@ -73,7 +74,7 @@ class Endpoint(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class TlsOptions:
-    """What a TLS connection checks and presents."""
+    """The checks of a TLS connection, and the certificate that it presents."""
 
     verify: Verification = "full"
     """``full``: certificate and host name; ``ca``: certificate only; ``none``: neither."""
@@ -84,12 +85,12 @@ class TlsOptions:
 
 @dataclass(frozen=True, slots=True)
 class Target:
-    """A connection string, understood. Its ``repr`` never shows a password."""
+    """A parsed connection string. Its ``repr`` never shows a password."""
 
     kind: Kind
     endpoints: tuple[Endpoint, ...] = ()
     path: str = ""
-    """Unix socket, embedded folder, or name of the in-memory server."""
+    """The path of the unix socket or of the embedded folder, or the name of the in-memory server."""
     master_name: str = ""
     username: str | None = None
     password: str | None = field(default=None, repr=False)
@@ -101,7 +102,7 @@ class Target:
     durability: Durability = "master"
     embedded_fsync: Literal["everysec", "always"] = "everysec"
     replicas: int | None = None
-    """How many replicas a shard has, which ``replicated`` waits for; ``None``: as many as the deployment says."""
+    """The number of replicas of a shard, for which ``replicated`` waits; ``None``: the number that the servers tell."""
 
     def __str__(self) -> str:
         where = ",".join(map(str, self.endpoints)) or self.path
@@ -109,16 +110,16 @@ class Target:
 
 
 def parse_target(text: str) -> Target:
-    """Understand a connection string, or raise :class:`InvalidConnectionStringError` naming the part that is wrong."""
+    """Parse a connection string. Raises :class:`InvalidConnectionStringError`, which names the wrong part."""
     if not isinstance(text, str):  # pyright: ignore[reportUnnecessaryIsInstance]  # callers are not all typed
         raise InvalidConnectionStringError(f"A connection string is text, not {type(text).__name__}.")
     return _Parser(text).target()
 
 
 def redacted(text: str) -> str:
-    """The connection string with anything that may be a secret replaced, fit for logs and errors.
+    """Return the connection string for logs and errors: anything that may be a secret is replaced.
 
-    It is used on malformed strings, too: whatever stands where a secret may stand is taken for one.
+    It also works for malformed strings: any text in a place where a secret may be counts as one.
     """
     scheme, separator, rest = text.partition("://")
     if not separator or not _SCHEME.fullmatch(scheme):
@@ -126,7 +127,7 @@ def redacted(text: str) -> str:
     _, at, rest = rest.rpartition("@")
     location, mark, query = rest.partition("?")
     if not at and scheme.lower() not in ("unix", "embedded", "memory"):
-        # Without an '@' what should be a port may be a password: redis://user:password.
+        # Without an '@' the text in the place of a port may be a password: redis://user:password.
         location = re.sub(r"(\[[^\]]*\])|:(?!\d{1,5}(?:[,/]|$))[^,/]+", lambda found: found[1] or ":***", location)
     options = [_hidden(option) for option in query.split("&")]
     return f"{scheme}://{'***@' if at else ''}{location}{mark}{'&'.join(options)}"
@@ -163,7 +164,7 @@ class _Parser:
                 f"{', '.join(name + '://' for name in _SCHEMES)}."
             )
         if scheme.lower() not in _SCHEMES:
-            named = quoted(scheme) if _SCHEME.fullmatch(scheme) else "what stands before '://'"
+            named = quoted(scheme) if _SCHEME.fullmatch(scheme) else "the text before '://'"
             raise self.wrong("scheme", f"{named} is not one of {', '.join(_SCHEMES)}")
         if any(ord(character) < 33 or ord(character) == 127 for character in text):
             raise self.wrong("characters", "white space and control characters must be percent-encoded")
@@ -173,7 +174,7 @@ class _Parser:
         location, _, query = rest.partition("?")
         if "@" in (rest[len(rest.split("/")[0].split("?")[0]) :] if kind in _NETWORKED else query):
             raise self.wrong(
-                "credentials", "an '@' stands behind '/' or '?': percent-encode '/', '?' and '@' (%2F, %3F, %40)"
+                "credentials", "there is an '@' after '/' or '?': percent-encode '/', '?' and '@' (%2F, %3F, %40)"
             )
         options = self.options(kind, secure, query)
         if kind == "memory":
@@ -211,7 +212,7 @@ class _Parser:
         try:
             decoded = unquote(text, errors="strict")
         except UnicodeDecodeError:
-            raise self.wrong(part, "what is percent-encoded in it is not UTF-8") from None
+            raise self.wrong(part, "its percent-encoded part is not UTF-8") from None
         if "\0" in decoded and "password" not in part:
             raise self.wrong(part, "there is a zero byte in it")
         return decoded
@@ -227,7 +228,7 @@ class _Parser:
                 if not _is_ipv6(host):
                     raise self.wrong("host", f"{quoted(bracketed[1])} is not an IPv6 address")
             elif item.count(":") > 1 or "[" in item or "]" in item:
-                raise self.wrong("host", "an IPv6 address stands in brackets, as in [::1]:6379")
+                raise self.wrong("host", "an IPv6 address needs brackets, as in [::1]:6379")
             else:
                 host, colon, after = item.partition(":")
                 port = after if colon else None
@@ -244,13 +245,13 @@ class _Parser:
         if text is None:
             return default
         if not _DIGITS.fullmatch(text) or not 1 <= int(text) <= 65535:
-            # What stands there is not shown if it is no number: somebody may have forgotten the host behind a password.
-            what = text if _DIGITS.fullmatch(text) else "what stands behind ':'"
+            # The text is not shown if it is no number: it may be a password after which the host was forgotten.
+            what = text if _DIGITS.fullmatch(text) else "the text after ':'"
             raise self.wrong("port", f"{what} is not a number from 1 to 65535")
         return int(text)
 
     def path(self, kind: Kind, path: str, option: int | None) -> tuple[int, str]:
-        """The database and the master's name, from what stands behind the hosts."""
+        """Return the database and the master's name, from the path after the hosts."""
         first, _, more = path.partition("/")
         master_name = ""
         if kind == "sentinel":
@@ -261,7 +262,7 @@ class _Parser:
                 )
             first, _, more = more.partition("/")
         if more:
-            raise self.wrong("path", f"nothing is expected behind {quoted('/' + first)}")
+            raise self.wrong("path", f"nothing is expected after {quoted('/' + first)}")
         if first and option is not None:
             raise self.wrong("db", "it is given twice, in the path and in the query")
         database = option or 0
@@ -314,7 +315,7 @@ class _Parser:
         for item in filter(None, query.split("&")):
             name, equals, value = item.partition("=")
             if name not in _OPTIONS:
-                named = quoted(name) if equals and name.isidentifier() else "what stands behind '?' or '&'"
+                named = quoted(name) if equals and name.isidentifier() else "the text after '?' or '&'"
                 raise self.wrong("option", f"{named} is not known; there are {', '.join(sorted(_OPTIONS))}")
             if not equals or not value:
                 raise self.wrong(name, "it has no value")
@@ -335,7 +336,7 @@ class _Parser:
                 found[_FIELDS.get(name, name)] = read(self, name, value)
         if secure:
             if tls.get("key_file") and not tls.get("certificate_file"):
-                raise self.wrong("tls_key", "it needs tls_cert beside it")
+                raise self.wrong("tls_key", "it needs tls_cert too")
             found["tls"] = TlsOptions(**tls)
         return found
 

@@ -1,4 +1,4 @@
-"""How long to wait between attempts, and when to stop. Pure arithmetic around tenacity's interface."""
+"""The length of pauses between attempts, and when to stop. Pure arithmetic around tenacity's interface."""
 
 from __future__ import annotations
 
@@ -13,24 +13,24 @@ Random = Callable[[], float]
 
 @dataclass(frozen=True, slots=True)
 class Backoff:
-    """Exponential back-off with full jitter over its upper half.
+    """Exponential back-off whose upper half is random.
 
-    The lower half is kept, so that an attempt never follows at once on one that failed; the jitter keeps callers that
-    failed together from coming back together.
+    The lower half of a pause is fixed, so an attempt never follows a failed one at once. The upper half is random, so
+    callers that failed together do not come back together.
     """
 
     first: float = 0.02
     longest: float = 1.0
     random: Random = random.random
     free_redirections: int = 5
-    """So many redirections in a row are followed without waiting; more of them are a cluster in motion."""
+    """The number of redirections in a row that are followed without a pause. More of them mean a cluster in motion."""
     doubling: bool = True
-    """Whether the pauses grow; otherwise all are as long as the first."""
+    """Whether the pauses grow. If not, all are as long as the first."""
     repetitions: int | None = None
-    """How often a call is repeated at most, redirections not counted; ``None`` as often as its deadline lets it."""
+    """The largest number of repetitions, without redirections. With ``None`` only the deadline limits them."""
 
     def delay(self, failures: int, redirections: int) -> float:
-        """Seconds to wait after ``failures`` failed attempts, the last ``redirections`` of them redirections."""
+        """Return the seconds to wait after ``failures`` attempts failed, the last ``redirections`` by a redirection."""
         if 0 < redirections <= self.free_redirections:
             return 0.0
         exponent = max(0, failures - max(0, redirections - 1) - 1) if redirections else failures - 1
@@ -39,7 +39,7 @@ class Backoff:
         return ceiling * (0.5 + 0.5 * self.random())
 
     def within(self, delay: float, left: float) -> float | None:
-        """The delay, cut so that one more attempt fits into what is left of the time; ``None`` if none does."""
+        """Return the delay, cut so that one more attempt fits into the time ``left``; ``None`` if none does."""
         if left <= self.first:
             return None
         return delay if delay < left else left / 2
@@ -47,13 +47,13 @@ class Backoff:
 
 @dataclass(frozen=True, slots=True)
 class RefreshPacing:
-    """How far apart the questions about the slot map are: a storm of redirections asks once."""
+    """The distance in time between questions about the slot map. A storm of redirections causes one question."""
 
     apart: float = 0.1
     after_failure: float = 0.25
     random: Random = random.random
 
     def pause(self, since_last: float, failed: int) -> float:
-        """Seconds to wait before asking, given when it was last asked and how often in a row nobody answered."""
+        """Return the seconds to wait before asking: ``failed`` questions in a row had no answer."""
         apart = self.apart if not failed else min(2.0, self.after_failure * 2.0 ** min(failed - 1, 10))
         return max(0.0, apart - since_last) + 0.5 * self.apart * self.random() * (1 if since_last < apart else 0)

@@ -1,4 +1,4 @@
-"""Making connections: the only module that knows redis-py's connection classes, and which of its errors mean what."""
+"""Making connections: the only module that knows redis-py's connection classes, and the meaning of its errors."""
 
 from __future__ import annotations
 
@@ -35,11 +35,11 @@ __all__ = ["Dialer", "Link", "accepted", "ask", "dialling_failed", "hang_up", "r
 
 
 _NOT_TLS = ("WRONG_VERSION_NUMBER", "RECORD_LAYER_FAILURE", "HTTP_REQUEST", "PACKET_LENGTH_TOO_LONG")
-"""What the library of TLS says of an answer that is none."""
+"""The reasons that the TLS library gives for an answer that is not TLS."""
 
 
 class Link(Protocol):
-    """What is used of redis-py's ``Connection``."""
+    """The methods of redis-py's ``Connection`` that the transport uses."""
 
     async def connect(self) -> None: ...
     async def disconnect(self, nowait: bool = False) -> None: ...
@@ -48,10 +48,10 @@ class Link(Protocol):
 
 
 def reply_error(error: BaseException) -> ReplyError | None:
-    """The error reply that redis-py raised as ``error``; ``None`` if it tells of the connection and not of a reply.
+    """Return the error reply that redis-py raised as ``error``; ``None`` if ``error`` is about the connection.
 
-    redis-py gives some replies the class of a connection error (LOADING, NOAUTH); a reply is known by the status code
-    that it was parsed from.
+    redis-py gives some replies the class of a connection error (LOADING, NOAUTH). A reply is recognised by the status
+    code that it was parsed from.
     """
     if not isinstance(error, (ResponseError, BusyLoadingError, AuthenticationError, AuthorizationError)):
         return None
@@ -59,7 +59,7 @@ def reply_error(error: BaseException) -> ReplyError | None:
 
 
 class Dialer:
-    """Makes unopened connections to the servers of one target, with its credentials and its TLS."""
+    """A maker of unopened connections to the servers of one target, with its credentials and its TLS."""
 
     def __init__(self, target: Target, credential_provider: CredentialProvider | None, connect_timeout: float) -> None:
         self._target = target
@@ -80,11 +80,11 @@ class Dialer:
 
     @property
     def strips_shebang(self) -> bool:
-        """fakeredis does not know the ``#!lua`` line that real servers want first."""
+        """Whether scripts are sent without their first line ``#!lua``: fakeredis does not know it."""
         return self._memory is not None
 
     def server(self, endpoint: Endpoint, *, protocol: int = 3) -> Link:
-        """A connection to a data server."""
+        """Return a connection to a data server."""
         common = self._common(protocol) | self._credentials | {"db": self._target.database}
         if self._memory is not None:
             connect: Callable[..., Link] = import_module("fakeredis.aioredis").FakeAsyncRedisConnection
@@ -94,12 +94,12 @@ class Dialer:
         return self._network(endpoint, common)
 
     def sentinel(self, endpoint: Endpoint) -> Link:
-        """A connection to a Sentinel."""
+        """Return a connection to a Sentinel."""
         credentials = {"username": self._target.sentinel_username, "password": self._target.sentinel_password}
         return self._network(endpoint, self._common(3) | credentials)
 
     def _common(self, protocol: int) -> dict[str, Any]:
-        # No socket time-out: deadlines belong to calls, and one late reply must not cost the others their connection.
+        # No socket time-out: deadlines belong to calls, and one late reply must not end the connection of the others.
         return {
             "protocol": protocol,
             "driver_info": self._driver,
@@ -113,7 +113,7 @@ class Dialer:
 
 
 async def ask(link: Link, packed: Sequence[bytes]) -> list[Any]:
-    """Write some commands together on a connection nobody else uses yet, and read their replies; errors as values."""
+    """Write commands together on a connection that no other code uses yet. Return the replies, errors as values."""
     await link.send_packed_command([b"".join(packed)], check_health=False)
     replies: list[Any] = []
     for _ in packed:
@@ -128,13 +128,13 @@ async def ask(link: Link, packed: Sequence[bytes]) -> list[Any]:
 
 
 def socket_of(link: Link) -> asyncio.Transport | None:
-    """The transport under an open connection; fakeredis has none."""
+    """Return the asyncio transport under an open connection; ``None`` for fakeredis, which has none."""
     transport = getattr(getattr(link, "_writer", None), "transport", None)
     return transport if isinstance(transport, asyncio.Transport) or hasattr(transport, "set_protocol") else None
 
 
 def dialling_failed(error: BaseException, endpoint: Endpoint) -> Failure:
-    """Why a connection did not come about."""
+    """Return the failure that says why a connection could not be opened."""
     reply = reply_error(error)
     if reply is not None:
         failure = failure_of_reply(reply.code, reply.detail, endpoint)
@@ -151,14 +151,14 @@ def dialling_failed(error: BaseException, endpoint: Endpoint) -> Failure:
             hint = " (does it speak TLS? redis:// is without)" if cause.reason in _NOT_TLS else ""
             return Failure(FailureKind.UNSUITABLE, f"TLS with {endpoint} failed: {cause}{hint}", endpoint=endpoint)
         if isinstance(cause, socket.gaierror):
-            reason = f"its name is not known ({cause.strerror})"
+            reason = f"its name cannot be resolved ({cause.strerror})"
         elif isinstance(cause, OSError) and cause.errno:
             reason = os.strerror(cause.errno).lower()
     return Failure(FailureKind.UNREACHABLE, f"{endpoint} cannot be reached: {reason}", endpoint=endpoint)
 
 
 def accepted(error: BaseException) -> bool:
-    """Whether the other side took the connection, and broke it then."""
+    """Whether the other side accepted the connection and broke it afterwards."""
     return reply_error(error) is None and not any(
         isinstance(cause, (ConnectionRefusedError, socket.gaierror, TimeoutError, FileNotFoundError))
         for cause in _chain(error)
@@ -166,23 +166,21 @@ def accepted(error: BaseException) -> bool:
 
 
 def _chain(error: BaseException | None) -> Iterator[BaseException]:
-    """An error and what it was raised from; redis-py wraps what it got."""
+    """Yield an error and the errors that it was raised from: redis-py wraps the original error."""
     while error is not None:
         yield error
         error = error.__cause__ or error.__context__
 
 
 async def hang_up(link: Link) -> None:
-    """Close a connection at once. What is still buffered is dropped, so that a server that wakes up later does not
-    get it.
-    """
+    """Close a connection at once. Drop buffered bytes, so that a server that wakes up later does not get them."""
     transport = socket_of(link)
     if transport is not None:
         transport.abort()
     try:
         await link.disconnect(nowait=True)
     except (RedisError, OSError, TimeoutError):
-        return  # it is gone, which is what was wanted
+        return  # the connection is closed, as wanted
 
 
 def _tls_arguments(options: TlsOptions) -> dict[str, Any]:

@@ -1,6 +1,4 @@
-"""The target that a client of redis-py is for: its addresses, credentials and TLS settings. Pure; redis-py itself is
-not needed.
-"""
+"""The target of a redis-py client: its addresses, credentials and TLS settings. Pure; redis-py is not imported."""
 
 from __future__ import annotations
 
@@ -16,7 +14,7 @@ __all__ = ["target_of"]
 
 
 def target_of(client: Any) -> tuple[Target, CredentialProvider | None]:
-    """What a ``Redis`` or ``RedisCluster`` of redis-py, asynchronous or not, connects to, and with which credentials.
+    """Return the target and the credentials of a ``Redis`` or ``RedisCluster`` of redis-py, asynchronous or not.
 
     Raises :class:`TypeError` for anything else, and :class:`ValueError` for settings that cannot be taken over.
     """

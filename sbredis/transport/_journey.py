@@ -1,4 +1,4 @@
-"""A call that the first attempt did not finish: attempts, waits and redirections, until its deadline."""
+"""A call whose first attempt failed: further attempts, pauses and redirections, until its deadline."""
 
 from __future__ import annotations
 
@@ -20,34 +20,32 @@ _log = logging.getLogger("sbredis.transport")
 
 
 class Router(Protocol):
-    """What a journey needs of the transport."""
+    """The part of the transport that a journey uses."""
 
     def route(self, slot: int | None) -> Node | None:
-        """The server of a slot, as far as we know."""
+        """Return the server of a slot by the slot map."""
         ...
 
     def redirected(self, failure: Failure) -> Node:
-        """The server that a MOVED or ASK names; MOVED mends the slot map."""
+        """Return the server that a MOVED or ASK names. MOVED corrects the slot map."""
         ...
 
     def troubled(self, failure: Failure) -> None:
-        """A failure that may mean that the slot map is out of date."""
+        """Ask for a new slot map if the failure may mean that ours is out of date."""
         ...
 
     async def pause(self, seconds: float) -> None:
-        """Wait, but not beyond the next news: another slot map, a new connection, the end of the transport."""
+        """Wait, but only until the next news: another slot map, a new connection, the end of the transport."""
         ...
 
     @property
     def closed(self) -> bool:
-        """Whether nothing can be sent any more."""
+        """Whether the transport is closed, so that no call can be sent."""
         ...
 
 
 class Journey:
-    """One call, from attempt to attempt. The waiting and stopping are tenacity's, the arithmetic is
-    :class:`Backoff`'s.
-    """
+    """One call, from attempt to attempt. tenacity waits and stops; :class:`Backoff` does the arithmetic."""
 
     def __init__(
         self, router: Router, call: Call, started: float, deadline: float, backoff: Backoff, *, replicated: bool
@@ -65,14 +63,14 @@ class Journey:
         self._maybe_ran = False
         self._is_over = False
         self._told: Failure | None = None
-        """What a server has answered last."""
+        """The last failure that a server's answer told."""
         self._next: Node | None = None
         self._asking = False
 
     async def finish(self, first: Failure | None) -> Any:
-        """The reply, or the error that names the last failure that says something.
+        """Return the reply, or raise the error of the last failure that tells a reason.
 
-        ``first`` is what an attempt before this has brought.
+        ``first`` is the failure of an attempt that was made before.
         """
         retrying = AsyncRetrying(
             retry=retry_if_result(self._goes_on),
@@ -85,14 +83,14 @@ class Journey:
         if not isinstance(result, Failure):
             return result
         if self._told is not None and result.kind is FailureKind.TIMED_OUT and result.outcome is Outcome.NEVER_SENT:
-            result = self._told  # the deadline cut the last attempt short: it says less than the answer before it
+            result = self._told  # the deadline cut the last attempt short, so it tells less than the answer before it
         error = result.error(
             self._call,
             maybe_ran=self._maybe_ran,
             attempts=self._attempts,
             seconds=self._clock() - self._started,
         )
-        # A refusal is an answer like any other; what else ends a call is worth finding again by its tracking id.
+        # A refusal is a usual answer. Any other failure is logged, so that it can be found by its tracking id.
         _log.log(logging.DEBUG if result.kind is FailureKind.REFUSED else logging.INFO, "%s", error)
         raise error
 

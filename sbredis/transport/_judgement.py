@@ -1,4 +1,4 @@
-"""The servers of a target, judged when they have been reached: what is refused, and what the log says of the others."""
+"""A judgement of the servers of a target, when they have been reached: refused, or described in the log."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ _log = logging.getLogger("sbredis.transport")
 def judge(
     target: Target, reached: Sequence[ServerFacts], replica_count_of: Callable[[ServerFacts], ReplicaCount]
 ) -> None:
-    """Refuse what cannot keep its word, and log what is not known of the servers and what their word is worth."""
+    """Refuse servers that cannot keep the durability. Log unknown facts, and what the acknowledgements are worth."""
     if target.kind == "memory":
         return
     durability = target.durability

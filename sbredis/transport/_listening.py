@@ -1,7 +1,7 @@
-"""Sharded pub/sub: one connection per node, made when somebody listens there.
+"""Sharded pub/sub: one connection for each node, made when the node gets its first listener.
 
-A subscription follows its slot. Whenever it had to be made anew, its listener is told of the gap, because what was
-published meanwhile is lost: a waking that was missed must be made good by looking.
+A subscription follows its slot. Whenever it is made again, its listener is told of the gap, because messages that were
+published in between are lost. A receiver that may have missed a wake must look again.
 """
 
 from __future__ import annotations
@@ -35,19 +35,19 @@ _RESEND_AFTER = 0.1
 
 
 class Listener(Protocol):
-    """Who is called when something arrives; in the event loop, so it must not block."""
+    """An object that is told of messages. Its methods run in the event loop, so they must not block."""
 
     def message(self, payload: bytes) -> None:
-        """Something was published."""
+        """Take a message that was published."""
         ...
 
     def gap(self) -> None:
-        """The subscription was made anew: messages may have been missed."""
+        """Learn that the subscription was made again, so messages may have been missed."""
         ...
 
 
 class _Channel:
-    """A channel somebody listens to."""
+    """A channel that has listeners."""
 
     def __init__(self, name: bytes) -> None:
         self.name = name
@@ -124,7 +124,7 @@ class Listening:
         return Subscription(self, name, listener)
 
     def unsubscribe(self, name: bytes, listener: Listener) -> None:
-        """Remove a listener; the last one of a channel ends the channel."""
+        """Remove a listener. Without its last listener a channel ends."""
         channel = self._channels.get(name)
         if channel is None or listener not in channel.listeners:
             return
@@ -134,13 +134,13 @@ class Listening:
             self._forget(channel)
 
     def close(self, reason: str) -> None:
-        """Nothing will be heard any more: who still waits for a confirmation is told."""
+        """End all listening. Callers that still wait for a confirmation get an error."""
         for channel in self._channels.values():
             if not channel.confirmed.done():
                 channel.confirmed.set_result(Failure(FailureKind.CLOSED, reason))
 
     def moved(self) -> None:
-        """The slot map has changed: channels follow their slots."""
+        """Move the channels to the new owners of their slots, because the slot map has changed."""
         for channel in list(self._channels.values()):
             if self._owner(channel.slot) != channel.endpoint:
                 self._forget(channel)
@@ -170,7 +170,7 @@ class Listening:
 
 
 class _Ear:
-    """The connection to one node on which its channels are heard. It lives while a channel is wanted there."""
+    """The connection that listens to the channels of one node. It lives while a channel is wanted there."""
 
     def __init__(self, listening: Listening, endpoint: Endpoint) -> None:
         self.endpoint = endpoint
@@ -178,23 +178,23 @@ class _Ear:
         self._wanted: dict[bytes, _Channel] = {}
         self._loop = asyncio.get_running_loop()
         self._stream: Stream | None = None
-        """There while it is connected."""
+        """The stream of the connection, while there is one."""
         self._over = asyncio.Event()
-        """Set when it may be."""
+        """Set when listening may have to end."""
         self._silent = False
-        """Nothing more will be heard of this connection."""
+        """Whether the connection is lost, so that no message will come on it."""
         self._asked: deque[tuple[bytes, bytes]] = deque()
-        """What was asked and is not answered yet: command and channel."""
+        """The commands without an answer yet, each with its channel."""
         self._heard_at = 0.0
 
     def want(self, channel: _Channel) -> None:
-        """Hear a channel from now on."""
+        """Listen to a channel from now on."""
         self._wanted[channel.name] = channel
         if self._stream is not None:
             self._ask(channel.name)
 
     def forget(self, channel: _Channel) -> None:
-        """Hear a channel no more."""
+        """Stop listening to a channel."""
         if self._wanted.pop(channel.name, None) is None:
             return
         if self._stream is not None:
@@ -203,7 +203,7 @@ class _Ear:
             self._over.set()
 
     async def run(self) -> None:
-        """Connect, listen, and connect again, as long as anything is wanted here."""
+        """Connect, listen, and connect again, as long as a channel is wanted here."""
         backoff, failures = Backoff(first=0.05), 0
         while self._wanted:
             heard = await self._connected_once()
@@ -213,12 +213,12 @@ class _Ear:
                 await asyncio.sleep(backoff.delay(failures, 0))
 
     async def _connected_once(self) -> bool:
-        """One connection from beginning to end; whether it ever was one."""
+        """Run one connection from beginning to end. Return whether it was ever open."""
         link: Link | None = None
         try:
             if self._listening.before_dial is not None:
                 await self._listening.before_dial()
-            # RESP2: messages are then plain replies in order, with no second channel of pushes to look after.
+            # RESP2: messages are plain replies in order, so there is no second channel of pushes to read.
             link = self._listening.dialer.server(self.endpoint, protocol=2)
             await link.connect()
             await self._hear(stream_over(link))
@@ -236,7 +236,7 @@ class _Ear:
         return was_connected
 
     async def _hear(self, stream: Stream) -> None:
-        """Listen until nothing is wanted here any more, or the connection is lost."""
+        """Listen until no channel is wanted here any more, or the connection is lost."""
         self._over.clear()
         self._silent = False
         self._asked.clear()
@@ -250,7 +250,7 @@ class _Ear:
         async with TaskScope() as tasks:
             tasks.start(stream.run(self._replied, lost, lambda: None))
             tasks.start(self._watch())
-            await asyncio.sleep(0)  # the stream reads before anything is asked
+            await asyncio.sleep(0)  # the stream must read before the first command is sent
             self._stream = stream
             for name in self._wanted:
                 self._ask(name)
@@ -283,12 +283,12 @@ class _Ear:
             if channel is not None:
                 channel.confirm()
         elif kind == b"sunsubscribe" and not self._answered(b"SUNSUBSCRIBE", name) and channel is not None:
-            # Nobody here asked for it: the slot has moved.
+            # It answers no command of ours: the slot has moved.
             self._listening.trouble(self.endpoint)
             self._loop.call_later(_RESEND_AFTER, self._ask_again, name)
 
     def _failed(self, failure: Failure) -> None:
-        """An SSUBSCRIBE was answered with an error: MOVED while the slot map is old, or a right that is missing."""
+        """Handle an error reply to SSUBSCRIBE: MOVED because the slot map is old, or a missing right."""
         command, name = self._asked.popleft() if self._asked else (b"", b"")
         channel = self._wanted.get(name)
         if channel is None or command != b"SSUBSCRIBE":
@@ -309,7 +309,7 @@ class _Ear:
                     channel.confirmed.set_result(failure)
 
     async def _watch(self) -> None:
-        """Notice a connection that died without a word."""
+        """Notice a connection that died without being closed."""
         while self._loop.time() - self._heard_at < _SILENT:
             await asyncio.sleep(_QUIET / 3)
             if self._loop.time() - self._heard_at >= _QUIET and self._stream is not None:
@@ -326,7 +326,7 @@ class _Ear:
             self._stream.write(pack((command, name)))
 
     def _answered(self, command: bytes, name: bytes) -> bool:
-        """Whether this is the answer to what was asked first."""
+        """Whether this answers the oldest command without an answer. If so, take the command off the list."""
         if not self._asked or self._asked[0] != (command, name):
             return False
         self._asked.popleft()

@@ -1,4 +1,4 @@
-"""The servers behind ``memory://``: one a name, shared by everything in this process that asks for it."""
+"""The servers behind ``memory://``: one for each name, shared by all clients in this process."""
 
 from __future__ import annotations
 
@@ -22,14 +22,14 @@ class _ScriptCache(dict[bytes, bytes]):
 
 
 def require_memory() -> None:
-    """Raise if what ``memory://`` needs is not installed; it is looked for, and not imported."""
+    """Raise if the packages that ``memory://`` needs are not installed. They are looked for, and not imported."""
     for name in ("fakeredis", "lupa"):
         if find_spec(name) is None:
             raise _missing(name)
 
 
 def memory_server(name: str) -> Any:
-    """Return the server of this name, and make it if there is none yet."""
+    """Return the server of this name. Make it if there is none yet."""
     if name in _SERVERS:
         return _SERVERS[name]
     try:
@@ -43,12 +43,12 @@ def memory_server(name: str) -> Any:
 
 
 def memory_names() -> tuple[str, ...]:
-    """Return the names of the servers there are."""
+    """Return the names of all servers."""
     return tuple(_SERVERS)
 
 
 def forget_memory(name: str) -> None:
-    """Forget the server of this name and its data. Clients that are connected keep it; others get a new one."""
+    """Forget the server of this name and its data. Connected clients keep it; new clients get a new one."""
     _SERVERS.pop(name, None)
 
 

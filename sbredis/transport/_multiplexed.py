@@ -1,4 +1,4 @@
-"""The transport: calls in, replies out, whatever the deployment behind it does meanwhile."""
+"""The transport: calls go in and replies come out, during redirections and failovers too."""
 
 from __future__ import annotations
 
@@ -41,11 +41,11 @@ _CHANGE_THE_CONNECTION = frozenset(
         *("SUNSUBSCRIBE", "SYNC", "UNSUBSCRIBE", "UNWATCH", "WATCH"),
     )
 )
-"""What would change the meaning, the order or the user of every other caller's calls."""
+"""Commands that would change the meaning, the order or the user of every other caller's calls."""
 
 
 class Transport:
-    """Calls scripts on the servers of one target. Made by :func:`sbredis.transport.open_transport`."""
+    """A caller of scripts on the servers of one target. :func:`sbredis.transport.open_transport` makes it."""
 
     def __init__(
         self,
@@ -75,10 +75,10 @@ class Transport:
         self._nodes: dict[Endpoint, Node] = {}
         self._routes: list[Node | None] = [None] * SLOTS
         self._mended = False
-        """MOVED has changed the routes since the last layout: the parts have not heard of it yet."""
+        """Whether MOVED has changed the routes since the last layout, so that the other parts must still be told."""
         self._replicas: dict[Endpoint, int] = {}
         self._steady = True
-        """The last layout told of nothing that is down."""
+        """Whether all nodes were up in the last layout."""
         self._refresh_wanted = asyncio.Event()
         self._news = asyncio.Event()
         self._closing = asyncio.Event()
@@ -98,9 +98,9 @@ class Transport:
         repeatable: bool = False,
         durability: Literal["master", "replicated"] | None = None,
     ) -> Any:
-        """Run a script where its keys live, and return its reply.
+        """Run a script on the server of its keys, and return its reply.
 
-        All keys lie in one hash slot. ``repeatable`` promises that the script recognises a repetition of the same
+        All keys are in one hash slot. ``repeatable`` promises that the script recognises a repetition of the same
         call (by an operation id among its arguments): then a call whose outcome is unknown is sent again, byte for
         byte, until ``timeout``. Raises a :class:`ServiceBusError` whose ``outcome`` says whether the script may have
         run.
@@ -118,7 +118,7 @@ class Transport:
             replicated = durability == "replicated"
         else:
             raise ValueError(f"durability of a call is 'master' or 'replicated', not {quoted(durability)}")
-        # The common case, without another coroutine in between: the connection is there and takes the call.
+        # The common case, without another coroutine in between: the connection is open and takes the call.
         if not replicated and call.slot is not None:
             node = self._routes[call.slot]
             wire = node.calls.wire if node is not None else None
@@ -130,13 +130,14 @@ class Transport:
         return await self._go_on(call, started, timeout, None, replicated=replicated)
 
     async def command(self, *arguments: Argument, key: bytes | None = None, timeout: float = 60.0) -> Any:
-        """Run a plain command at the server of ``key``, or at any server where none is given. It is not repeated
-        blindly.
+        """Run a plain command on the server of ``key``, or on any server without a key.
+
+        It is repeated only while it is known not to have run.
         """
         first = arguments[0] if arguments else ""
         name = (first.decode() if isinstance(first, bytes) else str(first)).upper()
         if name in _CHANGE_THE_CONNECTION:
-            raise ValueError(f"{name or 'nothing'} is no command for a connection that all callers share")
+            raise ValueError(f"{name or 'nothing'} would change a connection that all callers share")
         slot = key_slot(key) if key is not None else None
         return await self._go_on(Command(*arguments, slot=slot), self._loop.time(), timeout, None, replicated=False)
 
@@ -144,40 +145,40 @@ class Transport:
         """Listen to a sharded channel, in the slot of the channel's name. Returns when the server has confirmed it.
 
         ``listener.message(payload)`` is called for each message. ``listener.gap()`` is called whenever the
-        subscription was made anew, after a reconnection or a move of the slot: messages may have been missed.
+        subscription was made again, after a reconnection or a move of the slot. Then messages may have been missed.
         """
         self._check_open()
         return await self._listening.subscribe(channel, listener, timeout)
 
     @property
     def servers(self) -> tuple[ServerFacts, ...]:
-        """What is known of each server that a connection is open to."""
+        """The facts of each server with an open connection."""
         return tuple(node.calls.wire.facts for node in self._nodes.values() if node.calls.wire and node.calls.open)
 
     @property
     def masters(self) -> tuple[Endpoint, ...]:
-        """The servers that serve slots, as far as is known, whether a connection is open to them or not."""
+        """The servers that serve slots by the last slot map, with or without an open connection."""
         return tuple(node.endpoint for node in self._masters())
 
     def endpoint_of(self, key: bytes) -> Endpoint | None:
-        """Which server has the slot of a key, as far as is known."""
+        """Return the server of a key's slot by the last slot map; ``None`` if there is none."""
         node = self._routes[key_slot(key)]
         return node.endpoint if node else None
 
     def server_of(self, key: bytes) -> ServerFacts | None:
-        """What the server of a key's slot said of itself when it was connected to; its run id names the process."""
+        """Return the facts of the server of a key's slot, as of when it was connected. The run id names the process."""
         node = self._routes[key_slot(key)]
         return node.calls.wire.facts if node and node.calls.wire and node.calls.open else None
 
     async def aclose(self) -> None:
-        """Close all connections. Calls that are under way end with an error that says what is known of them."""
+        """Close all connections. Calls that are under way end with an error that says whether they may have run."""
         self._closing.set()
         if self._root is not None:
             await asyncio.wait((self._root,))
             self._root = None
 
     def abandon(self) -> None:
-        """Give up what outlives its event loop, which has ended, and all that ran in it with it."""
+        """Release what outlives the event loop. The loop has ended, and with it everything that ran in it."""
         self._closing.set()
         on_close, self._on_close = self._on_close, None
         if on_close is not None:
@@ -198,14 +199,14 @@ class Transport:
     async def _go_on(
         self, call: Call, started: float, timeout: float, failure: Failure | None, *, replicated: bool
     ) -> Any:
-        """The uncommon case: a first attempt failed, or could not be made."""
+        """Finish a call whose first attempt failed or could not be made."""
         if failure is None:
             self._check_open()
         journey = Journey(self, call, started, started + timeout, self._retry, replicated=replicated)
         return await journey.finish(failure)
 
     def route(self, slot: int | None) -> Node | None:
-        """The server of a slot; without a slot, any server, an unsuspected one first."""
+        """Return the server of a slot; without a slot, any server, if possible one that is not suspected."""
         if slot is not None:
             return self._routes[slot]
         masters = self._masters()
@@ -214,7 +215,7 @@ class Transport:
         )
 
     def redirected(self, failure: Failure) -> Node:
-        """The server that MOVED or ASK names. Raises ValueError if it names none."""
+        """Return the server that MOVED or ASK names. Raises ValueError if it names none."""
         assert failure.endpoint is not None  # only servers redirect
         slot, endpoint = parse_redirection(failure.detail, failure.endpoint)
         node = self._node(endpoint)
@@ -225,12 +226,12 @@ class Transport:
         return node
 
     def troubled(self, failure: Failure) -> None:
-        """Ask about the slot map: the failure may mean that it is out of date."""
+        """Ask for a new slot map if the failure may mean that ours is out of date."""
         if failure.kind not in (FailureKind.REFUSED, FailureKind.BROKE, FailureKind.TIMED_OUT):
             self._refresh_wanted.set()
 
     async def pause(self, seconds: float) -> None:
-        """Wait, but not beyond the next news: another slot map, a new connection, the end of the transport."""
+        """Wait, but only until the next news: another slot map, a new connection, the end of the transport."""
         if seconds <= 0 or self.closed:
             return
         try:
@@ -241,15 +242,15 @@ class Transport:
 
     @property
     def closed(self) -> bool:
-        """Whether it was closed, or is being closed."""
+        """Whether the transport was closed, or is being closed."""
         return self._closing.is_set()
 
     # -- life ----------------------------------------------------------------------------------------------------------
 
     async def start(self, timeout: float) -> None:
-        """Connect, check every server, and keep the slot map; raises if nothing suitable answers in time.
+        """Connect, check every server, and keep the slot map. Raises if no suitable server answers in time.
 
-        ``timeout`` bounds it where somebody answers and is not ready yet; elsewhere the time-out to connect does.
+        ``timeout`` is the bound when a server answers that it is not ready yet. Otherwise the time-out to connect is.
         """
         now = self._loop.time()
         patience = Patience(now, self._connect_timeout, now + timeout, self.target.kind)
@@ -287,7 +288,7 @@ class Transport:
                     started.set_result(None)
                 await self._closing.wait()
                 tasks.cancel()
-        except Exception:  # noqa: BLE001  # whatever it is, it belongs in the log, and the calls must learn of the end
+        except Exception:  # noqa: BLE001  # any defect belongs in the log, and the calls must learn of the end
             _log.exception("the transport to %s broke on a defect and is closed", self.target)
         finally:
             self._closing.set()
@@ -295,7 +296,7 @@ class Transport:
             self._listening.close(f"The transport to {self.target} was closed.")
             on_close, self._on_close = self._on_close, None
             if on_close is not None:
-                on_close()  # here, where no cancellation of a caller can keep it from being done
+                on_close()  # here, where no caller's cancellation can prevent it
 
     async def _insisting(
         self,
@@ -303,9 +304,9 @@ class Transport:
         patience: Patience,
         node: Node | None = None,
     ) -> _T | None:
-        """Try to get something from a server while it is to be hoped for; else raise what is in the way.
+        """Try to get something from a server as long as that may succeed. Raises the last failure.
 
-        ``None`` if the server, ``node``, is no master any more.
+        Returns ``None`` if the server, ``node``, is no master any more.
         """
         patience = replace(patience, started=self._loop.time())
         failures = 0
@@ -323,7 +324,7 @@ class Transport:
             if found.kind is not FailureKind.TIMED_OUT:
                 told = found
             elif told is not None:
-                found = told  # which tells more than that there was no time for another attempt
+                found = told  # it tells more than that there was no time for another attempt
             else:
                 said = f"{found.endpoint or self.target} did not answer within {seconds:.1f} s"
                 found = replace(found, kind=FailureKind.UNREACHABLE, detail=said)
@@ -338,7 +339,7 @@ class Transport:
                 return None
 
     async def _reach_masters(self, patience: Patience) -> list[ServerFacts]:
-        """Open a connection to every master, or to the others where there are some, and tell what they are."""
+        """Open a connection to every master and return their facts. With several masters, one may be unreachable."""
         reached: list[ServerFacts] = []
         while True:
             reached.clear()
@@ -347,7 +348,7 @@ class Transport:
                 *(self._insisting(node.calls.get, patience, node) for node in masters), return_exceptions=True
             )
             if None in wires:
-                continue  # the map has changed: there are others to be reached
+                continue  # the map has changed: reach the masters of the new map
             for wire in wires:
                 if isinstance(wire, ServiceBusError) and wire.is_transient and len(masters) > 1:
                     _log.warning("%s. Connected without it.", wire.message)
@@ -359,7 +360,7 @@ class Transport:
             return reached
 
     async def _keep_layout(self) -> None:
-        """Ask about the slot map whenever somebody wants to know, one question at a time and not too often."""
+        """Ask for the slot map whenever a refresh is wanted, one question at a time and not too often."""
         asked, failed = -1000.0, 0
         while True:
             await self._refresh_wanted.wait()
@@ -368,7 +369,7 @@ class Transport:
             asked = self._loop.time()
             try:
                 found = await self._discover()
-            except Exception as error:  # noqa: BLE001  # whatever it is, the calls must not end with it
+            except Exception as error:  # noqa: BLE001  # the calls must not end with any defect here
                 found = Failure(FailureKind.UNREACHABLE, f"{type(error).__name__}: {error}")
                 _log.warning("asking for the slot map failed", exc_info=True)
             if isinstance(found, Failure):
@@ -403,7 +404,7 @@ class Transport:
     async def probe(
         self, endpoint: Endpoint, commands: Sequence[Sequence[Argument]], seconds: float
     ) -> list[Any] | Failure:
-        """Ask a data server something, over the connection that calls use."""
+        """Send commands to a data server over the connection that calls use, and return the replies."""
         now = self._loop.time()
         node = self._node(endpoint)
         wire = await node.calls.get(now + seconds)
@@ -417,7 +418,7 @@ class Transport:
         return lost or replies
 
     def known(self) -> list[Endpoint]:
-        """The servers to ask about the cluster: connected ones first, suspected ones last."""
+        """Return the servers to ask about the cluster: connected ones first, suspected ones last."""
         nodes = sorted(self._nodes.values(), key=lambda node: (node.suspected, not node.calls.open))
         return [node.endpoint for node in nodes]
 
@@ -438,8 +439,10 @@ class Transport:
         return ReplicaCount(self._replicas_of(facts), facts.connected_replicas, self._steady)
 
     def _replicas_of(self, facts: ServerFacts) -> int | None:
-        """How many replicas a master has: what we were told, else what the cluster or Sentinel knows, else who is
-        there.
+        """Return the number of replicas of a master.
+
+        It is the number in the connection string, else that of the cluster or Sentinel, else that of the connected
+        replicas.
         """
         if self.target.replicas is not None:
             return self.target.replicas
@@ -450,7 +453,7 @@ class Transport:
         return node.endpoint if node else None
 
     def _good_news(self) -> None:
-        """Wake the calls that wait for better times, all together: what they write goes out together."""
+        """Wake all calls that pause, at the same time, so that their bytes are written together."""
         if not self._closing.is_set():
             news, self._news = self._news, asyncio.Event()
             news.set()
@@ -460,7 +463,7 @@ class Transport:
             self._refresh_wanted.set()
 
     def _accepts(self, facts: ServerFacts) -> Failure | None:
-        """Why a server is of no use, if so. Asked for every connection: a server may come back set up differently."""
+        """Return why a server cannot be used. This runs for every connection: its configuration may have changed."""
         found = problems(facts, self.target.kind, self.target.durability)
         if found:
             return Failure(FailureKind.UNSUITABLE, " ".join(found), endpoint=facts.endpoint)

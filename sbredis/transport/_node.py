@@ -1,4 +1,4 @@
-"""One server as calls see it: a connection for calls, and one for flushes that end in WAIT."""
+"""A server as calls see it: a connection for calls, and one for flushes that end in WAIT."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ _FLUSH_BYTES = 8 * 1024 * 1024
 
 
 class Node:
-    """A server that serves slots, or did."""
+    """A server that serves slots, or did so before."""
 
     def __init__(self, endpoint: Endpoint, opener: Opener, replicas: Callable[[ServerFacts], int | None]) -> None:
         self.endpoint = endpoint
@@ -31,16 +31,16 @@ class Node:
 
     @property
     def suspected(self) -> bool:
-        """It owes an answer, or could not be reached: others are asked first."""
+        """Whether it owes an answer for long, or could not be reached. Other servers are asked first."""
         return self.calls.failing or any(wire.silent for wire in self.wires)
 
     @property
     def wires(self) -> list[Wire]:
-        """The connections that are open."""
+        """The open connections."""
         return [wire for holder in (self.calls, self.durable.holder) if (wire := holder.wire) and holder.open]
 
     async def execute(self, call: Call, deadline: float, *, asking: bool, replicated: bool) -> Any:
-        """One attempt: the reply, or a :class:`Failure`."""
+        """Make one attempt. Return the reply or a :class:`Failure`."""
         if replicated:
             return await self.durable.execute(call, deadline, asking=asking)
         wire = await self.calls.get(deadline)
@@ -53,7 +53,7 @@ class Node:
         return await wire.submit(call, deadline, asking=asking)
 
     def retire(self) -> bool:
-        """Another server has taken over: close what is not in use, and do not wait for the rest as long as usual.
+        """Note that another server has taken over: close idle connections, and wait less long for the others.
 
         Returns whether anything is left.
         """
@@ -65,13 +65,13 @@ class Node:
         return bool(self.wires) or self.calls.opening or self.durable.holder.opening
 
     def reinstate(self) -> None:
-        """It is a master, perhaps again."""
+        """Note that the server is a master, perhaps again."""
         for wire in self.wires:
             wire.deposed = False
 
 
 class _Waiting:
-    """A call on its way through a durable flush."""
+    """A call in a durable flush, or waiting for one."""
 
     __slots__ = ("asking", "call", "deadline", "future", "sent")
 
@@ -84,11 +84,11 @@ class _Waiting:
 
 
 class DurableWire:
-    """Calls that are answered when every replica of the shard has them.
+    """The connection for calls that are answered when every replica of the shard has their writes.
 
-    Whatever has gathered while one flush waited goes into the next: one WAIT serves them all, on a connection of
-    their own, since everything behind a stalled WAIT stalls too. The script and its WAIT share the connection, as
-    WAIT counts what *it* wrote.
+    Calls that gather while one flush waits go into the next flush, and one WAIT serves them all. They have a connection
+    of their own, because a stalled WAIT stalls all calls after it. The script and its WAIT share that connection,
+    because WAIT counts the writes of its own connection.
     """
 
     def __init__(self, endpoint: Endpoint, opener: Opener, replicas: Callable[[ServerFacts], int | None]) -> None:
@@ -99,10 +99,10 @@ class DurableWire:
         self._queue: list[_Waiting] = []
         self._flushing = False
         self._progress = ""
-        """What the last WAIT said, for those who cannot wait any longer."""
+        """The answer to the last WAIT in words, for the errors of callers whose time is up."""
 
     async def execute(self, call: Call, deadline: float, *, asking: bool) -> Any:
-        """One attempt: the reply once all replicas have confirmed it, or a :class:`Failure`."""
+        """Make one attempt. Return the reply when all replicas have confirmed it, or a :class:`Failure`."""
         waiting = _Waiting(call, deadline, asking, asyncio.get_running_loop().create_future())
         self._queue.append(waiting)
         if not self._flushing:
@@ -128,7 +128,7 @@ class DurableWire:
             self._end(batch)
 
     def _end(self, batch: list[_Waiting]) -> None:
-        """Answer everybody who has not been answered: nobody would be any more, if the transport was closed."""
+        """Answer all callers that wait, because no later flush will answer them when the transport is closed."""
         self._flushing = False
         for waiting in (*batch, *self._queue):
             outcome = Outcome.UNKNOWN if waiting.sent else Outcome.NEVER_SENT
@@ -136,7 +136,7 @@ class DurableWire:
         self._queue.clear()
 
     def _next_batch(self) -> list[_Waiting]:
-        """What has waited longest, as much as one flush may carry; the rest goes on waiting, in order."""
+        """Take the calls that have waited longest, as many as one flush may carry. The others keep their order."""
         limits = self._opener.limits
         size = taken = 0
         while taken < min(len(self._queue), limits.calls) and size < min(limits.bytes, _FLUSH_BYTES):
@@ -156,7 +156,7 @@ class DurableWire:
             return
         replicas = self._replicas(wire.facts)
         if not replicas:
-            # Perhaps only for a moment: a replica that has just become the master has none yet.
+            # Perhaps only for a moment: a replica that has just become the master has no replica yet.
             self._opener.on_trouble(self.endpoint)
             known = "has no replica that could confirm it" if replicas == 0 else "does not say how many replicas it has"
             unserved = Failure(FailureKind.UNSERVED, f"durability=replicated, and it {known}", endpoint=self.endpoint)
@@ -171,17 +171,17 @@ class DurableWire:
         confirmed = await self._confirm(wire, last)
         settled = [(waiting, await future) for waiting, future in replies]
         if confirmed is None and any(waiting.call.heals for waiting in batch):
-            # A script had to be loaded again: what ran in the end was written behind the WAIT that has answered.
+            # A script had to be loaded again, so its call was written after the WAIT that has answered.
             confirmed = await self._confirm(wire, last)
         for waiting, reply in settled:
             self._settle(waiting, reply if isinstance(reply, Failure) or confirmed is None else confirmed)
 
     async def _confirm(self, wire: Wire, last: float) -> Failure | None:
-        """WAIT, in short turns, so that the connection is never silent for long, until all have confirmed or nobody
-        waits; why they have not, if they have not.
+        """Send WAIT until all replicas have confirmed the flush, or the last deadline ``last`` has passed.
 
-        How many there are is asked in every turn: of what is known of the shard, and of the master, who knows those
-        that came since. A turn that falls short has the shard asked about, for one that was taken away.
+        Each WAIT is short, so the connection is never silent for long. Each turn asks for the number of replicas
+        again: it takes the number that is known for the shard, and asks the master, which knows new ones. When a turn
+        falls short, the layout is refreshed, because a replica may have been removed. Returns ``None``, or the failure.
         """
         loop = asyncio.get_running_loop()
         confirmed = 0
@@ -210,14 +210,14 @@ class DurableWire:
 
 
 def _connected_replicas(role: Any) -> int:
-    """How many replicas a master's answer to ROLE names; none where it is not permitted to ask."""
+    """Return the number of replicas in a master's answer to ROLE; 0 if ROLE is not permitted."""
     answer: list[Any] = role if isinstance(role, list) else []  # pyright: ignore[reportUnknownVariableType]
     replicas = answer[2] if len(answer) == 3 else None
     return len(replicas) if isinstance(replicas, list) else 0  # pyright: ignore[reportUnknownArgumentType]
 
 
 def _unconfirmed(failure: Failure) -> Failure:
-    """A failed WAIT, for a call that the master has done."""
+    """Return the failure of a WAIT, for a call that the master has executed."""
     if failure.kind is FailureKind.LOST:
         return replace(failure, outcome=Outcome.UNKNOWN)
     said = f"WAIT was answered with {failure.code} {failure.detail}" if failure.code else failure.detail

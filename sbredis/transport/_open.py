@@ -1,6 +1,4 @@
-"""Opening a transport: the one place that turns a connection string into connections, and that starts embedded
-servers.
-"""
+"""Opening a transport: the one place that makes connections from a connection string, and starts embedded servers."""
 
 from __future__ import annotations
 
@@ -25,7 +23,7 @@ if TYPE_CHECKING:
 
 
 class _ServerLease(Protocol):
-    """What keeps an embedded server alive."""
+    """A share of an embedded server. The server lives as long as a share is held."""
 
     @property
     def socket_path(self) -> str: ...
@@ -37,7 +35,7 @@ __all__ = ["open_transport", "require_asyncio"]
 
 
 def require_asyncio() -> None:
-    """Say at once that sbredis runs on asyncio only, instead of failing somewhere inside."""
+    """Raise if no asyncio event loop is running: a clear error now is better than a failure somewhere inside."""
     try:
         asyncio.get_running_loop()
     except RuntimeError:
@@ -47,7 +45,7 @@ def require_asyncio() -> None:
 
 
 async def _taken(acquire: Callable[[], _ServerLease]) -> _ServerLease:
-    """Take a lease in a thread. If nobody waits for it any more, the thread itself gives it back."""
+    """Take a lease in a thread. If the caller goes away meanwhile, the thread itself gives the lease back."""
     lock = threading.Lock()
     taken: list[_ServerLease] = []
     given_up = False
@@ -80,14 +78,14 @@ async def open_transport(
     limits: WireLimits | None = None,
     retry: Backoff | None = None,
 ) -> Transport:
-    """Connect to what a connection string names, check that it is fit, and load the scripts.
+    """Connect to the servers of a connection string, check that they are suitable, and load the scripts.
 
-    ``credential_provider`` is redis-py's: it is asked anew for every connection. ``retry`` says how calls are repeated.
+    ``credential_provider`` is redis-py's, and is asked for every connection. ``retry`` says how calls are repeated.
     Errors are :class:`~sbredis.exceptions.InvalidConnectionStringError` for a malformed string,
     :class:`~sbredis.exceptions.ServerUnsuitableError` for a server that must be set up differently, and
-    :class:`~sbredis.exceptions.ServiceBusConnectionError` when nothing answers within ``connect_timeout``. Where
-    somebody answers and is not ready yet, as during a failover, it is tried for ``timeout`` seconds,
-    ``connect_timeout`` unless said.
+    :class:`~sbredis.exceptions.ServiceBusConnectionError` when nothing answers within ``connect_timeout``. When a
+    server answers that it is not ready yet, as during a failover, it is tried for ``timeout`` seconds
+    (``connect_timeout`` by default).
     """
     require_asyncio()
     target = parse_target(url) if isinstance(url, str) else url

@@ -1,6 +1,4 @@
-"""Opening a connection: the handshake, the questions to the server, the loading of scripts; and keeping one open on
-demand.
-"""
+"""Opening connections: the handshake, the questions to the server, the loading of scripts. And keeping one open."""
 
 from __future__ import annotations
 
@@ -34,20 +32,20 @@ _OPEN_PACING = Backoff(first=0.05, longest=1.0)
 
 @dataclass(slots=True)
 class Opener:
-    """What all nodes of a transport share when they open connections."""
+    """The opening of connections for all nodes of a transport."""
 
     dialer: Dialer
     limits: WireLimits
     connect_timeout: float
     tasks: TaskScope
     before_dial: Callable[[], Awaitable[None]] | None
-    """Called before each dialling; it starts the embedded server again if that is gone."""
+    """Called before each connection attempt. It starts the embedded server again if that has ended."""
     on_trouble: Callable[[Endpoint], None]
-    """Called when a server is silent, lost, or not what it should be."""
+    """Called when a server is silent, is lost, or is unsuitable."""
     on_open: Callable[[], None]
     """Called when a connection was made."""
     accepts: Callable[[ServerFacts], Failure | None]
-    """Says why a server that was reached is of no use, if so."""
+    """Tells why a server that was reached cannot be used; ``None`` if it can."""
     scripts: Sequence[Script] = ()
     packed_scripts: list[bytes] = field(default_factory=list[bytes])
 
@@ -55,7 +53,7 @@ class Opener:
         self.packed_scripts = [pack((b"SCRIPT", b"LOAD", script.source)) for script in self.scripts]
 
     async def open(self, endpoint: Endpoint) -> tuple[Link, ServerFacts] | Failure:
-        """Dial, introduce ourselves, learn who is there, load the scripts. Never raises but for cancellation."""
+        """Connect, do the handshake, ask about the server, load the scripts. Raises only a cancellation."""
         link: Link | None = None
         opened = False
         try:
@@ -95,7 +93,7 @@ class Opener:
         questions = [
             pack((b"INFO",)),
             pack((b"CONFIG", b"GET", b"appendfsync")),
-            # With one key announced and none given it cannot run, whether the server holds the script or not.
+            # It announces one key and gives none, so it cannot run, whether the server holds the script or not.
             pack((b"EVALSHA", self.scripts[0].sha if self.scripts else _NO_SUCH_SCRIPT, 1)),
         ]
         info, fsync, trial, *loads = await ask(link, questions + self.packed_scripts)
@@ -105,8 +103,9 @@ class Opener:
         return server_facts(endpoint, _as_text(info), _setting(fsync), self._verdict(trial))
 
     def _verdict(self, trial: Any) -> Literal["allowed", "denied"] | None:
-        """Whether scripts may be called. A user may be permitted some scripts and not others, so without one to try
-        a denial tells nothing.
+        """Whether scripts may be called; ``None`` if unknown.
+
+        A user may be permitted some scripts and not others, so without a script of ours a denial tells nothing.
         """
         if not isinstance(trial, ReplyError):
             return None
@@ -118,10 +117,11 @@ class Opener:
 
 
 class WireHolder:
-    """Keeps one connection to one server open, made when it is first needed, and again when it was lost.
+    """The keeper of one connection to one server: opened when first needed, and again after it was lost.
 
-    However many callers want it, it is dialled once at a time, in a task of its own, so that a caller who goes away
-    does not take the connection from the others; and not again at once after it failed.
+    However many callers want it, there is one attempt at a time. It runs in a task of its own, so a caller that goes
+    away does not take the connection from the others. After a failure
+    there is a pause before the next attempt, in which callers get that failure.
     """
 
     def __init__(self, endpoint: Endpoint, opener: Opener) -> None:
@@ -135,21 +135,21 @@ class WireHolder:
 
     @property
     def open(self) -> bool:
-        """Whether the connection is there now."""
+        """Whether the connection is open now."""
         return self.wire is not None and self.wire.failure is None
 
     @property
     def opening(self) -> bool:
-        """Whether it is being made."""
+        """Whether the connection is being opened."""
         return self._opening is not None
 
     @property
     def failing(self) -> bool:
-        """Whether the last attempt to make the connection failed."""
+        """Whether the last attempt to open the connection failed."""
         return self._failures > 0
 
     async def get(self, deadline: float) -> Wire | Failure:
-        """The open connection, or why there is none."""
+        """Return the open connection, or the failure that says why there is none."""
         wire = self.wire
         if wire is not None and wire.failure is None:
             return wire

@@ -1,13 +1,13 @@
-"""How long an opening goes on trying: what will pass by itself, and what somebody has to change first. Pure.
+"""The time for which an opening is tried: failures that pass by themselves, and failures that do not. Pure.
 
-Three things are told apart::
+There are three kinds of failure::
 
     lasting            the server must be set up differently, or the credentials are wrong    refused at once
-    nobody answers     perhaps the address is wrong                                           until the connect time-out
-    not ready yet      somebody answered: a failover, a start, or a promotion is under way    until the deadline
+    no answer          perhaps the address is wrong                                           until the connect time-out
+    not ready yet      a server answered: a failover, a start, or a promotion is under way    until the deadline
 
-A server that is known from others who answer (a Sentinel, the nodes of a cluster) is waited for until the deadline as
-well, unless there are other masters: then the client opens without it, and calls to it wait by themselves.
+A server that others have named (a Sentinel, the nodes of a cluster) is waited for until the deadline as well, unless
+there are other masters. Then the client opens without it, and calls to it wait by themselves.
 """
 
 from __future__ import annotations
@@ -24,24 +24,24 @@ _NOT_YET = (FailureKind.NOT_READY, FailureKind.READ_ONLY, FailureKind.UNSERVED, 
 
 
 def passes(failure: FailureKind) -> bool:
-    """Whether a failure to open a connection may be over in a while without anybody changing anything."""
+    """Whether a failure to open a connection may pass by itself."""
     return failure in _SILENT or failure in _NOT_YET
 
 
 @dataclass(frozen=True, slots=True)
 class Patience:
-    """The limits of one opening, by the clock of the event loop."""
+    """The time limits of one opening, by the clock of the event loop."""
 
     started: float
     connect_timeout: float
     until: float
-    """The deadline of whoever opens."""
+    """The deadline of the caller that opens."""
     kind: Kind
 
     def limit(self, failure: FailureKind, masters: int | None = None) -> float:
-        """Until when to try again after this failure; when it started, if trying again is of no use.
+        """Return the time until which to try again after this failure; the start time if trying again cannot help.
 
-        ``masters`` is how many there are, for a failure to reach one of them; ``None`` while none is known yet.
+        ``masters`` is the number of masters, for a failure to reach one of them; ``None`` while none is known.
         """
         if not passes(failure):
             return self.started
@@ -50,5 +50,5 @@ class Patience:
         if failure in _SILENT:
             return self.until if followed and masters == 1 else soon
         if failure is FailureKind.READ_ONLY and not followed:
-            return soon  # most likely it is the address of a replica, and not of a master to be
+            return soon  # most likely it is the address of a replica, and not of a replica that becomes the master
         return self.until

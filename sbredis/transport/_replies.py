@@ -1,4 +1,4 @@
-"""What a failed attempt means: the replies and losses of a connection, sorted. Pure.
+"""The meaning of a failed attempt: error replies and lost connections, sorted by kind. Pure.
 
 One table says, for each kind of failure, whether the call is known not to have run, whether trying again can help, and
 which error a caller sees in the end.
@@ -28,7 +28,7 @@ __all__ = ["Failure", "FailureKind", "classify", "failure_of_reply"]
 
 
 class FailureKind(enum.Enum):
-    """Why an attempt did not bring a reply."""
+    """The reasons why an attempt brought no reply."""
 
     MOVED = enum.auto()
     ASK = enum.auto()
@@ -68,7 +68,8 @@ _CODES = {
     "WRONGPASS": FailureKind.UNAUTHENTICATED,
     "OOM": FailureKind.OUT_OF_MEMORY,
 }
-"""First words of a server's error replies. Every one of them is given before a script starts: the call has not run."""
+"""Kinds by the first word of a server's error reply. The server gives all of these before it starts a script, so the
+call has not run."""
 
 _AGAIN = frozenset(
     {
@@ -81,16 +82,16 @@ _AGAIN = frozenset(
         FailureKind.UNSERVED,
     }
 )
-"""Failures of calls that have not run, for which another attempt may find the cluster in a better state."""
+"""Failures of calls that have not run, and for which another attempt may succeed."""
 
 _INSIDE_A_SCRIPT = "user_script"
 _BEFORE_ITS_FIRST_WRITE = (FailureKind.NOT_READY, FailureKind.READ_ONLY, FailureKind.OUT_OF_MEMORY)
-"""What a server says to a script's first write only: once a script has written, it is let through to its end."""
+"""Refusals that a server gives only at a script's first write. After that write it lets the script run to its end."""
 
 
 @dataclass(frozen=True, slots=True)
 class Failure:
-    """One attempt that brought no reply. It travels as a value; only its end at the caller is an exception."""
+    """An attempt that brought no reply. It is passed on as a value; only the caller gets an exception."""
 
     kind: FailureKind
     detail: str = ""
@@ -99,7 +100,7 @@ class Failure:
     endpoint: Endpoint | None = None
 
     def may_repeat(self, call: Call) -> bool:
-        """Whether another attempt at the same call is safe, and may end better."""
+        """Whether another attempt at the same call is safe and may succeed."""
         if self.kind in _AGAIN:
             return True
         if self.kind in (FailureKind.LOST, FailureKind.UNCONFIRMED):
@@ -108,14 +109,13 @@ class Failure:
 
     @property
     def redirects(self) -> bool:
-        """The server said where to go instead; there is nothing to wait for."""
+        """Whether the server named another server. Then there is nothing to wait for."""
         return self.kind in (FailureKind.MOVED, FailureKind.ASK)
 
     def error(
         self, call: Call | None = None, *, maybe_ran: bool = False, attempts: int = 1, seconds: float = 0.0
     ) -> ServiceBusError:
-        """The exception for a caller who gets nothing better than this failure; without a call, for who wanted a
-        connection.
+        """Return the exception for a caller whose last attempt is this failure. Without ``call`` it wanted to connect.
 
         ``maybe_ran``: an earlier attempt at the same call ended with an unknown outcome, which this one does not undo.
         """
@@ -184,11 +184,11 @@ _ERRORS: dict[FailureKind, tuple[type[ServiceBusError], str]] = {
     FailureKind.FULL: (ServiceBusServerBusyError, "{subject} was not sent: {detail}"),
     FailureKind.CLOSED: _NOT_SENT,
 }
-"""What a caller sees of each kind of failure in the end; a refusal by a script has a class of its own."""
+"""The error that a caller gets for each kind of failure. A refusal by a script has a class of its own."""
 
 
 def classify(code: str, detail: str) -> FailureKind:
-    """The kind of an error reply, by its first word and what follows."""
+    """Return the kind of an error reply, by its first word and its text."""
     kind = _CODES.get(code)
     if _INSIDE_A_SCRIPT in detail and kind not in _BEFORE_ITS_FIRST_WRITE:
         return FailureKind.BROKE
@@ -198,7 +198,7 @@ def classify(code: str, detail: str) -> FailureKind:
 
 
 def failure_of_reply(code: str, detail: str, endpoint: Endpoint | None) -> Failure:
-    """An error reply as a failure. Whatever the server refuses before it starts a script counts as never sent."""
+    """Return an error reply as a failure. A call that the server refuses before it starts a script was never sent."""
     kind = classify(code, detail)
     outcome = {FailureKind.REFUSED: Outcome.REFUSED, FailureKind.BROKE: Outcome.UNKNOWN}.get(kind, Outcome.NEVER_SENT)
     if kind in (FailureKind.OUT_OF_MEMORY, FailureKind.DENIED):

@@ -1,7 +1,7 @@
-"""The server's protocol, RESP2 and RESP3, read from whatever pieces the network brings. Pure.
+"""A parser of the server's protocol, RESP2 and RESP3, for bytes in pieces of any size. Pure.
 
-hiredis does the same faster where it is installed; :func:`reply_parser` chooses. Pushes are dropped: they answer
-nothing, and taken for a reply one would give every later caller the reply of another.
+Where hiredis is installed it does the same faster; :func:`reply_parser` chooses. Pushes are dropped, because they
+answer no call. A push that was taken for a reply would give every later caller the reply of another one.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ __all__ = ["ProtocolError", "PythonParser", "ReplyError", "as_mapping", "reply_p
 
 
 class ReplyError(Exception):
-    """An error reply of a server: its first word, and the rest. A value among replies; nobody raises it."""
+    """An error reply of a server: its first word, and the rest. It is a value among replies and is never raised."""
 
     def __init__(self, text: str | bytes) -> None:
         if isinstance(text, bytes):
@@ -23,11 +23,11 @@ class ReplyError(Exception):
 
 
 class ProtocolError(Exception):
-    """What came is not the protocol; the connection is of no further use."""
+    """An error for bytes that do not follow the protocol. The connection cannot be used any more."""
 
 
 class _Open:
-    """An aggregate that is still being read."""
+    """An array, set or mapping that is still being read."""
 
     __slots__ = ("items", "kind", "missing")
 
@@ -41,7 +41,7 @@ class _Open:
 
 
 class PythonParser:
-    """Takes bytes, gives whole replies. What is not whole yet is kept, and nothing is read twice."""
+    """A parser that takes bytes and gives whole replies. It keeps an incomplete reply, and reads nothing twice."""
 
     def __init__(self) -> None:
         self._rest = b""
@@ -50,9 +50,9 @@ class PythonParser:
         self._open: list[_Open] = []
 
     def feed(self, data: bytes) -> list[Any]:
-        """The replies that are whole now. Raises :class:`ProtocolError`."""
+        """Take more bytes, and return the replies that are whole now. Raises :class:`ProtocolError`."""
         if self._short_of:
-            # A long string is on its way: collect it without looking at it again and again.
+            # A long string is arriving: collect its pieces without parsing them again each time.
             self._late.append(data)
             self._short_of -= len(data)
             if self._short_of > 0:
@@ -149,8 +149,9 @@ _KINDS = frozenset((*_STRINGS, *_AGGREGATES, *_SIMPLE))
 
 
 def as_mapping(reply: Any) -> dict[Any, Any]:
-    """A reply of pairs as a mapping: RESP3 sends one, RESP2 and fakeredis send a flat list. What is neither has no
-    pairs.
+    """Return a reply of pairs as a mapping. RESP3 sends a mapping; RESP2 and fakeredis send a flat list.
+
+    Any other reply has no pairs.
     """
     if isinstance(reply, dict):
         return reply  # pyright: ignore[reportUnknownVariableType]  # a reply's content is known to who asked
@@ -161,13 +162,13 @@ def as_mapping(reply: Any) -> dict[Any, Any]:
 
 
 def reply_parser() -> Callable[[bytes], list[Any]]:
-    """A new parser for one connection, as the function that takes bytes and gives whole replies."""
+    """Return a new parser for one connection: a function that takes bytes and gives whole replies."""
     try:
         import hiredis
     except ImportError:
         return PythonParser().feed
     nothing = object()
-    # Errors become values of ours in the parser already; without an encoding strings stay bytes.
+    # The parser makes errors our own values; without an encoding strings stay bytes.
     reader = hiredis.Reader(protocolError=ProtocolError, replyError=ReplyError, notEnoughData=nothing)
     feed, gets = reader.feed, reader.gets
     push = getattr(hiredis, "PushNotification", None)  # hiredis 3.2 and later
@@ -179,7 +180,7 @@ def reply_parser() -> Callable[[bytes], list[Any]]:
             while (reply := gets(False)) is not nothing:
                 if type(reply) is not push:
                     replies.append(reply)
-        except TypeError as error:  # a mapping's key that Python cannot hash
+        except TypeError as error:  # a mapping with a key that Python cannot hash
             raise ProtocolError(f"not a reply: {error}") from error
         return replies
 

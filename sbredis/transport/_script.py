@@ -1,4 +1,4 @@
-"""Scripts and calls of scripts: what is packed once and may be sent more than once, byte for byte."""
+"""Scripts and calls of scripts. A call is packed once and may be sent several times, byte for byte."""
 
 from __future__ import annotations
 
@@ -16,16 +16,16 @@ Argument = bytes | str | int
 
 
 _LENGTHS = [b"\r\n$%d\r\n" % length for length in range(1024)]
-"""What stands before an argument of that length, the end of the one before included."""
+"""The bytes before an argument of each length, with the end of the argument before it."""
 
 
 def pack(arguments: Sequence[Argument]) -> bytes:
-    """A command in the server's protocol."""
+    """Pack a command in the server's protocol."""
     return _packed(b"*%d" % len(arguments), arguments) + b"\r\n"
 
 
 def _packed(before: bytes, arguments: Sequence[Argument]) -> bytes:
-    """Arguments behind what stands before them; the last one's line is left open."""
+    """Append arguments to ``before``. The line of the last argument stays open."""
     pieces = [before]
     for argument in arguments:
         if type(argument) is not bytes:
@@ -67,7 +67,7 @@ class Script:
         return f"Script({self.name!r}, {self.sha[:8]})"
 
     def without_shebang(self) -> Script:
-        """The same for a server that does not know the ``#!lua`` line; line numbers stay."""
+        """Return the same script for a server that does not know the ``#!lua`` line. Line numbers stay the same."""
         first, newline, rest = self.source.partition("\n")
         if not first.startswith("#!"):
             return self
@@ -75,21 +75,21 @@ class Script:
 
 
 class Keys(tuple[bytes, ...]):  # noqa: SLOT001 -- what is computed once is kept in the instance
-    """Keys that many calls have in common: they are packed, and their slot is computed, once for all of them."""
+    """Keys that many calls share. They are packed once, and their slot is computed once."""
 
     @cached_property
     def slot(self) -> int:
-        """The hash slot that all of them lie in."""
+        """The hash slot that all of the keys are in."""
         return key_slot(self[0])
 
     @cached_property
     def packed(self) -> bytes:
-        """Their number and themselves, as they are sent."""
+        """The number of keys and the keys, as they are sent."""
         return _packed(b"", (len(self), *self))
 
 
 class Call:
-    """One call of one script: where it goes and what is sent. The same object is sent again when a call is repeated."""
+    """One call of one script: its slot and its bytes. A repetition sends the same object again."""
 
     __slots__ = (
         "_after_run_id",
@@ -106,7 +106,7 @@ class Call:
         "slot",
     )
 
-    # What the wire that the call is on keeps about it. A call is on one wire at a time: it goes to another one only
+    # The state of the call on its wire. A call is on one wire at a time: it goes to another one only
     # when the first has answered it or was lost.
     future: Any  # an asyncio.Future; nothing here awaits it
     deadline: float
@@ -139,14 +139,14 @@ class Call:
             self.size = len(self._before_run_id) + len(self._after_run_id) + 50
 
     def payload(self, run_id: bytes) -> bytes:
-        """What is written to a connection whose server process has this run id."""
+        """Return the bytes for a connection whose server process has this run id."""
         if self._after_run_id is None:
             return self._before_run_id
         return b"%b\r\n$%d\r\n%b%b" % (self._before_run_id, len(run_id), run_id, self._after_run_id)
 
     @property
     def script_source(self) -> bytes:
-        """What SCRIPT LOAD takes for this call."""
+        """The source that SCRIPT LOAD needs for this call."""
         return self.script.source.encode() if self.script else b""
 
     def __str__(self) -> str:

@@ -1,6 +1,7 @@
-"""What a server says of itself, and whether sbredis can live on it. Pure.
+"""Facts that a server tells about itself, and whether sbredis can work on it. Pure.
 
-What a managed server does not let us read is unknown, which is never a refusal: one warning names all of it.
+A managed server may not let us read some facts. An unknown fact is never a reason to refuse the server; one warning
+names all unknown facts.
 """
 
 from __future__ import annotations
@@ -31,7 +32,7 @@ _OLDEST: Mapping[Product, tuple[int, int]] = {"redis": (7, 0), "valkey": (7, 2)}
 
 @dataclass(frozen=True, slots=True)
 class ServerFacts:
-    """One server process as it described itself when a connection to it was opened; ``None`` is unknown."""
+    """The facts of one server process, from when a connection to it was opened. ``None`` is unknown."""
 
     endpoint: Endpoint
     run_id: bytes = UNKNOWN_RUN_ID
@@ -52,7 +53,7 @@ class ServerFacts:
 
 
 def parse_info(text: str) -> dict[str, str]:
-    """INFO's lines as a mapping."""
+    """Return the lines of INFO as a mapping."""
     pairs = (line.partition(":") for line in text.splitlines() if line and not line.startswith("#"))
     return {name: value for name, separator, value in pairs if separator}
 
@@ -63,8 +64,9 @@ def server_facts(
     append_fsync: str | None,
     scripts: Literal["allowed", "denied"] | None,
 ) -> ServerFacts:
-    """The facts out of the answers to INFO, CONFIG GET appendfsync and a trial EVALSHA; ``None`` for what was not
-    answered.
+    """Return the facts from the answers to INFO, CONFIG GET appendfsync and a trial EVALSHA.
+
+    ``None`` stands for a question without an answer.
     """
     if info is None:
         return ServerFacts(endpoint, append_fsync=append_fsync, scripts=scripts)
@@ -89,14 +91,14 @@ def server_facts(
 
 
 def problems(facts: ServerFacts, kind: Kind, durability: Durability) -> list[str]:
-    """Everything that keeps sbredis from working on this server, each with what to change."""
+    """Return all reasons why sbredis cannot work on this server, each with the change that is needed."""
     found: list[str] = []
     server = str(facts)
     if facts.product and facts.version:
         oldest = _OLDEST[facts.product]
         if _numbers(facts.version) < oldest:
             found.append(f"{server} is too old: sbredis needs Redis 7.0 or Valkey 7.2 at least. Upgrade the server.")
-    if facts.mode == "sentinel":  # of which nothing else needs to be said
+    if facts.mode == "sentinel":  # nothing else about it matters
         return [f"{server} is a Sentinel, not a data server: use redis+sentinel://{facts.endpoint}/MASTER-NAME."]
     if kind == "cluster" and facts.mode == "standalone":
         found.append(f"{server} is not part of a cluster: use redis://{facts.endpoint}.")
@@ -123,9 +125,10 @@ def problems(facts: ServerFacts, kind: Kind, durability: Durability) -> list[str
 
 
 def not_writable(facts: ServerFacts, kind: Kind) -> str | None:
-    """Why a server takes no writes now, and what to do unless that changes; ``None`` if it takes them.
+    """Return why a server takes no writes now, and what to do if that stays so; ``None`` if it takes them.
 
-    A replica may be the next master. In a cluster a server that is a replica by now sends calls to the master.
+    A replica may become the next master. In a cluster, a server that has become a replica redirects calls to the
+    master.
     """
     if facts.role != "slave" or kind == "cluster":
         return None
@@ -138,18 +141,21 @@ def not_writable(facts: ServerFacts, kind: Kind) -> str | None:
 
 
 class ReplicaCount(NamedTuple):
-    """How many replicas a master has, as far as is known; ``None`` is unknown."""
+    """The number of replicas of a master; ``None`` is unknown."""
 
     known: int | None
-    """As the connection string, the cluster or Sentinel says, those that are down included."""
+    """The number in the connection string, or that the cluster or Sentinel knows, including replicas that are down."""
     connected: int | None
-    """Those that the master sees now."""
+    """The number that the master is connected to now."""
     steady: bool = True
     """Whether the deployment says that nothing is down, and no failover is under way."""
 
 
 def unconfirmable(facts: ServerFacts, copies: ReplicaCount, kind: Kind) -> tuple[str, bool] | None:
-    """Why nothing can be confirmed with ``durability=replicated``, and whether that may pass; ``None`` if it can be."""
+    """Return why no call can be confirmed with ``durability=replicated``, and whether that may pass by itself.
+
+    ``None`` if calls can be confirmed.
+    """
     if copies.known is None:
         return (
             f"{facts} does not let this user read how many replicas it has. Permit INFO (in a cluster CLUSTER "
@@ -162,7 +168,7 @@ def unconfirmable(facts: ServerFacts, copies: ReplicaCount, kind: Kind) -> tuple
             f"{facts} has no replica, so nothing can confirm with durability=replicated. Give it one, or use "
             "durability=master or fsync."
         ), False
-    if copies.connected == 0 and kind in ("standalone", "unix"):  # elsewhere it may be a moment of a failover
+    if copies.connected == 0 and kind in ("standalone", "unix"):  # with other kinds a failover may be under way
         return (
             f"{facts} has no replica connected, so nothing can confirm with durability=replicated; replicas="
             f"{copies.known} says that there is one. Connect it to the server, or use durability=master or fsync."
@@ -176,7 +182,7 @@ def can_lose_acknowledged(facts: ServerFacts, *, replicated: bool) -> bool:
 
 
 def unknown_note(facts: ServerFacts, durability: Durability) -> str | None:
-    """One warning that names all that could not be read and what follows from it, if anything could not."""
+    """Return a warning that names all facts that could not be read, and the consequences; ``None`` if all were read."""
     unread: list[str] = []
     if facts.version is None:
         unread.append("its version, role and run id (INFO): a restart is not recognised as a new epoch")
@@ -194,7 +200,7 @@ def unknown_note(facts: ServerFacts, durability: Durability) -> str | None:
 
 
 def durability_note(facts: ServerFacts, durability: Durability, *, replicated: bool) -> str:
-    """What an acknowledgement is worth on such a server, in a sentence for the log."""
+    """Return a sentence for the log that says what an acknowledgement of such a server is worth."""
     if facts.append_only is None or (facts.append_only and facts.append_fsync is None):
         crash = "what a crash of the server loses depends on its append-only file, which could not be read"
     elif not facts.append_only:

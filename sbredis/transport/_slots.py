@@ -1,4 +1,4 @@
-"""Hash slots, and who serves them. Pure: nothing here awaits or opens anything."""
+"""Hash slots, and the servers that serve them. Pure: nothing here awaits or opens anything."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ SLOTS = 16384
 
 
 def key_slot(key: bytes) -> int:
-    """The hash slot of a key: CRC16 of its hash tag, or of all of it where it has none."""
+    """Return the hash slot of a key: CRC16 of its hash tag, or of the whole key if it has none."""
     start = key.find(b"{")
     if start >= 0:
         end = key.find(b"}", start + 1)
@@ -32,7 +32,7 @@ def key_slot(key: bytes) -> int:
 
 
 class SlotMap:
-    """Which endpoint serves which slot, as far as we know; a slot nobody serves has ``None``."""
+    """The endpoint of each slot, as far as it is known. A slot without a server has ``None``."""
 
     __slots__ = ("owners",)
 
@@ -45,20 +45,20 @@ class SlotMap:
 
     @classmethod
     def whole(cls, endpoint: Endpoint) -> SlotMap:
-        """One server has everything."""
+        """Return the map of one server that has all slots."""
         return cls([(0, SLOTS - 1, endpoint)])
 
     @property
     def masters(self) -> frozenset[Endpoint]:
-        """All endpoints that serve a slot."""
+        """The endpoints that serve slots."""
         return frozenset(owner for owner in set(self.owners) if owner is not None)
 
 
 def parse_cluster_slots(reply: Any, asked: Endpoint) -> SlotMap:
-    """The slot map out of an answer to CLUSTER SLOTS given by ``asked``.
+    """Return the slot map from the answer of ``asked`` to CLUSTER SLOTS.
 
-    A server that does not know its own address gives an empty one; it is then the address it was asked at. ``?``
-    marks a node whose address is configured to be hidden and is not yet known.
+    A server that does not know its own address gives an empty one; then the address at which it was asked is used.
+    ``?`` marks a node whose address is configured to be hidden and is not yet known.
     """
     ranges: list[tuple[int, int, Endpoint]] = []
     try:
@@ -73,11 +73,11 @@ def parse_cluster_slots(reply: Any, asked: Endpoint) -> SlotMap:
 
 
 def replica_counts(nodes: str, asked: Endpoint) -> dict[Endpoint, int]:
-    """How many replicas each master has, dead ones included, out of the text of CLUSTER NODES.
+    """Return the number of replicas of each master, dead ones included, from the text of CLUSTER NODES.
 
-    A master with a host name stands in it twice, since the cluster's configuration decides which of the two the slot
-    map gives. The dead are counted on purpose: a replica that one side of a torn network calls dead may be the next
-    master on the other side.
+    A master with a host name is in the result twice, because the cluster's configuration decides which of its two
+    addresses the slot map gives. Dead replicas are counted on purpose: in a split network, a replica that is dead for
+    one side may be the next master on the other side.
     """
     masters: dict[str, list[Endpoint]] = {}
     of_master: dict[str, int] = {}
@@ -95,9 +95,9 @@ def replica_counts(nodes: str, asked: Endpoint) -> dict[Endpoint, int]:
 
 
 def is_steady(nodes: str) -> bool:
-    """Whether, by the text of CLUSTER NODES, no node is down or on its way in, so that no failover is under way.
+    """Whether no node is down or joining, by the text of CLUSTER NODES, so that no failover is under way.
 
-    A master without slots may be one that was replaced just now, and is not a replica yet.
+    A master without slots may have been replaced just now, and is not a replica yet.
     """
     for line in nodes.splitlines():
         fields = line.split()
@@ -110,7 +110,7 @@ def is_steady(nodes: str) -> bool:
 
 
 def parse_redirection(detail: str, asked: Endpoint) -> tuple[int, Endpoint]:
-    """Slot and endpoint out of what follows MOVED or ASK, as in ``3999 127.0.0.1:6381``."""
+    """Return slot and endpoint from the text after MOVED or ASK, such as ``3999 127.0.0.1:6381``."""
     slot, _, address = detail.partition(" ")
     number = int(slot)
     if not 0 <= number < SLOTS:
@@ -119,7 +119,7 @@ def parse_redirection(detail: str, asked: Endpoint) -> tuple[int, Endpoint]:
 
 
 def _names(address: str, asked: Endpoint) -> list[Endpoint]:
-    """What a node may be called in the slot map, out of ``ip:port@busport[,hostname[,…]]`` in CLUSTER NODES."""
+    """Return the addresses that the slot map may give a node, from ``ip:port@busport[,hostname[,…]]``."""
     where, hostname, *_ = [*address.split(","), ""]
     try:
         endpoint = _endpoint(where.split("@")[0], asked)

@@ -1,8 +1,8 @@
-"""The bytes under a wire. Opened and introduced by redis-py's ``Connection``, then read and written without it.
+"""The bytes under a wire. redis-py's ``Connection`` opens the socket and does the handshake, and is not used after.
 
-After the handshake a socket is given a protocol of ours: replies then reach their callers in the call-back that read
-them, without a reader task, a stream buffer or a coroutine for each reply, which would cost more than all the rest of
-a call. fakeredis has no socket and is read as redis-py reads it.
+After the handshake the socket gets an asyncio protocol of ours. Replies then reach their callers in the callback that
+reads them. A reader task, a stream buffer or a coroutine for each reply would cost more than all the rest of a call.
+fakeredis has no socket and is read as redis-py reads it.
 """
 
 from __future__ import annotations
@@ -24,29 +24,27 @@ OnLost = Callable[[str], None]
 
 
 class Stream:
-    """What a wire needs of a connection."""
+    """The part of a connection that a wire uses."""
 
     paused = False
-    """The peer does not take any more at the moment; whoever writes now fills the memory."""
+    """Whether the peer takes no more bytes at the moment. Writing now would fill the memory."""
 
     def write(self, data: bytes) -> None:
-        """Send some bytes, without waiting."""
+        """Send bytes without waiting."""
         raise NotImplementedError
 
     @property
     def unsent(self) -> int:
-        """How many bytes wait for the network. While they get fewer, the peer is alive."""
+        """Return the number of bytes that wait for the network. While it falls, the peer is alive."""
         return 0
 
     async def run(self, on_replies: OnReplies, on_lost: OnLost, on_resumed: Callable[[], None]) -> None:
-        """Deliver replies until cancelled; then the connection is closed. ``on_lost`` is told why there will be no
-        more.
-        """
+        """Deliver replies until cancelled, then close the connection. ``on_lost`` gets the reason of an earlier end."""
         raise NotImplementedError
 
 
 def stream_over(link: Link) -> Stream:
-    """The fastest way to use an open connection from now on."""
+    """Return the fastest stream for an open connection."""
     transport = socket_of(link)
     return _PumpedStream(link) if transport is None else _SocketStream(link, transport)
 
@@ -61,7 +59,7 @@ class _SocketStream(Stream, asyncio.Protocol):
         self._on_resumed: Callable[[], None]
 
     def write(self, data: bytes) -> None:
-        if not self._transport.is_closing():  # else it goes nowhere, and asyncio complains of the sixth time
+        if not self._transport.is_closing():  # a write would go nowhere, and asyncio warns at the sixth one
             self._transport.write(data)
 
     @property

@@ -1,8 +1,8 @@
-"""Telling a port with TLS from one without, where the connection string says the wrong one.
+"""Telling a port with TLS from one without, when the connection string has the wrong scheme.
 
 A server without TLS takes the beginning of a TLS handshake for the beginning of a command, and waits for the rest. A
 server with TLS hangs up on a command. Both look like a server that cannot be reached, until it is asked the other way.
-Nothing that is secret is sent to find out.
+Nothing secret is sent for this.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ _ANSWER_WITHIN = 1.0
 
 
 async def connect(link: Link, endpoint: Endpoint, *, secure: bool) -> Failure | None:
-    """Open a connection. The failure, at once, if TLS is wanted and the server has none; other errors are raised."""
+    """Open a connection. Return the failure at once if TLS is wanted and the server has none. Raises other errors."""
     if not secure:
         await link.connect()
         return None
@@ -40,7 +40,7 @@ async def connect(link: Link, endpoint: Endpoint, *, secure: bool) -> Failure | 
 
 
 async def with_tls_hint(failure: Failure, endpoint: Endpoint, *, secure: bool) -> Failure:
-    """The same failure, or that the server wants TLS, if that is the reason."""
+    """Return the same failure, or one that says that the server wants TLS, if that is the reason."""
     if secure or not endpoint.port or failure.kind is not FailureKind.UNREACHABLE:
         return failure
     if await _answers_with_tls(endpoint):
@@ -53,7 +53,7 @@ def _mismatch(endpoint: Endpoint, said: str) -> Failure:
 
 
 async def _answers_without_tls(endpoint: Endpoint) -> bool:
-    """Whether it answers PING in the clear: with PONG, or with an error, such as that it wants to know who asks."""
+    """Whether the server answers PING without TLS: with PONG, or with an error, such as a missing authentication."""
     try:
         async with asyncio.timeout(_ANSWER_WITHIN):
             reader, writer = await asyncio.open_connection(endpoint.host, endpoint.port)
@@ -68,10 +68,10 @@ async def _answers_without_tls(endpoint: Endpoint) -> bool:
 
 
 async def _answers_with_tls(endpoint: Endpoint) -> bool:
-    """Whether it takes part in a TLS handshake, whatever it may then want to see."""
+    """Whether the server takes part in a TLS handshake, even if it then refuses our certificate."""
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
     context.check_hostname = False
-    context.verify_mode = ssl.CERT_NONE  # nothing is sent through it
+    context.verify_mode = ssl.CERT_NONE  # no data is sent through it
     try:
         async with asyncio.timeout(_ANSWER_WITHIN):
             _, writer = await asyncio.open_connection(endpoint.host, endpoint.port, ssl=context)

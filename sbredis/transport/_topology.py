@@ -1,4 +1,4 @@
-"""Finding out who serves what: the one thing in which a server, a Sentinel group and a cluster differ."""
+"""Discovering the slot map: the one thing in which a server, a Sentinel group and a cluster differ."""
 
 from __future__ import annotations
 
@@ -26,38 +26,38 @@ _ANSWER_WITHIN = 1.0
 
 @dataclass(frozen=True, slots=True)
 class Layout:
-    """Who serves which slot, and how many replicas each master has, dead ones included, where that is known."""
+    """The slot map, and the number of replicas of each master, dead ones included, where it is known."""
 
     slots: SlotMap
     replicas: dict[Endpoint, int] = field(default_factory=dict[Endpoint, int])
     steady: bool = True
-    """Whether whoever was asked knows of nothing that is down, and of no failover that is under way."""
+    """Whether the node that was asked knows of no node that is down, and of no failover that is under way."""
 
 
 class Prober(Protocol):
-    """How a topology asks data servers: over the connections that calls use."""
+    """The way in which a topology asks data servers: over the connections that calls use."""
 
     async def probe(
         self, endpoint: Endpoint, commands: Sequence[Sequence[Argument]], seconds: float
     ) -> list[Any] | Failure:
-        """The replies to some commands, error replies as failures among them."""
+        """Send commands, and return their replies. An error reply is a failure among them."""
         ...
 
     def known(self) -> list[Endpoint]:
-        """The servers known at the moment, those that answer first."""
+        """Return the servers that are known now. Those that answer come first."""
         ...
 
 
 class Topology(Protocol):
-    """A way of finding out."""
+    """A way to discover the slot map."""
 
     async def discover(self, prober: Prober) -> Layout | Failure:
-        """The layout as somebody who answers sees it now."""
+        """Return the layout as a server that answers sees it now."""
         ...
 
 
 def topology_of(target: Target, dialer: Dialer) -> Topology:
-    """The topology that a target's kind calls for."""
+    """Return the topology for the kind of a target."""
     if target.kind == "cluster":
         return ClusterTopology(target.endpoints)
     if target.kind == "sentinel":
@@ -66,24 +66,24 @@ def topology_of(target: Target, dialer: Dialer) -> Topology:
 
 
 class SingleTopology:
-    """One server has all slots."""
+    """A topology of one server that has all slots."""
 
     def __init__(self, endpoint: Endpoint) -> None:
         self._layout = Layout(SlotMap.whole(endpoint))
 
     async def discover(self, prober: Prober) -> Layout | Failure:  # noqa: ARG002  # there is nothing to ask
-        """It never changes."""
+        """Return the layout, which never changes."""
         return self._layout
 
 
 class ClusterTopology:
-    """Any node of a cluster tells about all of them."""
+    """A topology of a cluster, where any node knows all nodes."""
 
     def __init__(self, seeds: Sequence[Endpoint]) -> None:
         self._seeds = seeds
 
     async def discover(self, prober: Prober) -> Layout | Failure:
-        """Ask one node after the other, those that answer first, until one does."""
+        """Ask one node after the other until one answers. Nodes that answered before are asked first."""
         candidates = prober.known()
         candidates += [seed for seed in random.sample(self._seeds, len(self._seeds)) if seed not in candidates]
         failure = Failure(FailureKind.UNREACHABLE, "no node of the cluster is known")
@@ -122,7 +122,7 @@ class ClusterTopology:
 
 
 class SentinelTopology:
-    """Sentinels tell who the master is."""
+    """A topology of one master, which Sentinels name."""
 
     def __init__(self, sentinels: Sequence[Endpoint], name: str, dialer: Dialer) -> None:
         self._sentinels = list(sentinels)
@@ -130,7 +130,7 @@ class SentinelTopology:
         self._dialer = dialer
 
     async def discover(self, prober: Prober) -> Layout | Failure:  # noqa: ARG002  # Sentinels are asked instead
-        """Ask one Sentinel after the other; the one that answered is asked first the next time."""
+        """Ask one Sentinel after the other. The one that answers is asked first the next time."""
         failures: list[Failure] = []
         for sentinel in list(self._sentinels):
             answer = await self._ask(sentinel)
@@ -142,7 +142,7 @@ class SentinelTopology:
             return answer
         said = "; ".join(failure.detail for failure in failures)
         kind = failures[0].kind if len({failure.kind for failure in failures}) == 1 else FailureKind.UNREACHABLE
-        return Failure(kind, f"no Sentinel told who the master {self._name!r} is: {said}")
+        return Failure(kind, f"no Sentinel named the master {self._name!r}: {said}")
 
     async def _ask(self, sentinel: Endpoint) -> Layout | Failure:
         link: Link = self._dialer.sentinel(sentinel)
@@ -189,12 +189,12 @@ class SentinelTopology:
 
 
 def _known_replicas(state: Any) -> int | None:
-    """``num-slaves`` out of SENTINEL MASTER: how many replicas the Sentinel knows, those that are down included."""
+    """Return ``num-slaves`` from SENTINEL MASTER: the replicas that the Sentinel knows, including those down."""
     found = as_mapping(state).get(b"num-slaves")
     return int(found) if found is not None else None
 
 
 def _worse(known: Failure, found: Failure) -> Failure:
-    """The failure that tells more: one that no waiting will mend over one that may pass."""
+    """Return the failure that tells more: a lasting one rather than one that may pass."""
     lasting = (FailureKind.UNSUITABLE, FailureKind.UNAUTHENTICATED, FailureKind.DENIED)
     return known if known.kind in lasting else found

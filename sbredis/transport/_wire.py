@@ -1,9 +1,9 @@
 """One multiplexed connection: concurrent calls are written together and answered in order.
 
-A call stands in one of two queues. ``waiting`` holds what has not been written: if the connection is lost, it was
-never sent. ``in_flight`` holds what has been written and not been answered: if the connection is lost, its outcome is
-unknown. Replies come in the order of writing, so they need no identifiers. A caller who goes away leaves the call
-behind, to be answered into nothing.
+A call is in one of two queues. ``waiting`` holds the calls that are not written yet: if the connection is lost, they
+were never sent. ``in_flight`` holds the calls that are written and not answered yet: if the connection is lost, their
+outcome is unknown. Replies come in the order of writing, so they need no identifiers. When a caller goes away, its call
+stays in its queue, and the reply is dropped.
 """
 
 from __future__ import annotations
@@ -30,27 +30,27 @@ _ASKING = pack((b"ASKING",))
 _HEALS = 2
 _TICK = 0.25
 _IDLE = 20.0
-"""So often an idle connection is used, so that nothing on the way forgets it, and a dead one is found before a call
-needs it.
+"""Seconds between uses of an idle connection, so that no device on the way forgets it, and a dead connection is found
+before a call needs it.
 """
 
 
 @dataclass(frozen=True, slots=True)
 class WireLimits:
-    """How much one connection holds, and how long its server may be silent."""
+    """The calls and bytes that one connection may hold, and the time for which its server may be silent."""
 
     calls: int = 4096
     bytes: int = 64 * 1024 * 1024
     suspect_after: float = 0.5
-    """A server that owes an answer for so long is asked about; if another has taken over, it is given up."""
+    """After this many seconds without an answer, others are asked about the server. If replaced, it is given up."""
     give_up_after: float = 5.0
-    """A server that owes an answer for so long is not waited for any longer."""
+    """After this many seconds without an answer, the server is given up."""
     quiet_after: float = 0.001
-    """After so many seconds without an answer, a call on a connection that owes none is written at once."""
+    """When the last answer is this many seconds old and none is owed, a call is written at once."""
 
 
 class _Place:
-    """Where somebody stands in the line of those who wait for room."""
+    """The place of a caller in the line of callers that wait for room."""
 
     __slots__ = ("woken",)
 
@@ -62,7 +62,7 @@ class _Place:
 
 
 class Wire:
-    """An open connection to one server process. Made by a node; after :meth:`fail` it is of no further use."""
+    """An open connection to one server process. A node makes it; after :meth:`fail` it cannot be used."""
 
     def __init__(
         self, stream: Stream, facts: ServerFacts, limits: WireLimits, *, on_suspect: Callable[[], None]
@@ -70,9 +70,9 @@ class Wire:
         self.facts = facts
         self.failure: Failure | None = None
         self.deposed = False
-        """The slot map says that another server has taken over: silence is not tolerated for long any more."""
+        """Whether the slot map says that another server has taken over. Then a shorter silence ends the connection."""
         self.silent = False
-        """The server has owed an answer for suspiciously long."""
+        """Whether the server has owed an answer for so long that others are asked about it."""
         self._stream = stream
         self._limits = limits
         self._on_suspect = on_suspect
@@ -80,7 +80,7 @@ class Wire:
         self._waiting: list[Call] = []
         self._in_flight: deque[Call | None] = deque()
         self._flush_is_due = False
-        # One number for calls and bytes: a call takes its size and its share of the bytes that all calls may take.
+        # One number for calls and bytes: a call counts its size plus its share of the bytes that all calls may take.
         self._room = limits.bytes
         self._share = limits.bytes // limits.calls
         self._line: deque[_Place] = deque()
@@ -106,9 +106,7 @@ class Wire:
         return bool(self._in_flight or self._waiting)
 
     def submit(self, call: Call, deadline: float, *, asking: bool = False) -> asyncio.Future[Any]:
-        """Put a call on the wire. The future brings its reply, or a :class:`Failure`; it raises nothing but
-        cancellation.
-        """
+        """Put a call on the wire. The future gets the reply or a :class:`Failure`, and raises only a cancellation."""
         future: asyncio.Future[Any] = self._loop.create_future()
         if self.failure is not None:
             future.set_result(self._lost(self.failure.detail, sent=False))
@@ -135,7 +133,7 @@ class Wire:
         passes = False
         try:
             async with asyncio.timeout_at(deadline):
-                # Who is woken in vain, because those in front needed more than expected, keeps the place in the line.
+                # A caller keeps its place if it was woken too early: those before it needed more room than expected.
                 while self.failure is None:
                     passes = self._room > 0 and self._line[0] is place
                     if passes:
@@ -147,13 +145,13 @@ class Wire:
         finally:
             self._line.remove(place)
             if not passes:
-                self._admit()  # what was offered here is the next one's
+                self._admit()  # the room that was offered here goes to the next caller
         return passes
 
     # -- life ----------------------------------------------------------------------------------------------------------
 
     async def run(self) -> None:
-        """Live until the connection is lost or this task is cancelled; then the socket is gone."""
+        """Run until the connection is lost or this task is cancelled. The socket is closed at the end."""
         try:
             async with TaskScope() as tasks:
                 tasks.start(self._stream.run(self._answer, self.fail, self._flush))
@@ -166,13 +164,13 @@ class Wire:
             self.fail("the connection was closed")
 
     def depose(self) -> None:
-        """Another server has taken over; look at once how long this one has been silent."""
+        """Note that another server has taken over, and check at once how long this one has been silent."""
         self.deposed = True
         if self._in_flight:
             self._watch(self._loop.time())
 
     def fail(self, reason: str) -> None:
-        """End the connection: what was not written was never sent, what was not answered is unknown."""
+        """End the connection. Calls that are not written were never sent; the outcome of the others is unknown."""
         if self.failure is not None:
             return
         self.failure = Failure(FailureKind.LOST, reason, endpoint=self.facts.endpoint)
@@ -210,14 +208,14 @@ class Wire:
         if self._flush_is_due:
             return
         if not self._in_flight and self._loop.time() - self._heard_at >= self._limits.quiet_after:
-            self._flush()  # nobody else is active: a turn of the loop would bring no company
+            self._flush()  # no other call is under way: waiting for a turn of the loop would gather nothing
         else:
-            # Not at once: whatever else is submitted in this turn of the loop is written with it.
+            # Not at once: the other calls of this turn of the loop are written with it.
             self._flush_is_due = True
             self._loop.call_soon(self._flush)
 
     def _flush(self) -> None:
-        """Write all that waits, together."""
+        """Write all waiting calls together."""
         self._flush_is_due = False
         if self._stream.paused or self.failure is not None or not self._waiting:
             return
@@ -230,7 +228,7 @@ class Wire:
         waiting, self._waiting = self._waiting, []
         for call in waiting:
             if call.future.done():
-                self._release(call)  # its caller went away: it is never sent
+                self._release(call)  # its caller went away, so it is never sent
                 continue
             if call.deadline <= now:
                 call.future.set_result(self._too_late(sent=False))
@@ -252,7 +250,7 @@ class Wire:
             self._unsent = self._stream.unsent
 
     def _needs_load(self, call: Call) -> bool:
-        """Whether the script was not yet loaded again since the call that missed it was written."""
+        """Whether the script has not been loaded again since the call that missed it was written."""
         if self._load_of.get(call.sha, 0) > call.loads_before:
             return False
         self._loads += 1
@@ -260,9 +258,7 @@ class Wire:
         return True
 
     def _load(self, call: Call) -> Command:
-        """The loading of a call's script, as a command on this wire. What is wrong with the script is kept for the
-        call.
-        """
+        """Return a command that loads a call's script. If the script is faulty, the failure is kept for the call."""
 
         def loaded(reply: asyncio.Future[Any]) -> None:
             failure = None if reply.cancelled() else reply.result()
@@ -282,14 +278,14 @@ class Wire:
     # -- reading -------------------------------------------------------------------------------------------------------
 
     def _answer(self, replies: list[Any]) -> None:
-        """Give replies to the calls they belong to, the oldest first."""
+        """Give replies to their calls, the oldest call first."""
         self._heard_at = self._loop.time()
         self.silent = False
         in_flight = self._in_flight
         for reply in replies:
             if not in_flight:
                 if self.failure is None:
-                    self.fail(f"the server sent something nobody asked for: {reply!r:.80}")
+                    self.fail(f"the server sent something that no call asked for: {reply!r:.80}")
                 return
             call = in_flight.popleft()
             if call is None:
@@ -306,7 +302,7 @@ class Wire:
             self._admit()
 
     def _heal(self, call: Call) -> bool:
-        """Put a call whose script the server does not hold back on the wire, behind a loading of the script."""
+        """Send a call again whose script the server does not hold, after a command that loads the script."""
         if not call.sha or call.heals >= _HEALS:
             return False
         call.heals += 1
@@ -319,7 +315,7 @@ class Wire:
             self._admit()
 
     def _admit(self) -> None:
-        """Wake as many of those who wait for room as there is room for calls of no size."""
+        """Wake as many waiting callers as there is room for, counting their calls as empty."""
         room = self._room
         for place in self._line:
             if room <= 0:
@@ -336,9 +332,7 @@ class Wire:
         self._timer = self._loop.call_at(when, self._tick)
 
     def _tick(self) -> None:
-        """End calls whose deadline has passed, and look after a server that owes an answer. Runs only while calls are
-        under way.
-        """
+        """End calls whose deadline has passed, and check on a server that owes an answer. Runs only during calls."""
         self._timer = None
         if self.failure is not None:
             return
@@ -355,7 +349,7 @@ class Wire:
         if self._in_flight:
             unsent, before = self._stream.unsent, self._unsent
             if unsent < before:
-                self._heard_at = now  # it takes what we send: slow is not silent
+                self._heard_at = now  # it still takes our bytes: slow is not silent
             self._unsent = unsent
             quiet = now - max(self._heard_at, self._owing_since)
             limit = self._limits.suspect_after if self.deposed else self._limits.give_up_after
@@ -363,7 +357,7 @@ class Wire:
                 self.fail(f"no answer for {quiet:.1f} s")
                 return
             if quiet >= self._limits.suspect_after:
-                # Again with each look: a failover may take longer than the first question.
+                # Repeated at each check: a failover may take longer than the first question.
                 self.silent = True
                 self._on_suspect()
         if self.owes:

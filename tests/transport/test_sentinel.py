@@ -56,7 +56,7 @@ async def test_a_password_of_the_sentinels_is_theirs_alone(watched: LocalSentine
         sentinel.ask("ACL", "SETUSER", "asker", "on", ">pw", "+@all")
     async with await open_transport(url_of(watched) + "?sentinel_username=asker&sentinel_password=pw") as transport:
         assert transport.masters[0].port == watched.master.port
-    with pytest.raises(ServiceBusAuthenticationError, match="no Sentinel told") as caught:
+    with pytest.raises(ServiceBusAuthenticationError, match="no Sentinel named") as caught:
         await open_transport(url_of(watched) + "?sentinel_username=asker&sentinel_password=hunter2hunter2")
     assert "hunter2" not in str(caught.value)
 

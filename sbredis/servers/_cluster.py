@@ -1,4 +1,4 @@
-"""A cluster of one's own on the loopback address: for tests, benchmarks and demonstrations."""
+"""A local cluster on the loopback address, for tests, benchmarks and demonstrations."""
 
 from __future__ import annotations
 
@@ -25,18 +25,18 @@ class ClusterNode(LocalServer):
     def __init__(self, *, binary: ServerBinary, config: Settings, directory: Path, node_timeout: int) -> None:
         super().__init__(binary=binary, config=config, directory=directory)
         self.id = secrets.token_hex(20)
-        """Its name in the cluster, 40 hexadecimal digits."""
+        """The node's name in the cluster, 40 hexadecimal digits."""
         self.bus_port = 0
-        """The port at which the nodes talk among themselves."""
+        """The port that the other nodes connect to."""
         self._node_timeout = node_timeout
         self._knows_shards = binary.version >= (7, 2, 0)
 
     def view(self) -> list[NodeView]:
-        """The cluster as this node sees it. Raises :class:`OSError` if it does not answer."""
+        """Return the cluster as this node sees it. Raises :class:`OSError` if it does not answer."""
         return parse_nodes(str(self.ask("CLUSTER", "NODES", timeout=2)))
 
     def view_of_itself(self) -> NodeView | None:
-        """What this node says of itself; ``None`` if it does not answer."""
+        """Return what this node says about itself; ``None`` if it does not answer."""
         try:
             return next(view for view in self.view() if view.is_myself)
         except (OSError, ScriptRefusedError):
@@ -44,7 +44,7 @@ class ClusterNode(LocalServer):
 
     @property
     def knows_shards(self) -> bool:
-        """Whether this server keeps the shard of each node in its file (Redis and Valkey from 7.2 on)."""
+        """Whether this server stores the shard of each node in its file (Redis and Valkey from 7.2 on)."""
         return self._knows_shards
 
     def _choose_ports(self) -> None:
@@ -63,14 +63,14 @@ class ClusterNode(LocalServer):
 
 @public
 class LocalCluster(LocalGroup):
-    """A Redis or Valkey cluster on 127.0.0.1, ended when this process ends, however it ends.
+    """A Redis or Valkey cluster on 127.0.0.1. It ends when this process ends, however it ends.
 
-    ``masters`` masters share the slots evenly and have ``replicas`` replicas each. ``node_timeout`` is in
-    milliseconds: a master that is silent for so long is taken for failed. ``binary`` and ``config`` are as for
-    :class:`LocalServer` and hold for all nodes.
+    ``masters`` masters share the slots evenly and have ``replicas`` replicas each. A master that is silent for
+    ``node_timeout`` milliseconds is considered failed. ``binary`` and ``config`` are as for :class:`LocalServer` and
+    apply to all nodes.
 
-    Used as a context manager, or by :meth:`start` and :meth:`stop`. Nodes that were killed and restarted keep ports,
-    data folder and id.
+    Use it as a context manager, or by :meth:`start` and :meth:`stop`. Nodes that were killed and restarted keep their
+    ports, data folder and id.
     """
 
     def __init__(
@@ -88,20 +88,23 @@ class LocalCluster(LocalGroup):
         super().__init__(binary)
         self._config = config or {}
         self.nodes: list[ClusterNode] = []
-        """All nodes in a fixed order: those that began as masters, by their slots, then those that began as
-        replicas.
-        """
+        """All nodes in a fixed order: first those that began as masters, by slot, then those that began as replicas."""
 
     # -- its life
 
     def wait_until_ok(self, timeout: float = 30.0) -> None:
         """Wait until the cluster is whole, as far as its nodes are alive.
 
-        That is: every node that is alive says ``cluster_state:ok``, knows all nodes, has links to those alive and
-        takes none of them for failed; all agree on who owns which slot, all slots are owned by nodes alive; and
-        every replica that is alive has its link to its master up. Nodes that are paused count as alive.
+        A cluster is whole if
 
-        Raises :class:`~sbredis.exceptions.ServerUnsuitableError` that says what was still missing.
+        - every live node says ``cluster_state:ok``, knows all nodes, has links to the live ones, and considers none of
+          them failed;
+        - all live nodes agree on the owner of each slot, and all slots are owned by live nodes;
+        - every live replica has its link to its master up.
+
+        Paused nodes count as alive.
+
+        Raises :class:`~sbredis.exceptions.ServerUnsuitableError`, which says what was still missing.
         """
         deadline = time.monotonic() + timeout
         while (missing := self._missing()) is not None:
@@ -110,11 +113,11 @@ class LocalCluster(LocalGroup):
             time.sleep(0.02)
 
     def flush(self) -> None:
-        """Delete all data: FLUSHALL on every master that is alive."""
+        """Delete all data: FLUSHALL on every live master."""
         for node in self.masters:
             node.ask("FLUSHALL", timeout=30)
 
-    # -- who is who, asked of the nodes now
+    # -- roles and owners, asked of the nodes now
 
     @property
     def url(self) -> str:
@@ -123,20 +126,21 @@ class LocalCluster(LocalGroup):
 
     @property
     def masters(self) -> list[ClusterNode]:
-        """The nodes that are alive and say they are masters with slots, in the order of :attr:`nodes`.
+        """The live nodes that say that they are masters with slots, in the order of :attr:`nodes`.
 
-        For a moment after a failover both the old and the new master may say so; :meth:`wait_until_ok` waits that out.
+        Shortly after a failover both the old and the new master may say so; :meth:`wait_until_ok` waits for the end
+        of that.
         """
         views = [(node, node.view_of_itself()) for node in self.nodes if node.is_alive()]
         return [node for node, view in views if view is not None and view.is_master and view.slots]
 
     def replicas_of(self, node: ClusterNode) -> list[ClusterNode]:
-        """The nodes that are alive and say they are replicas of ``node``."""
+        """Return the live nodes that say that they are replicas of ``node``."""
         views = [(other, other.view_of_itself()) for other in self.nodes if other.is_alive()]
         return [other for other, view in views if view is not None and view.master_id == node.id]
 
     def master_of(self, slot: int) -> ClusterNode:
-        """The node that is alive and says it owns the slot; of several, the one with the newest claim.
+        """Return the live node that says that it owns the slot; of several, the one with the newest claim.
 
         Raises :class:`LookupError` if there is none now.
         """
@@ -149,8 +153,9 @@ class LocalCluster(LocalGroup):
     # -- changing it
 
     def failover(self, replica: ClusterNode, *, timeout: float = 15.0) -> None:
-        """Make a replica the master of its shard (CLUSTER FAILOVER, no write is lost), and wait until all nodes
-        know.
+        """Make a replica the master of its shard, and wait until all nodes know.
+
+        CLUSTER FAILOVER loses no write.
         """
         replica.ask("CLUSTER", "FAILOVER")
         deadline = time.monotonic() + timeout
@@ -161,17 +166,17 @@ class LocalCluster(LocalGroup):
         self.wait_until_ok(max(1.0, deadline - time.monotonic()))
 
     def migrate_slot_classic(self, slot: int, to: ClusterNode, *, batch: int = 10) -> None:
-        """Move a slot to another master key by key: :meth:`migrate_slot_classic_steps` without stops between."""
+        """Move a slot to another master key by key: :meth:`migrate_slot_classic_steps` without stops in between."""
         for _ in self.migrate_slot_classic_steps(slot, to, batch=batch):
             pass
 
     def migrate_slot_classic_steps(self, slot: int, to: ClusterNode, *, batch: int = 10) -> Iterator[MigrationStep]:
-        """Move a slot to another master key by key, as ``redis-cli`` does, one step an iteration.
+        """Move a slot to another master key by key, as ``redis-cli`` does, one step for each iteration.
 
-        Nothing happens before the first. It yields what was done: ``"importing"`` (the target expects keys),
-        ``"migrating"`` (the source answers ASK for keys it has not), ``"keys"`` after each ``batch`` of keys that
-        was moved, and ``"assigned"`` once, when all nodes were told the new owner. In between, a call for a key of
-        the slot meets ASK or TRYAGAIN.
+        Nothing happens before the first iteration. It yields the step that was done: ``"importing"`` (the target
+        expects keys), ``"migrating"`` (the source answers ASK for keys that it does not have), ``"keys"`` after each
+        ``batch`` of keys was moved, and ``"assigned"`` once, when all nodes were told the new owner. In between, a call
+        for a key of the slot gets ASK or TRYAGAIN.
         """
         source = self.master_of(slot)
         if source is to:
@@ -186,9 +191,9 @@ class LocalCluster(LocalGroup):
         return binary.flavour == "valkey" and binary.version >= (9, 0, 0)
 
     def migrate_slot_atomic(self, slot: int, to: ClusterNode, *, timeout: float = 30.0) -> None:
-        """Move a slot to another master as one change (``CLUSTER MIGRATESLOTS``), and wait until that is done.
+        """Move a slot to another master as one change (``CLUSTER MIGRATESLOTS``), and wait until it is done.
 
-        Raises :class:`~sbredis.exceptions.ServerUnsuitableError` if it fails or the server cannot.
+        Raises :class:`~sbredis.exceptions.ServerUnsuitableError` if it fails or the server does not support it.
         """
         if not self.supports_atomic_migration:
             raise ServerUnsuitableError("CLUSTER MIGRATESLOTS needs Valkey 9 or later.")
@@ -218,22 +223,22 @@ class LocalCluster(LocalGroup):
         self._write_topology()
         for node in self.nodes:
             node.launch()
-        # Each of them is waited for, to hear of one that refuses its configuration.
+        # Wait for each of them, to learn of one that refuses its configuration.
         ready = [node.await_ready() for node in self.nodes]
         return all(ready)
 
     def _write_topology(self) -> None:
-        """Give every node the file it would have written itself, had the cluster been formed by commands before.
+        """Give every node the file that it would have written if the cluster had been formed by commands before.
 
-        Servers wait 2 s after their start before they serve a slot, whichever way they learn of it. So the 2 s
-        begin at once.
+        Servers wait 2 s after their start before they serve a slot, however they learn of it. This way the 2 s begin at
+        once.
         """
         lines: list[str] = []
         shards = [secrets.token_hex(20) for _ in range(self._masters)]
         for index, node in enumerate(self.nodes):
             where = f"{node.id} {node.host}:{node.port}@{node.bus_port}"
             if node.knows_shards:
-                # Left out, the shard is unknown to the server itself, and a sharded publish from a script ends it
+                # Without it the shard is unknown to the server itself, and a sharded publish from a script ends it
                 # by an assertion.
                 where += f",,tls-port=0,shard-id={shards[index % self._masters]}"
             if index < self._masters:
@@ -250,7 +255,7 @@ class LocalCluster(LocalGroup):
             (node.directory / "nodes.conf").write_text(text + "\n")
 
     def _missing(self) -> str | None:
-        """What is missing from a whole cluster; ``None`` if nothing is."""
+        """Return what is missing from a whole cluster; ``None`` if nothing is."""
         alive = [node for node in self.nodes if node.is_alive()]
         ids = {node.id for node in alive}
         agreed: object = None

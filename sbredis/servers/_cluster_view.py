@@ -1,4 +1,4 @@
-"""What a node of a cluster says about the cluster: the answer to CLUSTER NODES, parsed. Nothing here asks anyone."""
+"""The view that a node has of its cluster: the parsed answer to CLUSTER NODES. Nothing here asks a server."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ class NodeView:
 
     @property
     def is_myself(self) -> bool:
-        """Whether the answering node speaks of itself."""
+        """Whether this is the answering node itself."""
         return "myself" in self.flags
 
     @property
@@ -32,11 +32,11 @@ class NodeView:
 
     @property
     def is_failing(self) -> bool:
-        """Whether it is thought to be failing, or known to have failed."""
+        """Whether the node is suspected of a failure, or known to have failed."""
         return bool(self.flags & {"fail", "fail?"})
 
     def owns(self, slot: int) -> bool:
-        """Whether the slot is its own."""
+        """Whether the node owns the slot."""
         return any(slot in slots for slots in self.slots)
 
 
@@ -63,5 +63,5 @@ def _parse_slots(text: str) -> range:
 
 
 def slot_owners(views: list[NodeView]) -> dict[str, frozenset[tuple[int, int]]]:
-    """Who owns which ranges of slots, in a form that two nodes' answers can be compared by."""
+    """Return the owners of all ranges of slots, in a form in which two nodes' answers can be compared."""
     return {view.id: frozenset((slots.start, slots.stop) for slots in view.slots) for view in views if view.slots}

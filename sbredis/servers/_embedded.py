@@ -1,14 +1,15 @@
-"""The embedded server: one real server on a folder, shared by the processes of a machine, owned by none.
+"""The embedded server: one real server on a folder. The processes of a machine share it, and none of them owns it.
 
-Four locks of the kernel, which are dropped with the last descriptor of their holder, say all there is to know:
+Four locks of the kernel hold all the state that they share. A lock is dropped with the last descriptor of its holder:
 
-- ``owner.lock``: held by whoever starts or ends the server, for that moment;
-- ``clients.lock``: held, shared, by every lease: somebody needs the server;
-- ``server.lock``: held by the server, through a descriptor it inherits: it is alive;
-- ``supervisor.lock``: held by its supervisor: somebody will end it when it is not needed any more.
+- ``owner.lock``: held by the process that starts or ends the server, for that moment;
+- ``clients.lock``: held, shared, by every lease: at least one client needs the server;
+- ``server.lock``: held by the server, through a descriptor that it inherits: the server is alive;
+- ``supervisor.lock``: held by the embedded supervisor: it will end the server when no client needs it any more.
 
-Process ids are never written down, so none can be mistaken for another's. This module decides when the server must be
-started, and is the clients' side of the first two locks; ``_starting`` starts it, and ``_embedded_supervisor`` ends it.
+Process ids are never written down, so a recycled id cannot be mistaken for the server's. This module decides when the
+server must be started, and is the clients' side of the first two locks. ``_starting`` starts the server, and
+``_embedded_supervisor`` ends it.
 """
 
 from __future__ import annotations
@@ -37,13 +38,13 @@ def acquire(
     timeout: float = 30.0,
     linger: float = 2.0,
 ) -> EmbeddedLease:
-    """Take a share of the embedded server of a folder, starting it if it does not run. Returns when it answers.
+    """Take a share of the embedded server of a folder. Start the server if it does not run. Returns when it answers.
 
-    The folder is made if it is not there, accessible to this user only. ``fsync`` is when the server's append-only file
-    is forced to the disk: each second, or before each answer. A running server is raised to ``"always"`` by the first
-    who wants that, and not lowered again while it runs. ``binary`` (see :func:`~sbredis.servers.find_server`) and
-    ``linger``, the seconds that the server stays after its last client, count for who happens to start it. ``timeout``
-    bounds this call and each :meth:`EmbeddedLease.ensure_running`.
+    The folder is made if it does not exist, accessible to this user only. ``fsync`` says when the server's append-only
+    file is forced to the disk: each second, or before each answer. The first client that wants ``"always"`` raises a
+    running server to it, and it stays so while the server runs. ``binary`` (see :func:`~sbredis.servers.find_server`)
+    and ``linger``, the seconds that the server stays after its last client, are those of the client that starts the
+    server. ``timeout`` bounds this call and each :meth:`EmbeddedLease.ensure_running`.
 
     Raises :class:`~sbredis.exceptions.ServerUnsuitableError` if the folder cannot be used or the server refuses to
     start, with the end of its log; :class:`~sbredis.servers.ServerNotFoundError` if there is no server program; and
@@ -61,16 +62,16 @@ def acquire(
 def _has_file_locks() -> bool:
     try:
         return importlib.util.find_spec("fcntl") is not None
-    except ValueError:  # it stands in sys.modules as None
+    except ValueError:  # its entry in sys.modules is None
         return False
 
 
 class EmbeddedLease:
-    """A share of an embedded server, made by :func:`acquire`: the server stays as long as somebody holds one.
+    """A share of an embedded server, made by :func:`acquire`. The server stays as long as at least one share is held.
 
-    The share ends with :meth:`release`, and with this process however it dies. It is a file lock: a child made by fork
-    (not one that runs another program) holds it along with its parent for as long as it lives. All methods may be
-    called from any thread. As a context manager it is released at the end.
+    The share ends with :meth:`release`, and with this process, however it dies. It is a file lock: a child made by fork
+    (unless it runs another program) holds it along with its parent for as long as it lives. All methods may be called
+    from any thread. A context manager releases it at the end.
     """
 
     def __init__(self, folder: DataFolder, starter: Starter) -> None:
@@ -85,14 +86,14 @@ class EmbeddedLease:
 
     @property
     def socket_path(self) -> str:
-        """The path of the server's unix socket. It stays the same when the server is started anew."""
+        """The path of the server's unix socket. It stays the same when the server is started again."""
         return str(self._folder.socket)
 
     def ensure_running(self) -> None:
-        """Return when the server runs, with at least the ``fsync`` of this lease; start it if it is gone.
+        """Start the server if it has ended. Returns when it runs, with at least the ``fsync`` of this lease.
 
-        To be called before every reconnect: what a killed server had kept, the new one loads. Raises as :func:`acquire`
-        does.
+        Call it before every reconnect: the new server loads the data that a killed one had stored. Raises as
+        :func:`acquire` does.
         """
         clients = self._clients
         if clients is None:
@@ -102,10 +103,10 @@ class EmbeddedLease:
         self._ensure(look_first=True)
 
     def release(self) -> None:
-        """Give the share back. Nothing happens the second time."""
+        """Give the share back. A second call does nothing."""
         clients, self._clients = self._clients, None
         if clients is not None:
-            clients.close()  # and not dropped: that would take it from a forked child or parent as well
+            clients.close()  # not dropped, which would take it from a forked child or parent as well
 
     def __enter__(self) -> Self:
         return self
@@ -124,7 +125,7 @@ class EmbeddedLease:
             raise unusable(self._folder.path, error) from error
 
     def _with_owner_lock(self, deadline: float) -> None:
-        """Take the share, if that was not done, and start the server if need be, while nobody else does or ends it."""
+        """Take the share, if not taken yet, and start the server, if needed. ``owner.lock`` keeps others from both."""
         while True:
             owner = FileLock(self._folder.owner_lock)
             try:
@@ -139,7 +140,7 @@ class EmbeddedLease:
                         self._starter.bring_up(deadline)
                         return
                 finally:
-                    owner.drop()  # a child that another thread forks meanwhile must not go on holding it
+                    owner.drop()  # a child that another thread forks meanwhile must not keep it
             finally:
                 owner.close()
             open_folder(self._folder.path)  # it was removed between opening and locking
@@ -148,8 +149,7 @@ class EmbeddedLease:
         if self._clients is not None:
             return
         clients = FileLock(self._folder.clients_lock)
-        # Nobody but the supervisor ever wants it for itself: for as long as a look takes, or to the end, under
-        # owner.lock.
+        # Only the embedded supervisor ever takes it exclusively: for a short look, or, under owner.lock, to the end.
         if not clients.take(shared=True, until=deadline):
             clients.close()
             raise ServiceBusConnectionError(f"{self._folder.clients_lock} is locked by something that is not sbredis.")

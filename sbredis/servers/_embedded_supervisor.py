@@ -1,13 +1,14 @@
-"""The supervisor: the parent process of an embedded server, which ends it when nobody needs it any more.
+"""The embedded supervisor: the parent process of an embedded server. It ends the server when no client needs it.
 
-A client that has taken the locks starts it with one argument, a JSON object (:class:`Order`), and three things it
-inherits: the locks ``server.lock`` and ``supervisor.lock``, taken, and a log as its standard output. It hands
-``server.lock`` on to the server and keeps the other. From then on it belongs to nobody: it lives in a session of
-its own, and its parent has left.
+A client that has taken the locks starts it with one argument, a JSON object (:class:`Order`). The embedded supervisor
+inherits the taken locks ``server.lock`` and ``supervisor.lock``, and a log as its standard output. It hands
+``server.lock`` on to the server and keeps the other lock. From then on it depends on no client: it lives in a session
+of its own, and the process that started it has ended.
 
-It looks at ``clients.lock`` a few times a second. When that has been free for a while it takes ``owner.lock``, so
-that no client can arrive in between, looks once more, and ends the server. When the server ends by itself, so does
-the supervisor. When the supervisor is killed, the kernel tells the server to end (Linux), which it does in order.
+It looks at ``clients.lock`` a few times a second. When that lock has been free for a while, it takes ``owner.lock``, so
+that no client can arrive in between, looks once more, and ends the server. When the server ends by itself, the embedded
+supervisor ends too. When the embedded supervisor is killed, the kernel tells the server to end (Linux), and the server
+ends in order.
 """
 
 from __future__ import annotations
@@ -30,21 +31,21 @@ from sbredis.servers._spawn import dies_with_parent, server_environment
 __all__ = ["ENDED_WITH", "Order", "main"]
 
 ENDED_WITH = "# sbredis: the server ended by itself, with exit code"
-"""What the supervisor adds to the log before the code, where the server was not ended by a signal."""
+"""The line that the embedded supervisor adds to the log, before the code, if no signal ended the server."""
 
 _END_TIMEOUT = 30.0
-"""How long a server may take to end: it may have much to flush."""
+"""Seconds that a server may take to end: it may have much to flush."""
 
 _DEFECT = 126
-"""Stands for the exit code of a server that could not even be run."""
+"""The exit code that is logged for a server that could not even be run."""
 
 _BIND_TIMEOUT = 10.0
-"""How long a server may take to make its socket, which it does before it loads anything."""
+"""Seconds that a server may take to make its socket, which it does before it loads anything."""
 
 
 @dataclass(frozen=True)
 class Order:
-    """What a supervisor is told."""
+    """The order for an embedded supervisor: the server to run, and how."""
 
     folder: str
     program: str
@@ -53,17 +54,18 @@ class Order:
     supervisor_lock: int
 
     def text(self) -> str:
-        """The form in which it is passed to the supervisor's process."""
+        """Return the order as text, as it is passed to the embedded supervisor's process."""
         return json.dumps(asdict(self))
 
 
 def main() -> None:
-    """Start the server that the first argument describes, and return at once. The supervisor goes on in its own
-    process.
+    """Start the server that the first argument describes, and return at once.
+
+    The embedded supervisor goes on in its own process.
     """
     order = Order(**json.loads(sys.argv[1]))
     if os.fork():
-        os._exit(0)  # for whoever started this there is no child to wait for
+        os._exit(0)  # the process that started this has no child to wait for
     try:
         _EmbeddedSupervisor(order).keep()
     except Exception:
@@ -72,7 +74,7 @@ def main() -> None:
 
 
 def _wake(*_: object) -> None:
-    """Let a signal do no more than to end the wait."""
+    """Let a signal only end the wait."""
 
 
 class _EmbeddedSupervisor:
@@ -107,7 +109,7 @@ class _EmbeddedSupervisor:
         while not self._has_ended(pause if listened else 0.005):
             listened = listened or self._folder.socket.exists()
             if not self._folder.socket.exists() and (listened or time.monotonic() > binds_until):
-                break  # its socket, or the whole folder, was removed: nobody can reach it any more
+                break  # its socket, or the whole folder, was removed: no client can reach it any more
             if self._asked_to_end:
                 break
             if not clients.take():

@@ -1,4 +1,4 @@
-"""The data folder of an embedded server: what stands in it, and whether it may be used."""
+"""The data folder of an embedded server: its files, and whether it may be used."""
 
 from __future__ import annotations
 
@@ -21,46 +21,47 @@ _OURS = "owner.lock"  # the first file that is ever made in a folder
 
 @dataclass(frozen=True)
 class DataFolder:
-    """Where the files of one embedded server are."""
+    """The paths of the files of one embedded server."""
 
     path: Path
 
     @property
     def owner_lock(self) -> Path:
-        """Held by whoever starts or ends the server, for that moment."""
+        """The lock that is held by the process that starts or ends the server, for that moment."""
         return self.path / _OURS
 
     @property
     def clients_lock(self) -> Path:
-        """Held, shared, by every lease."""
+        """The lock that every lease holds, shared."""
         return self.path / "clients.lock"
 
     @property
     def server_lock(self) -> Path:
-        """Held by the server as long as it is alive."""
+        """The lock that the server holds as long as it is alive."""
         return self.path / "server.lock"
 
     @property
     def supervisor_lock(self) -> Path:
-        """Held by the supervisor as long as it is alive."""
+        """The lock that the embedded supervisor holds as long as it is alive."""
         return self.path / "supervisor.lock"
 
     @property
     def log(self) -> Path:
-        """What server and supervisor had to say."""
+        """The log of the server and of the embedded supervisor."""
         return self.path / "server.log"
 
     @property
     def config(self) -> Path:
-        """The server's configuration, written anew before each start."""
+        """The server's configuration, which is written again before each start."""
         return self.path / "server.conf"
 
     @property
     def socket(self) -> Path:
         """The server's unix socket.
 
-        It is in the folder unless its path would be too long for a socket. Then it is in a folder in ``/tmp``,
-        whose name follows from this folder's: from nothing that may differ between processes, such as TMPDIR.
+        It is in the folder unless its path would be too long for a socket. Then it is in a folder in ``/tmp``. The name
+        of that folder follows from this folder's path alone, and not from anything that may differ between processes,
+        such as TMPDIR.
         """
         inside = self.path / "server.sock"
         if len(os.fsencode(inside)) < _LONGEST_SOCKET_PATH:
@@ -70,7 +71,7 @@ class DataFolder:
         return shared / f"sbredis-{os.geteuid()}-{name}" / "server.sock"
 
     def make_socket_folder(self) -> None:
-        """Make the folder that the socket is to be in, and refuse one that another user has made before us."""
+        """Make the folder for the socket. Refuse one that another user has made."""
         where = self.socket.parent
         if where == self.path:
             return
@@ -85,7 +86,7 @@ class DataFolder:
                 ) from None
 
     def turn_log(self) -> int:
-        """Begin a new log if the last is large; returns the size of the present one."""
+        """Begin a new log if the present one is large. Return the size of the log."""
         try:
             size = self.log.stat().st_size
         except FileNotFoundError:
@@ -99,15 +100,15 @@ class DataFolder:
 def open_folder(path: str | os.PathLike[str]) -> DataFolder:
     """Make the folder, or check one that is there, and make it accessible to this user only.
 
-    Raises :class:`~sbredis.exceptions.ServerUnsuitableError` for what is not a folder, may not be written, or holds
-    something that is not an embedded server's.
+    Raises :class:`~sbredis.exceptions.ServerUnsuitableError` if the path is not a folder, may not be written, or holds
+    files that are not an embedded server's.
     """
     real = Path(os.path.realpath(path))
     try:
         real.mkdir(mode=0o700, parents=True, exist_ok=True)
         strangers = sorted(entry.name for entry in os.scandir(real) if not _is_harmless(entry.name))
-        # owner.lock is looked for after the rest was listed: another process may be making the folder's first files
-        # just now.
+        # owner.lock is looked for after the other files were listed: another process may be making the folder's first
+        # files just now.
         if strangers and not (real / _OURS).exists():
             raise ServerUnsuitableError(
                 f"{real} holds files that sbredis has not put there ({strangers[0]!r}, for one). An embedded server"
@@ -115,7 +116,7 @@ def open_folder(path: str | os.PathLike[str]) -> DataFolder:
             )
         about = real.stat()
         if stat.S_IMODE(about.st_mode) & 0o077:
-            real.chmod(0o700)  # messages are nobody else's business
+            real.chmod(0o700)  # messages are for this user only
     except FileExistsError:
         raise ServerUnsuitableError(f"{real} is a file. embedded:// needs the path of a folder.") from None
     except NotADirectoryError:
@@ -126,15 +127,15 @@ def open_folder(path: str | os.PathLike[str]) -> DataFolder:
 
 
 def full(path: Path, reason: str) -> ServiceBusServerBusyError:
-    """The error for a folder on a disk that has no room."""
+    """Return the error for a folder on a disk that has no room."""
     return ServiceBusServerBusyError(
-        f"The embedded server of {path} has no room for its data: {reason}. Make room on the disk. What was "
-        "acknowledged is kept, and the next call starts the server again."
+        f"The embedded server of {path} has no room for its data: {reason}. Make room on the disk. Acknowledged "
+        "calls are kept, and the next call starts the server again."
     )
 
 
 def unusable(path: Path, error: OSError) -> ServiceBusError:
-    """The error for a folder that the system will not let us use."""
+    """Return the error for a folder that the system does not let us use."""
     if error.errno in (errno.ENOSPC, errno.EDQUOT):
         return full(path, (error.strerror or str(error)).lower())
     return ServerUnsuitableError(

@@ -1,4 +1,4 @@
-"""What everything that runs here has in common: it is started, stopped, and used as a context manager."""
+"""The common part of all that runs here: it is started, stopped, and used as a context manager."""
 
 from __future__ import annotations
 
@@ -22,15 +22,15 @@ _TRIES = 5
 
 
 class Startable(ABC):
-    """Something that runs from :meth:`start` to :meth:`stop`, or as long as a ``with`` block."""
+    """A server or group of servers that runs from :meth:`start` to :meth:`stop`, or as long as a ``with`` block."""
 
     @abstractmethod
     def start(self) -> None:
-        """Start it, and return when it can be used."""
+        """Start it. Returns when it can be used."""
 
     @abstractmethod
     def stop(self) -> None:
-        """End it, and remove what it has made."""
+        """End it, and remove its files."""
 
     def __enter__(self) -> Self:
         self.start()
@@ -43,7 +43,7 @@ class Startable(ABC):
 
 
 class LocalGroup(Startable):
-    """Several servers that make a whole, in one temporary directory."""
+    """Several servers that belong together, in one temporary directory."""
 
     def __init__(self, binary: ServerBinary | str | None) -> None:
         self._binary = binary
@@ -51,28 +51,28 @@ class LocalGroup(Startable):
 
     @abstractmethod
     def _members(self) -> list[LocalServer]:
-        """All servers there are now, in the order in which they are ended."""
+        """All present servers, in the order in which they are ended."""
 
     @abstractmethod
     def _make_members(self, binary: ServerBinary, directory: Path) -> None:
-        """Make all servers, none of them started."""
+        """Make all servers, without starting them."""
 
     @abstractmethod
     def _drop_members(self) -> None:
-        """Forget all servers, which have ended."""
+        """Forget all servers after they have ended."""
 
     @abstractmethod
     def _launch(self) -> bool:
-        """Start all servers. False if one found its port taken by another process."""
+        """Start all servers. Return ``False`` if one found its port taken by another process."""
 
     @abstractmethod
     def wait_until_ok(self, timeout: float = 30.0) -> None:
-        """Wait until the servers that are alive make a whole."""
+        """Wait until the live servers work together."""
 
     def start(self) -> None:
-        """Start all, and return when :meth:`wait_until_ok` would.
+        """Start all servers, and wait as :meth:`wait_until_ok` does.
 
-        Raises :class:`~sbredis.exceptions.ServerUnsuitableError` if it does not come about.
+        Raises :class:`~sbredis.exceptions.ServerUnsuitableError` if they do not get to work together.
         """
         if self._members():
             return

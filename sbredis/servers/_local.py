@@ -1,4 +1,4 @@
-"""A server of one's own on the loopback address: for tests, benchmarks and demonstrations."""
+"""A local server on the loopback address, for tests, benchmarks and demonstrations."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from sbredis.servers._supervisor_client import SupervisorClient, supervisor
 __all__ = ["LocalServer", "Settings"]
 
 Settings: TypeAlias = Mapping[str, str | Sequence[str]]
-"""Lines of a server's configuration file: a key and its value as it stands there, or several values for repeated
+"""Lines of a server's configuration file: a key and its value as written there, or several values for repeated
 lines.
 """
 
@@ -32,15 +32,15 @@ _ADDRESS_TAKEN = "Address already in use"
 
 
 class LocalServer(Startable):
-    """One Redis or Valkey server on 127.0.0.1, ended when this process ends, however it ends.
+    """One Redis or Valkey server on 127.0.0.1. It ends when this process ends, however it ends.
 
-    ``binary`` is what :func:`~sbredis.servers.find_server` takes or gives. ``config`` adds to the configuration file or
-    replaces what stands there: unless told otherwise the server keeps nothing on disk (``save ""``,
-    ``appendonly no``) and permits DEBUG to local clients. ``directory`` is where it works; without it, a temporary one
-    that :meth:`stop` removes. With ``unix_socket`` it listens on a unix socket and on no port.
+    ``binary`` is an argument or a result of :func:`~sbredis.servers.find_server`. ``config`` adds lines to the
+    configuration file or replaces them. By default the server stores nothing on disk (``save ""``, ``appendonly no``)
+    and permits DEBUG to local clients. ``directory`` is the server's working directory; without it, a temporary one is
+    made, and :meth:`stop` removes it. With ``unix_socket`` the server listens on a unix socket and on no port.
 
-    Used as a context manager, or by :meth:`start` and :meth:`stop`. The port is chosen at the first start and kept.
-    Not to be shared between threads without a lock, nor used in a forked child.
+    Use it as a context manager, or by :meth:`start` and :meth:`stop`. The port is chosen at the first start and kept.
+    Do not share it between threads without a lock, and do not use it in a forked child.
     """
 
     def __init__(
@@ -71,7 +71,7 @@ class LocalServer(Startable):
 
     @property
     def port(self) -> int:
-        """The port it listens on; 0 before the first start, and for a unix socket."""
+        """The port that it listens on; 0 before the first start, and for a unix socket."""
         return self._port
 
     @property
@@ -86,14 +86,14 @@ class LocalServer(Startable):
 
     @property
     def pid(self) -> int:
-        """The process id of the server as it was started last."""
+        """The process id of the server, from its last start."""
         if self._pid is None:
             raise RuntimeError("this server was not started")
         return self._pid
 
     @property
     def directory(self) -> Path:
-        """Where it works: its configuration, log and data."""
+        """The working directory: configuration, log and data."""
         if self._directory is None:
             raise RuntimeError("this server was not started, or was stopped and its temporary directory removed")
         return self._directory
@@ -101,9 +101,9 @@ class LocalServer(Startable):
     # -- its life
 
     def start(self) -> None:
-        """Start it, and return when it answers and has loaded its data. Nothing happens if it runs.
+        """Start the server. Returns when it answers and has loaded its data. Does nothing if it runs.
 
-        Raises :class:`~sbredis.exceptions.ServerUnsuitableError` with the end of its log if it does not start.
+        Raises :class:`~sbredis.exceptions.ServerUnsuitableError` with the end of the log if it does not start.
         """
         if self.is_alive():
             return
@@ -115,9 +115,9 @@ class LocalServer(Startable):
         raise ServerUnsuitableError(f"No free port was found for {self._described()}")
 
     def stop(self) -> None:
-        """End it and, if it made its directory itself, remove that. Nothing happens if it does not run.
+        """End the server, and remove its directory if that is a temporary one. Does nothing if it does not run.
 
-        In a directory that was given it ends in order, so that what it shall keep is on disk.
+        In a given directory it ends in order, so that its data are on disk.
         """
         if self._supervisor is not None and self._pid is not None:
             if self._given_directory is not None:
@@ -131,13 +131,13 @@ class LocalServer(Startable):
             self._directory = None
 
     def restart(self) -> None:
-        """Start it anew on the same port with the data it has on disk. If it runs it is ended first, in order."""
+        """Start it again on the same port with its data on disk. If it runs, it is ended first, in order."""
         if self.is_alive():
             self.kill(signal.SIGTERM)
         self.start()
 
     def kill(self, sig: int = _SIGKILL) -> None:
-        """Send it a signal. Returns when it has exited if the signal is SIGKILL or SIGTERM, else at once."""
+        """Send it a signal. Returns after its exit if the signal is SIGKILL or SIGTERM, and otherwise at once."""
         if self._supervisor is None or self._pid is None:
             return
         self._supervisor.signal(self._pid, sig)
@@ -147,21 +147,21 @@ class LocalServer(Startable):
             )
 
     def pause(self) -> None:
-        """Stop its process (SIGSTOP): connections stay open and nothing is answered until :meth:`resume`."""
+        """Stop its process (SIGSTOP). Connections stay open, and no call is answered until :meth:`resume`."""
         self.kill(signal.SIGSTOP)
 
     def resume(self) -> None:
-        """Let it go on after :meth:`pause`."""
+        """Continue it after :meth:`pause`."""
         self.kill(signal.SIGCONT)
 
     def is_alive(self) -> bool:
-        """Whether its process exists. A paused one does."""
+        """Whether its process exists, which is true for a paused one."""
         return self._supervisor is not None and self._pid is not None and self._supervisor.exit_code(self._pid) is None
 
     # -- asking it
 
     def ask(self, *arguments: str | int, timeout: float = 5.0) -> Reply:
-        """Send one command on a connection of its own and return the answer, with the password that ``config`` sets.
+        """Send one command on a new connection, with the password that ``config`` sets, and return the answer.
 
         Raises :class:`~sbredis.exceptions.ScriptRefusedError` for an error reply and :class:`OSError` if there is
         no answer.
@@ -170,7 +170,7 @@ class LocalServer(Startable):
         return ask(self.address, *arguments, timeout=timeout, password=password if isinstance(password, str) else None)
 
     def log_tail(self, lines: int = 20) -> str:
-        """The last lines it wrote to its log since it was started."""
+        """Return the last lines that it wrote to its log since its start."""
         return tail_of(self._log, self._log_start, lines) if self._directory is not None else ""
 
     # -- starting, in the steps a cluster takes for all of its nodes at once
@@ -187,7 +187,7 @@ class LocalServer(Startable):
             "appendonly": "no",
             "daemonize": "no",
             "enable-debug-command": "local",
-            "repl-diskless-sync-delay": "0",  # replicas of a test are all there at once: wait for no more of them
+            "repl-diskless-sync-delay": "0",  # replicas of a test all connect at once: do not wait for more of them
             "shutdown-timeout": "0",  # do not wait for a paused replica
         }
         if self._socket_path is not None:
@@ -218,19 +218,19 @@ class LocalServer(Startable):
         return self.directory / "server.log"
 
     def prepare(self) -> None:
-        """Choose directory and ports, if that was not done by an earlier start."""
+        """Choose directory and ports, unless an earlier start did so."""
         self._supervisor = supervisor()
         if self._directory is None:
             self._directory = Path(tempfile.mkdtemp(dir=self._supervisor.directory))
         self._directory.mkdir(parents=True, exist_ok=True)
         if self._unix_socket and (self._socket_path is None or not self._socket_path.parent.is_dir()):
-            # Not in the directory: a given one may lie too deep for the 108 bytes that a socket's path may have.
+            # Not in the directory: the path of a given one may be too long for a socket, whose path may have 108 bytes.
             self._socket_path = Path(tempfile.mkdtemp(dir=self._supervisor.directory)) / "server.sock"
         if self._port == 0:
             self._choose_ports()
 
     def launch(self) -> None:
-        """Start its process without waiting for it."""
+        """Start the process without waiting for it."""
         self.prepare()
         assert self._supervisor is not None
         self._write_config()
@@ -238,7 +238,7 @@ class LocalServer(Startable):
         self._pid = self._supervisor.start(self._command(), self.directory, self._log)
 
     def await_ready(self) -> bool:
-        """Wait until it answers. False if it ended because its port was taken."""
+        """Wait until it answers. Return ``False`` if it ended because its port was taken."""
         deadline = time.monotonic() + START_TIMEOUT
         while True:
             if not self.is_alive():
@@ -258,10 +258,10 @@ class LocalServer(Startable):
             self.ask("PING", timeout=2)
             about = self.ask("INFO", "server", timeout=2)
         except ScriptRefusedError as error:
-            return error.reply_code != "LOADING"  # it wants to know who asks (NOAUTH, NOPERM): it is up
+            return error.reply_code != "LOADING"  # it asks for authentication (NOAUTH, NOPERM), so it is up
         except OSError:
             return False
-        # If another process's server has the port, this one is about to find that out and to end.
+        # If the server of another process has the port, this one will find that out and end.
         return isinstance(about, str) and f"process_id:{self._pid}\r" in about
 
     def _described(self) -> str:

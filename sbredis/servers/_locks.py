@@ -1,7 +1,7 @@
-"""Locks that the kernel keeps and that die with their holder: flock on a file.
+"""Locks that the kernel keeps and that end with their holder: flock on a file.
 
-Such a lock belongs to an *open file description*: to whoever has a descriptor made by this one opening of the file,
-whether by inheritance or by fork, and it is dropped when the last of them is closed. Two openings contend, even in
+Such a lock belongs to an *open file description*: to all descriptors of one opening of the file, also inherited ones
+and those of forked children. It is dropped when the last of these descriptors is closed. Two openings contend, even in
 one process.
 """
 
@@ -23,10 +23,10 @@ _handed_on: weakref.WeakSet[FileLock] = weakref.WeakSet()
 
 
 class FileLock:
-    """One opening of a lock file, which is made if it is not there.
+    """One opening of a lock file. The file is made if it does not exist.
 
-    ``handed_on`` is for a lock that is about to be given to another process. A fork of this process by another of its
-    threads must not end up with a share of it, or it would outlive the process it is meant for.
+    ``handed_on`` is for a lock that will be given to another process. A child that another thread forks must not get a
+    share of it, because then the lock would outlive the process that it is for.
     """
 
     def __init__(self, path: Path, *, handed_on: bool = False) -> None:
@@ -36,8 +36,8 @@ class FileLock:
             _handed_on.add(self)
 
     def take(self, *, shared: bool = False, until: float = 0.0) -> bool:
-        """Take the lock, waiting until the monotonic time ``until``. False if others held it all that time."""
-        import fcntl  # not everywhere; whoever comes here has checked
+        """Take the lock; wait until the monotonic time ``until``. Return ``False`` if others held it all that time."""
+        import fcntl  # missing on some systems; the callers have checked
 
         operation = (fcntl.LOCK_SH if shared else fcntl.LOCK_EX) | fcntl.LOCK_NB
         if self._try(operation):
@@ -72,19 +72,19 @@ class FileLock:
         return attempts(self._try, operation)
 
     def drop(self) -> None:
-        """Give the lock up, for all who share this opening of the file: for forked children too."""
+        """Give the lock up, for all processes that share this opening of the file, forked children included."""
         import fcntl
 
         fcntl.flock(self.descriptor, fcntl.LOCK_UN)
 
     def close(self) -> None:
-        """Close it here: others who share this opening keep the lock. Nothing happens if it is closed."""
+        """Close it in this process. Others that share this opening keep the lock. A second call does nothing."""
         descriptor, self.descriptor = self.descriptor, -1
         if descriptor >= 0:
             os.close(descriptor)
 
     def is_current(self) -> bool:
-        """Whether the path still leads to the file that was opened: false when the folder was removed meanwhile."""
+        """Whether the path still leads to the opened file; false if the folder was removed meanwhile."""
         try:
             there = self.path.stat()
         except OSError:

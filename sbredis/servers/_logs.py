@@ -1,4 +1,4 @@
-"""Reading the end of a server's log, to say in an error what the server said."""
+"""Reading the end of a server's log, for errors that quote it."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ _MOST = 16_384
 
 
 def tail_of(log: Path, start: int = 0, lines: int = 20) -> str:
-    """The last lines of ``log``, none from before the byte ``start``; empty if there is no log to read."""
+    """Return the last lines of ``log`` after the byte ``start``; empty if there is no log to read."""
     try:
         with log.open("rb") as file:
             size = file.seek(0, 2)

@@ -1,9 +1,9 @@
-"""What a loss of power may leave at the end of an append-only file: zeros, which no server wrote.
+"""Cutting off the zeros that a loss of power may leave at the end of an append-only file.
 
-A file system may have noted that a file grew, and not yet what was written there: the file then ends with zeros. Every
-complete entry of an append-only file ends with a carriage return and a line feed. So zeros at the end are no part of a
-complete entry, and taking them away loses nothing that could be read. Without them the file is whole, or ends in the
-middle of an entry, which the server leaves out by itself. Anything else is not touched.
+A file system may have stored the new length of a file, and not yet its content. Then the file ends with zeros, which no
+server wrote. Every complete entry of an append-only file ends with a carriage return and a line feed. So zeros at the
+end are no part of a complete entry, and cutting them off loses nothing that could be read. Without them the file is
+whole, or ends in the middle of an entry, which the server leaves out by itself. No other damage is touched.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ _BLOCK = 65536
 
 
 def take_zeros_away(folder: Path) -> int:
-    """Cut zeros off the end of the data of a server that does not run, and return how many there were."""
+    """Cut zeros off the end of the data of a server that does not run. Return the number of zeros."""
     path = _newest_increment(folder / "appendonlydir")
     if path is None:
         return 0
@@ -31,14 +31,14 @@ def take_zeros_away(folder: Path) -> int:
         file.truncate(end)
         os.fsync(file.fileno())
     _log.warning(
-        "%s ended with %d zero bytes, as after a loss of power. They were taken away: they were no part of any entry.",
+        "%s ended with %d zero bytes, as after a loss of power. They were cut off, and were no part of any entry.",
         *(path, size - end),
     )
     return size - end
 
 
 def _newest_increment(folder: Path) -> Path | None:
-    """The file that the server was writing to, by the manifest: ``file NAME seq NUMBER type i``."""
+    """Return the file that the server was writing to, from the manifest: ``file NAME seq NUMBER type i``."""
     try:
         lines = (folder / "appendonly.aof.manifest").read_text("utf-8", "replace").splitlines()
     except FileNotFoundError:
@@ -54,7 +54,7 @@ def _newest_increment(folder: Path) -> Path | None:
 
 
 def _end_without_zeros(descriptor: int, size: int) -> int:
-    """Where the zeros at the end of a file begin."""
+    """Return the position at which the zeros at the end of a file begin."""
     end = size
     while end:
         start = max(0, end - _BLOCK)

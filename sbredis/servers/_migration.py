@@ -1,4 +1,4 @@
-"""Moving a slot from one master of a local cluster to another, in both of the ways there are."""
+"""Moving a slot from one master of a local cluster to another, in both possible ways."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 __all__ = ["MigrationStep", "migrate_atomically", "migrate_stepwise"]
 
 MigrationStep: TypeAlias = Literal["importing", "migrating", "keys", "assigned"]
-"""What the step just taken of a migration has done."""
+"""The step of a migration that was just done."""
 
 
 def migrate_stepwise(
@@ -29,7 +29,7 @@ def migrate_stepwise(
         assert isinstance(keys, list)
         source.ask("MIGRATE", target.host, target.port, "", 0, 10_000, "KEYS", *map(str, keys), timeout=15)
         yield "keys"
-    # The target first: should this end here, the slot has an owner that has the keys.
+    # The target first: if this is interrupted here, the slot has an owner that has the keys.
     target.ask("CLUSTER", "SETSLOT", slot, "NODE", target.id)
     source.ask("CLUSTER", "SETSLOT", slot, "NODE", target.id)
     for node in others:
@@ -50,7 +50,7 @@ def migrate_atomically(slot: int, source: ClusterNode, target: ClusterNode, time
 
 
 def _state_of_migration(source: ClusterNode, slot: int) -> str:
-    """The state of the newest migration of the slot; the list begins with it."""
+    """Return the state of the newest migration of the slot, which is first in the list."""
     jobs = source.ask("CLUSTER", "GETSLOTMIGRATIONS")
     assert isinstance(jobs, list)
     for job in jobs:

@@ -18,10 +18,10 @@ _lock = threading.Lock()
 def free_port() -> int:
     """Return a TCP port of 127.0.0.1 that nothing listens on, and that this function has not returned before.
 
-    Ports come from below the range the kernel takes for outgoing connections. From inside it, a client that keeps
-    trying to reach a server that is down might be given that very port, and would be connected to itself.
+    Ports are below the range that the kernel uses for outgoing connections. With a port inside that range, a client
+    that keeps trying to reach a stopped server might be given that very port, and would be connected to itself.
 
-    Another process can still take the port first: whoever binds it must be ready to try another.
+    Another process can still take the port first, so the caller must be ready to try another one.
     """
     ceiling = min(_HIGHEST, _first_ephemeral() - 1)
     floor = min(_LOWEST, ceiling - 2000)
@@ -31,7 +31,7 @@ def free_port() -> int:
             if port not in _given and _is_free(port):
                 _given.add(port)
                 return port
-        _given.clear()  # a very long test run has used most of them: begin again
+        _given.clear()  # a very long test run has used most ports: begin again
     raise OSError("no free port was found on 127.0.0.1")
 
 
@@ -45,7 +45,7 @@ def _first_ephemeral() -> int:
 
 def _is_free(port: int) -> bool:
     with socket.socket(socket.AF_INET, socket.SOCK_STREAM) as probe:
-        # As servers do: without it a port with connections in TIME_WAIT would look taken.
+        # Servers do the same: without it a port with connections in TIME_WAIT would look taken.
         probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         try:
             probe.bind(("127.0.0.1", port))

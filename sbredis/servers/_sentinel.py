@@ -1,4 +1,4 @@
-"""A master with replicas and sentinels of one's own on the loopback address: for tests and demonstrations."""
+"""A local master with replicas and sentinels on the loopback address, for tests and demonstrations."""
 
 from __future__ import annotations
 
@@ -17,9 +17,7 @@ __all__ = ["LocalSentinel"]
 
 
 class _RewrittenServer(LocalServer):
-    """A server whose configuration file is rewritten at the sentinels' behest, and must not be put back by a
-    restart.
-    """
+    """A server whose configuration file is changed by the sentinels, so a restart must not write it again."""
 
     def _write_config(self) -> None:
         if not self._config_file.exists():
@@ -41,19 +39,19 @@ class _Sentinel(_RewrittenServer):
 
 @public
 class LocalSentinel(LocalGroup):
-    """One master with ``replicas`` replicas, watched by ``sentinels`` sentinels, ended when this process ends.
+    """One master with ``replicas`` replicas, watched by ``sentinels`` sentinels. All end when this process ends.
 
-    The sentinels take the master for down when it was silent for ``down_after`` milliseconds and most of them
-    agree. ``binary`` and ``config`` are as for :class:`LocalServer` and hold for the master and its replicas; a
-    ``requirepass`` in it is used among them too.
+    The sentinels consider the master down when it was silent for ``down_after`` milliseconds and most of them agree.
+    ``binary`` and ``config`` are as for :class:`LocalServer` and apply to the master and its replicas. They use a
+    ``requirepass`` in ``config`` among themselves too.
 
-    Used as a context manager, or by :meth:`start` and :meth:`stop`. A server that was killed and restarted comes
-    back on its port and in its folder; an old master comes back as a master, and is made a replica by the sentinels
-    some 10 s later.
+    Use it as a context manager, or by :meth:`start` and :meth:`stop`. A server that was killed and restarted comes back
+    on its port and in its folder. An old master comes back as a master, and the sentinels make it a replica some 10 s
+    later.
     """
 
     name = "mymaster"
-    """What the sentinels call the master."""
+    """The name that the sentinels use for the master."""
 
     def __init__(
         self,
@@ -80,21 +78,23 @@ class LocalSentinel(LocalGroup):
     # -- its life
 
     def wait_until_ok(self, timeout: float = 30.0) -> None:
-        """Wait until all is well, as far as the processes are alive.
+        """Wait until the group works, as far as its processes are alive.
 
-        That is: all sentinels that are alive name the same server, which is alive and says it is a master; all
-        other servers alive say they are its replicas, and their links to it are up; and the sentinels can reach
-        their quorum.
+        The group works if
 
-        Raises :class:`~sbredis.exceptions.ServerUnsuitableError` that says what was still missing.
+        - all live sentinels name the same server, which is alive and says that it is a master;
+        - all other live servers say that they are its replicas, and their links to it are up;
+        - the sentinels can reach their quorum.
+
+        Raises :class:`~sbredis.exceptions.ServerUnsuitableError`, which says what was still missing.
         """
         deadline = time.monotonic() + timeout
         while (missing := self._missing()) is not None:
             if time.monotonic() > deadline:
-                raise ServerUnsuitableError(f"The sentinels are not content after {timeout:g} s: {missing}")
+                raise ServerUnsuitableError(f"The group of sentinels is not ready after {timeout:g} s: {missing}")
             time.sleep(0.02)
 
-    # -- who is who
+    # -- roles
 
     @property
     def url(self) -> str:
@@ -137,7 +137,7 @@ class LocalSentinel(LocalGroup):
         for each in (*self.servers[1:], *sentinels):
             each.prepare()
         for sentinel in sentinels:
-            # All is told them at once: left to find it out, they look for replicas every 10 s only.
+            # Tell them everything at once: by themselves they look for replicas every 10 s only.
             others = [other for other in sentinels if other is not sentinel]
             sentinel.monitoring = [
                 f"myid {sentinel.id}",
@@ -169,7 +169,7 @@ class LocalSentinel(LocalGroup):
         return next((server for server in self.servers if str(server.port) == address[1]), None)
 
     def _missing(self) -> str | None:
-        """What is missing; ``None`` if nothing is."""
+        """Return what is missing; ``None`` if nothing is."""
         watching = [sentinel for sentinel in self.sentinels if sentinel.is_alive()]
         named = {self._named_by(sentinel) for sentinel in watching}
         if len(named) != 1 or None in named:

@@ -1,4 +1,4 @@
-"""Starting an embedded server, by whoever holds ``owner.lock``: whether that is needed, how, and how it went."""
+"""Starting an embedded server. The caller holds ``owner.lock``."""
 
 from __future__ import annotations
 
@@ -28,27 +28,27 @@ from sbredis.servers._spawn import python_command, python_environment
 __all__ = ["Fsync", "Starter", "answers"]
 
 Fsync: TypeAlias = Literal["everysec", "always"]
-"""When a server forces its append-only file to the disk."""
+"""The times at which a server forces its append-only file to the disk."""
 
 _ORPHAN_GRACE = 3.0
 _AGAIN_AFTER = 0.05
 _ROOM = 256 * 1024
-"""Bytes that must be writable before a server is started."""
+"""The number of bytes that must be writable before a server is started."""
 
 
 def answers(socket_path: str) -> bool:
-    """Whether a server listens there and has loaded its data."""
+    """Whether a server listens on the socket and has loaded its data."""
     try:
         return ask(socket_path, "PING", timeout=1.0) == "PONG"
     except ScriptRefusedError as error:
-        return error.reply_code != "LOADING"  # BUSY, for one, is the answer of a server that runs
+        return error.reply_code != "LOADING"  # an error such as BUSY comes from a server that runs
     except OSError:
         return False
 
 
 @dataclass(frozen=True)
 class Starter:
-    """What it takes to start the server of a folder. ``timeout`` is for messages; deadlines are passed."""
+    """A starter of the server of a folder. ``timeout`` is for error texts; deadlines are passed to the methods."""
 
     folder: DataFolder
     fsync: Fsync
@@ -57,14 +57,14 @@ class Starter:
     linger: float
 
     def bring_up(self, deadline: float) -> None:
-        """Return when the server answers. The caller holds ``owner.lock``, so nobody else starts or ends one."""
+        """Start the server if needed. Returns when it answers. The caller holds ``owner.lock``."""
         while True:
             server = FileLock(self.folder.server_lock, handed_on=True)
             try:
                 is_alive = not server.take()
                 log_start = 0 if is_alive else self._start(server, deadline)
             finally:
-                server.close()  # and not dropped: by now it is the supervisor's and the server's
+                server.close()  # not dropped: by now it belongs to the embedded supervisor and the server
             if is_alive and not self._has_supervisor():
                 self._end_orphan(deadline)
             elif log_start is not None and self._wait_for_answer(deadline):
@@ -73,13 +73,13 @@ class Starter:
                 self._look_why_it_ended(log_start or 0, deadline)
 
     def _look_why_it_ended(self, log_start: int, deadline: float) -> None:
-        """Raise why a server that was started just now has ended, unless it may be started again.
+        """Raise the reason why a server has ended that was just started, unless it may be started again.
 
-        It may be if it, or its supervisor, was killed: then it has not ended by itself, as it does if it cannot work
-        so.
+        It may be started again if it, or the embedded supervisor, was killed. A server that ends by itself cannot work
+        in this state.
         """
         while self._has_supervisor() and time.monotonic() < deadline:
-            time.sleep(0.005)  # it writes into the log how the server has ended, and ends then
+            time.sleep(0.005)  # the embedded supervisor writes into the log how the server ended, and then ends
         self.check_room()
         said = tail_of(self.folder.log, log_start)
         if ENDED_WITH in said:
@@ -92,8 +92,10 @@ class Starter:
         time.sleep(_AGAIN_AFTER)
 
     def check_room(self) -> None:
-        """Raise if the disk is full. With ``appendfsync always`` a server ends at the first write that fails, so it is
-        of no use to start it again. Its log cannot tell: that is on the same disk.
+        """Raise if the disk is full.
+
+        With ``appendfsync always`` a server ends at the first write that fails, so starting it again does not help. Its
+        log cannot tell the reason, because the log is on the same disk.
         """
         about = os.statvfs(self.folder.path)
         if about.f_bavail * about.f_frsize >= _ROOM:
@@ -103,14 +105,17 @@ class Starter:
             raise full(self.folder.path, reason)
 
     def _start(self, server: FileLock, deadline: float) -> int | None:
-        """Start a supervisor, and with it a server. Returns where in the log they begin; ``None`` if it was killed."""
+        """Start an embedded supervisor, and with it a server.
+
+        Returns the position in the log at which they begin; ``None`` if the embedded supervisor was killed.
+        """
         self.check_room()
         take_zeros_away(self.folder.path)
         program = (self.binary if isinstance(self.binary, ServerBinary) else find_server(self.binary)).path
         supervisor = FileLock(self.folder.supervisor_lock, handed_on=True)
         try:
             if not supervisor.take(until=deadline):
-                raise ServiceBusConnectionError(f"The last supervisor of {self.folder.path} does not end.")
+                raise ServiceBusConnectionError(f"The last embedded supervisor of {self.folder.path} does not end.")
             self.folder.make_socket_folder()
             self.folder.socket.unlink(missing_ok=True)
             self.folder.config.write_bytes(self._configuration())
@@ -131,7 +136,7 @@ class Starter:
                 )
         except subprocess.TimeoutExpired as error:
             raise ServiceBusConnectionError(
-                f"The supervisor of {self.folder.path} did not start within {self.timeout:g} s."
+                f"The embedded supervisor of {self.folder.path} did not start within {self.timeout:g} s."
             ) from error
         finally:
             supervisor.close()
@@ -165,14 +170,14 @@ class Starter:
             supervisor.close()
 
     def _end_orphan(self, deadline: float) -> None:
-        """Wait until a server without its supervisor has ended; outside Linux, ask it to end."""
+        """Wait until a server without an embedded supervisor has ended. Outside Linux, ask it to end."""
         if self._is_gone(min(deadline, time.monotonic() + _ORPHAN_GRACE)):
             return
-        with contextlib.suppress(OSError, ScriptRefusedError):  # it hangs up, which is how it says yes
+        with contextlib.suppress(OSError, ScriptRefusedError):  # a server that ends closes the connection
             ask(str(self.folder.socket), "SHUTDOWN", timeout=5)
         if not self._is_gone(deadline):
             raise ServiceBusConnectionError(
-                f"The embedded server of {self.folder.path} has lost its supervisor and does not end when asked to."
+                f"The embedded server of {self.folder.path} has lost its embedded supervisor and does not end."
             )
 
     def _is_gone(self, deadline: float) -> bool:
@@ -180,13 +185,13 @@ class Starter:
         try:
             if not server.take(until=deadline):
                 return False
-            server.drop()  # closing would not do if another thread is starting a child, which has it for a moment
+            server.drop()  # closing is not enough if another thread is starting a child, which holds it for a moment
             return True
         finally:
             server.close()
 
     def _wait_for_answer(self, deadline: float) -> bool:
-        """Wait until the server answers. False if it has ended instead."""
+        """Wait until the server answers. Return ``False`` if it has ended instead."""
         pause = 0.002
         while not answers(str(self.folder.socket)):
             if self._is_gone(0.0):
@@ -206,12 +211,12 @@ class Starter:
             f"The embedded server of {self.folder.path} does not start. It said:\n{said}\n(Its log is"
             f" {self.folder.log}.) If its append-only file is damaged, copy the folder, then run\n"
             f"valkey-check-aof --fix '{self.folder.path}/appendonlydir/appendonly.aof.manifest'\n(or redis-check-aof"
-            " --fix on it); what follows the damage is lost."
+            " --fix on it). The data after the damage are lost."
         )
 
 
 def _no_room(probe: Path) -> str | None:
-    """Why no more can be written there, tried out; ``None`` if it can be."""
+    """Try to write there. Return why that is not possible; ``None`` if it is."""
     try:
         with probe.open("wb") as file:
             file.write(bytes(_ROOM))

@@ -1,20 +1,20 @@
-"""The supervisor: a process that starts servers on behalf of another and ends them when that one goes, however it goes.
+"""The supervisor: a process that starts servers for its owner, and ends them when the owner ends, however it ends.
 
 It reads requests from its standard input and answers on its standard output, one JSON object a line::
 
     →  {"id": 1, "start": ["/usr/bin/valkey-server", "server.conf"], "directory": "/tmp/…", "log": "/tmp/…/server.log"}
     ←  {"id": 1, "pid": 4711}                      or  {"id": 1, "error": "…"}
     →  {"id": 2, "signal": 9, "pid": 4711}
-    ←  {"id": 2}                                   done, or not needed: that process has exited
+    ←  {"id": 2}                                   done, or not needed because that process has exited
     ←  {"exited": 4711, "code": -9}                unasked, when a server has exited
 
-Its first line is ``{"directory": "/tmp/sbredis-…"}``: a folder for its owner's use, removed with everything in it when
-the supervisor ends.
+Its first line is ``{"directory": "/tmp/sbredis-…"}``: a folder for its owner. The supervisor removes the folder with
+everything in it when it ends.
 
-The owner holds the other end of its standard input. When that closes, the owner is gone: the supervisor ends all
-servers. When the supervisor itself is killed, the kernel ends them (Linux). It lives in a session of its own, so a
-Ctrl-C reaches the owner only, which can then close in order. Only the supervisor sends signals to servers: being their
-parent, it knows that a process id is still theirs.
+The owner holds the other end of its standard input. When that end closes, the owner has ended, and the supervisor ends
+all servers. When the supervisor itself is killed, the kernel ends them (Linux). The supervisor lives in a session of
+its own, so a Ctrl-C reaches only the owner, which can then close in order. Only the supervisor sends signals to
+servers: as their parent, it knows that a process id is still theirs.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ from sbredis.servers._spawn import dies_with_parent, server_environment
 __all__ = ["main"]
 
 GRACE = 5.0
-"""How long a server has to end by itself, in seconds, before it is killed."""
+"""Seconds that a server has to end by itself before it is killed."""
 
 
 def main() -> None:
@@ -49,7 +49,7 @@ def main() -> None:
 
 
 def _wake(*_: object) -> None:
-    """Let a signal do no more than to end the wait."""
+    """Let a signal only end the wait."""
 
 
 class _Supervisor:
@@ -65,7 +65,7 @@ class _Supervisor:
         os.set_blocking(wake_reader, False)
         os.set_blocking(wake_writer, False)
         signal.set_wakeup_fd(wake_writer)
-        # Handlers, not SIG_IGN: what is ignored stays ignored in the servers.
+        # Handlers, not SIG_IGN: a signal that is ignored here would stay ignored in the servers.
         signal.signal(signal.SIGCHLD, _wake)
         signal.signal(signal.SIGINT, _wake)
         signal.signal(signal.SIGTERM, self._on_terminate)
@@ -85,7 +85,7 @@ class _Supervisor:
         for child in self._children.values():
             with contextlib.suppress(ProcessLookupError):
                 child.send_signal(signal.SIGTERM)
-                child.send_signal(signal.SIGCONT)  # a stopped process would sleep through the other
+                child.send_signal(signal.SIGCONT)  # a stopped process would not end otherwise
         deadline = time.monotonic() + GRACE
         for child in self._children.values():
             try:
@@ -99,7 +99,7 @@ class _Supervisor:
         self._asked_to_end = True
 
     def _read(self) -> bool:
-        """Take what has come in. False at the end: the owner is gone."""
+        """Read what has arrived. Return ``False`` at the end, when the owner has ended."""
         received = os.read(0, 65536)
         *lines, self._unread = (self._unread + received).split(b"\n")
         for line in lines:
@@ -141,5 +141,5 @@ class _Supervisor:
 
     @staticmethod
     def _say(message: dict[str, Any]) -> None:
-        with contextlib.suppress(BrokenPipeError):  # the owner is gone: its end of our input tells the same
+        with contextlib.suppress(BrokenPipeError):  # the owner has ended; the end of our input tells the same
             os.write(1, json.dumps(message).encode() + b"\n")

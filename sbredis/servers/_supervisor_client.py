@@ -1,4 +1,4 @@
-"""The owner's side of the supervisor: one supervisor a process, started when the first server is."""
+"""The owner's side of the supervisor: one supervisor for each process, started with its first server."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ class SupervisorClient:
     """A running supervisor. All methods may be called from any thread."""
 
     directory: Path
-    """A folder for files that shall not outlive this process."""
+    """A folder for files that must not outlive this process."""
 
     def __init__(self) -> None:
         self._lock = threading.RLock()
@@ -50,7 +50,7 @@ class SupervisorClient:
         if greeting is None:
             self.close()
             raise ServerUnsuitableError(
-                "The supervisor process of the local servers did not start; what it said stands on standard error."
+                "The supervisor process of the local servers did not start. Its message is on standard error."
             )
         self.directory = Path(greeting["directory"])
 
@@ -61,13 +61,13 @@ class SupervisorClient:
 
     @property
     def is_gone(self) -> bool:
-        """Whether the supervisor has ended, and with it all of its servers."""
+        """Whether the supervisor has ended, and with it all its servers."""
         with self._lock:
             self._drain()
             return self._gone
 
     def start(self, command: list[str], directory: Path, log: Path) -> int:
-        """Start a server and return its process id. Its output is added to ``log``."""
+        """Start a server, and return its process id. Its output is added to ``log``."""
         with self._lock:
             answer = self._request({"start": command, "directory": str(directory), "log": str(log)})
             if "error" in answer:
@@ -77,18 +77,18 @@ class SupervisorClient:
         return pid
 
     def signal(self, pid: int, number: int) -> None:
-        """Send a signal to a server this supervisor started. Nothing happens if it has exited."""
+        """Send a signal to a server that this supervisor started. Does nothing if the server has exited."""
         with contextlib.suppress(ServerUnsuitableError):  # no supervisor, no server
             self._request({"signal": int(number), "pid": pid})
 
     def exit_code(self, pid: int) -> int | None:
-        """The exit code of a server (negative: the signal that ended it); ``None`` while it runs."""
+        """Return the exit code of a server (negative: the signal that ended it); ``None`` while it runs."""
         with self._lock:
             self._drain()
             return self._exited.get(pid, -signal.SIGKILL if self._gone else None)
 
     def wait(self, pid: int, timeout: float) -> int | None:
-        """Wait until a server has exited. Returns its exit code, or ``None`` when the time is up."""
+        """Wait until a server has exited. Return its exit code, or ``None`` when the time is up."""
         deadline = time.monotonic() + timeout
         while (code := self.exit_code(pid)) is None and (left := deadline - time.monotonic()) > 0:
             select.select([self._output], [], [], min(left, 0.05))
@@ -107,12 +107,12 @@ class SupervisorClient:
             self._output.close()
 
     def forget(self) -> None:
-        """Let go of the supervisor in a forked child: it is the parent's, and must notice when the parent dies."""
+        """Release the supervisor in a forked child. It belongs to the parent, and must notice when the parent dies."""
         self._lock = threading.RLock()  # another thread of the parent may have held it
         self._gone = True
         self._input.close()
         self._output.close()
-        self._process.returncode = 0  # not ours to wait for
+        self._process.returncode = 0  # it is not a child of this process, so there is nothing to wait for
 
     def _request(self, request: dict[str, Any]) -> dict[str, Any]:
         with self._lock:
@@ -125,7 +125,7 @@ class SupervisorClient:
                     pass
             if number not in self._answers:
                 raise ServerUnsuitableError(
-                    "The supervisor process of the local servers has ended, and its servers with it."
+                    "The supervisor process of the local servers has ended, and with it its servers."
                 )
             return self._answers.pop(number)
 
@@ -143,7 +143,7 @@ class SupervisorClient:
         return message is not None
 
     def _next_message(self, deadline: float) -> dict[str, Any] | None:
-        """The supervisor's next line; ``None`` if it has none to say any more."""
+        """Return the supervisor's next line; ``None`` at the end."""
         while b"\n" not in self._unread:
             if not select.select([self._output], [], [], max(0.0, deadline - time.monotonic()))[0]:
                 return None
@@ -176,7 +176,7 @@ class _Current:
     def close(self) -> None:
         if self._supervisor is not None:
             self._supervisor.close()
-        for directory in self._directories:  # what a supervisor left that was killed; servers may have gone on using it
+        for directory in self._directories:  # the folder of a killed supervisor; servers may have gone on using it
             shutil.rmtree(directory, ignore_errors=True)
 
     def forget(self) -> None:
@@ -194,5 +194,5 @@ if hasattr(os, "register_at_fork"):
 
 
 def supervisor() -> SupervisorClient:
-    """This process's supervisor. A new one is started at first, and after the last one was killed."""
+    """Return this process's supervisor. Start one if there is none yet, or if the last one was killed."""
     return _current.get()

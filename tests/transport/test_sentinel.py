@@ -40,7 +40,7 @@ async def test_a_sentinel_addressed_as_a_server_is_refused_with_the_right_scheme
 
 
 async def test_a_master_unknown_to_every_sentinel_is_reported(watched: LocalSentinel) -> None:
-    with pytest.raises(ServerUnsuitableError, match=r"who the master 'other' is.*knows no such master"):
+    with pytest.raises(ServerUnsuitableError, match=r"named the master 'other': .*knows no such master"):
         await open_transport(url_of(watched).replace("/mymaster", "/other"))
 
 

@@ -1,4 +1,4 @@
-"""What is done with a session: its messages in their order, its lock, its state, and all of them at once."""
+"""Sessions: the order of their messages, their lock, their state, listing them, and many of them."""
 
 from __future__ import annotations
 
@@ -55,7 +55,7 @@ SETTLEMENTS: dict[str, Settlement] = {
 }
 
 
-# -- in their order ----------------------------------------------------------------------------------------------------
+# -- order -------------------------------------------------------------------------------------------------------------
 
 
 @both
@@ -95,7 +95,7 @@ async def test_an_abandoned_message_comes_again_before_later_messages(
 
 
 def waits_at(queue: Seats) -> Callable[[], Awaitable[bool]]:
-    """A condition: one receiver waits."""
+    """Tell whether one receiver waits."""
 
     async def one_waits() -> bool:
         return await queue.waiters() == 1
@@ -107,7 +107,7 @@ def waits_at(queue: Seats) -> Callable[[], Awaitable[bool]]:
 @pytest.mark.usefixtures("gathers_for_long")
 @pytest.mark.parametrize("prefetch", [0, 10], ids=["asked for", "fetched ahead"])
 async def test_an_abandon_with_a_delay_holds_up_the_session(url: str, partitioned: bool, prefetch: int) -> None:
-    """Nothing overtakes the message, and who waits gets it when the delay is over."""
+    """No message overtakes the delayed one, and a waiting receiver gets it when the delay is over."""
     clock = HandClock()
     async with seats_at(url, partitioned=partitioned, clock=clock) as queue:
         await queue.say("a", *"123")
@@ -194,7 +194,7 @@ async def test_a_cancelled_receive_preserves_the_order(url: str, partitioned: bo
 @both
 @pytest.mark.usefixtures("gathers_for_long")
 async def test_new_messages_do_not_overtake_messages_that_are_being_returned(url: str, partitioned: bool) -> None:
-    """Who is cancelled has had a second call under way, and its answer comes when somebody else waits already."""
+    """The cancelled caller has a second call under way. Its answer comes when the next caller already waits."""
     async with seats_at(url, partitioned=partitioned) as queue, queue.session("a") as receiver:
         await queue.say("a", *"123")
         with Gate(queue.client, "receive") as asking, Gate(queue.client, "abandon") as returning:
@@ -218,14 +218,14 @@ async def test_new_messages_do_not_overtake_messages_that_are_being_returned(url
         assert {message.delivery_count for message in received} == {1}
 
 
-# -- who waits ---------------------------------------------------------------------------------------------------------
+# -- waiting -----------------------------------------------------------------------------------------------------------
 
 
 @pytest.mark.everywhere("a receiver listens to several nodes")
 @both
 @pytest.mark.parametrize("what", ["sent", "delayed", "due"])
 async def test_a_receiver_that_waits_in_its_session_is_woken(url: str, partitioned: bool, what: str) -> None:
-    """Not by what another session gets."""
+    """Messages of another session do not wake it."""
     async with seats_at(url, partitioned=partitioned) as queue:
         mine, other = queue.named(0, 2)
         async with queue.session(mine) as receiver:
@@ -234,10 +234,10 @@ async def test_a_receiver_that_waits_in_its_session_is_woken(url: str, partition
                 await receiver.abandon_message(await anext(receiver), delay=0.5)
             task = asyncio.create_task(receiver.receive_messages(1, 60))
             await eventually(waits_at(queue))
-            if what != "delayed":  # which may be over by now, on a busy machine
+            if what != "delayed":  # the delay may already be over
                 with Calls(queue.transport) as calls:
                     await queue.say(other, "not mine")
-                    for _ in range(3):  # a wake-up would have come before the last answer
+                    for _ in range(3):  # a notice would have arrived before the last answer
                         await queue.counts()
                     assert not calls.by_script["receive"]
             begun = passed()
@@ -261,7 +261,7 @@ async def test_a_waiting_receiver_learns_that_its_session_lock_ended(url: str, p
             await session_of(receiver).renew_lock()
 
 
-# -- its lock ----------------------------------------------------------------------------------------------------------
+# -- the lock ----------------------------------------------------------------------------------------------------------
 
 
 @pytest.mark.everywhere("the partitions lie on several nodes")
@@ -338,7 +338,7 @@ async def test_a_message_cannot_be_settled_after_its_session_lock_lapsed(
 
 
 class _Told(HandClock):
-    """A clock that stands still, of one who tells the partitions the right time nevertheless."""
+    """A clock that does not move for the client but tells the partitions the right time."""
 
     def __init__(self, still: HandClock, right: HandClock) -> None:
         super().__init__()
@@ -380,7 +380,7 @@ async def test_a_renewed_session_keeps_its_messages(url: str, partitioned: bool)
 async def test_a_receive_with_an_ended_session_lock_makes_no_call(
     url: str, partitioned: bool, mode: ServiceBusReceiveMode
 ) -> None:
-    """But what was deleted when it was fetched is given out."""
+    """Messages that were deleted when they were fetched are still returned."""
     clock = HandClock()
     async with seats_at(url, partitioned=partitioned, clock=clock, lock_duration=30_000) as queue:
         await queue.say("a", "1", "2", "3")
@@ -388,7 +388,7 @@ async def test_a_receive_with_an_ended_session_lock_makes_no_call(
             inbox = receiver._inbox
             assert inbox is not None
             await eventually(lambda: len(inbox.buffer) == 2)
-            clock.passed += 31  # behind everybody's back
+            clock.passed += 31  # without a notice that the clock has moved
             with Calls(queue.transport) as calls:
                 if mode is ServiceBusReceiveMode.RECEIVE_AND_DELETE:
                     assert bodies(await receiver.receive_messages(2, 60)) == ["1", "2"]
@@ -470,7 +470,7 @@ async def test_a_renewer_reports_a_lost_session(url: str, partitioned: bool) -> 
         async with AutoLockRenewer(on_lock_renew_failure=failed) as renewer:
             receiver = await queue.session("a", auto_lock_renewer=renewer).__aenter__()
             session = session_of(receiver)
-            for partition in queue.partitions:  # somebody has taken it
+            for partition in queue.partitions:  # as if another receiver had taken the session
                 for key in partition.keys[3:5]:
                     await queue.transport.command("DEL", key, key=key)
             await eventually(lambda: told)
@@ -497,7 +497,7 @@ async def test_a_session_can_be_registered_with_a_renewer(url: str, partitioned:
             await eventually(lambda: session.auto_renew_error)
 
 
-# -- fetched ahead -----------------------------------------------------------------------------------------------------
+# -- prefetching -------------------------------------------------------------------------------------------------------
 
 
 @both
@@ -522,7 +522,7 @@ async def test_prefetched_messages_are_kept_while_the_session_is_renewed(url: st
 
 @in_memory
 async def test_messages_of_a_cancelled_call_come_before_prefetched_ones(url: str) -> None:
-    """In the moment in which the answer has come that filled what is fetched ahead as well."""
+    """The cancellation comes when the answer has just filled the buffer as well."""
     async with seats_at(url) as queue:
         await queue.say("a", *(str(number) for number in range(15)))
         async with queue.session("a", prefetch_count=5) as receiver:
@@ -550,7 +550,7 @@ async def test_messages_of_a_cancelled_call_come_before_prefetched_ones(url: str
 async def test_prefetched_messages_of_a_session_are_kept_until_its_lock_almost_ends(
     url: str, partitioned: bool
 ) -> None:
-    """Nobody else could have it meanwhile; then it is given back, which counts no delivery, and no more is fetched."""
+    """No other receiver can get them meanwhile. Then they are given back uncounted, and no more are fetched."""
     clock = HandClock()
     async with seats_at(url, partitioned=partitioned, clock=clock, lock_duration=30_000) as queue:
         await queue.say("a", *(str(number) for number in range(12)))
@@ -613,7 +613,7 @@ async def test_messages_of_a_session_can_be_received_and_deleted(url: str, parti
         assert await queue.are(0, 0)
 
 
-# -- its state ---------------------------------------------------------------------------------------------------------
+# -- the state ---------------------------------------------------------------------------------------------------------
 
 
 @both
@@ -670,7 +670,7 @@ async def test_a_lost_session_can_neither_read_nor_change_its_state(url: str, pa
 @pytest.mark.everywhere("the partitions lie on several nodes")
 @both
 async def test_sessions_are_listed_page_by_page(url: str, partitioned: bool, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Those with active messages or a state, and no others."""
+    """The list has exactly the sessions with active messages or a state."""
     monkeypatch.setattr(session_lists, "_PAGE", 100)
     async with seats_at(url, partitioned=partitioned) as queue:
         names = [f"{number:04} näme" for number in range(530)]
@@ -685,7 +685,7 @@ async def test_sessions_are_listed_page_by_page(url: str, partitioned: bool, mon
                     await session_of(receiver).set_state("")
         await queue.say("scheduled", "x", scheduled_enqueue_time_utc=datetime.now(UTC) + timedelta(hours=1))
         async with queue.session("0007 näme") as receiver:
-            await anext(receiver)  # held ones count
+            await anext(receiver)  # held messages count
             found = [name async for name in queue.client.list_queue_sessions("q")]
         assert sorted(found) == sorted([*names, "with a state"])
         pages = [[name async for name in page] async for page in queue.client.list_queue_sessions("q").by_page()]
@@ -724,7 +724,7 @@ async def test_sessions_are_listed_by_the_time_of_their_last_state_change(
         assert sorted(await listed(since)) == sorted(names)
         assert sorted(await listed(since - timedelta(seconds=1))) == sorted([*names, "at that time"])
         assert await listed(since + timedelta(seconds=11)) == []
-        naive: list[Any] = [datetime(2026, 1, 1), "yesterday"]  # noqa: DTZ001 -- that is what is refused
+        naive: list[Any] = [datetime(2026, 1, 1), "yesterday"]  # noqa: DTZ001 -- the missing zone is tested
         for wrong in naive:
             with pytest.raises((TypeError, ValueError)):
                 queue.client.list_queue_sessions("q", state_updated_after=wrong)
@@ -736,7 +736,7 @@ async def test_sessions_are_listed_by_the_time_of_their_last_state_change(
 async def test_sessions_are_listed_by_skip_and_top(
     url: str, partitioned: bool, by_time: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """No call asks for more sessions than a page has, whatever is skipped."""
+    """No call requests more sessions than a page has, even if many are skipped."""
     monkeypatch.setattr(session_lists, "_PAGE", 7)
     since = datetime(2026, 1, 1, tzinfo=UTC) if by_time else None
     async with seats_at(url, partitioned=partitioned) as queue:
@@ -755,7 +755,7 @@ async def test_sessions_are_listed_by_skip_and_top(
             assert found == every[skip : None if top is None else skip + top]
             pages = client.list_queue_sessions("q", state_updated_after=since, skip=skip, top=top).by_page()
             (first, token) = (await pages.next_page(), pages.continuation_token)
-            if token is not None:  # what another list goes on with has the same end
+            if token is not None:  # a list continued from the token ends at the same session
                 rest = client.list_queue_sessions("q", state_updated_after=since).by_page(token)
                 assert [*first, *[name async for page in rest async for name in page]] == found
         wrong: Any
@@ -774,7 +774,7 @@ async def test_listing_the_sessions_of_a_plain_queue_is_refused(url: str) -> Non
             [name async for name in queue.client.list_queue_sessions("q")]
 
 
-# -- looking, and what was deferred ------------------------------------------------------------------------------------
+# -- peeking and deferred messages -------------------------------------------------------------------------------------
 
 
 @both
@@ -819,12 +819,12 @@ async def test_a_message_deferred_by_another_session_is_not_found(url: str, part
             assert message.delivery_count == 3
 
 
-# -- all at once -------------------------------------------------------------------------------------------------------
+# -- dead-lettering a whole session ------------------------------------------------------------------------------------
 
 
 @both
 async def test_all_messages_of_a_session_can_be_dead_lettered_at_once(url: str, partitioned: bool) -> None:
-    """Over a thousand, also what is in the hands of callers or was fetched ahead, and no others."""
+    """There are over a thousand, including received and prefetched ones. Other sessions keep theirs."""
     async with seats_at(url, partitioned=partitioned) as queue:
         mine, other = queue.named(0, 2)
         async with queue.client.get_queue_sender("q") as sender:
@@ -854,13 +854,13 @@ async def test_all_messages_of_a_session_can_be_dead_lettered_at_once(url: str, 
             assert len(await receiver.receive_messages(10, 60)) == 5
 
 
-# -- what is sent without one ------------------------------------------------------------------------------------------
+# -- sending -----------------------------------------------------------------------------------------------------------
 
 
 @both
 @pytest.mark.parametrize("way", ["single", "list", "batch", "stream", "schedule", "mapping"])
 async def test_a_message_without_a_session_is_refused_before_any_call(url: str, partitioned: bool, way: str) -> None:
-    """And others that go at the same moment get through."""
+    """Concurrent sends with a session succeed."""
     async with seats_at(url, partitioned=partitioned) as queue, queue.client.get_queue_sender("q") as sender:
         bad, good = ServiceBusMessage("bad"), ServiceBusMessage("good", session_id="a")
 
@@ -898,7 +898,7 @@ async def test_a_message_without_a_session_is_refused_before_any_call(url: str, 
 
 @both
 async def test_a_batch_keeps_the_session_a_message_had_when_it_was_added(url: str, partitioned: bool) -> None:
-    """Whatever is done to them since: to the session that they named."""
+    """Later changes to a message do not change its session in the batch."""
     async with seats_at(url, partitioned=partitioned) as queue, queue.client.get_queue_sender("q") as sender:
         mine, other = queue.named(0)[0], queue.named(len(queue.partitions) - 1)[0]
         message = ServiceBusMessage("1", session_id=mine)
@@ -950,7 +950,7 @@ async def test_a_session_survives_a_reconnect(server: LocalServer) -> None:
 
 
 async def test_the_order_of_sessions_survives_failovers(replicated_cluster: LocalCluster) -> None:  # noqa: C901 -- a story
-    """Masters are killed under the load: no message is lost, and each session is handled in its order."""
+    """Masters are killed under load. No message is lost, and each session is handled in its order."""
     cluster = replicated_cluster
     names = [f"s{number}" for number in range(12)]
     handled: dict[str, list[int]] = defaultdict(list)
@@ -981,7 +981,7 @@ async def test_the_order_of_sessions_survives_failovers(replicated_cluster: Loca
                         for _ in range(5):
                             for message in await receiver.receive_messages(10, 0.05):
                                 number = int(str(message))
-                                if not handled[name] or handled[name][-1] != number:  # it may come twice
+                                if not handled[name] or handled[name][-1] != number:  # a message may come twice
                                     handled[name].append(number)
                                 await receiver.complete_message(message)
                 except ServiceBusError:
@@ -1004,7 +1004,7 @@ async def test_the_order_of_sessions_survives_failovers(replicated_cluster: Loca
         assert handled[name] == list(range(sent[name])), name
 
 
-# -- thousands of them -------------------------------------------------------------------------------------------------
+# -- many sessions -----------------------------------------------------------------------------------------------------
 
 
 @in_memory
@@ -1036,7 +1036,9 @@ async def test_short_lived_sessions_leave_almost_nothing_in_client_and_server(ur
         async def noted() -> int:
             return sum(len(held) for key, (_, held) in (await queue.whole()).items() if key.endswith(":ops"))
 
-        await asyncio.gather(*map(one, range(0, 16, 2)))  # by name: who takes any session might take one of these
+        await asyncio.gather(
+            *map(one, range(0, 16, 2))
+        )  # even numbers first, because a receiver of the next session might take one of these
         for number in range(40):
             await one(number)
         await client._connection.all_seen_off()
@@ -1052,7 +1054,7 @@ async def test_short_lived_sessions_leave_almost_nothing_in_client_and_server(ur
 
 @in_memory
 async def test_processing_a_session_takes_one_call_per_step(url: str) -> None:
-    """Accepting, receiving, completing and closing is a call each."""
+    """Accepting, receiving, completing and closing take one call each."""
     async with seats_at(url) as queue:
         await queue.say("a", *"12345")
         with Calls(queue.transport) as calls:
@@ -1063,7 +1065,7 @@ async def test_processing_a_session_takes_one_call_per_step(url: str) -> None:
 
 @in_memory
 async def test_a_call_during_the_close_of_its_session_is_refused(url: str) -> None:
-    """It is refused or done, and never does anything to the session's next holder."""
+    """So the call cannot affect the next holder of the session."""
     async with seats_at(url) as queue:
         receiver = await queue.session("a").__aenter__()
         session = session_of(receiver)

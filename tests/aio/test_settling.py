@@ -1,4 +1,4 @@
-"""Settling: done, given back, set aside, buried; once, by whoever holds the lock, and each for itself."""
+"""Settling: complete, abandon, defer and dead-letter, once, by the holder of the lock."""
 
 from __future__ import annotations
 
@@ -40,13 +40,13 @@ async def one(receiver: ServiceBusReceiver) -> ServiceBusReceivedMessage:
 
 
 async def quiet(*receivers: ServiceBusReceiver) -> None:
-    """Until they ask for nothing any more."""
+    """Wait until the receivers make no more calls."""
     watchers = [each for receiver in receivers if receiver._inbox is not None for each in receiver._inbox._watchers]
     await eventually(lambda: not any(each.watch.under_way for each in watchers))
 
 
 async def refused(queue: Queue, done: Awaitable[Any], error: type[Exception], text: str = "") -> Exception:
-    """Wait for what must be refused with this error, and see that nothing has changed."""
+    """Check that a call is refused with this error, makes no call to the server and changes nothing."""
     before = await queue.whole()
     with Calls(queue.transport) as calls, pytest.raises(error, match=text or None) as raised:
         await done
@@ -55,7 +55,7 @@ async def refused(queue: Queue, done: Awaitable[Any], error: type[Exception], te
     return raised.value
 
 
-# -- what becomes of a message -----------------------------------------------------------------------------------------
+# -- the four ways to settle -------------------------------------------------------------------------------------------
 
 
 @both
@@ -115,7 +115,7 @@ async def test_a_deferred_message_is_not_received_like_others(url: str, partitio
 
 @both
 async def test_abandoning_and_lapsing_count_a_delivery_but_releasing_does_not(url: str, partitioned: bool) -> None:
-    """Abandoned: one more. Given back unread: none. Lapsed: one more."""
+    """Abandoning counts one more delivery, giving back an unread message none, and a lapsed lock one more."""
     clock = HandClock()
     async with queue_at(url, partitioned=partitioned, clock=clock, lock_duration=30_000) as queue:
         await queue.send("a", at=-1)
@@ -130,7 +130,7 @@ async def test_abandoning_and_lapsing_count_a_delivery_but_releasing_does_not(ur
         assert (await one(receiver)).delivery_count == 3
 
 
-# -- what is refused, in Azure's order ---------------------------------------------------------------------------------
+# -- refusals, in Azure's order ----------------------------------------------------------------------------------------
 
 
 @both
@@ -192,14 +192,14 @@ async def test_a_message_is_settled_once_through_several_receivers(url: str) -> 
 
 @both
 async def test_a_lock_taken_by_another_receiver_is_lost(url: str, partitioned: bool) -> None:
-    """The server says so, although the lock has not ended by the local clock."""
+    """The server refuses the settlement although the lock has not ended by the local clock."""
     async with queue_at(url, partitioned=partitioned) as queue:
         await queue.send("a", at=-1)
         receiver = queue.receiver()
         message = await one(receiver)
         await queue.lose(message)
         (other,) = await queue.take(at=-1)
-        for settle in SETTLEMENTS.values():  # it was not settled by this, so it can be tried again
+        for settle in SETTLEMENTS.values():  # the refusal does not settle the message, so it can be tried again
             with pytest.raises(MessageLockLostError, match="has ended, or the message is gone") as raised:
                 await settle(receiver, message)
             assert (raised.value.outcome, raised.value.entity) == (Outcome.REFUSED, "q")
@@ -316,7 +316,7 @@ async def test_concurrent_completions_of_a_message_settle_it_once(url: str, part
         assert await queue.locked() == 0
 
 
-# -- together ----------------------------------------------------------------------------------------------------------
+# -- concurrent calls --------------------------------------------------------------------------------------------------
 
 
 @pytest.mark.everywhere("the partitions lie on several nodes")
@@ -352,7 +352,7 @@ async def test_a_lost_lock_fails_only_its_own_caller(url: str, partitioned: bool
 
 @both
 async def test_a_message_can_be_settled_while_its_lock_is_being_renewed(url: str, partitioned: bool) -> None:
-    """A renewal may give it another token; the settlement waits for that."""
+    """A renewal may give the message another token, so the settlement waits for it."""
     async with queue_at(url, partitioned=partitioned) as queue:
         await queue.fill(20, at=-1)
         receiver = queue.receiver()

@@ -1,4 +1,4 @@
-"""One attempt that several callers wait for together."""
+"""One attempt shared by several waiting callers."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ pytestmark = pytest.mark.anyio
 
 
 class Attempts:
-    """Attempts that end as the test says."""
+    """Attempts whose results the test sets."""
 
     def __init__(self) -> None:
         self.under_way: list[asyncio.Future[int]] = []
@@ -53,7 +53,7 @@ def lost() -> ServiceBusError:
 
 
 async def ends(caller: Awaitable[int]) -> Any:
-    """What a caller is given, or the error that it gets."""
+    """Return the result of a caller, or its error."""
     try:
         return await caller
     except ServiceBusError as error:
@@ -73,7 +73,7 @@ async def test_concurrent_callers_share_one_attempt() -> None:
 async def test_a_caller_does_not_get_the_error_of_an_attempt_begun_before_it(
     error: Callable[[], ServiceBusError],
 ) -> None:
-    """What is missing may have been made since then. Only one more attempt is made for all."""
+    """A missing entity may exist by now. One more attempt is made for all later callers."""
     attempts = Attempts()
     first = attempts.join()
     await attempts.begun(1)

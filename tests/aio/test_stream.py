@@ -1,4 +1,4 @@
-"""Sending a stream: results in order, bounded memory, errors that name the message, and an end in every way."""
+"""Sending a stream: ordered results, bounded memory, errors that name the message, and early ends."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ pytestmark = pytest.mark.anyio
 
 
 class Source:
-    """Messages, asynchronously or not; counts how many were read, and whether its end was noticed."""
+    """A synchronous or asynchronous source of messages that records the number read and its own end."""
 
     def __init__(self, count: int, body: Callable[[int], str | bytes] = str) -> None:
         self.read = 0
@@ -75,7 +75,7 @@ async def test_results_come_in_the_order_of_the_source(url: str, kind: str, *, p
         assert all(result.error is None for result in results)
         numbers = [result.sequence_number for result in results]
         assert len(set(numbers)) == 150
-        assert kind == "async" or calls.by_script["send"] <= 20  # who reads slowly does not make the first wait
+        assert kind == "async" or calls.by_script["send"] <= 20  # a slow source does not delay the first messages
         assert flat(await lies_in(queue)) == sorted(map(str, range(150)))
         if not partitioned:
             assert numbers == sorted(numbers, key=lambda number: number or 0)
@@ -151,7 +151,7 @@ async def test_the_first_failed_message_ends_the_stream_and_is_named(url: str) -
         assert [result async for result in stream] == []
         assert sender.in_flight == 0
         found = (await queue.counts()).active
-        assert 12 <= found < 1100  # and what was under way by then
+        assert 12 <= found < 1100  # messages already under way are sent too
 
 
 @in_memory
@@ -181,7 +181,7 @@ async def test_errors_can_be_returned_as_results(url: str) -> None:
         assert all((result.sequence_number is None) == (result.error is not None) for result in results)
         assert str(results[2].error).startswith("The message 2 of the stream (message id 'large') was not sent: ")
         assert getattr(results[4].error, "__notes__", None) == ["It was the message 4 of the stream."]
-        assert await sender.send_stream(source(), errors="return") == 4  # it is full by now
+        assert await sender.send_stream(source(), errors="return") == 4  # the queue is full by now
 
 
 @in_memory
@@ -244,7 +244,7 @@ async def test_an_invalid_errors_option_is_refused(url: str) -> None:
 @in_memory
 @pytest.mark.parametrize("kind", ["async", "sync"])
 async def test_leaving_the_loop_stops_reading_the_source(url: str, kind: str) -> None:
-    """What was read by then is sent."""
+    """The messages read by then are sent."""
     async with queue_at(url) as queue, queue.client.get_queue_sender("q", max_in_flight=4) as sender:
         source = Source(100)
         before = asyncio.all_tasks()
@@ -263,7 +263,7 @@ async def test_leaving_the_loop_stops_reading_the_source(url: str, kind: str) ->
 
 
 def tasks_of_lanes() -> set[asyncio.Task[Any]]:
-    """They live as long as the client does."""
+    """Return the tasks of lanes, which live as long as the client."""
     return {task for task in asyncio.all_tasks() if "_Pipeline." in getattr(task.get_coro(), "__qualname__", "")}
 
 
@@ -289,7 +289,7 @@ async def test_closing_the_stream_waits_for_messages_already_read(url: str) -> N
 
 @in_memory
 async def test_a_cancelled_iteration_ends_at_once_and_its_messages_are_sent(url: str) -> None:
-    """What was read is still brought to its end, and closing the sender waits for that."""
+    """Messages that were already read are still sent, and closing the sender waits for them."""
     async with queue_at(url) as queue, queue.client.get_queue_sender("q", max_in_flight=4) as sender:
         await sender.send_messages([])
         with Gate(queue.client) as gate:
@@ -337,7 +337,7 @@ async def test_a_failure_after_an_early_end_is_logged(url: str, caplog: pytest.L
 
 @in_memory
 async def test_closing_the_sender_ends_the_stream_with_an_error(url: str) -> None:
-    """Who iterates gets the outcomes of what was read, and then an error, for the source had not ended."""
+    """The iteration returns the outcomes of the messages read, then raises an error: the source had not ended."""
     async with queue_at(url) as queue:
         sender = queue.client.get_queue_sender("q", max_in_flight=4)
         await sender.send_messages([])
@@ -345,7 +345,7 @@ async def test_closing_the_sender_ends_the_stream_with_an_error(url: str) -> Non
 
         async def iterate() -> None:
             async for result in sender.send_stream(Source(100)):
-                results.append(result)  # noqa: PERF401  # looked at while it grows
+                results.append(result)  # noqa: PERF401  # the test reads it while it grows
 
         with Gate(queue.client) as gate:
             gate.shut = True

@@ -1,4 +1,4 @@
-"""What OpenTelemetry is told of a client's operations, and that nothing is done where nobody listens."""
+"""The spans and metrics of a client's operations, and no work without a listener."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ ENQUEUED = datetime(2026, 3, 4, 5, 6, 7, tzinfo=UTC)
 
 @dataclass
 class Received:
-    """A message as it comes from the broker."""
+    """A message as received from the broker."""
 
     application_properties: dict[Any, Any] | None = None
     message_id: str | None = "m-1"
@@ -47,7 +47,7 @@ class Received:
 
 
 class Clock:
-    """A clock that the test winds."""
+    """A clock that the test sets."""
 
     now = 1000.0
 
@@ -57,14 +57,14 @@ class Clock:
 
 @pytest.fixture
 def telemetry(listener: Listener) -> Telemetry:
-    """That of a client where both tracing and metrics are set up."""
+    """Return the telemetry of a client with tracing and metrics."""
     listener.set_up_tracing()
     listener.set_up_metrics()
     return Telemetry("shop", "redis.example", 6379)
 
 
 def own_span(name: str) -> AbstractContextManager[object]:
-    """A span of the application's own."""
+    """Start a span of the application."""
     return trace.get_tracer("application").start_as_current_span(name)
 
 
@@ -73,7 +73,7 @@ def listened_to(telemetry: Telemetry) -> bool:
 
 
 def use_everything(telemetry: Telemetry) -> list[ServiceBusMessage]:
-    """One of each, in the way a client does it. Returns what was sent."""
+    """Record one operation of each kind as a client does. Return the sent messages."""
     sent = [ServiceBusMessage(b"a"), ServiceBusMessage(b"b")]
     telemetry.create("orders", sent[:1])
     with telemetry.operation("send", "orders", messages=sent):
@@ -85,11 +85,11 @@ def use_everything(telemetry: Telemetry) -> list[ServiceBusMessage]:
     return sent
 
 
-# -- who listens -------------------------------------------------------------------------------------------------------
+# -- listeners ---------------------------------------------------------------------------------------------------------
 
 
 def python(code: str, **environment: str) -> str:
-    """What a fresh interpreter prints that runs this code."""
+    """Run code in a fresh interpreter and return its output."""
     prelude = """
 import sys
 from sbredis.aio.telemetry._telemetry import Telemetry
@@ -317,7 +317,7 @@ def test_a_trace_that_is_not_sampled_stays_unsampled(listener: Listener) -> None
 
 
 def test_receiving_settling_and_processing_link_to_the_send(telemetry: Telemetry, listener: Listener) -> None:
-    """The round trip: what one client writes into a message, another reads out of it."""
+    """One client writes the context into a message, and another reads it."""
     sent = ServiceBusMessage(b"")
     with telemetry.operation("send", "orders", messages=[sent]):
         pass
@@ -353,7 +353,7 @@ def test_each_link_of_a_batch_names_its_message(telemetry: Telemetry, listener: 
     second = REMOTE.replace("b7ad", "c7ad")
     messages = [
         Received({"traceparent": REMOTE}),
-        Received({b"Diagnostic-Id": second.encode()}, "m-2"),  # as clients of Azure write it
+        Received({b"Diagnostic-Id": second.encode()}, "m-2"),  # in the format of Azure's clients
         Received(None, "m-3"),
     ]
     with telemetry.operation("receive", "orders") as receiving:
@@ -490,7 +490,7 @@ def test_an_error_is_recorded_with_its_tracking_id(telemetry: Telemetry, listene
     assert (span.status.status_code, span.status.description) == (StatusCode.ERROR, "MessageLockLostError")
     (point,) = listener.points["messaging.client.operation.duration"]
     assert (point.attributes or {})["error.type"] == "MessageLockLostError"
-    assert "sbredis.tracking_id" not in (point.attributes or {})  # every value would be a series of its own
+    assert "sbredis.tracking_id" not in (point.attributes or {})  # every value would create a new time series
 
 
 def test_a_failed_send_is_counted_with_its_error(telemetry: Telemetry, listener: Listener) -> None:
@@ -598,7 +598,7 @@ def test_an_old_api_without_bucket_advice_is_supported() -> None:
     assert made == ("n", "s", "d")
 
 
-# -- what must hold of everything --------------------------------------------------------------------------------------
+# -- rules for all telemetry -------------------------------------------------------------------------------------------
 
 
 def test_telemetry_exposes_only_the_ids_of_a_message(telemetry: Telemetry, listener: Listener) -> None:
@@ -648,7 +648,7 @@ def test_a_unix_socket_is_an_address_without_a_port(listener: Listener) -> None:
 
 
 def test_attribute_names_follow_the_conventions(telemetry: Telemetry, listener: Listener) -> None:
-    """As the package has them whose schema is named."""
+    """The names are those of the semantic-conventions package whose schema the spans name."""
     names = {value for value in vars(messaging_attributes).values() if isinstance(value, str)}
     for name in operation_names():
         with telemetry.operation(name, "t/subscriptions/s", messages=[Received(), Received()]):

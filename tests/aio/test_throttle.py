@@ -1,4 +1,4 @@
-"""How much may be under way at once: never more than said, first come, first served, and nothing leaks."""
+"""The throttle of concurrent sends: it never exceeds its limits, serves in order and leaks nothing."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ MESSAGES, BYTES = 5, 100
 
 
 async def taking(throttle: Throttle, messages: int, size: int, seconds: float = 60) -> asyncio.Task[None]:
-    """Somebody who takes a share, or stands in the line for it."""
+    """Start a task that takes a share or waits for it."""
     task = asyncio.create_task(throttle.take(messages, size, in_seconds(seconds)))
     await turns()
     return task
@@ -52,7 +52,6 @@ async def test_a_share_above_the_limits_passes_alone() -> None:
 
 
 async def test_a_small_share_does_not_overtake_a_waiting_one() -> None:
-    """However little they want."""
     throttle = Throttle(MESSAGES, BYTES)
     assert throttle.try_take(4, 0)
     large = await taking(throttle, 3, 0)
@@ -98,7 +97,7 @@ async def test_a_waiter_cancelled_while_admitted_gives_its_share_back() -> None:
 
 
 async def test_a_waiter_cancelled_before_admission_is_skipped() -> None:
-    """Who has gone is passed over, and learns of nothing but that."""
+    """The cancelled waiter only gets its cancellation, and the next waiter gets the room."""
     throttle = Throttle(MESSAGES, BYTES)
     assert throttle.try_take(5, 0)
     going, staying = await taking(throttle, 2, 0), await taking(throttle, 2, 0)
@@ -136,7 +135,7 @@ async def test_limits_must_be_whole_numbers_of_at_least_one(wrong: Any) -> None:
 async def someone(
     throttle: Throttle, number: int, share: tuple[int, int], chance: random.Random, held: dict[int, tuple[int, int]]
 ) -> None:
-    """Takes a share, holds it for a while, and gives it back; unless cancelled, which may come at any moment."""
+    """Take a share, hold it for a while and release it. A cancellation may come at any moment."""
     if not throttle.try_take(*share):
         await throttle.take(*share, in_seconds(60))
     held[number] = share
@@ -154,7 +153,7 @@ async def someone(
     st.integers(0, 1 << 32),
 )
 def test_the_limits_are_never_exceeded(shares: list[tuple[int, int]], seed: int) -> None:
-    """Whoever comes, waits, goes away or is cancelled, in whatever order; and in the end nothing is taken."""
+    """Tasks take, wait, release and are cancelled in any order. At the end no share is taken."""
 
     async def act() -> None:
         chance = random.Random(seed)

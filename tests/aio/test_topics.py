@@ -1,4 +1,4 @@
-"""Sending to topics: who gets what, also while rules and subscriptions change."""
+"""Sending to topics: which subscriptions get which copies, also while rules and subscriptions change."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ def passed() -> float:
     return asyncio.get_running_loop().time()
 
 
-# -- who gets what -----------------------------------------------------------------------------------------------------
+# -- copies for subscriptions ------------------------------------------------------------------------------------------
 
 
 @both
@@ -134,7 +134,7 @@ async def test_a_failing_filter_makes_a_dead_letter_or_nothing(url: str, partiti
 
 @both
 async def test_a_session_subscription_dead_letters_messages_without_a_session(url: str, partitioned: bool) -> None:
-    """The rest is a dead letter there, and a message to others."""
+    """Other subscriptions get them as normal messages."""
     async with topic_at(url, {"plain": None}, partitioned=partitioned) as subject, subject.sender() as sender:
         await subject.create({"sessions": None}, requires_session=True)
         for text in "123":
@@ -177,7 +177,7 @@ async def test_a_receiver_that_waits_at_a_subscription_is_woken(url: str, partit
 
 @both
 async def test_duplicates_are_detected_before_copies_are_made(url: str, partitioned: bool) -> None:
-    """Also by a subscription that has come since, and where the first was for nobody."""
+    """This also holds for later subscriptions, and when no subscription got the first message."""
     async with (
         topic_at(url, {"one": None}, partitioned=partitioned, requires_duplicate_detection=True) as subject,
         subject.sender() as sender,
@@ -221,7 +221,7 @@ async def test_large_batches_reach_many_subscriptions(url: str, partitioned: boo
             assert sorted(map(int, await subject.texts(name))) == list(range(800))
 
 
-# -- what is no topic --------------------------------------------------------------------------------------------------
+# -- entities of other kinds -------------------------------------------------------------------------------------------
 
 
 @both
@@ -279,7 +279,7 @@ async def test_the_status_of_a_topic_and_a_subscription_is_respected(url: str, p
 
 
 class Senders:
-    """Several senders of two clients that send all the time, each message with a number."""
+    """Several senders of two clients that send numbered messages all the time."""
 
     def __init__(self, subject: Subject, other: ServiceBusClient) -> None:
         self.acknowledged: list[int] = []
@@ -312,23 +312,21 @@ class Senders:
                     batch = await sender.create_message_batch()
                     batch.add_message(message)
                     await sender.send_messages(batch, timeout=120)
-            except Exception as error:  # noqa: BLE001  # looked at in the end
+            except Exception as error:  # noqa: BLE001  # checked at the end
                 self.errors.append(error)
             else:
                 self.acknowledged.append(number)
             await asyncio.sleep(0)
 
     async def go_on(self, count: int = 30) -> None:
-        """Wait until so many more have been sent."""
+        """Wait until this number of further messages is acknowledged."""
         goal = len(self.acknowledged) + count
         await eventually(lambda: len(self.acknowledged) >= goal or self.errors)
 
 
 @both
 async def test_each_message_is_judged_by_one_set_of_rules_while_they_change(url: str, partitioned: bool) -> None:
-    """A rule is toggled between two that put different marks on a message: each has one of them, and one only, in each
-    of two subscriptions whose marks are changed one after the other.
-    """
+    """Two subscriptions toggle the mark of their rule, one after the other. Every copy has exactly one mark."""
     async with (
         topic_at(url, {"log": None}, partitioned=partitioned) as subject,
         subject.other_client() as other,
@@ -371,7 +369,7 @@ async def test_an_added_or_removed_rule_applies_from_then_on(url: str, partition
 
 @both
 async def test_a_new_subscription_gets_every_message_sent_after_its_creation(url: str, partitioned: bool) -> None:
-    """What is sent after one was created is in it, and nobody who sends notices anything."""
+    """The senders get no error while subscriptions come and go."""
     async with (
         topic_at(url, {"stays": None}, partitioned=partitioned) as subject,
         subject.other_client() as other,
@@ -405,7 +403,7 @@ async def test_changing_subscriptions_loses_and_duplicates_nothing_in_the_others
 @both
 @pytest.mark.parametrize("change", [False, True], ids=["as it was", "elsewhere"])
 async def test_senders_and_receivers_continue_with_a_recreated_topic(url: str, partitioned: bool, change: bool) -> None:
-    """Senders go on with the new one; at most they are told to send again."""
+    """A sender may get a transient error once and then sends again."""
     async with (
         topic_at(url, {"one": None}, partitioned=partitioned) as subject,
         subject.sender() as sender,
@@ -434,7 +432,7 @@ async def test_senders_and_receivers_continue_with_a_recreated_topic(url: str, p
 
 @both
 async def test_waiting_sends_go_to_the_recreated_topic(url: str, partitioned: bool) -> None:
-    """Also where another sender has noticed first."""
+    """This also holds when another sender has noticed the change first."""
     async with (
         topic_at(url, {"one": None}, partitioned=partitioned) as subject,
         subject.sender() as sender,
@@ -463,7 +461,7 @@ async def test_waiting_sends_go_to_the_recreated_topic(url: str, partitioned: bo
 async def test_sends_continue_when_a_queue_becomes_a_topic_or_a_topic_a_queue(
     url: str, partitioned: bool, way: str
 ) -> None:
-    """What waits meanwhile is sent to what is there now, or refused with an error that says so."""
+    """The concurrent sends go to the new entity."""
     async with topic_at(url, partitioned=partitioned) as subject:
         admin = subject.admin
 
@@ -496,7 +494,7 @@ async def test_sends_continue_when_a_queue_becomes_a_topic_or_a_topic_a_queue(
 
 @both
 async def test_a_lost_partition_of_a_subscription_is_recreated(url: str, partitioned: bool) -> None:
-    """A failover can lose it; senders go on, and so do receivers."""
+    """A failover can lose a partition. Senders and receivers continue."""
     subscriptions = {"one": None, "two": None}
     async with topic_at(url, subscriptions, partitioned=partitioned) as subject, subject.sender() as sender:
         await sender.send_messages(ServiceBusMessage("old"))
@@ -572,7 +570,7 @@ async def test_topic_and_subscription_both_limit_the_time_to_live(url: str) -> N
         assert await subject.texts("one") == []
 
 
-# -- what rules cannot look at -----------------------------------------------------------------------------------------
+# -- messages that cannot be judged ------------------------------------------------------------------------------------
 
 
 @in_memory
@@ -582,7 +580,7 @@ async def test_topic_and_subscription_both_limit_the_time_to_live(url: str) -> N
 async def test_a_message_that_cannot_be_judged_is_refused_and_takes_no_room(
     url: str, partitioned: bool, broken: Exception, way: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """What was sent before and after it goes its way, and the sender can be closed."""
+    """Messages before and after it are sent, and the sender can be closed."""
 
     def facts(content: Any) -> Any:
         if b"odd" in content.body:

@@ -16,7 +16,7 @@ pytestmark = pytest.mark.anyio
 
 
 async def filled(queue: Seats) -> tuple[str, str]:
-    """The names of two sessions in one partition, which have three messages each."""
+    """Send three messages each to two sessions of one partition. Return their names."""
     mine, other = queue.named(0, 2)
     for text in "123":
         await queue.say(mine, text)
@@ -26,7 +26,7 @@ async def filled(queue: Seats) -> tuple[str, str]:
 
 @both
 async def test_a_session_can_be_peeked_while_another_receiver_holds_it(url: str, partitioned: bool) -> None:
-    """Page by page, each session from where it was left; nothing of it is locked by this, or given back."""
+    """Each session continues at its own page. The peeks neither lock nor release anything."""
     async with seats_at(url, partitioned=partitioned) as queue:
         mine, other = await filled(queue)
         async with queue.session(mine) as holder:
@@ -59,7 +59,7 @@ async def test_a_session_receiver_peeks_and_deletes_without_accepting(url: str, 
 
 @both
 async def test_one_session_is_purged_except_received_and_scheduled_messages(url: str, partitioned: bool) -> None:
-    """What its holder has received, what is scheduled, and all other sessions stay."""
+    """Received and scheduled messages and all other sessions stay, even if another receiver holds the session."""
     async with seats_at(url, partitioned=partitioned) as queue:
         mine, other = await filled(queue)
         await queue.say(mine, "later", scheduled_enqueue_time_utc=datetime.now(UTC) + timedelta(hours=1))

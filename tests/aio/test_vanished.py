@@ -1,4 +1,4 @@
-"""The servers come back empty, and with them the namespace and all that was in it is gone."""
+"""Servers that come back empty: the namespace and everything in it is gone."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ pytestmark = [pytest.mark.anyio, pytest.mark.everywhere("the registry and the pa
 
 
 async def come_back_empty(transport: Transport) -> None:
-    """Every server loses what it had."""
+    """Delete all data of every server."""
     reached = set[object]()
     for number in range(16384):
         key = b"{%d}" % number
@@ -30,7 +30,7 @@ async def come_back_empty(transport: Transport) -> None:
 
 
 async def size(transport: Transport) -> int:
-    """How many keys the servers have."""
+    """Return the number of keys on all servers."""
     counts: dict[object, int] = {}
     for number in range(16384):
         key = b"{%d}" % number
@@ -71,14 +71,14 @@ async def test_a_lost_topic_and_subscription_are_recreated_with_create_if_missin
             await sender.send_messages(ServiceBusMessage("for nobody"))
             assert await reader.receive_messages(1, 2) == []
             await asyncio.to_thread(restart, server)
-            await sender.send_messages(ServiceBusMessage("for nobody"))  # the topic is there again
-            assert await reader.receive_messages(1, 2) == []  # and so is its subscription
+            await sender.send_messages(ServiceBusMessage("for nobody"))  # this creates the topic again
+            assert await reader.receive_messages(1, 2) == []  # and this its subscription
             await sender.send_messages(ServiceBusMessage("kept"))
             assert [message.body for message in await reader.receive_messages(1, 60)] == [b"kept"]
 
 
 def restart(server: LocalServer) -> None:
-    """Let a server that keeps nothing come back empty."""
+    """Restart a server without persistence, so it comes back empty."""
     server.kill()
     server.restart()
 

@@ -1,6 +1,6 @@
-"""Partitions are visited when something is due in them, although nobody sends and nobody receives.
+"""Maintenance visits partitions when something is due in them, even without any sender or receiver.
 
-What is asserted is read off the keys: calls of any kind would do what is due themselves, or tell it as if it were done.
+The assertions read the keys directly. Any script call would process the due work itself or hide it.
 """
 
 from __future__ import annotations
@@ -39,14 +39,14 @@ def offer_of(client: ServiceBusClient) -> Any:
 
 @asynccontextmanager
 async def maintained(queue: Any) -> AsyncIterator[ServiceBusClient]:
-    """Another client, which maintains the namespace and knows all there is."""
+    """Open another client that maintains the namespace and has read all partitions."""
     async with queue.other_client(maintenance=True) as client:
         await eventually(lambda: offer_of(client).visitor.at_rest)
         yield client
 
 
 async def held(queue: Queue, kind: str) -> list[str]:
-    """What the keys of a kind hold, all partitions together, without the sentinel."""
+    """Return the members of the keys of a kind in all partitions, without the sentinel."""
     found: list[str] = []
     for key, (_, members) in (await queue.whole()).items():
         if key.endswith(f":{kind}"):
@@ -55,7 +55,7 @@ async def held(queue: Queue, kind: str) -> list[str]:
 
 
 async def dead_letters(queue: Queue, count: int) -> None:
-    """Return when so many messages lie in the dead-letter queue, and no others."""
+    """Wait until this number of dead letters exists and no other message is left."""
 
     async def so_many() -> bool:
         there = await held(queue, "order")
@@ -135,7 +135,7 @@ async def test_moving_the_test_clock_expires_messages(url: str, partitioned: boo
 async def test_a_new_entity_is_found_by_its_announcement(
     url: str, partitioned: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Long before it is looked what entities there are."""
+    """The announcement arrives long before the next listing of entities."""
     monkeypatch.setattr(maintenance, "_LISTING", 3600.0)
     monkeypatch.setattr(maintenance, "_LISTING_SOON", 0.1)
     async with queue_at(url) as queue, maintained(queue):
@@ -169,7 +169,7 @@ async def test_announcements_missed_during_a_disconnection_are_caught_up(
 
 
 async def die(client: ServiceBusClient) -> None:
-    """A client whose process is killed: it says nothing to anybody."""
+    """Close a client as if its process were killed: it makes no more calls."""
 
     async def silence(*_: Any, **__: Any) -> Any:
         raise ServiceBusConnectionError("The process is dead.", outcome=Outcome.NEVER_SENT)
@@ -265,7 +265,7 @@ async def test_many_due_messages_take_several_visits(url: str, partitioned: bool
 async def test_idle_entities_cost_almost_no_calls(
     url: str, server: LocalServer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """However many there are, the server runs hardly anything but the renewals of the role."""
+    """Even with many idle entities, the server runs almost only the renewals of the role."""
     monkeypatch.setattr(maintenance, "_CLAIM", 1.2)
 
     def scripts() -> int:

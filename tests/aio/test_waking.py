@@ -1,4 +1,4 @@
-"""A receiver that waits is woken: by whatever brings something, only as many as are needed, and through every fault."""
+"""Waking waiting receivers: the causes, the number of woken receivers, faults, and the cost of waiting."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ Waiting = asyncio.Task[list[ServiceBusReceivedMessage]]
 
 
 async def waits(queue: Queue, receiver: ServiceBusReceiver, wanted: int = 1, seconds: float = 20) -> Waiting:
-    """A call that waits, registered in every partition."""
+    """Start a receive call and wait until it is registered in every partition."""
     before = await queue.waiters()
     task = asyncio.create_task(receiver.receive_messages(wanted, seconds))
     await eventually(lambda: registered(queue, before + len(queue.partitions)))
@@ -36,7 +36,7 @@ async def registered(queue: Queue, count: int) -> bool:
     return await queue.waiters() == count
 
 
-# -- what wakes --------------------------------------------------------------------------------------------------------
+# -- causes ------------------------------------------------------------------------------------------------------------
 
 
 async def _released(queue: Queue) -> None:
@@ -64,7 +64,7 @@ async def test_a_message_released_by_another_receiver_wakes_a_waiting_one(
 @both
 @pytest.mark.parametrize("what", ["scheduled", "delayed", "locked"])
 async def test_a_receiver_sleeps_until_a_message_is_due(url: str, partitioned: bool, what: str) -> None:
-    """It was told when, and asks again then."""
+    """The partition told the receiver the due time, and the receiver asks again then."""
     async with queue_at(url, partitioned=partitioned, lock_duration=150 if what == "locked" else 60_000) as queue:
         if what == "scheduled":
             await queue.send("a", at=-1, due=round(time.time() * 1000) + 150)
@@ -91,11 +91,13 @@ async def test_an_earlier_due_time_wakes_a_sleeping_receiver(url: str, partition
 
 @pytest.mark.parametrize(("how", "partitioned"), [("wants nothing any more", False), ("is closed", True)])
 async def test_a_receiver_that_leaves_passes_on_the_due_time_it_knew(url: str, partitioned: bool, how: str) -> None:
-    """Of two who wait one was woken and told, when the message was scheduled. The other gets it in time still."""
+    """One of two receivers was woken when the message was scheduled. The other still gets the message in time."""
     async with queue_at(url, partitioned=partitioned) as queue:
         receivers = queue.receiver(), queue.receiver()
         tasks = [await waits(queue, each, seconds=60) for each in receivers]
-        await queue.send("a", at=-1, due=round(time.time() * 1000) + 10_000)  # all before the wait takes much less
+        await queue.send(
+            "a", at=-1, due=round(time.time() * 1000) + 10_000
+        )  # the steps before the wait take much less time
         watches = [each._inbox._watchers[-1].watch for each in receivers if each._inbox is not None]
         await eventually(lambda: any(watch.must_look for watch in watches))
         told = [watch.must_look for watch in watches].index(True)
@@ -106,7 +108,7 @@ async def test_a_receiver_that_leaves_passes_on_the_due_time_it_knew(url: str, p
             await receivers[told].close()
         begun = asyncio.get_running_loop().time()
         assert bodies(await tasks[1 - told]) == ["a"]
-        assert asyncio.get_running_loop().time() - begun < 20  # and not when it would have come again by itself
+        assert asyncio.get_running_loop().time() - begun < 20  # long before the receiver would look again by itself
 
 
 @both
@@ -131,12 +133,12 @@ async def test_a_receiver_of_the_dead_letter_queue_is_woken(url: str, partitione
         assert bodies(await task) == ["a"]
 
 
-# -- who is woken ------------------------------------------------------------------------------------------------------
+# -- the woken receivers -----------------------------------------------------------------------------------------------
 
 
 @both
 async def test_only_one_waiting_receiver_is_woken_per_message(url: str, partitioned: bool) -> None:
-    """Ten clients wait; a message costs one of them a call, and the others nothing."""
+    """Ten receivers wait. A message takes one call of one receiver and none of the others."""
     async with queue_at(url, partitioned=partitioned) as queue:
         receivers = [queue.receiver() for _ in range(10)]
         tasks = [await waits(queue, receiver) for receiver in receivers]
@@ -162,7 +164,7 @@ async def test_every_waiting_receiver_gets_its_messages(url: str, partitioned: b
 
 @both
 async def test_a_receiver_that_stopped_waiting_passes_on_its_notice(url: str, partitioned: bool) -> None:
-    """At once, not when the next call comes by."""
+    """It does so at once and does not wait for its next call."""
     async with queue_at(url, partitioned=partitioned) as queue:
         quitter, patient = queue.receiver(), queue.receiver()
         gone = await waits(queue, quitter)
@@ -204,7 +206,7 @@ async def test_a_closed_receiver_is_unregistered(url: str, partitioned: bool) ->
 
 @in_memory
 async def test_an_idle_receiver_is_woken_only_once(url: str) -> None:
-    """It has looked once for what it was woken for, and waits no longer."""
+    """It has looked once after its notice and waits no longer."""
     async with queue_at(url, partitioned=True) as queue:
         receiver = queue.receiver()
         await queue.let_wait(receiver)
@@ -218,7 +220,7 @@ async def test_an_idle_receiver_is_woken_only_once(url: str) -> None:
 
 @both
 async def test_an_idle_receiver_that_was_woken_in_vain_does_not_register_again(url: str, partitioned: bool) -> None:
-    """What it was woken for was taken by another meanwhile. It is not there for the next one either."""
+    """Another receiver took the message meanwhile, so there is nothing to pass on."""
     async with queue_at(url, partitioned=partitioned) as queue:
         receiver = queue.receiver()
         await queue.let_wait(receiver)
@@ -287,11 +289,11 @@ async def test_a_receiver_follows_a_slot_that_moves(url: str, cluster: LocalClus
             await asyncio.to_thread(migrate, slot, source)
 
 
-# -- what waiting costs ------------------------------------------------------------------------------------------------
+# -- the cost of waiting -----------------------------------------------------------------------------------------------
 
 
 def commands(node: LocalServer) -> dict[str, int]:
-    """How often each command was executed by a server."""
+    """Return the number of executions of each command on a server."""
     said = node.ask("INFO", "commandstats")
     assert isinstance(said, str)
     lines = [line for line in said.splitlines() if line.startswith("cmdstat_")]
@@ -302,7 +304,7 @@ def commands(node: LocalServer) -> dict[str, int]:
 async def test_waiting_costs_less_than_one_command_per_second_and_server(
     url: str, target: str, request: pytest.FixtureRequest
 ) -> None:
-    """What a server has counted itself, with a receiver that waits at sixteen partitions."""
+    """The servers count the commands themselves while a receiver waits at sixteen partitions."""
     running: LocalServer | LocalCluster = request.getfixturevalue(target)
     async with queue_at(url, partitioned=True, partitions=16) as queue:
         async with queue.receiver() as receiver:
@@ -323,7 +325,7 @@ async def test_waiting_costs_less_than_one_command_per_second_and_server(
 
 @in_memory
 async def test_a_receiver_registers_again_before_its_registration_ends(url: str) -> None:
-    """It is registered for thirty seconds, and comes again after twenty-five."""
+    """A registration lasts thirty seconds, and the receiver registers again after twenty-five."""
     async with queue_at(url) as queue:
         receiver = queue.receiver()
         task = await waits(queue, receiver)

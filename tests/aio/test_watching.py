@@ -1,4 +1,4 @@
-"""Who watches over the lock of a message, and lets it go: several renewers, mixed-up arguments, copies."""
+"""Registering messages with renewers: several renewers, wrong arguments, and copies of messages."""
 
 from __future__ import annotations
 

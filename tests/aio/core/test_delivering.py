@@ -1,4 +1,4 @@
-"""Delivering a call: what follows from each outcome, and whose job it was."""
+"""Delivering a call: the next step after each outcome, and the search for the refused jobs."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ from sbredis.exceptions import (
 NEVER_SENT, UNKNOWN, REFUSED = Outcome.NEVER_SENT, Outcome.UNKNOWN, Outcome.REFUSED
 S = NextStep
 
-# What ends an attempt; the step while time is left, and the step when none is. MOVE is followed up below.
+# The error of an attempt, the step while time is left, and the step without time. MOVE is tested below.
 ROWS: list[tuple[ServiceBusError, NextStep, NextStep]] = [
     (DisplacedError("elsewhere", outcome=NEVER_SENT), S.END, S.END),
     (SettingsBehindError("behind", outcome=REFUSED), S.TELL, S.TELL),
@@ -137,7 +137,7 @@ def test_a_result_makes_the_lane_known() -> None:
     assert not delivery.leaves_lane
 
 
-# -- whose job it was --------------------------------------------------------------------------------------------------
+# -- the refused jobs --------------------------------------------------------------------------------------------------
 
 
 @dataclass
@@ -148,7 +148,7 @@ class Job:
 
 
 class Partition:
-    """A partition that takes what there is room for, all of a call or nothing, and no job that is odd."""
+    """A partition that takes all jobs of a call or none, within its room and without odd jobs."""
 
     def __init__(self, room: int) -> None:
         self.room = room
@@ -167,7 +167,7 @@ class Partition:
 
 
 def search(jobs: list[Job], partition: Partition) -> dict[int, type[ServiceBusError]]:
-    """Deliver all. Returns what became of those that were refused."""
+    """Deliver all jobs. Return the errors of the refused ones."""
     halving = Halving[Job]()
     failed: dict[int, type[ServiceBusError]] = {}
     part = jobs
@@ -193,12 +193,12 @@ def test_every_job_has_its_own_outcome(jobs: list[Job], room: int) -> None:
     partition = Partition(room)
     failed = search(jobs, partition) if jobs else {}
     assert sorted([*partition.taken, *failed]) == [job.name for job in jobs]
-    assert partition.taken == sorted(partition.taken)  # the order in which they came
+    assert partition.taken == sorted(partition.taken)  # in their original order
     by_name = {job.name: job for job in jobs}
     assert not any(by_name[name].odd for name in partition.taken)
     full = [by_name[name].size for name, error in failed.items() if error is ServiceBusQuotaExceededError]
     for size in full:
-        assert size > partition.room  # there is really no room for what was refused for that
+        assert size > partition.room  # every job refused as full really does not fit
     assert {name for name, error in failed.items() if error is MalformedCallError} <= {j.name for j in jobs if j.odd}
 
 

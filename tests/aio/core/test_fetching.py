@@ -1,4 +1,4 @@
-"""What to fetch, from where, and how much of it to keep."""
+"""Fetching: how many messages, from which partitions, and how many to keep."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ U, K, C, D, W, A = State.UNKNOWN, State.STOCKED, State.CALLED, State.DOUBTFUL, S
         ([K, K, K], 2, 5, [Fetch(2, 5, 5)], 0),
         ([K, C, K], 1, 5, [Fetch(1, 5, 5)], 2),
         ([K, U, D], 0, 5, [Fetch(0, 5, 5), Fetch(1, 0, 5), Fetch(2, 0, 5)], 1),
-        ([K, U], 0, 5, [Fetch(0, 5, 5), Fetch(1, 0, 5)], 1),  # what is missing is asked for already
+        ([K, U], 0, 5, [Fetch(0, 5, 5), Fetch(1, 0, 5)], 1),  # the missing messages are already requested
         ([K, K], 0, 1500, [Fetch(0, 1000, 1000), Fetch(1, 500, 500)], 0),
     ],
 )
@@ -50,7 +50,7 @@ def test_calls_are_made_for_the_missing_messages(
 
 
 def test_looks_wait_for_one_message_when_any_message_will_do() -> None:
-    """Otherwise it would be woken for what it does not want, before another who does."""
+    """Otherwise the receiver would be woken for messages it does not want, before a receiver that wants them."""
     assert fetches(watches_in(K, U, U), 0, 5, any_will_do=True)[0] == [Fetch(0, 5, 1), Fetch(1, 0, 1), Fetch(2, 0, 1)]
     assert fetches(watches_in(U), 0, 5, any_will_do=True)[0] == [Fetch(0, 5, 1)]
 
@@ -70,9 +70,9 @@ def test_no_more_messages_are_requested_than_are_missing(
     may = {place for place, watch in enumerate(watches) if watch.may_ask and (only is None or place in only)}
     assert set(places) <= may
     unknown = {place for place in may if not watches[place].known}
-    assert unknown <= set(places)  # whoever may have something is asked or looked at
+    assert unknown <= set(places)  # every partition that may have messages is asked or looked at
     asked = {call.place for call in calls if call.wanted}
-    assert len(asked & unknown) <= 1  # a look locks nothing, so only one that is not known is asked
+    assert len(asked & unknown) <= 1  # a look locks nothing, so at most one unknown partition is asked
     if may and not asked:
         assert len(unknown) > 1
 
@@ -95,7 +95,7 @@ def test_a_woken_receiver_that_wants_nothing_looks_without_waiting(drawn: list[S
     assert calls == [Fetch(place, 0, 0) for place, state in enumerate(drawn) if state in owing]
 
 
-# -- how much ----------------------------------------------------------------------------------------------------------
+# -- how many messages -------------------------------------------------------------------------------------------------
 
 
 def stock(most: int = 100, *, adaptive: bool = False, lock: float = 60.0) -> Stock:
@@ -108,9 +108,9 @@ def stock(most: int = 100, *, adaptive: bool = False, lock: float = 60.0) -> Sto
         (0, 0, 0, 100),
         (50, 0, 0, 50),
         (51, 0, 0, 0),
-        (0, 51, 0, 0),  # what is on its way counts as if it were there
+        (0, 51, 0, 0),  # messages on their way count as available
         (20, 30, 0, 50),
-        (0, 0, 1, 101),  # a call is made anyway: it fills the stock
+        (0, 0, 1, 101),  # a call is needed anyway, so it fills the stock
         (0, 1, 1, 100),
         (0, 60, 1, 0),
         (0, 50, 60, 110),
@@ -143,7 +143,7 @@ def test_a_returned_stock_rests_until_a_caller_asks() -> None:
 @settings(deadline=None)
 @given(st.integers(1, 1000), st.integers(0, 1000), st.integers(0, 1000), st.booleans())
 def test_refill_at_says_when_more_messages_are_missing(most: int, kept: int, coming: int, adaptive: bool) -> None:
-    """So a receiver need not ask before: nothing was missed."""
+    """A receiver need not ask before the stock falls to this level."""
     made = stock(most, adaptive=adaptive)
     assert (made.missing(kept, coming, 0, 0.0) > 0) == (kept + coming <= made.refill_at)
     assert made.wants_more(kept) == (kept < made.target)
@@ -168,7 +168,7 @@ def test_a_request_covers_the_callers_and_never_overfills_the_stock(
 def test_the_adaptive_target_matches_a_plain_computation(
     steps: list[tuple[int, float]], most: int, lock: float
 ) -> None:
-    """The obvious way: all measurements, weighed one after the other."""
+    """The plain computation weighs all measurements one after the other."""
     made, now = stock(most, adaptive=True, lock=lock), 0.0
     speeds: list[float] = []
     taken, since = 0, 0.0
@@ -226,7 +226,7 @@ def test_keep_for_returns_the_seconds_until_a_message_is_given_back(
 
 
 class Broker:
-    """Partitions with messages, and one receiver, step by step: the receiver decides by what is tested here."""
+    """A simulation of partitions with messages and one receiver that uses the decisions tested here."""
 
     def __init__(self, chance: random.Random, count: int, most: int) -> None:
         self.chance = chance
@@ -249,7 +249,7 @@ class Broker:
         for call in calls:
             self.watches[call.place].ask(self.now, call.wanted)
             self.under_way.append(call)
-        if not self.stock.most:  # nothing is locked that nobody waits for
+        if not self.stock.most:  # no message is locked without a waiting caller
             assert sum(call.wanted for call in self.under_way) <= self.waited_for
         assert self.kept <= self.stock.target
 
@@ -289,7 +289,7 @@ class Broker:
 
 
 def run(seed: int) -> None:
-    """Whoever waits gets all there is, in whatever order things happen."""
+    """Run random steps and check that every waiting caller gets the available messages."""
     chance = random.Random(seed)
     broker = Broker(chance, chance.choice([1, 2, 5]), chance.choice([0, 1, 4, 20]))
     for _ in range(chance.randrange(60)):

@@ -1,4 +1,4 @@
-"""Searching for a session: which partitions are asked, looked at and listened to, and when there is none."""
+"""Searching for a session: which partitions to ask, look at and listen to, and when none is free."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ Drawn = State | str
 
 
 def drawn(*states: Drawn, wanted: int = 0) -> list[Watch]:
-    """Watches in these states; calls under way want so many sessions."""
+    """Return watches in these states. Running calls want ``wanted`` sessions."""
     watches: list[Watch] = []
     for state in states:
         watch = watch_in(A if isinstance(state, str) else state)
@@ -114,7 +114,7 @@ def test_the_search_listens_only_when_no_session_can_be_had_otherwise(states: li
         ([F, F], True),
         ([H, LATER], True),
         ([F, LATER], True),
-        ([LATER, LATER], False),  # none has said anything
+        ([LATER, LATER], False),  # no partition has answered
         ([H, A], False),
         ([H, U], False),
         ([H, K], False),
@@ -133,25 +133,25 @@ def test_a_failed_partition_that_is_asked_again_is_not_waited_for() -> None:
     assert Search(watches, 0).found_nothing
 
 
-# -- a world -----------------------------------------------------------------------------------------------------------
+# -- a simulated world -------------------------------------------------------------------------------------------------
 
 
 @dataclass
 class Place:
-    """A partition as it really is."""
+    """The true state of a partition."""
 
     sessions: int = 0
     dead: bool = False
-    """It answers nothing."""
+    """The partition answers nothing."""
     waits: bool = False
-    """The search is registered."""
+    """The search is registered at the partition."""
     heard: bool = False
-    """The search listens to it."""
+    """The search listens to the partition."""
 
 
 @dataclass
 class World:
-    """Partitions with sessions, and one search, whose calls are answered in any order."""
+    """A simulation of partitions with sessions and one search. Its calls are answered in any order."""
 
     places: list[Place]
     waits: bool
@@ -161,9 +161,9 @@ class World:
     won: int = 0
     under_way: dict[int, Fetch] = field(default_factory=dict)
     opening: set[int] = field(default_factory=set)
-    """The partitions to which it begins to listen."""
+    """The partitions to which the search starts to listen."""
     said: set[int] = field(default_factory=set)
-    """The partitions that have answered, or of which it is known that they cannot be asked."""
+    """The partitions that have answered or failed."""
 
     def __post_init__(self) -> None:
         self.watches = [Watch() for _ in self.places]
@@ -174,7 +174,7 @@ class World:
         return self.won > 0 or (not self.waits and self.search.found_nothing)
 
     def pump(self) -> None:
-        """Do what the search says, and check that it may."""
+        """Carry out the decisions of the search and check them."""
         if self.over:
             return
         for call in self.search.calls():
@@ -189,14 +189,14 @@ class World:
             self.opening.add(place)
 
     def hear(self, place: int) -> None:
-        """A channel can be heard."""
+        """Complete the subscription to a channel."""
         self.opening.remove(place)
         self.places[place].heard = True
         self.watches[place].heard()
         self.pump()
 
     def answer(self, place: int) -> None:
-        """A partition answers as it is now."""
+        """Let a partition answer with its current state."""
         call, real, watch = self.under_way.pop(place), self.places[place], self.watches[place]
         self.said.add(place)
         if real.sessions and call.wanted:
@@ -220,7 +220,7 @@ class World:
         self.pump()
 
     def comes(self, place: int) -> None:
-        """A session becomes free, and who is registered is woken."""
+        """Let a session become free, and wake the registered search."""
         real = self.places[place]
         real.sessions += 1
         if real.waits:
@@ -229,7 +229,7 @@ class World:
             self.pump()
 
     def goes(self, place: int) -> None:
-        """Somebody else accepts a session."""
+        """Let another receiver accept a session."""
         self.places[place].sessions = max(0, self.places[place].sessions - 1)
 
     def time(self, seconds: float) -> None:
@@ -239,7 +239,7 @@ class World:
         self.pump()
 
     def steps(self) -> list[Callable[[], None]]:
-        """Everything that may happen now."""
+        """Return every step that may happen now."""
         places = range(len(self.places))
         steps: list[Callable[[], None]] = [partial(self.comes, place) for place in places]
         steps += [partial(self.goes, place) for place in places]
@@ -251,7 +251,7 @@ class World:
         return steps
 
     def settle(self) -> None:
-        """Let everything be answered that is, and all that is late be late."""
+        """Answer all calls that get an answer, and let the others be late."""
         for _ in range(60):
             while answering := [place for place in self.under_way if not self.places[place].dead]:
                 self.answer(answering[0])
@@ -273,7 +273,7 @@ def walk(choices: list[int], world: World) -> World:
 
 
 def check(world: World) -> None:
-    """A session that can be had is had in the end; without one, that is said, or it waits where it will be woken."""
+    """Check that an available session is found. Otherwise the search reports none, or waits where it will be woken."""
     if not world.over:
         world.settle()
     if world.won:

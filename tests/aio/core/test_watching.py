@@ -1,4 +1,4 @@
-"""Watching a partition: the table, row by row, and a machine that holds it against the history of what has happened."""
+"""Watching a partition: the rows of the table, and a machine that compares it with the history of events."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ PATHS: Mapping[State, tuple[Event, ...]] = {
 
 
 def watch_in(state: State, now: float = 100.0) -> Watch:
-    """A watch that got into a state by what happens."""
+    """Return a watch that reached a state by events."""
     watch = Watch()
     for event in PATHS[state]:
         BY_EVENT[event](watch, now)
@@ -191,7 +191,7 @@ ENDINGS = sorted(ENDS | {Event.FAIL, Event.REFUSE}, key=lambda event: event.name
 
 
 class Watching:
-    """The slow way to know: everything that has happened is kept, and each question is answered from all of it."""
+    """A slow reference: it keeps all events and answers each question from the whole history."""
 
     def __init__(self) -> None:
         self.watch = Watch()
@@ -209,7 +209,7 @@ class Watching:
 
     @property
     def since_ask(self) -> list[Event]:
-        """What happened after the last call began; all, if there was none."""
+        """The events since the last call began, or all events without a call."""
         events = [event for event, _ in self.happened]
         asks = [place for place, event in enumerate(events) if event is Event.ASK]
         return events[asks[-1] + 1 :] if asks else events
@@ -225,7 +225,7 @@ class Watching:
 
     @property
     def roused(self) -> bool:
-        """Whether the partition waits for us: it woke us, or may have, or the time that we alone know came."""
+        """Whether the partition waits for us: it woke us or may have, or the due time that we alone know has come."""
         since = self.since_ask
         if Event.WOKEN in since or Event.MISSED in since:
             ended = [place for place, event in enumerate(since) if event in {Event.FAIL, Event.REFUSE}]
@@ -243,7 +243,7 @@ class Watching:
     # -- what happens --
 
     def steps(self) -> list[Callable[[], None]]:
-        """Everything that may happen now. Ends of calls come often, so that walks get far."""
+        """Return every step that may happen now. Calls end often, so that walks get far."""
         steps: list[Callable[[], None]] = [partial(self.happens, event) for event in HAPPENS]
         steps += [partial(self.time, seconds) for seconds in (0.04, 1.0, 25.0)]
         if self.under_way:
@@ -294,7 +294,7 @@ class Watching:
             assert self.watch.owes_a_look == self.roused
 
     def what_may_have_something_can_be_asked(self) -> None:
-        """After an answer that says nothing of what comes, or when something has happened since the last one."""
+        """A watch may ask unless its last answer was empty or failed and no event has come since."""
         if self.under_way or self.left:
             assert not self.watch.may_ask
             return
@@ -316,7 +316,7 @@ class Watching:
             assert self.watch.look_at == due
 
     def it_is_looked_at_again_whatever_happens(self) -> None:
-        """Nothing is left alone for longer than a registration, but what must be heard first."""
+        """A partition is looked at again within a registration, except while its channel is not heard yet."""
         if self.left or self.watch.may_ask or self.watch.unheard or self.watch.late:
             return
         assert self.watch.look_at is not None
@@ -337,7 +337,7 @@ def test_the_table_agrees_with_the_history(choices: list[int], leaves: bool) -> 
 
 
 def walk(choices: list[int], leaves: bool) -> None:
-    """Have something happen for each number, and compare after each."""
+    """Let one event happen for each number, and compare after each."""
     both = Watching()
     for choice in choices:
         steps = both.steps()

@@ -133,8 +133,7 @@ class ServiceBusReceivedMessage(ServiceBusMessage):
         held = {name: getattr(self, name) for name in self.__slots__}
         return None, held | {"_content": copied(self._content), "_hold": self._hold.unlocked()}
 
-    # -- the position in the queue
-    # -----------------------------------------------------------------------------------------
+    # -- the position in the queue -------------------------------------------------------------------------------------
 
     @property
     def sequence_number(self) -> int:
@@ -170,8 +169,7 @@ class ServiceBusReceivedMessage(ServiceBusMessage):
         hold = self._hold
         return hold.delivery.failures if hold.source.peeked else hold.delivery.failures + 1
 
-    # -- the lock
-    # ----------------------------------------------------------------------------------------------------------
+    # -- the lock ------------------------------------------------------------------------------------------------------
 
     @property
     def lock_token(self) -> UUID | None:
@@ -192,8 +190,7 @@ class ServiceBusReceivedMessage(ServiceBusMessage):
             return None
         return datetime.fromtimestamp(lease.until_utc, UTC)
 
-    # -- the dead letter
-    # ---------------------------------------------------------------------------------------------------
+    # -- the dead letter -----------------------------------------------------------------------------------------------
 
     @property
     def dead_letter_reason(self) -> str | None:

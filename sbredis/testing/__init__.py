@@ -1,9 +1,10 @@
-"""For tests of what uses sbredis: a bus in memory, a clock to move, and a look at what was sent and what is left.
+"""Tools for testing applications: a bus in memory, a clock to move, and access to sent and remaining messages.
 
-pytest finds the fixtures ``sbredis_bus`` and ``sbredis_sync_bus`` by itself where sbredis is installed, and by
-``pytest_plugins = ["sbredis.testing"]`` where it was told not to look. Without pytest: ``async with Bus() as bus``.
+If sbredis is installed, pytest finds the fixtures ``sbredis_bus`` and ``sbredis_sync_bus`` by itself. If pytest does
+not load plugins automatically, use ``pytest_plugins = ["sbredis.testing"]``. Without pytest: ``async with Bus() as
+bus``.
 
-PYTEST_DONT_REWRITE: there is no assertion of a test in here.
+PYTEST_DONT_REWRITE: this module has no assertions of tests.
 """
 
 from __future__ import annotations
@@ -27,7 +28,7 @@ _LAZY = {
 
 
 def __getattr__(name: str) -> Any:
-    """What is public here, imported when it is first asked for: pytest imports this package in every run."""
+    """Import a public name when it is first used, because pytest imports this package in every run."""
     if name not in _LAZY:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
     from importlib import import_module

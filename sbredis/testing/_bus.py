@@ -59,11 +59,11 @@ __all__ = ["Bus", "Rules"]
 
 _CLOSING = 5.0
 Rules = Sequence[RuleProperties] | Mapping[str, RuleFilter | str]
-"""Rules of a subscription; or their filters by their names, and of a filter in SQL the text alone."""
+"""The rules of a subscription as a list, or as a mapping of names to filters. An SQL filter may be just its text."""
 
 
 class _Hooks:
-    """What all clients find that connect to the URL of a bus."""
+    """The hooks of all clients that connect to the URL of a bus."""
 
     def __init__(self, clock: MovableClock) -> None:
         self.clock = clock
@@ -75,18 +75,18 @@ class _Hooks:
 
 @final
 class Bus:
-    """A bus in memory, empty, with a clock of its own: ``async with Bus() as bus``, or the fixture ``bus``.
+    """An empty bus in memory with a clock of its own: ``async with Bus() as bus``, or the fixture ``sbredis_bus``.
 
-    Code under test takes :attr:`client`, or makes a client of its own from :attr:`url`, in this process, in any thread.
-    Either way it goes by :attr:`clock`. Nothing needs to be opened: everything is when it is first used. The helpers
-    look without touching anything, and from outside: what the code under test has locked stays locked.
+    Code under test uses :attr:`client`, or makes a client of its own from :attr:`url`, in this process and in any
+    thread. All these clients use :attr:`clock`. Nothing must be opened: everything opens at its first use. The helpers
+    only look from outside and change nothing: messages that the code under test has locked stay locked.
 
     Raises :class:`~sbredis.exceptions.ServerUnsuitableError` if the extra ``memory`` is not installed:
     run ``pip install '.[memory]'`` in the checkout of sbredis.
     """
 
     def __init__(self, *, begins: datetime | None = None) -> None:
-        """``begins`` is the time that the clock begins with; now unless said."""
+        """``begins`` is the first time of the clock; the current time by default."""
         self._clock = TestClock(begins)
         self._name = f"test-{secrets.token_hex(8)}"
         self._hooks = _Hooks(self._clock._clock)
@@ -115,7 +115,7 @@ class Bus:
 
     @property
     def client(self) -> ServiceBusClient:
-        """A client, closed with the bus. Once the code under test has closed it, it is another one."""
+        """A client that is closed with the bus. If the code under test closes it, this property makes another one."""
         self._check_open()
         client = self._client
         if client is None or client._connection.closed:
@@ -125,13 +125,13 @@ class Bus:
 
     @property
     def clock(self) -> TestClock:
-        """By which all goes that clients of this bus do."""
+        """The clock of all clients of this bus."""
         return self._clock
 
     async def create_queue(self, queue_name: str, **properties: Unpack[QueueOptions]) -> QueueProperties:
         """Create a queue, with the properties of :class:`~sbredis.management.QueueProperties`.
 
-        Code under test may create its queues itself, by any of the ways there are.
+        Code under test may also create its queues itself, in any way.
         """
         return await self._administration().create_queue(queue_name, **properties)
 
@@ -149,8 +149,8 @@ class Bus:
     ) -> SubscriptionProperties:
         """Create a subscription, with the properties of :class:`~sbredis.management.SubscriptionProperties`.
 
-        It takes everything, unless there are ``rules``: a list of :class:`~sbredis.management.RuleProperties`, or
-        filters by the names of their rules, as in ``rules={"dear": "price > 100"}``.
+        It receives every message, unless there are ``rules``: a list of :class:`~sbredis.management.RuleProperties`, or
+        a mapping of rule names to filters, as in ``rules={"dear": "price > 100"}``.
         """
         return await self._administration().create_subscription(
             topic_name, subscription_name, rules=None if rules is None else _rules(rules), **properties
@@ -164,9 +164,9 @@ class Bus:
         filter: RuleFilter | str = TrueRuleFilter(),  # noqa: A002, B008 -- Azure's name, and what it does not change
         action: SqlRuleAction | str | None = None,
     ) -> RuleProperties:
-        """Create a rule; of a filter in SQL and of an action the text is enough.
+        """Create a rule. An SQL filter and an action may be given as text.
 
-        A subscription that was created without ``rules`` takes everything by ``$Default`` besides.
+        A subscription that was created without ``rules`` also has the rule ``$Default``, which matches every message.
         """
         return await self._administration().create_rule(
             topic_name,
@@ -176,43 +176,42 @@ class Bus:
             action=SqlRuleAction(action) if isinstance(action, str) else action,
         )
 
-    # -- what was sent -------------------------------------------------------------------------------------------------
+    # -- messages that were sent ---------------------------------------------------------------------------------------
 
     async def sent(self, queue_or_topic_name: str) -> list[ServiceBusMessage]:
-        """All messages that any client of this bus has sent to a queue or a topic, in the order in which they were
-        taken.
+        """Return all messages that clients of this bus have sent to a queue or a topic, in the order of acceptance.
 
-        Whatever became of them since: those that were received and completed, that are scheduled, that were dropped as
-        duplicates, were for no subscription or have expired are all here, as they were when they were sent. What was
-        refused is not. Raises :class:`~sbredis.exceptions.MessagingEntityNotFoundError` if nothing was sent and there
-        is no such queue or topic.
+        They are returned as they were sent, whatever happened to them since. That includes messages that were
+        completed, are scheduled, were dropped as duplicates, matched no subscription, or have expired. It does not
+        include messages that were refused. Raises :class:`~sbredis.exceptions.MessagingEntityNotFoundError` if no
+        message was sent and there is no such queue or topic.
         """
         own = self._administration()._connection
         written = self._hooks.written.get((own.target.namespace, name_key(queue_or_topic_name)))
         if written is None:
             record = await own.record(queue_or_topic_name, deadline_of(None))
             if record.kind == "subscription":
-                raise ValueError(f"Nothing is sent to {record.path!r}: ask for what was sent to its topic.")
+                raise ValueError(f"No messages are sent to {record.path!r}: ask for the messages sent to its topic.")
         return [from_content(decode(payload)) for payload in written or ()]
 
-    # -- what is there -------------------------------------------------------------------------------------------------
+    # -- messages that are there ---------------------------------------------------------------------------------------
 
     async def messages(
         self, queue_or_topic_name: str, subscription_name: str | None = None
     ) -> list[ServiceBusReceivedMessage]:
-        """All that is in a queue or a subscription now, whatever its state, but not on its dead-letter queue: as if
-        peeked.
+        """Return all messages that are in a queue or a subscription now, in any state, as a peek would.
 
-        What is due is done first: what has expired is gone, what was scheduled for a time that has come is active.
+        The dead-letter queue is not included. Everything that is due is done first: expired messages are gone, and
+        scheduled messages whose time has come are active.
         """
         return await self._kept(queue_or_topic_name, subscription_name)
 
     async def active(
         self, queue_or_topic_name: str, subscription_name: str | None = None
     ) -> list[ServiceBusReceivedMessage]:
-        """Messages of a queue or a subscription that are still to be handled: neither scheduled nor deferred.
+        """Return messages of a queue or a subscription that still need handling: neither scheduled nor deferred.
 
-        Among them are those that are :meth:`locked`, and those that were abandoned with a delay.
+        They include the :meth:`locked` messages, and those that were abandoned with a delay.
         """
         found = await self._kept(queue_or_topic_name, subscription_name)
         return [each for each in found if hold_of(each).delivery.state not in ("f", "s")]
@@ -220,12 +219,12 @@ class Bus:
     async def locked(
         self, queue_or_topic_name: str, subscription_name: str | None = None
     ) -> list[ServiceBusReceivedMessage]:
-        """Messages of a queue or a subscription that somebody has received and not settled yet."""
+        """Return messages of a queue or a subscription that a receiver has locked and not settled yet."""
         found = await self._kept(queue_or_topic_name, subscription_name)
         return [each for each in found if hold_of(each).delivery.state in ("l", "g")]
 
     async def scheduled(self, queue_or_topic_name: str) -> list[ServiceBusReceivedMessage]:
-        """Messages of a queue or a topic whose time has not come yet; until then they are in no subscription."""
+        """Return messages of a queue or a topic whose time has not come yet. Until then no subscription has them."""
         entity = await self._entity(queue_or_topic_name)
         if entity.record.kind == "subscription":
             raise ValueError(f"Nothing is scheduled in {entity.name!r}: it waits on the topic.")
@@ -234,15 +233,16 @@ class Bus:
     async def deferred(
         self, queue_or_topic_name: str, subscription_name: str | None = None
     ) -> list[ServiceBusReceivedMessage]:
-        """Messages of a queue or a subscription that were deferred."""
+        """Return the deferred messages of a queue or a subscription."""
         found = await self._kept(queue_or_topic_name, subscription_name)
         return [each for each in found if hold_of(each).delivery.state == "f"]
 
     async def dead_lettered(
         self, queue_or_topic_name: str, subscription_name: str | None = None
     ) -> list[ServiceBusReceivedMessage]:
-        """All that is on the dead-letter queue of a queue or a subscription; ``dead_letter_reason`` of a message says
-        why it is there.
+        """Return all messages on the dead-letter queue of a queue or a subscription.
+
+        ``dead_letter_reason`` of a message says why it is there.
         """
         return await self._kept(queue_or_topic_name, subscription_name, "d")
 
@@ -255,7 +255,7 @@ class Bus:
     async def counts(
         self, queue_or_topic_name: str, subscription_name: str | None = None
     ) -> QueueRuntimeProperties | SubscriptionRuntimeProperties:
-        """How many messages are in a queue or a subscription, by where they are; counted after what is due was done."""
+        """Return the message counts of a queue or a subscription. Everything that is due is done first."""
         own = self._administration()
         await self._catch_up(await self._keeper(queue_or_topic_name, subscription_name))
         if subscription_name is None:
@@ -263,10 +263,9 @@ class Bus:
         return await own.get_subscription_runtime_properties(queue_or_topic_name, subscription_name)
 
     async def purge(self, queue_or_topic_name: str, subscription_name: str | None = None) -> int:
-        """Delete what is in a queue or a subscription and on its dead-letter queue, and return how many messages it
-        were; of a topic, what is scheduled on it.
+        """Delete the messages of a queue or a subscription and of its dead-letter queue; return the number deleted.
 
-        What is locked stays. :meth:`sent` does not forget.
+        For a topic, delete the messages that are scheduled on it. Locked messages stay. :meth:`sent` still returns all.
         """
         entity = await self._entity(queue_or_topic_name, subscription_name)
         kind, gone = entity.record.kind, 0
@@ -283,25 +282,25 @@ class Bus:
                     if name is None
                     else client.get_subscription_receiver(topic, name, sub_queue=side)
                 )
-                gone += await receiver.purge_messages()  # not opened, which an entity with sessions would refuse
+                gone += await receiver.purge_messages()  # not opened: an entity with sessions would refuse that
         return gone
 
     # -- the end -------------------------------------------------------------------------------------------------------
 
     async def close(self) -> None:
-        """Close the clients that this bus has made, and forget all that was in it."""
+        """Close the clients that this bus has made, and delete all its messages and entities."""
         if not self._closed:
             self._closed = True
             await self._close_clients(asyncio.get_running_loop())
         dismantle(self._name)
 
     def discard(self) -> None:
-        """The same from outside the event loop in which the bus was used, whether or not that still exists."""
+        """Close the bus from outside the event loop in which it was used, even if that loop no longer exists."""
         loops = {_loop_of(client) for client in self._clients}
         self._closed = True
         for loop in loops:
             if loop is None or loop.is_closed() or loop.is_running() or _in_loop():
-                continue  # it has ended and its tasks with it, or it will
+                continue  # the loop has ended with its tasks, or will end
             loop.run_until_complete(self._close_clients(loop))
         dismantle(self._name)
 
@@ -312,16 +311,16 @@ class Bus:
                     if _loop_of(client) is loop:
                         await client.close()
         except TimeoutError:
-            return  # a test ends all the same
+            return  # the test ends in any case
 
     # ------------------------------------------------------------------------------------------------------------------
 
     def _check_open(self) -> None:
         if self._closed:
-            raise ValueError("The bus is closed: a test takes a bus of its own.")
+            raise ValueError("The bus is closed: make another bus for each test.")
 
     def _administration(self) -> ServiceBusAdministrationClient:
-        """What the helpers go through: a client that the code under test cannot close, in the loop that runs now."""
+        """Return the client of the helpers, in the running loop. The code under test cannot close it."""
         self._check_open()
         own, loop = self._own, asyncio.get_running_loop()
         if own is None or self._loop is not loop or own._connection.closed:
@@ -335,7 +334,7 @@ class Bus:
         return await self._administration()._connection.entity(path, deadline_of(None))
 
     async def _keeper(self, name: str, subscription: str | None) -> Entity:
-        """A queue or a subscription. To ask a topic what it keeps would be a slip."""
+        """Return a queue or a subscription. A topic keeps no messages, so asking for it is a mistake."""
         entity = await self._entity(name, subscription)
         if entity.record.kind == "topic":
             raise ValueError(f"{entity.name!r} is a topic, which keeps no messages: name a subscription as well.")
@@ -354,7 +353,7 @@ class Bus:
         return found
 
     async def _catch_up(self, entity: Entity) -> None:
-        """Do what is due, which those who look do not do by themselves."""
+        """Do everything that is due, because a peek does not do it."""
 
         def make(partition: Partition, call_id: CallId) -> Request[Awoken]:
             return partition.due(CallId("", 0, call_id.now))
@@ -362,7 +361,7 @@ class Bus:
         topic = await self._entity(split_path(entity.name)[0]) if entity.record.kind != "queue" else None
         for number in entity.numbers:
             if topic is not None:
-                with suppress(MessagingEntityDisabledError):  # then it waits
+                with suppress(MessagingEntityDisabledError):  # scheduled messages of a disabled topic wait
                     await TopicPublisher(topic, number).publish_due(None)
             while (await entity.partition_client(number).call("u", make, deadline_of(None))).more:
                 continue
@@ -379,7 +378,7 @@ def _filter(given: RuleFilter | str) -> RuleFilter:
 
 
 def _loop_of(client: ServiceBusClient | ServiceBusAdministrationClient) -> asyncio.AbstractEventLoop | None:
-    """Where a client lives; nowhere, if it was never used."""
+    """Return the event loop of a client; ``None`` if it was never used."""
     root = client._connection._root
     return None if root is None else root.get_loop()
 

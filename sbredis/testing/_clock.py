@@ -1,4 +1,4 @@
-"""A clock that is moved by hand."""
+"""A clock that tests move."""
 
 from __future__ import annotations
 
@@ -15,12 +15,12 @@ __all__ = ["MovableClock", "TestClock"]
 
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _END = datetime(2286, 1, 1, tzinfo=UTC)
-"""The partitions count up to 13 digits of ms."""
+"""The partitions store times of up to 13 digits of ms."""
 _MICROSECOND = timedelta(microseconds=1)
 
 
 class MovableClock(Clock):
-    """What clients go by: real time, and by how much it was moved on."""
+    """The clock of the clients: real time plus the time by which the clock was moved."""
 
     kind: Literal["server", "test"] = "test"
 
@@ -31,23 +31,23 @@ class MovableClock(Clock):
 
     @property
     def nanoseconds(self) -> int:
-        """Since 1970."""
+        """Return the time in ns since 1970."""
         return time.monotonic_ns() + self._ahead
 
     def now(self) -> float:
-        """Seconds; what lasts goes by this as well, so that locks end when the clock is moved."""
+        """Return the time in seconds. Durations use it too, so locks end when the clock is moved."""
         return self.nanoseconds / 1e9
 
     def utc(self) -> float:
-        """Seconds since 1970."""
+        """Return the time in seconds since 1970."""
         return self.nanoseconds / 1e9
 
     def told(self) -> int:
-        """What partitions are told, in ms since 1970."""
+        """Return the time for the partitions, in ms since 1970."""
         return self.nanoseconds // 1_000_000
 
     def when_moved(self, moved: Callable[[], None]) -> Callable[[], None]:
-        """Have ``moved`` called in the loop that runs now, whenever the clock was moved; returns what ends that."""
+        """Have ``moved`` called in the running loop whenever the clock is moved; return a function that stops this."""
         key = object()
         self._watchers[key] = (_running_loop(), moved)
 
@@ -57,7 +57,7 @@ class MovableClock(Clock):
         return unwatch
 
     def move(self, ahead: Callable[[int], int]) -> None:
-        """Move it on by what ``ahead`` makes of the time in ns, and tell everybody, in every event loop."""
+        """Move the clock by the result of ``ahead``, which gets the time in ns; notify all watchers in their loops."""
         with self._lock:
             self._ahead += ahead(self.nanoseconds)
         here = _running_loop()
@@ -67,23 +67,23 @@ class MovableClock(Clock):
                 continue
             try:
                 loop.call_soon_threadsafe(moved)
-            except RuntimeError:  # it has ended, and with it who watched
+            except RuntimeError:  # the loop has ended, and its watcher with it
                 self._watchers.pop(key, None)
 
 
 @final
 class TestClock:
-    """The clock of a bus. It goes on like any clock, and can be moved on at once; it cannot go back.
+    """The clock of a bus. It runs like any clock, and can be moved forward at once; it cannot go back.
 
-    Locks, schedules, delays, expiry and duplicate detection go by it, in all clients of the bus. Whoever waits for a
-    message at that moment notices at once. What the test itself waits for, such as ``asyncio.sleep``, does not go by
-    it; nor do the time-outs of calls.
+    Locks, schedules, delays, expiry and duplicate detection use it, in all clients of the bus. A receiver that is
+    waiting notices a move at once. Waits of the test itself, such as ``asyncio.sleep``, and the time-outs of calls use
+    real time.
     """
 
-    __test__ = False  # pytest takes what begins with Test for tests
+    __test__ = False  # pytest collects classes whose names begin with Test
 
     def __init__(self, begins: datetime | None = None) -> None:
-        """``begins`` is the time to begin with, with a time zone; now unless said."""
+        """``begins`` is the first time of the clock, with a time zone; the current time by default."""
         self._clock = MovableClock(datetime.now(UTC) if begins is None else _checked(begins, "begins"))
 
     @property
@@ -101,9 +101,9 @@ class TestClock:
         seconds: float = 0,
         milliseconds: float = 0,
     ) -> datetime:
-        """Let so much time pass at once, by a :class:`~datetime.timedelta`, by what is named, or by both together.
+        """Move the clock forward by a :class:`~datetime.timedelta`, by the named units, or by the sum of both.
 
-        Returns what the time is then. May be called in any thread. Raises :class:`ValueError` for less than nothing.
+        Returns the new time. May be called in any thread. Raises :class:`ValueError` for a negative duration.
         """
         if by is not None and not isinstance(by, timedelta):  # pyright: ignore[reportUnnecessaryIsInstance]  # callers are not all typed
             raise TypeError(f"by is a timedelta, not {type(by).__name__}: name the unit, as in advance(seconds=30)")
@@ -122,9 +122,9 @@ class TestClock:
         return self.now
 
     def move_to(self, when: datetime) -> datetime:
-        """Move on to a time, which must have a time zone. Returns what the time is then.
+        """Move the clock forward to a time, which must have a time zone. Returns the new time.
 
-        May be called in any thread. Raises :class:`ValueError` for a time that has passed.
+        May be called in any thread. Raises :class:`ValueError` for a time in the past of the clock.
         """
         until = _nanoseconds(_checked(when, "when"))
 

@@ -1,11 +1,11 @@
-"""The fixtures. They are ordinary ones, so it does not matter which plug-in runs the asynchronous tests.
+"""The fixtures. They are synchronous, so any plug-in can run the asynchronous tests.
 
-Their names begin with ``sbredis_``: pytest loads them in every run where sbredis is installed, and a fixture ``bus``
-would collide with those of other projects.
+Their names begin with ``sbredis_``. pytest loads them in every run if sbredis is installed, and a fixture ``bus`` would
+collide with those of other projects.
 
-A bus is opened in the event loop of the test, when it is first used there, and given up from outside.
+A bus opens in the event loop of the test, at its first use there, and the fixture discards it from outside the loop.
 
-PYTEST_DONT_REWRITE: there is no assertion of a test in here.
+PYTEST_DONT_REWRITE: this module has no assertions of tests.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ __all__ = ["sbredis_bus", "sbredis_sync_bus"]
 
 @pytest.fixture
 def sbredis_bus() -> Iterator[Bus]:
-    """A fresh bus in memory, of sbredis, with a clock to move and helpers to see what was sent and what is left."""
+    """A new bus in memory, with a clock to move, and helpers to see sent and remaining messages."""
     from sbredis.testing import Bus
 
     made = Bus()
@@ -36,7 +36,7 @@ def sbredis_bus() -> Iterator[Bus]:
 
 @pytest.fixture
 def sbredis_sync_bus() -> Iterator[SyncBus]:
-    """The same for tests without an event loop: its helpers are not awaited."""
+    """A new bus for tests without an event loop: its helpers are not awaited."""
     from sbredis.testing import SyncBus
 
     with SyncBus() as made:

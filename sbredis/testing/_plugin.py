@@ -1,9 +1,9 @@
-"""What pytest loads in every run where sbredis is installed: no more than where the fixtures are.
+"""The entry point that pytest loads in every run if sbredis is installed: it only says where the fixtures are.
 
-They stand in a module of their own, because pytest refuses a plugin that comes under two names: by this entry point,
-and by ``pytest_plugins = ["sbredis.testing"]``.
+The fixtures are in a module of their own, because pytest refuses a plugin that is registered under two names: by this
+entry point, and by ``pytest_plugins = ["sbredis.testing"]``.
 
-PYTEST_DONT_REWRITE: there is no assertion of a test in here.
+PYTEST_DONT_REWRITE: this module has no assertions of tests.
 """
 
 from __future__ import annotations

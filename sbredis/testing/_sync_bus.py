@@ -41,14 +41,14 @@ T = TypeVar("T")
 
 @final
 class SyncBus:
-    """A :class:`Bus` whose helpers are not awaited: ``with SyncBus() as bus``, or the fixture ``sync_bus``.
+    """A :class:`Bus` whose helpers are not awaited: ``with SyncBus() as bus``, or the fixture ``sbredis_sync_bus``.
 
-    Code under test takes :attr:`client`, or makes its clients from :attr:`url`, in any thread, synchronous or not. The
-    helpers run in a thread of their own, which is started for the first of them.
+    Code under test uses :attr:`client`, or makes its own clients from :attr:`url`, in any thread, synchronous or
+    asynchronous. The helpers run in a thread of their own, which starts with the first helper.
     """
 
     def __init__(self, *, begins: datetime | None = None) -> None:
-        """``begins`` is the time that the clock begins with; now unless said."""
+        """``begins`` is the first time of the clock; the current time by default."""
         self._bus = Bus(begins=begins)
         self._thread = ExitStack()
         self._portal: BlockingPortal | None = None
@@ -70,7 +70,7 @@ class SyncBus:
 
     @property
     def client(self) -> ServiceBusClient:
-        """A client, closed with the bus. Once the code under test has closed it, it is another one."""
+        """A client that is closed with the bus. If the code under test closes it, this property makes another one."""
         self._bus._check_open()
         if not self._clients or self._clients[-1]._portal.closed:
             self._clients.append(ServiceBusClient(self.url))
@@ -78,7 +78,7 @@ class SyncBus:
 
     @property
     def clock(self) -> TestClock:
-        """By which all goes that clients of this bus do."""
+        """The clock of all clients of this bus."""
         return self._bus.clock
 
     def create_queue(self, queue_name: str, **properties: Unpack[QueueOptions]) -> QueueProperties:
@@ -166,7 +166,7 @@ class SyncBus:
         return self._run(partial(self._bus.purge, queue_or_topic_name, subscription_name))
 
     def close(self) -> None:
-        """Close the client and end the thread, and forget all that was in the bus."""
+        """Close the client, end the thread, and delete everything in the bus."""
         for client in self._clients:
             client.close()
         if self._portal is None:

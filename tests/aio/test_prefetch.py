@@ -186,7 +186,7 @@ async def test_prefetched_and_deleted_messages_lost_at_close_are_logged(
             async with queue.receiver(prefetch_count=5, receive_mode=mode) as receiver:
                 await filled(receiver, 5)
                 assert bodies(await receiver.receive_messages(1, 60)) == ["0"]
-        assert "4 messages that were received and deleted" in caplog.text
+        assert "4 messages are lost: they were received and deleted" in caplog.text
         assert await queue.are(3, 0)
 
 

@@ -1,4 +1,4 @@
-"""Receiving: watching partitions, the inbox of a receiver, sessions, and settling."""
+"""Receiving: watching partitions, the inbox of a receiver, sessions, settling, and renewing locks."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
-"""Accepting a session: one by its name, or the next one that is free, in whichever partition that is.
+"""Accept a session: one with a given name, or the next free one in any partition.
 
-Whoever goes away in between leaves nothing behind. What a call brings that was under way is given back, a session that
-came in the same moment as well; and where it waited, it is forgotten.
+A caller that goes away leaves nothing behind. A session that a call under way brings later is given back, and so is one
+that came at the same moment. Partitions where the caller waited forget it.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ __all__ = ["NoSessionError", "accept_named", "accept_next"]
 
 _log = logging.getLogger("sbredis.client")
 _CHECKING = 1.0
-"""So often the search makes sure that there is still a connection over which it can be woken."""
+"""The seconds between checks that a connection is left over which the search can be woken."""
 _FORGETTING = 2.0
 _CALLING = 60.0
 
@@ -50,11 +50,11 @@ class NoSessionError(OperationTimeoutError):
     """No session became free in time."""
 
     is_failure: ClassVar[bool] = False
-    """To find none is no failure: spans, metrics and the log tell it like a receive that brought nothing."""
+    """Finding no session is not a failure: spans, metrics and the log treat it like a receive without messages."""
 
 
 class _Acceptance:
-    """One call that accepts a session. A session that it brings when nobody waits for it any more is given back."""
+    """One call that accepts a session. If no caller waits any more when the session comes, it is given back."""
 
     def __init__(
         self, partition_client: PartitionClient, name: str | None, deadline: float, waiter: bytes = b""
@@ -78,13 +78,13 @@ class _Acceptance:
         return HeldSession(partition_client, found.session, lease)
 
     def give_back(self, found: Accepted) -> None:
-        """Give back the session that the answer brought, if it did."""
+        """Give back the session that the answer brought, if it brought one."""
         if found.outcome == "taken":
             lock = SessionLock(found.session, self._token)
             self._partition_client.runtime.see_off(_give_back(self._partition_client, lock))
 
     async def wanted_no_more(self) -> None:
-        """Wait for the answer, and give back what it brings."""
+        """Wait for the answer, and give back the session that it brings."""
         await asyncio.wait((self.future,))
         if not self.future.cancelled() and self.future.exception() is None:
             self.give_back(self.future.result())
@@ -94,12 +94,12 @@ async def _give_back(partition_client: PartitionClient, lock: SessionLock) -> No
     def make(partition: Partition, call_id: CallId) -> Request[int]:
         return release_session(partition, call_id, lock)
 
-    with suppress(ServiceBusError):  # its lock ends by itself
+    with suppress(ServiceBusError):  # the lock ends by itself
         await partition_client.call(lane_for("v", lock.name), make, asyncio.get_running_loop().time() + _FORGETTING)
 
 
 async def accept_named(entity: Entity, name: str, deadline: float) -> HeldSession:
-    """Lock a session, which need not have messages. Raises :class:`SessionCannotBeLockedError` if somebody else has."""
+    """Lock a session, with or without messages. Raises :class:`SessionCannotBeLockedError` if it is locked already."""
     partition_client = entity.of_session(name)
     while True:
         acceptance = _Acceptance(partition_client, name, deadline)
@@ -113,7 +113,7 @@ async def accept_named(entity: Entity, name: str, deadline: float) -> HeldSessio
         if found.outcome == "locked":
             error = SessionCannotBeLockedError(
                 f"The requested session {name!r} cannot be accepted: another receiver has its lock. It is free when "
-                "that one is closed, or lets the lock end.",
+                "that receiver is closed, or lets the lock end. Try again then.",
                 outcome=Outcome.REFUSED,
             )
             error.entity = entity.name
@@ -121,11 +121,11 @@ async def accept_named(entity: Entity, name: str, deadline: float) -> HeldSessio
 
 
 async def accept_next(entity: Entity, seconds: float, deadline: float) -> HeldSession:
-    """Lock the next session that is free, as soon as there is one.
+    """Lock the next free session, as soon as there is one.
 
-    Raises :class:`OperationTimeoutError` if there was none within so many seconds. With 0 seconds each partition is
-    asked, and none is waited at. Answers that are under way when the seconds have passed are waited for until the
-    deadline.
+    Raises :class:`OperationTimeoutError` if no session became free within ``seconds``. With 0, each partition is asked
+    once, and the call does not wait for a session. After ``seconds``, it waits until the deadline for the answers that
+    are under way.
     """
     search = _SessionSearch(entity, waits=seconds != 0)
     try:
@@ -140,17 +140,17 @@ async def accept_next(entity: Entity, seconds: float, deadline: float) -> HeldSe
 
 
 class _SessionSearch:
-    """Waiting for a session at all partitions of an entity at once, as :mod:`sbredis.aio.core._searching` decides.
+    """A search for a session at all partitions of an entity at once, as :mod:`sbredis.aio.core._searching` decides.
 
-    Whatever happens (an answer, a wake-up, a time that has come) leads to :meth:`pump`.
+    Every event (an answer, a wake-up, a timer) leads to :meth:`pump`.
     """
 
     def __init__(self, entity: Entity, *, waits: bool) -> None:
         self.identity = secrets.token_hex(5)
-        """Its name among those who wait."""
+        """The name under which partitions register the search."""
         self._entity = entity
         self._waits = waits
-        """Whether it waits for a session to become free, or wants one that is free now."""
+        """Whether to wait for a session to become free. If not, only a session that is free now will do."""
         self._loop = asyncio.get_running_loop()
         self._won: asyncio.Future[HeldSession] = self._loop.create_future()
         self._handed_over = False
@@ -159,7 +159,7 @@ class _SessionSearch:
         self._ended_moving: Callable[[], None] | None = None
 
     async def run(self, seconds: float, deadline: float) -> HeldSession:
-        """Return the session. Raises :class:`TimeoutError` if there was none within so many seconds."""
+        """Return the session. Raises :class:`TimeoutError` if there was none within ``seconds``."""
         self._entity.watchers.add(self._entity_changed)
         self._ended_moving = self._entity.runtime.clock.when_moved(self._look_anew)
         self.pump()
@@ -204,14 +204,14 @@ class _SessionSearch:
         self._set_timer()
 
     def won(self, session: HeldSession) -> None:
-        """A session was accepted."""
+        """End the search with a session that was accepted."""
         if self._won.done():
             session.give_back()
         else:
             self._won.set_result(session)
 
     def failed(self, watcher: _SessionWatcher, error: ServiceBusError) -> None:
-        """A call failed: what another attempt may mend is tried again, the rest ends the search."""
+        """Note that a call failed. If another attempt cannot succeed, end the search with the error."""
         if may_recover(error):
             _log.info("%s: %s", watcher.partition_client, error)
         elif not self._won.done():
@@ -219,7 +219,7 @@ class _SessionSearch:
         self.pump()
 
     def trouble(self) -> ServiceBusError | None:
-        """Why nothing can be said of any partition, if that is so."""
+        """Return the reason why no partition has answered, if none has."""
         if not all(watcher.live.troubled for watcher in self._watchers):
             return None
         errors = (watcher.error for watcher in self._watchers if watcher.error is not None)
@@ -228,7 +228,7 @@ class _SessionSearch:
             return error.twin()
         return OperationTimeoutError(f"{self._entity.name!r} has not answered in time.", outcome=Outcome.UNKNOWN)
 
-    # -- what happens --------------------------------------------------------------------------------------------------
+    # -- events --------------------------------------------------------------------------------------------------------
 
     def _set_timer(self) -> None:
         times = [watcher.live.watch.look_at for watcher in self._watchers]
@@ -249,14 +249,14 @@ class _SessionSearch:
         self.pump()
 
     def _entity_changed(self) -> None:
-        """The queue may have been deleted and created again, and be in other partitions now."""
+        """Start again if the queue is in other partitions now: it may have been deleted and created again."""
         if self._numbers != self._entity.numbers:
             self._leave()
             self._begin(straight=False)
-        self._loop.call_soon(self._look_anew)  # after who has learnt of it
+        self._loop.call_soon(self._look_anew)  # after the others that were told of the change
 
     def end(self) -> None:
-        """Wait no longer. What came and was not handed over is given back."""
+        """End the search. Give back a session that came and was not handed over."""
         self._entity.watchers.discard(self._entity_changed)
         if self._ended_moving is not None:
             self._ended_moving()
@@ -274,21 +274,21 @@ class _SessionSearch:
 
 
 class _SessionWatcher:
-    """A partition in which a session is searched for."""
+    """A partition that is watched during a search for a session."""
 
     def __init__(self, search: _SessionSearch, partition_client: PartitionClient) -> None:
         self.partition_client = partition_client
         self.live = LiveWatch(partition_client, search.identity, changed=search.pump, failed=self._failed)
         self.error: ServiceBusError | None = None
-        """Why the last call failed, if it did."""
+        """The error of the last call, if it failed."""
         self._search = search
         self._lane = f"k{search.identity}"
         self._loop = asyncio.get_running_loop()
         self._answer: asyncio.Future[Accepted] | None = None
-        """Of the call under way."""
+        """The answer to the call under way."""
 
     def make(self, fetch: Fetch) -> None:
-        """Make a call that was decided on."""
+        """Make a call that the search has decided on."""
         self.live.watch.ask(self._loop.time(), fetch.wanted)
         registered = bool(self.live.waiter)
         if fetch.wanted:
@@ -313,7 +313,7 @@ class _SessionWatcher:
     def _answered(self, done: asyncio.Future[Accepted], acceptance: _Acceptance | None, *, registered: bool) -> None:
         self._answer = None
         if done.cancelled():
-            return  # nobody waits any more; what it brings is given back
+            return  # the search has ended; a session that the call brings is given back
         if (error := done.exception()) is not None:
             self.live.failed(error)
             if isinstance(error, ServiceBusError) and not self.live.watch.left:
@@ -335,7 +335,7 @@ class _SessionWatcher:
         self._search.failed(self, error)
 
     def end(self) -> None:
-        """Be forgotten by the partition, so that the next in line is woken."""
+        """Leave the partition. If it has the search registered, tell it, so that it wakes the next waiter."""
         if self._answer is not None or self.live.waiter or self.live.opening:
             self.partition_client.runtime.see_off(self._leave())
         else:

@@ -1,7 +1,7 @@
-"""The messages that were fetched ahead, the oldest lock first.
+"""The buffer of messages that were fetched ahead, ordered by the end of their locks.
 
-Their locks tick. No message is given out whose lock has ended. How many are kept, and for how long, is decided in
-:mod:`sbredis.aio.core._fetching`.
+No message whose lock has ended is handed out. :mod:`sbredis.aio.core._fetching` decides how many messages are kept, and
+for how long.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ __all__ = ["Buffer"]
 
 
 class Buffer:
-    """Messages that nobody has asked for yet."""
+    """Messages that no caller has asked for yet."""
 
     __slots__ = ("_messages",)
 
@@ -32,7 +32,7 @@ class Buffer:
         return self._messages[0]
 
     def put(self, messages: Sequence[ServiceBusReceivedMessage], *, first: bool = False) -> None:
-        """Keep messages, behind the others or before them. Those whose lock ends first are always in front."""
+        """Keep messages, behind the others or before them. Messages whose locks end first are always in front."""
         kept = self._messages
         if first:
             in_order = _in_order([*messages, *islice(kept, 1)])
@@ -45,7 +45,7 @@ class Buffer:
             self._messages = deque(sorted(kept, key=_end))
 
     def pop(self, now: float) -> ServiceBusReceivedMessage | None:
-        """Take the first whose lock has not ended."""
+        """Take the first message whose lock has not ended."""
         messages = self._messages
         while messages:
             message = messages.popleft()
@@ -55,7 +55,7 @@ class Buffer:
         return None
 
     def take(self, wanted: int, now: float) -> list[ServiceBusReceivedMessage]:
-        """Take up to so many of those whose lock has not ended."""
+        """Take up to ``wanted`` messages whose locks have not ended."""
         messages = self._messages
         taken: list[ServiceBusReceivedMessage] = []
         while messages and len(taken) < wanted:
@@ -65,30 +65,30 @@ class Buffer:
         return taken
 
     def take_until(self, end: float) -> list[ServiceBusReceivedMessage]:
-        """Take those whose locks end by then."""
+        """Take the messages whose locks end by then."""
         messages, taken = self._messages, list[ServiceBusReceivedMessage]()
         while messages and _end(messages[0]) <= end:
             taken.append(messages.popleft())
         return taken
 
     def empty(self) -> list[ServiceBusReceivedMessage]:
-        """Take all."""
+        """Take all messages."""
         left = list(self._messages)
         self._messages.clear()
         return left
 
 
 def _end(message: ServiceBusReceivedMessage) -> float:
-    """When the lock of a message ends; all the same for those that have none."""
+    """Return when the lock of a message ends; the same for all messages without a lock."""
     lease = hold_of(message).lease
     return 0.0 if lease is None else lease.until
 
 
 def _under_one_lock(messages: Sequence[ServiceBusReceivedMessage]) -> bool:
-    """Whether messages share one lock, as those of one call do."""
+    """Return whether messages share one lock, as the messages of one call do."""
     return len({id(hold_of(message).lease) for message in messages}) <= 1
 
 
 def _in_order(messages: Sequence[ServiceBusReceivedMessage]) -> bool:
-    """Whether the lock of each message ends no later than that of the next one."""
+    """Return whether the lock of each message ends no later than that of the next one."""
     return all(_end(one) <= _end(other) for one, other in pairwise(messages))

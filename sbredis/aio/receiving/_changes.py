@@ -1,4 +1,4 @@
-"""What a settlement changes about a message, and delays, as the engine takes them."""
+"""Convert the arguments of a settlement for the engine: changes to the message, and a delay."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ def changes_of(
     reason: str | None,
     description: str | None,
 ) -> bytes:
-    """The changes of a settlement, those that were made before included."""
+    """Return the changes of a settlement, together with those of earlier settlements."""
     changes = decode_changes(hold.delivery.changes)
     require_modification(modify)
     if modify is not None:
@@ -41,21 +41,21 @@ def changes_of(
     )
     if len(made) > _MOST_BYTES:
         raise MessageSizeExceededError(
-            f"The properties of message {hold.sequence_number} would have {len(made)} bytes; a message may have "
-            f"{_MOST_BYTES}.",
+            f"The properties of message {hold.sequence_number} would have {len(made)} bytes. At most {_MOST_BYTES} are "
+            "allowed: store fewer or smaller ones.",
             outcome=Outcome.NEVER_SENT,
         )
     return made
 
 
 def require_modification(modify: object) -> None:
-    """Refuse what is no mapping of properties."""
+    """Refuse modifications that are not a mapping of properties."""
     if modify is not None and not isinstance(modify, Mapping):
         raise TypeError(f"properties_to_modify is a mapping of properties, not {type(modify).__name__}")
 
 
 def require_reason(reason: object, description: object) -> None:
-    """Refuse what is not why a message is a dead letter."""
+    """Refuse a reason or description for a dead letter that is not text, or is too long."""
     for name, text in (("reason", reason), ("error_description", description)):
         if text is not None and not isinstance(text, str):
             raise TypeError(f"{name} is text, not {type(text).__name__}")
@@ -64,7 +64,7 @@ def require_reason(reason: object, description: object) -> None:
 
 
 def delay_of(delay: timedelta | float | None) -> int:
-    """A delay in ms."""
+    """Return a delay in ms."""
     if delay is None:
         return 0
     if isinstance(delay, timedelta):

@@ -1,4 +1,4 @@
-"""Completing many messages at once: one call for all messages of a partition."""
+"""Complete many messages at once, with one call for all messages of a partition."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ __all__ = ["complete"]
 
 
 class _Completion(CallJob[Settled]):
-    """Messages that are completed in one call. It notes itself which of them were: its caller may be gone by then."""
+    """Messages to complete in one call. The job itself notes which of them were, because its caller may be gone."""
 
     __slots__ = ("holds",)
 
@@ -44,15 +44,15 @@ class _Completion(CallJob[Settled]):
         return settled
 
     def ended(self) -> None:
-        """What was not settled can be."""
-        del self.make  # it is a method of this job, so the two would keep each other
+        """Mark the messages as not settled, if the call did not run, so that they can be settled later."""
+        del self.make  # it is a method of this job, so the job would keep itself in memory
         if not self.done:
             for hold in self.holds:
                 hold.settled = False
 
 
 async def complete(entity: Entity, holds: Sequence[Hold], deadline: float) -> list[Hold]:
-    """Complete messages whose locks hold by our clock. Returns those whose locks were lost all the same."""
+    """Complete messages whose locks hold by our clock. Returns those whose locks turned out to be lost."""
     places: dict[PartitionClient, list[Hold]] = {}
     for hold in holds:
         hold.settled = True

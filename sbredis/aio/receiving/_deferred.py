@@ -1,8 +1,9 @@
-"""Receiving deferred messages by their numbers: all that were asked for, or none.
+"""Receive deferred messages by their sequence numbers: all messages that the caller asked for, or none.
 
-A call of the script gives out as much as may hold up the server, so many calls may be needed. The first call to a
-partition names all of its messages, so that one that is missing is noticed before any is locked. The calls after it
-name few more than found room before. Whatever goes wrong, what was locked is given back, which counts no delivery.
+One call returns only a limited number of bytes, so that it does not hold up the server. So many calls may be needed.
+The first call to a partition names all of its messages, so that a missing one is noticed before any is locked. Later
+calls name only a few more than the last one returned. If anything fails, all locked messages are given back, which does
+not count as a delivery.
 """
 
 from __future__ import annotations
@@ -24,19 +25,19 @@ if TYPE_CHECKING:
 __all__ = ["Deferred", "next_names", "not_found"]
 
 _ROOM = 1024 * 1024
-"""Bytes of messages that one call gives out. Several small answers hold the server for less time than a large one."""
+"""The bytes that one call returns. Several small answers hold up the server for less time than a large one."""
 _FEWEST = 16
 _ROUNDS = 3
-"""How often a message is asked for whose lock ended on the way."""
+"""How often to ask again for messages whose locks ended on the way."""
 
 
 def next_names(rest: list[str], fitted: int) -> list[str]:
-    """The names for the next call, when so many found room in the last one: no long list for a few large messages."""
+    """Return the names for the next call. If only a few large messages fitted into the last one, these are few."""
     return rest[: max(_FEWEST, 2 * fitted)]
 
 
 def not_found(entity: Entity, missing: Sequence[int]) -> MessageNotFoundError:
-    """The error of who asked for these."""
+    """Return the error for deferred messages that were not found."""
     error = MessageNotFoundError(
         f"Not deferred, or no longer, or locked, or expired: {', '.join(map(str, missing))}. None was received.",
         outcome=Outcome.REFUSED,
@@ -46,7 +47,7 @@ def not_found(entity: Entity, missing: Sequence[int]) -> MessageNotFoundError:
 
 
 class Deferred:
-    """One caller's deferred messages."""
+    """One caller's request for deferred messages."""
 
     def __init__(
         self,
@@ -65,13 +66,13 @@ class Deferred:
         self._found: dict[int, ServiceBusReceivedMessage] = {}
 
     async def receive(self, numbers: Sequence[int]) -> list[ServiceBusReceivedMessage]:
-        """The messages of these sequence numbers, in this order. Raises an error, and keeps none, if one is missing."""
+        """Return the messages with these sequence numbers, in this order. If one is missing, raise and keep none."""
         places, missing = self._places(numbers)
         if missing:
             raise not_found(self._entity, missing)
         deletes = self._receive_mode is not ServiceBusReceiveMode.PEEK_LOCK
         if deletes and len(places) == 1 and len(next(iter(places.values()))) <= MAXIMUM_CALL_MESSAGES:
-            # Only what one call brings is deleted at once: of several calls, the second may find that one is missing.
+            # Delete at once only if one call is enough: the second of several may find that a message is missing.
             self._mode = "delete"
         try:
             for partition_client, names in places.items():
@@ -86,7 +87,7 @@ class Deferred:
         return [self._found[number] for number in numbers if number in self._found]
 
     def _places(self, numbers: Sequence[int]) -> tuple[dict[PartitionClient, list[str]], list[int]]:
-        """Which partition is to be asked for which messages, and what no partition can have."""
+        """Return the messages to ask each partition for, and the numbers that no partition can have."""
         entity = self._entity
         places: dict[PartitionClient, list[str]] = {}
         missing: list[int] = []
@@ -99,7 +100,7 @@ class Deferred:
         return places, missing
 
     async def _fetch(self, partition_client: PartitionClient, names: list[str]) -> None:
-        """Receive all of these from their partition."""
+        """Receive all of these messages from their partition."""
         rest, asked = names, names[:MAXIMUM_CALL_MESSAGES]
         while rest:
             result, messages = await self._call(partition_client, asked)
@@ -109,14 +110,14 @@ class Deferred:
                 base = self._entity.base(partition_client.number)
                 raise not_found(self._entity, [base + int(name.removeprefix("d")) for name in result.missing])
             fitted = len(asked) - result.left
-            if not fitted:  # what does not fit into one call is not deleted by one
+            if not fitted:  # messages that do not fit into one call are not deleted by one
                 self._mode = "lock"
                 continue
             rest = rest[fitted:]
             if self._mode == "lock" and len(messages) < fitted:
                 given = {
                     hold_of(message).name for message in messages
-                }  # the rest lapsed before a repetition was answered
+                }  # the locks of the others ended before the repeated call was answered
                 rest += [name for name in asked[:fitted] if name not in given]
             asked = next_names(rest, fitted) if result.left else rest[:MAXIMUM_CALL_MESSAGES]
 
@@ -142,14 +143,14 @@ class Deferred:
             result = await partition_client.carry_out("f", job)
         except ServiceBusError as error:
             if error.outcome is Outcome.UNKNOWN and mode == "lock" and session is None:
-                # If the call ran after all, they are locked for nobody. The token of a session's lock may hold them for
-                # another caller, so there they stay until the session is given back.
+                # If the call did run, the messages are locked, and no caller has them. In a session, they stay locked
+                # until it is given back: its token may also hold them for another caller.
                 partition_client.give_back_named(token, names)
             raise
         return result, made(result)
 
     async def _replace_ended(self) -> None:
-        """Ask again for what is not locked any more: no message is handed over whose lock has ended."""
+        """Ask again for messages whose locks have ended, so that none of these is handed out."""
         if self._session is not None:
             self._session.check()
             return
@@ -160,7 +161,7 @@ class Deferred:
                 return
             if not left:
                 break
-            # The partition may take it that the locks last longer than we do.
+            # By the partition's clock, these locks may last longer than by ours.
             given = [self._entity.partition_client_of(hold).give_back(hold) for hold in ended]
             await asyncio.wait([future for future in given if future is not None])
             places, _ = self._places([hold.sequence_number for hold in ended])
@@ -169,14 +170,14 @@ class Deferred:
             for partition_client, names in places.items():
                 await self._fetch(partition_client, names)
         error = MessageLockLostError(
-            "Locks ended before all of the deferred messages were here. None was received: ask for fewer at once.",
+            "Locks ended before all of the deferred messages were here. None was received. Ask for fewer at once.",
             outcome=Outcome.REFUSED,
         )
         error.entity = self._entity.name
         raise error
 
     async def _delete(self) -> None:
-        """Delete what was locked, now that all of it is here."""
+        """Delete the locked messages, now that all of them are here."""
         found = [hold_of(message) for message in self._found.values()]
         jobs = [
             (self._entity.partition_client_of(hold), SettleJob(hold.lock(), self._deadline, hold))

@@ -1,6 +1,6 @@
-"""A session whose lock this client has, as those know it that receive from the session, renew its lock or end it.
+"""A session that this client has locked: receive from it, renew its lock, and end it.
 
-Applications see it as a :class:`~sbredis.aio.ServiceBusSession`.
+Applications use it as a :class:`~sbredis.aio.ServiceBusSession`.
 """
 
 from __future__ import annotations
@@ -40,41 +40,41 @@ _RELEASING = 5.0
 
 
 def lane_for(letter: str, session: str) -> str:
-    """A lane for calls about a session: a few of them share all sessions, so that no partition keeps one for each."""
+    """Return a lane for calls about a session. All sessions share a few, so that the partition remembers only these."""
     return f"{letter}{crc32(session.encode()) % _LANES}"
 
 
 def state_bytes(state: str | bytes | bytearray | None) -> bytes | None:
-    """What is kept as the state of a session."""
+    """Return the stored form of a session's state."""
     if state is not None and not isinstance(state, (str, bytes, bytearray)):  # pyright: ignore[reportUnnecessaryIsInstance]  # callers are not all typed
         raise TypeError(f"the state of a session is str, bytes or None, not {type(state).__name__}")
     return state.encode() if isinstance(state, str) else None if state is None else bytes(state)
 
 
 class HeldSession:
-    """A session whose lock this client has."""
+    """A session that this client has locked."""
 
     def __init__(self, partition_client: PartitionClient, name: str, lease: MessageLease) -> None:
         self.partition_client = partition_client
         self.entity = partition_client.entity
         self.name = name
         self.lease = lease
-        """Its lock, which all of its messages share."""
+        """The lock of the session, which all of its messages share."""
         self.settled = False
-        """It was given back."""
+        """Whether the session was given back."""
         self.watchers: tuple[Callable[[Any], None], ...] = ()
         """Called once, with this object, when the session is given back."""
         self.recalled: Callable[[float], AbstractAsyncContextManager[Any]] = nullcontext
-        """A while, up to a deadline, in which its receiver fetches and keeps none of its messages."""
+        """A context, with a deadline, in which the session's receiver fetches and keeps none of its messages."""
         self._runtime = partition_client.runtime
         self._given_back = False
-        """It was given back while its lock held."""
+        """Whether the session was given back while its lock held."""
         self._waiting: set[asyncio.Event] = set()
-        """Of those who wait for the end of the lock: set when something about it has changed."""
+        """The events of those who wait for the end of the lock. They are set when the lock has changed."""
 
     @property
     def lock(self) -> SessionLock:
-        """What a call needs that is made under the lock."""
+        """The name and the token that a call under the lock needs."""
         return SessionLock(self.name, self.lease.token)
 
     @property
@@ -83,18 +83,18 @@ class HeldSession:
         return not self.settled and not self.lock_expired(self._runtime.clock.now())
 
     def lock_expired(self, now: float) -> bool:
-        """Whether its lock has ended by the clock of this process."""
+        """Return whether its lock has ended by the clock of this process."""
         return self.lease.until <= now
 
     def check(self) -> None:
-        """Raise if nothing can be done with it any more."""
+        """Raise if nothing can be done with the session any more."""
         if self.settled:
-            raise ValueError("The session was given back: accept it again.")
+            raise ValueError("The session was given back. Accept it again.")
         self._runtime.check_open()
         if self.lock_expired(self._runtime.clock.now()):
             error = SessionLockLostError(
-                f"The lock on the session {self.name!r} has ended. Accept it again, and renew the lock of what takes "
-                "longer.",
+                f"The lock on the session {self.name!r} has ended. Accept the session again, and renew its lock if "
+                "handling takes longer than the lock.",
                 outcome=Outcome.NEVER_SENT,
             )
             error.entity = self.entity.name
@@ -103,7 +103,7 @@ class HeldSession:
     # -- calls ---------------------------------------------------------------------------------------------------------
 
     async def read_state(self, deadline: float) -> bytes | None:
-        """Return what is kept for the session."""
+        """Return the state of the session."""
 
         def make(partition: Partition, call_id: CallId) -> Request[bytes | None]:
             return get_state(partition, self.lock, CallId("", 0, call_id.now))
@@ -111,7 +111,7 @@ class HeldSession:
         return await self._call("q", make, deadline)
 
     async def write_state(self, kept: bytes | None, deadline: float) -> None:
-        """Keep something for the session."""
+        """Set the state of the session."""
 
         def make(partition: Partition, call_id: CallId) -> Request[bool]:
             return set_state(partition, call_id, self.lock, kept)
@@ -119,7 +119,7 @@ class HeldSession:
         await self._call("t", make, deadline)
 
     async def bury(self, changes: bytes, deadline: float) -> int:
-        """Move all of its messages to the dead-letter queue with these changes. Returns how many there were."""
+        """Move all messages of the session to the dead-letter queue with these changes. Returns how many there were."""
 
         def make(partition: Partition, call_id: CallId) -> Request[Purged]:
             return bury_session(partition, call_id, self.lock, changes)
@@ -132,7 +132,7 @@ class HeldSession:
                 return count
 
     async def renew(self, deadline: float) -> None:
-        """Lock it for the full duration from now on."""
+        """Lock the session for the full duration from now on."""
 
         def make(partition: Partition, call_id: CallId) -> Request[int]:
             return renew_session(partition, call_id, self.lock)
@@ -164,7 +164,7 @@ class HeldSession:
     # -- the end -------------------------------------------------------------------------------------------------------
 
     async def abandon(self, holds: Sequence[Hold]) -> None:
-        """Count a failed delivery for these messages; if that cannot be said, the end of the lock counts it."""
+        """Count a failed delivery for each of these messages. If a call fails, the end of the lock counts it."""
         if not self.locked:
             return
         deadline = asyncio.get_running_loop().time() + _RELEASING
@@ -179,7 +179,7 @@ class HeldSession:
                 _log.debug("%s: a failed delivery was not counted: %s", self.entity.name, error)
 
     async def release(self) -> None:
-        """Give it back, with all messages that are held of it; if that cannot be said, its lock ends by itself."""
+        """Give the session back, with all its messages that are held. If the call fails, the lock ends by itself."""
         if self.settled:
             return
         self._given_back = self.locked
@@ -195,11 +195,11 @@ class HeldSession:
                 )
 
     def give_back(self) -> None:
-        """Give it back beside everything else."""
+        """Give the session back in the background."""
         self._runtime.see_off(self.release())
 
     def let_go(self) -> None:
-        """Tell all watchers that nobody needs to watch over its lock any more."""
+        """Tell all watchers that they need not watch the lock any more."""
         watchers, self.watchers = self.watchers, ()
         for watcher in watchers:
             watcher(self)
@@ -210,7 +210,7 @@ class HeldSession:
         self._tell_waiting()
 
     async def wait_lost(self, seconds: float | None) -> bool:
-        """Wait until the lock is lost. Returns ``False`` if it is given back, or the time has passed, before that."""
+        """Wait until the lock is lost. Returns ``False`` if the session is given back, or the time passes, first."""
         loop, clock = asyncio.get_running_loop(), self._runtime.clock
         ends = None if seconds is None else loop.time() + seconds
         changed = asyncio.Event()

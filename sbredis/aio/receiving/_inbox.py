@@ -1,11 +1,11 @@
-"""The inbox of a receiver: messages are fetched as callers ask for them, and given to the callers in their order.
+"""The inbox of a receiver: it fetches messages as callers ask for them, and gives them to the callers in their order.
 
-Nothing here waits but the callers. Whatever happens (somebody asks, a call is answered, a partition wakes us, a time
-has come) leads to :meth:`Inbox.pump`, which makes the calls that are wanted now. :mod:`sbredis.aio.core._fetching`
-decides which these are, by what :mod:`sbredis.aio.core._watching` knows of each partition.
+Only callers wait in it. Every event (a new caller, an answer, a wake-up, a timer) leads to :meth:`Inbox.pump`, which
+makes the calls that are wanted now. :mod:`sbredis.aio.core._fetching` decides on these calls, using what
+:mod:`sbredis.aio.core._watching` knows of each partition.
 
-A message that nobody waits for any more when it comes is kept, if there is room for it, or given back uncounted. A call
-whose answer is late is answered in the end; meanwhile the other partitions are asked.
+If no caller waits any more when a message comes, the message is kept if there is room, or given back uncounted. If an
+answer is late, the inbox asks the other partitions, and takes the late answer when it comes.
 """
 
 from __future__ import annotations
@@ -44,15 +44,15 @@ __all__ = ["Inbox"]
 
 _log = logging.getLogger("sbredis.client")
 _GATHERING = 0.2
-"""Who has got something waits no longer than this for more,"""
+"""The longest wait in seconds for the next message, once a caller has got one."""
 _LONGEST_GATHERING = 1.0
-"""and no longer than this, or a quarter of a lock, for all of it."""
+"""The longest wait in seconds for all further messages, if a quarter of a lock is not shorter."""
 _CHECKING = 1.0
-"""So often those who wait make sure that there is still a connection over which they can be woken."""
+"""The seconds between checks that a connection is left over which waiting callers can be woken."""
 
 
 class Inbox:
-    """The messages of one receiver: of the entity itself or its dead-letter queue."""
+    """The messages of one receiver, from an entity itself or from its dead-letter queue."""
 
     def __init__(
         self,
@@ -76,21 +76,21 @@ class Inbox:
         """The messages that were fetched ahead."""
         lock = entity.record.settings.lock_duration / 1000
         self.stock = Stock(prefetch, adaptive=adaptive, lock=lock, now=self._loop.time())
-        """How many are fetched ahead."""
+        """Decides how many messages are fetched ahead."""
         self._callers: deque[ReceiveCall] = deque()
         self.session = session
-        """The one whose messages these are."""
+        """The session that the messages belong to, if the receiver has one."""
         self._holds = 0
-        """How many want nothing to be asked for just now."""
+        """The number of contexts that stop fetching now."""
         self._returning: set[asyncio.Future[None]] = set()
-        """What is being given back to a session, in which order matters."""
+        """The messages that are being given back to a session, in which their order matters."""
         self._empty = empty
         self._numbers = entity.numbers
         self._watchers = self._new_watchers()
         self._coming = 0
         """For how many messages calls under way ask."""
         self._turn = 0
-        """With which partition to start the next time."""
+        """The partition to start with next time."""
         self._closed = False
         self._timer: asyncio.TimerHandle | None = None
         self._trouble: ServiceBusError | None = None
@@ -100,10 +100,11 @@ class Inbox:
     # -- for callers ---------------------------------------------------------------------------------------------------
 
     async def take(self, wanted: int, seconds: float | None, *, gather: bool = True) -> list[ServiceBusReceivedMessage]:
-        """Up to so many messages, as soon as there are any; none if none came in so many seconds.
+        """Return up to ``wanted`` messages as soon as there are any. Return none if none comes within ``seconds``.
 
-        With 0 seconds, what is there now: each partition is asked, and none is waited at. Without ``gather`` no more is
-        waited for than the first. Who waits and is cancelled gives back what came in the same moment.
+        With 0 seconds, return the messages that are there now: each partition is asked once. Without ``gather``, do not
+        wait for more messages after the first ones. If the caller is cancelled, messages that came at the same moment
+        are given back.
         """
         deadline = None if seconds is None else self._loop.time() + seconds
         while True:
@@ -111,13 +112,13 @@ class Inbox:
             now = self._clock.now()
             if all(lease is None or lease.until > now for lease in {hold_of(message).lease for message in got}):
                 return got
-            # The process was stopped, or the clock of a test was moved, while the call was under way.
+            # Locks ended during the call: the process was stopped, or a test moved its clock.
             live = [message for message in got if not hold_of(message).lock_expired(now)]
             if live:
                 return live
 
     def next_kept(self) -> ServiceBusReceivedMessage | None:
-        """The oldest message that was fetched ahead, if there is one whose lock holds. Nobody waits for it."""
+        """Return the oldest message in the buffer whose lock holds, without waiting, or ``None``."""
         message = self.buffer.pop(self._clock.now())
         if message is not None:
             self.stock.took(1)
@@ -168,9 +169,7 @@ class Inbox:
         return caller.got
 
     async def _gather(self, caller: ReceiveCall, deadline: float | None) -> None:
-        """Wait for the first message until the deadline, and then for more while they come soon, though not for long:
-        the first one's lock ticks.
-        """
+        """Wait until the deadline for a message, then briefly for more: the lock of the first one is running out."""
         enough: float | None = None
         while caller.waits and not caller.content:
             until = deadline
@@ -184,7 +183,7 @@ class Inbox:
                 return
 
     async def _news_for(self, caller: ReceiveCall, until: float | None) -> bool:
-        """Wait until a caller is told something. Returns whether it was in time."""
+        """Wait until there is news for a caller. Returns whether it came in time."""
         if not caller.news.done():
             try:
                 async with asyncio.timeout_at(until):
@@ -195,13 +194,13 @@ class Inbox:
         return True
 
     def _ask_all(self, caller: ReceiveCall) -> None:
-        """Have each partition asked for who wants what is there now."""
+        """Ask each partition, for a caller that wants the messages that are there now."""
         caller.unanswered = {watcher: watcher.watch.calls for watcher in self._watchers}
         for watcher in self._watchers:
             watcher.watch.wanted_now()
 
     async def _answers(self, caller: ReceiveCall) -> None:
-        """Wait until all partitions have answered, or it has what it wants."""
+        """Wait until all partitions have answered, or the caller has all messages that it wants."""
         until = self._loop.time() + ANSWERING
         while caller.waits and caller.unanswered and not caller.content:
             if not await self._news_for(caller, until):
@@ -221,7 +220,7 @@ class Inbox:
             await self._news_for(caller, min(until, now + _CHECKING))
 
     def answered(self, watcher: PartitionWatcher) -> None:
-        """A partition has nothing more, or cannot say: who wants what is there now need not wait for it."""
+        """Note that a partition has nothing more, or cannot say. Callers that need its answer stop waiting for it."""
         for caller in self._callers:
             unanswered = caller.unanswered
             if unanswered is None or watcher not in unanswered:
@@ -230,10 +229,10 @@ class Inbox:
                 del unanswered[watcher]
                 caller.tell()
             else:
-                watcher.watch.wanted_now()  # the call was made before the caller came
+                watcher.watch.wanted_now()  # the call was made before this caller came
 
     def _pass_over_late(self) -> None:
-        """Who has heard of some partitions does not wait for those that do not answer."""
+        """Stop waiting for late partitions, for each caller that another partition has answered."""
         for caller in self._callers:
             unanswered = caller.unanswered
             if not unanswered or len(unanswered) == len(self._watchers):
@@ -244,13 +243,13 @@ class Inbox:
 
     @property
     def only_wants_what_is_there(self) -> bool:
-        """Whether those who want messages now wait for none."""
+        """Whether no caller waits for messages that are still to come."""
         if self.stock.wants_more(len(self.buffer)) or not self._callers:
             return False
         return all(caller.unanswered is not None for caller in self._callers)
 
     def _unreachable(self) -> ServiceBusError:
-        """Why nothing was received, when that says nothing about what there is."""
+        """Return the error for a receive that got nothing because no partition has answered."""
         if self._trouble is not None:
             return self._trouble.twin()
         target = self.entity.runtime.target
@@ -262,35 +261,35 @@ class Inbox:
 
     @property
     def demand(self) -> int:
-        """How many messages are waited for."""
+        """The number of messages that callers wait for."""
         return sum(caller.missing for caller in self._callers if caller.waits and not caller.content)
 
-    # -- what happens --------------------------------------------------------------------------------------------------
+    # -- events --------------------------------------------------------------------------------------------------------
 
     def pump(self) -> None:
         """Make the calls that are wanted now."""
         if self._closed or self._holds or self._returning:
-            return  # it is called again when that is over
+            return  # this is called again when that is over
         watches = [watcher.watch for watcher in self._watchers]
         missing = self._missing(_coming(watches))
         if missing:
             only: set[int] | None = None
             if self.only_wants_what_is_there:
-                # Somebody who wants what is there now does not have a partition asked again that has said so.
+                # All callers want what is there now, so a partition that has answered is not asked again.
                 unanswered = {watcher for caller in self._callers for watcher in caller.unanswered or ()}
                 only = {place for place, watcher in enumerate(self._watchers) if watcher in unanswered}
             any_will_do = not self.stock.most and not any(caller.gathers for caller in self._callers)
             calls, self._turn = fetches(watches, self._turn, missing, only, any_will_do=any_will_do)
             for call in calls:
                 self._watchers[call.place].make(call)
-        elif not self._missing(0):  # nothing would be wanted, even if nothing were on its way
+        elif not self._missing(0):  # nothing is wanted, even without the messages on their way
             for call in passing_looks(watches):
                 self._watchers[call.place].make(call)
         self._coming = _coming(watches)
         self._set_timer()
 
     def _missing(self, coming: int) -> int:
-        """For how many messages to ask now, if so many are on their way."""
+        """Return how many messages to ask for now, if ``coming`` are on their way."""
         stock = self.stock
         stock.lock = self.entity.record.settings.lock_duration / 1000
         kept, stocks = len(self.buffer), stock.most > 0 and not self._session_ends_soon
@@ -298,26 +297,26 @@ class Inbox:
 
     @property
     def _session_ends_soon(self) -> bool:
-        """Whether what is fetched now could not be kept: the lock on its session is about to end."""
+        """Whether messages fetched ahead now could not be kept, because the lock on their session is about to end."""
         if self.session is None or self.mode is ServiceBusReceiveMode.RECEIVE_AND_DELETE:
             return False
         return self._kept_for(self.session.lease.until) <= 0
 
     def _kept_for(self, ends: float) -> float:
-        """For how many seconds a message may still be kept, of which the lock ends at this time."""
+        """Return for how many more seconds to keep a message whose lock ends at ``ends``."""
         return keep_for(ends - self._clock.now(), self.stock.lock, in_session=self.session is not None)
 
     def received(self, messages: list[ServiceBusReceivedMessage]) -> None:
-        """A call was answered, with these."""
+        """Take the messages that a call has brought."""
         self._trouble = None
         if self._returning:
-            self.give_back(messages)  # it was asked for before, and what returns to the session comes before it
+            self.give_back(messages)  # earlier messages are returning to the session, and must be received first
         else:
             self._take_back(messages)
         self.pump()
 
     def failed(self, watcher: PartitionWatcher, error: ServiceBusError) -> None:
-        """A call failed: what another attempt may mend is tried again, beside the others; the rest is told to all."""
+        """Note that a call failed. If another attempt cannot succeed, give the error to all callers."""
         self._trouble = error
         self.answered(watcher)
         if self.session is not None and isinstance(error, SessionLockLostError):
@@ -337,7 +336,7 @@ class Inbox:
         return [PartitionWatcher(self, self.entity.partition_client(number), self.identity) for number in numbers]
 
     def _entity_changed(self) -> None:
-        """The queue may have been deleted and created again, and be in other partitions now: begin anew with all."""
+        """Start again if the queue is in other partitions now: it may have been deleted and created again."""
         if self._numbers != self.entity.numbers:
             for watcher in self._watchers:
                 watcher.leave()
@@ -348,12 +347,12 @@ class Inbox:
                     self._ask_all(caller)
         for watcher in self._watchers:
             watcher.watch.missed()
-        self._loop.call_soon(self.pump)  # after who has learnt of it
+        self._loop.call_soon(self.pump)  # after the others that were told of the change
 
     def _take_back(self, messages: list[ServiceBusReceivedMessage], *, first: bool = False) -> None:
-        """Give messages to those who wait for some; the rest is kept for who asks next, or given back.
+        """Give messages to waiting callers. Keep the rest for later callers, or give them back.
 
-        ``first``: those that somebody had already, and that are older than all that is kept.
+        ``first`` says that a caller had these messages already, and that they are older than all in the buffer.
         """
         at = 0
         for caller in self._callers if messages and not self._closed else ():
@@ -368,17 +367,17 @@ class Inbox:
             return
         if self.mode is ServiceBusReceiveMode.PEEK_LOCK:
             if first:
-                left = [*left, *self.buffer.empty()]  # what there is no space for are the youngest of all
+                left = [*left, *self.buffer.empty()]  # if there is not room for all, the youngest are given back
             space = 0 if self._closed else max(0, self.stock.target - len(self.buffer))
             self.buffer.put(left[:space])
             self.give_back(left[space:])
         elif self._closed:
             self._lose(left)
         else:
-            self.buffer.put(left, first=first)  # there is nobody to give them to
+            self.buffer.put(left, first=first)  # they were deleted, so they cannot be given back
 
     def give_back(self, messages: Sequence[ServiceBusReceivedMessage]) -> None:
-        """Give messages back to the partition unread, which counts no delivery."""
+        """Give messages back to the partition unread, which does not count as a delivery."""
         now = self._clock.now()
         for message in messages:
             hold = hold_of(message)
@@ -390,15 +389,16 @@ class Inbox:
                 future.add_done_callback(self._returned)
 
     def _returned(self, future: asyncio.Future[None]) -> None:
-        """What comes next in the session can be asked for when all is back that comes before it."""
+        """Fetch from the session again, when all earlier messages have returned to it."""
         self._returning.discard(future)
         if not self._returning:
             self.pump()
 
     @asynccontextmanager
     async def recalled(self, deadline: float) -> AsyncGenerator[None]:
-        """A while in which nothing is fetched, and nothing kept: what was is given back. For what comes before it in
-        its session is about to come again, or all of it is about to go.
+        """Give back all messages in the buffer, and neither fetch nor keep any in this context.
+
+        It is used when an earlier message of the session is about to come again, or when all are about to leave.
         """
         self._holds += 1
         try:
@@ -415,7 +415,7 @@ class Inbox:
     # -- time ----------------------------------------------------------------------------------------------------------
 
     def _set_timer(self) -> None:
-        """Have :meth:`_on_time` called when a partition is to be looked at, or what is kept is to be given back."""
+        """Set the timer for the next time to look at a partition, or to give kept messages back."""
         when: float | None = None
         if len(self.buffer) and self.mode is ServiceBusReceiveMode.PEEK_LOCK:
             when = self._loop.time() + max(0.0, self._kept_for(self._first_end()))
@@ -430,7 +430,7 @@ class Inbox:
         timer = self._timer
         if timer is not None:
             if when is not None and timer.when() <= when:
-                return  # it comes early enough, and sees then
+                return  # the timer runs early enough, and is set again then
             timer.cancel()
         self._timer = None if when is None else self._loop.call_at(when, self._on_time)
 
@@ -452,24 +452,24 @@ class Inbox:
         self.pump()
 
     def _give_back_late(self) -> None:
-        """Give back what was kept for too long."""
+        """Give back messages that were kept for too long."""
         if not len(self.buffer) or self.mode is ServiceBusReceiveMode.RECEIVE_AND_DELETE:
             return
         now = self._clock.now()
-        late = self.buffer.take_until(now - self._kept_for(now) + 0.001)  # what must be left of a lock, from now on
+        late = self.buffer.take_until(now - self._kept_for(now) + 0.001)  # all whose locks have too little time left
         if late:
             self.stock.gave_back()
             self.give_back(late)
 
     def _first_end(self) -> float:
-        """When the lock of the oldest message that is kept ends."""
+        """Return when the lock of the oldest kept message ends."""
         lease = hold_of(self.buffer.first).lease
         return 0.0 if lease is None else lease.until
 
     # -- the end -------------------------------------------------------------------------------------------------------
 
     async def aclose(self) -> None:
-        """Give back what is kept, wait for the answers that are under way and give back what they bring."""
+        """Give back the kept messages, wait for the calls under way, and give back the messages that they bring."""
         if self._closed:
             return
         self._closed = True
@@ -487,13 +487,13 @@ class Inbox:
 
     def _lose(self, messages: Sequence[ServiceBusReceivedMessage]) -> None:
         _log.warning(
-            "%s: %d messages that were received and deleted, and that nobody asked for before the receiver was closed, "
-            "are lost",
+            "%s: %d messages are lost: they were received and deleted, but no caller asked for them before the "
+            "receiver was closed",
             self.entity.name,
             len(messages),
         )
 
 
 def _coming(watches: Sequence[Watch]) -> int:
-    """Return for how many messages calls under way ask; late ones are not counted on."""
+    """Return for how many messages calls under way ask, without late calls."""
     return sum(watch.wanted for watch in watches if not watch.late)

@@ -1,4 +1,4 @@
-"""Looking at what is in a queue: every partition once, page by page."""
+"""Peek at the messages of an entity: one partition after the other, page by page."""
 
 from __future__ import annotations
 
@@ -17,31 +17,31 @@ __all__ = ["Peekings"]
 _PAGE_BYTES = 4 * 1024 * 1024
 _LARGEST_NUMBER = (1 << 48) - 1
 _MOST_SESSIONS = 1000
-"""In so many sessions a receiver remembers how far it has looked."""
+"""The largest number of sessions in which a receiver remembers its position."""
 
 
 class Peeking:
-    """How far a receiver has looked, in each partition."""
+    """The positions of a receiver that peeks: one in each partition."""
 
     def __init__(self, entity: Entity, side: SidePrefix, session: str | None = None) -> None:
         self._entity = entity
         self._side: SidePrefix = side
         self._session = session
-        """Whose messages are looked at; nobody needs to have its lock."""
+        """The session to peek at, if only one. No lock on it is needed."""
         self._numbers = entity.numbers if session is None else (entity.of_session(session).number,)
         self._onwards: dict[int, int] = dict.fromkeys(self._numbers, 0)
         self._at = 0
         self._turns = asyncio.Lock()
 
     def passed(self, names: Mapping[int, str]) -> None:
-        """Go on after the messages that were received last, by the bases of their partitions; never go back."""
+        """Move the positions forward past these messages, which were received last. ``names`` is by partition base."""
         for base, name in names.items():
             partition, own = self._entity.place(base + int(name.removeprefix("d")))
             if own >= self._onwards.get(partition, own + 1):
                 self._onwards[partition] = own + 1
 
     async def peek(self, wanted: int, start: int, deadline: float) -> list[ServiceBusReceivedMessage]:
-        """Up to so many messages, from a sequence number on, or from where it was left."""
+        """Return up to ``wanted`` messages, from the sequence number ``start`` on, or from the current position."""
         async with self._turns:
             return await self._peek(wanted, start, deadline)
 
@@ -84,23 +84,23 @@ class Peeking:
 
 
 class Peekings:
-    """How far a receiver has looked, in all there is and in sessions by name."""
+    """The positions of a receiver that peeks: in the whole entity, and in single sessions."""
 
     def __init__(self, side: SidePrefix) -> None:
         self._side: SidePrefix = side
         self._by_session: dict[str | None, Peeking] = {}
         self._last: dict[int, str] = {}
-        """The name of the last message of each partition that was received since the receiver looked, by its base."""
+        """The name of the last message that was received from each partition since the last peek, by partition base."""
 
     def received(self, hold: Hold) -> None:
-        """Note a message that was received: looking goes on behind it."""
+        """Note a message that was received: the next peek continues behind it."""
         base, name = hold.source.base, hold.name
         before = self._last.get(base, "")
         if (len(before), before) < (len(name), name):
             self._last[base] = name
 
     def of(self, entity: Entity, session: str | None, *, own: bool) -> Peeking:
-        """How far it has looked in a session, or in all there is; ``own`` if that is where it receives."""
+        """Return the positions in a session, or in the whole entity. ``own`` says that the receiver receives there."""
         peeking = self._by_session.pop(session, None) or Peeking(entity, self._side, session)
         if self._last and own:
             peeking.passed(self._last)

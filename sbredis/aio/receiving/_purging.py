@@ -1,4 +1,4 @@
-"""Deleting messages: partition by partition, in as many calls as it needs."""
+"""Delete messages, one partition after the other, in as many calls as are needed."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ __all__ = ["purge"]
 async def purge(  # noqa: PLR0917 -- which messages, how many, and by when
     entity: Entity, side: SidePrefix, session: str | None, until: int, most: int | None, deadline: float
 ) -> int:
-    """Delete up to ``most`` messages that were enqueued before ``until``, of one session or all. Returns how many."""
+    """Delete up to ``most`` messages enqueued before ``until``, of one session or all. Returns the number deleted."""
     deleted = 0
     for number in entity.numbers if session is None else (entity.of_session(session).number,):
         start: int | None = 0

@@ -1,4 +1,4 @@
-"""Somebody who waits for messages at an inbox."""
+"""A caller's call for messages, while it waits at an inbox."""
 
 from __future__ import annotations
 
@@ -15,18 +15,19 @@ __all__ = ["ReceiveCall"]
 
 
 class ReceiveCall:
-    """Somebody who waits for messages."""
+    """A call for messages that waits."""
 
     __slots__ = ("error", "gathers", "got", "missing", "news", "unanswered")
 
     def __init__(self, missing: int, *, gathers: bool) -> None:
         self.missing = missing
         self.gathers = gathers
-        """It waits for more when it has got something."""
+        """Whether it waits for more messages when it has got some."""
         self.unanswered: dict[PartitionWatcher, int] | None = None
-        """Of one that wants what is there now, or has waited for long enough: the partitions that have not said yet
-        that they have nothing more, each with the number of the last call whose answer does not count. ``None`` of one
-        that waits.
+        """The partitions whose answer the call still needs; ``None`` while the call waits for messages to come.
+
+        A call that wants what is there now, or has waited long enough, needs the answer of each partition. With each
+        partition is the number of its last call that does not count: an answer counts only if its call was made later.
         """
         self.got: list[ServiceBusReceivedMessage] = []
         self.error: ServiceBusError | None = None
@@ -34,12 +35,12 @@ class ReceiveCall:
 
     @property
     def waits(self) -> bool:
-        """Whether it is there for more."""
+        """Whether it needs more messages."""
         return self.missing > 0 and self.error is None
 
     @property
     def content(self) -> bool:
-        """Whether it has got something and does not gather more."""
+        """Whether it has got messages and does not gather more."""
         return bool(self.got) and not self.gathers
 
     def tell(self) -> None:

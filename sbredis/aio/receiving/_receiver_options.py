@@ -1,4 +1,4 @@
-"""What a receiver is asked to be."""
+"""The options of a receiver."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ _MOST_PREFETCHED = 50_000
 
 
 class LockRenewer(Protocol):
-    """What a receiver wants of an ``AutoLockRenewer``."""
+    """The part of an ``AutoLockRenewer`` that a receiver needs."""
 
     @property
     def closed(self) -> bool:
@@ -39,7 +39,7 @@ class LockRenewer(Protocol):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ReceiverOptions:
-    """How messages are received, from where in an entity."""
+    """Where in an entity a receiver receives, and how."""
 
     session_id: str | ServiceBusSessionFilter | None = None
     sub_queue: ServiceBusSubQueue | None = None
@@ -50,7 +50,7 @@ class ReceiverOptions:
     adaptive_prefetch: bool = False
 
     def check(self) -> None:
-        """Raise for what cannot be."""
+        """Raise if an option is invalid, or if two of them exclude each other."""
         count_of(self.prefetch_count, "prefetch_count", _MOST_PREFETCHED, least=0)
         if self.max_wait_time is not None:
             seconds_of(self.max_wait_time, "max_wait_time", zero=True)

@@ -1,7 +1,7 @@
-"""The loop that renews the locks of messages and sessions.
+"""Renew the locks of messages and sessions, in one loop for each renewer.
 
-Locks that end at the same moment are one :class:`_Group`. The groups wait in a heap for their times, with one timer for
-the first of them.
+Locks that end at the same moment are in one :class:`_Group`. The groups wait in a heap for their times. One timer runs,
+for the first of them.
 """
 
 from __future__ import annotations
@@ -34,21 +34,21 @@ __all__ = ["LockRenewFailureCallback", "Renewable", "RenewalReport", "Renewals",
 _log = logging.getLogger("sbredis.client")
 Renewable = ServiceBusReceivedMessage | ServiceBusSession
 LockRenewFailureCallback = Callable[[Any, Exception | None], Awaitable[None] | None]
-"""Called with what could not be renewed, and why."""
+"""Called with a message or session whose lock could not be renewed, and with the error."""
 _TOGETHER = 0.05
-"""What is due within so many seconds is renewed together."""
+"""Renewals that are due within this number of seconds are made together."""
 _AGAIN = 0.5
 _CLOSING = 5.0
-"""How long closing waits for callbacks that are running."""
+"""The seconds for which closing waits for running callbacks."""
 
 
 def hold_on(renewable: Renewable) -> Hold | HeldSession:
-    """What this client knows of a lock that is renewed."""
+    """Return this client's knowledge of the lock on a message or session."""
     return held_session(renewable) if isinstance(renewable, ServiceBusSession) else hold_of(renewable)
 
 
 def renewal(hold: Hold, deadline: float, *, alone: bool = False) -> asyncio.Future[None]:
-    """Have the lock on a message renewed; ``alone`` if it is to share its lease with no other from then on."""
+    """Renew the lock on a message. With ``alone``, it shares its lease with no other message from then on."""
     partition_client = cast("Entity", hold.source.owner).partition_client_of(hold)
     return partition_client.renewing.submit(RenewJob(hold.lock(), deadline, hold, alone=alone))
 
@@ -59,15 +59,15 @@ def _entity(hold: Hold | HeldSession) -> EntityState:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class RenewalReport:
-    """Where failures to renew are reported: in the telemetry, under the path of a receiver."""
+    """Reports failed renewals to the telemetry, under the path of a receiver."""
 
     telemetry: Telemetry
     path: str
     share: Share
-    """Keeps the client open as long as locks are renewed."""
+    """Keeps the client open while locks are renewed."""
 
     def failed(self, failures: Sequence[tuple[Renewable, Exception]]) -> None:
-        """Tell the log, spans and metrics what is renewed no longer: once for each kind of error."""
+        """Report locks that are not renewed any longer to the log, spans and metrics: once for each kind of error."""
         by_kind: dict[type[BaseException], list[tuple[Renewable, Exception]]] = {}
         for renewable, error in failures:
             by_kind.setdefault(type(error.__cause__ or error), []).append((renewable, error))
@@ -87,39 +87,40 @@ class RenewalReport:
 
 @dataclass(slots=True, eq=False)
 class _Group:
-    """Messages that were registered in the same moment, with locks that end in the same moment: they are renewed
-    together. A session is alone.
+    """Messages that were registered at the same moment, with locks that end at the same moment.
+
+    Their locks are renewed together. A session has a group of its own.
     """
 
     entity: EntityState
     report: RenewalReport
     until: float
-    """When the first of their locks ended, when they were registered."""
+    """When the first of their locks ended, at the time of registration."""
     ends: float
-    """When they are not renewed any longer."""
+    """When to stop renewing."""
     asked: float
-    """For how long they are to be renewed."""
+    """For how many seconds to renew."""
     on_failure: LockRenewFailureCallback | None
     messages: dict[int, Renewable] = field(default_factory=dict[int, Renewable])
-    """By the identity of their holds."""
+    """The messages by the identity of their holds."""
 
     def drop(self, hold: Hold | HeldSession) -> None:
-        """It was settled."""
+        """Drop a message or session that was settled."""
         self.messages.pop(id(hold), None)
 
     def release(self, renewable: Renewable) -> None:
-        """It is not renewed here any longer."""
+        """Stop renewing a message or session here."""
         hold = hold_on(renewable)
         self.drop(hold)
         hold.watchers = tuple(watcher for watcher in hold.watchers if watcher != self.drop)
 
     def release_all(self) -> None:
-        """None of them is renewed any longer."""
+        """Stop renewing all of them."""
         for renewable in list(self.messages.values()):
             self.release(renewable)
 
     def first_end(self) -> float | None:
-        """When the first of the locks ends; ``None`` if there is none left."""
+        """Return when the first of the locks ends; ``None`` if none is left."""
         ends = [hold.lease.until for hold in map(hold_on, self.messages.values()) if hold.lease is not None]
         return min(ends, default=None)
 
@@ -136,7 +137,7 @@ class Renewals:
         self._timer: asyncio.TimerHandle | None = None
         self._calling: set[asyncio.Task[None]] = set()
         self._renewals: set[asyncio.Future[Any]] = set()
-        """Renewals that are under way."""
+        """The renewals under way."""
         self._unwatched: dict[Clock, Callable[[], None]] = {}
 
     def add(
@@ -147,7 +148,7 @@ class Renewals:
         report: RenewalReport,
         on_failure: LockRenewFailureCallback | None,
     ) -> None:
-        """Renew a lock that ends at ``until``, for so many seconds."""
+        """Renew a lock that ends at ``until``, for ``asked`` seconds."""
         hold, last = hold_on(renewable), self._last
         entity = _entity(hold)
         now = entity.runtime.clock.now()
@@ -167,7 +168,7 @@ class Renewals:
             hold.watchers = (*hold.watchers, last.drop)
 
     async def close(self) -> None:
-        """Renew no more, and wait for callbacks that are running, though not for long."""
+        """Stop renewing, and wait a short time for running callbacks."""
         self.closed = True
         for each in list(self._renewals):
             each.cancel()
@@ -181,7 +182,7 @@ class Renewals:
             unwatch()
         self._unwatched.clear()
         calling = [task for task in self._calling if task is not asyncio.current_task()]
-        await asyncio.sleep(0)  # so that the renewals end
+        await asyncio.sleep(0)  # let the renewals end
         if calling:
             _, late = await asyncio.wait(calling, timeout=_CLOSING)
             for task in late:
@@ -193,12 +194,12 @@ class Renewals:
                     len(late),
                     _CLOSING,
                 )
-                await asyncio.sleep(0)  # so that they begin to end
+                await asyncio.sleep(0)  # let them begin to end
 
     # -- the loop ------------------------------------------------------------------------------------------------------
 
     def _plan(self, group: _Group, until: float, *, soon: bool = False) -> None:
-        """Put a group in the line, whose first lock ends at ``until``."""
+        """Plan the next renewal of a group whose first lock ends at ``until``."""
         clock = group.entity.runtime.clock
         if clock.kind == "test" and clock not in self._unwatched:
             self._unwatched[clock] = clock.when_moved(self._clock_moved)
@@ -215,7 +216,7 @@ class Renewals:
             self._timer = loop.call_at(when, self._renew)
 
     def _clock_moved(self) -> None:
-        """Locks have less left, or nothing: put all of them in the line anew. What is late is found out at once."""
+        """Plan all renewals again: the locks end earlier now, or have ended. Late renewals are found at once."""
         planned, self._due = self._due, []
         for _, _, group in planned:
             first = group.first_end()
@@ -231,14 +232,14 @@ class Renewals:
         while self._due and self._due[0][0] <= now + _TOGETHER:
             _, _, group = heapq.heappop(self._due)
             if group is self._last:
-                self._last = None  # what is registered from now on has a time of its own
+                self._last = None  # messages that are registered from now on get a group of their own
             if group.messages:
                 self._renew_one(group)
         if self._due and self._timer is None:
             self._timer = loop.call_at(self._due[0][0], self._renew)
 
     def _renew_one(self, group: _Group) -> None:
-        """Begin the renewal of a group, or let it go if it is enough."""
+        """Start the renewal of a group, or stop it if the requested time is over."""
         runtime = group.entity.runtime
         if runtime.closed:
             group.release_all()
@@ -248,7 +249,7 @@ class Renewals:
             said = f"The lock was renewed for {group.asked:g} s, and is not renewed any longer."
             self._give_up(group, [(each, AutoLockRenewTimeout(said)) for each in group.messages.values()])
             return
-        # What is being settled is left alone: a renewal would take its lock from under the settlement.
+        # Skip messages that are being settled: a renewal would change the lease while the settlement uses it.
         messages = [each for each in group.messages.values() if not hold_on(each).settled]
         loop = asyncio.get_running_loop()
         renewals: list[asyncio.Future[Any]] = []
@@ -291,13 +292,13 @@ class Renewals:
         for message in list(group.messages.values()):
             hold = hold_on(message)
             if hold.settled and hold.lock_expired(now):
-                group.release(message)  # its settlement tells what became of it
+                group.release(message)  # the caller learns from the settlement what happened
         first = group.first_end()
         if first is not None:
             self._plan(group, first, soon=again)
 
     def _give_up(self, group: _Group, failed: list[tuple[Renewable, Exception]]) -> None:
-        """Renew these no longer, and tell why: the log, spans and metrics, and the application."""
+        """Stop renewing, and report the errors to the log, spans and metrics, and to the application."""
         if failed:
             group.report.failed(failed)
         for renewable, error in failed:
@@ -321,5 +322,5 @@ async def _tell(callback: LockRenewFailureCallback, renewable: Renewable, error:
         said = callback(renewable, error)
         if inspect.isawaitable(said):
             await said
-    except Exception:  # noqa: BLE001  # the application's own
+    except Exception:  # noqa: BLE001  # an error of the application's callback
         _log.exception("on_lock_renew_failure failed")

@@ -1,6 +1,6 @@
-"""A session that was accepted, as applications see it."""
+"""An accepted session, as applications use it."""
 
-# A function of this module hands out what the class holds.
+# `held_session` in this module reads a private attribute of the class.
 # pyright: reportPrivateUsage=false
 
 from __future__ import annotations
@@ -23,12 +23,12 @@ __all__ = ["ServiceBusSession", "held_session"]
 class ServiceBusSession:
     """The session that a receiver has accepted: :attr:`ServiceBusReceiver.session`.
 
-    Its lock stands over all of its messages: no other receiver gets one of them as long as it holds. Whoever works on
-    the session for longer renews it, or lets an :class:`AutoLockRenewer` do so.
+    Its lock covers all of its messages: no other receiver gets one of them while the lock holds. To work on the session
+    for longer, renew the lock, or let an :class:`AutoLockRenewer` renew it.
     """
 
     auto_renew_error: Exception | None = None
-    """Why its lock could not be renewed automatically; ``None`` as long as nothing went wrong."""
+    """The error that ended automatic renewal of its lock; ``None`` as long as nothing went wrong."""
 
     def __init__(self, held: HeldSession, telemetry: Telemetry) -> None:
         self._held = held
@@ -39,38 +39,39 @@ class ServiceBusSession:
         state = "given back" if held.settled else f"locked until {self.locked_until_utc.isoformat()}"
         return f"<ServiceBusSession {held.name!r} of {held.entity.name!r}, {state}>"
 
-    # -- what it is ----------------------------------------------------------------------------------------------------
+    # -- properties ----------------------------------------------------------------------------------------------------
 
     @property
     def session_id(self) -> str:
-        """What it is called; the empty text is a name as well."""
+        """The id of the session. An empty text is a valid id."""
         return self._held.name
 
     @property
     def locked_until_utc(self) -> datetime:
-        """When its lock ends, unless it is renewed."""
+        """The time when its lock ends, unless it is renewed."""
         return datetime.fromtimestamp(self._held.lease.until_utc, UTC)
 
     @property
     def locked(self) -> bool:
-        """Whether its lock holds, as far as this client knows; not when it has ended or the session was given back."""
+        """Whether its lock holds, as far as this client knows. False if it has ended or the session was given back."""
         return self._held.locked
 
     @property
     def lock_handle(self) -> str:
-        """What another process needs to renew, read, write or give back this session: :class:`ServiceBusSettler`.
+        """A text with which another process can use this session: :class:`ServiceBusSettler`.
 
-        It stays the same as long as the session is locked. Whoever has it can do so: keep it out of logs.
+        With it, the process can renew the lock, read and write the state, and give the session back. The text stays the
+        same as long as the session is locked. It gives these rights to everyone who has it: keep it out of logs.
         """
         held = self._held
         held.check()
         number, token = held.partition_client.number, held.lease.token
         return LockHandle(held.entity.record.incarnation, number, token, "", held.name).text()
 
-    # -- what is done with it ------------------------------------------------------------------------------------------
+    # -- operations ----------------------------------------------------------------------------------------------------
 
     async def renew_lock(self, *, timeout: float | None = None, **kwargs: Unpack[NoOptions]) -> datetime:
-        """Lock it for the full duration from now on, and return when the lock ends."""
+        """Lock the session for the full duration from now on, and return when the lock ends."""
         warn_of_unknown("renew_lock", kwargs)
         with self._telemetry.operation("renew_session_lock", self._held.entity.name):
             self._held.check()
@@ -78,7 +79,7 @@ class ServiceBusSession:
         return self.locked_until_utc
 
     async def get_state(self, *, timeout: float | None = None, **kwargs: Unpack[NoOptions]) -> bytes | None:
-        """What was kept for it, by this receiver or one before; ``None`` if nothing was, or no longer."""
+        """Return the state of the session, which this or an earlier receiver has set; ``None`` if there is none."""
         warn_of_unknown("get_state", kwargs)
         with self._telemetry.operation("get_session_state", self._held.entity.name):
             self._held.check()
@@ -87,9 +88,9 @@ class ServiceBusSession:
     async def set_state(
         self, state: str | bytes | bytearray | None, *, timeout: float | None = None, **kwargs: Unpack[NoOptions]
     ) -> None:
-        """Keep something for the session that outlives its messages, up to the size of a message; ``None`` for nothing.
+        """Set the state of the session, up to the size of a message. It outlives the messages. ``None`` removes it.
 
-        Text is kept in UTF-8.
+        Text is stored in UTF-8.
         """
         warn_of_unknown("set_state", kwargs)
         kept = state_bytes(state)
@@ -100,8 +101,10 @@ class ServiceBusSession:
     async def dead_letter_messages(
         self, reason: str | None = None, error_description: str | None = None, *, timeout: float | None = None
     ) -> int:
-        """Move all of its messages to the dead-letter queue, also deferred ones and those in the hands of callers, and
-        return how many were moved. Scheduled ones are not there yet, and stay.
+        """Move all messages of the session to the dead-letter queue. Returns how many were moved.
+
+        This includes deferred messages, and those that callers have received and not settled. Scheduled messages stay:
+        they are not in the session yet.
         """
         require_reason(reason, error_description)
         changes = encode_changes(Changes(reason=reason, description=error_description))
@@ -114,14 +117,16 @@ class ServiceBusSession:
             return count
 
     async def wait_lock_lost(self, *, timeout: float | None = None) -> bool:
-        """Wait until the lock is lost, and return ``True``; ``False`` if the session is given back before, or if so
-        many seconds have passed. Without a ``timeout`` there is no limit.
+        """Wait until the lock is lost, and return ``True``.
 
-        The lock is lost when its time has passed by the clock of this process, or a call was told that it is lost.
+        Return ``False`` if the session is given back first, or if ``timeout`` seconds pass first. Without a ``timeout``
+        there is no limit.
+
+        The lock is lost when its time has passed by the clock of this process, or when a call was told that it is lost.
         """
         return await self._held.wait_lost(None if timeout is None else seconds_of(timeout, "timeout"))
 
 
 def held_session(session: ServiceBusSession) -> HeldSession:
-    """The lock on a session, and what is done under it."""
+    """Return the lock on a session, with the calls that are made under it."""
     return session._held

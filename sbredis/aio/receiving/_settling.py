@@ -1,6 +1,6 @@
-"""Settling messages that were received, and renewing their locks."""
+"""Settle messages that were received, and renew their locks."""
 
-# A function of this module hands out what the class holds.
+# `report_of` in this module reads private attributes of the class.
 # pyright: reportPrivateUsage=false
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ __all__ = ["Settler", "report_of"]
 
 
 class Settler:
-    """Settles the messages of one queue: the half of a receiver that deals with what was received."""
+    """Settles the messages of one queue: the part of a receiver that works on received messages."""
 
     def __init__(self, connection: Connection, name: str, telemetry: Telemetry, create: Creation | None) -> None:
         self._connection = connection
@@ -44,21 +44,23 @@ class Settler:
 
     @property
     def entity_path(self) -> str:
-        """The queue that it receives from, with the sub-queue if it is one."""
+        """The path of the queue that it receives from, with the sub-queue if it is one."""
         return self._name
 
     def process_span(
         self, message: ServiceBusReceivedMessage, *, continue_trace: bool = True
     ) -> AbstractContextManager[object]:
-        """A context manager around what an application does with a message: a span ``process <entity>`` and a metric.
+        """Return a context manager for handling a message. It records a span ``process <entity>`` and a metric.
 
-        With ``continue_trace`` the span is part of the trace in which the message was sent: a child of the span of the
-        send, or of ``create`` for a message of a batch. It also links to the span that is current here, if there is
-        one. Without it, or where the message carries no trace, the span is a child of the current span, and links to
-        the one of the send. What is done inside, also settling the message, belongs to the span. An exception that
-        leaves it makes it a failed span, and goes on.
+        With ``continue_trace``, the span is part of the trace in which the message was sent. It is a child of the span
+        of the send, or of the span ``create`` if the message was sent in a batch. It also links to the span that is
+        current here, if there is one. Without ``continue_trace``, or if the message carries no trace, the span is a
+        child of the current span, and links to the span of the send.
 
-        Use it with ``with``, in asynchronous code too. It does nothing where no SDK of OpenTelemetry is set up.
+        The span includes everything inside the context, such as settling the message. If an exception leaves the
+        context, the span is marked as failed, and the exception is raised on.
+
+        Use it with ``with``, in asynchronous code too. It does nothing if no SDK of OpenTelemetry is set up.
         """
         if not isinstance(message, ServiceBusReceivedMessage):  # pyright: ignore[reportUnnecessaryIsInstance]  # callers are not all typed
             raise TypeError(f"process_span() takes a message that was received, not {type(message).__name__}.")
@@ -78,10 +80,10 @@ class Settler:
     async def complete_messages(
         self, messages: Iterable[ServiceBusReceivedMessage], *, timeout: float | None = None
     ) -> None:
-        """Settle many messages as done: the same as each by itself, and faster.
+        """Settle many messages as done. This has the same effect as settling each by itself, but is faster.
 
-        Those whose lock has ended are named by the :class:`~sbredis.exceptions.MessageLockLostError` that is raised in
-        the end, as its ``sequence_numbers``; all others are completed.
+        Messages whose lock has ended are not completed; all others are. The call then raises a
+        :class:`~sbredis.exceptions.MessageLockLostError`, whose ``sequence_numbers`` name them.
         """
         listed = list(messages)
         with self._telemetry.operation("complete", self.entity_path, count=len(listed), messages=listed):
@@ -96,14 +98,14 @@ class Settler:
         if entity is None or any(hold.source.owner is not entity for hold in holds):
             for hold in holds:
                 entity = await self._entity_of(hold, deadline)
-            live, lost = self._live_and_lost(listed)  # somebody else may have settled one meanwhile
+            live, lost = self._live_and_lost(listed)  # another task may have settled one meanwhile
         assert entity is not None
         lost += await complete(entity, live, deadline)
         if lost:
             raise locks_ended(lost, self._name)
 
     def _live_and_lost(self, messages: Sequence[ServiceBusReceivedMessage]) -> tuple[list[Hold], list[Hold]]:
-        """Those whose locks hold by our clock, and those whose do not."""
+        """Return the messages whose locks hold by our clock, and those whose locks have ended."""
         now = self._connection.clock.now()
         live: list[Hold] = []
         lost: list[Hold] = []
@@ -111,7 +113,7 @@ class Settler:
             hold = self._check_fit(message, "complete")
             (lost if hold.lock_expired(now) else live).append(hold)
         if len(set(map(id, messages))) < len(messages):
-            raise MessageAlreadySettled("A message is named twice; it cannot be settled twice.")
+            raise MessageAlreadySettled("A message is in the list twice, but can be settled only once. Name it once.")
         return live, lost
 
     async def abandon_message(
@@ -122,10 +124,10 @@ class Settler:
         properties_to_modify: Mapping[str, PrimitiveTypes] | None = None,
         timeout: float | None = None,
     ) -> None:
-        """Give a message back, to be received again, at once or after a delay; counted as a failed delivery.
+        """Give a message back, so that it is received again, at once or after a delay. It counts as a failed delivery.
 
-        When it was delivered as often as the queue allows, it goes to the dead-letter queue. The application properties
-        in ``properties_to_modify`` are changed or added.
+        A message that was delivered as often as the queue allows goes to the dead-letter queue. The application
+        properties in ``properties_to_modify`` are changed or added.
         """
         wait = delay_of(delay)
         with self._telemetry.operation("abandon", self.entity_path, messages=(message,)):
@@ -133,14 +135,14 @@ class Settler:
                 await self._settle("abandon", message, timeout, modify=properties_to_modify, delay=wait, watched=False)
 
     def _recalled(self, message: ServiceBusReceivedMessage, timeout: float | None) -> AbstractAsyncContextManager[None]:
-        """A while in which nothing is kept that comes after a message in its session, if it has one."""
+        """Return a context in which the receiver keeps no later messages of this message's session, if it has one."""
         del message, timeout
         return nullcontext()
 
     async def release_message(self, message: ServiceBusReceivedMessage, *, timeout: float | None = None) -> None:
-        """Unlock a message without counting a delivery: it returns to its place, and is received again at once.
+        """Unlock a message without counting a delivery. It returns to its place and can be received again at once.
 
-        For a message that was not worked on, for instance because the process is about to end.
+        Use this for a message that was not handled, for instance because the process is about to end.
         """
         with self._telemetry.operation("release", self.entity_path, messages=(message,)):
             async with self._recalled(message, timeout):
@@ -153,9 +155,9 @@ class Settler:
         properties_to_modify: Mapping[str, PrimitiveTypes] | None = None,
         timeout: float | None = None,
     ) -> None:
-        """Set a message aside: it is received again by its sequence number only. Counted as a failed delivery.
+        """Set a message aside: it can be received again only by its sequence number. It counts as a failed delivery.
 
-        When it was delivered as often as the queue allows, it goes to the dead-letter queue instead.
+        A message that was delivered as often as the queue allows goes to the dead-letter queue instead.
         """
         await self._settle("defer", message, timeout, modify=properties_to_modify)
 
@@ -168,11 +170,11 @@ class Settler:
         properties_to_modify: Mapping[str, PrimitiveTypes] | None = None,
         timeout: float | None = None,
     ) -> None:
-        """Move a message to the dead-letter queue, with why it is there."""
+        """Move a message to the dead-letter queue, with the reason."""
         with self._telemetry.operation("dead_letter", self.entity_path, messages=(message,)):
             if self._check(message, "dead_letter").name.startswith("d"):
                 raise ValueError(
-                    "The message is on the dead-letter queue already: complete it, abandon it or defer it."
+                    "The message is on the dead-letter queue already. Complete it, abandon it or defer it."
                 )
             await self._settle(
                 "dead_letter",
@@ -194,7 +196,7 @@ class Settler:
             hold = self._check(message, "renew")
             if hold.session is not None:
                 raise TypeError(
-                    "Renewing message lock is an invalid operation when working with sessions: renew the lock of the "
+                    "Renewing message lock is an invalid operation when working with sessions. Renew the lock of the "
                     "session."
                 )
             await self._entity_of(hold, deadline)
@@ -205,11 +207,11 @@ class Settler:
         return until
 
     async def get_lock_handle(self, message: ServiceBusReceivedMessage, *, timeout: float | None = None) -> str:
-        """What another process needs to settle this message or to renew its lock: :class:`ServiceBusSettler`.
+        """Return a text with which another process can settle this message or renew its lock.
 
-        The handle is text that is safe in a URL. It is valid as long as the message is locked, through all renewals.
-        Making it renews the lock, but not of a message that belongs to a session. Whoever has it can settle the
-        message: keep it out of logs.
+        That process passes the handle to a :class:`ServiceBusSettler`. The handle is safe in a URL. It is valid as long
+        as the message is locked, through all renewals. Making the handle renews the lock, unless the message belongs to
+        a session. Everyone who has the handle can settle the message: keep it out of logs.
         """
         deadline = deadline_of(timeout)
         hold = self._check(message, "hand on")
@@ -262,20 +264,20 @@ class Settler:
             partition_client = entity.partition_client_of(hold)
             hold.settled = True
             renewal = partition_client.renewing.of(hold)
-            assert renewal is not None  # nothing else keeps it from being settled at once
+            assert renewal is not None  # only a renewal can prevent settling at once
             try:
                 await asyncio.wait((renewal,), timeout=deadline - asyncio.get_running_loop().time())
             except BaseException:
                 hold.settled = False
                 raise
-            # Not before: the renewal may have moved it to another lease.
+            # Not earlier: the renewal may have moved the message to another lease.
             future = partition_client.settling(kind).submit(SettleJob(hold.lock(changes, delay), deadline, hold))
         await future
 
     def _begin_settling(
         self, kind: str, message: ServiceBusReceivedMessage, deadline: float, changes: bytes = b"", delay: int = 0
     ) -> asyncio.Future[None] | None:
-        """Queue a settlement; ``None`` if something has to be waited for first: the entity, or a renewal."""
+        """Queue a settlement. Returns ``None`` if it must first wait for the entity, or for a renewal."""
         hold = self._check(message, kind)
         entity = self._entity
         if entity is None or hold.source.owner is not entity:
@@ -287,31 +289,33 @@ class Settler:
         return partition_client.settling(kind).submit(SettleJob(hold.lock(changes, delay), deadline, hold))
 
     def _check_fit(self, message: ServiceBusReceivedMessage, what: str) -> Hold:
-        """Whether a message may be settled or renewed, as far as it depends on us."""
+        """Check that a message can be settled or renewed, apart from its lock. Returns its hold."""
         if not isinstance(message, ServiceBusReceivedMessage):  # pyright: ignore[reportUnnecessaryIsInstance]  # callers are not all typed
-            raise TypeError(f"A message that was received is needed, not {type(message).__name__}.")
+            raise TypeError(f"Only a received message can be used here, not {type(message).__name__}.")
         hold = hold_of(message)
         source = hold.source
         if source.peeked:
-            raise ValueError(f"The message was peeked, not received: it has no lock, and nothing to {what}.")
+            raise ValueError(
+                f"The message was peeked, not received: without a lock, {what} is not possible. Receive it."
+            )
         if source.owner is None:
-            raise ValueError(f"This is a copy of a message, which has no lock: {what} the one that was received.")
+            raise ValueError(f"This is a copy, which has no lock: {what} is not possible. Use the received message.")
         if hold.lease is None or source.mode is ServiceBusReceiveMode.RECEIVE_AND_DELETE:
-            raise ValueError(f"The message was received and deleted: it has no lock, and nothing to {what}.")
+            raise ValueError(f"The message was received and deleted, so it has no lock, and {what} is not possible.")
         if hold.settled:
             raise MessageAlreadySettled
         self._check_open()
         return hold
 
     def _check(self, message: ServiceBusReceivedMessage, what: str) -> Hold:
-        """Whether a message may be settled or renewed: the checks that need no call, in Azure's order."""
+        """Make all checks that need no call, in Azure's order. Returns the hold of the message."""
         hold = self._check_fit(message, what)
         if hold.lock_expired(self._connection.clock.now()):
             raise lock_ended(hold, self._name)
         return hold
 
     async def _ready(self, deadline: float, wait: float | None = None) -> Entity:
-        """The entity, found in the registry by the deadline. ``wait`` is for those who wait for a session as well."""
+        """Return the entity, found in the registry by the deadline. ``wait`` is for receivers that accept a session."""
         del wait
         self._check_open()
         entity = self._entity
@@ -324,19 +328,19 @@ class Settler:
         entity = await self._ready(deadline)
         if hold.source.owner is not entity:
             raise ValueError(
-                f"The message was not received from {self._name!r} through this client: settle it through a receiver "
+                f"The message was not received from {self._name!r} through this client. Settle it with a receiver "
                 "of the queue that it came from."
             )
         return entity
 
     def _check_open(self) -> None:
         if self._closed:
-            raise ValueError("The receiver is closed: get another one from the client.")
+            raise ValueError("The receiver is closed. Get another one from the client.")
         self._connection.check_open()
 
 
 def report_of(settler: Settler) -> RenewalReport:
-    """Where failures are reported to renew the locks of what was received by a receiver."""
+    """Return where to report failed renewals of locks on messages of this receiver."""
     report = settler._report
     if report is None:
         report = settler._report = RenewalReport(settler._telemetry, settler.entity_path, settler._connection.share())

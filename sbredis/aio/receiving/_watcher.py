@@ -1,4 +1,4 @@
-"""One partition, as a receiver watches it: makes the calls and listens, as :mod:`sbredis.aio.core` decides."""
+"""Watch one partition for a receiver: make the calls that :mod:`sbredis.aio.core` decides on, and listen."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ _MOST_WAITING = 100
 
 
 class WatchOwner(Protocol):
-    """What a watcher tells its receiver, and asks it."""
+    """The receiver of a watcher, as the watcher uses it."""
 
     side: SidePrefix
     mode: ServiceBusReceiveMode
@@ -34,56 +34,56 @@ class WatchOwner(Protocol):
 
     @property
     def only_wants_what_is_there(self) -> bool:
-        """Whether nobody waits for anything."""
+        """Whether no caller waits for messages that are still to come."""
         ...
 
     def answered(self, watcher: PartitionWatcher) -> None:
-        """It has nothing more, or cannot say."""
+        """Note that the partition has nothing more, or cannot say."""
         ...
 
     def received(self, messages: list[ServiceBusReceivedMessage]) -> None:
-        """A call was answered, with these messages."""
+        """Take the messages that a call has brought."""
         ...
 
     def failed(self, watcher: PartitionWatcher, error: ServiceBusError) -> None:
-        """A call failed, or the attempt to listen."""
+        """Note that a call, or the attempt to listen, has failed."""
         ...
 
     def pump(self) -> None:
-        """Something has changed: make the calls that are wanted now."""
+        """Make the calls that are wanted now, after a change."""
         ...
 
 
 class PartitionWatcher:
-    """A partition to receive from."""
+    """A partition that a receiver receives from."""
 
     def __init__(self, owner: WatchOwner, partition_client: PartitionClient, identity: str) -> None:
         self.partition_client = partition_client
         self._live = LiveWatch(partition_client, identity, changed=owner.pump, failed=self._tell)
         self.watch = self._live.watch
-        """What is known of it."""
+        """The decisions about this partition."""
         self._owner = owner
         self._look_lane = f"k{identity}"
-        # Looks go in a lane of their own. They are not counted there, and a receive after one would seem to follow one
-        # that was lost.
+        # Looks have a lane of their own. They are not numbered in it. In a common lane, a receive after a look would
+        # seem to follow a receive that was lost.
         self._receive_lane: str | None = None
         self._job: CallJob[Received] | CallJob[Looked] | None = None
         self._loop = asyncio.get_running_loop()
 
     @property
     def troubled(self) -> bool:
-        """Whether the last calls to it failed, or the one under way has trouble."""
+        """Whether the last call failed, the answer is late, or a call is under way without a connection."""
         return self._live.troubled
 
     @property
     def may_answer(self) -> bool:
-        """Whether an answer is still to come, as far as we know."""
+        """Whether an answer may still come: nothing is known to prevent it."""
         return self._live.may_answer
 
     # -- calls ---------------------------------------------------------------------------------------------------------
 
     def make(self, fetch: Fetch) -> None:
-        """Make a call that was decided on."""
+        """Make a call that the core has decided on."""
         if fetch.wanted:
             self._receive(fetch.wanted, fetch.waiting_for)
         else:
@@ -116,20 +116,20 @@ class PartitionWatcher:
         self._job = job
         if self._receive_lane is None:
             self._receive_lane = self.partition_client.borrow()
-        _ = self.partition_client.calling(self._receive_lane).submit(job)  # it is told by `_when_done`
+        _ = self.partition_client.calling(self._receive_lane).submit(job)  # `_when_done` handles its end
         self._when_done(job, lambda: self._received(job, token))
 
     def _look(self, waiting_for: int) -> None:
-        """Find out whether there is something, without receiving it."""
+        """Look whether the partition has something, without receiving it."""
         make, registered = self._looking(waiting_for), bool(self._live.waiter)
         self.watch.ask(self._loop.time())
         job = CallJob(make, self._loop.time() + _PATIENCE)
         self._job = job
-        _ = self.partition_client.calling(self._look_lane).submit(job)  # it is told by `_when_done`
+        _ = self.partition_client.calling(self._look_lane).submit(job)  # `_when_done` handles its end
         self._when_done(job, lambda: self._looked(job, waits=waiting_for > 0, registered=registered))
 
     def _when_done(self, job: CallJob[Any], answered: Callable[[], None]) -> None:
-        """Have ``answered`` called once: when the result is there, or when the job has ended without one."""
+        """Call ``answered`` once: at once when the result comes, or when the job ends without a result."""
 
         def once() -> None:
             if self._job is job:
@@ -203,7 +203,7 @@ class PartitionWatcher:
         if done.cancelled():
             return None  # the receiver was closed
         error = done.exception()
-        job.told = None  # what it would tell refers to the job: they would keep each other, and the messages
+        job.told = None  # it refers to the job, so the two would keep each other and the messages in memory
         if error is None:
             job.orphaned = None
             return done.result()
@@ -215,22 +215,22 @@ class PartitionWatcher:
         if isinstance(error, ServiceBusError) and not self.watch.left:
             self._owner.failed(self, error)
 
-    # -- what happens --------------------------------------------------------------------------------------------------
+    # -- events --------------------------------------------------------------------------------------------------------
 
     def on_time(self, now: float) -> None:
-        """Look again if it is time, or if no connection is left over which it could wake us."""
+        """Look again if it is time, or if no connection is left over which the partition could wake us."""
         self._live.on_time(now)
 
     def wanted(self) -> None:
-        """Somebody comes who waits for messages."""
+        """Note that a caller came that waits for messages."""
         self.watch.new_caller()
         if self.watch.unheard and not self._live.opening:
-            self.watch.wanted_now()  # nobody has waited until now
+            self.watch.wanted_now()  # no caller has waited until now
 
     # -- the end -------------------------------------------------------------------------------------------------------
 
     def leave(self) -> None:
-        """The queue is not here any more."""
+        """Stop watching: the queue is in other partitions now."""
         if self._job is not None:
             self._job.future.cancel()
         self._live.leave()
@@ -243,16 +243,16 @@ class PartitionWatcher:
         self.partition_client.dismiss(self._look_lane)
 
     async def answered(self, deadline: float) -> None:
-        """Wait for the answer that is under way."""
+        """Wait for the answer to the call under way."""
         if (job := self._job) is not None:
             await asyncio.wait((job.future,), timeout=max(0.0, deadline - self._loop.time()))
 
     async def aclose(self) -> None:
-        """Wait for the answer that is under way, and be forgotten by the partition."""
+        """Wait for the answer to the call under way, and tell the partition that the receiver has left."""
         await self._live.stop_opening()
         if (job := self._job) is not None:
             await asyncio.wait((job.future,), timeout=_CLOSING if self.partition_client.connected else 0)
-            job.future.cancel()  # if it is not answered: what it brings in the end is given back
+            job.future.cancel()  # if no answer has come: messages that it brings later are given back
         await self._live.be_forgotten(self._stop_waiting)
         self._leave_lanes()
 

@@ -19,6 +19,9 @@ from _pytest.mark import ParameterSet
 
 __all__ = ["Offenders", "for_each"]
 
+LONGEST = 100
+"""The most characters of a name that is made of values."""
+
 
 def for_each(
     names: str | tuple[str, ...], things: Iterable[Any], *, ids: Callable[[Any], str] = str
@@ -89,4 +92,5 @@ def _case(thing: Any, *, one: bool, ids: Callable[[Any], str]) -> tuple[str, tup
     if isinstance(thing, ParameterSet):
         return str(thing.id or ids(thing.values[0])), tuple(thing.values)
     values = (thing,) if one else tuple(thing)
-    return ids(values[0]) if one else ", ".join(map(ids, values)), values
+    name = ids(values[0]) if one else ", ".join(map(ids, values))
+    return name if len(name) <= LONGEST else f"{name[: LONGEST - 1]}…", values

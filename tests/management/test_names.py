@@ -12,6 +12,7 @@ from sbredis.exceptions import MessagingEntityNotFoundError, Outcome, ResourceNo
 from sbredis.management import QueueProperties, RuleProperties
 from tests.management.conftest import held
 from tests.management.refusals import refused
+from tests.offenders import for_each
 
 pytestmark = pytest.mark.anyio
 
@@ -91,12 +92,18 @@ LONG_NAMES: dict[str, Callable[[Admin], Awaitable[object]]] = {
 }
 
 
-@in_memory
-@pytest.mark.parametrize("call", LONG_NAMES)
-async def test_errors_show_the_beginning_of_an_overlong_name(admin: Admin, call: str) -> None:
+@pytest.fixture
+async def entities(admin: Admin) -> None:
+    """A queue ``q``, a topic ``t`` and its subscription ``s``."""
     await admin.create_queue("q")
     await admin.create_topic("t")
     await admin.create_subscription("t", "s")
+
+
+@in_memory
+@pytest.mark.usefixtures("entities")
+@for_each("call", LONG_NAMES)
+async def test_errors_show_the_beginning_of_an_overlong_name(admin: Admin, call: str) -> None:
     before = await held(admin)
     with pytest.raises((ValueError, TypeError)) as caught:
         await LONG_NAMES[call](admin)

@@ -24,6 +24,7 @@ from sbredis.transport import Transport
 from tests.management.conftest import held
 from tests.management.refusals import refused
 from tests.management.test_properties import FIXED, KEPT, every_kept_property
+from tests.offenders import for_each
 
 pytestmark = pytest.mark.anyio
 
@@ -175,7 +176,7 @@ WRONG: list[tuple[dict[str, Any], type[Exception], str]] = [
     ({"lock_durration": "PT30S"}, TypeError, "lock_durration"),
     ({"authorization_rules": [{"key_name": "k" * 70_000}]}, ValueError, "at most 65536 are kept"),
 ]
-every_wrong_property = pytest.mark.parametrize(("properties", "error", "text"), WRONG)
+every_wrong_property = for_each(("properties", "error", "text"), WRONG)
 
 
 @in_memory
@@ -189,12 +190,18 @@ async def test_wrong_properties_create_nothing(
     assert [queue async for queue in admin.list_queues()] == []
 
 
+@pytest.fixture
+async def existing(admin: Admin) -> None:
+    """A queue ``q``."""
+    await admin.create_queue("q")
+
+
 @in_memory
+@pytest.mark.usefixtures("existing")
 @every_wrong_property
 async def test_wrong_properties_change_nothing(
     admin: Admin, properties: dict[str, Any], error: type[Exception], text: str
 ) -> None:
-    await admin.create_queue("q")
     await refused(admin, admin.ensure_queue("q", **properties), error, text)
     await refused(admin, admin.update_queue({"name": "q", **properties}), error, text)
     await refused(admin, admin.update_queue(QueueProperties("q"), **properties), error, text)

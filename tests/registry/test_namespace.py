@@ -34,6 +34,7 @@ from sbredis.exceptions import (
 from sbredis.registry import EntityChangedError, EntityRecord, Namespace, NamespacePartitionsError
 from sbredis.servers import LocalServer
 from sbredis.transport import Transport, open_transport
+from tests.offenders import for_each
 from tests.registry.keys import keys_of, snapshot
 from tests.registry.turns import Heard
 
@@ -85,7 +86,7 @@ async def test_a_namespace_keeps_the_number_of_partitions_it_was_made_with(
     assert namespace.partitions == 4
 
 
-@pytest.mark.parametrize(
+@for_each(
     ("name", "partitions", "error"),
     [
         ("a b", 4, ValueError),
@@ -264,30 +265,39 @@ CYCLE["cycle"] = CYCLE
 DEEP: list[Any] = reduce(lambda inner, _: [inner], range(10_000), [])
 
 
-@pytest.mark.parametrize(
+@pytest.fixture
+async def full_record(namespace: Namespace) -> EntityRecord:
+    """A queue with as many properties as it can keep."""
+    return await namespace.create_entity("q", SETTINGS, properties={"a": "x" * 65_528})
+
+
+@for_each(
     ("properties", "error", "text"),
     [
-        ({"a": "x" * 65_529}, ValueError, "take 65537 bytes; at most 65536 are kept"),
-        ({"a": "é" * 20_000}, ValueError, "at most 65536 are kept"),
-        ({1: "a"}, TypeError, "the name of a property of an entity is text, not 1"),
-        ({"a": [{"b": {None: 1}}]}, TypeError, "is text, not None"),
-        ({"a": {1, 2}}, TypeError, "is what JSON can hold, not set"),
-        ({"a": float("nan")}, ValueError, "not JSON compliant"),
-        (["a"], TypeError, "the properties of an entity are a mapping, not list"),
-        (CYCLE, ValueError, "Circular|nested too deeply"),
-        ({"a": DEEP}, ValueError, "nested too deeply"),
+        pytest.param({"a": "x" * 65_529}, ValueError, "take 65537 bytes; at most 65536 are kept", id="large"),
+        pytest.param({"a": "é" * 20_000}, ValueError, "at most 65536 are kept", id="large in JSON"),
+        pytest.param({1: "a"}, TypeError, "the name of a property of an entity is text, not 1", id="number"),
+        pytest.param({"a": [{"b": {None: 1}}]}, TypeError, "is text, not None", id="none"),
+        pytest.param({"a": {1, 2}}, TypeError, "is what JSON can hold, not set", id="set"),
+        pytest.param({"a": float("nan")}, ValueError, "not JSON compliant", id="nan"),
+        pytest.param(["a"], TypeError, "the properties of an entity are a mapping, not list", id="list"),
+        pytest.param(CYCLE, ValueError, "Circular|nested too deeply", id="cycle"),
+        pytest.param({"a": DEEP}, ValueError, "nested too deeply", id="deep"),
     ],
-    ids=["large", "large in JSON", "number", "none", "set", "nan", "list", "cycle", "deep"],
 )
-async def test_properties_that_cannot_be_stored_exactly_are_refused(
-    transport: Transport, namespace: Namespace, properties: Any, error: type[Exception], text: str
+async def test_properties_that_cannot_be_stored_exactly_are_refused(  # noqa: PLR0917 -- what a table says
+    transport: Transport,
+    namespace: Namespace,
+    full_record: EntityRecord,
+    properties: Any,
+    error: type[Exception],
+    text: str,
 ) -> None:
-    record = await namespace.create_entity("q", SETTINGS, properties={"a": "x" * 65_528})
     before = await snapshot(transport)
     with pytest.raises(error, match=text):
         await namespace.create_entity("other", SETTINGS, properties=properties)
     with pytest.raises(error, match=text):
-        await namespace.update_entity(record, SETTINGS, properties=properties)
+        await namespace.update_entity(full_record, SETTINGS, properties=properties)
     assert await snapshot(transport) == before
 
 

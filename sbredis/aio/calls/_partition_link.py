@@ -98,8 +98,8 @@ class PartitionLink:
             while await self.do_due(self._loop.time() + _CATCHING_UP):
                 pass
         except ServiceBusError as error:
-            _log.debug("%s: what is due is left to the next call: %s", self, error)
             _log.debug("%s: the work that is due is left to the next call: %s", self, error)
+        finally:
             self._catching_up = False
 
     async def do_due(self, deadline: float) -> bool:
